@@ -76,6 +76,7 @@ class AbandonedStreamsTest < Http2Case
 
   LEAVING.each do |how, (kind, leave)|
     it "ends the wait of an app whose client #{how}" do
+      skip "threads are left to their next write" unless Server.cruby?
       own = kind == :unix ? streaming(binds: ["unix://app.sock"]) : streaming
       %w[call hijack each call-queue].each do |name|
         client = open_stream(kind, own, "/#{name[/\w+/]}?#{name}")

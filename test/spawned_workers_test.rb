@@ -3,6 +3,7 @@
 # Workers of a Ruby that cannot fork: each is a process of its own, which loads the app and connects. The Ruby here is CRuby that
 # says it is another one; with RUBY=jruby (`make test-jruby`) it is what it says.
 
+require "digest"
 require "support/case"
 require "support/load"
 require "support/reloading"
@@ -19,6 +20,9 @@ class SpawnedWorkersTest < Case
     exec ruby "$@"
   SH
 
+  # The same without descriptors.
+  STREAMING = OTHER.sub("exec ruby", "exec ruby -r #{File.expand_path('support/without_descriptors', __dir__)}")
+
   # How often the app is reloaded under load.
   RELOADS = Integer(ENV.fetch("TEST_RELOADS", "3"))
   # What a front may keep of each reload, in bytes; a worker's state is more.
@@ -27,10 +31,10 @@ class SpawnedWorkersTest < Case
   # How long a worker takes to start: a virtual machine on a busy computer.
   PATIENCE = ENV.key?("RUBY") ? 180 : 30
 
-  def launch(app: APP, settings: {}, files: {}, leaves: [], **options)
+  def launch(app: APP, settings: {}, files: {}, leaves: [], ruby: OTHER, **options)
     firebrick_only
     unless ENV.key?("RUBY")
-      files = { "bin/otherruby" => OTHER }.merge(files)
+      files = { "bin/otherruby" => ruby }.merge(files)
       settings = { ruby: "bin/otherruby" }.merge(settings)
       leaves += ["asked.log"]
     end
@@ -85,6 +89,38 @@ class SpawnedWorkersTest < Case
     assert_equal "one", patient_get("/", own)
   end
 
+  # Loads until the file `wait` is gone, if it is there.
+  LOADS_LONG = <<~'RUBY'
+    File.write("loading.log", "#{Process.pid}\n", mode: "a") if File.exist?("wait")
+    sleep 0.01 while File.exist?("wait")
+    run ->(_) { [200, {}, [Process.pid.to_s]] }
+  RUBY
+
+  # The next worker will not be ready: it loads.
+  def keep_next_loading(own)
+    File.write(own.path("wait"), "")
+    yield
+    wait_until("a worker that loads the app", within: PATIENCE) { File.exist?(own.path("loading.log")) }
+  end
+
+  it "ends while a worker is loading the app, which has no link to be told by" do
+    own = launch(app: LOADS_LONG, leaves: %w[wait loading.log])
+    keep_next_loading(own) { Process.kill("KILL", spawned(own).first) }
+    own.signal("TERM")
+    assert_equal 0, own.wait_exit
+  end
+
+  it "takes back a worker that is loading the app, and can start others" do
+    own = launch(app: LOADS_LONG, leaves: %w[wait loading.log])
+    keep_next_loading(own) { own.signal("TTIN") }
+    own.signal("TTOU")
+    wait_until("the worker that is one too many to end") { spawned(own).size == 1 }
+    refute_match(/died/, own.stderr)
+    File.delete(own.path("wait"))
+    own.signal("TTIN")
+    wait_until("a second worker to serve", within: PATIENCE) { own.stats["workers"].count { |one| one["state"] == "ready" } == 2 }
+  end
+
   it "reloads beside the old worker, without a lost request" do
     own = launch(workers: 2, settings: { reload: { keep: "0s", watch: "0s" } })
     load = Load.new(own.address, clients: 4, path: "/20ms", keep_alive: true).start
@@ -127,25 +163,50 @@ class SpawnedWorkersTest < Case
     assert_logged(/the app cannot be loaded/, on: own)
   end
 
-  it "passes on uploads, files, streams and hijacked connections" do
-    own = launch(app: <<~'RUBY')
-      run lambda { |env|
-        case env["PATH_INFO"]
-        when "/upload" then [200, {}, [env["rack.input"].read.bytesize.to_s]]
-        when "/stream" then [200, {}, ->(stream) { 3.times { |n| stream << n.to_s }; stream.close }]
-        when "/large" then [200, {}, ["x" * 3_000_000]]
-        when "/file" then body = Object.new; def body.to_path; File.expand_path("version.txt"); end; def body.each; raise; end; [200, {}, body]
-        else io = env["rack.hijack"].call; io << "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhijacked"; io.close; [200, {}, []]
-        end
-      }
-    RUBY
-    assert_equal "3000000", post("/upload", "x" * 3_000_000, to: own).body
-    assert_equal "012", get("/stream", to: own).body
-    assert_equal "x" * 3_000_000, get("/large", to: own).body
-    assert_equal "one", get("/file", to: own).body
-    socket = connect(own)
-    socket.write(request("GET", "/hijack"))
-    assert socket.read_response("GET").body.end_with?("hijacked")
+  PASSES = <<~'RUBY'
+    require "digest"
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/upload" then 2.times { env["rack.input"].rewind }; [200, {}, [Digest::MD5.hexdigest(env["rack.input"].read)]]
+      when "/stream" then [200, {}, ->(stream) { 3.times { |n| stream << n.to_s }; stream.close }]
+      when "/large" then [200, {}, ["x" * 3_000_000]]
+      when "/file" then body = Object.new; def body.to_path; File.expand_path("version.txt"); end; def body.each; raise; end; [200, {}, body]
+      else io = env["rack.hijack"].call; io << "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhijacked"; io.close; [200, {}, []]
+      end
+    }
+  RUBY
+
+  def md5(text) = Digest::MD5.hexdigest(text)
+
+  { "" => OTHER, ", without descriptors" => STREAMING }.each do |how, ruby|
+    it "passes on uploads, files, streams and hijacked connections#{how}" do
+      own = launch(app: PASSES, ruby: ruby)
+      upload = Random.new(1).bytes(3_000_000)
+      assert_equal md5(upload), post("/upload", upload, to: own).body
+      clients = Array.new(4) { |n| Thread.new { [md5(upload + n.to_s), post("/upload", upload + n.to_s, to: own).body] } }
+      clients.each { |client| assert_equal(*client.value) }
+      assert_equal "012", get("/stream", to: own).body
+      assert_equal "x" * 3_000_000, get("/large", to: own).body
+      assert_equal "one", get("/file", to: own).body
+      socket = connect(own)
+      socket.write(request("GET", "/hijack"))
+      assert socket.read_response("GET").body.end_with?("hijacked")
+    end
+  end
+
+  it "keeps the scoreboard of a worker that cannot be sent it" do
+    skip "of the Ruby that says so" if ENV.key?("RUBY")
+    own = launch(ruby: STREAMING)
+    3.times { get("/", to: own) }
+    slow = connect(own)
+    slow.write(request("GET", "/slow"))
+    wait_until("the request to be served") { File.exist?(own.path("entered.log")) }
+    assert_equal([3, 1], own.stats["workers"].first.values_at("requests", "busy_threads"))
+    Process.kill("KILL", spawned(own).first)
+    # It may have had an effect: nobody else gets it.
+    assert_equal 502, slow.read_response("GET").status
+    assert_equal 1, File.readlines(own.path("entered.log")).size
+    assert_logged(%r{finished 3 requests; it was serving GET /slow}, on: own)
   end
 
   it "says what has no effect" do

@@ -10,7 +10,7 @@ module Bench
   # One run of one server: started from its command template, checked, stopped.
   #
   # 1. It runs in the directory of the app or site, as leader of its own session, with its output in a log file.
-  # 2. `start` returns once the app's response is correct, or raises Failure with the end of the log.
+  # 2. `start` returns once the app's response is correct. Otherwise it stops the server, and raises Failure with the end of the log.
   # 3. `stop` sends TERM, waits, then kills the rest of the tree; no other process is affected.
   class Server
     BOOT_SECONDS = 30
@@ -43,6 +43,10 @@ module Bench
       @tree = ProcessTree.new(@pid)
       wait_until_ready(within) { yield @port }
       self
+    rescue StandardError, Interrupt
+      # Nobody else has it yet.
+      stop
+      raise
     end
 
     # Returns the number of processes that had to be killed.
@@ -88,19 +92,10 @@ module Bench
       @config.each { |name, text| File.write(File.join(values["home"], name), self.class.fill(text, values, name)) }
     end
 
+    # By another program, not in a fork of this process: one that is stopped before it has become the server would do what is left of
+    # this one.
     def spawn_leader(words, dir)
-      fork do
-        Process.setsid
-        $stdin.reopen(File::NULL)
-        $stdout.reopen(@log, "a")
-        $stderr.reopen($stdout)
-        ENV.update(@env)
-        program, *rest = words
-        Process.exec([program, program], *rest, chdir: dir, close_others: true)
-      rescue SystemCallError => e
-        warn e.message
-        exit!(127)
-      end
+      Process.spawn(@env, "setsid", *words, chdir: dir, close_others: true, in: File::NULL, %i[out err] => [@log, "a"])
     end
 
     def wait_until_ready(seconds)

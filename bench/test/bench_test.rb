@@ -222,6 +222,17 @@ class ServerTest < Minitest::Test
     end
   end
 
+  def test_a_server_that_does_not_get_ready_is_stopped
+    Dir.mktmpdir do |dir|
+      server = Bench::Server.new("ruby -e sleep", log: File.join(dir, "log"))
+      assert_raises(Bench::Failure) { server.start(dir, [1, 1], within: 0.2) { false } }
+      assert_empty server.tree.living
+      other = Bench::Server.new("ruby -e sleep", log: File.join(dir, "log"))
+      assert_raises(NoMethodError) { other.start(dir, [1, 1]) { nil.wrong } }
+      assert_empty other.tree.living
+    end
+  end
+
   def test_stop_kills_a_child_that_ignores_the_signal
     Dir.mktmpdir do |dir|
       code = "fork { trap(:TERM, %q(IGNORE)); File.write(%q(up), %q()); sleep }; sleep"

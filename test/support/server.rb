@@ -50,6 +50,12 @@ class Server
       end
     end
 
+    # Whether the Ruby that runs the apps is CRuby. Workers of others are spawned, and have threads but no fibers.
+    def cruby?
+      @engine ||= Open3.capture2(ENV.fetch("RUBY", "ruby"), "-e", "print RUBY_ENGINE, ' ', RUBY_ENGINE_VERSION").first.split.first
+      @engine == "ruby"
+    end
+
     # Whether the binary was built with mruby.
     def mruby?
       @mruby ||= begin

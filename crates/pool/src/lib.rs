@@ -39,6 +39,7 @@ mod reload_record;
 mod reply;
 pub mod rollout;
 pub mod room;
+mod scores;
 pub mod services;
 mod shared;
 pub mod spawner;

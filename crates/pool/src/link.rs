@@ -8,7 +8,8 @@ use crate::call::{Call, Carried};
 use crate::dispatch::Serial;
 use crate::os::{self, Dropped, Passed};
 use crate::reply::{Head, ReplyEvent};
-use crate::shared::Report;
+use crate::scores::Scores;
+use crate::shared::{Report, locked};
 use crate::spool::Room;
 use bytes::Bytes;
 use handler::{Failure, Fields, FileRegion};
@@ -20,7 +21,9 @@ use std::fs::File;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
@@ -63,8 +66,9 @@ pub(crate) struct Link {
     /// The worker's scoreboard slot, which is the number that users see.
     pub(crate) index: u16,
     socket: UnixStream,
-    /// Where descriptors travel, with one byte each, if not with their frames: always before these.
-    beside: Option<std::os::unix::net::UnixStream>,
+    descriptors: Descriptors,
+    /// For a worker that does not write the scoreboard.
+    scores: Option<Scores>,
     out: RefCell<VecDeque<Batch>>,
     flights: RefCell<Slab<Flight>>,
     sent: Cell<u64>,
@@ -73,6 +77,21 @@ pub(crate) struct Link {
     waker: RefCell<Option<Waker>>,
     scheduled: Cell<bool>,
 }
+
+/// How descriptors travel on a link.
+#[derive(Debug, Default)]
+pub(crate) enum Descriptors {
+    /// In the same messages as the frames.
+    #[default]
+    WithFrames,
+    /// With one byte each on this socket, always before their frames.
+    Beside(std::os::unix::net::UnixStream),
+    /// Not at all. The worker connects a socket instead; these have come, and no frame has referred to them yet.
+    Connections(Connections),
+}
+
+/// Sockets that a worker has connected.
+pub(crate) type Connections = Arc<Mutex<VecDeque<OwnedFd>>>;
 
 /// A request that was sent to the worker.
 struct Flight {
@@ -89,10 +108,35 @@ struct Batch {
     behind: Bytes,
     sent: usize,
     fd: Option<OwnedFd>,
+    upload: Option<Upload>,
+}
+
+impl Batch {
+    /// Replaces what has been sent by the next bytes of the upload; false when there are none.
+    fn go_on(&mut self) -> io::Result<bool> {
+        let Some(upload) = self.upload.as_mut().filter(|upload| upload.at < upload.len) else { return Ok(false) };
+        let mut piece = vec![0; PIECE.min(upload.len - upload.at) as usize];
+        upload.file.read_exact_at(&mut piece, upload.at)?;
+        upload.at += piece.len() as u64;
+        (self.sent, self.behind) = (0, Bytes::new());
+        self.bytes.clear();
+        frame::append(&mut self.bytes, Kind::Input, 0, upload.id, &piece);
+        Ok(true)
+    }
+}
+
+/// The body of a request that travels in frames.
+struct Upload {
+    file: File,
+    id: u32,
+    at: u64,
+    len: u64,
 }
 
 /// Smaller bodies are copied behind their frame: that is cheaper than a write of their own.
 const COPIED: usize = 8 << 10;
+/// Bytes of an upload in one frame.
+const PIECE: u64 = 256 << 10;
 /// Reads before other tasks get their turn.
 const READS: usize = 8;
 
@@ -101,13 +145,15 @@ impl Link {
         serial: Serial,
         index: u16,
         socket: std::os::unix::net::UnixStream,
-        beside: Option<std::os::unix::net::UnixStream>,
+        descriptors: Descriptors,
+        scores: Option<Scores>,
     ) -> io::Result<Link> {
         Ok(Link {
             serial,
             index,
             socket: UnixStream::from_std(socket)?,
-            beside,
+            descriptors,
+            scores,
             out: RefCell::default(),
             flights: RefCell::default(),
             sent: Cell::new(0),
@@ -132,11 +178,21 @@ impl Link {
                 Carried::Nothing => self.append(&request, Bytes::new(), None),
                 Carried::Bytes(body) => self.append(&request, body.clone(), None),
                 Carried::File(file) => {
-                    self.append(&request, Bytes::new(), Some(file.as_fd().try_clone_to_owned()?))
+                    let file = file.as_fd().try_clone_to_owned()?;
+                    let in_frames = matches!(self.descriptors, Descriptors::Connections(_));
+                    wire::request::put_in_frames(&mut request, in_frames);
+                    if in_frames {
+                        self.append_upload(&request, file.into(), id)?;
+                    } else {
+                        self.append(&request, Bytes::new(), Some(file));
+                    }
                 }
             }
         }
         self.sent.set(number + 1);
+        if let Some(scores) = &self.scores {
+            scores.taken(id, number + 1);
+        }
         entry.insert(Flight { id, number, call });
         Ok(id)
     }
@@ -166,7 +222,7 @@ impl Link {
     fn append(&self, bytes: &[u8], behind: Bytes, fd: Option<OwnedFd>) {
         let mut out = self.out.borrow_mut();
         let at = match out.back() {
-            Some(batch) if fd.is_none() && batch.behind.is_empty() => out.len() - 1,
+            Some(batch) if fd.is_none() && batch.behind.is_empty() && batch.upload.is_none() => out.len() - 1,
             _ => {
                 out.push_back(Batch { fd, ..Batch::default() });
                 out.len() - 1
@@ -180,6 +236,19 @@ impl Link {
             batch.behind = behind;
         }
         drop(out);
+        self.schedule();
+    }
+
+    /// The request, and behind it its body in frames.
+    fn append_upload(&self, request: &[u8], file: File, id: u32) -> io::Result<()> {
+        let (at, len) = (0, file.metadata()?.len());
+        let upload = Some(Upload { file, id, at, len });
+        self.out.borrow_mut().push_back(Batch { bytes: request.to_vec(), upload, ..Batch::default() });
+        self.schedule();
+        Ok(())
+    }
+
+    fn schedule(&self) {
         if !self.scheduled.replace(true)
             && let Some(waker) = &*self.waker.borrow()
         {
@@ -216,7 +285,11 @@ impl Link {
         let mut flights = self.flights.borrow_mut();
         let keys: Vec<usize> =
             flights.iter().filter(|(_, flight)| flight.number >= from).map(|(key, _)| key).collect();
-        keys.into_iter().map(|key| flights.remove(key).call).collect()
+        let taken: Vec<Flight> = keys.into_iter().map(|key| flights.remove(key)).collect();
+        if let Some(scores) = &self.scores {
+            taken.iter().for_each(|flight| scores.returned(flight.id));
+        }
+        taken.into_iter().map(|flight| flight.call).collect()
     }
 
     fn land(&self, id: u32) -> Option<Rc<Call>> {
@@ -318,9 +391,12 @@ impl Link {
         let bad = |e: Malformed| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
         let fd = if frame.header.has_fd() {
             let mut fds = self.fds.borrow_mut();
-            if let Some(beside) = self.beside.as_ref().filter(|_| fds.is_empty()) {
+            match &self.descriptors {
                 // It was sent before the frame. What is not there is missed below.
-                let _ = os::receive(beside, &mut [0], &mut fds);
+                Descriptors::Beside(beside) if fds.is_empty() => drop(os::receive(beside, &mut [0], &mut fds)),
+                // As above.
+                Descriptors::Connections(come) => fds.extend(locked(come).pop_front()),
+                Descriptors::Beside(_) | Descriptors::WithFrames => {}
             }
             let fd = fds.pop_front();
             Some(fd.ok_or_else(|| bad(Malformed("a frame came without its descriptor")))?)
@@ -369,6 +445,9 @@ impl Link {
             _ => {}
         }
         let whole = frame.header.kind == Kind::Response && flags & flag::END != 0;
+        if let Some(scores) = self.scores.as_ref().filter(|_| whole || frame.header.kind == Kind::End) {
+            scores.finished(id, flags & flag::FAILED != 0 && !whole);
+        }
         let call = if whole || frame.header.kind == Kind::End { self.land(id) } else { self.flight(id) };
         let call = call.ok_or_else(|| bad(Malformed("a frame for a request that is not in flight")))?;
         if call.reply.is_lending() && !call.reply.is_unwanted() && !may_come_while_lending(&frame) {
@@ -474,7 +553,7 @@ impl Link {
     fn write(&self, cx: &mut Context<'_>) -> io::Result<()> {
         let mut out = self.out.borrow_mut();
         while let Some(batch) = out.front_mut() {
-            if let (Some(beside), Some(fd)) = (&self.beside, &batch.fd) {
+            if let (Descriptors::Beside(beside), Some(fd)) = (&self.descriptors, &batch.fd) {
                 // A worker has no more of them before it than it can serve, which is far less than a socket holds.
                 os::send(beside, [&[0], &[]], &[fd.as_fd()])?;
                 batch.fd = None;
@@ -486,7 +565,7 @@ impl Link {
                 Ok(n) => {
                     batch.sent += n;
                     batch.fd = None;
-                    if batch.sent == batch.bytes.len() + batch.behind.len() {
+                    if batch.sent == batch.bytes.len() + batch.behind.len() && !batch.go_on()? {
                         out.pop_front();
                     }
                 }

@@ -32,7 +32,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         let shared = Shared::new(Dispatch::new(10), 1, reports, scoreboard, 1);
         let local = Local::new(0, Arc::new(shared), Current::default(), Box::new(|_| ()));
         let (ours, worker) = os::pair().unwrap();
-        let link = Rc::new(Link::new(0, 0, ours, None).unwrap());
+        let link = Rc::new(Link::new(0, 0, ours, Descriptors::WithFrames, None).unwrap());
         let mut frame = Vec::new();
         frame::append(&mut frame, Kind::Request, 0, 0, &[0; 24]);
         let call =

@@ -259,8 +259,8 @@ impl Local {
             match message {
                 ThreadMessage::Assigned(assignment) => self.assigned(assignment),
                 ThreadMessage::Expired(ticket) => self.expired(ticket),
-                ThreadMessage::Link { serial, index, socket, beside } => {
-                    self.open(serial, index, socket, beside);
+                ThreadMessage::Link { serial, index, socket, descriptors, scores } => {
+                    self.open(serial, Link::new(serial, index, socket, descriptors, scores));
                 }
                 ThreadMessage::Drain(serial) => self.drain(serial),
                 ThreadMessage::Collect(serial) => self.send_frame(serial, Kind::Collect, 0, &[]),
@@ -308,14 +308,8 @@ impl Local {
         }
     }
 
-    fn open(
-        self: &Rc<Local>,
-        serial: Serial,
-        index: u16,
-        socket: std::os::unix::net::UnixStream,
-        beside: Option<std::os::unix::net::UnixStream>,
-    ) {
-        match Link::new(serial, index, socket, beside) {
+    fn open(self: &Rc<Local>, serial: Serial, link: std::io::Result<Link>) {
+        match link {
             Ok(link) => {
                 let link = Rc::new(link);
                 self.links.borrow_mut().push(link.clone());

@@ -3,8 +3,10 @@
 use crate::deaths::{Deaths, Served};
 use crate::dispatch::{Assignment, Dispatch, Serial, Ticket};
 use crate::in_flight::InFlight;
+use crate::link::Descriptors;
 use crate::os;
 use crate::room::Figures;
+use crate::scores::Scores;
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -22,8 +24,8 @@ pub(crate) enum ThreadMessage {
     Assigned(Assignment),
     /// A request of this thread has waited too long and was taken out of the queue.
     Expired(Ticket),
-    /// The link to a worker that is about to be forked, or has connected. Descriptors travel beside it, if there is a socket for them.
-    Link { serial: Serial, index: u16, socket: UnixStream, beside: Option<UnixStream> },
+    /// The link to a worker that is about to be forked, or has connected; and the scoreboard, should the worker not write it.
+    Link { serial: Serial, index: u16, socket: UnixStream, descriptors: Descriptors, scores: Option<Scores> },
     /// A worker gets no more requests. The thread with link 0 tells it to finish.
     Drain(Serial),
     /// A worker leaves a template behind when it has finished: its end of the template's socket. [`ThreadMessage::Drain`] follows.
@@ -214,12 +216,22 @@ impl Shared {
         Ok(taken().filter(|first| taken() == Some(*first)))
     }
 
+    /// The most threads that a worker may have.
+    pub(crate) fn worker_threads(&self) -> usize {
+        self.worker_threads
+    }
+
+    /// Bytes of a slot of the scoreboard.
+    pub(crate) fn slot_len(&self) -> usize {
+        wire::scoreboard::slot_len(self.worker_threads, self.threads())
+    }
+
     pub(crate) fn scoreboard(&self) -> &File {
         &self.scoreboard
     }
 }
 
 /// These locks guard plain data that is valid after every statement, so a panic elsewhere leaves it usable.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

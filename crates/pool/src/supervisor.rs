@@ -6,6 +6,7 @@
 use crate::collections::Collections;
 use crate::deaths::{self, Facts, Served};
 use crate::dispatch::{Dispatch, Serial};
+use crate::link::Descriptors;
 use crate::memory::{Memory, RSS_EVERY};
 use crate::oom::{OomKills, Verdict};
 use crate::orphans::{self, Orphans};
@@ -497,6 +498,10 @@ impl Supervisor {
             Action::Close(serial) => {
                 self.shared.dispatch().worker_closed(serial);
                 self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
+                let generation = self.workers.get(&serial).map(|worker| worker.generation);
+                if let Some(template) = generation.and_then(|generation| self.templates.get(&generation)) {
+                    template.process.dismiss(serial);
+                }
             }
             Action::Gone(exit) => self.gone(exit),
             Action::Settled => notify(Notice::Settled),
@@ -701,7 +706,8 @@ impl Supervisor {
                 serial,
                 index: index as u16,
                 socket: ours,
-                beside: None,
+                descriptors: Descriptors::WithFrames,
+                scores: None,
             });
         }
         let template =

@@ -39,6 +39,8 @@ pub enum Kind {
     Promote = 0x07,
     /// Front to worker: collect garbage now; no requests come meanwhile.
     Collect = 0x08,
+    /// Front to worker: the next bytes of a request's body.
+    Input = 0x09,
     /// Worker to front: head of the final response, perhaps all of it.
     Response = 0x81,
     /// Worker to front: body bytes.
@@ -86,6 +88,7 @@ impl Kind {
             0x06 => Kind::Resume,
             0x07 => Kind::Promote,
             0x08 => Kind::Collect,
+            0x09 => Kind::Input,
             0x81 => Kind::Response,
             0x82 => Kind::Body,
             0x83 => Kind::End,

@@ -15,6 +15,8 @@ pub enum Role {
     Link(u16),
     /// The descriptors of the link with this number.
     Beside(u16),
+    /// What a frame of the link with this number refers to, instead of a descriptor.
+    Stream(u16),
 }
 
 /// What a worker can do.
@@ -45,6 +47,7 @@ impl<'a> Hello<'a> {
             Role::Control => (0, 0),
             Role::Link(number) => (1, number),
             Role::Beside(number) => (2, number),
+            Role::Stream(number) => (3, number),
         };
         let mut payload = self.version.to_le_bytes().to_vec();
         payload.extend([role, self.can]);
@@ -67,6 +70,7 @@ impl<'a> Hello<'a> {
             0 => Role::Control,
             1 => Role::Link(number),
             2 => Role::Beside(number),
+            3 => Role::Stream(number),
             _ => return Err(Malformed("unknown role of HELLO")),
         };
         Ok(Hello { version, role, can, token: cursor.rest })
@@ -80,7 +84,7 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_read_back() {
-        for role in [Role::Control, Role::Link(3), Role::Beside(65_535)] {
+        for role in [Role::Control, Role::Link(3), Role::Beside(65_535), Role::Stream(1)] {
             let hello = Hello { version: 6, role, can: can::BESIDE | can::SCOREBOARD, token: b"abc" };
             let mut bytes = Vec::new();
             hello.encode(&mut bytes);
@@ -93,7 +97,7 @@ mod tests {
     #[test]
     fn broken_ones_are_refused() {
         assert!(Hello::decode(&[6, 0, 0, 0, 0]).is_err(), "too short");
-        assert!(Hello::decode(&[6, 0, 3, 0, 0, 0]).is_err(), "an unknown role");
+        assert!(Hello::decode(&[6, 0, 4, 0, 0, 0]).is_err(), "an unknown role");
         assert!(Hello::decode(&[0; LONGEST + 1]).is_err(), "too long");
     }
 }

@@ -11,6 +11,8 @@ pub enum Body<'a> {
     Inline(&'a [u8]),
     /// In the descriptor that travels with the frame; the length in bytes.
     Descriptor(u64),
+    /// In INPUT frames that follow, so many bytes together.
+    Frames(u64),
 }
 
 /// Where the encoder puts the body.
@@ -181,6 +183,13 @@ pub fn stamp(frame: &mut [u8], id: u32) {
     frame[8..12].copy_from_slice(&id.to_le_bytes());
 }
 
+/// Says of a finished REQUEST frame whose body is in a file how that travels: in frames behind it, or as a descriptor with it.
+pub fn put_in_frames(frame: &mut [u8], in_frames: bool) {
+    let (kind, flags) = if in_frames { (3, 0) } else { (2, frame::flag::FD) };
+    frame[frame::HEADER + BODY_AT] = kind;
+    frame[5] = frame[5] & !frame::flag::FD | flags;
+}
+
 /// Whether a REQUEST payload asks to be measured, without a look at the rest of it.
 #[inline]
 pub fn asks_to_measure(payload: &[u8]) -> bool {
@@ -262,6 +271,7 @@ impl<'a> Request<'a> {
             (0, 0) if body_len == 0 => Body::None,
             (1, len) if len == body_len => Body::Inline(rest),
             (2, 0) => Body::Descriptor(body_len),
+            (3, 0) => Body::Frames(body_len),
             _ => return Err(Malformed("body and its length do not agree")),
         };
         Ok(Request { head, body, fields, count })
@@ -370,6 +380,14 @@ mod tests {
     fn a_descriptor_body_sets_the_flag() {
         let mut out = Vec::new();
         Encoder::new(&mut out, &head()).finish(Put::Descriptor(1 << 30));
+        let (frame, _) = Frame::cut(&out).unwrap().unwrap();
+        assert!(frame.header.has_fd());
+        assert_eq!(Request::decode(frame.payload).unwrap().body, Body::Descriptor(1 << 30));
+        put_in_frames(&mut out, true);
+        let (frame, _) = Frame::cut(&out).unwrap().unwrap();
+        assert!(!frame.header.has_fd());
+        assert_eq!(Request::decode(frame.payload).unwrap().body, Body::Frames(1 << 30));
+        put_in_frames(&mut out, false);
         let (frame, _) = Frame::cut(&out).unwrap().unwrap();
         assert!(frame.header.has_fd());
         assert_eq!(Request::decode(frame.payload).unwrap().body, Body::Descriptor(1 << 30));

@@ -12,6 +12,8 @@ class ConnectingTest < Case
   RUBY = ENV["CONNECTING_RUBY"]&.split || FakeFront::RUBY
   # A virtual machine takes its time.
   PATIENCE = Integer(ENV.fetch("CONNECTING_PATIENCE", "60"))
+  # What takes away what TruffleRuby has not got.
+  WITHOUT_DESCRIPTORS = ["-r", File.expand_path("../../../test/support/without_descriptors.rb", __dir__)].freeze
   TOKEN = "0123456789abcdef"
 
   # One end of a link, with what travels beside it.
@@ -46,13 +48,14 @@ class ConnectingTest < Case
     }
   RUBY
 
-  def connect(rackup = APP, **settings)
+  def connect(rackup = APP, options: [], **settings)
     Dir.mktmpdir("fb") do |dir|
       File.write(File.join(dir, "config.ru"), rackup)
       path = File.join(dir, "workers")
       server = UNIXServer.new(path)
       log = File.join(dir, "log")
-      @pid = start(dir, path, log)
+      @abilities = options.empty? ? 3 : 0
+      @pid = start(dir, path, log, options)
       control = hello(server, 0)
       @scoreboard = Tempfile.create("scoreboard", dir)
       @scoreboard.truncate(1024)
@@ -72,9 +75,9 @@ class ConnectingTest < Case
     Process.wait2(@pid.tap { @pid = nil }).last.exitstatus
   end
 
-  def start(dir, path, log)
+  def start(dir, path, log, options)
     env = { "FIREBRICK_FRONT" => path, "FIREBRICK_TOKEN" => TOKEN, "FIREBRICK_WORKER" => "0", "FIREBRICK_PURE" => nil }
-    spawn(env, *RUBY, "-I", FakeFront::LIB, "-rfirebrick/pure/main", "-e", "Firebrick::Pure::Main.run", chdir: dir, %i[out err] => log)
+    spawn(env, *RUBY, *options, "-I", FakeFront::LIB, "-rfirebrick/pure/main", "-e", "Firebrick::Pure::Main.run", chdir: dir, %i[out err] => log)
   end
 
   def hello(server, role)
@@ -85,12 +88,12 @@ class ConnectingTest < Case
     length, kind, flags, zero, id = socket.read(12).unpack("VCCvV")
     assert_equal [6 + TOKEN.bytesize, Wire::KINDS[:hello], 0, 0, 0], [length, kind, flags, zero, id]
     payload = socket.read(length)
-    assert_equal [[Wire::VERSION, role, 3, 0], TOKEN], [payload.unpack("vCCv"), payload.byteslice(6..)]
+    assert_equal [[Wire::VERSION, role, @abilities, 0], TOKEN], [payload.unpack("vCCv"), payload.byteslice(6..)]
     socket
   end
 
   def boot(control, dir, settings)
-    control.send_io(@scoreboard)
+    @abilities.zero? ? control.write("x") : control.send_io(@scoreboard)
     defaults = { wire: Wire::VERSION, app: File.join(dir, "config.ru"), dir: dir, environment: "production", threads_min: 2, threads_max: 2, fibers: 0, slice_us: 0, blocking_us: 0,
                  links: 1,
                  slot_len: 128, slots: 1, temp_dir: dir, tag: "test", max_head: 65_536, response_memory: 1 << 20, response_spool: 1 << 20, early_hints: 1 }
@@ -141,6 +144,79 @@ class ConnectingTest < Case
     socket << "line\n"
     assert_equal "line\n", socket.read
     refute_predicate link.take_for(id, :end), :end?
+  end
+
+  # A link without descriptors: what the frames refer to is connected.
+  def streaming(app = APP)
+    connect(app, options: WITHOUT_DESCRIPTORS) do |server, _, log|
+      link = FakeFront::Worker.new(nil, 0, [hello(server, 1)])
+      link.take(timeout: PATIENCE) { |frame| frame.kind == :ready }
+      yield link, server, log
+    end
+  end
+
+  # A request with a body in frames, of so many bytes each.
+  def upload(link, id, parts, announced: parts.sum)
+    frame = Wire.request(id, target: "/body", method: "POST", fd_length: announced)
+    frame.setbyte(5, 0)
+    frame.setbyte(14, 3)
+    link.send_frame(frame + parts.map { |size| Wire.frame(:input, id, "y" * size) }.join)
+  end
+
+  def test_a_worker_without_descriptors
+    streaming do |link, server, log|
+      upload(link, 70, [1000, 1_000_000, 1])
+      assert_equal [200, "1001001 File"], link.response(70, timeout: PATIENCE).values_at(0, 2)
+      assert_equal APP, link.get("/file", timeout: PATIENCE)[2]
+      id = link.start(target: "/stream")
+      stream = hello(server, 3).tap { |socket| socket.write("x") }
+      assert_predicate link.take_for(id, :response), :stream?
+      assert_equal "hello", stream.read
+      assert_raises(Errno::EPIPE) { stream.write("to an app that does not read") }
+      id = link.start(target: "/hijack")
+      socket = hello(server, 3).tap { |one| one.write("x") }
+      link.take_for(id, :hijack)
+      socket << "line\n"
+      assert_equal "line\n", socket.read
+      link.drain
+      assert_equal 0, exit_code, File.read(log)
+    end
+  end
+
+  def test_a_body_that_is_longer_than_it_was_said_to_be
+    streaming do |link, _, log|
+      upload(link, 71, [1000, 1001], announced: 2000)
+      assert_equal 70, exit_code
+      assert_match(/INPUT of more than the body's length/, File.read(log))
+    end
+  end
+
+  def test_a_body_that_cannot_be_kept_fails_its_request_alone
+    app = "require 'tempfile'; def Tempfile.create(*, **) = raise(Errno::ENOSPC)\n#{APP}"
+    streaming(app) do |link, _, log|
+      upload(link, 72, [1000, 1000])
+      assert_equal [500, "Internal Server Error\n"], link.response(72, timeout: PATIENCE).values_at(0, 2)
+      assert_match(/Errno::ENOSPC/, File.read(log))
+      assert_equal "/x", link.get("/x", timeout: PATIENCE)[2]
+    end
+  end
+
+  def test_a_byte_on_the_control_socket_ends_a_worker_that_is_not_wanted
+    connect("sleep") do |_, control, log|
+      control.write("x")
+      assert_equal 0, exit_code, File.read(log)
+      assert_path_exists File.join(File.dirname(log), "workers"), "it is the others', too"
+    end
+  end
+
+  def test_a_front_that_hangs_up_does_not_want_it
+    Dir.mktmpdir("fb") do |dir|
+      server = UNIXServer.new(path = File.join(dir, "workers"))
+      @abilities = 3
+      @pid = start(dir, path, log = File.join(dir, "log"), [])
+      hello(server, 0).close
+      assert_equal [0, ""], [exit_code, File.read(log)]
+    end
   end
 
   def test_the_end_of_the_front_is_its_end

@@ -86,7 +86,13 @@ module Firebrick
         size = file.size
         @head.length = size
         @response.start(@head)
-        @response.file(file, size) if size.positive?
+        if @response.descriptors?
+          @response.file(file, size) if size.positive?
+        else
+          while (part = file.read(Response::PIECE))
+            @response.push(part)
+          end
+        end
         @response.finish(@head)
       ensure
         file.close
@@ -114,15 +120,15 @@ module Firebrick
         @response.check_client
       end
 
-      # Makes a socket pair, and gives +callable+ the worker's end.
+      # Gives +callable+ a socket, whose other end the front has.
       def stream(callable)
-        ours, theirs = UNIXSocket.pair
+        stream = @response.stream
         # Only an upgrade passes on bytes from the client; otherwise the app reads the end of the stream.
-        theirs.shutdown(Socket::SHUT_WR) unless @head.status == 101
-        @response.start(@head, Frames::STREAM, theirs)
-        theirs.close
-        ours.autoclose = false
-        Firebrick::Exchange.stream(callable, ours.fileno, @env)
+        stream.close_input unless @head.status == 101
+        @response.start(@head, Frames::STREAM, stream.sent)
+        stream.release
+        stream.own.autoclose = false
+        Firebrick::Exchange.stream(callable, stream.own.fileno, @env)
         @response.finish(@head)
       end
     end

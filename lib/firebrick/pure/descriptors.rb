@@ -7,8 +7,29 @@ module Firebrick
     # How bytes and descriptors travel on a link. What is received is a pair: bytes (nil at the end), and the numbers of
     # the descriptors that came with them.
     module Descriptors
+      # Whether this Ruby can send descriptors. TruffleRuby cannot.
+      def self.possible?
+        one, other = UNIXSocket.pair
+        one.send_io(other)
+        true
+      rescue NotImplementedError
+        false
+      ensure
+        [one, other].compact.each(&:close)
+      end
+
       # Bytes read at a time.
       READ = 64 << 10
+
+      # Closes this process's copy of a socket that has been sent.
+      def self.release(socket)
+        return socket.close unless RUBY_ENGINE == "jruby"
+
+        require "firebrick/pure/close"
+        # Nothing else closes it, and its number is never used again by this object.
+        socket.autoclose = false
+        Close.close(socket.fileno)
+      end
 
       # In the same messages as the bytes (`SCM_RIGHTS`).
       class WithFrames
@@ -34,6 +55,15 @@ module Firebrick
         # The numbers of all that have come.
         def take_all
           @arrived.shift(@arrived.length)
+        end
+
+        def descriptors?
+          true
+        end
+
+        # A socket for the app, whose other end is to be sent.
+        def stream
+          Pair.new
         end
 
         def write(bytes, descriptor)
@@ -76,6 +106,14 @@ module Firebrick
           @second.recv_io(nil)
         end
 
+        def descriptors?
+          true
+        end
+
+        def stream
+          Pair.new
+        end
+
         def write(bytes, descriptor)
           @second.send_io(descriptor) if descriptor
           @socket.write(bytes)
@@ -84,6 +122,90 @@ module Firebrick
         def close
           [@socket, @second].each(&:close)
         end
+      end
+
+      # Not at all: what would be sent is connected instead, before the frame that refers to it.
+      class Connected
+        attr_reader :socket
+
+        # Yields to connect a socket that takes the place of a descriptor.
+        def initialize(socket, &connect)
+          @socket = socket
+          @connect = connect
+        end
+
+        def read
+          @socket.readpartial(READ)
+        rescue EOFError
+          nil
+        end
+
+        # The front sends none.
+        def take; end
+
+        def descriptors?
+          false
+        end
+
+        def stream
+          Connection.new(@connect)
+        end
+
+        # The front has the connection when it has answered: whatever is written afterwards comes behind it.
+        def write(bytes, connection)
+          connection&.introduce
+          @socket.write(bytes)
+        end
+
+        def close
+          @socket.close
+        end
+      end
+
+      # A socket for the app, and its other end, which is sent to the front.
+      class Pair
+        attr_reader :own, :sent
+
+        def initialize
+          @own, @sent = UNIXSocket.pair
+        end
+
+        # The app reads the end of the stream.
+        def close_input
+          @sent.shutdown(Socket::SHUT_WR)
+        end
+
+        # The front has it.
+        def release
+          Descriptors.release(@sent)
+        end
+      end
+
+      # A socket for the app that is connected to the front: before its response begins, in the order of the frames.
+      class Connection
+        attr_reader :own
+
+        def initialize(connect)
+          @connect = connect
+          @input = true
+        end
+
+        def sent
+          self
+        end
+
+        def close_input
+          @input = false
+        end
+
+        def introduce
+          @own = @connect.call
+          raise IOError, "the front has gone" unless @own.read(1)
+
+          @own.close_read unless @input
+        end
+
+        def release; end
       end
     end
   end

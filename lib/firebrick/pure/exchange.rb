@@ -75,6 +75,8 @@ module Firebrick
 
       def call_app
         @env = @worker.env.build(@request, @started_us)
+        raise @job.error if @job.error
+
         @worker.app.call(@env).tap { exit!(0) if @worker.abandoned? }
       end
 

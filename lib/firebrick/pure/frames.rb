@@ -28,6 +28,7 @@ module Firebrick
       RESUME = 0x06
       PROMOTE = 0x07
       COLLECT = 0x08
+      INPUT = 0x09
 
       # To the front.
       RESPONSE = 0x81
@@ -66,7 +67,7 @@ module Firebrick
         unless bytes.getbyte(at + 6).zero? && bytes.getbyte(at + 7).zero?
           raise Malformed, "reserved bytes of the header are not zero"
         end
-        raise Malformed, "unknown kind" if kind < REQUEST || kind > COLLECT
+        raise Malformed, "unknown kind" if kind < REQUEST || kind > INPUT
 
         length
       end

@@ -5,11 +5,13 @@ require "firebrick/pure/frames"
 
 module Firebrick
   module Pure
-    # A received request. +descriptor+ is the number of that of its body.
+    # A received request.
     class Job
-      attr_reader :link, :id, :payload, :descriptor
-      # Whether its client has gone before it was taken up.
-      attr_accessor :gone
+      attr_reader :link, :id, :payload
+      # The number of that of its body, which may come later.
+      attr_accessor :descriptor
+      # Whether its client has gone before it was taken up; why its body could not be kept.
+      attr_accessor :gone, :error
 
       def initialize(link, id, payload, descriptor)
         @link = link
@@ -37,6 +39,8 @@ module Firebrick
       attr_reader :number
       # How many requests have been taken up or discarded; whether RETURNED has been sent and RESUME not come.
       attr_accessor :passed, :closed
+      # The Upload under way.
+      attr_accessor :upload
 
       def initialize(number, transport)
         @number = number
@@ -49,6 +53,16 @@ module Firebrick
         @news = ConditionVariable.new
         @passed = 0
         @closed = false
+      end
+
+      # Whether descriptors can be sent, and come.
+      def descriptors?
+        @transport.descriptors?
+      end
+
+      # A socket for the app, and what is sent for it.
+      def stream
+        @transport.stream
       end
 
       # Gives each frame to +worker+, in order.

@@ -17,7 +17,8 @@ module Firebrick
       CONTROL = 0
       LINK = 1
       BESIDE = 2
-      # Descriptors travel beside the links, and the scoreboard is written.
+      STREAM = 3
+      # Descriptors travel beside the links, and the scoreboard, which comes as one, is written.
       ABILITIES = 0x03
 
       # Loads the app as a template does, but for what helps only who forks afterwards.
@@ -38,20 +39,18 @@ module Firebrick
         @path = path
         @token = token
         @index = index
+        @abilities = Descriptors.possible? ? ABILITIES : 0
       end
 
       def run
         end_at_once
         ignore_signals
         control = connect(CONTROL, 0)
-        # The one byte that comes first has it.
-        scoreboard = File.for_fd(control.recv_io(nil), "r+b")
+        scoreboard = receive_scoreboard(control)
         settings = read_settings(control)
         watch(control)
         boot = load_app(settings, scoreboard)
-        links = Array.new(Integer(settings.fetch("links").last)) do |number|
-          Descriptors::Beside.new(connect(LINK, number), connect(BESIDE, number))
-        end
+        links = Array.new(Integer(settings.fetch("links").last)) { |number| link(number) }
         require "firebrick/worker"
         Firebrick::Worker.run(@index, links, boot)
       end
@@ -69,10 +68,27 @@ module Firebrick
         end
       end
 
+      def link(number)
+        socket = connect(LINK, number)
+        return Descriptors::Beside.new(socket, connect(BESIDE, number)) unless @abilities.zero?
+
+        Descriptors::Connected.new(socket) { connect(STREAM, number) }
+      end
+
       def connect(role, number)
         socket = UNIXSocket.new(@path)
-        socket.write(Frames.frame(Frames::HELLO, 0, [Frames::WIRE, role, ABILITIES, number].pack("vCCv") << @token))
+        socket.write(Frames.frame(Frames::HELLO, 0, [Frames::WIRE, role, @abilities, number].pack("vCCv") << @token))
         socket
+      end
+
+      # The one byte that comes first has it, if it can have any. A front that does not want this process any more has
+      # closed the socket.
+      def receive_scoreboard(control)
+        return control.read(1) ? nil : exit!(0) if @abilities.zero?
+
+        File.for_fd(control.recv_io(nil), "r+b")
+      rescue SystemCallError, SocketError, IOError
+        exit!(0)
       end
 
       # A virtual machine keeps some signals for itself. Java's stops threads by USR2, for those who look at it (Flight
@@ -92,11 +108,10 @@ module Firebrick
         words.drop(1).each_slice(2).group_by(&:first).transform_values { |pairs| pairs.map(&:last) }
       end
 
-      # The end of the control socket is that of the front, or of its interest in this process.
+      # The end of the control socket is that of the front; a byte is the end of its interest in this process.
       def watch(control)
         Thread.new do
-          control.read(1)
-          clean_up
+          clean_up unless control.read(1)
           exit!(0)
         end
       end

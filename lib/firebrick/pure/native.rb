@@ -25,7 +25,7 @@ module Firebrick
       # After the fork: takes over the links, starts the threads, sends READY.
       # links:: numbers of descriptors, or what Pure::Descriptors has made of connections
       def start(index, links, scoreboard, slot_len)
-        file = scoreboard.is_a?(IO) ? scoreboard : IO.for_fd(scoreboard, "r+b", autoclose: false)
+        file = scoreboard.is_a?(Integer) ? IO.for_fd(scoreboard, "r+b", autoclose: false) : scoreboard
         board = Pure::Scoreboard.new(file, index, slot_len, @options.threads_max)
         transports = links.map { |link| link.is_a?(Integer) ? transport(link) : link }
         @worker = Pure::Worker.new(@app, @base, @options, transports, board)
@@ -71,11 +71,11 @@ module Firebrick
         exchange = current("rack.hijack can only be called")
         raise "rack.hijack was called after the response had begun" unless exchange.response.unsent?
 
-        ours, theirs = UNIXSocket.pair
-        exchange.response.hijack(theirs)
-        theirs.close
-        ours.autoclose = false
-        [ours.fileno, exchange.env]
+        stream = exchange.response.stream
+        exchange.response.hijack(stream.sent)
+        stream.release
+        stream.own.autoclose = false
+        [stream.own.fileno, exchange.env]
       end
 
       def early_hints(headers)

@@ -14,15 +14,24 @@ module Firebrick
       # sign: JRuby makes large integers of those without one.
       NUMBERS = "CCCCvvq<q<C"
       VERB = 25
+      # Where the body's length is.
+      LENGTH = 16
       # Of the five numbers behind a method of so many bytes.
       TARGETS = Array.new(256) { |length| "@#{VERB + length}V5" }.freeze
 
       NO_BODY = 0
       INLINE = 1
       IN_DESCRIPTOR = 2
+      # It comes in frames, and is in a descriptor when it has come.
+      IN_FRAMES = 3
 
       attr_reader :version, :asked_us, :remote_port, :body_length, :verb, :target, :path, :query, :remote_addr,
                   :server_name, :server_port, :body
+
+      # Bytes of the body that come in frames behind the one with this payload; nil if it does not.
+      def self.announced(payload)
+        payload.byteslice(LENGTH, 8).unpack1("Q<") if payload.getbyte(2) == IN_FRAMES
+      end
 
       # Whether times are to be measured.
       def self.measures?(payload)
@@ -62,7 +71,7 @@ module Firebrick
       def read_numbers
         @version, @scheme, @form, flags, @count, @remote_port, @asked_us, @body_length, @at = @bytes.unpack(NUMBERS)
         raise Malformed, "payload ends too early" if @at.nil? || VERB + @at > @bytes.bytesize
-        return if Env::VERSIONS.key?(@version) && @scheme < 2 && @form < 3 && flags < 2
+        return if Env::VERSIONS.key?(@version) && @scheme < 2 && @form < 4 && flags < 2
 
         raise Malformed, "version, scheme or flags of REQUEST"
       end

@@ -134,6 +134,16 @@ module Firebrick
         end
       end
 
+      # Whether files can be sent as such.
+      def descriptors?
+        @link.descriptors?
+      end
+
+      # A socket for the app, and what is sent for it.
+      def stream
+        @link.stream
+      end
+
       # A part of a file, all of it.
       def file(descriptor, length)
         in_order { send_frame(Frames::FILE, [0, length].pack("Q<Q<"), Frames::DESCRIPTOR, descriptor) }

@@ -35,8 +35,23 @@ module Firebrick
         end
       end
 
+      # The front keeps the scoreboard of a worker that it cannot send it to.
+      class Kept
+        def put(_offset, _number); end
+
+        def fence; end
+
+        # Nothing that was sent is withdrawn.
+        def get(_offset)
+          -1
+        end
+
+        def close; end
+      end
+
       # Mapped where that is possible: without system calls.
       def self.memory(file, start, length)
+        return Kept.new if file.nil?
         return Written.new(file, start, length) unless RUBY_ENGINE == "jruby"
 
         require "firebrick/pure/mapped"
@@ -45,7 +60,7 @@ module Firebrick
         Written.new(file, start, length)
       end
 
-      # file:: the scoreboard, open for both directions
+      # file:: the scoreboard, open for both directions; nil where the front writes it
       def initialize(file, index, slot_len, threads_max)
         @slot = Scoreboard.memory(file, index * slot_len, slot_len)
         @links = THREADS + (16 * threads_max)

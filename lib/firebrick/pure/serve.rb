@@ -7,6 +7,7 @@ require "firebrick/pure/inbox"
 require "firebrick/pure/link"
 require "firebrick/pure/scoreboard"
 require "firebrick/pure/threads"
+require "firebrick/pure/upload"
 require "firebrick/pure/watchdog"
 
 module Firebrick
@@ -103,7 +104,8 @@ module Firebrick
       # A frame has come: on the reader of its link.
       def receive(link, kind, id, payload, descriptor)
         case kind
-        when Frames::REQUEST then @threads.grow if @inbox.put(Job.new(link, id, payload, descriptor))
+        when Frames::REQUEST then request(link, id, payload, descriptor)
+        when Frames::INPUT then input(link, payload)
         when Frames::GIVE then response(link, id) { |response| response.give(payload.unpack1("V").to_i) }
         when Frames::ABORT then abort(link, id)
         when Frames::RESUME then @inbox.resume(link)
@@ -126,6 +128,28 @@ module Firebrick
 
       def tell(frame)
         @links.first.send_frame(frame)
+      end
+
+      def request(link, id, payload, descriptor)
+        job = Job.new(link, id, payload, descriptor)
+        length = Request.announced(payload)
+        return put(job) unless length
+
+        link.upload = Upload.new(job, length)
+        input(link, "") if length.zero?
+      end
+
+      # The body of the request that came last on this link.
+      def input(link, bytes)
+        upload = link.upload || raise(Malformed, "INPUT without a request")
+        return unless upload.add(bytes)
+
+        link.upload = nil
+        put(upload.job)
+      end
+
+      def put(job)
+        @threads.grow if @inbox.put(job)
       end
 
       def receive_order(kind, descriptor)

@@ -3,15 +3,18 @@
 //!
 //! Contract:
 //! 1. Only processes that were started here get links: the socket is in a folder of our user's, and each process has a token.
-//! 2. A process is reaped as soon as it has ended (pidfd), and signalled only before that.
+//! 2. A process that is not wanted any more before it has a link is dismissed: it does not load the app to its end.
+//! 3. A process is reaped as soon as it has ended (pidfd), and signalled only before that.
 
 use super::message;
 use super::prepared::command;
 use super::template::TemplateReport;
 use super::{BootConfig, ExitStatus, TemplateMessage};
 use crate::dispatch::Serial;
+use crate::link::{Connections, Descriptors};
 use crate::os;
-use crate::shared::{Shared, ThreadMessage};
+use crate::scores::Scores;
+use crate::shared::{Shared, ThreadMessage, locked};
 use crate::table::Generation;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
@@ -35,6 +38,8 @@ use wire::{Header, Kind, frame::HEADER};
 const GREETING: Duration = Duration::from_secs(10);
 /// Time between two looks at a process where the system has no pidfd.
 const LOOK: Duration = Duration::from_millis(50);
+/// The exit code of a process that has ended by TERM in its own way.
+const TERMINATED: i32 = 128 + 15;
 /// JRuby refuses longer paths of sockets.
 const LONGEST_PATH: usize = 103;
 
@@ -66,8 +71,25 @@ struct Spawned {
     child: Child,
     /// Kept open: its end tells the process that the front has gone.
     control: Option<UnixStream>,
-    /// Of each link the socket of the frames and that of the descriptors, as they come.
-    links: Vec<(Option<UnixStream>, Option<UnixStream>)>,
+    /// The links that have not got all of their connections.
+    links: Vec<Arriving>,
+    /// For a worker that does not write the scoreboard.
+    scores: Option<Scores>,
+    /// The first link is with its front thread, so the worker can be told to finish.
+    linked: bool,
+    /// Nobody wants it any more.
+    dismissed: bool,
+}
+
+/// The connections of a link, as they come.
+#[derive(Debug, Default)]
+struct Arriving {
+    /// Of the frames.
+    socket: Option<UnixStream>,
+    /// Of the descriptors, if the worker can send them.
+    beside: Option<UnixStream>,
+    /// Those that take the place of descriptors, also later on.
+    streams: Connections,
 }
 
 impl Spawner {
@@ -120,11 +142,28 @@ impl Spawner {
             .env("FIREBRICK_WORKER", index.to_string())
             .spawn()?;
         let pid = child.id();
-        let links = (0..common.links).map(|_| (None, None)).collect();
-        common.workers().insert(token.clone(), Spawned { index, serial, child, control: None, links });
+        let links = (0..common.links).map(|_| Arriving::default()).collect();
+        let (control, scores, linked, dismissed) = (None, None, false, false);
+        let worker = Spawned { index, serial, child, control, links, scores, linked, dismissed };
+        common.workers().insert(token.clone(), worker);
         common.report(TemplateMessage::Forked { index, pid });
         tokio::spawn(reap(common.clone(), token, pid));
         Ok(())
+    }
+
+    /// Ends a worker that is not wanted any more and has no link yet, so that it cannot be told to finish: nobody waits until it has
+    /// loaded the app.
+    pub(crate) fn dismiss(&self, serial: Serial) {
+        let mut workers = self.common.workers();
+        let starting = |worker: &&mut Spawned| worker.serial == serial && !worker.linked;
+        if let Some(worker) = workers.values_mut().find(starting) {
+            worker.dismissed = true;
+            worker.links.clear();
+            // One that listens already. The end of the socket would mean that the front has gone, and the worker would clean up.
+            let _ = worker.control.as_ref().map(|control| os::send(control, [&[0], &[]], &[]));
+            // One that does not listen yet has no trap for it either.
+            let _ = kill_process(Pid::from_child(&worker.child), Signal::TERM);
+        }
     }
 
     /// Signals a worker that has not ended.
@@ -167,40 +206,52 @@ impl Common {
         let mut workers = self.workers();
         // Not a process of ours.
         let Ok(token) = std::str::from_utf8(hello.token) else { return Ok(()) };
-        let Some(worker) = workers.get_mut(token) else { return Ok(()) };
+        let Some(worker) = workers.get_mut(token).filter(|worker| !worker.dismissed) else { return Ok(()) };
         // Whether the versions agree is said by the worker, which hears ours with `boot`.
         match hello.role {
             Role::Control => {
-                self.boot(&stream)?;
+                self.boot(&stream, hello.can & can::BESIDE != 0)?;
                 worker.control = Some(stream);
                 return Ok(());
             }
-            Role::Link(_) | Role::Beside(_) if hello.can != can::BESIDE | can::SCOREBOARD => {
-                let index = worker.index;
-                let text = format!(
-                    "worker {index} can do other things than this front needs (descriptors beside, scoreboard), and is killed"
-                );
-                self.report(TemplateMessage::Said(text));
-                return kill_process(Pid::from_child(&worker.child), Signal::KILL).map_err(Into::into);
+            Role::Link(number) => put(worker, number, |link| link.socket = Some(stream)),
+            Role::Beside(number) => put(worker, number, |link| link.beside = Some(stream)),
+            Role::Stream(number) => {
+                let Some(link) = worker.links.get(usize::from(number)) else { return Ok(()) };
+                // The worker waits for the byte, and then refers to the connection: the lock is held until that is there.
+                let mut streams = locked(&link.streams);
+                os::send(&stream, [&[0], &[]], &[])?;
+                streams.push_back(stream.into());
+                return Ok(());
             }
-            Role::Link(number) => put(worker, number, |link| link.0 = Some(stream)),
-            Role::Beside(number) => put(worker, number, |link| link.1 = Some(stream)),
         }
         let (serial, index) = (worker.serial, worker.index as u16);
-        for (number, link) in (0u16..).zip(&mut worker.links) {
-            if link.1.is_some()
-                && let Some(socket) = link.0.take()
-            {
-                let beside = link.1.take();
-                self.pool.mailbox(number).post(ThreadMessage::Link { serial, index, socket, beside });
-            }
+        let both = can::BESIDE | can::SCOREBOARD;
+        // Who cannot be sent descriptors has not got the scoreboard.
+        if hello.can & both != both && worker.scores.is_none() {
+            worker.scores = Some(Scores::new(self.pool.clone(), usize::from(index)));
         }
+        let mut linked = worker.linked;
+        for (number, link) in (0u16..).zip(&mut worker.links) {
+            let complete = hello.can & can::BESIDE == 0 || link.beside.is_some();
+            let Some(socket) = link.socket.take_if(|_| complete) else { continue };
+            let descriptors = match link.beside.take() {
+                Some(beside) => Descriptors::Beside(beside),
+                None => Descriptors::Connections(link.streams.clone()),
+            };
+            let scores = worker.scores.as_ref().map(|scores| scores.of_link(number));
+            self.pool.mailbox(number).post(ThreadMessage::Link { serial, index, socket, descriptors, scores });
+            // DRAIN goes to the first one's thread.
+            linked |= number == 0;
+        }
+        worker.linked = linked;
         Ok(())
     }
 
-    /// The scoreboard, and then what a template is told.
-    fn boot(&self, control: &UnixStream) -> io::Result<()> {
-        os::send(control, [&[0], &[]], &[self.pool.scoreboard().as_fd()])?;
+    /// The scoreboard, if the worker can be sent it, and then what a template is told.
+    fn boot(&self, control: &UnixStream, with_scoreboard: bool) -> io::Result<()> {
+        let scoreboard = [self.pool.scoreboard().as_fd()];
+        os::send(control, [&[0], &[]], if with_scoreboard { &scoreboard } else { &[] })?;
         let (slots, slot_len) = self.sizes;
         // Threads serve, as `notes` says.
         let bytes = message::encode(&message::boot(&self.config, 0, self.links, slots, slot_len));
@@ -211,19 +262,23 @@ impl Common {
     }
 
     /// How the worker with this token has ended; it is reaped then, and forgotten.
-    fn ended(&self, token: &str) -> Option<std::process::ExitStatus> {
+    fn ended(&self, token: &str) -> Option<ExitStatus> {
         let mut workers = self.workers();
+        let worker = workers.get_mut(token)?;
         // One that cannot be waited for is not there.
-        let status = match workers.get_mut(token)?.child.try_wait() {
-            Ok(status) => status?,
-            Err(_) => std::process::ExitStatus::from_raw(0),
+        let status = worker.child.try_wait().unwrap_or_else(|_| Some(ExitStatusExt::from_raw(0)))?;
+        let status = match (status.code(), status.signal()) {
+            // As it was told: a virtual machine that gets TERM exits.
+            (Some(TERMINATED), _) | (_, Some(15)) if worker.dismissed => ExitStatus::Exit(0),
+            (Some(code), _) => ExitStatus::Exit(code),
+            (None, signal) => ExitStatus::Signal(signal.unwrap_or_default()),
         };
         workers.remove(token);
         Some(status)
     }
 }
 
-fn put(worker: &mut Spawned, number: u16, set: impl FnOnce(&mut (Option<UnixStream>, Option<UnixStream>))) {
+fn put(worker: &mut Spawned, number: u16, set: impl FnOnce(&mut Arriving)) {
     if let Some(link) = worker.links.get_mut(usize::from(number)) {
         set(link);
     }
@@ -267,10 +322,6 @@ async fn reap(common: Arc<Common>, token: String, pid: u32) {
             Some(status) => break status,
             None => tokio::time::sleep(LOOK).await,
         }
-    };
-    let status = match (status.code(), status.signal()) {
-        (Some(code), _) => ExitStatus::Exit(code),
-        (None, signal) => ExitStatus::Signal(signal.unwrap_or_default()),
     };
     common.report(TemplateMessage::Exited { pid, status, peak_kib: 0 });
 }

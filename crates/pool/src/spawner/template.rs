@@ -117,6 +117,13 @@ impl Template {
         }
     }
 
+    /// Ends a worker that was told to finish, but has not connected and so cannot hear it. One that was forked has heard it.
+    pub(crate) fn dismiss(&self, serial: Serial) {
+        if let Process::Spawner(spawner, _) = &self.process {
+            spawner.dismiss(serial);
+        }
+    }
+
     /// Tells a process that has evaluated `puma.rb`, or need not, to load the app.
     ///
     /// # Errors

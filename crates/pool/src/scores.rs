@@ -1,0 +1,128 @@
+//! The scoreboard of a worker that does not write it: the front does, as far as it knows.
+//!
+//! Contract: a request counts as taken up when it is sent, so none that such a worker was sent is given to another.
+
+use crate::shared::{Shared, locked};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use wire::scoreboard::{self, Serving};
+
+/// One link's part.
+#[derive(Debug, Clone)]
+pub(crate) struct Scores {
+    worker: Arc<Worker>,
+    link: u16,
+}
+
+/// What the links of a worker share.
+#[derive(Debug)]
+struct Worker {
+    pool: Arc<Shared>,
+    index: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// What each thread serves. Which thread that is, only the worker knows: the numbers are ours.
+    threads: Vec<Option<Serving>>,
+    requests: u64,
+    failures: u64,
+}
+
+impl Scores {
+    /// The first link's part, for the worker in slot `index`, which is cleared.
+    pub(crate) fn new(pool: Arc<Shared>, index: usize) -> Scores {
+        let (threads, slot_len) = (pool.worker_threads(), pool.slot_len());
+        let state = State { threads: vec![None; threads], requests: 0, failures: 0 };
+        let worker = Worker { pool, index, state: Mutex::new(state) };
+        worker.write(0, &vec![0; slot_len]);
+        worker.put(scoreboard::THREADS, threads as u64);
+        Scores { worker: Arc::new(worker), link: 0 }
+    }
+
+    /// The part of another link.
+    pub(crate) fn of_link(&self, link: u16) -> Scores {
+        Scores { link, ..self.clone() }
+    }
+
+    /// A request was sent, the last of `count`.
+    pub(crate) fn taken(&self, id: u32, count: u64) {
+        let worker = &*self.worker;
+        let mut state = locked(&worker.state);
+        worker.put(scoreboard::link_at(worker.pool.worker_threads(), self.link.into()), count);
+        // A worker is sent no more than it has threads.
+        let Some(thread) = state.threads.iter().position(Option::is_none) else { return };
+        let serving = Serving { link: self.link.into(), id };
+        state.threads[thread] = Some(serving);
+        worker.put(scoreboard::thread_at(thread) + 8, crate::os::monotonic_us());
+        worker.put(scoreboard::thread_at(thread), serving.pack());
+    }
+
+    /// It has ended; `failed`: the app broke off.
+    pub(crate) fn finished(&self, id: u32, failed: bool) {
+        let Some(mut state) = self.end(id) else { return };
+        state.requests += 1;
+        state.failures += u64::from(failed);
+        self.worker.put(scoreboard::FAILURES, state.failures);
+        self.worker.put(scoreboard::REQUESTS, state.requests);
+    }
+
+    /// The worker has returned it, unserved.
+    pub(crate) fn returned(&self, id: u32) {
+        self.end(id);
+    }
+
+    /// The state of the worker, whose thread is idle again; `None` when that was known.
+    fn end(&self, id: u32) -> Option<MutexGuard<'_, State>> {
+        let mut state = locked(&self.worker.state);
+        let serving = Some(Serving { link: self.link.into(), id });
+        let thread = state.threads.iter().position(|one| *one == serving)?;
+        state.threads[thread] = None;
+        self.worker.put(scoreboard::thread_at(thread), 0);
+        Some(state)
+    }
+}
+
+impl Worker {
+    fn put(&self, at: usize, word: u64) {
+        self.write(at, &word.to_le_bytes());
+    }
+
+    fn write(&self, at: usize, bytes: &[u8]) {
+        let at = self.index * self.pool.slot_len() + at;
+        // It is memory, of this length.
+        let _ = self.pool.scoreboard().write_all_at(bytes, at as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dispatch::Dispatch;
+    use crate::os;
+
+    #[test]
+    fn the_slot_is_as_a_worker_would_write_it() {
+        let (reports, _) = tokio::sync::mpsc::unbounded_channel();
+        let memory = os::scoreboard_memory(2, scoreboard::slot_len(2, 2)).unwrap();
+        memory.write_all_at(&[7; 16], scoreboard::slot_len(2, 2) as u64).unwrap();
+        let pool = Arc::new(Shared::new(Dispatch::new(10), 2, reports, memory, 2));
+        let first = Scores::new(pool.clone(), 1);
+        let second = first.of_link(1);
+        assert_eq!((pool.slot(1).requests, pool.slot(1).taken), (0, vec![0, 0]));
+        first.taken(5, 1);
+        second.taken(5, 1);
+        second.taken(6, 2);
+        let slot = pool.slot(1);
+        let serving: Vec<_> = slot.busy.iter().map(|busy| (busy.serving.link, busy.serving.id)).collect();
+        assert_eq!((serving, slot.taken), (vec![(0, 5), (1, 5)], vec![1, 2]));
+        assert!(slot.busy.iter().all(|busy| busy.since_us > 0));
+        second.finished(5, true);
+        second.finished(5, true);
+        first.returned(5);
+        let slot = pool.slot(1);
+        assert_eq!((slot.busy, slot.requests, slot.failures), (vec![], 1, 1));
+        assert_eq!(pool.slot(0).taken, [0, 0], "the neighbour's slot");
+    }
+}
