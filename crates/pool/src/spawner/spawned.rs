@@ -9,7 +9,8 @@ use super::message;
 use super::prepared::command;
 use super::template::TemplateReport;
 use super::{BootConfig, ExitStatus, TemplateMessage};
-use crate::dispatch::Serial;
+use crate::dispatch::{SeatKind, Serial};
+use crate::link::End;
 use crate::os;
 use crate::shared::{Shared, ThreadMessage};
 use crate::table::Generation;
@@ -192,7 +193,8 @@ impl Common {
                 && let Some(socket) = link.0.take()
             {
                 let beside = link.1.take();
-                self.pool.mailbox(number).post(ThreadMessage::Link { serial, index, socket, beside });
+                let end = End { serial, kind: SeatKind::Thread };
+                self.pool.mailbox(number).post(ThreadMessage::Link { end, index, socket, beside });
             }
         }
         Ok(())
@@ -327,7 +329,11 @@ fn notes(config: &BootConfig) -> Vec<String> {
         (rack.yjit == settings::Yjit::On, "rack.yjit is CRuby's"),
         (rack.out_of_band_gc, "rack.out_of_band_gc is for CRuby's collector"),
         (rack.refork_after.threshold(0).is_some(), "rack.refork_after needs fork"),
-        (settings.fibers > 0, "fibers are for CRuby: threads serve"),
+        (settings.fibers > 0 && settings.fiber_paths.is_empty(), "fibers are for CRuby: threads serve"),
+        (
+            settings.fibers > 0 && !settings.fiber_paths.is_empty(),
+            "fibers and fiber_paths are for CRuby: threads serve all paths",
+        ),
     ];
     let ruby = rack.ruby.display();
     without
