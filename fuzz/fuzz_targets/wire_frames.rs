@@ -34,7 +34,11 @@ fn decode(frame: &Frame<'_>) {
                 assert!(traces.iter().map(|trace| 10 + 2 * trace.lines.len()).sum::<usize>() <= frame.payload.len());
             }
         }
-        Kind::Ready => drop(frame::ready_payload(frame.payload)),
+        Kind::Ready => {
+            if let Ok(ready) = frame::Ready::decode(frame.payload) {
+                assert_eq!(ready.to_bytes(), frame.payload);
+            }
+        }
         Kind::File => drop(frame::file_payload(frame.payload)),
         Kind::Offer | Kind::Taken => drop(frame::u64_payload(frame.payload)),
         _ => drop(frame::u32_payload(frame.payload)),

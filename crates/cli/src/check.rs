@@ -120,7 +120,6 @@ impl Plan<'_> {
         for (index, bind) in settings.binds.iter().enumerate() {
             lines.push((if index == 0 { "listen" } else { "" }, bind.to_string()));
         }
-        let threads = settings.threads;
         if let Some(site) = &settings.sites.main {
             lines.push(("rules", path(&site.static_json, "none (no static.json)")));
         }
@@ -135,14 +134,8 @@ impl Plan<'_> {
             .extend(settings.mruby.routes.iter().rev().map(|route| ("mruby", route.describe(&settings.dir))));
         lines.push(("front", format!("{} threads ({front_threads_why})", settings.front_threads)));
         if settings.app.is_some() {
-            let fibers = match settings.fibers {
-                0 => String::new(),
-                fibers => format!(" x {fibers} fibers"),
-            };
-            lines.push((
-                "workers",
-                format!("{} x {threads} threads{fibers} ({workers_why})", settings.workers),
-            ));
+            let seats = settings.seats_text(settings.fibers);
+            lines.push(("workers", format!("{} x {seats} ({workers_why})", settings.workers)));
             lines.push(("files", path(&settings.files.public, "off")));
         }
         lines.extend(settings.sendfile.iter().map(|rule| {

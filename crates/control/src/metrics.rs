@@ -7,7 +7,9 @@
 //! 2. No label has values that clients or the app choose. The most there are is one for each worker, service or certificate.
 //! 3. Counters never fall while the server runs. What belongs to a process that may be replaced is a gauge.
 
-use stats::{Counts, DurationSummary, Kind, ServerSnapshot, ServiceState, WorkerSnapshot, WorkerState};
+use stats::{
+    Counts, DurationSummary, FiberSeats, Kind, ServerSnapshot, ServiceState, WorkerSnapshot, WorkerState,
+};
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -192,6 +194,13 @@ fn workers(page: &mut Page, server: &ServerSnapshot) {
     family.at(&[("stage", "queue")], load.waiting);
     family.at(&[("stage", "app")], load.busy);
     page.gauge("firebrick_seats", "Threads of the workers that take requests").plain(load.seats);
+    if let Some(fibers) = &load.fibers {
+        page.gauge("firebrick_fiber_seats", "Those of the seats that are fibers, for fiber_paths")
+            .plain(fibers.seats);
+        let mut family = page.gauge("firebrick_fiber_requests", "Requests for fiber_paths by where they are");
+        family.at(&[("stage", "queue")], fibers.waiting);
+        family.at(&[("stage", "app")], fibers.busy);
+    }
     page.gauge(
         "firebrick_saturation",
         "Requests for the app, waiting ones included, divided by seats; above 1 they wait",
@@ -251,12 +260,30 @@ struct Load {
     busy: u64,
     waiting: u64,
     seats: u64,
+    /// Of all that, what concerns the fibers beside threads.
+    fibers: Option<FiberLoad>,
+}
+
+#[derive(Default)]
+struct FiberLoad {
+    busy: u64,
+    waiting: u64,
+    seats: u64,
 }
 
 impl Load {
     fn of(server: &ServerSnapshot) -> Load {
         let ready = || server.workers.iter().filter(|worker| worker.state == WorkerState::Ready);
+        let of_fibers =
+            |workers: &mut dyn Iterator<Item = &WorkerSnapshot>, what: fn(FiberSeats) -> u32| -> u64 {
+                workers.filter_map(|worker| worker.fiber_paths).map(|seats| u64::from(what(seats))).sum()
+            };
         Load {
+            fibers: server.queue.for_fibers.map(|waiting| FiberLoad {
+                busy: of_fibers(&mut server.workers.iter(), |seats| seats.busy),
+                waiting,
+                seats: of_fibers(&mut ready(), |seats| seats.max),
+            }),
             busy: server.workers.iter().map(|worker| u64::from(worker.busy_threads)).sum(),
             waiting: server.queue.length
                 + server.workers.iter().map(|worker| u64::from(worker.waiting)).sum::<u64>(),
@@ -264,9 +291,17 @@ impl Load {
         }
     }
 
-    /// Without seats, as if there were one: a number that grows with what waits, and that is not infinite.
+    /// Without seats, as if there were one: a number that grows with what waits, and that is not infinite. Of threads and fibers beside
+    /// them the greater: a free seat of one kind is no help to a request that waits for the other.
     fn saturation(&self) -> f64 {
-        (self.busy + self.waiting) as f64 / self.seats.max(1) as f64
+        let of = |busy: u64, waiting: u64, seats: u64| (busy + waiting) as f64 / seats.max(1) as f64;
+        let Some(fibers) = &self.fibers else { return of(self.busy, self.waiting, self.seats) };
+        let threads = of(
+            self.busy.saturating_sub(fibers.busy),
+            self.waiting.saturating_sub(fibers.waiting),
+            self.seats.saturating_sub(fibers.seats),
+        );
+        threads.max(of(fibers.busy, fibers.waiting, fibers.seats))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Statistics for people.
 
 use stats::{
-    CertificateSnapshot, Changes, DurationSummary, HandlerThread, HandlersSnapshot, Kind, ServedCertificate,
-    ServerSnapshot, ServiceSnapshot, TlsSnapshot, WorkerSnapshot,
+    CertificateSnapshot, Changes, DurationSummary, HandlerThread, HandlersSnapshot, Kind, QueueSnapshot,
+    ServedCertificate, ServerSnapshot, ServiceSnapshot, TlsSnapshot, WorkerSnapshot,
 };
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -121,7 +121,7 @@ fn worker_row(worker: &WorkerSnapshot, now: SystemTime) -> Vec<String> {
         format!("{:?}", worker.state).to_lowercase(),
         grouped(worker.requests),
         grouped(worker.failures),
-        format!("{}/{}", worker.busy_threads, worker.threads_max),
+        worker.seats_text(),
         worker.in_flight.to_string(),
         mib(worker.pss_bytes),
         worker.restarts.to_string(),
@@ -170,13 +170,21 @@ fn handler_row(name: &str, of: &HandlerThread, one: bool) -> Vec<String> {
     ]
 }
 
+/// ` (7 for fibers)`, where there are two queues.
+fn for_fibers(queue: &QueueSnapshot) -> String {
+    queue.for_fibers.map_or(String::new(), |count| format!(" ({} for fibers)", grouped(count)))
+}
+
 fn queue(facts: &mut Facts, server: &ServerSnapshot) {
     let queue = &server.queue;
     let (length, longest, max) = (grouped(queue.length), grouped(queue.longest), grouped(queue.max));
     let wait = ms(queue.oldest_wait_ms);
     facts.line(
         "queue",
-        format!("{length} waiting, the first for {wait} ms (most so far {longest}, limit {max})"),
+        format!(
+            "{length} waiting{}, the first for {wait} ms (most so far {longest}, limit {max})",
+            for_fibers(queue)
+        ),
     );
     if queue.refused_full + queue.refused_early + queue.expired > 0 {
         let [early, expired, full] = [queue.refused_early, queue.expired, queue.refused_full].map(grouped);

@@ -188,6 +188,7 @@ fn snapshot() -> ServerSnapshot {
             threads_started: 4,
             threads_max: 5,
             fibers: 0,
+            fiber_paths: None,
             in_flight: 3,
             waiting: 1,
             pss_bytes: 10 << 20,

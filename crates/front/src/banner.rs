@@ -66,11 +66,8 @@ impl Banner {
             }
             Some(facts) => {
                 writeln!(out, "* Environment: {}", environment(settings))?;
-                let fibers = match pool::spawner::fibers(settings) {
-                    0 => String::new(),
-                    fibers => format!(" x {fibers} fibers"),
-                };
-                writeln!(out, "* {} x {} threads{fibers}, {process}", workers(settings), settings.threads)?;
+                let fibers = pool::spawner::fibers(settings);
+                writeln!(out, "* {} x {}, {process}", workers(settings), settings.seats_text(fibers))?;
                 let (all, app) = (self.begun.elapsed().as_secs_f64(), facts.took.as_secs_f64());
                 writeln!(out, "* Ready in {all:.2} s, of which the app took {app:.2} s")?;
             }

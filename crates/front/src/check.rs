@@ -53,7 +53,7 @@ fn app(settings: &Settings, prepared: Handoff) -> Result<String, String> {
         Ok(facts.map_or("The app loads.".to_owned(), |facts| {
             let seconds = facts.took.as_secs_f64();
             let loads = format!("The app loads in {seconds:.2} s ({}, Rack {}).", facts.ruby, facts.rack);
-            let fibers = libraries::lines(settings.fibers, &facts.libraries);
+            let fibers = libraries::lines(settings, &facts.libraries);
             std::iter::once(loads).chain(facts.notes).chain(fibers).collect::<Vec<_>>().join("\n")
         }))
     })

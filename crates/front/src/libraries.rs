@@ -1,9 +1,10 @@
 //! What `firebrick check` says about the libraries of an app and fibers.
 
+use settings::Settings;
 use stats::{Library, WithFibers};
 
 /// Whether fibers are used or could be, and a line for each library; none where the Ruby says nothing about them.
-pub(crate) fn lines(fibers: u32, libraries: &[Library]) -> Vec<String> {
+pub(crate) fn lines(settings: &Settings, libraries: &[Library]) -> Vec<String> {
     if libraries.is_empty() {
         return Vec::new();
     }
@@ -11,10 +12,10 @@ pub(crate) fn lines(fibers: u32, libraries: &[Library]) -> Vec<String> {
     let rows = libraries
         .iter()
         .map(|one| format!("  {:<width$}  {:<16}  {}", one.name, one.with_fibers.words(), one.text));
-    std::iter::once(verdict(fibers, libraries)).chain(rows).collect()
+    std::iter::once(verdict(settings, libraries)).chain(rows).collect()
 }
 
-fn verdict(fibers: u32, libraries: &[Library]) -> String {
+fn verdict(settings: &Settings, libraries: &[Library]) -> String {
     let named = |verdict: WithFibers| {
         let names: Vec<&str> =
             libraries.iter().filter(|one| one.with_fibers == verdict).map(|one| one.name.as_str()).collect();
@@ -25,12 +26,15 @@ fn verdict(fibers: u32, libraries: &[Library]) -> String {
         (None, Some(slows)) => format!(", but requests wait for one another in {slows}"),
         (None, None) => String::new(),
     };
-    match (fibers, named(WithFibers::Forbids)) {
+    match (settings.fibers, named(WithFibers::Forbids)) {
         (0, Some(why)) => {
             format!("Fibers are off, and could not be used, because of {why} (docs/fibers.md):")
         }
         (0, None) => format!("Fibers are off. They could be used{but} (docs/fibers.md):"),
-        (fibers, _) => format!("{fibers} fibers in each thread{but} (docs/fibers.md):"),
+        (fibers, _) => match settings.fiber_paths_text() {
+            None => format!("{fibers} fibers in each thread{but} (docs/fibers.md):"),
+            Some(paths) => format!("{fibers} fibers for {paths}{but} (docs/fibers.md):"),
+        },
     }
 }
 
@@ -49,17 +53,22 @@ mod tests {
             library("stops\tsqlite3\treads with the thread"),
             library("waits\tredis\tothers run"),
         );
-        let all = lines(0, &[forbids, stops.clone(), waits.clone()]);
+        let mut settings = Settings::defaults(std::path::Path::new("/"));
+        let all = lines(&settings, &[forbids, stops.clone(), waits.clone()]);
         assert!(all[0].starts_with("Fibers are off, and could not be used, because of Sequel"), "{all:?}");
         assert_eq!(all[1], "  Sequel   forbids fibers    Add where the app loads it: x");
         assert_eq!(all[3], "  redis    waits             others run");
-        let some = lines(0, &[stops.clone(), waits.clone()]);
+        let some = lines(&settings, &[stops.clone(), waits.clone()]);
         assert!(
             some[0].starts_with("Fibers are off. They could be used, but a wait in sqlite3 stops"),
             "{some:?}"
         );
-        assert!(lines(100, &[stops])[0].starts_with("100 fibers in each thread, but a wait in sqlite3"));
-        assert_eq!(lines(0, &[waits])[0], "Fibers are off. They could be used (docs/fibers.md):");
-        assert_eq!(lines(0, &[]), Vec::<String>::new());
+        assert_eq!(lines(&settings, &[waits])[0], "Fibers are off. They could be used (docs/fibers.md):");
+        assert_eq!(lines(&settings, &[]), Vec::<String>::new());
+        settings.fibers = 100;
+        let with = |settings: &Settings| lines(settings, std::slice::from_ref(&stops)).remove(0);
+        assert!(with(&settings).starts_with("100 fibers in each thread, but a wait in sqlite3"));
+        settings.fiber_paths = vec!["/events".to_owned(), String::new()];
+        assert!(with(&settings).starts_with("100 fibers for /events, /, but a wait in sqlite3"));
     }
 }

@@ -133,7 +133,7 @@ async fn run(
     }
     let systemd = Notifier::new(&logs.error, predecessor.is_some());
     systemd.booting();
-    let refresh = reload::refresh(reread, &configuration, sockets.files());
+    let refresh = reload::refresh(reread, &configuration, sockets.files(), logs.error.clone());
     let booting = Pool::boot(&configuration, refresh, sockets.files(), prepared, &mut signals, attached);
     let Some(pool) = booting.await? else {
         return Ok(());

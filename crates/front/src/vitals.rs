@@ -9,6 +9,7 @@
 //! 3. A thread is called silent after [`PATIENCE`] without an answer to one question: it may be starved for a while.
 
 use pool::Shared;
+use pool::dispatch::{Dispatch, SeatKind};
 use stats::{Health, ServerState};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,7 +80,7 @@ impl Vitals {
     /// What is known without asking anybody.
     pub(crate) fn known(&self) -> Health {
         let pool = self.pool.get().and_then(Option::as_ref);
-        let workers = pool.map(|shared| shared.dispatch().open_workers());
+        let workers = pool.map(|shared| shared.dispatch(SeatKind::Thread).open_workers());
         Health { state: self.state(), workers, silent: self.pulse.silent() }
     }
 
@@ -92,7 +93,7 @@ impl Vitals {
     /// Requests for the app that wait or are being served.
     pub(crate) fn in_progress(&self) -> usize {
         let pool = self.pool.get().and_then(Option::as_ref);
-        pool.map_or(0, |shared| shared.dispatch().in_progress())
+        pool.map_or(0, |shared| shared.each(|dispatch: &mut Dispatch| dispatch.in_progress()).sum())
     }
 
     /// Asks the front threads and gives them a moment.

@@ -1,7 +1,7 @@
 //! One request on its way through the pool: its frame, its state, its reply.
 
 use crate::deaths::Served;
-use crate::dispatch::{Serial, Ticket};
+use crate::dispatch::{SeatKind, Serial, Ticket};
 use crate::reply::{Reply, ReplyEvent};
 use bytes::Bytes;
 use handler::{Failure, Trace};
@@ -20,6 +20,7 @@ pub(crate) struct Call {
     pub(crate) reply: Reply,
     pub(crate) trace: Rc<Trace>,
     asked: Instant,
+    kind: SeatKind,
     state: Cell<CallState>,
     /// The worker that it was last sent to.
     serial: Cell<Serial>,
@@ -55,8 +56,14 @@ pub(crate) enum CallState {
 }
 
 impl Call {
-    /// A request that asks for a seat at `asked`.
-    pub(crate) fn new(frame: Vec<u8>, body: Carried, trace: Rc<Trace>, asked: Instant) -> Call {
+    /// A request that asks for a seat of this kind at `asked`.
+    pub(crate) fn new(
+        frame: Vec<u8>,
+        body: Carried,
+        trace: Rc<Trace>,
+        kind: SeatKind,
+        asked: Instant,
+    ) -> Call {
         trace.asked.set(Some(asked));
         let (frame, state) = (RefCell::new(frame), Cell::new(CallState::New));
         let (serial, overdue, until_us) = (Cell::new(0), Cell::new(false), Cell::new(0));
@@ -68,6 +75,7 @@ impl Call {
             reply: Reply::default(),
             trace,
             asked,
+            kind,
             state,
             serial,
             sent_us,
@@ -75,6 +83,11 @@ impl Call {
             blamed,
             until_us,
         }
+    }
+
+    /// What serves it.
+    pub(crate) fn kind(&self) -> SeatKind {
+        self.kind
     }
 
     pub(crate) fn state(&self) -> CallState {

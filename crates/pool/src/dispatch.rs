@@ -9,7 +9,8 @@
 //!    ([`Pace`]). Such prefetching makes batches, and batches make small requests cheap.
 //! 4. A worker on trial gets its share of the requests and no more, as long as another worker is open.
 //! 5. A seat is given back exactly once, through [`Dispatch::finished`] or [`Dispatch::worker_gone`].
-//! 6. A new request that would wait longer than it may, by the pace at which the queue moves ([`Throughput`]), is refused at once; never
+//! 6. There is a dispatch for each [`SeatKind`], with its own queue and seats: what holds of one holds of the other, and no request changes sides.
+//! 7. A new request that would wait longer than it may, by the pace at which the queue moves ([`Throughput`]), is refused at once; never
 //!    while fewer requests wait than there are seats. One that has waited already is never refused.
 
 use crate::throughput::Throughput;
@@ -21,6 +22,21 @@ use std::time::{Duration, Instant};
 /// Number of a worker process, never used twice.
 pub type Serial = u32;
 
+/// What serves a request: without `fiber_paths` all are of the first kind, whatever serves them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SeatKind {
+    /// What serves all paths, or all but those below.
+    #[default]
+    Thread,
+    /// A fiber, for the paths of `fiber_paths`, beside threads that serve the others.
+    Fiber,
+}
+
+impl SeatKind {
+    /// Both.
+    pub const ALL: [SeatKind; 2] = [SeatKind::Thread, SeatKind::Fiber];
+}
+
 /// A request's position in the queue, and the front thread that holds the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket {
@@ -30,6 +46,8 @@ pub struct Ticket {
     pub thread: u16,
     /// Where the thread keeps the request.
     pub slot: u32,
+    /// Whose queue it is.
+    pub kind: SeatKind,
 }
 
 /// A queued request. A cancelled one stays, without its ticket, until it reaches the head of the queue.
@@ -86,6 +104,16 @@ pub struct Load {
     pub measured: u32,
 }
 
+impl Load {
+    /// Adds what has happened at the same time elsewhere.
+    pub fn add(&mut self, other: &Load) {
+        self.waits.add(&other.waits);
+        self.app_us += other.app_us;
+        self.gvl_us += other.gvl_us;
+        self.measured += other.measured;
+    }
+}
+
 #[derive(Debug)]
 struct Seats {
     serial: Serial,
@@ -129,6 +157,7 @@ impl Trial {
 /// The queue and the seats.
 #[derive(Debug)]
 pub struct Dispatch {
+    kind: SeatKind,
     workers: Vec<Seats>,
     /// In the order of the numbers.
     queue: VecDeque<Entry>,
@@ -152,6 +181,7 @@ impl Dispatch {
     /// An empty queue that takes `max_queue` waiting requests.
     pub fn new(max_queue: usize) -> Dispatch {
         Dispatch {
+            kind: SeatKind::Thread,
             workers: Vec::new(),
             queue: VecDeque::new(),
             waiting: 0,
@@ -171,6 +201,11 @@ impl Dispatch {
     /// The same, for workers that serve with fibers: no request is handed over in advance.
     pub fn without_prefetching(self) -> Dispatch {
         Dispatch { prefetches: false, ..self }
+    }
+
+    /// The same, for the fibers beside the threads of workers.
+    pub fn of_fibers(max_queue: usize) -> Dispatch {
+        Dispatch { kind: SeatKind::Fiber, ..Dispatch::new(max_queue).without_prefetching() }
     }
 
     /// Whether the threads of a worker have been computing for a while.
@@ -193,7 +228,7 @@ impl Dispatch {
     /// A new request of front thread `thread`, kept in its `slot`, asks for a seat.
     #[inline]
     pub fn ask(&mut self, thread: u16, slot: u32, now: Instant) -> (Ticket, Admission) {
-        let ticket = Ticket { number: self.next, thread, slot };
+        let ticket = Ticket { number: self.next, thread, slot, kind: self.kind };
         self.next += 1;
         let admission = match self.too_long(now) {
             Some(wait) => {
@@ -922,7 +957,111 @@ mod tests {
         assert_eq!(assigned, [Assignment { ticket: second, serial: 1 }]);
     }
 
+    #[test]
+    fn threads_and_fibers_are_two_queues() {
+        let now = Instant::now();
+        let [mut threads, mut fibers] = [Dispatch::new(2), Dispatch::of_fibers(2)];
+        up(&mut threads, 1, 1, now);
+        up(&mut fibers, 1, 3, now);
+        let asked = |dispatch: &mut Dispatch, count: u32| -> Vec<Admission> {
+            (0..count).map(|slot| dispatch.ask(0, slot, now).1).collect()
+        };
+        use Admission::{Full, Go, Wait};
+        assert_eq!(asked(&mut threads, 4), [Go(1), Wait, Wait, Full], "each queue has its own bound");
+        assert_eq!(asked(&mut fibers, 6), [Go(1), Go(1), Go(1), Wait, Wait, Full]);
+        let kinds = |assigned: &[Assignment]| -> Vec<SeatKind> {
+            assigned.iter().map(|assignment| assignment.ticket.kind).collect()
+        };
+        assert_eq!(kinds(&finish(&mut fibers, 1, 0, now)), [SeatKind::Fiber]);
+        assert_eq!((threads.waiting(), fibers.waiting()), (2, 1), "a free fiber is no seat for the others");
+        assert_eq!(kinds(&finish(&mut threads, 1, 50, now)), [SeatKind::Thread]);
+    }
+
+    #[test]
+    fn fibers_get_nothing_in_advance_however_fast_they_are() {
+        let now = Instant::now();
+        let mut fibers = Dispatch::of_fibers(100);
+        up(&mut fibers, 1, 2, now);
+        for _ in 0..50 {
+            fibers.ask(0, 0, now);
+            finish(&mut fibers, 1, 0, now);
+        }
+        let given = (0..20).filter(|_| fibers.ask(0, 0, now).1 == Admission::Go(1)).count();
+        assert_eq!(given, 2);
+    }
+
+    /// What may happen to a worker, to both of its kinds of seats.
+    #[derive(Debug, Clone)]
+    enum Happens {
+        Asks(bool),
+        Finishes(bool),
+        Suspended,
+        Resumed,
+        Gone,
+    }
+
+    fn happens() -> impl Strategy<Value = Happens> {
+        prop_oneof![
+            4 => any::<bool>().prop_map(Happens::Asks),
+            3 => any::<bool>().prop_map(Happens::Finishes),
+            1 => Just(Happens::Suspended),
+            1 => Just(Happens::Resumed),
+            1 => Just(Happens::Gone),
+        ]
+    }
+
     proptest! {
+        /// Whatever happens, a request gets a seat of its kind or none, no worker has more of a kind than it has seats, and a kind waits only
+        /// while it has no free seat.
+        #[test]
+        fn no_request_gets_a_seat_of_the_other_kind(steps in proptest::collection::vec(happens(), 1..300)) {
+            let now = Instant::now();
+            let seats = [2, 5];
+            let mut both = [Dispatch::new(1000), Dispatch::of_fibers(1000)];
+            let mut serial = 1;
+            let mut suspended = false;
+            // Slow requests, so that threads get nothing in advance either.
+            for (dispatch, seats) in both.iter_mut().zip(seats) {
+                up(dispatch, serial, seats, now);
+                dispatch.ask(0, 0, now);
+                finish(dispatch, serial, 50, now);
+            }
+            for step in steps {
+                let mut assigned = Vec::new();
+                match step {
+                    Happens::Asks(of_fiber) => {
+                        let (ticket, _) = both[usize::from(of_fiber)].ask(0, 0, now);
+                        prop_assert_eq!(ticket.kind == SeatKind::Fiber, of_fiber);
+                    }
+                    Happens::Finishes(of_fiber) if both[usize::from(of_fiber)].taken(serial) > 0 => {
+                        assigned = finish(&mut both[usize::from(of_fiber)], serial, 50, now);
+                        prop_assert!(assigned.iter().all(|one| (one.ticket.kind == SeatKind::Fiber) == of_fiber));
+                    }
+                    Happens::Finishes(_) => {}
+                    Happens::Suspended => {
+                        suspended = true;
+                        both.iter_mut().for_each(|dispatch| dispatch.worker_suspended(serial));
+                    }
+                    Happens::Resumed => {
+                        suspended = false;
+                        both.iter_mut().for_each(|dispatch| dispatch.worker_resumed(serial, now, &mut assigned));
+                    }
+                    Happens::Gone => {
+                        both.iter_mut().for_each(|dispatch| dispatch.worker_gone(serial));
+                        (serial, suspended) = (serial + 1, false);
+                        for (dispatch, seats) in both.iter_mut().zip(seats) {
+                            assigned.extend(up(dispatch, serial, seats, now));
+                        }
+                    }
+                }
+                prop_assert!(assigned.iter().all(|one| one.serial == serial));
+                for (dispatch, seats) in both.iter().zip(seats) {
+                    prop_assert!(dispatch.taken(serial) <= seats);
+                    prop_assert!(suspended || dispatch.waiting() == 0 || dispatch.taken(serial) == seats);
+                }
+            }
+        }
+
         /// Queued requests are served in the order of their numbers, and no worker holds more than its limit.
         #[test]
         fn first_come_first_served(steps in proptest::collection::vec(0u8..4, 1..200), workers in 1u32..4) {

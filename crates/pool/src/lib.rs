@@ -21,6 +21,7 @@ mod call;
 pub mod collections;
 mod deaths;
 pub mod dispatch;
+mod fiber_paths;
 pub mod growth;
 mod in_flight;
 mod link;

@@ -5,7 +5,7 @@
 //! writes what all of them appended.
 
 use crate::call::{Call, Carried};
-use crate::dispatch::Serial;
+use crate::dispatch::{SeatKind, Serial};
 use crate::os::{self, Dropped, Passed};
 use crate::reply::{Head, ReplyEvent};
 use crate::scores::Scores;
@@ -28,7 +28,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use wire::{Frame, Kind, Malformed, flag, frame, response::Response, times::Times};
+use wire::{Frame, Kind, Malformed, flag, frame, frame::Ready, response::Response, times::Times};
 
 /// What a link needs of the front thread that it belongs to.
 pub(crate) trait Owner {
@@ -48,21 +48,28 @@ pub(crate) trait Owner {
     fn scratch(&self) -> RefMut<'_, Vec<u8>>;
 
     /// Puts requests that the worker has returned, unstarted, back to their positions in the queue.
-    fn returned(self: &Rc<Self>, serial: Serial, calls: Vec<Rc<Call>>, now: Instant);
+    fn returned(self: &Rc<Self>, end: End, calls: Vec<Rc<Call>>, now: Instant);
 
     /// A request of the worker may take until then, microseconds of the monotonic clock.
-    fn extended(&self, serial: Serial, id: u32, until_us: u64);
+    fn extended(&self, end: End, id: u32, until_us: u64);
 
     /// Gives back the seats of requests that took `apps` in the app, and notes `resumed` RESUMED frames.
-    fn finished(self: &Rc<Self>, serial: Serial, apps: &[Duration], resumed: usize, now: Instant);
+    fn finished(self: &Rc<Self>, end: End, apps: &[Duration], resumed: usize, now: Instant);
     /// `count` requests that took `app_us` in the app waited for the GVL for `gvl_us` of that.
-    fn measured(&self, _count: u32, _app_us: u64, _gvl_us: u64) {}
+    fn measured(&self, _kind: SeatKind, _count: u32, _app_us: u64, _gvl_us: u64) {}
     /// `count` responses had a status of 500 or more.
-    fn failed(&self, _serial: Serial, _count: u64) {}
+    fn failed(&self, _end: End, _count: u64) {}
+}
+
+/// What is at the other end of a link: the threads of a worker, or its fibers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) serial: Serial,
+    pub(crate) kind: SeatKind,
 }
 
 pub(crate) struct Link {
-    pub(crate) serial: Serial,
+    pub(crate) end: End,
     /// The worker's scoreboard slot, which is the number that users see.
     pub(crate) index: u16,
     socket: UnixStream,
@@ -144,14 +151,14 @@ const READS: usize = 8;
 
 impl Link {
     pub(crate) fn new(
-        serial: Serial,
+        end: End,
         index: u16,
         socket: std::os::unix::net::UnixStream,
         descriptors: Descriptors,
         scores: Option<Scores>,
     ) -> io::Result<Link> {
         Ok(Link {
-            serial,
+            end,
             index,
             socket: UnixStream::from_std(socket)?,
             descriptors,
@@ -304,7 +311,7 @@ impl Link {
     /// Carries frames both ways until the link ends.
     pub(crate) async fn run(self: Rc<Link>, owner: Rc<impl Owner>) {
         let why = poll_fn(|cx| self.poll(&owner, cx)).await;
-        owner.report(Report::LinkLost { serial: self.serial, why });
+        owner.report(Report::LinkLost { serial: self.end.serial, why });
     }
 
     fn poll(&self, owner: &Rc<impl Owner>, cx: &mut Context<'_>) -> Poll<String> {
@@ -374,7 +381,7 @@ impl Link {
             partial.drain(..used);
         }
         drop((partial, buffer));
-        ended.settle(self.serial, owner);
+        ended.settle(self.end, owner);
         Ok(n)
     }
 
@@ -407,29 +414,29 @@ impl Link {
         } else {
             None
         };
-        let (id, flags) = (frame.header.id, frame.header.flags);
+        let (id, flags, serial) = (frame.header.id, frame.header.flags, self.end.serial);
         match frame.header.kind {
             Kind::Ready => {
-                let (_pid, threads) = frame::ready_payload(frame.payload).map_err(bad)?;
-                owner.report(Report::Ready { serial: self.serial, threads });
+                let Ready { seats, fiber_seats, .. } = Ready::decode(frame.payload).map_err(bad)?;
+                owner.report(Report::Ready { serial, seats, fiber_seats });
                 return Ok(());
             }
             Kind::Stopping => {
-                owner.report(Report::Stopping(self.serial));
+                owner.report(Report::Stopping(serial));
                 return Ok(());
             }
             Kind::Due => {
-                owner.report(Report::Due(self.serial));
+                owner.report(Report::Due(serial));
                 return Ok(());
             }
             Kind::Collected => {
                 let us = frame::u64_payload(frame.payload).map_err(bad)?;
-                owner.report(Report::Collected { serial: self.serial, took: Duration::from_micros(us) });
+                owner.report(Report::Collected { serial, took: Duration::from_micros(us) });
                 return Ok(());
             }
             Kind::Traces => {
                 let traces = wire::traces::decode(frame.payload).map_err(bad)?;
-                owner.report(Report::Traces { serial: self.serial, traces });
+                owner.report(Report::Traces { serial, traces });
                 return Ok(());
             }
             Kind::Returned => {
@@ -478,7 +485,7 @@ impl Link {
             Kind::Extend => {
                 let milliseconds = frame::u64_payload(frame.payload).map_err(bad)?;
                 let until_us = os::monotonic_us().saturating_add(milliseconds.saturating_mul(1_000));
-                owner.extended(self.serial, id, call.extend(until_us));
+                owner.extended(self.end, id, call.extend(until_us));
             }
             Kind::Body => {
                 let settings = owner.settings();
@@ -615,21 +622,21 @@ impl Ended {
         }
     }
 
-    fn settle(mut self, serial: Serial, owner: &Rc<impl Owner>) {
+    fn settle(mut self, end: End, owner: &Rc<impl Owner>) {
         for calls in std::mem::take(&mut self.returned) {
-            owner.returned(serial, calls, self.now);
+            owner.returned(end, calls, self.now);
         }
         if self.failed > 0 {
-            owner.failed(serial, self.failed);
+            owner.failed(end, self.failed);
         }
         if self.measured.0 > 0 {
             let (count, app_us, gvl_us) = self.measured;
-            owner.measured(count, app_us, gvl_us);
+            owner.measured(end.kind, count, app_us, gvl_us);
         }
         if self.apps.is_empty() && self.resumed == 0 {
             return;
         }
-        owner.finished(serial, &self.apps, self.resumed, self.now);
+        owner.finished(end, &self.apps, self.resumed, self.now);
     }
 }
 

@@ -29,14 +29,20 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
     runtime.unwrap().block_on(async {
         let (reports, _) = tokio::sync::mpsc::unbounded_channel();
         let scoreboard = os::scoreboard_memory(1, wire::scoreboard::slot_len(1, 1)).unwrap();
-        let shared = Shared::new(Dispatch::new(10), 1, reports, scoreboard, 1);
+        let shared = Shared::new(Dispatch::new(10), None, 1, reports, scoreboard, 1);
         let local = Local::new(0, Arc::new(shared), Current::default(), Box::new(|_| ()));
         let (ours, worker) = os::pair().unwrap();
-        let link = Rc::new(Link::new(0, 0, ours, Descriptors::WithFrames, None).unwrap());
+        let end = End { serial: 0, kind: SeatKind::Thread };
+        let link = Rc::new(Link::new(end, 0, ours, Descriptors::WithFrames, None).unwrap());
         let mut frame = Vec::new();
         frame::append(&mut frame, Kind::Request, 0, 0, &[0; 24]);
-        let call =
-            Rc::new(Call::new(frame, crate::call::Carried::Nothing, Rc::<Trace>::default(), Instant::now()));
+        let call = Rc::new(Call::new(
+            frame,
+            crate::call::Carried::Nothing,
+            Rc::<Trace>::default(),
+            SeatKind::Thread,
+            Instant::now(),
+        ));
         let id = local.adopt(&link, &call).unwrap();
         play(&mut Scene { local, link, call, id, worker, fds: VecDeque::new() }).await;
     });

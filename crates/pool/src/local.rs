@@ -1,9 +1,10 @@
 //! A front thread's part of the pool: its links, its queued requests, its mailbox.
 
 use crate::call::{Call, CallState};
-use crate::dispatch::{Admission, Assignment, Serial, Ticket};
+use crate::deaths::Served;
+use crate::dispatch::{Admission, Assignment, SeatKind, Serial, Ticket};
 use crate::in_flight::{InFlight, Sent};
-use crate::link::{Link, Owner};
+use crate::link::{End, Link, Owner};
 use crate::os;
 use crate::shared::{Report, Shared, ThreadMessage};
 use crate::spool::Room;
@@ -81,7 +82,7 @@ impl Local {
     /// Sends a request to a worker or queues it.
     pub(crate) fn submit(self: &Rc<Local>, call: &Rc<Call>) -> Result<(), Failure> {
         let slot = self.waiting.borrow().vacant_key() as u32;
-        let (ticket, admission) = self.shared.dispatch().ask(self.index, slot, call.asked());
+        let (ticket, admission) = self.shared.dispatch(call.kind()).ask(self.index, slot, call.asked());
         match admission {
             Admission::Go(serial) => self.send(Assignment { ticket, serial }, call.clone()),
             Admission::Wait => self.wait(ticket, call.clone()),
@@ -101,7 +102,10 @@ impl Local {
     /// Removes the queued request with this ticket; `None` when it was abandoned.
     fn take_waiting(&self, ticket: Ticket) -> Option<Rc<Call>> {
         let (mut waiting, slot) = (self.waiting.borrow_mut(), ticket.slot as usize);
-        waiting.get(slot).filter(|(number, _)| *number == ticket.number)?;
+        // Numbers are those of the queue.
+        let is_it =
+            |(number, call): &&(u64, Rc<Call>)| *number == ticket.number && call.kind() == ticket.kind;
+        waiting.get(slot).filter(is_it)?;
         Some(waiting.remove(slot).1)
     }
 
@@ -112,15 +116,17 @@ impl Local {
             CallState::Waiting(ticket) => {
                 self.take_waiting(ticket);
                 // If it has left the queue, an assignment is on its way, and `assigned` gives the seat back.
-                self.shared.dispatch().cancel(ticket);
+                self.shared.dispatch(ticket.kind).cancel(ticket);
             }
-            CallState::Sent { serial, id, .. } => self.send_frame(serial, Kind::Abort, id, &[]),
+            CallState::Sent { serial, id, .. } => {
+                self.send_frame(End { serial, kind: call.kind() }, Kind::Abort, id, &[]);
+            }
             CallState::New | CallState::Finished => {}
         }
     }
 
-    pub(crate) fn send_frame(&self, serial: Serial, kind: Kind, id: u32, payload: &[u8]) {
-        if let Some(link) = self.link(serial) {
+    pub(crate) fn send_frame(&self, end: End, kind: Kind, id: u32, payload: &[u8]) {
+        if let Some(link) = self.link(end) {
             link.send_frame(kind, id, payload);
         }
     }
@@ -131,7 +137,7 @@ impl Local {
         if !call.reply.close_offer(socket.is_some()) {
             return false;
         }
-        if let Some(link) = self.link(serial) {
+        if let Some(link) = self.link(End { serial, kind: call.kind() }) {
             link.lend(id, socket);
         }
         true
@@ -152,22 +158,23 @@ impl Local {
         let call = self.take_waiting(assignment.ticket);
         match call {
             Some(call) => self.send(assignment, call),
-            None => self.give_back(assignment.serial),
+            None => self.give_back(End { serial: assignment.serial, kind: assignment.ticket.kind }),
         }
     }
 
-    fn give_back(self: &Rc<Local>, serial: Serial) {
+    fn give_back(self: &Rc<Local>, end: End) {
         let mut assigned = Vec::new();
-        self.shared.dispatch().finished(serial, None, Instant::now(), &mut assigned);
+        self.shared.dispatch(end.kind).finished(end.serial, None, Instant::now(), &mut assigned);
         self.deliver(assigned);
     }
 
     fn send(self: &Rc<Local>, Assignment { ticket, serial }: Assignment, call: Rc<Call>) {
-        if self.link(serial).is_none() {
+        let end = End { serial, kind: call.kind() };
+        if self.link(end).is_none() {
             // The message with the link was posted before any request could be assigned to it.
             self.read_messages();
         }
-        let Some(link) = self.link(serial) else {
+        let Some(link) = self.link(end) else {
             return self.again(ticket, call);
         };
         call.sent_to(serial, link.index);
@@ -175,7 +182,7 @@ impl Local {
             Ok(id) => call.set_state(CallState::Sent { ticket, serial, id }),
             Err(e) => {
                 call.fail(Failure::server(500, format!("cannot pass the body on: {e}")));
-                self.give_back(serial);
+                self.give_back(end);
             }
         }
     }
@@ -183,8 +190,10 @@ impl Local {
     /// Sends a worker that gets no requests of clients one of our own.
     fn probe(self: &Rc<Local>, serial: Serial, target: &str, limit: Duration) {
         let now = Instant::now();
-        let call = crate::probe::call(target, self.monotonic_us(now), now);
-        let Some(link) = self.link(serial) else {
+        let settings = self.settings();
+        let kind_of = |path: &[u8]| self.shared.kind_of(path, &settings);
+        let call = crate::probe::call(target, kind_of, self.monotonic_us(now), now);
+        let Some(link) = self.link(End { serial, kind: call.kind() }) else {
             return self.shared.report(Report::Probed { serial, result: Err("its link ended".to_owned()) });
         };
         call.sent_to(serial, link.index);
@@ -212,7 +221,7 @@ impl Local {
             return call.fail(Failure::app(502, "the worker did not take it up"));
         }
         let ticket = Ticket { slot: self.waiting.borrow().vacant_key() as u32, ..ticket };
-        let admission = self.shared.dispatch().ask_again(ticket, call.asked(), Instant::now());
+        let admission = self.shared.dispatch(ticket.kind).ask_again(ticket, call.asked(), Instant::now());
         match admission {
             Admission::Go(serial) => self.send(Assignment { ticket, serial }, call),
             Admission::Wait => self.wait(ticket, call),
@@ -243,15 +252,31 @@ impl Local {
     /// Sends a call on a link that a test made.
     #[cfg(test)]
     pub(crate) fn adopt(&self, link: &Rc<Link>, call: &Rc<Call>) -> std::io::Result<u32> {
-        let (ticket, _) = self.shared.dispatch().ask(self.index, 0, Instant::now());
+        let (ticket, _) = self.shared.dispatch(call.kind()).ask(self.index, 0, Instant::now());
         self.links.borrow_mut().push(link.clone());
         let id = link.send(call.clone())?;
-        call.set_state(CallState::Sent { ticket, serial: link.serial, id });
+        call.set_state(CallState::Sent { ticket, serial: link.end.serial, id });
         Ok(id)
     }
 
-    fn link(&self, serial: Serial) -> Option<Rc<Link>> {
-        self.links.borrow().iter().find(|link| link.serial == serial).cloned()
+    #[inline]
+    fn link(&self, end: End) -> Option<Rc<Link>> {
+        self.links.borrow().iter().find(|link| link.end == end).cloned()
+    }
+
+    /// The links of a worker.
+    fn links(&self, serial: Serial) -> impl Iterator<Item = Rc<Link>> {
+        self.shared.kinds().iter().filter_map(move |&kind| self.link(End { serial, kind }))
+    }
+
+    /// What a link of this thread is called in the worker.
+    fn number(&self, link: &Link) -> u16 {
+        self.shared.link_number(self.index, link.end.kind)
+    }
+
+    /// Whether a fiber serves the request.
+    pub(crate) fn is_on_fiber(&self, call: &Call) -> bool {
+        self.settings().fibers > 0 && (!self.shared.is_apart() || call.kind() == SeatKind::Fiber)
     }
 
     fn read_messages(self: &Rc<Local>) {
@@ -259,14 +284,16 @@ impl Local {
             match message {
                 ThreadMessage::Assigned(assignment) => self.assigned(assignment),
                 ThreadMessage::Expired(ticket) => self.expired(ticket),
-                ThreadMessage::Link { serial, index, socket, descriptors, scores } => {
-                    self.open(serial, Link::new(serial, index, socket, descriptors, scores));
+                ThreadMessage::Link { end, index, socket, descriptors, scores } => {
+                    self.open(end, Link::new(end, index, socket, descriptors, scores));
                 }
                 ThreadMessage::Drain(serial) => self.drain(serial),
-                ThreadMessage::Collect(serial) => self.send_frame(serial, Kind::Collect, 0, &[]),
+                ThreadMessage::Collect(serial) => {
+                    self.send_frame(End { serial, kind: SeatKind::Thread }, Kind::Collect, 0, &[]);
+                }
                 ThreadMessage::Promote { serial, socket } => self.promote(serial, socket.into()),
                 ThreadMessage::Gone { serial, taken, stuck } => self.gone(serial, &taken, stuck),
-                ThreadMessage::Overdue { serial, id } => self.overdue(serial, id),
+                ThreadMessage::Overdue { end, id } => self.overdue(end, id),
                 ThreadMessage::OverdueSince { serial, timeout } => self.overdue_since(serial, timeout),
                 ThreadMessage::Withdraw(serial) => self.withdraw(serial),
                 ThreadMessage::Probe { serial, target, limit } => self.probe(serial, &target, limit),
@@ -283,7 +310,7 @@ impl Local {
         let mut calls: Vec<(Option<Sent>, Rc<Call>)> =
             waiting.iter().map(|(_, (_, call))| (None, call.clone())).collect();
         for link in self.links.borrow().iter() {
-            let sent = |id| Some(Sent { serial: link.serial, link: self.index, id });
+            let sent = |id| Some(Sent { serial: link.end.serial, link: self.number(link), id });
             link.each_flight(|id, call| calls.push((sent(id), call.clone())));
         }
         calls.sort_by_key(|(_, call)| call.asked());
@@ -308,43 +335,47 @@ impl Local {
         }
     }
 
-    fn open(self: &Rc<Local>, serial: Serial, link: std::io::Result<Link>) {
+    fn open(self: &Rc<Local>, end: End, link: std::io::Result<Link>) {
         match link {
             Ok(link) => {
                 let link = Rc::new(link);
                 self.links.borrow_mut().push(link.clone());
                 tokio::task::spawn_local(link.run(self.clone()));
             }
-            Err(e) => self.shared.report(Report::LinkLost { serial, why: e.to_string() }),
+            Err(e) => self.shared.report(Report::LinkLost { serial: end.serial, why: e.to_string() }),
         }
     }
 
     fn drain(&self, serial: Serial) {
         if self.index == 0 {
-            self.send_frame(serial, Kind::Drain, 0, &[]);
+            self.links(serial).for_each(|link| link.send_frame(Kind::Drain, 0, &[]));
         }
     }
 
     /// The socket is dropped, which ends the matter, when the worker is gone.
     fn promote(&self, serial: Serial, socket: std::os::fd::OwnedFd) {
-        if let Some(link) = self.link(serial) {
+        if let Some(link) = self.link(End { serial, kind: SeatKind::Thread }) {
             link.promote(socket);
         }
     }
 
     fn gone(self: &Rc<Local>, serial: Serial, taken: &[u64], stuck: bool) {
-        let Some(link) = self.link(serial) else {
-            return self.shared.report(Report::Cleared { serial, served: Vec::new() });
-        };
-        link.read_rest(self);
-        self.links.borrow_mut().retain(|link| link.serial != serial);
-        let mut served = Vec::new();
-        let taken = taken.get(usize::from(self.index)).copied().unwrap_or(u64::MAX);
+        let links: Vec<Rc<Link>> = self.links(serial).collect();
+        links.iter().for_each(|link| link.read_rest(self));
+        self.links.borrow_mut().retain(|link| link.end.serial != serial);
+        let served = links.iter().flat_map(|link| self.lost(link, taken, stuck)).collect();
+        self.shared.report(Report::Cleared { serial, served });
+    }
+
+    /// What was sent over a link of a dead worker fails, or is sent to another. What the worker had taken up.
+    fn lost(self: &Rc<Local>, link: &Rc<Link>, taken: &[u64], stuck: bool) -> Vec<Served> {
+        let (mut served, name) = (Vec::new(), self.number(link));
+        let taken = taken.get(usize::from(name)).copied().unwrap_or(u64::MAX);
         for (id, number, call) in link.take_flights() {
             let CallState::Sent { ticket, .. } = call.state() else { continue };
             let (wanted, started) = (!call.reply.is_unwanted(), number < taken || call.reply.headed());
             if started {
-                served.extend(call.served(self.index, id, wanted));
+                served.extend(call.served(name, id, wanted));
             }
             if !wanted {
                 continue;
@@ -360,15 +391,15 @@ impl Local {
                 call.fail(Failure::app(502, "the worker died"));
             }
         }
-        self.shared.report(Report::Cleared { serial, served });
+        served
     }
 
     /// The client gets its response now; the worker is left to the supervisor. Its frames for this request are ignored.
-    fn overdue(&self, serial: Serial, id: u32) {
-        let call = self.link(serial).and_then(|link| link.flight(id));
+    fn overdue(&self, end: End, id: u32) {
+        let call = self.link(end).and_then(|link| link.flight(id));
         let call = call.filter(|call| !call.is_extended(os::monotonic_us()) && call.blames_worker());
         let Some(call) = call else { return };
-        self.shared.report(Report::Stuck { serial, request: call.describe() });
+        self.shared.report(Report::Stuck { serial: end.serial, request: call.describe() });
         // With fibers it may have been given up before, as one that waits.
         if !call.mark_overdue() && !call.reply.is_unwanted() {
             call.fail(stuck_failure());
@@ -381,7 +412,8 @@ impl Local {
         let now_us = os::monotonic_us();
         let limit_us = now_us.saturating_sub(timeout.as_micros() as u64);
         let mut late = Vec::new();
-        let Some(link) = self.link(serial) else { return };
+        let kind = if self.shared.is_apart() { SeatKind::Fiber } else { SeatKind::Thread };
+        let Some(link) = self.link(End { serial, kind }) else { return };
         link.each_flight(|_, call| {
             let sent_us = match call.sent_us() {
                 0 => {
@@ -401,33 +433,39 @@ impl Local {
 
     /// Takes back the requests that a worker has not started. What it has not read yet, it will return unserved.
     fn withdraw(self: &Rc<Local>, serial: Serial) {
-        let mut count = 0;
-        if let Some(link) = self.link(serial) {
-            match self.shared.withdraw(link.index.into(), self.index, link.sent()) {
-                Ok(Some(taken)) => {
-                    let calls = link.take_from(taken);
-                    count = calls.len();
-                    let (tickets, mut assigned) = (self.wait_again(calls), Vec::new());
-                    self.shared.dispatch().put_back(
-                        serial,
-                        count as u32,
-                        &tickets,
-                        Instant::now(),
-                        &mut assigned,
-                    );
-                    self.deliver(assigned);
-                }
-                Ok(None) => {}
-                Err(e) => self.log(&format!("requests cannot be withdrawn from worker {}: {e}", link.index)),
+        let count = self.links(serial).map(|link| self.withdraw_from(&link)).sum();
+        self.shared.report(Report::Withdrawn { serial, count });
+    }
+
+    fn withdraw_from(self: &Rc<Local>, link: &Rc<Link>) -> usize {
+        match self.shared.withdraw(link.index.into(), self.number(link), link.sent()) {
+            Ok(Some(taken)) => {
+                let calls = link.take_from(taken);
+                let count = calls.len();
+                let (tickets, mut assigned) = (self.wait_again(calls), Vec::new());
+                let End { serial, kind } = link.end;
+                self.shared.dispatch(kind).put_back(
+                    serial,
+                    count as u32,
+                    &tickets,
+                    Instant::now(),
+                    &mut assigned,
+                );
+                self.deliver(assigned);
+                count
+            }
+            Ok(None) => 0,
+            Err(e) => {
+                self.log(&format!("requests cannot be withdrawn from worker {}: {e}", link.index));
+                0
             }
         }
-        self.shared.report(Report::Withdrawn { serial, count });
     }
 
     fn hopeless(&self) {
         for (_, (_, call)) in self.waiting.take() {
             if let CallState::Waiting(ticket) = call.state() {
-                self.shared.dispatch().cancel(ticket);
+                self.shared.dispatch(ticket.kind).cancel(ticket);
             }
             call.set_state(CallState::Finished);
             call.fail(Failure::busy("no worker can be started"));
@@ -456,27 +494,34 @@ impl Owner for Local {
         self.scratch.borrow_mut()
     }
 
-    fn returned(self: &Rc<Local>, serial: Serial, calls: Vec<Rc<Call>>, now: Instant) {
+    fn returned(self: &Rc<Local>, end: End, calls: Vec<Rc<Call>>, now: Instant) {
         let (seats, tickets, mut assigned) = (calls.len() as u32, self.wait_again(calls), Vec::new());
-        self.shared.dispatch().returned(serial, seats, &tickets, now, &mut assigned);
+        self.shared.dispatch(end.kind).returned(end.serial, seats, &tickets, now, &mut assigned);
         self.deliver(assigned);
     }
 
-    fn extended(&self, serial: Serial, id: u32, until_us: u64) {
-        self.shared.report(Report::Extended { serial, link: self.index, id, until_us });
+    fn extended(&self, end: End, id: u32, until_us: u64) {
+        let link = self.shared.link_number(self.index, end.kind);
+        self.shared.report(Report::Extended { serial: end.serial, link, id, until_us });
     }
 
-    fn failed(&self, serial: Serial, count: u64) {
-        self.shared.dispatch().failed(serial, count);
+    fn failed(&self, end: End, count: u64) {
+        self.shared.dispatch(end.kind).failed(end.serial, count);
     }
 
-    fn measured(&self, count: u32, app_us: u64, gvl_us: u64) {
-        self.shared.dispatch().measured(count, app_us, gvl_us);
+    fn measured(&self, kind: SeatKind, count: u32, app_us: u64, gvl_us: u64) {
+        self.shared.dispatch(kind).measured(count, app_us, gvl_us);
     }
 
-    fn finished(self: &Rc<Local>, serial: Serial, apps: &[Duration], resumed: usize, now: Instant) {
+    fn finished(
+        self: &Rc<Local>,
+        End { serial, kind }: End,
+        apps: &[Duration],
+        resumed: usize,
+        now: Instant,
+    ) {
         let mut assigned = Vec::new();
-        let mut dispatch = self.shared.dispatch();
+        let mut dispatch = self.shared.dispatch(kind);
         for &app in apps {
             dispatch.finished(serial, Some(app), now, &mut assigned);
         }

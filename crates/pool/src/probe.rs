@@ -1,7 +1,7 @@
 //! Requests of our own, to a worker that gets none of clients.
 
 use crate::call::{Call, Carried};
-use crate::dispatch::Ticket;
+use crate::dispatch::{SeatKind, Ticket};
 use crate::reply::ReplyEvent;
 use handler::Trace;
 use std::future::poll_fn;
@@ -10,14 +10,21 @@ use std::time::Instant;
 use wire::request::{Encoder, Head, Put};
 
 /// The ticket of all of them: they have no position in the queue, and are never sent to another worker.
-pub(crate) const TICKET: Ticket = Ticket { number: u64::MAX, thread: u16::MAX, slot: u32::MAX };
+pub(crate) const TICKET: Ticket =
+    Ticket { number: u64::MAX, thread: u16::MAX, slot: u32::MAX, kind: SeatKind::Thread };
 
-/// A GET of `target`, as from this machine.
-pub(crate) fn call(target: &str, asked_us: u64, now: Instant) -> Rc<Call> {
+/// A GET of `target`, as from this machine; served as a client's request with such a path would be, by what `kind_of` says.
+pub(crate) fn call(
+    target: &str,
+    kind_of: impl FnOnce(&[u8]) -> SeatKind,
+    asked_us: u64,
+    now: Instant,
+) -> Rc<Call> {
     let (path, query) = match target.split_once('?') {
         Some((path, query)) => ((0, path.len() as u32), (path.len() as u32 + 1, query.len() as u32)),
         None => ((0, target.len() as u32), (0, 0)),
     };
+    let kind = kind_of(&target.as_bytes()[..path.1 as usize]);
     let head = Head {
         version: 11,
         https: false,
@@ -37,7 +44,7 @@ pub(crate) fn call(target: &str, asked_us: u64, now: Instant) -> Rc<Call> {
     encoder.field(b"host", b"localhost");
     encoder.field(b"user-agent", b"Firebrick reload");
     encoder.finish(Put::None);
-    Rc::new(Call::new(frame, Carried::Nothing, Rc::new(Trace::default()), now))
+    Rc::new(Call::new(frame, Carried::Nothing, Rc::new(Trace::default()), kind, now))
 }
 
 /// The status of the response, or why there is none.

@@ -1,6 +1,7 @@
 //! The handler for Rack apps: encodes a request for a worker and returns its response.
 
 use crate::call::{Call, CallState, Carried};
+use crate::link::End;
 use crate::loan::Offer;
 use crate::local::Local;
 use crate::reply::{Head, Next, ReplyEvent};
@@ -90,7 +91,7 @@ impl Rack {
                 RackEvent::Departed(Departure::HalfClosed)
                     if !matches!(call.state(), CallState::Waiting(_)) =>
                 {
-                    if self.local.settings().fibers > 0 && call.changes_nothing() {
+                    if self.local.is_on_fiber(&call) && call.changes_nothing() {
                         leaving = Some(Box::pin(tokio::time::sleep(HALF_CLOSED)));
                     }
                 }
@@ -120,7 +121,8 @@ impl Rack {
             Collected::Memory(bytes) => Carried::Bytes(bytes),
             Collected::Spooled { file, .. } => Carried::File(file),
         };
-        Ok(Rc::new(Call::new(frame, body, trace, asked)))
+        let kind = self.local.shared().kind_of(request.path(), &settings);
+        Ok(Rc::new(Call::new(frame, body, trace, kind, asked)))
     }
 
     fn respond(&self, head: Head, pending: PendingCall<'_>) -> Result<Response, Failure> {
@@ -170,7 +172,7 @@ impl Rack {
         } else {
             Follower::Over
         };
-        let io = tunnel::open(fd, frames, &self.local, call.serial()).map_err(socket_error)?;
+        let io = tunnel::open(fd, frames, &self.local, call).map_err(socket_error)?;
         let body = Body::Tunnel { io, raw };
         Ok(Response { after: After::EndStream, ..Response::new(status, fields, body) })
     }
@@ -236,7 +238,8 @@ impl BodyStream for ReplyBody {
         self.over = !matches!(chunk, Some(Ok(_)));
         let chunk = chunk.map(|next| next.map(|next| self.chunk(next)));
         if let (1.., CallState::Sent { serial, id, .. }) = (grant, self.call.state()) {
-            self.local.send_frame(serial, Kind::Window, id, &grant.to_le_bytes());
+            let end = End { serial, kind: self.call.kind() };
+            self.local.send_frame(end, Kind::Window, id, &grant.to_le_bytes());
         }
         Poll::Ready(chunk)
     }

@@ -107,7 +107,7 @@ mod tests {
         let (reports, _) = tokio::sync::mpsc::unbounded_channel();
         let memory = os::scoreboard_memory(2, scoreboard::slot_len(2, 2)).unwrap();
         memory.write_all_at(&[7; 16], scoreboard::slot_len(2, 2) as u64).unwrap();
-        let pool = Arc::new(Shared::new(Dispatch::new(10), 2, reports, memory, 2));
+        let pool = Arc::new(Shared::new(Dispatch::new(10), None, 2, reports, memory, 2));
         let first = Scores::new(pool.clone(), 1);
         let second = first.of_link(1);
         assert_eq!((pool.slot(1).requests, pool.slot(1).taken), (0, vec![0, 0]));

@@ -5,8 +5,8 @@
 
 use crate::collections::Collections;
 use crate::deaths::{self, Facts, Served};
-use crate::dispatch::{Dispatch, Serial};
-use crate::link::Descriptors;
+use crate::dispatch::{Dispatch, SeatKind, Serial};
+use crate::link::{Descriptors, End};
 use crate::memory::{Memory, RSS_EVERY};
 use crate::oom::{OomKills, Verdict};
 use crate::orphans::{self, Orphans};
@@ -15,7 +15,8 @@ use crate::progress::{Decision, Observation, Progress};
 use crate::recycle::{self, Recycler, Seen};
 use crate::shared::{Report, Shared, ThreadMessage};
 use crate::spawner::{
-    BootConfig, ServiceOrder, Spawner, Template, TemplateMessage, TemplateReport, fibers, without_fork,
+    BootConfig, ServiceOrder, Spawner, Template, TemplateMessage, TemplateReport, fibers, fibers_apart,
+    without_fork,
 };
 use crate::system::DUMP;
 use crate::table::{
@@ -58,6 +59,21 @@ impl Options {
     /// Whether threads serve with fibers.
     fn fibers(&self) -> bool {
         fibers(&self.boot.settings) > 0
+    }
+
+    /// Whether fibers serve some paths only, beside threads. An attached process has threads alone.
+    fn fibers_apart(&self) -> bool {
+        self.attached.is_none() && fibers_apart(&self.boot.settings)
+    }
+
+    /// Threads of a worker, the one of its fibers among them where that is one more.
+    fn scoreboard_threads(&self) -> usize {
+        self.worker_threads() + usize::from(self.fibers_apart())
+    }
+
+    /// Links of a worker.
+    fn links(&self) -> usize {
+        self.front_threads() * if self.fibers_apart() { 2 } else { 1 }
     }
 
     /// Whether workers are spawned, because Ruby cannot fork.
@@ -240,7 +256,10 @@ struct RunningTemplate {
 /// What is known of a worker beside its row in the table. Kept until all front threads have cleared up after its death.
 struct Worker {
     generation: Generation,
-    threads: u32,
+    /// Requests that it serves at a time.
+    seats: u32,
+    /// The same of its fibers, beside threads.
+    fiber_seats: u32,
     progress: Progress,
     /// Descriptions of the requests that were stuck.
     stuck: Vec<String>,
@@ -270,7 +289,8 @@ impl Worker {
     fn new(generation: Generation, front_threads: usize, now: Instant) -> Worker {
         Worker {
             generation,
-            threads: 1,
+            seats: 1,
+            fiber_seats: 0,
             progress: Progress::new(now),
             stuck: Vec::new(),
             tracing: Vec::new(),
@@ -284,6 +304,13 @@ impl Worker {
             extended: BTreeMap::new(),
             traces: Vec::new(),
             trace_at: SLOW,
+        }
+    }
+
+    fn seats_of(&self, kind: SeatKind) -> u32 {
+        match kind {
+            SeatKind::Thread => self.seats,
+            SeatKind::Fiber => self.fiber_seats,
         }
     }
 }
@@ -328,15 +355,18 @@ impl Supervisor {
         // Each worker loads the app then, on a Ruby that takes seconds to start.
         let boot = limits.worker_boot * if spawns { SPAWNED_BOOT } else { 1 };
         let timeouts = Timeouts { boot, shutdown: limits.shutdown };
-        let slot_len = slot_len(options.worker_threads(), options.front_threads());
+        let slot_len = slot_len(options.scoreboard_threads(), options.links());
         let scoreboard = os::scoreboard_memory(slots, slot_len)?;
         let (to_supervisor, reports) = mpsc::unbounded_channel();
-        let mut dispatch = Dispatch::new(options.settings.borrow().limits.max_queue);
-        if options.fibers() || spawns {
+        let (max_queue, apart) = (options.settings.borrow().limits.max_queue, options.fibers_apart());
+        let mut dispatch = Dispatch::new(max_queue);
+        if (options.fibers() && !apart) || spawns {
             dispatch = dispatch.without_prefetching();
         }
+        let of_fibers = apart.then(|| Dispatch::of_fibers(max_queue));
         let (threads, worker_threads) = (options.front_threads(), options.worker_threads());
-        let shared = Arc::new(Shared::new(dispatch, threads, to_supervisor, scoreboard, worker_threads));
+        let shared = Shared::new(dispatch, of_fibers, threads, to_supervisor, scoreboard, worker_threads);
+        let shared = Arc::new(shared);
         Ok(Supervisor {
             table: if attached {
                 Table::attached(timeouts, now)
@@ -456,8 +486,8 @@ impl Supervisor {
     }
 
     fn is_calm(&self) -> bool {
-        let dispatch = self.shared.dispatch();
-        self.table.is_calm() && dispatch.waiting() == 0 && dispatch.is_idle()
+        let is_calm = |dispatch: &mut Dispatch| dispatch.waiting() == 0 && dispatch.is_idle();
+        self.table.is_calm() && self.shared.each(is_calm).all(|calm| calm)
     }
 
     fn event(&mut self, event: Event, notify: &mut impl FnMut(Notice)) {
@@ -496,7 +526,7 @@ impl Supervisor {
                 }
             }
             Action::Close(serial) => {
-                self.shared.dispatch().worker_closed(serial);
+                self.shared.each(|dispatch| dispatch.worker_closed(serial)).for_each(drop);
                 self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
                 let generation = self.workers.get(&serial).map(|worker| worker.generation);
                 if let Some(template) = generation.and_then(|generation| self.templates.get(&generation)) {
@@ -552,8 +582,8 @@ impl Supervisor {
     /// The number of links of a worker, and that of slots and their bytes.
     fn template_sizes(&self) -> (usize, (usize, usize)) {
         let options = &self.options;
-        let slot_len = slot_len(options.worker_threads(), options.front_threads());
-        (options.front_threads(), (self.table.slots(), slot_len))
+        let slot_len = slot_len(options.scoreboard_threads(), options.links());
+        (options.links(), (self.table.slots(), slot_len))
     }
 
     fn set_facts(&mut self, generation: Generation, facts: AppFacts) {
@@ -697,18 +727,20 @@ impl Supervisor {
         {
             return spawned;
         }
-        let mut theirs = Vec::with_capacity(self.options.front_threads());
-        for thread in 0..self.options.front_threads() {
-            let (ours, end) = os::pair()?;
-            end.set_nonblocking(false)?;
-            theirs.push(end);
-            self.shared.mailbox(thread as u16).post(ThreadMessage::Link {
-                serial,
-                index: index as u16,
-                socket: ours,
-                descriptors: Descriptors::WithFrames,
-                scores: None,
-            });
+        let mut theirs = Vec::with_capacity(self.shared.links());
+        for &kind in self.shared.kinds() {
+            for thread in 0..self.options.front_threads() {
+                let (ours, end) = os::pair()?;
+                end.set_nonblocking(false)?;
+                theirs.push(end);
+                self.shared.mailbox(thread as u16).post(ThreadMessage::Link {
+                    end: End { serial, kind },
+                    index: index as u16,
+                    socket: ours,
+                    descriptors: Descriptors::WithFrames,
+                    scores: None,
+                });
+            }
         }
         let template =
             self.templates.get(&generation).ok_or_else(|| io::Error::other("there is no template"))?;
@@ -738,7 +770,9 @@ impl Supervisor {
         let (now, mut assigned) = (Instant::now(), Vec::new());
         let Some(worker) = self.workers.get_mut(&serial) else { return };
         worker.progress = Progress::new(now);
-        self.shared.dispatch().worker_up(serial, worker.threads, now, &mut assigned);
+        for &kind in self.shared.kinds() {
+            self.shared.dispatch(kind).worker_up(serial, worker.seats_of(kind), now, &mut assigned);
+        }
         self.shared.deliver(&assigned);
     }
 
@@ -751,7 +785,7 @@ impl Supervisor {
         let kernel = deaths::may_be_the_kernels(&exit);
         let oom = self.oom_kills.death(Machine::oom_kills(), kernel, Instant::now());
         let (serial, stuck) = (exit.serial, exit.cause == Cause::Stuck);
-        self.shared.dispatch().worker_gone(serial);
+        self.shared.each(|dispatch| dispatch.worker_gone(serial)).for_each(drop);
         self.recycler.gone(serial);
         self.collections.gone(serial);
         self.shared.to_all(|| ThreadMessage::Gone { serial, taken: taken.clone(), stuck });
@@ -805,9 +839,11 @@ impl Supervisor {
 
     fn reported(&mut self, report: Report, notify: &mut impl FnMut(Notice)) {
         match report {
-            Report::Ready { serial, threads } => {
+            Report::Ready { serial, seats, fiber_seats } => {
+                let apart = self.shared.is_apart();
                 if let Some(worker) = self.workers.get_mut(&serial) {
-                    worker.threads = threads.max(1).into();
+                    worker.seats = seats.max(1).into();
+                    worker.fiber_seats = if apart { fiber_seats.max(1).into() } else { 0 };
                 }
                 self.event(Event::Ready(serial), notify);
             }
@@ -1044,8 +1080,7 @@ impl Supervisor {
     fn tick(&mut self, notify: &mut impl FnMut(Notice)) {
         let now = Instant::now();
         if let Some(limit) = now.checked_sub(self.options.timeouts().queue) {
-            let expired = self.shared.dispatch().expire(limit);
-            for ticket in expired {
+            for ticket in self.shared.each(|dispatch| dispatch.expire(limit)).flatten() {
                 self.shared.mailbox(ticket.thread).post(ThreadMessage::Expired(ticket));
             }
         }
@@ -1079,13 +1114,12 @@ impl Supervisor {
         let limit = now_us.saturating_sub(timeout.as_micros() as u64);
         let is_extended = |busy: &Busy| extended.get(&key(busy)).is_some_and(|until| now_us < *until);
         let overdue = || slot.busy.iter().filter(|busy| busy.since_us < limit && !is_extended(busy));
-        for busy in overdue().filter(|busy| (busy.serving.link as usize) < self.shared.threads()) {
-            self.shared
-                .mailbox(busy.serving.link as u16)
-                .post(ThreadMessage::Overdue { serial: row.serial, id: busy.serving.id });
+        for busy in overdue() {
+            let Some((thread, kind)) = self.shared.link_end(busy.serving.link) else { continue };
+            let end = End { serial: row.serial, kind };
+            self.shared.mailbox(thread).post(ThreadMessage::Overdue { end, id: busy.serving.id });
         }
-        // With fibers others may wait, which the list of busy threads does not show.
-        let serves = if self.options.fibers() { slot.serving as usize } else { slot.busy.len() };
+        let serves = self.shared.serving(&slot, self.options.fibers()) as usize;
         if !worker.stuck.is_empty() && (overdue().count() >= serves || os::is_stopped(row.pid)) {
             self.event(Event::OthersFinished(row.serial), notify);
         }
@@ -1094,12 +1128,16 @@ impl Supervisor {
     /// With fibers: which workers compute on all of their threads, and so get nothing while others are free.
     fn look_for_held(&self) {
         let limit = os::monotonic_us().saturating_sub(HELD.as_micros() as u64);
-        let threads = self.options.worker_threads();
+        let threads = self.options.worker_threads() as u32;
+        let (kind, loops) = match self.shared.is_apart() {
+            true => (SeatKind::Fiber, threads..threads + 1),
+            false => (SeatKind::Thread, 0..threads),
+        };
         for row in self.table.rows().filter(|row| row.stage == Stage::Up) {
             let slot = self.shared.slot(row.index as usize);
             let stuck = |thread| slot.busy.iter().any(|busy| busy.thread == thread && busy.since_us < limit);
-            let held = (0..threads as u32).all(|thread| slot.computes(thread) || stuck(thread));
-            self.shared.dispatch().worker_held(row.serial, held);
+            let held = loops.clone().all(|thread| slot.computes(thread) || stuck(thread));
+            self.shared.dispatch(kind).worker_held(row.serial, held);
         }
     }
 
@@ -1120,28 +1158,33 @@ impl Supervisor {
     fn check_progress(&mut self, row: &Row, slot: &Slot, now: Instant, notify: &mut impl FnMut(Notice)) {
         let (serial, pid) = (row.serial, row.pid);
         let Some(worker) = self.workers.get_mut(&serial) else { return };
-        let (handed, stalled) = {
-            let dispatch = self.shared.dispatch();
-            (dispatch.taken(serial), dispatch.is_stalled(serial))
-        };
+        let (mut handed, mut stalled) = (0, false);
+        self.shared.each(|dispatch| (dispatch.taken(serial), dispatch.is_stalled(serial))).for_each(
+            |(taken, stalls)| {
+                handed += taken;
+                stalled |= stalls;
+            },
+        );
         let seen = Observation {
             handed,
             stalled,
-            busy: if self.options.fibers() { slot.serving as u32 } else { slot.busy.len() as u32 },
-            threads: worker.threads,
+            busy: self.shared.serving(slot, self.options.fibers()) as u32,
+            threads: worker.seats + worker.fiber_seats,
             work: slot.taken.iter().sum::<u64>().wrapping_add(slot.requests),
         };
         let (threads, timeout) = (self.options.front_threads(), self.options.timeouts().worker);
         match worker.progress.observe(seen, now, threads, timeout, || os::is_stopped(pid)) {
             Decision::None => {}
             Decision::Suspend { idle_thread } => {
-                self.shared.dispatch().worker_suspended(serial);
+                self.shared.each(|dispatch| dispatch.worker_suspended(serial)).for_each(drop);
                 self.shared.to_all(|| ThreadMessage::Withdraw(serial));
                 self.event(Event::Suspended { serial, idle_thread }, notify);
             }
             Decision::Resume => {
                 let mut assigned = Vec::new();
-                self.shared.dispatch().worker_resumed(serial, now, &mut assigned);
+                self.shared
+                    .each(|dispatch| dispatch.worker_resumed(serial, now, &mut assigned))
+                    .for_each(drop);
                 self.shared.deliver(&assigned);
                 self.event(Event::Resumed(serial), notify);
             }

@@ -71,7 +71,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         let mut scene = Scene { supervisor, notices: Vec::new() };
         scene.event(Event::TemplateBooted(FIRST));
         scene.event(Event::Forked { generation: FIRST, index: 0, pid: u32::MAX >> 1 });
-        scene.reported(Report::Ready { serial: 1, threads: 2 });
+        scene.reported(Report::Ready { serial: 1, seats: 2, fiber_seats: 0 });
         scene.messages();
         play(&mut scene).await;
     });
@@ -131,7 +131,7 @@ impl Scene {
 
 fn overdue(messages: &[ThreadMessage]) -> Vec<u32> {
     let id = |message: &ThreadMessage| match message {
-        ThreadMessage::Overdue { serial: 1, id } => Some(*id),
+        ThreadMessage::Overdue { end: End { serial: 1, kind: SeatKind::Thread }, id } => Some(*id),
         _ => None,
     };
     messages.iter().filter_map(id).collect()
@@ -185,7 +185,7 @@ fn limits_are_carried_out() {
         scene.tick();
         scene.event(Event::Forked { generation: FIRST, index: 1, pid: u32::MAX >> 2 });
         assert_eq!(scene.stage(), Some(Stage::Up), "its successor is not ready");
-        scene.reported(Report::Ready { serial: 2, threads: 2 });
+        scene.reported(Report::Ready { serial: 2, seats: 2, fiber_seats: 0 });
         assert_eq!(scene.stage(), Some(Stage::Leaving));
         let status = ExitStatus::Exit(0);
         let (pid, served) = (u32::MAX >> 1, true);
@@ -238,7 +238,7 @@ fn waits_are_predicted_while_all_workers_are_there() {
     with_scene(async |scene| {
         let waiting = |scene: &mut Scene| {
             scene.supervisor.observe_size();
-            scene.supervisor.shared.dispatch().is_predicting()
+            scene.supervisor.shared.dispatch(SeatKind::Thread).is_predicting()
         };
         assert!(waiting(scene));
         assert_eq!(scene.supervisor.shared.wanted(), 1);
@@ -264,7 +264,7 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
         let messages = scene.messages();
         assert!(messages.iter().any(|message| matches!(message, ThreadMessage::Drain(1))), "{messages:?}");
         assert!(messages.iter().any(|message| matches!(message, ThreadMessage::Withdraw(1))), "{messages:?}");
-        let admission = scene.supervisor.shared.dispatch().ask(0, 0, Instant::now()).1;
+        let admission = scene.supervisor.shared.dispatch(SeatKind::Thread).ask(0, 0, Instant::now()).1;
         assert_eq!(admission, Admission::Wait, "it gets no requests");
         scene.event(Event::Exited {
             generation: FIRST,
@@ -294,12 +294,18 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
 #[test]
 fn a_request_that_is_not_taken_up_is_withdrawn_and_its_worker_gets_no_more() {
     with_scene(async |scene| {
-        assert_eq!(scene.supervisor.shared.dispatch().ask(0, 0, Instant::now()).1, Admission::Go(1));
+        assert_eq!(
+            scene.supervisor.shared.dispatch(SeatKind::Thread).ask(0, 0, Instant::now()).1,
+            Admission::Go(1)
+        );
         assert!(scene.tick().is_empty());
         let worker = scene.supervisor.workers.get_mut(&1).unwrap();
         worker.progress = Progress::new(Instant::now() - crate::progress::SUSPEND_AFTER);
         assert!(matches!(scene.tick()[..], [ThreadMessage::Withdraw(1)]));
-        assert_eq!(scene.supervisor.shared.dispatch().ask(0, 0, Instant::now()).1, Admission::Wait);
+        assert_eq!(
+            scene.supervisor.shared.dispatch(SeatKind::Thread).ask(0, 0, Instant::now()).1,
+            Admission::Wait
+        );
         scene.reported(Report::Withdrawn { serial: 1, count: 1 });
         assert!(scene.tick().is_empty());
         scene.serves(0, 0, Duration::ZERO);

@@ -4,7 +4,7 @@
 //! WebSockets whose worker leaves are closed here with status 1012 ([`crate::websocket`]).
 
 use crate::call::Call;
-use crate::dispatch::Serial;
+use crate::link::End;
 use crate::local::Local;
 use crate::websocket::{Follower, SERVICE_RESTART};
 use handler::{BodyStream, Chunk, Failure};
@@ -25,25 +25,26 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Counts a connection for as long as it lives.
 struct Counted {
     local: Rc<Local>,
-    serial: Serial,
+    end: End,
     _descriptor: descriptors::Held,
 }
 
 impl Counted {
-    fn new(local: &Rc<Local>, serial: Serial) -> Counted {
-        local.shared().dispatch().tunnel_opened(serial);
-        Counted { local: local.clone(), serial, _descriptor: descriptors::Held::begin() }
+    fn new(local: &Rc<Local>, call: &Call) -> Counted {
+        let end = End { serial: call.serial(), kind: call.kind() };
+        local.shared().dispatch(end.kind).tunnel_opened(end.serial);
+        Counted { local: local.clone(), end, _descriptor: descriptors::Held::begin() }
     }
 
     /// Whether the worker gets no more requests, or is gone.
     fn is_leaving(&self) -> bool {
-        !self.local.shared().dispatch().is_open(self.serial)
+        !self.local.shared().dispatch(self.end.kind).is_open(self.end.serial)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.local.shared().dispatch().tunnel_closed(self.serial);
+        self.local.shared().dispatch(self.end.kind).tunnel_closed(self.end.serial);
     }
 }
 
@@ -87,11 +88,11 @@ pub(crate) fn open(
     fd: OwnedFd,
     frames: Follower,
     local: &Rc<Local>,
-    serial: Serial,
+    call: &Call,
 ) -> io::Result<Box<dyn TunnelEnd>> {
     let io = net::tunnel_end(socket(fd)?);
     let (frames, closed) = (RefCell::new(frames), Cell::new(None));
-    Ok(Box::new(AppEnd { io, frames, closed, counted: Counted::new(local, serial) }))
+    Ok(Box::new(AppEnd { io, frames, closed, counted: Counted::new(local, call) }))
 }
 
 /// Whether the app's side of a socket is gone.
@@ -158,7 +159,7 @@ impl SocketBody {
         local: &Rc<Local>,
         call: Rc<Call>,
     ) -> io::Result<SocketBody> {
-        let counted = Counted::new(local, call.serial());
+        let counted = Counted::new(local, &call);
         Ok(SocketBody { first, socket: socket(fd)?, call, over: false, counted })
     }
 }

@@ -128,8 +128,10 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     }
     let binds = listen::binds(&taker, https, acme.is_on(), facts.machine.ipv6);
     let threads = threads::threads(&taker);
+    let (fibers, fiber_paths) = fibers::fibers(&taker, threads, front_threads.number, facts);
     let settings = Settings {
-        fibers: fibers::fibers(&taker, threads, facts),
+        fibers,
+        fiber_paths,
         tls: tls::tls(&taker, given, facts, &binds, https, acme.is_on()),
         https: Section::take(&taker),
         acme,
@@ -234,10 +236,20 @@ fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> (Workers, 
     (workers, written.origin.to_string())
 }
 
+/// Most links of a worker: the descriptors of all travel in one message.
+pub(crate) const LINKS: u32 = 64;
+
 fn front_threads_of(taker: &Taker<'_>, facts: &Facts) -> Chosen {
     let written = taker.take(&workers::FRONT_THREADS);
+    let serves_app = facts.app.is_some() || facts.puma_rb.is_some() || facts.attached;
+    if let Some(number) = written.value.filter(|&number| serves_app && number > LINKS) {
+        let problem = format!(
+            "an app can have {LINKS} or less: each worker has a link to each, and there are {number}"
+        );
+        taker.conflict(&workers::FRONT_THREADS.about, problem);
+    }
     written.value.map_or_else(
-        || auto_front_threads(&facts.machine, facts.app.is_some() || facts.attached),
+        || auto_front_threads(&facts.machine, serves_app),
         |number| exactly(number, &written.origin),
     )
 }

@@ -65,6 +65,8 @@ pub struct Settings {
     pub threads: Threads,
     /// Fibers of each thread; 0: threads serve one request at a time.
     pub fibers: u32,
+    /// Prefixes of paths whose requests fibers serve, without the slash at their end; empty: of all.
+    pub fiber_paths: Vec<String>,
     /// Event-loop threads of the front, `auto` already resolved; at least 1.
     pub front_threads: u32,
     /// Bounds on what is accepted from a client and kept for it.
@@ -99,6 +101,23 @@ impl Settings {
     /// Whether an app runs in the environment of programmers. A site without an app has no environment.
     pub fn is_development(&self) -> bool {
         self.app.is_some() && self.process.environment == DEVELOPMENT
+    }
+
+    /// The paths that fibers serve, for people: `/events, /cable`. `None`: all.
+    pub fn fiber_paths_text(&self) -> Option<String> {
+        let shown = |path: &String| if path.is_empty() { "/".to_owned() } else { path.clone() };
+        let all: Vec<String> = self.fiber_paths.iter().map(shown).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+
+    /// What serves the requests of a worker that has so many fibers, for people: `1:5 threads x 100 fibers`.
+    pub fn seats_text(&self, fibers: u32) -> String {
+        let threads = self.threads;
+        match (fibers, self.fiber_paths_text()) {
+            (0, _) => format!("{threads} threads"),
+            (fibers, None) => format!("{threads} threads x {fibers} fibers"),
+            (fibers, Some(paths)) => format!("({threads} threads + {fibers} fibers for {paths})"),
+        }
     }
 
     /// Whether there is anything to serve.

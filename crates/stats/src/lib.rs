@@ -52,8 +52,8 @@ pub use reloads::{
     UpgradeOutcome, UpgradesSnapshot,
 };
 pub use server::{
-    OutOfBandGc, QueueSnapshot, RubyVersion, ServerSnapshot, SizeChange, SizingSnapshot, WorkerSnapshot,
-    WorkerState,
+    FiberSeats, OutOfBandGc, QueueSnapshot, RubyVersion, ServerSnapshot, SizeChange, SizingSnapshot,
+    WorkerSnapshot, WorkerState,
 };
 pub use services::{ServiceSnapshot, ServiceState};
 pub use snapshot::{ConnectionCounts, FaultCounts, RequestCounts, Snapshot};

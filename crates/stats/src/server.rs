@@ -176,6 +176,10 @@ pub struct WorkerSnapshot {
     /// Fibers of each thread; 0 where threads serve.
     #[serde(default)]
     pub fibers: u32,
+    /// With `fiber_paths` the fibers of one more thread, for these paths; the other threads serve without. `busy_threads` and `threads_max`
+    /// count both. `None`: fibers serve all requests, or none.
+    #[serde(default)]
+    pub fiber_paths: Option<FiberSeats>,
     /// Requests it has been given and has not finished: those being served and those prefetched.
     pub in_flight: u32,
     /// Requests it has been given and no thread has taken up.
@@ -191,6 +195,15 @@ pub struct WorkerSnapshot {
     pub cpu_ms: u64,
     /// How often the worker of this index was replaced.
     pub restarts: u32,
+}
+
+/// Of a worker's seats those of the fibers beside its threads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FiberSeats {
+    /// Requests that they are serving.
+    pub busy: u32,
+    /// Requests that they serve at a time.
+    pub max: u32,
 }
 
 /// How many workers there should be.
@@ -251,6 +264,10 @@ pub struct QueueSnapshot {
     /// Requests that have waited for `timeouts.queue` in vain.
     #[serde(default)]
     pub expired: u64,
+    /// With `fiber_paths`: how many of `length` wait for a fiber. Each kind has a queue of its own; the other numbers are of both: `max` their
+    /// sum, `longest` and `oldest_wait_ms` the greater.
+    #[serde(default)]
+    pub for_fibers: Option<u64>,
 }
 
 impl ServerSnapshot {
@@ -284,9 +301,28 @@ impl ServerSnapshot {
 }
 
 impl WorkerSnapshot {
-    /// What serves its requests, in a word: threads or fibers.
+    /// What serves its requests, in a word: threads or fibers, or seats where these are both.
     pub fn seats_word(&self) -> &'static str {
-        if self.fibers > 0 { "fibers" } else { "threads" }
+        match (self.fibers, self.fiber_paths) {
+            (0, _) => "threads",
+            (_, None) => "fibers",
+            (_, Some(_)) => "seats",
+        }
+    }
+
+    /// Busy seats of all: `2/5`, and with `fiber_paths` those of threads and those of fibers: `2/5+7/100`.
+    pub fn seats_text(&self) -> String {
+        let (busy, max) = self.of_threads();
+        match self.fiber_paths {
+            None => format!("{busy}/{max}"),
+            Some(fibers) => format!("{busy}/{max}+{}/{}", fibers.busy, fibers.max),
+        }
+    }
+
+    /// Busy seats and all, without those of the fibers that serve `fiber_paths`.
+    pub fn of_threads(&self) -> (u32, u32) {
+        let fibers = self.fiber_paths.unwrap_or_default();
+        (self.busy_threads.saturating_sub(fibers.busy), self.threads_max.saturating_sub(fibers.max))
     }
 
     /// Seconds from its fork to `now`.
@@ -333,6 +369,7 @@ pub(crate) mod tests {
             threads_started: 4,
             threads_max: 5,
             fibers: 0,
+            fiber_paths: None,
             in_flight: 3,
             waiting: 1,
             pss_bytes: 10 << 20,

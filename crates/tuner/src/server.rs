@@ -165,6 +165,8 @@ fn firebrick(program: &Path, shape: Shape, launch: &Launch<'_>) -> Vec<String> {
         format!("--workers={processes}"),
         format!("--threads={threads}:{threads}"),
         format!("--fibers={fibers}"),
+        // All requests alike.
+        "--fiber-paths=".to_owned(),
         format!("--environment={}", launch.environment),
         format!("--worker-boot-timeout={}s", launch.boot_seconds),
         "--access-log=off".to_owned(),

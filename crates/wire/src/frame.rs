@@ -221,14 +221,36 @@ pub fn u64_payload(payload: &[u8]) -> Result<u64, Malformed> {
     payload.try_into().map(u64::from_le_bytes).map_err(|_| Malformed("payload is not one u64"))
 }
 
-/// The payload of a READY frame: pid and threads.
-///
-/// # Errors
-/// The payload is not six bytes.
-pub fn ready_payload(payload: &[u8]) -> Result<(u32, u16), Malformed> {
-    let mut cursor = crate::cursor::Cursor::new(payload);
-    let ready = (cursor.u32()?, cursor.u16()?);
-    if cursor.rest.is_empty() { Ok(ready) } else { Err(Malformed("READY is longer than six bytes")) }
+/// What a READY frame says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ready {
+    /// The worker's process id.
+    pub pid: u32,
+    /// Requests that it serves at a time of those that come over the links of threads.
+    pub seats: u16,
+    /// The same of the links of fibers; 0 when it has none.
+    pub fiber_seats: u16,
+}
+
+impl Ready {
+    /// The payload.
+    pub fn to_bytes(self) -> [u8; 8] {
+        let mut out = [0; 8];
+        out[..4].copy_from_slice(&self.pid.to_le_bytes());
+        out[4..6].copy_from_slice(&self.seats.to_le_bytes());
+        out[6..].copy_from_slice(&self.fiber_seats.to_le_bytes());
+        out
+    }
+
+    /// Reads the payload.
+    ///
+    /// # Errors
+    /// The payload is not eight bytes.
+    pub fn decode(payload: &[u8]) -> Result<Ready, Malformed> {
+        let mut cursor = crate::cursor::Cursor::new(payload);
+        let ready = Ready { pid: cursor.u32()?, seats: cursor.u16()?, fiber_seats: cursor.u16()? };
+        if cursor.rest.is_empty() { Ok(ready) } else { Err(Malformed("READY is longer than eight bytes")) }
+    }
 }
 
 /// The payload of a FILE frame: offset and length in bytes.
@@ -305,6 +327,17 @@ mod tests {
         #[test]
         fn lengths_survive_the_round_trip(len in any::<u64>()) {
             prop_assert_eq!(u64_payload(&len.to_le_bytes()), Ok(len));
+        }
+
+        #[test]
+        fn ready_survives_the_round_trip(pid in any::<u32>(), seats in any::<u16>(), fiber_seats in any::<u16>()) {
+            let ready = Ready { pid, seats, fiber_seats };
+            prop_assert_eq!(Ready::decode(&ready.to_bytes()), Ok(ready));
+        }
+
+        #[test]
+        fn ready_has_one_length(payload in proptest::collection::vec(any::<u8>(), 0..12)) {
+            prop_assert_eq!(Ready::decode(&payload).is_ok(), payload.len() == 8);
         }
 
         #[test]

@@ -22,7 +22,7 @@ pub mod traces;
 pub use frame::{Frame, Header, Kind, flag};
 
 /// The version of docs/wire.md that this is. Both sides compare it before the app is loaded.
-pub const VERSION: u8 = 6;
+pub const VERSION: u8 = 7;
 
 /// Why bytes from the other side were refused. The text names the rule of `docs/wire.md` that was broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

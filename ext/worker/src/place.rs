@@ -1,6 +1,6 @@
 //! Where a worker lives in the process, and what its threads share without the GVL.
 //!
-//! A forked worker is alone in its process, at place 0. The servers that a Ruby process has started for its own apps
+//! A forked worker is at place 0; if it has fibers beside its threads, these are at another place. The servers that a Ruby process has started for its own apps
 //! (`Firebrick::Server`) are attached workers, one at each of the other places. A thread belongs to one place for its whole life.
 //!
 //! Contract: a place is used again when its worker has been released, but for those that were in use when the process was forked: their locks
@@ -81,6 +81,11 @@ pub(crate) fn within<R>(number: usize, f: impl FnOnce() -> R) -> R {
 /// In a child that was forked while a worker was here: not to be used again.
 pub(crate) fn burn(gvl: &Gvl, number: usize) {
     BURNT.with(gvl, |burnt| *burnt |= 1 << number);
+}
+
+/// Takes [`burn`] back: no thread held a lock of the place when the process was forked.
+pub(crate) fn mend(gvl: &Gvl, number: usize) {
+    BURNT.with(gvl, |burnt| *burnt &= !(1 << number));
 }
 
 pub(crate) fn is_burnt(gvl: &Gvl, number: usize) -> bool {

@@ -17,9 +17,13 @@ use wire::scoreboard::{
 #[derive(Clone, Copy)]
 pub(crate) struct Scoreboard {
     words: &'static [AtomicU64],
-    /// The slots before it are mapped, too.
+    /// The slots before it are mapped, too. Empty in a view, which does not own the mapping.
     mapped: &'static [AtomicU64],
     threads_max: usize,
+    /// What thread 0 is called in the slot.
+    first_thread: usize,
+    /// What link 0 is called there.
+    first_link: usize,
 }
 
 impl Scoreboard {
@@ -35,12 +39,24 @@ impl Scoreboard {
         for word in words {
             word.store(0, Release);
         }
-        Ok(Scoreboard { words, mapped, threads_max })
+        Ok(Scoreboard { words, mapped, threads_max, first_thread: 0, first_link: 0 })
+    }
+
+    /// The same slot as threads see it that stand behind others, with links behind theirs.
+    pub(crate) fn behind(self, threads: usize, links: usize) -> Scoreboard {
+        Scoreboard { mapped: &[], first_thread: threads, first_link: links, ..self }
+    }
+
+    /// What a link is called outside of the process.
+    pub(crate) fn link_number(self, link: u32) -> u32 {
+        link + self.first_link as u32
     }
 
     /// Gives the memory back. Nobody uses a copy of this any more.
     pub(crate) fn unmap(self) {
-        os::unmap_words(self.mapped);
+        if !self.mapped.is_empty() {
+            os::unmap_words(self.mapped);
+        }
     }
 
     fn put(self, at: usize, value: u64) {
@@ -62,28 +78,30 @@ impl Scoreboard {
     /// Sets how many requests of a link have been taken up or discarded. Returns whether the front has withdrawn the last of them.
     #[inline]
     pub(crate) fn passed(self, link: u32, count: u64) -> bool {
-        self.put(link_at(self.threads_max, link as usize), count);
+        let link = self.first_link + link as usize;
+        self.put(link_at(self.threads_max, link), count);
         // The front writes this word and then reads how many were taken up; here it is the other way round. So at least
         // one of the two sees what the other wrote (docs/wire.md).
         fence(SeqCst);
-        let withdrawn = self.words.get(withdrawn_at(self.threads_max, link as usize) / 8);
+        let withdrawn = self.words.get(withdrawn_at(self.threads_max, link) / 8);
         withdrawn.is_some_and(|withdrawn| withdrawn.load(SeqCst) >= count)
     }
 
     /// A thread begins to serve a request, or enters its fiber.
     #[inline]
     pub(crate) fn begin(self, thread: usize, link: u32, id: u32, now_us: u64) {
-        self.put(thread_at(thread) + 8, now_us);
-        self.put(thread_at(thread), Serving { link, id }.pack());
+        let at = thread_at(self.first_thread + thread);
+        self.put(at + 8, now_us);
+        self.put(at, Serving { link: self.link_number(link), id }.pack());
     }
 
     /// No fiber runs on a thread.
     #[inline]
     pub(crate) fn rests(self, thread: usize) {
-        self.put(thread_at(thread), 0);
+        self.put(thread_at(self.first_thread + thread), 0);
     }
 
-    /// Sets how many requests are being served.
+    /// Sets how many requests are being served by fibers.
     #[inline]
     pub(crate) fn serves(self, count: u64) {
         self.put(SERVING, count);
@@ -91,7 +109,7 @@ impl Scoreboard {
 
     /// Whether fibers of a thread have used up a slice, and go on computing.
     pub(crate) fn computes(self, thread: usize, computes: bool) {
-        let Some(bit) = 1u64.checked_shl(thread as u32) else { return };
+        let Some(bit) = 1u64.checked_shl((self.first_thread + thread) as u32) else { return };
         if let Some(word) = self.words.get(COMPUTING / 8) {
             if computes {
                 word.fetch_or(bit, Release)
@@ -111,7 +129,7 @@ impl Scoreboard {
 
     #[inline]
     pub(crate) fn finish(self, thread: usize, failed: bool) {
-        self.put(thread_at(thread), 0);
+        self.rests(thread);
         self.add(REQUESTS);
         if failed {
             self.add(FAILURES);

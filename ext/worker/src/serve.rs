@@ -10,7 +10,7 @@ use crate::raw::os::{self, Wait};
 use crate::raw::ruby::{self, Value};
 use crate::task::{Loan, Stage, Task};
 use crate::thread::ServingThread;
-use crate::worker::{Help, SLOW_US, STANDBY_AFTER, Step, worker};
+use crate::worker::{Help, Pair, SLOW_US, STANDBY_AFTER, Step, Worker, worker};
 use crate::{collection, fibers, job};
 use std::cell::Cell;
 use std::io;
@@ -42,7 +42,10 @@ pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
     tell(gvl, names().thread_ended);
     // A thread that the app has killed is replaced: the worker keeps its size.
     if worker(gvl, |w| w.thread_ends(task.thread.index)) {
-        again(gvl, task.thread.index);
+        return again(gvl, task.thread.index);
+    }
+    if let Pair::Fibers(at) = worker(gvl, |w| w.pair) {
+        place::within(at, || worker(gvl, Worker::is_alone_now));
     }
 }
 
@@ -157,7 +160,7 @@ pub(crate) fn provide(gvl: &mut Gvl, help: Help) {
 
 /// Waits for the links and reads them. The caller is the leader.
 pub(crate) fn read(gvl: &mut Gvl, task: &'static Task) {
-    let (links, alone) = worker(gvl, |w| (w.links.len(), w.options.threads_max == 1));
+    let (links, alone) = worker(gvl, |w| (w.links.len(), w.only_reads()));
     if links == 1 && alone {
         return receive(gvl, task, 0, true);
     }

@@ -43,6 +43,8 @@ pub(crate) struct Options {
     pub(crate) threads_max: usize,
     /// Fibers of each thread; 0: threads serve without.
     pub(crate) fibers: usize,
+    /// The fibers have a thread of their own, and serve what comes over links of their own; the other threads serve without.
+    pub(crate) fibers_apart: bool,
     /// Processor time that a fiber may use while others are ready, microseconds; 0 is without limit.
     pub(crate) slice_us: u64,
     /// How long a call may stop a loop of fibers before that is told, microseconds; 0: it never is.
@@ -87,8 +89,23 @@ pub(crate) struct Worker {
     place: &'static Place,
     /// What makes it an attached one; `None` for one that has been forked.
     pub(crate) attached: Option<Attached>,
+    /// What it has to do with another one in its process, with which it is one worker to the front.
+    pub(crate) pair: Pair,
     /// Its front has gone: what it would send goes nowhere.
     pub(crate) lost: bool,
+}
+
+/// With fibers for some paths a process has two workers, at two places, with links of their own: one whose threads serve without fibers, and one
+/// of a single thread that serves with them. They share the scoreboard's slot, and end together.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Pair {
+    /// It is alone.
+    #[default]
+    None,
+    /// It serves without fibers, and the other, at this place, has not finished.
+    Threads(usize),
+    /// It serves with them, for the one at this place.
+    Fibers(usize),
 }
 
 /// A worker in a process that is not its own: Ruby has other things to do there, so it never ends the process.
@@ -105,6 +122,7 @@ pub(crate) struct Attached {
 
 /// What a child that was forked from a worker has inherited of it, and does not use.
 struct Retired {
+    place: usize,
     scoreboard: Scoreboard,
     ports: &'static [Port],
     tasks: Vec<&'static Task>,
@@ -115,7 +133,7 @@ static WORKERS: Guarded<[Option<Worker>; PLACES]> = Guarded::new([const { None }
 
 static SERIAL: Guarded<u64> = Guarded::new(0);
 
-static RETIRED: Guarded<Option<Retired>> = Guarded::new(None);
+static RETIRED: Guarded<Vec<Retired>> = Guarded::new(Vec::new());
 
 static ABANDONED: AtomicBool = AtomicBool::new(false);
 
@@ -145,6 +163,14 @@ pub(crate) fn free_place(gvl: &Gvl) -> Option<usize> {
 pub(crate) fn find(gvl: &Gvl, serial: u64) -> Option<usize> {
     let is_it = |w: &Worker| w.attached.as_ref().is_some_and(|attached| attached.serial == serial);
     WORKERS.with(gvl, |workers| workers.iter().position(|worker| worker.as_ref().is_some_and(is_it)))
+}
+
+/// Ends the watchdogs of all workers that belong to this process.
+pub(crate) fn stop_watchdogs(gvl: &Gvl) {
+    let is_own = |at: &usize| {
+        WORKERS.with(gvl, |workers| workers[*at].as_ref().is_some_and(|worker| worker.attached.is_none()))
+    };
+    (0..PLACES).filter(is_own).for_each(|at| place::at(at).watchdog.stop());
 }
 
 /// Nothing of a thread and its last request stays.
@@ -202,7 +228,7 @@ impl Worker {
         let worker = Worker {
             options, links, inbox: VecDeque::new(), tasks, scoreboard, leader: None, idle: Vec::new(), active: 0,
             recent_us: 0, begun: 0, waits: 0, by_request: HashMap::default(), woken: Vec::new(), draining: false, finished: false, collect: false, promotion: None, ports,
-            place: place(), attached: None, lost: false,
+            place: place(), attached: None, pair: Pair::None, lost: false,
         };
         WORKERS.with(gvl, |workers| workers[place::here()] = Some(worker));
     }
@@ -239,7 +265,8 @@ impl Worker {
             self.leader = None;
         }
         match &mut self.attached {
-            None => !self.finished && me > 0,
+            // The first thread is the process's own.
+            None => !self.finished && (me > 0 || matches!(self.pair, Pair::Fibers(_))),
             Some(attached) => {
                 attached.threads -= 1;
                 if !self.finished {
@@ -302,11 +329,13 @@ impl Worker {
             worker.promotion.into_iter().for_each(os::close);
             ABANDONED.store(true, Relaxed);
             fibers::abandon(gvl);
-            if worker.attached.is_some() {
+            // The locks of another place may be held by threads that this child does not have. At place 0 nothing else starts.
+            if at > 0 {
                 place::burn(gvl, at);
-            } else {
+            }
+            if worker.attached.is_none() {
                 let Worker { scoreboard, ports, tasks, .. } = worker;
-                RETIRED.with(gvl, |slot| *slot = Some(Retired { scoreboard, ports, tasks }));
+                RETIRED.with(gvl, |all| all.push(Retired { place: at, scoreboard, ports, tasks }));
             }
         }
     }
@@ -316,12 +345,14 @@ impl Worker {
     ///
     /// The watchdog has been stopped before the fork.
     pub(crate) fn retire(gvl: &mut Gvl) {
-        let Some(Retired { scoreboard, ports, tasks }) = RETIRED.with(gvl, Option::take) else { return };
-        scoreboard.unmap();
-        ports.iter().for_each(|port| port.outbox.clear());
-        tasks.iter().for_each(|task| retire_thread(gvl, task));
-        ServingThread::keep(gvl, place::here(), tasks);
-        place().reset();
+        for Retired { place, scoreboard, ports, tasks } in RETIRED.with(gvl, std::mem::take) {
+            scoreboard.unmap();
+            ports.iter().for_each(|port| port.outbox.clear());
+            tasks.iter().for_each(|task| retire_thread(gvl, task));
+            ServingThread::keep(gvl, place, tasks);
+            place::at(place).reset();
+            place::mend(gvl, place);
+        }
         ABANDONED.store(false, Relaxed);
     }
 
@@ -360,7 +391,7 @@ impl Worker {
         if discarded {
             return Step::Send;
         }
-        if self.draining && self.active == 0 {
+        if self.draining && self.active == 0 && !matches!(self.pair, Pair::Threads(_)) {
             self.finish();
             return Step::Stop;
         }
@@ -536,6 +567,17 @@ impl Worker {
     fn finish(&mut self) {
         self.finished = true;
         self.tasks.iter().for_each(|task| task.thread.wake());
+    }
+
+    /// The worker of fibers beside it has finished.
+    pub(crate) fn is_alone_now(&mut self) {
+        self.pair = Pair::None;
+        self.tasks.iter().for_each(|task| task.thread.wake());
+    }
+
+    /// The thread that reads the links has nothing else to wait for.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.options.threads_max == 1 && !matches!(self.pair, Pair::Threads(_))
     }
 
     /// Records how long a request took and, for a sampled one, how long it was off the processor.

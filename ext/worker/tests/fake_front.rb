@@ -203,7 +203,7 @@ class FakeFront
   end
 
   def boot
-    @slot_len = (64 + (16 * @threads.last) + (16 * @links) + 63) / 64 * 64
+    @slot_len = (64 + (16 * slot_threads) + (16 * @links) + 63) / 64 * 64
     @scoreboard = Tempfile.create("scoreboard", @dir)
     @scoreboard.truncate(@slot_len * 16)
     defaults = {
@@ -267,17 +267,22 @@ class FakeFront
     worker
   end
 
+  # With fiber_paths one more has the fibers.
+  def slot_threads
+    @threads.last + @settings[:fiber_paths].to_i
+  end
+
   def slot(index)
     bytes = File.binread(@scoreboard.path, @slot_len, @slot_len * index)
     { requests: bytes.unpack1("Q<"), failures: bytes.unpack1("Q<", offset: 8), threads: bytes.unpack1("Q<", offset: 16),
       blocking_calls: bytes.unpack1("Q<", offset: 32), blocked_us: bytes.unpack1("Q<", offset: 40),
-      serving: bytes.byteslice(64, 16 * @threads.last).unpack("Q<*").each_slice(2).map(&:first),
-      taken: bytes.byteslice(64 + (16 * @threads.last), 16 * @links).unpack("Q<*").each_slice(2).map(&:first) }
+      serving: bytes.byteslice(64, 16 * slot_threads).unpack("Q<*").each_slice(2).map(&:first),
+      now: bytes.unpack1("Q<", offset: 24), taken: bytes.byteslice(64 + (16 * slot_threads), 16 * @links).unpack("Q<*").each_slice(2).map(&:first) }
   end
 
   # Withdraws the first +count+ requests of a link that have not been started.
   def withdraw(index, count, link: 0)
-    IO.binwrite(@scoreboard.path, [count].pack("Q<"), (@slot_len * index) + 64 + (16 * @threads.last) + (16 * link) + 8)
+    IO.binwrite(@scoreboard.path, [count].pack("Q<"), (@slot_len * index) + 64 + (16 * slot_threads) + (16 * link) + 8)
   end
 
   # How a worker ended: "exit" or "signal", and the number.

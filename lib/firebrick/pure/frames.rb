@@ -12,7 +12,7 @@ module Firebrick
     # Frames of docs/wire.md: their headers, and the payloads that are numbers.
     module Frames
       # The version of docs/wire.md.
-      WIRE = 6
+      WIRE = 7
       HEADER = 12
       # Of a payload, in bytes.
       LONGEST = (1 << 20) + (64 << 10)

@@ -53,7 +53,7 @@ module Firebrick
         @watchdog.start
         @threads.start
         @links.each { |link| link.start(self) }
-        tell(Frames.frame(Frames::READY, 0, [Process.pid, @options.threads_max].pack("Vv")))
+        tell(Frames.frame(Frames::READY, 0, [Process.pid, @options.threads_max, 0].pack("Vvv")))
       end
 
       # Full collections are made between requests, when +collector+ says that they are due.

@@ -114,6 +114,7 @@ module Firebrick
         threads = numbers("threads_min", "threads_max", "fibers", "slice_us", "blocking_us")
         @base = Environment.base(multithread: threads.first(3).max > 1, early_hints: flag?("early_hints"),
                                  sendfile: @settings.fetch("sendfile", []))
+        threads << flag?("fiber_paths")
         Native.prepare(@app, @base, threads, limits, Rack.release.to_i >= 3)
       end
 

@@ -21,8 +21,9 @@ module Firebrick
 
       # What the app has become with this Ruby; it may have to be refused.
       def facts_of_the_app
-        [*Yjit.apply(one("yjit", "off")), ["rack", Rack.release]] +
-          FiberCheck.new(*numbers("fibers", "threads_max")).facts + Allocator.facts(one("allocator", "system"))
+        fibers = FiberCheck.new(*numbers("fibers", "threads_max"), apart: flag?("fiber_paths"))
+        [*Yjit.apply(one("yjit", "off")), ["rack", Rack.release]] + fibers.facts +
+          Allocator.facts(one("allocator", "system"))
       end
 
       # A puma.rb can be the app itself.

@@ -8,9 +8,12 @@ module Firebrick
     # Whether the libraries of an app get along with requests on fibers. Asked when the app is loaded: what would mix
     # the requests up is refused, all else is told.
     class FiberCheck
-      def initialize(fibers, threads)
+      # @param fibers [Integer] of each thread; 0 while they are off
+      # @param threads [Integer] of each worker
+      # @param apart [Boolean] whether one more thread has the fibers, and these threads none
+      def initialize(fibers, threads, apart:)
         @fibers = fibers
-        @libraries = FiberLibraries.new(fibers, threads)
+        @libraries = FiberLibraries.new(fibers, threads, apart: apart)
       end
 
       # Facts for `booted`, with fibers and without: who has none asks whether to have some.

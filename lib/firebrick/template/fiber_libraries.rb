@@ -1,52 +1,29 @@
 # frozen_string_literal: true
 
+require "firebrick/template/known_libraries"
+
 module Firebrick
   class Template
     # What the libraries of an app do to the other fibers of their thread. One list for the start of a server with
     # fibers, `firebrick check` and `firebrick tune`; docs/fibers.md has the same as a table.
     class FiberLibraries
-      # How a library gets along with fibers:
-      # * forbids: it would mix requests up;
-      # * stops: the thread stops with all of its fibers while it waits;
-      # * slows: requests wait for one another in it;
-      # * waits: others run while it waits.
-      Library = Struct.new(:verdict, :name, :text) do
-        # For the front: three words of one fact.
-        def fact
-          ["fibers", [verdict, name, text].join("\t")]
-        end
-      end
+      Library = KnownLibraries::Library
 
       RAILS = "config.active_support.isolation_level = :fiber"
       SEQUEL = "Sequel.extension :fiber_concurrency"
-      AMONG_THREADS = "keep what it does short, or set threads to 2 or more, so that another thread takes over"
-      # Constants of libraries that are the same in all versions, and what is said of them.
-      ALWAYS = {
-        "Mysql2::Client" =>
-          Library.new("stops", "mysql2",
-                      "waits for results with the thread, apart from their first byte: #{AMONG_THREADS}"),
-        "SQLite3::Database" =>
-          Library.new("stops", "sqlite3", "reads and writes files with the thread: #{AMONG_THREADS}"),
-        "Redis::Connection::Hiredis" =>
-          Library.new("stops", "hiredis", "waits with the thread: redis with its Ruby driver does not"),
-        "RedisClient::HiredisConnection" =>
-          Library.new("stops", "hiredis-client", "waits with the thread: redis with its Ruby driver does not"),
-        "Redis" => Library.new("waits", "redis", "others run while it waits, with its Ruby driver"),
-        "Net::HTTP" => Library.new("waits", "Net::HTTP", "others run while it waits, with TLS too"),
-        "Async::Task" =>
-          Library.new("waits", "async", "Async { } gets a thread of its own, because it brings a scheduler of its own")
-      }.freeze
 
       # @param fibers [Integer] of each thread; 0 while they are off
       # @param threads [Integer] of each worker
-      def initialize(fibers, threads)
+      # @param apart [Boolean] whether one more thread has the fibers, and these threads none
+      def initialize(fibers, threads, apart: false)
         @fibers = fibers
         @threads = threads
+        @apart = apart && fibers.positive?
       end
 
       # @return [Array<Library>] those that are loaded, the worst first; Ruby itself is one
       def to_a
-        always = ALWAYS.select { |name, _| loaded(name) }.values
+        always = KnownLibraries.of(apart: @apart).select { |name, _| loaded(name) }.values
         all = [ruby, native_threads, active_record, sequel, pg, *always].compact
         all.sort_by.with_index { |library, at| [%w[forbids stops slows waits].index(library.verdict), at] }
       end
@@ -108,14 +85,23 @@ module Firebrick
         config = ActiveRecord::Base.connection_db_config
         # The name since Rails 8.1; nil there: as many as are asked for.
         size = config.respond_to?(:max_connections) ? config.max_connections : config.pool
-        return if size.nil? || size >= @fibers * @threads
+        return if size.nil? || size >= seats
 
         Library.new("slows", "Active Record",
-                    "Active Record's pool has #{size} connections for #{@fibers * @threads} fibers: " \
+                    "Active Record's pool has #{size} connections for #{seats_text}: " \
                     "requests wait for one another there, and raise after #{config.checkout_timeout} s " \
                     "(pool and checkout_timeout in config/database.yml)")
       rescue StandardError
         nil # there is no database
+      end
+
+      # Requests that a worker serves at a time.
+      def seats
+        @apart ? @fibers + @threads : @fibers * @threads
+      end
+
+      def seats_text
+        @apart ? "#{@fibers} fibers and #{@threads} threads" : "#{seats} fibers"
       end
 
       def sequel

@@ -148,7 +148,15 @@ function cell(text, style = "") {
 }
 
 function seats(told) {
+  if (told.workers.some((one) => one.fiber_paths)) return "seats";
   return told.workers.some((one) => one.fibers) ? "fibers" : "threads";
+}
+
+// With fiber_paths: those of threads, and those of fibers.
+function seatsText(one) {
+  const fibers = one.fiber_paths;
+  if (!fibers) return `${one.busy_threads} of ${one.threads_max}`;
+  return `${one.busy_threads - fibers.busy} of ${one.threads_max - fibers.max} threads, ${fibers.busy} of ${fibers.max} fibers`;
 }
 
 function workerRow(one, between, told) {
@@ -160,7 +168,7 @@ function workerRow(one, between, told) {
   }
   const up = (Date.parse(told.taken_at) - Date.parse(one.started_at)) / 1000;
   return element("tr", {}, cell(`${one.index} (pid ${one.pid})`), ...hasGenerations(told) ? [cell(String(one.phase + 1), one.phase === told.phase ? "number" : "number late")] : [], cell(one.state, one.state === "ready" ? "" : "late"),
-    element("td", {}, threads, `${one.busy_threads} of ${one.threads_max}`), cell(or(between.requests(one), significant), "number"),
+    element("td", {}, threads, seatsText(one)), cell(or(between.requests(one), significant), "number"),
     cell(or(between.cpu(one), percent), "number"), cell(bytes(one.pss_bytes), "number"), cell(String(one.waiting), one.waiting ? "number late" : "number"),
     cell(String(one.restarts), "number"), cell(span(Math.max(0, up)), "number"));
 }

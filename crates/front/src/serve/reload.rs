@@ -3,6 +3,7 @@
 use super::configuration::{Configuration, with_rules};
 use super::pool::RunningPool;
 use crate::boot;
+use crate::error_log::ErrorLog;
 use ::pool::spawner::{BootConfig, Handoff, before_bundler};
 use ::pool::supervisor::{Command, Refresh};
 use settings::puma::Call;
@@ -18,7 +19,12 @@ use std::time::{Duration, SystemTime};
 pub type Reread = Rc<dyn Fn(Option<&[Call]>) -> Result<Loaded, String>>;
 
 /// How a template of new code is started: the app's folder as typed, settings read again, the environment from before Bundler.
-pub(super) fn refresh(reread: Reread, configuration: &Configuration, unlink: Vec<PathBuf>) -> Refresh {
+pub(super) fn refresh(
+    reread: Reread,
+    configuration: &Configuration,
+    unlink: Vec<PathBuf>,
+    log: Arc<ErrorLog>,
+) -> Refresh {
     let (settings, sites) = (configuration.watch_settings(), configuration.watch_sites());
     Refresh::new(move |calls| {
         let fresh = with_rules(reread(calls)?, &sites.borrow());
@@ -27,10 +33,14 @@ pub(super) fn refresh(reread: Reread, configuration: &Configuration, unlink: Vec
         let app = fresh
             .app
             .clone()
-            .or(unknown)
+            .or(unknown.clone())
             .ok_or_else(|| format!("there is no config.ru in {} any more", fresh.dir.display()))?;
         let mut environment = before_bundler(std::env::vars_os());
         environment.push(("PWD".into(), Some(OsString::from(&fresh.typed_dir))));
+        // What puma.rb says is not known before it has been evaluated, and this is asked again then.
+        if let Some(text) = takes_restart(&settings.borrow(), &fresh).filter(|_| unknown.is_none()) {
+            log.write(&format!("warning: {text}"));
+        }
         let settings = Arc::new(merge(&settings.borrow(), fresh));
         Ok(BootConfig {
             app,
@@ -43,9 +53,27 @@ pub(super) fn refresh(reread: Reread, configuration: &Configuration, unlink: Vec
     })
 }
 
+/// What a reload leaves as it is though it is about a list that reloads.
+fn takes_restart(now: &Settings, fresh: &Settings) -> Option<String> {
+    let text = |settings: &Settings| settings.fiber_paths_text().filter(|_| settings.fibers > 0);
+    match (text(now), text(fresh)) {
+        (None, Some(paths)) => Some(format!(
+            "fiber_paths ({paths}) takes a restart: workers have no fibers beside their threads"
+        )),
+        (Some(paths), None) => Some(format!(
+            "without fiber_paths a restart is needed: fibers still serve {paths}, and threads all others"
+        )),
+        (None, None) | (Some(_), Some(_)) => None,
+    }
+}
+
 /// The settings in force, with those of `fresh` that can change while the server runs: what the table calls `reloadable`.
+///
+/// Whether there are fibers beside threads decides how many links and threads workers have, which stays as it was at the start.
 fn merge(now: &Settings, fresh: Settings) -> Settings {
+    let stays = now.fiber_paths.is_empty() || fresh.fiber_paths.is_empty();
     Settings {
+        fiber_paths: if stays { now.fiber_paths.clone() } else { fresh.fiber_paths },
         dir: fresh.dir,
         app: fresh.app,
         puma_rb: fresh.puma_rb,

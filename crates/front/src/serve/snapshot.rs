@@ -8,11 +8,12 @@ use crate::tls::Encryption;
 use crate::vitals::Vitals;
 use control::reload::{ReloadLine, ReloadWish};
 use pool::Shared;
+use pool::dispatch::{Dispatch, SeatKind};
 use pool::supervisor::{Command, Processes, ReloadStep, Sizing};
 use pool::table::{FIRST, Row, Stage};
 use settings::{Machine, Settings};
 use stats::{
-    Death, HandlerCounts, HandlersSnapshot, OutOfBandGc, QueueSnapshot, Recorder, RubyVersion,
+    Death, FiberSeats, HandlerCounts, HandlersSnapshot, OutOfBandGc, QueueSnapshot, Recorder, RubyVersion,
     ServerSnapshot, SizingSnapshot, Snapshot, TlsSnapshot, WorkerSnapshot, WorkerState,
 };
 use std::collections::HashMap;
@@ -278,9 +279,10 @@ impl Snapshotter {
     fn worker(&self, row: &Row, taken: Usage, (now, wall): (Instant, SystemTime)) -> Option<WorkerSnapshot> {
         let shared = self.shared()?;
         let slot = shared.slot(row.index as usize);
-        let in_flight = shared.dispatch().taken(row.serial);
+        let in_flight = shared.each(|dispatch| dispatch.taken(row.serial)).sum();
         let fibers = pool::spawner::fibers(&self.settings);
-        let busy = if fibers > 0 { slot.serving as u32 } else { slot.busy.len() as u32 };
+        let busy = shared.serving(&slot, fibers > 0) as u32;
+        let threads = u32::from(self.settings.threads.max);
         Some(WorkerSnapshot {
             index: row.index,
             pid: row.pid,
@@ -298,10 +300,11 @@ impl Snapshotter {
             blocked_ms: slot.blocked_us / 1000,
             busy_threads: busy,
             threads_started: slot.threads as u32,
-            threads_max: u32::from(self.settings.threads.max) * fibers.max(1),
+            threads_max: if shared.is_apart() { threads + fibers } else { threads * fibers.max(1) },
             fibers,
+            fiber_paths: shared.is_apart().then_some(FiberSeats { busy: slot.serving as u32, max: fibers }),
             in_flight,
-            waiting: in_flight.saturating_sub(busy),
+            waiting: u32::saturating_sub(in_flight, busy),
             pss_bytes: taken.pss_bytes,
             rss_bytes: taken.rss_bytes,
             cpu_ms: taken.cpu_ms,
@@ -311,19 +314,25 @@ impl Snapshotter {
 
     fn queue(&self, now: Instant) -> QueueSnapshot {
         let Some(shared) = self.shared() else { return QueueSnapshot::default() };
-        let dispatch = shared.dispatch();
-        let oldest =
-            dispatch.oldest().map_or(0.0, |since| now.saturating_duration_since(since).as_secs_f64() * 1e3);
-        let refusals = dispatch.refusals();
-        QueueSnapshot {
-            length: dispatch.waiting() as u64,
-            oldest_wait_ms: oldest,
-            longest: dispatch.longest() as u64,
-            max: self.settings.limits.max_queue as u64,
-            refused_full: refusals.full,
-            refused_early: refusals.early,
-            expired: refusals.expired,
+        let mut queue = QueueSnapshot {
+            for_fibers: shared.is_apart().then(|| shared.dispatch(SeatKind::Fiber).waiting() as u64),
+            ..QueueSnapshot::default()
+        };
+        let one = |dispatch: &mut Dispatch| {
+            let oldest =
+                dispatch.oldest().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+            (dispatch.waiting(), oldest, dispatch.longest(), dispatch.refusals())
+        };
+        for (waiting, oldest, longest, refusals) in shared.each(one) {
+            queue.length += waiting as u64;
+            queue.oldest_wait_ms = queue.oldest_wait_ms.max(oldest.as_secs_f64() * 1e3);
+            queue.longest = queue.longest.max(longest as u64);
+            queue.max += self.settings.limits.max_queue as u64;
+            queue.refused_full += refusals.full;
+            queue.refused_early += refusals.early;
+            queue.expired += refusals.expired;
         }
+        queue
     }
 }
 

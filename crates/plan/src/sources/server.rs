@@ -160,7 +160,11 @@ pub(super) fn shape(server: &ServerSnapshot, source: &str, found: &mut SourceFac
 /// Of the largest worker. What counts as its threads are seats: a fiber holds a request, and has no core.
 fn threads_and_fibers(workers: &[WorkerSnapshot]) -> (u32, u32) {
     let largest = workers.iter().max_by_key(|worker| worker.threads_max);
-    largest.map_or((0, 0), |worker| (worker.threads_max / worker.fibers.max(1), worker.fibers))
+    largest.map_or((0, 0), |worker| match worker.fiber_paths {
+        // As many seats, of which most only wait.
+        Some(_) => (1, worker.threads_max),
+        None => (worker.threads_max / worker.fibers.max(1), worker.fibers),
+    })
 }
 
 /// Times in the app between two snapshots.
@@ -215,7 +219,7 @@ fn variation(times: &DurationSummary) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stats::Durations;
+    use stats::{Durations, FiberSeats};
 
     #[test]
     fn the_busiest_minute_is_six_points() {
@@ -244,6 +248,8 @@ mod tests {
         };
         assert_eq!(threads_and_fibers(&[worker(500)]), (2, 500));
         assert_eq!(threads_and_fibers(&[worker(0)]), (1_000, 0), "threads serve");
+        let both = WorkerSnapshot { fiber_paths: Some(FiberSeats { busy: 650, max: 995 }), ..worker(995) };
+        assert_eq!(threads_and_fibers(&[both]), (1, 1_000), "threads beside fibers");
         assert_eq!(threads_and_fibers(&[]), (0, 0));
     }
 

@@ -89,6 +89,7 @@ pub(super) fn boot(
     put("threads_min", number(settings.threads.min.into()));
     put("threads_max", number(settings.threads.max.into()));
     put("fibers", number(fibers as usize));
+    put("fiber_paths", switch(fibers > 0 && !settings.fiber_paths.is_empty()));
     put("links", number(links));
     put("slots", number(slots));
     put("slot_len", number(slot_len));

@@ -13,7 +13,7 @@ mod prepared;
 mod spawned;
 mod template;
 
-pub use engine::{fibers, without_fork};
+pub use engine::{fibers, fibers_apart, without_fork};
 pub use environment::before_bundler;
 pub(crate) use message::TemplateMessage;
 pub use prepared::{Handoff, Prepared};

@@ -10,8 +10,8 @@ use super::message;
 use super::prepared::command;
 use super::template::TemplateReport;
 use super::{BootConfig, ExitStatus, TemplateMessage};
-use crate::dispatch::Serial;
-use crate::link::{Connections, Descriptors};
+use crate::dispatch::{SeatKind, Serial};
+use crate::link::{Connections, Descriptors, End};
 use crate::os;
 use crate::scores::Scores;
 use crate::shared::{Shared, ThreadMessage, locked};
@@ -241,7 +241,7 @@ impl Common {
             };
             let scores = worker.scores.as_ref().map(|scores| scores.of_link(number));
             self.pool.mailbox(number).post(ThreadMessage::Link {
-                serial,
+                end: End { serial, kind: SeatKind::Thread },
                 index,
                 socket,
                 descriptors,
@@ -384,7 +384,11 @@ fn notes(config: &BootConfig) -> Vec<String> {
         (rack.yjit == settings::Yjit::On, "rack.yjit is CRuby's"),
         (rack.out_of_band_gc, "rack.out_of_band_gc is for CRuby's collector"),
         (rack.refork_after.threshold(0).is_some(), "rack.refork_after needs fork"),
-        (settings.fibers > 0, "fibers are for CRuby: threads serve"),
+        (settings.fibers > 0 && settings.fiber_paths.is_empty(), "fibers are for CRuby: threads serve"),
+        (
+            settings.fibers > 0 && !settings.fiber_paths.is_empty(),
+            "fibers and fiber_paths are for CRuby: threads serve all paths",
+        ),
     ];
     let ruby = rack.ruby.display();
     without

@@ -17,10 +17,8 @@ impl Supervisor {
 
     /// Lets the next worker collect, if one may.
     pub(super) fn grant_collection(&mut self) {
-        let next = {
-            let mut dispatch = self.shared.dispatch();
-            self.collections.next(|serial| dispatch.rest(serial), Instant::now())
-        };
+        let shared = self.shared.clone();
+        let next = self.collections.next(|serial| shared.rest(serial), Instant::now());
         if let Some(serial) = next {
             self.shared.mailbox(0).post(ThreadMessage::Collect(serial));
         }
@@ -36,7 +34,8 @@ impl Supervisor {
 
     fn rested(&self, serial: Serial) {
         let mut assigned = Vec::new();
-        self.shared.dispatch().rested(serial, Instant::now(), &mut assigned);
+        let now = Instant::now();
+        self.shared.each(|dispatch| dispatch.rested(serial, now, &mut assigned)).for_each(drop);
         self.shared.deliver(&assigned);
     }
 }

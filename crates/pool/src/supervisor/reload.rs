@@ -440,14 +440,16 @@ impl Supervisor {
         let share = self.options.settings.borrow().reload.share * 10;
         let Some(worker) = self.workers.get_mut(&serial) else { return };
         worker.progress = Progress::new(now);
-        let threads = worker.threads;
-        self.shared.dispatch().worker_on_trial(serial, threads, share, now, &mut assigned);
+        for &kind in self.shared.kinds() {
+            let seats = worker.seats_of(kind);
+            self.shared.dispatch(kind).worker_on_trial(serial, seats, share, now, &mut assigned);
+        }
         self.shared.deliver(&assigned);
     }
 
     fn watch(&mut self, notify: &mut impl FnMut(Notice)) {
         let Some(new) = self.reloads.rollout.new_generation() else { return };
-        self.reloads.watch = Some(Watch { begun: self.shared.dispatch().tallies().collect() });
+        self.reloads.watch = Some(Watch { begun: self.shared.tallies() });
         let settings = self.options.settings.borrow().reload.clone();
         let text = format!(
             "one worker serves {} % of the requests for {} s",
@@ -464,10 +466,10 @@ impl Supervisor {
             return;
         }
         let (Some(watch), Some(new)) = (&self.reloads.watch, self.worker_on_trial()) else { return };
-        let now: Vec<(Serial, Tally)> = self.shared.dispatch().tallies().collect();
+        let now = self.shared.tallies();
         let since =
             |serial: Serial, tally: Tally| tally - watch.begun.get(&serial).copied().unwrap_or_default();
-        let of = |wanted: bool| now.iter().filter(move |(serial, _)| (*serial == new) == wanted);
+        let of = |wanted: bool| now.iter().filter(move |(serial, _)| (**serial == new) == wanted);
         let [ours, theirs] = [true, false]
             .map(|is_new| -> Tally { of(is_new).map(|(serial, tally)| since(*serial, *tally)).sum() });
         let over = self.reloads.rollout.has_watched(Instant::now());

@@ -2,7 +2,7 @@
 //! process table and lines of the log. Also tells the queue when predictions make sense.
 
 use super::{Event, Notice, Supervisor};
-use crate::dispatch::Serial;
+use crate::dispatch::{Dispatch, Load, Serial};
 use crate::growth::{Decision, Growth, Memory, Range, Sample};
 use crate::shared::Report;
 use crate::table::{Row, Stage};
@@ -146,7 +146,7 @@ impl Supervisor {
         self.sizer.workers = workers;
         self.sizer.growth.set_range(range(workers));
         // What nobody has asked for meanwhile is old.
-        let _ = self.shared.dispatch().take_load();
+        self.shared.each(Dispatch::take_load).for_each(drop);
         let before = self.table.wanted();
         let wanted = before.clamp(workers.min as usize, workers.max as usize);
         if wanted != before {
@@ -165,7 +165,7 @@ impl Supervisor {
         let longest_wait = known.then_some(settings.timeouts.queue);
         if longest_wait != self.sizer.longest_wait {
             self.sizer.longest_wait = longest_wait;
-            self.shared.dispatch().predict(longest_wait, Instant::now());
+            self.shared.each(|dispatch| dispatch.predict(longest_wait, Instant::now())).for_each(drop);
         }
     }
 
@@ -200,18 +200,17 @@ impl Supervisor {
 
     /// The worker with the fewest open WebSockets, then the fewest requests; of equals the youngest, which has the coldest caches.
     fn least_missed(&self, rows: &[Row]) -> Option<Serial> {
-        let dispatch = self.shared.dispatch();
         let up = rows.iter().filter(|row| row.stage == Stage::Up).map(|row| row.serial);
-        up.min_by_key(|&serial| (dispatch.tunnels(serial), dispatch.taken(serial), Reverse(serial)))
+        up.min_by_key(|&serial| {
+            let of = |count: fn(&Dispatch, Serial) -> u32| -> u32 {
+                self.shared.each(|dispatch| count(dispatch, serial)).sum()
+            };
+            (of(Dispatch::tunnels), of(Dispatch::taken), Reverse(serial))
+        })
     }
 
     fn sample(&mut self, rows: &[Row], now: Instant) -> Sample {
-        let (load, oldest, busy, seats) = {
-            let mut dispatch = self.shared.dispatch();
-            let waiting = |since| now.saturating_duration_since(since);
-            let oldest = dispatch.oldest().map_or(Duration::ZERO, waiting);
-            (dispatch.take_load(), oldest, dispatch.busy(), dispatch.seats())
-        };
+        let (load, oldest, busy, seats) = self.queue_sample(now);
         let memory = self.memory_sample(rows, now);
         let clock = Machine::cpu_clock();
         let before = self.sizer.clock.replace(clock.clone());
@@ -234,6 +233,26 @@ impl Supervisor {
             idle_cpu: before.and_then(|before| clock.idle_since(&before)),
             memory,
         }
+    }
+
+    /// What is known of the queues, when they have waited since, and the busy seats of all. Of the kinds of seats, the one that has fewer free
+    /// ones for its number: a thousand idle fibers are no help to a request that waits for a thread.
+    fn queue_sample(&self, now: Instant) -> (Load, Duration, u32, u32) {
+        let each = self.shared.each(|dispatch| {
+            let oldest =
+                dispatch.oldest().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+            (dispatch.take_load(), oldest, dispatch.busy(), dispatch.seats())
+        });
+        let fuller = |(busy, seats): (u32, u32), (other_busy, other_seats): (u32, u32)| {
+            u64::from(busy) * u64::from(other_seats) >= u64::from(other_busy) * u64::from(seats)
+        };
+        each.reduce(|(mut load, oldest, busy, seats), (others, also_oldest, other_busy, other_seats)| {
+            load.add(&others);
+            let is_fuller = fuller((busy, seats), (other_busy, other_seats));
+            let (busy, seats) = if is_fuller { (busy, seats) } else { (other_busy, other_seats) };
+            (load, oldest.max(also_oldest), busy, seats)
+        })
+        .unwrap_or_default()
     }
 
     fn memory_sample(&mut self, rows: &[Row], now: Instant) -> Memory {

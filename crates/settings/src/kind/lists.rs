@@ -209,6 +209,37 @@ impl Kind<Vec<String>> for RequestPaths {
     }
 }
 
+/// Request paths that stand for all below them, too. Without the slash at their end, the root being empty, and none twice.
+pub(crate) struct PathPrefixes;
+
+impl Kind<Vec<String>> for PathPrefixes {
+    fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
+        // An empty word, of a flag or a variable, takes back what is written elsewhere.
+        if matches!(raw, Raw::List(parts) if parts.is_empty()) {
+            return Err(Mistake::default());
+        }
+        let mut prefixes: Vec<String> = Vec::new();
+        for path in RequestPaths.read(raw)? {
+            if path.contains(['?', '#', '*']) {
+                return Err(Mistake::default());
+            }
+            let prefix = path.trim_end_matches('/');
+            if !prefixes.iter().any(|known| known == prefix) {
+                prefixes.push(prefix.to_owned());
+            }
+        }
+        Ok(prefixes)
+    }
+
+    fn expected(&self) -> String {
+        "a list of paths, each beginning with / such as \"/events\", without * and query".to_owned()
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}
+
 /// Request paths, `*` at the end standing for all below.
 pub(crate) struct RequestPatterns;
 

@@ -2,7 +2,8 @@
 
 use super::Facts;
 use super::taker::Taker;
-use crate::table::workers::FIBERS;
+use crate::origin::Origin;
+use crate::table::workers::{FIBER_PATHS, FIBERS};
 use crate::value::threads::Threads;
 
 /// Most requests that a worker can be sent at a time: the number travels in 16 bits.
@@ -12,18 +13,47 @@ const MAPS: u64 = 2;
 /// Memory maps that are left for everything else: Ruby, its extensions, the app's threads.
 const OTHER_MAPS: u64 = 4_000;
 
-/// Fibers of each thread; 0 for none.
-pub(super) fn fibers(taker: &Taker<'_>, threads: Threads, facts: &Facts) -> u32 {
-    let taken = taker.take(&FIBERS);
-    let Some(fibers) = taken.value else { return 0 };
+/// Most front threads that workers can have two links each to.
+const FRONT_THREADS: u32 = super::LINKS / 2;
+
+/// Fibers of each thread, 0 for none, and the paths that they are for.
+pub(super) fn fibers(
+    taker: &Taker<'_>,
+    threads: Threads,
+    front_threads: u32,
+    facts: &Facts,
+) -> (u32, Vec<String>) {
+    let (taken, paths) = (taker.take(&FIBERS), taker.take(&FIBER_PATHS));
+    let written = !paths.value.is_empty();
+    let Some(fibers) = taken.value else {
+        if written && taken.origin == Origin::Default {
+            let problem =
+                "fibers is not set: set it to how many requests for these paths may be served at a time";
+            taker.conflict(&FIBER_PATHS.about, problem);
+        } else if written {
+            taker.warn(format!(
+                "fiber_paths ({}) has no effect, because fibers is off ({})",
+                paths.origin, taken.origin
+            ));
+        }
+        return (0, Vec::new());
+    };
     if facts.attached {
+        let (what, has) = if written { ("fibers and fiber_paths", "have") } else { ("fibers", "has") };
         taker.warn(format!(
-            "fibers has no effect: the threads of an attached server belong to your process ({})",
+            "{what} {has} no effect: the threads of an attached server belong to your process ({})",
             taken.origin
         ));
-        return 0;
+        return (0, Vec::new());
     }
-    let count = u64::from(threads.max);
+    if written && front_threads > FRONT_THREADS {
+        taker.conflict(
+            &FIBER_PATHS.about,
+            format!("it takes front_threads of {FRONT_THREADS} or less, and there are {front_threads}"),
+        );
+    }
+    // For some paths there is one thread of fibers, beside the others.
+    let count = if written { 1 } else { u64::from(threads.max) };
     let fits = facts.machine.max_map_count.map_or(u64::MAX, |maps| maps.saturating_sub(OTHER_MAPS) / MAPS);
     let all = fibers.saturating_mul(count);
     if all > SEATS.min(fits) {
@@ -36,11 +66,12 @@ pub(super) fn fibers(taker: &Taker<'_>, threads: Threads, facts: &Facts) -> u32 
         } else {
             format!("a worker serves at most {SEATS} requests at a time")
         };
+        let of = if written { String::new() } else { format!(" ({count} threads of {fibers})") };
         taker.conflict(
             &FIBERS.about,
-            format!("{all} fibers in a worker ({count} threads of {fibers}) are too many: {why}; set fibers to {most} or less"),
+            format!("{all} fibers in a worker{of} are too many: {why}; set fibers to {most} or less"),
         );
-        return 0;
+        return (0, Vec::new());
     }
-    fibers as u32
+    (fibers as u32, paths.value)
 }

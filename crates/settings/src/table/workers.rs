@@ -1,7 +1,7 @@
 //! Numbers of processes and threads.
 
 use super::entry::{Category, entries, long, short};
-use crate::kind::lists::{ThreadRange, WorkerRange};
+use crate::kind::lists::{PathPrefixes, ThreadRange, WorkerRange};
 use crate::kind::numbers::{Count, Size};
 use crate::kind::wrappers::{Auto, OrOff};
 use crate::value::threads::Threads;
@@ -42,6 +42,19 @@ entries! { Category::Workers;
                worker holds thousands of them. The app must not mind that requests of one thread take turns where they wait; Rails needs \
                config.active_support.isolation_level = :fiber. docs/fibers.md tells when threads, processes or fibers are the better \
                choice. Not for an attached server.",
+    }
+    /// Paths whose requests run in fibers; all others run in plain threads
+    FIBER_PATHS: Vec<String> = PathPrefixes, {
+        key: "fiber_paths",
+        flags: &[long("fiber-paths", "PATHS")],
+        env: &["FIREBRICK_FIBER_PATHS"],
+        default_shown: Some("all, if `fibers` is set"),
+        more: "Each path stands for itself and all below it: /events for /events and /events/1, not for /eventsource. A worker then has its \
+               threads, as without fibers, and one more thread with `fibers` fibers. It is compared with PATH_INFO as the app gets \
+               it, not decoded: /%65vents is another path. Separate paths with commas or repeat the flag. A reload changes the list; from \
+               none to some, or back, takes a restart: docs/fibers.md.",
+        reloadable: true,
+        known_as: &["fibers.paths", "fiber_path"],
     }
     /// Event-loop threads of the front
     FRONT_THREADS: Option<u32> = Auto(Count { min: 1, max: 256 }), {

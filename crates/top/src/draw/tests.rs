@@ -89,6 +89,21 @@ fn fibers_are_counted_and_columns_stay_aligned() {
 }
 
 #[test]
+fn threads_and_fibers_beside_them_are_told_apart() {
+    let mut state = state(3);
+    let view = state.view.as_mut().unwrap();
+    for worker in &mut view.sample.server.workers {
+        (worker.fibers, worker.threads_max, worker.busy_threads) = (1_000, 1_005, 42);
+        worker.fiber_paths = Some(stats::FiberSeats { busy: 40, max: 1_000 });
+    }
+    let shown = text(&state, 100, 24);
+    assert!(shown.contains("busy seats") && shown.contains(" 2/5+40/1000 "), "{shown}");
+    let line = |of: &str| shown.lines().find(|line| line.contains(of)).unwrap().to_owned();
+    let end = |line: &str, of: &str| line[..line.find(of).unwrap() + of.len()].chars().count();
+    assert_eq!(end(&line("busy seats"), "memory"), end(&line("2/5+40/1000"), "MiB"), "{shown}");
+}
+
+#[test]
 fn a_large_screen_shows_more() {
     let shown = text(&state(3), 200, 60);
     for wanted in ["Response time p95", "RSS", "10 min", "restarts"] {

@@ -57,8 +57,12 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, 
     let columns: Vec<&Column> = COLUMNS.iter().filter(fits).collect();
     let behind: usize = columns.iter().map(|column| column.width).sum();
     // With fibers there may be thousands.
-    let digits = view.server().workers.iter().map(|worker| worker.threads_max.to_string().len()).max();
-    let count = COUNT.max(2 * digits.unwrap_or(0) + 2);
+    let most = |worker: &WorkerSnapshot| {
+        let (_, threads) = worker.of_threads();
+        let fibers = worker.fiber_paths.map_or(0, |fibers| 2 * fibers.max.to_string().len() + 2);
+        2 * threads.to_string().len() + fibers
+    };
+    let count = COUNT.max(view.server().workers.iter().map(most).max().unwrap_or(0) + 2);
     let bar = usize::from(area.width).saturating_sub(BEFORE + count + behind).clamp(4, LONGEST_BAR);
     let titles =
         columns.iter().map(|column| format!("{:>1$}", column.title, column.width)).collect::<String>();
@@ -113,6 +117,6 @@ fn threads(worker: &WorkerSnapshot, width: usize, count: usize, theme: Theme) ->
     let cells = most.clamp(1, width);
     let part = busy as f64 / most.max(1) as f64;
     let mut spans = super::bar(cells, part, theme.load(part), theme.faint()).to_vec();
-    spans.push(Span::raw(format!("{:<1$}", format!(" {busy}/{most}"), width - cells + count)));
+    spans.push(Span::raw(format!("{:<1$}", format!(" {}", worker.seats_text()), width - cells + count)));
     spans
 }

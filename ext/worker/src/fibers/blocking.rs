@@ -19,7 +19,7 @@
 
 use super::{HERE, LOOPS, here};
 use crate::names::names;
-use crate::place::place;
+use crate::place::{self, place};
 use crate::raw::gvl::{self, Gvl};
 use crate::raw::os::{self, ThreadView, Wait};
 use crate::raw::ruby::{self, FALSE, NIL, TRUE, Value};
@@ -28,8 +28,11 @@ use crate::serve;
 use crate::task::Task;
 use crate::thread::ServingThread;
 use crate::worker::worker;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The place of the threads that run loops. The thread that reads backtraces is one of the app's, which are at none of their own.
+static WATCHED_AT: AtomicUsize = AtomicUsize::new(0);
 
 /// The stretch that a thread is in. Written by the thread, and read by the watchdog without the GVL.
 pub(crate) struct Stretch {
@@ -138,6 +141,7 @@ pub(super) fn begin(gvl: &mut Gvl, thread: &'static ServingThread) {
     thread.stretch.watched().view = Some(ThreadView::here());
     thread.gvl_wait.begin();
     slice::prepare();
+    WATCHED_AT.store(place::here(), Relaxed);
     if place().watchdog.watch_stretches(&thread.stretch, us) {
         let watch = |gvl: &mut Gvl| {
             ruby::call(gvl, names().fibers.get(), names().watch_calls, &[]);
@@ -249,7 +253,7 @@ pub(super) fn sample(gvl: &mut Gvl) -> Result<(), Value> {
 /// For the thread that reads backtraces: waits until loops have been away for long. For each its number, since when, the thread, and the env of
 /// what it serves. nil: no loop is watched any more.
 pub(crate) fn away(gvl: &mut Gvl) -> Value {
-    let watchdog = &place().watchdog;
+    let watchdog = &place::at(WATCHED_AT.load(Relaxed)).watchdog;
     loop {
         if !watchdog.watches_stretches() {
             return NIL;

@@ -35,7 +35,7 @@ use crate::raw::slots::Slot;
 use crate::serve::{self, CURRENT};
 use crate::task::{Task, TaskFiber};
 use crate::thread::ServingThread;
-use crate::worker::{FiberStep, worker};
+use crate::worker::{FiberStep, Pair, worker};
 use crate::{collection, job};
 use preempt::Preempt;
 use std::cell::Cell;
@@ -120,7 +120,12 @@ fn slot_for(gvl: &mut Gvl, fiber: Value) -> &'static Slot {
 pub(crate) fn serve(gvl: &mut Gvl, own: &'static Task) {
     let index = own.thread.index;
     if let Err(error) = open(gvl, own.thread) {
-        return serve::report(gvl, error);
+        serve::report(gvl, error);
+        if matches!(worker(gvl, |w| w.pair), Pair::Fibers(_)) {
+            // Its requests would wait for ever, while threads beside it serve theirs.
+            serve::end(gvl, 70);
+        }
+        return;
     }
     CURRENT.set(None);
     blocking::begin(gvl, own.thread);

@@ -9,7 +9,7 @@ use crate::scoreboard::Scoreboard;
 use crate::task::{Stage, Task};
 use crate::thread::ServingThread;
 use crate::watchdog::Port;
-use crate::worker::{self, Help, Options, Worker, worker};
+use crate::worker::{self, Help, Options, Pair, Worker, worker};
 use crate::{body, collection, emit, fibers, head, names, serve};
 use rb_sys::VALUE;
 use std::ffi::{CStr, OsStr};
@@ -125,6 +125,7 @@ fn options(gvl: &Gvl, threads: Value, limits: Value, rack3: Value) -> Options {
         fibers: threads.at(gvl, 2).fixnum().map_or(0, |fibers| fibers.max(0) as usize),
         slice_us: threads.at(gvl, 3).fixnum().map_or(0, |us| us.max(0) as u64),
         blocking_us: threads.at(gvl, 4).fixnum().map_or(0, |us| us.max(0) as u64),
+        fibers_apart: threads.at(gvl, 5).truthy(),
         // A frame must hold the head and an inline body.
         max_head: number(limits.at(gvl, 0)).min(512 << 10),
         rack3: rack3.truthy(),
@@ -138,24 +139,62 @@ fn options(gvl: &Gvl, threads: Value, limits: Value, rack3: Value) -> Options {
 fn start(gvl: &mut Gvl, index: Value, links: Value, scoreboard: Value, slot_len: Value) -> Value {
     let options = OPTIONS.with(gvl, |slot| *slot).expect("prepare comes first");
     let (fd, index, slot_len) = (number(scoreboard) as i32, number(index), number(slot_len));
-    let board = match Scoreboard::map(fd, index, slot_len, options.threads_max) {
+    let fds = descriptors(gvl, links);
+    let apart = options.fibers_apart && options.fibers > 0;
+    let threads = options.threads_max + usize::from(apart);
+    let board = match Scoreboard::map(fd, index, slot_len, threads) {
         Ok(board) => board,
         Err(error) => failed(gvl, format!("cannot map the scoreboard: {error}")),
     };
-    if let Err(error) = install(gvl, options, links, board) {
+    let (fds, of_fibers) = fds.split_at(if apart { fds.len() / 2 } else { fds.len() });
+    let fibers = if apart { 0 } else { options.fibers };
+    if let Err(error) = install(gvl, Options { fibers, ..options }, fds, board) {
         failed(gvl, format!("cannot use a link, or start a thread: {error}"));
     }
     add_task(gvl, 0);
     board.thread_started();
     (1..options.threads_min).for_each(|index| serve::provide(gvl, Help::Spawn(index)));
-    ready(gvl, options.threads_max * options.fibers.max(1));
+    if apart {
+        begin_fibers(gvl, options, of_fibers, board.behind(options.threads_max, fds.len()));
+        ready(gvl, options.threads_max, options.fibers);
+    } else {
+        ready(gvl, options.threads_max * options.fibers.max(1), 0);
+    }
     NIL
 }
 
-fn install(gvl: &mut Gvl, options: Options, links: Value, board: Scoreboard) -> std::io::Result<()> {
-    let fds: Vec<i32> = (0..links.array_len(gvl)).map(|at| number(links.at(gvl, at)) as i32).collect();
+/// Starts the thread whose fibers serve beside the threads of the worker that has just been installed.
+fn begin_fibers(gvl: &mut Gvl, options: Options, fds: &[i32], board: Scoreboard) {
+    let own = place::here();
+    let Some(at) = worker::free_place(gvl) else {
+        failed(gvl, "there is no room for fibers beside the servers of this process");
+    };
+    let (app, base) = (place().app(), place().base());
+    let options = Options { threads_min: 1, threads_max: 1, ..options };
+    let installed = place::within(at, || {
+        place().set_app(gvl, app, base);
+        install(gvl, options, fds, board)?;
+        worker(gvl, |w| w.pair = Pair::Fibers(own));
+        serve::provide(gvl, Help::Spawn(0));
+        Ok(worker(gvl, |w| w.tasks.len()))
+    });
+    worker(gvl, |w| w.pair = Pair::Threads(at));
+    match installed {
+        Ok(1) => {}
+        Ok(_) => failed(gvl, "cannot start the thread of the fibers"),
+        Err::<_, std::io::Error>(error) => {
+            failed(gvl, format!("cannot use a link of the fibers, or start their thread: {error}"))
+        }
+    }
+}
+
+fn descriptors(gvl: &Gvl, links: Value) -> Vec<i32> {
+    (0..links.array_len(gvl)).map(|at| number(links.at(gvl, at)) as i32).collect()
+}
+
+fn install(gvl: &mut Gvl, options: Options, fds: &[i32], board: Scoreboard) -> std::io::Result<()> {
     fds.iter().try_for_each(|&fd| os::set_blocking(fd))?;
-    let ports: &'static [Port] = Vec::leak(fds.into_iter().map(Port::new).collect());
+    let ports: &'static [Port] = Vec::leak(fds.iter().copied().map(Port::new).collect());
     place().own_timer()?;
     Worker::install(gvl, options, ports, board, Vec::new());
     place().watchdog.start(place::here(), ports, options.fibers > 0)
@@ -210,7 +249,8 @@ fn begin(
 ) -> Result<u64, String> {
     place().set_app(gvl, app, base);
     let failed = |error| format!("cannot use a link, or start a thread: {error}");
-    if let Err(error) = install(gvl, options, links, board) {
+    let fds = descriptors(gvl, links);
+    if let Err(error) = install(gvl, options, &fds, board) {
         Worker::uninstall(gvl);
         return Err(failed(error));
     }
@@ -220,7 +260,7 @@ fn begin(
         Worker::uninstall(gvl);
         return Err("cannot start a thread".to_owned());
     }
-    ready(gvl, options.threads_max);
+    ready(gvl, options.threads_max, 0);
     Ok(serial)
 }
 
@@ -273,12 +313,11 @@ fn add_task(gvl: &mut Gvl, index: usize) {
     }
 }
 
-/// READY: `seats` requests can be served at the same time.
-fn ready(gvl: &Gvl, seats: usize) {
-    let mut payload = [0; 6];
-    payload[..4].copy_from_slice(&std::process::id().to_le_bytes());
-    payload[4..].copy_from_slice(&u16::try_from(seats).unwrap_or(u16::MAX).to_le_bytes());
-    send_frame(gvl, |out| wire::frame::append(out, Kind::Ready, 0, 0, &payload));
+/// READY: so many requests can be served at the same time, and so many by fibers that have links of their own.
+fn ready(gvl: &Gvl, seats: usize, fiber_seats: usize) {
+    let [seats, fiber_seats] = [seats, fiber_seats].map(|count| u16::try_from(count).unwrap_or(u16::MAX));
+    let ready = wire::frame::Ready { pid: std::process::id(), seats, fiber_seats };
+    send_frame(gvl, |out| wire::frame::append(out, Kind::Ready, 0, 0, &ready.to_bytes()));
 }
 
 fn stopping(gvl: &mut Gvl) -> Value {
@@ -293,16 +332,22 @@ const TRACES: usize = 1_000;
 
 /// For each request that is being served: the thread or fiber that serves it, the number of its link, its id there.
 fn serving(gvl: &mut Gvl) -> Value {
-    let active = worker(gvl, |w| -> Vec<(Value, u32, u32)> {
-        let threads = w.tasks.iter().copied().filter(|task| task.active.get());
-        let who = |task: &'static Task| {
-            task.fiber.as_ref().map_or(task.thread.ruby.get(), |fiber| fiber.ruby.get())
-        };
-        let all = threads.chain(w.fibers_serving()).take(TRACES);
-        all.map(|task| (who(task), task.link.get(), task.id.get())).collect()
-    });
+    let list = |gvl: &mut Gvl| {
+        worker(gvl, |w| -> Vec<(Value, u32, u32)> {
+            let threads = w.tasks.iter().copied().filter(|task| task.active.get());
+            let who = |task: &'static Task| {
+                task.fiber.as_ref().map_or(task.thread.ruby.get(), |fiber| fiber.ruby.get())
+            };
+            let all = threads.chain(w.fibers_serving());
+            all.map(|task| (who(task), w.scoreboard.link_number(task.link.get()), task.id.get())).collect()
+        })
+    };
+    let mut active = list(gvl);
+    if let Pair::Threads(at) = worker(gvl, |w| w.pair) {
+        active.extend(place::within(at, || list(gvl)));
+    }
     let all = ruby::array(gvl, &[]);
-    for (thread, link, id) in active {
+    for (thread, link, id) in active.into_iter().take(TRACES) {
         let (link, id) = (ruby::integer(gvl, i64::from(link)), ruby::integer(gvl, i64::from(id)));
         let entry = ruby::array(gvl, &[thread, link, id]);
         ruby::push(gvl, all, entry);
@@ -350,7 +395,7 @@ fn abandon(gvl: &mut Gvl) -> Value {
 fn promotion(gvl: &mut Gvl) -> Value {
     match worker(gvl, |w| w.promotion.take()) {
         Some(fd) => {
-            place().watchdog.stop();
+            worker::stop_watchdogs(gvl);
             ruby::integer(gvl, i64::from(fd))
         }
         None => NIL,

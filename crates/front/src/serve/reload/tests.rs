@@ -178,3 +178,20 @@ fn the_table_says_what_a_reload_changes() {
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+#[test]
+fn the_list_of_paths_changes_but_not_whether_there_is_one() {
+    let with = |fibers, paths: &[&str]| Settings {
+        fibers,
+        fiber_paths: paths.iter().map(|&path| path.to_owned()).collect(),
+        ..Settings::defaults(Path::new("/"))
+    };
+    let [none, one, other] = [with(10, &[]), with(10, &["/a"]), with(10, &["/b", ""])];
+    assert_eq!(merge(&one, other.clone()).fiber_paths, other.fiber_paths);
+    assert_eq!(takes_restart(&one, &other), None);
+    assert_eq!(merge(&none, one.clone()).fiber_paths, none.fiber_paths);
+    assert!(takes_restart(&none, &other).unwrap().contains("fiber_paths (/b, /) takes a restart"));
+    assert_eq!(merge(&one, none.clone()).fiber_paths, one.fiber_paths);
+    assert!(takes_restart(&one, &none).unwrap().contains("fibers still serve /a"));
+    assert_eq!(takes_restart(&none, &with(0, &[])), None);
+}

@@ -29,6 +29,7 @@ pub(crate) use portable::{
 
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU64;
@@ -110,8 +111,14 @@ fn clock(id: libc::clockid_t) -> libc::timespec {
     time
 }
 
+/// Room for the control messages of one read, with at most so many descriptors: the links of a worker, which the front sends a template at a
+/// time. What does not fit is lost.
+const MOST_FDS: usize = 64;
+// SAFETY: it only computes.
+const CONTROL: usize = unsafe { libc::CMSG_SPACE((MOST_FDS * size_of::<RawFd>()) as u32) } as usize;
+
 #[repr(align(8))]
-struct Control([u8; 64]);
+struct Control([MaybeUninit<u8>; CONTROL]);
 
 /// Receives into the spare capacity of `buffer` (which must have some); descriptors that came along are appended.
 /// `Ok(0)` is end of file.
@@ -124,7 +131,7 @@ pub(crate) fn receive(
     fds: &mut Vec<RawFd>,
     wait: bool,
 ) -> io::Result<usize> {
-    let mut control = Control([0; 64]);
+    let mut control = Control([MaybeUninit::uninit(); CONTROL]);
     let spare = buffer.spare_capacity_mut();
     let mut part = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
     // SAFETY: all zero is a valid msghdr.
@@ -163,7 +170,7 @@ pub(crate) fn send(fd: RawFd, bytes: &[u8], passed: Option<RawFd>) -> io::Result
         // SAFETY: pointer and length belong together.
         return check_len(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), SEND) });
     };
-    let mut control = Control([0; 64]);
+    let mut control = Control([MaybeUninit::new(0); CONTROL]);
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: all zero is a valid msghdr; the control buffer has room for one descriptor.
     unsafe {

@@ -1,0 +1,57 @@
+//! Which requests fibers serve, where threads serve the others: by the paths of `fiber_paths`. Pure.
+//!
+//! Contract: a path is compared byte by byte as it stands in the request, which is what the app gets in PATH_INFO: nothing is decoded, and
+//! slashes are not joined. So `/%65vents` and `//events` are other paths than `/events`, as they are to an app that looks at PATH_INFO.
+
+/// Whether one of the prefixes is the path, or a part of it that ends before a slash. Prefixes have no slash at their end; the root is empty.
+#[inline]
+pub(crate) fn include(prefixes: &[String], path: &[u8]) -> bool {
+    prefixes.iter().any(|prefix| {
+        path.strip_prefix(prefix.as_bytes()).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_prefix_is_a_path_and_all_below_it() {
+        let prefixes = ["/events".to_owned(), "/a/b".to_owned()];
+        let within = ["/events", "/events/", "/events/1", "/events//x", "/a/b", "/a/b/c"];
+        let others = [
+            "/",
+            "",
+            "*",
+            "/event",
+            "/eventsource",
+            "/Events",
+            "/%65vents",
+            "//events",
+            "/x/events",
+            "/a",
+            "/a/bc",
+        ];
+        assert!(within.iter().all(|path| include(&prefixes, path.as_bytes())));
+        assert!(others.iter().all(|path| !include(&prefixes, path.as_bytes())));
+    }
+
+    #[test]
+    fn the_root_is_every_path_and_no_prefix_is_none() {
+        assert!(["/", "/x", ""].iter().all(|path| include(&[String::new()], path.as_bytes())));
+        // `OPTIONS *` is about the server.
+        assert!(!include(&[String::new()], b"*"));
+        assert!(!include(&[], b"/"));
+    }
+
+    proptest! {
+        /// As if both were lists of segments.
+        #[test]
+        fn segments_decide(prefix in "(/[ab%.]{1,2}){1,3}", path in "(/[ab%.]{0,2}){1,5}") {
+            let segments = |text: &str| text.split('/').map(str::to_owned).collect::<Vec<_>>();
+            let expected = segments(&path).starts_with(&segments(&prefix));
+            prop_assert_eq!(include(std::slice::from_ref(&prefix), path.as_bytes()), expected);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+# frozen_string_literal: true
+
+module Firebrick
+  class Template
+    # What is said of libraries that are the same in all versions.
+    module KnownLibraries
+      # How a library gets along with fibers:
+      # * forbids: it would mix requests up;
+      # * stops: the thread stops with all of its fibers while it waits;
+      # * slows: requests wait for one another in it;
+      # * waits: others run while it waits.
+      Library = Struct.new(:verdict, :name, :text) do
+        # For the front: three words of one fact.
+        def fact
+          ["fibers", [verdict, name, text].join("\t")]
+        end
+      end
+
+      AMONG_THREADS = "keep what it does short, or set threads to 2 or more, so that another thread takes over"
+      # The same where one thread has all fibers, for fiber_paths.
+      APART = "keep what it does short, or leave its paths out of fiber_paths"
+      # By a constant of theirs.
+      ALWAYS = {
+        "Mysql2::Client" =>
+          Library.new("stops", "mysql2",
+                      "waits for results with the thread, apart from their first byte: #{AMONG_THREADS}"),
+        "SQLite3::Database" =>
+          Library.new("stops", "sqlite3", "reads and writes files with the thread: #{AMONG_THREADS}"),
+        "Redis::Connection::Hiredis" =>
+          Library.new("stops", "hiredis", "waits with the thread: redis with its Ruby driver does not"),
+        "RedisClient::HiredisConnection" =>
+          Library.new("stops", "hiredis-client", "waits with the thread: redis with its Ruby driver does not"),
+        "Redis" => Library.new("waits", "redis", "others run while it waits, with its Ruby driver"),
+        "Net::HTTP" => Library.new("waits", "Net::HTTP", "others run while it waits, with TLS too"),
+        "Async::Task" =>
+          Library.new("waits", "async", "Async { } gets a thread of its own, because it brings a scheduler of its own")
+      }.freeze
+
+      # @param apart [Boolean] whether one thread has all fibers, for fiber_paths
+      # @return [Hash{String => Library}] by a constant of the library
+      def self.of(apart:)
+        return ALWAYS unless apart
+
+        ALWAYS.transform_values { |one| Library.new(one.verdict, one.name, one.text.sub(AMONG_THREADS, APART)) }
+      end
+    end
+  end
+end
