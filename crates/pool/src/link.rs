@@ -114,7 +114,9 @@ struct Batch {
 impl Batch {
     /// Replaces what has been sent by the next bytes of the upload; false when there are none.
     fn go_on(&mut self) -> io::Result<bool> {
-        let Some(upload) = self.upload.as_mut().filter(|upload| upload.at < upload.len) else { return Ok(false) };
+        let Some(upload) = self.upload.as_mut().filter(|upload| upload.at < upload.len) else {
+            return Ok(false);
+        };
         let mut piece = vec![0; PIECE.min(upload.len - upload.at) as usize];
         upload.file.read_exact_at(&mut piece, upload.at)?;
         upload.at += piece.len() as u64;
@@ -393,7 +395,9 @@ impl Link {
             let mut fds = self.fds.borrow_mut();
             match &self.descriptors {
                 // It was sent before the frame. What is not there is missed below.
-                Descriptors::Beside(beside) if fds.is_empty() => drop(os::receive(beside, &mut [0], &mut fds)),
+                Descriptors::Beside(beside) if fds.is_empty() => {
+                    drop(os::receive(beside, &mut [0], &mut fds));
+                }
                 // As above.
                 Descriptors::Connections(come) => fds.extend(locked(come).pop_front()),
                 Descriptors::Beside(_) | Descriptors::WithFrames => {}

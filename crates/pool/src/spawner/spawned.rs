@@ -240,7 +240,13 @@ impl Common {
                 None => Descriptors::Connections(link.streams.clone()),
             };
             let scores = worker.scores.as_ref().map(|scores| scores.of_link(number));
-            self.pool.mailbox(number).post(ThreadMessage::Link { serial, index, socket, descriptors, scores });
+            self.pool.mailbox(number).post(ThreadMessage::Link {
+                serial,
+                index,
+                socket,
+                descriptors,
+                scores,
+            });
             // DRAIN goes to the first one's thread.
             linked |= number == 0;
         }
