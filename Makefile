@@ -80,7 +80,8 @@ worker-test: build
 	TEST_AGAIN=1 NATIVE=$(abspath $(NATIVE)) TEST_FIBERS=50 ruby ext/worker/tests/run.rb
 	TEST_AGAIN=1 NATIVE=$(abspath $(NATIVE)) FIREBRICK_PURE=1 ruby ext/worker/tests/run.rb
 
-# With Debian's jruby, which is installed when it is missing (Java, 200 MB). The gems are Debian's, too. The apps of the other suites are
+# With Debian's jruby, which is installed when it is missing (Java, 200 MB). The gems are Debian's, too. Two servers at a time: each has one or
+# two virtual machines, which take a processor for seconds to start. The apps of the other suites are
 # written in a newer Ruby than JRuby 9.3 reads: CRuby serves them as JRuby does, with workers in plain Ruby that connect;
 # and then with workers that can send no descriptors, as TruffleRuby's.
 CONNECTING_SUITES := rack_spec framing broken_apps file_bodies large_bodies content_length early_responses websocket abandoned_streams
@@ -88,7 +89,7 @@ CONNECTING_SUITES := rack_spec framing broken_apps file_bodies large_bodies cont
 test-jruby: build
 	command -v jruby >/dev/null || apt-get install -y --no-install-recommends jruby
 	GEM_PATH=/usr/share/rubygems-integration/all CONNECTING_RUBY=jruby ruby ext/worker/tests/run.rb connecting
-	GEM_PATH=/usr/share/rubygems-integration/all RUBY=jruby FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run spawned
+	GEM_PATH=/usr/share/rubygems-integration/all RUBY=jruby MT_CPU=2 FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run spawned
 	for ruby in connecting_ruby streaming_ruby; do \
 	  RUBY=$(abspath test/support)/$$ruby FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run $(CONNECTING_SUITES) || exit 1; \
 	done

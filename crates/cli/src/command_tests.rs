@@ -189,7 +189,7 @@ fn check_says_what_it_would_do_and_why() {
         format!("  configuration {}", dir.join("firebrick.toml").display()),
         "  listen        tcp://0.0.0.0:3000".to_owned(),
         "  workers       2 x 1:3 threads (auto: 2 CPUs by cgroup quota)".to_owned(),
-        "  front         2 threads (auto: 2 CPUs by cgroup quota)".to_owned(),
+        "  front         1 thread (auto: three quarters of 2 CPUs by cgroup quota)".to_owned(),
         "  port = 3000               --port".to_owned(),
         "  limits.max_body = \"10MB\"  firebrick.toml:2".to_owned(),
     ] {

@@ -403,7 +403,7 @@ impl Link {
             match &self.descriptors {
                 // It was sent before the frame. What is not there is missed below.
                 Descriptors::Beside(beside) if fds.is_empty() => {
-                    drop(os::receive(beside, &mut [0], &mut fds))
+                    drop(os::receive(beside, &mut [0], &mut fds));
                 }
                 // As above.
                 Descriptors::Connections(come) => fds.extend(locked(come).pop_front().map(Ok)),

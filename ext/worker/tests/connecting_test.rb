@@ -192,7 +192,7 @@ class ConnectingTest < Case
   end
 
   def test_a_body_that_cannot_be_kept_fails_its_request_alone
-    app = "require 'tempfile'; def Tempfile.create(*, **) = raise(Errno::ENOSPC)\n#{APP}"
+    app = "require 'tempfile'; def Tempfile.create(*) raise(Errno::ENOSPC) end\n#{APP}"
     streaming(app) do |link, _, log|
       upload(link, 72, [1000, 1000])
       assert_equal [500, "Internal Server Error\n"], link.response(72, timeout: PATIENCE).values_at(0, 2)
