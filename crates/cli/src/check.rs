@@ -132,7 +132,8 @@ impl Plan<'_> {
         );
         lines
             .extend(settings.mruby.routes.iter().rev().map(|route| ("mruby", route.describe(&settings.dir))));
-        lines.push(("front", format!("{} ({front_threads_why})", number(settings.front_threads, "thread"))));
+        let plural = if settings.front_threads == 1 { "thread" } else { "threads" };
+        lines.push(("front", format!("{} {plural} ({front_threads_why})", settings.front_threads)));
         if settings.app.is_some() {
             let seats = settings.seats_text(settings.fibers);
             lines.push(("workers", format!("{} x {seats} ({workers_why})", settings.workers)));
