@@ -131,6 +131,8 @@ const COMPANIES: &[&[(&str, &str)]] = &[
     &[],
     &[("dir", "auth.rb"), ("mruby_file", "true")],
     &[("traces.endpoint", "http://127.0.0.1:4318")],
+    // A list of paths is replaced by another; that there is one stays.
+    &[("fibers", "7"), ("fiber_paths", "/one")],
     &[("bind", "ssl://127.0.0.1:7443"), ("tls.cert", "other.pem"), ("tls.key", "auth.rb")],
     &[
         ("bind", "ssl://127.0.0.1:7443"),
