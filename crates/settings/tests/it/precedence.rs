@@ -21,7 +21,7 @@ fn nothing_written_gives_the_defaults() {
     assert_eq!(settings.binds, [Bind::tcp("0.0.0.0", 9292)]);
     assert_eq!(
         (settings.process.environment.as_str(), settings.workers.max, settings.front_threads),
-        ("development", 1, 2)
+        ("development", 1, 1)
     );
     assert_eq!(settings.threads, Threads { min: 1, max: 3 });
     assert_eq!(settings.limits.max_header_bytes, 65_536);
@@ -143,7 +143,7 @@ fn origins_name_the_place() {
     );
     assert_eq!(
         (loaded.workers_why.as_str(), loaded.front_threads_why.as_str()),
-        ("WEB_CONCURRENCY", "auto: 2 CPUs")
+        ("WEB_CONCURRENCY", "auto: three quarters of 2 CPUs")
     );
 }
 
