@@ -140,6 +140,8 @@ class TlsTransferTest < TlsCase
     busy.write(request("GET", "/slow"))
     assert(wait_until { File.exist?(own.path("entered.log")) })
     silent = connect(own)
+    # The kernel hands over one that says nothing after a second.
+    wait_until("it to be accepted") { own.stats.dig("connections", "open") == 3 }
     own.signal("TERM")
     assert idle.ended?
     File.write(own.path("gate.log"), "")
