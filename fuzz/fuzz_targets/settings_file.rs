@@ -33,15 +33,7 @@ impl Environment for App {
     }
 
     fn machine(&self) -> Machine {
-        Machine {
-            cores: 2,
-            cpu_quota: None,
-            memory_limit: None,
-            memory_total: None,
-            open_files: None,
-            max_map_count: None,
-            ipv6: true,
-        }
+        Machine::unlimited(2)
     }
 }
 

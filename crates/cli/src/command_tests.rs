@@ -53,15 +53,7 @@ impl Environment for Shelf {
     }
 
     fn machine(&self) -> Machine {
-        Machine {
-            cores: 4,
-            cpu_quota: Some(2.0),
-            memory_limit: None,
-            memory_total: None,
-            open_files: None,
-            max_map_count: None,
-            ipv6: true,
-        }
+        Machine { cpu_quota: Some(2.0), ..Machine::unlimited(4) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Connections: accepted, admitted or refused, handed to the protocol.
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Admitted};
 use crate::listen::{Address, Listener, Listening};
 use crate::pipeline::Pipeline;
 use crate::proxied;
@@ -216,10 +216,15 @@ impl Acceptor {
         }
     }
 
+    /// Counts a connection as open; whether there is room for it, if need be in place of an idle one of this thread.
+    fn count(&self, socket: impl AsFd, max: usize) -> (Admitted, bool) {
+        let (admitted, room) = self.admission.count(max);
+        (admitted, (room && descriptors::admit_connection(socket)) || self.make_room())
+    }
+
     fn admit<S: Transport + AsFd>(self: Rc<Self>, stream: S, peer: Peer, protocol: Protocol) {
         let max = self.settings.get().limits.max_connections;
-        let (admitted, room) = self.admission.count(max);
-        let room = (room && descriptors::admit_connection(&stream)) || self.make_room();
+        let (admitted, room) = self.count(&stream, max);
         let counted = self.recorder.connection();
         let (context, peer) = (self.context.clone(), Rc::new(peer));
         if room {
@@ -252,8 +257,7 @@ impl Acceptor {
         alt_svc: Option<Rc<[u8]>>,
     ) {
         let max = self.settings.get().limits.max_connections;
-        let (admitted, room) = self.admission.count(max);
-        let room = (room && descriptors::admit_connection(&socket)) || self.make_room();
+        let (admitted, room) = self.count(&socket, max);
         let counted = self.recorder.connection();
         spawn_local(async move {
             if !room && !Box::pin(self.admission.close_elsewhere(self.index)).await {

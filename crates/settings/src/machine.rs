@@ -33,6 +33,19 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// A machine of that many CPUs with IPv6, of which nothing else is known and nothing is limited: for tests, and for defaults.
+    pub fn unlimited(cores: u32) -> Machine {
+        Machine {
+            cores,
+            cpu_quota: None,
+            memory_limit: None,
+            memory_total: None,
+            open_files: None,
+            max_map_count: None,
+            ipv6: true,
+        }
+    }
+
     /// Looks at this process and its cgroups.
     pub fn read() -> Machine {
         let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -189,15 +202,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn machine(cores: u32) -> Machine {
-        Machine {
-            cores,
-            cpu_quota: None,
-            memory_limit: None,
-            memory_total: Some(64 << 30),
-            open_files: None,
-            max_map_count: None,
-            ipv6: true,
-        }
+        Machine { memory_total: Some(64 << 30), ..Machine::unlimited(cores) }
     }
 
     #[test]

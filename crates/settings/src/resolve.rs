@@ -330,15 +330,7 @@ fn name_of(dir: &Path) -> String {
 impl Settings {
     /// Settings in which every option has its default in production, with one worker and one front thread.
     pub fn defaults(dir: &Path) -> Settings {
-        let machine = Machine {
-            cores: 1,
-            cpu_quota: None,
-            memory_limit: None,
-            memory_total: None,
-            open_files: None,
-            max_map_count: None,
-            ipv6: true,
-        };
+        let machine = Machine::unlimited(1);
         let facts = Facts {
             typed_in: dir.to_owned(),
             dir: dir.to_owned(),

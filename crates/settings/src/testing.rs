@@ -16,15 +16,7 @@ impl Fake {
         Fake {
             vars: vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             dir: "/nonexistent".into(),
-            machine: Machine {
-                cores: 2,
-                cpu_quota: None,
-                memory_limit: None,
-                memory_total: None,
-                open_files: None,
-                max_map_count: None,
-                ipv6: true,
-            },
+            machine: Machine::unlimited(2),
         }
     }
 }

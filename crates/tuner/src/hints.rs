@@ -89,15 +89,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn machine(memory_limit: Option<u64>, cpu_quota: Option<f64>) -> Machine {
-        Machine {
-            cores: 8,
-            cpu_quota,
-            memory_limit,
-            memory_total: None,
-            open_files: None,
-            max_map_count: None,
-            ipv6: true,
-        }
+        Machine { cpu_quota, memory_limit, ..Machine::unlimited(8) }
     }
 
     #[test]

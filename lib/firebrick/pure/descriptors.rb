@@ -31,8 +31,31 @@ module Firebrick
         Close.close(socket.fileno)
       end
 
+      # Of a link that can send descriptors.
+      module Sending
+        def descriptors?
+          true
+        end
+
+        # A socket for the app, whose other end is to be sent.
+        def stream
+          Pair.new
+        end
+      end
+
+      # Of a link whose frames come without descriptors.
+      module PlainReading
+        def read
+          @socket.readpartial(READ)
+        rescue EOFError
+          nil
+        end
+      end
+
       # In the same messages as the bytes (`SCM_RIGHTS`).
       class WithFrames
+        include Sending
+
         attr_reader :socket
 
         def initialize(socket)
@@ -55,15 +78,6 @@ module Firebrick
         # The numbers of all that have come.
         def take_all
           @arrived.shift(@arrived.length)
-        end
-
-        def descriptors?
-          true
-        end
-
-        # A socket for the app, whose other end is to be sent.
-        def stream
-          Pair.new
         end
 
         def write(bytes, descriptor)
@@ -89,6 +103,9 @@ module Firebrick
 
       # On a second socket, with one byte each, and before the frame that they belong to.
       class Beside
+        include Sending
+        include PlainReading
+
         attr_reader :socket
 
         def initialize(socket, second)
@@ -96,22 +113,8 @@ module Firebrick
           @second = second
         end
 
-        def read
-          @socket.readpartial(READ)
-        rescue EOFError
-          nil
-        end
-
         def take
           @second.recv_io(nil)
-        end
-
-        def descriptors?
-          true
-        end
-
-        def stream
-          Pair.new
         end
 
         def write(bytes, descriptor)
@@ -126,18 +129,14 @@ module Firebrick
 
       # Not at all: what would be sent is connected instead, before the frame that refers to it.
       class Connected
+        include PlainReading
+
         attr_reader :socket
 
         # Yields to connect a socket that takes the place of a descriptor.
         def initialize(socket, &connect)
           @socket = socket
           @connect = connect
-        end
-
-        def read
-          @socket.readpartial(READ)
-        rescue EOFError
-          nil
         end
 
         # The front sends none.

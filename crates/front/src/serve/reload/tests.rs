@@ -81,13 +81,10 @@ impl Environment for Place {
 
     fn machine(&self) -> Machine {
         Machine {
-            cores: 8,
-            cpu_quota: None,
             memory_limit: Some(1 << 30),
             memory_total: Some(1 << 30),
             open_files: Some(100_000),
-            max_map_count: None,
-            ipv6: true,
+            ..Machine::unlimited(8)
         }
     }
 }

@@ -22,15 +22,7 @@ impl App {
         let folder = tempfile::tempdir().expect("a temporary directory");
         std::fs::write(folder.path().join("config.ru"), "run ->(env) { [200, {}, []] }\n")
             .expect("config.ru");
-        let machine = Machine {
-            cores: 2,
-            cpu_quota: None,
-            memory_limit: None,
-            memory_total: None,
-            open_files: None,
-            max_map_count: None,
-            ipv6: true,
-        };
+        let machine = Machine::unlimited(2);
         App { folder, vars: Vec::new(), arguments: Vec::new(), machine }
     }
 
