@@ -31,9 +31,10 @@ build: setup
 	ZSTD_SYS_USE_PKG_CONFIG=1 $(CARGO) build --release --locked -p cli -p worker
 	@cp -f $(TARGET)/release/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
-# As `build`, but as packages ship it: target/dist/firebrick. Compiles several times as long.
+# As `build`, but as packages ship it: target/dist/firebrick. Compiles several times as long, and twice if there is no profile yet.
 optimised: setup
-	FIREBRICK_PACKED=1 $(CARGO) build --profile dist --locked -p cli -p worker
+	@flags=$$(script/profile) && set -x && \
+	  FIREBRICK_PACKED=1 RUSTFLAGS="$$RUSTFLAGS $$flags" $(CARGO) build --profile dist --locked -p cli -p worker
 	@cp -f $(TARGET)/dist/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
 # The packages, in dist/: a tarball, a gem for this platform, a .deb, an image for containers. PACKAGES='deb gem' for some.

@@ -26,12 +26,16 @@ module Packages
   class Build
     RELEASES = Process.uid.zero? ? "trixie" : ""
 
-    def initialize
+    # profile: the Profile by which the program was compiled.
+    def initialize(profile)
+      @profile = profile
       @target = File.expand_path(ENV.fetch("CARGO_TARGET_DIR", "target"), ROOT)
       return if File.executable?(program)
 
       raise Failure, "#{program} was not found: build it first (make dist does)"
     end
+
+    attr_reader :profile
 
     def version = Firebrick::VERSION
 
@@ -63,7 +67,7 @@ module Packages
       abi = Packages.run("chroot", tree, "ruby", "-e", "print RUBY_VERSION[/\\A\\d+\\.\\d+/]")
       folder = File.join(@target, "ruby-#{abi}")
       Packages.run(ENV.fetch("CARGO", "cargo"), "build", "--profile", "dist", "--locked", "-p", "worker", "--target-dir", folder,
-                   env: headers(tree).merge("RUBY" => in_tree(tree, folder)))
+                   env: headers(tree).merge("RUBY" => in_tree(tree, folder), "RUSTFLAGS" => "#{ENV.fetch('RUSTFLAGS', '')} #{profile.flags}"))
       [abi, File.join(folder, "dist", "libfirebrick_worker.so")]
     end
 

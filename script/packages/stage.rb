@@ -18,6 +18,7 @@ module Packages
     def fill
       FileUtils.rm_rf(@path)
       program
+      profile
       library
       manual
       completions
@@ -29,6 +30,9 @@ module Packages
 
     # What a debugger wants to know of the program; not in any package.
     def debug_path = "#{@path}.debug"
+
+    # The profile by which the program was compiled, for compiling it again (PROFILE=FILE); not in any package. Absent without one.
+    def profile_path = "#{@path}.profdata"
 
     # Bytes.
     def program_size = File.size(program_path)
@@ -51,6 +55,11 @@ module Packages
       FileUtils.mkdir_p(File.dirname(program_path))
       Packages.run("objcopy", "--only-keep-debug", @build.program, debug_path)
       Packages.run("objcopy", "--strip-all", "--add-gnu-debuglink=#{debug_path}", @build.program, program_path)
+    end
+
+    def profile
+      FileUtils.rm_f(profile_path)
+      FileUtils.cp(@build.profile.path, profile_path) if @build.profile.path
     end
 
     def library

@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+require "digest"
+require "tmpdir"
+require_relative "build"
+require_relative "training"
+
+module Packages
+  # The profile by which the compiler lays out the shipped program: how often a real load ran each function and each branch. A request costs
+  # 5 to 8 % less CPU for it (bench/RESULTS.md).
+  #
+  # 1. The program is compiled with counters, beside the other builds, and serves the loads of Training.
+  # 2. `llvm-profdata`, a component of the toolchain, merges what all processes counted.
+  # 3. The profile is kept for as long as dependencies, toolchain and loads stay the same: code that has changed since is compiled as without a
+  #    profile. Its name contains the digest of its content, because cargo looks at flags, not at the files that they name.
+  class Profile
+    KEY_FILES = %w[Cargo.lock rust-toolchain.toml script/packages/training.rb].freeze
+
+    # wish: a file; "new": make one even if there is one; "none": compile without; nil: the one that was made before, or a new one.
+    def initialize(wish = ENV.fetch("PROFILE", nil), target: File.expand_path(ENV.fetch("CARGO_TARGET_DIR", "target"), ROOT))
+      @wish = wish.to_s.empty? ? nil : wish
+      @folder = File.join(target, "profile")
+    end
+
+    # The flags for rustc, words in RUSTFLAGS.
+    def flags
+      path ? "-Cprofile-use=#{path} -Cllvm-args=-no-pgo-warn-mismatch" : ""
+    end
+
+    # The file, made if needed; nil: without a profile.
+    def path
+      @path ||= case @wish
+                when "none" then nil
+                when "new" then make
+                when nil then kept || make
+                else given
+                end
+    end
+
+    private
+
+    def given
+      file = File.expand_path(@wish, ROOT)
+      return file if File.file?(file) && !file.match?(/\s/)
+
+      raise Failure, "PROFILE=#{@wish}: expected a file whose path has no spaces, or new, or none"
+    end
+
+    def kept = Dir[File.join(@folder, "#{key}-*.profdata")].max_by { |file| File.mtime(file) }
+
+    def key = @key ||= Digest::SHA256.hexdigest(KEY_FILES.map { |name| File.read(File.join(ROOT, name)) }.join)[0, 8]
+
+    def make
+      tool = merger
+      Dir.mktmpdir("firebrick-profile") do |dir|
+        FileUtils.mkdir_p(raw = File.join(dir, "raw"))
+        warn "Compiling with counters (about as long as the program itself takes)"
+        built = compile
+        warn "Training: a minute of load"
+        home = FileUtils.mkdir_p(File.join(dir, "home")).first
+        counted = Training.new(File.join(built, "firebrick"), lib: lib(dir, built), raw: raw, home: home).run
+        keep(tool, counted, File.join(dir, "merged"))
+      end
+    end
+
+    # Only for the machine's own target, so that build scripts and macros have no counters.
+    def compile
+      host = Packages.run("rustc", "-vV")[/^host: (.+)/, 1]
+      folder = File.join(@folder, "counting")
+      Packages.run(ENV.fetch("CARGO", "cargo"), "build", "--profile", "dist", "--locked", "-p", "cli", "-p", "worker", "--target", host,
+                   "--target-dir", folder, env: { "FIREBRICK_PACKED" => "1", "RUSTFLAGS" => "-Cprofile-generate" })
+      File.join(folder, host, "dist")
+    end
+
+    # The Ruby files, with the worker that counts.
+    def lib(dir, built)
+      FileUtils.cp_r(File.join(ROOT, "lib"), dir)
+      File.join(dir, "lib").tap { |copy| FileUtils.cp(File.join(built, "libfirebrick_worker.so"), File.join(copy, "firebrick", "native.so")) }
+    end
+
+    def keep(tool, counted, merged)
+      Packages.run(tool, "merge", "-o", merged, *counted)
+      file = File.join(@folder, "#{key}-#{Digest::SHA256.file(merged).hexdigest[0, 8]}.profdata")
+      FileUtils.cp(merged, file)
+      file
+    end
+
+    # Merges counts; of the same release as the compiler, because the format changes.
+    def merger
+      sysroot = Packages.run("rustc", "--print", "sysroot").strip
+      tool = -> { Dir[File.join(sysroot, "lib/rustlib/*/bin/llvm-profdata")].first }
+      return tool.call if tool.call
+
+      warn "Installing llvm-tools of the toolchain"
+      Packages.run("rustup", "component", "add", "llvm-tools")
+      tool.call || raise(Failure, "#{sysroot} has no llvm-profdata: install the toolchain's llvm-tools, or compile with PROFILE=none")
+    end
+  end
+end
