@@ -7,7 +7,7 @@ require_relative "training"
 
 module Packages
   # The profile by which the compiler lays out the shipped program: how often a real load ran each function and each branch. A request costs
-  # 5 to 8 % less CPU for it (bench/RESULTS.md).
+  # 4 to 7 % less CPU for it (bench/RESULTS.md).
   #
   # 1. The program is compiled with counters, beside the other builds, and serves the loads of Training.
   # 2. `llvm-profdata`, a component of the toolchain, merges what all processes counted.
