@@ -86,14 +86,21 @@ module Packages
       shape = words.include?("--fibers") ? [] : ["-t", "5:5"]
       pid = Process.spawn(@env.merge(counts, env), @program, "serve", *words, *(shape unless without_app?(words)), "-p", port.to_s,
                           "--control", "off", "-q", chdir: @home, in: File::NULL, %i[out err] => [log, "a"])
+      wait_until_ready(pid, port, words)
+      pid
+    end
+
+    def wait_until_ready(pid, port, words)
       deadline = now + BOOT_SECONDS
       until listens?(port)
         raise Failure, "#{words.join(' ')} ended:\n#{tail}" if Process.wait(pid, Process::WNOHANG)
-        raise Failure, "#{words.join(' ')} does not listen:\n#{tail}" if now > deadline
 
+        if now > deadline
+          Process.kill(:KILL, pid) && Process.wait(pid)
+          raise Failure, "#{words.join(' ')} does not listen:\n#{tail}"
+        end
         sleep 0.05
       end
-      pid
     end
 
     def without_app?(words) = words.intersect?(%w[--root --mruby]) || words == [path("proxy")]
