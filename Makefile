@@ -12,7 +12,7 @@ FUZZ    ?=
 # Plugins of gems that happen to be installed (Rails has one) do not change what tests print.
 export MT_NO_PLUGINS = 1
 
-.PHONY: all build optimised dist dist-test demo test lint unit unit-build plots e2e worker-test bench-test gem-test portable-test portable-unit test-debian13 test-forky test-jruby setup setup-test setup-dist bench shootout fuzz deny docs gem clean
+.PHONY: all build optimised dist dist-test demo test lint unit unit-build plots e2e worker-test bench-test gem-test portable-test portable-unit test-debian13 test-forky test-jruby setup setup-test setup-dist bench bench-check shootout fuzz deny docs gem clean
 
 all: build
 
@@ -137,6 +137,10 @@ gem: setup
 
 bench: setup-test optimised
 	FIREBRICK=$(abspath $(TARGET))/dist/firebrick bench/run $(SCENARIOS)
+
+# Fails when a ratio is more than 10 % worse than in bench/record.json; about ten minutes, on a calm machine only.
+bench-check: setup-test optimised
+	FIREBRICK=$(abspath $(TARGET))/dist/firebrick bench/run --check $(SCENARIOS)
 
 # The comparisons that people quote, side by side; about an hour, on a calm machine only. Installs the peers.
 shootout: setup-test optimised

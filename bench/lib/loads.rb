@@ -1,7 +1,9 @@
 # frozen_string_literal: true
 
 require "json"
+require "socket"
 require "timeout"
+require "uri"
 require_relative "failure"
 require_relative "machine"
 
@@ -35,12 +37,16 @@ module Bench
       WARM_UP_SECONDS = 1
 
       # files and folders: how many random files to request, see Sites.many_path; 0: only the URL.
-      def initialize(connections:, headers: {}, upload: 0, files: 0, folders: 0)
+      # least: seconds of the shortest load, where opening the connections takes a while; patience: seconds after which a response is
+      # an error.
+      def initialize(connections:, headers: {}, upload: 0, files: 0, folders: 0, least: 1, patience: 2)
         @connections = connections
         @headers = headers
         @upload = upload
         @files = files
         @folders = folders
+        @least = least
+        @patience = patience
       end
 
       def program = "wrk"
@@ -55,8 +61,8 @@ module Bench
         run(url, setting, seconds: [WARM_UP_SECONDS, setting.seconds].min)
       end
 
-      def run(url, setting, seconds: setting.seconds)
-        words = ["wrk", "-t1", "-c#{@connections}", "-d#{seconds}s", "-s", SCRIPT]
+      def run(url, setting, seconds: [setting.seconds, @least].max)
+        words = ["wrk", "-t1", "-c#{@connections}", "-d#{seconds}s", "--timeout", "#{@patience}s", "-s", SCRIPT]
         @headers.each { |name, value| words.push("-H", "#{name}: #{value}") }
         env = { "BENCH_UPLOAD_BYTES" => @upload.to_s, "BENCH_FILES" => @files.to_s, "BENCH_FOLDERS" => @folders.to_s }
         text = Loads.capture([*words, url], setting, limit: seconds + 30, env: env)
@@ -137,6 +143,94 @@ module Bench
         done = result.fetch("successful_transactions")
         Sample.new(requests: done, seconds: result.fetch("elapsed_time"), errors: expected - done,
                    longest: result.fetch("longest_transaction") * 1000)
+      end
+    end
+
+    # Requests at a fixed rate, whether or not responses arrive, at random times: what independent users wait.
+    class Rate
+      # The least time for the 99th percentile.
+      LEAST_SECONDS = 2
+
+      def initialize(rate:)
+        @rate = rate
+      end
+
+      def program = ENV.fetch("FIREBRICK") { File.expand_path("../../target/dist/firebrick", __dir__) }
+
+      def to_s = "firebrick bench --rate #{@rate} --arrivals random"
+
+      def warm_up(url, setting) = load(url, setting, 1)
+
+      def run(url, setting) = load(url, setting, [setting.seconds, LEAST_SECONDS].max)
+
+      def self.parse(text)
+        summary = JSON.parse(text, symbolize_names: true).fetch(:summary)
+        times = summary.fetch(:latency_ms)
+        Sample.new(requests: summary.fetch(:requests), seconds: summary.fetch(:seconds), errors: summary.fetch(:errors),
+                   p50: times.fetch(:p50), p99: times.fetch(:p99), longest: times.fetch(:max))
+      rescue JSON::ParserError, KeyError
+        raise Failure, "firebrick bench gave no result:\n#{text.lines.last(5).join}"
+      end
+
+      private
+
+      def load(url, setting, seconds)
+        words = [program, "bench", "--rate", @rate.to_s, "--arrivals", "random", "-d", "#{seconds}s", "--no-stages", "--format", "json", url]
+        self.class.parse(Loads.capture(words, setting, limit: seconds + 30))
+      end
+    end
+
+    # Connections that stay open after one response each. The block gets their number when a part and when all of them are open.
+    class Idle
+      # Memory is compared from then on: what the first connections cost is the server's own working memory.
+      FIRST = 1_000
+      PART = 16_384
+
+      # The growth of memory for each connection in bytes; open: [connections, MiB] of two moments.
+      def self.bytes(open)
+        (few, before), (many, after) = open
+        (after - before) * 1024 * 1024 / (many - few) if after
+      end
+
+      def initialize(connections:)
+        @connections = connections
+      end
+
+      def program = nil
+
+      def to_s = "#{@connections} connections, one request each, then idle"
+
+      def warm_up(_url, _setting); end
+
+      def run(url, _setting)
+        uri = URI(url)
+        began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        sockets = []
+        [[FIRST, @connections / 2].min, @connections].each do |count|
+          sockets << opened(uri) while sockets.size < count
+          yield count if block_given?
+        end
+        Sample.new(requests: sockets.size, seconds: Process.clock_gettime(Process::CLOCK_MONOTONIC) - began, errors: 0)
+      rescue SystemCallError, EOFError => e
+        raise Failure, "connection #{sockets.size + 1} of #{@connections}: #{e.message}"
+      ensure
+        sockets&.each(&:close)
+      end
+
+      private
+
+      # A connection that has had its response.
+      def opened(uri)
+        socket = TCPSocket.new(uri.host, uri.port)
+        socket.write("GET #{uri.path} HTTP/1.1\r\nHost: #{uri.host}\r\n\r\n")
+        text = +""
+        text << socket.readpartial(PART) until text.include?("\r\n\r\n")
+        head, body = text.split("\r\n\r\n", 2)
+        raise Failure, "unexpected response: #{head.lines.first}" unless head.start_with?("HTTP/1.1 200")
+
+        missing = head[/^content-length: *(\d+)/i, 1].to_i - body.bytesize
+        socket.read(missing) if missing.positive?
+        socket
       end
     end
   end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "etc"
+require "open3"
 require "socket"
 require_relative "failure"
 
@@ -9,7 +10,7 @@ module Bench
   module Machine
     PACKAGES = { "wrk" => "wrk", "ab" => "apache2-utils", "siege" => "siege",
                  "redis-server" => "redis-server", "taskset" => "util-linux", "puma" => "puma",
-                 "nginx" => "nginx", "h2o" => "h2o" }.freeze
+                 "nginx" => "nginx", "h2o" => "h2o", "unicorn" => "unicorn", "curl" => "curl" }.freeze
 
     module_function
 
@@ -53,6 +54,36 @@ module Bench
     def cpu_times
       fields = File.foreach("/proc/stat").first.split.drop(1).map(&:to_i)
       [fields[3] + fields[4], fields.first(8).sum]
+    end
+
+    # CPU seconds that programs have used so far on all processors, and those that other virtual machines have taken.
+    def busy_seconds
+      fields = File.foreach("/proc/stat").first.split.drop(1).map(&:to_i)
+      [fields.values_at(0, 1, 2, 5, 6).sum, fields[7]].map { |ticks| ticks.fdiv(Etc.sysconf(Etc::SC_CLK_TCK)) }
+    end
+
+    # The first version number that each of these programs prints: { name => number }.
+    def versions(programs)
+      programs.to_h do |name, words|
+        text, = Open3.capture2e(*words)
+        [name, text[/\d+\.\d+[\w.@-]*/] || "of unknown version"]
+      end
+    end
+
+    # Raises the soft limit on descriptors where it is lower; servers and loads inherit it. Not further than needed: some servers
+    # take memory for each descriptor that they may have.
+    def allow_descriptors(count)
+      soft, hard = Process.getrlimit(:NOFILE)
+      return if soft >= count
+      raise Failure, "#{count} descriptors are needed, and this process may have #{hard}: raise it (`ulimit -Hn #{count}` as root)" if hard < count
+
+      Process.setrlimit(:NOFILE, count, hard)
+    end
+
+    # One line about what runs on the machine at the moment.
+    def load_description
+      average = File.read("/proc/loadavg").split.first(3).join(" ")
+      format("load average %<average>s, other programs use %<busy>d %% of the processors", average: average, busy: (busy_share * 100).round)
     end
 
     # One line about the machine, for the head of a report.

@@ -13,72 +13,110 @@ module Bench
   # The command line's options, validated.
   class Options
     ROOT = File.expand_path("../..", __dir__)
-    PUMA = "puma -b tcp://127.0.0.1:{port} -w {cluster} -t {threads}:{threads} -e production {preload}"
     FIREBRICK = "{firebrick} -p {port} -w {workers} -t {threads}:{threads} -e production -q {dir}"
-    HINT = "; build it with `make optimised`, name another with FIREBRICK=PATH, " \
-           "or leave it out with --without firebrick"
+    HINT = "; build it with `make optimised`, or name another with FIREBRICK=PATH"
+    IODINE_HINT = ": build it from its source (bench/README.md), and name its command with IODINE='COMMAND'"
+    ROUNDS = 9
+    CHECK_ROUNDS = 5
 
-    attr_reader :servers, :scenarios, :rounds, :seconds, :json, :pin, :shape
+    # record, check: whether figures are recorded, or compared with the recorded ones; folder: where the record is.
+    attr_reader :names, :scenarios, :rounds, :seconds, :json, :pin, :shape, :record, :check, :folder
 
     def initialize(words, env: ENV)
       @firebrick = env.fetch("FIREBRICK") { File.join(ROOT, "target/dist/firebrick") }
-      @servers = { "puma" => PUMA, "firebrick" => with_path(FIREBRICK) }
+      @apps = { "firebrick" => Peer.new(command: FIREBRICK), **Peers.apps(env) }
+      @more = {}
       @left_out = []
       @pin = true
-      names = parser.parse(words)
-      quick = names == ["quick"]
-      @rounds ||= quick ? 1 : 3
-      @seconds ||= quick ? 2 : 5
-      @scenarios = select(quick ? QUICK : names)
-      return if @servers.any? || @scenarios.all?(&:peers)
-
-      raise Failure, "no server is left to measure: give --server NAME='COMMAND'"
+      @folder = File.join(ROOT, "bench")
+      @names = parser.parse(words)
+      quick = @names == ["quick"]
+      @seconds ||= 1
+      @scenarios = select(quick ? QUICK : @names)
+      @rounds ||= default_rounds(quick)
+      raise Failure, "--record and --check exclude each other" if record && check
+      raise Failure, "--record and --check are for servers as they are compared: without --shape and --server" if (record || check) && (shape || @more.any?)
     rescue OptionParser::ParseError => e
       raise Failure, "#{e.message}; --help lists the options"
     end
 
-    # Raises Failure if a program that these scenarios and servers need is missing.
-    def need_programs
+    # Raises Failure if a program that these scenarios need is missing; missing peers are left out, see `notes`.
+    def need_programs(scenarios = @scenarios)
       if pin && Etc.nprocessors < 2
         raise Failure, "servers and load generators are kept apart on processors 0 and 1, but there is one: give --no-pin"
       end
 
       programs = scenarios.flat_map { |one| [one.load.program, ("redis-server" if one.redis)] }
+      programs.push("curl")
       programs.push("taskset") if pin
-      programs.compact.uniq.each { |program| Machine.need(program) }
-      scenarios.flat_map { |one| servers_for(one).to_a }.uniq.each do |name, peer|
-        Machine.need(program(peer))
-      rescue Failure => e
-        raise Failure, "#{e.message}#{HINT if name == 'firebrick'}"
-      end
+      (programs.compact.uniq - [@firebrick]).each { |program| Machine.need(program) }
+      raise Failure, "#{@firebrick} was not found#{HINT}" unless Machine.there?(@firebrick)
+
+      @more.each_value { |peer| Machine.need(program(peer)) }
+      Machine.allow_descriptors(scenarios.map(&:descriptors).max || 0)
     end
 
-    # { name => Peer }: the command line's servers for an app, otherwise the installed ones of the scenario; none if their backend is
-    # not installed.
+    # { name => Peer }: Firebrick first, then those peers of the scenario that are installed, then the command line's; none if a backend
+    # or a gem is not installed, or no peer is.
     def servers_for(scenario)
-      return servers.transform_values { |template| Peer.new(command: template) } unless scenario.peers
-      return {} if absent?("backend", scenario.backend)
+      return {} if absent?("backend", scenario.backend) || gemless?(scenario)
 
-      scenario.peers.except(*@left_out).reject { |name, peer| absent?(name, peer) }
-              .transform_values { |peer| Peer.new(command: with_path(peer.command), config: peer.config) }
+      all(scenario).reject { |name, peer| absent?(name, peer) }
+                   .transform_values { |peer| Peer.new(command: with_path(peer.command), config: peer.config) }
     end
 
     # A line for each missing program, with what was left out of which scenarios.
     def notes
-      left_out = scenarios.select(&:peers).flat_map do |one|
-        everybody = one.peers.except(*@left_out).to_a << ["backend", one.backend]
-        everybody.select { |name, peer| absent?(name, peer) }.map { |name, peer| [program(peer), "#{name} of #{one.name}"] }
+      left_out = scenarios.flat_map do |one|
+        everybody = all(one).to_a
+        everybody << ["backend", one.backend] if one.backend
+        missing = everybody.select { |name, peer| absent?(name, peer) }.map { |name, peer| [missing_text(name, peer), "#{name} of #{one.name}"] }
+        gemless?(one) ? missing << ["the gem #{one.gem} was not found: install it (gem install #{one.gem})", one.name] : missing
       end
-      left_out.group_by(&:first).map do |program, pairs|
-        "#{program} was not found#{Machine.advice(program)}; left out: #{pairs.map(&:last).join(', ')}"
-      end
+      left_out.group_by(&:first).map { |text, pairs| "#{text}; left out: #{pairs.map(&:last).join(', ')}" }
+    end
+
+    # { name => words } of programs whose versions belong to the figures.
+    def version_commands
+      servers = scenarios.flat_map { |one| servers_for(one).keys }.uniq - @more.keys
+      words = { "firebrick" => [@firebrick, "--version"], "puma" => %w[puma --version], "unicorn" => %w[unicorn --version],
+                "iodine" => Peers.iodine&.shellsplit&.push("-v"), "h2o" => %w[h2o --version], "nginx" => %w[nginx -v] }
+      loads = scenarios.map { |one| one.load.program } + scenarios.map { |one| ("redis-server" if one.redis) }
+      words.slice(*servers).merge({ "wrk" => %w[wrk -v], "ab" => %w[ab -V], "redis-server" => %w[redis-server --version] }.slice(*loads))
     end
 
     private
 
+    def default_rounds(quick)
+      return CHECK_ROUNDS if check
+
+      quick ? 3 : ROUNDS
+    end
+
+    # All servers of a scenario, installed or not; nil for one whose command is not known.
+    def all(scenario)
+      return scenario.peers.except(*@left_out) if scenario.peers
+
+      @apps.slice("firebrick", *scenario.beside).except(*@left_out).merge(@more)
+    end
+
     # Firebrick is never absent: without it there is nothing to compare, and `need_programs` fails.
     def absent?(name, peer)
-      peer && name != "firebrick" && !Machine.there?(program(peer))
+      return name == "iodine" unless peer
+
+      name != "firebrick" && !Machine.there?(program(peer))
+    end
+
+    def missing_text(name, peer)
+      peer ? "#{program(peer)} was not found#{Machine.advice(program(peer))}" : "#{name} was not found#{IODINE_HINT}"
+    end
+
+    # Whether the gem that the app needs is missing. As the servers find it, which run with the `ruby` of the PATH.
+    def gemless?(scenario)
+      return false unless scenario.gem
+
+      @gems ||= Hash.new { |known, gem| known[gem] = system("ruby", "-e", "gem ARGV[0]", gem, out: File::NULL, err: File::NULL) }
+      !@gems[scenario.gem]
     end
 
     def program(peer) = peer.command.shellsplit.first
@@ -87,11 +125,14 @@ module Bench
 
     def parser
       OptionParser.new do |o|
-        o.banner = "Usage: bench/run [options] [quick | SCENARIO...]   (a SCENARIO may end in *; none: all)"
+        o.banner = "Usage: bench/run [options] [quick | SCENARIO...]   (a SCENARIO may end in *; none: all but sweep-*)"
+        o.on("--record", "write the figures into bench/RESULTS.md and bench/record.json") { @record = true }
+        o.on("--check", "compare with bench/record.json: exit 1 when a ratio is more than 10 % worse") { @check = true }
+        o.on("--folder DIR", "where RESULTS.md and record.json are (bench)") { |dir| @folder = File.expand_path(dir) }
         o.on("--server NAME=COMMAND", "one server more; {port} {workers} {threads} {dir} are filled in") { |text| add(text) }
-        o.on("--without NAME", "leave out a server (puma, firebrick, h2o, nginx…)") { |name| remove(name) }
-        o.on("--rounds N", Integer, "rounds, servers alternating in each (3)") { |n| @rounds = positive("--rounds", n) }
-        o.on("--seconds N", Integer, "length of each timed load (5)") { |n| @seconds = positive("--seconds", n) }
+        o.on("--without NAME", "leave out a peer (puma, iodine, unicorn, h2o, nginx…)") { |name| remove(name) }
+        o.on("--rounds N", Integer, "rounds, all servers in each (#{ROUNDS}; with --check #{CHECK_ROUNDS})") { |n| @rounds = positive("--rounds", n) }
+        o.on("--seconds N", Integer, "length of a slice of load (1)") { |n| @seconds = positive("--seconds", n) }
         o.on("--shape WxT", /\A(\d+)x(\d+)\z/, "workers x threads, in place of the scenario's own") do |_, workers, threads|
           @shape = [workers, threads].map { |count| positive("--shape", count.to_i) }
         end
@@ -106,14 +147,16 @@ module Bench
       name, command = text.split("=", 2)
       raise Failure, "--server #{text}: expected NAME='COMMAND'" if command.to_s.strip.empty? || name.empty?
 
-      @servers[name] = command
+      @more[name] = Peer.new(command: command)
     end
 
     def remove(name)
-      known = @servers.keys | @left_out | SCENARIOS.flat_map { |one| one.peers.to_h.keys }
+      raise Failure, "--without firebrick: everything is compared with it; bench/compare compares any servers" if name == "firebrick"
+
+      known = @apps.keys | @more.keys | @left_out | SCENARIOS.flat_map { |one| one.peers.to_h.keys }
       raise Failure, "--without #{name}: no such server; there are #{known.join(', ')}" unless known.include?(name)
 
-      @servers.delete(name)
+      @more.delete(name)
       @left_out << name
     end
 
@@ -124,7 +167,7 @@ module Bench
     end
 
     def select(names)
-      return SCENARIOS if names.empty?
+      return TABLE if names.empty?
 
       names.flat_map do |name|
         found = SCENARIOS.select { |scenario| File.fnmatch(name, scenario.name) }

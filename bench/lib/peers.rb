@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "etc"
+require_relative "machine"
 
 module Bench
   # How a server is started: its command line, and configuration files (name => text) that are first written into its own
@@ -21,7 +22,7 @@ module Bench
     NGINX = <<~CONF.freeze
       daemon off; worker_processes 1; worker_rlimit_nofile 20000; #{"user #{USER};" if USER}
       pid {home}/nginx.pid; error_log {home}/error.log;
-      events { worker_connections 2048; }
+      events { worker_connections 10000; }
       http {
         access_log off; keepalive_requests 1000000000; keepalive_timeout 600s;
         client_body_temp_path {home}/body; proxy_temp_path {home}/proxy; fastcgi_temp_path {home}/fastcgi;
@@ -35,6 +36,7 @@ module Bench
     def self.h2o(paths, program: "h2o", files: {})
       Peer.new(command: "#{program} -c {home}/h2o.yaml", config: { "h2o.yaml" => <<~YAML, **files })
         num-threads: 1
+        max-connections: 20000
         pid-file: {home}/h2o.pid
         #{"user: #{USER}" if USER}
         hosts:
@@ -48,6 +50,33 @@ module Bench
     def self.h2o_mruby(handler, program: "h2o")
       h2o('{ "/": { mruby.handler-file: "{home}/handler.rb" } }', program: program, files: { "handler.rb" => handler })
     end
+
+    # The command of iodine, which Debian has not: IODINE, or the one on the PATH; nil without either.
+    def self.iodine(env = ENV) = env["IODINE"] || ("iodine" if Machine.there?("iodine"))
+
+    # The servers beside which apps are measured; a scenario's `beside` names them. Those that are not installed are nil.
+    def self.apps(env = ENV)
+      iodine = iodine(env)
+      { "puma" => Peer.new(command: PUMA),
+        "iodine" => iodine && Peer.new(command: "#{iodine} -b 127.0.0.1 -p {port} -t {threads} -w {workers} {dir}/config.ru"),
+        "unicorn" => Peer.new(command: "unicorn -l 127.0.0.1:{port} -c {home}/unicorn.rb -E production {dir}/config.ru",
+                              config: { "unicorn.rb" => "worker_processes {workers}\npreload_app true\n" }) }
+    end
+
+    PUMA = "puma -b tcp://127.0.0.1:{port} -w {cluster} -t {threads}:{threads} -e production {preload}"
+
+    HELLO_HANDLER = <<~RUBY
+      Proc.new do |env|
+        [200, { "content-type" => "text/plain" }, ["Hello, World!"]]
+      end
+    RUBY
+    FIREBRICK_MRUBY = "{firebrick} serve {home}/handler.rb --mruby -p {port} --control off --front-threads 1 -q"
+
+    # The same handler inside both.
+    MRUBY = {
+      "firebrick" => Peer.new(command: FIREBRICK_MRUBY, config: { "handler.rb" => HELLO_HANDLER }),
+      "h2o" => h2o_mruby(HELLO_HANDLER)
+    }.freeze
 
     STATIC = {
       "firebrick" => Peer.new(command: "#{FIREBRICK} --root {dir}"),

@@ -18,6 +18,14 @@ module Bench
 
       def shape = [1, 1]
 
+      def metric = :cpu
+
+      def pinned = true
+
+      def apart = false
+
+      def backend = nil
+
       # The folder that servers start in.
       def folder(dir)
         return File.expand_path("../apps/#{app}", __dir__) if app

@@ -3,6 +3,7 @@
 require "socket"
 require_relative "failure"
 require_relative "machine"
+require_relative "process_tree"
 
 module Bench
   # A real Redis on a free port, without persistence, with the keys that the apps and handlers read.
@@ -26,6 +27,8 @@ module Bench
       Process.kill(:TERM, @pid)
       Process.wait(@pid)
     end
+
+    def tree = ProcessTree.new(@pid)
 
     private
 

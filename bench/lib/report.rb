@@ -1,82 +1,108 @@
 # frozen_string_literal: true
 
-require_relative "comparison"
-require_relative "failure"
+require_relative "interleaved"
 
 module Bench
-  # Turns the results of a comparison into rows of a Markdown table.
+  # The result of one scenario: its rows of the table, its ratios, and notes about what went wrong.
   #
-  # A figure is the median of the rounds. A ratio is the median of each round's ratio to the first
-  # server, so that a temporary disturbance of the machine affects both sides.
+  # A figure is the median of the rounds that count. A ratio is the median of each round's own ratio, Firebrick's metric to that of
+  # the peer in the row.
   class Report
-    HEAD = ["scenario", "shape", "server", "requests/s", "CPU ms/request", "x CPU", "p50 ms", "p99 ms", "p99/p50",
-            "max ms", "errors", "PSS MiB", "x PSS"].freeze
+    HEAD = ["scenario", "shape", "server", "measure", "value", "firebrick's share", "quartiles", "at most", "requests/s", "p50 ms", "p99 ms",
+            "max ms", "errors", "PSS MiB at start", "PSS MiB"].freeze
+    TEXTS = 4
+    OURS = "firebrick"
+    # The measure of each metric, and its decimals.
+    MEASURES = { cpu: ["CPU µs/request", 2], p99: ["p99 ms", 2], connection: ["bytes/connection", 0], fairness: ["p99/p50", 3] }.freeze
 
-    def self.head(first)
-      titles = HEAD.map { |title| title.sub(/\Ax /, "x #{first}'s ") }
-      "| #{titles.join(' | ')} |\n|#{'---|' * 3}#{'---:|' * (HEAD.size - 3)}"
+    attr_reader :scenario
+
+    def self.head = "#{line(HEAD)}\n|#{'---|' * TEXTS}#{'---:|' * (HEAD.size - TEXTS)}"
+
+    def self.line(cells) = "| #{cells.join(' | ')} |"
+
+    # run: an Interleaved that has run.
+    def initialize(scenario, run)
+      @scenario = scenario
+      @run = run
+      @rounds = run.rounds
     end
 
-    def initialize(name, shape, results)
-      @name = name
-      @shape = shape
-      @results = results
-    end
-
-    # Lines of the table, one per server.
+    # Cells of the table, one row for each server.
     def rows
-      first = @results.values.first
-      @results.map do |server, rounds|
-        "| #{[@name, @shape.join('x'), server, *figures(rounds, first)].join(' | ')} |"
+      @run.names.map do |server|
+        slices = @rounds.slices(server)
+        [@scenario.name, @run.shape.join("x"), server, *(slices.empty? ? failed : figures(server, slices))]
       end
     end
 
-    # Lines about failures, below the table.
+    # { peer => Ratio }: Firebrick's metric in relation to the peer's; under OWN where it is compared with itself.
+    def ratios
+      return { OWN => @rounds.own(OURS) }.compact if @scenario.metric == :fairness
+
+      (@run.names - [OURS]).to_h { |peer| [peer, @rounds.ratio(OURS, peer)] }.compact
+    end
+
+    # Lines for below the table.
     def notes
-      @results.flat_map do |server, rounds|
-        failures = rounds.grep(Failure).map(&:message).uniq.map { |message| "#{@name}, #{server}: #{message}" }
-        killed = rounds.grep(Result).sum { |result| result.killed.to_i }
-        failures << "#{@name}, #{server}: #{killed} processes had to be killed after TERM" if killed.positive?
-        failures
-      end
+      failures = @run.failures.map { |server, failure| "#{@scenario.name}, #{server}: #{failure.message}" }
+      killed = @run.killed.select { |_server, count| count.positive? }
+      failures + killed.map { |server, count| "#{@scenario.name}, #{server}: #{count} processes had to be killed after TERM" } + [disturbance].compact
     end
 
-    # True if any request or round failed.
-    def failed? = @results.values.flatten.any? { |one| one.is_a?(Failure) || one.sample.errors.positive? }
+    # True if a server or a request failed.
+    def failed? = @run.failures.any? || @run.names.any? { |server| errors(server).positive? }
 
     def to_h
-      rounds = @results.transform_values do |list|
-        list.map do |one|
-          one.is_a?(Failure) ? { failure: one.message } : one.sample.to_h.merge(cpu_ms: one.cpu_ms, pss_start_mib: one.pss_start, pss_mib: one.pss, killed: one.killed)
-        end
+      rounds = @rounds.measured.map do |round|
+        { foreign_cores: round.disturbance.foreign, steal_cores: round.disturbance.steal, disturbed: round.disturbance.disturbed?,
+          servers: round.slices.transform_values { |slice| slice.sample.to_h.merge(cpu_us: slice.cpu_us, bytes_per_connection: slice.bytes) } }
       end
-      { scenario: @name, workers: @shape[0], threads: @shape[1], servers: rounds }
+      { scenario: @scenario.name, shape: @run.shape, metric: @scenario.metric, ratios: ratios.transform_values(&:to_h), rounds: rounds,
+        pss_mib: @run.memory, failures: @run.failures.transform_values(&:message) }
     end
 
-    def self.median(values)
-      sorted = values.compact.sort
-      return if sorted.empty?
-
-      (sorted[(sorted.size - 1) / 2] + sorted[sorted.size / 2]) / 2.0
-    end
+    # What others took of the processors meanwhile: cores of other programs and of other virtual machines.
+    def others = @rounds.others
 
     private
 
-    def figures(rounds, first)
-      good = rounds.grep(Result)
-      return ["failed", *Array.new(HEAD.size - 4, "")] if good.empty?
+    def failed = [MEASURES.fetch(@scenario.metric).first, "failed", *Array.new(HEAD.size - 5, "")]
 
-      middle = ->(&value) { self.class.median(good.map(&value)) }
-      p50 = middle.call { |one| one.sample.p50 }
-      p99 = middle.call { |one| one.sample.p99 }
-      [number(middle.call(&:rate), 1), number(middle.call(&:cpu_ms), 4), ratio(rounds, first, &:cpu_ms),
-       number(p50, 2), number(p99, 2), number(p50 && p99 && (p99 / p50), 1), number(middle.call { |one| one.sample.longest }, 1),
-       good.sum { |one| one.sample.errors } + (rounds.size - good.size), number(middle.call(&:pss), 1), ratio(rounds, first, &:pss)]
+    def figures(server, slices)
+      middle = ->(&value) { Ratio.median(slices.map(&value)) }
+      text, places = MEASURES.fetch(@scenario.metric)
+      [text, number(middle.call { |slice| slice.value(@scenario.metric) }, places), *share(server), number(middle.call(&:rate), 1),
+       *%i[p50 p99 longest].map { |time| number(middle.call { |slice| slice.sample[time] }, 2) }, errors(server),
+       memory(server, :start, &:first), memory(server, :load, &:max)]
     end
 
-    def ratio(rounds, first, &value)
-      pairs = rounds.zip(first).select { |pair| pair.all?(Result) }.map { |pair| pair.map(&value) }
-      number(self.class.median(pairs.filter_map { |own, other| own.fdiv(other) if other.positive? }), 2)
+    # Ratio, quartiles and goal.
+    def share(server)
+      own = server == OURS
+      ratio = ratios[own ? OWN : server]
+      goal = own ? @scenario.wanted[OWN] || @scenario.limits[:connection] : @scenario.wanted[server]
+      return ["–", "–", goal ? goal.to_s : "–"] unless ratio
+
+      [number(ratio.median, 3), "#{number(ratio.low, 3)} to #{number(ratio.high, 3)}", number(goal, 2)]
+    end
+
+    def errors(server) = @rounds.slices(server).sum { |slice| slice.sample.errors }
+
+    def memory(server, moment, &value)
+      limit = @scenario.limits[moment] if server == OURS
+      sizes = @run.memory[server]
+      "#{number(sizes && value.call(sizes), 1)}#{" (at most #{limit})" if limit}"
+    end
+
+    def disturbance
+      return if @rounds.disturbed.zero?
+
+      kept = @rounds.disturbed_kept
+      most = @rounds.measured.map { |round| round.disturbance.foreign + round.disturbance.steal }.max
+      format("%<name>s: %<count>d of %<all>d rounds were disturbed, by up to %<most>.2f cores of others; %<fate>s", name: @scenario.name,
+                                                                                                             count: @rounds.disturbed, all: @rounds.measured.size, most: most,
+                                                                                                             fate: kept.zero? ? "left out" : "#{kept} of them count, because too few were quiet: rough figures")
     end
 
     # Fixed decimals for small numbers, thousands separators for large ones.

@@ -12,17 +12,26 @@ module Bench
   # shape: [workers, threads]; pinned: server and generator each on its own processor
   # (otherwise both use all); redis: needs a Redis; upload: bytes of the POST, or 0;
   # bytes and sha256: of the one correct body; path: its URL path.
-  # Without an app: site: a directory of Sites; peers: the servers; backend: the Peer behind the proxies; wanted: for each
-  # peer, the largest ratio of Firebrick's CPU to its CPU; limits: Firebrick's memory limits in MiB, at the start and under load.
+  # beside: names of the servers beside which an app is measured, see Peers.apps; gem: one that the app needs and that may be missing.
+  # metric: what ratios are of (:cpu per request, :p99, memory of a :connection, or :fairness, which is p99 in relation to the server's own
+  # median); apart: each server is started for its own slice,
+  # because the load is not a slice of time; descriptors: how many a process needs.
+  # wanted: for each peer, the largest ratio of Firebrick's metric to its; limits: Firebrick's memory limits, MiB at the start and under
+  # load, bytes for a connection.
+  # Without an app: site: a directory of Sites; peers: the servers; backend: the Peer behind the proxies.
   Scenario = Struct.new(:name, :app, :load, :shape, :pinned, :redis, :upload, :bytes, :sha256, :path,
-                        :site, :peers, :backend, :wanted, :limits, keyword_init: true) do
-    def initialize(pinned: true, redis: false, upload: 0, shape: [1, 5], path: "/", wanted: {}, limits: {}, **rest) = super
+                        :site, :peers, :backend, :wanted, :limits, :beside, :gem, :metric, :apart, :descriptors, keyword_init: true) do
+    def initialize(pinned: true, redis: false, upload: 0, shape: [1, 5], path: "/", wanted: {}, limits: {}, beside: %w[puma],
+                   metric: :cpu, apart: false, descriptors: 1_024, **rest) = super
 
     def shape_name = shape.join("x")
 
     # The folder that servers start in: an app's, or that of a site made below `dir`.
     def folder(dir) = site ? Sites.folder(site, dir) : File.expand_path("../apps/#{app}", __dir__)
   end
+
+  # In place of a peer, where Firebrick is compared with itself.
+  OWN = "itself"
 
   SHAPES = %w[1x1 1x10 1x100 2x1 2x10 10x1 10x10].freeze
   QUICK = %w[hello-64 page-200 redis-64 page-ab].freeze
@@ -49,6 +58,7 @@ module Bench
     "hello" => "Hello, World!",
     "page" => Sites::PAGE,
     "redis" => '{"greeting":"Hello from Redis","ok":true}',
+    "redis-pool" => '{"greeting":"Hello from Redis","ok":true}',
     "mebibyte" => "0123456789abcdef" * 65_536,
     "upload" => Digest::SHA256.hexdigest("x" * UPLOAD_BYTES),
     "sleep20" => "slept",
@@ -68,7 +78,7 @@ module Bench
   def self.sweep(app)
     SHAPES.map do |shape|
       load = Loads::Siege.new(users: 30, repeats: 20)
-      scenario("sweep-#{app}-#{shape}", app, load, shape: shape.split("x").map(&:to_i), pinned: false)
+      scenario("sweep-#{app}-#{shape}", app, load, shape: shape.split("x").map(&:to_i), pinned: false, apart: true)
     end
   end
 
@@ -78,7 +88,10 @@ module Bench
                  bytes: body.bytesize, sha256: Digest::SHA256.hexdigest(body), **rest)
   end
 
-  PAGE_WANTED = { "h2o" => 0.9, "nginx" => 0.65 }.freeze
+  PAGE_WANTED = { "h2o" => 0.75, "nginx" => 0.6 }.freeze
+  # Connections of those scenarios that hold many open, and the descriptors of a process that has them.
+  MANY = 5_000
+  MANY_DESCRIPTORS = 8_000
   MEMORY_LIMITS = { start: 10, load: 25 }.freeze
 
   WITHOUT_APP = [
@@ -86,6 +99,12 @@ module Bench
       static("static-page-#{connections}", "page", Loads::Wrk.new(connections: connections), "/page.html", Sites::PAGE,
              peers: %w[h2o nginx], wanted: PAGE_WANTED)
     end,
+    static("static-ab", "page", Loads::Ab.new(requests: 10_000, concurrency: 200, warm_up: 1_000), "/page.html", Sites::PAGE,
+           peers: %w[h2o nginx], wanted: { "h2o" => 0.9, "nginx" => 0.9 }),
+    static("idle-5000", "page", Loads::Idle.new(connections: MANY), "/page.html", Sites::PAGE, peers: %w[h2o], metric: :connection,
+                                                                                              apart: true, limits: { connection: 1_000 }, descriptors: MANY_DESCRIPTORS),
+    Scenario.new(name: "mruby-hello-64", site: "empty", load: Loads::Wrk.new(connections: 64), shape: [1, 1], peers: Peers::MRUBY,
+                 wanted: { "h2o" => 0.75 }, bytes: BODIES["hello"].bytesize, sha256: Digest::SHA256.hexdigest(BODIES["hello"])),
     Scenario.new(name: "static-large-4", site: "large", load: Loads::Wrk.new(connections: 4), path: "/large.bin", shape: [1, 1],
                  peers: Peers::STATIC.slice("firebrick", "nginx"), wanted: { "nginx" => 1.0 },
                  bytes: Sites::LARGE_PIECE.bytesize * Sites::LARGE_PIECES, sha256: Sites::LARGE_SHA256),
@@ -99,22 +118,41 @@ module Bench
                  bytes: Peers::BACKEND_BODY.bytesize, sha256: Digest::SHA256.hexdigest(Peers::BACKEND_BODY))
   ].freeze
 
+  BESIDE_IODINE = %w[puma iodine].freeze
+  BESIDE_UNICORN = %w[puma iodine unicorn].freeze
+  HELLO_WANTED = { "iodine" => 0.75, "puma" => 0.18 }.freeze
+  PAGE_APP_WANTED = { "iodine" => 0.8, "puma" => 0.2 }.freeze
+
   SCENARIOS = [
-    scenario("hello-64", "hello", Loads::Wrk.new(connections: 64)),
-    scenario("hello-200", "hello", Loads::Wrk.new(connections: 200)),
-    scenario("page-64", "page", Loads::Wrk.new(connections: 64)),
-    scenario("page-200", "page", Loads::Wrk.new(connections: 200)),
-    scenario("page-browser", "page", Loads::Wrk.new(connections: 64, headers: BROWSER_HEADERS)),
-    scenario("redis-64", "redis", Loads::Wrk.new(connections: 64), redis: true),
-    scenario("page-ab", "page", Loads::Ab.new(requests: 10_000, concurrency: 200, warm_up: 1_000)),
-    scenario("mebibyte-16", "mebibyte", Loads::Wrk.new(connections: 16)),
-    scenario("upload-16", "upload", Loads::Wrk.new(connections: 16, upload: UPLOAD_BYTES), upload: UPLOAD_BYTES),
-    scenario("fair-200", "sleep20", Loads::Ab.new(requests: 3_000, concurrency: 200, keep_alive: true), shape: [6, 1]),
+    *[64, 200].map do |connections|
+      scenario("hello-#{connections}", "hello", Loads::Wrk.new(connections: connections), beside: BESIDE_IODINE, wanted: HELLO_WANTED)
+    end,
+    scenario("hello-5000", "hello", Loads::Wrk.new(connections: MANY, least: 3, patience: 10),
+             beside: %w[iodine], wanted: { "iodine" => 0.9 }, descriptors: MANY_DESCRIPTORS),
+    scenario("hello-two", "hello", Loads::Wrk.new(connections: 64), shape: [2, 5], pinned: false, beside: BESIDE_IODINE, wanted: { "iodine" => 0.9 }),
+    *[64, 200].map do |connections|
+      scenario("page-#{connections}", "page", Loads::Wrk.new(connections: connections), beside: BESIDE_IODINE, wanted: PAGE_APP_WANTED)
+    end,
+    scenario("page-browser", "page", Loads::Wrk.new(connections: 64, headers: BROWSER_HEADERS), beside: BESIDE_IODINE),
+    scenario("redis-64", "redis", Loads::Wrk.new(connections: 64), redis: true, beside: BESIDE_IODINE),
+    scenario("redis-pool-64", "redis-pool", Loads::Wrk.new(connections: 64), redis: true, gem: "connection_pool", beside: BESIDE_IODINE,
+                                                                             wanted: { "iodine" => 0.9, "puma" => 0.5 }),
+    scenario("page-ab", "page", Loads::Ab.new(requests: 10_000, concurrency: 200, warm_up: 1_000), beside: BESIDE_UNICORN,
+                                                                                                   wanted: { "unicorn" => 0.65, "puma" => 0.35 }),
+    scenario("mebibyte-16", "mebibyte", Loads::Wrk.new(connections: 16), beside: BESIDE_UNICORN, wanted: { "puma" => 0.7, "unicorn" => 0.9 }),
+    scenario("upload-16", "upload", Loads::Wrk.new(connections: 16, upload: UPLOAD_BYTES), upload: UPLOAD_BYTES, beside: BESIDE_UNICORN,
+                                                                                           wanted: { "puma" => 0.75 }),
+    scenario("rate-2000", "hello", Loads::Rate.new(rate: 2_000), shape: [2, 5], metric: :p99, beside: BESIDE_IODINE, wanted: { "puma" => 1.0 }),
+    scenario("fair-200", "sleep20", Loads::Ab.new(requests: 3_000, concurrency: 200, keep_alive: true), shape: [6, 1], apart: true,
+                                                                                                        metric: :fairness, wanted: { OWN => 1.1 }),
     scenario("idle-1", "hello", Loads::Wrk.new(connections: 1)),
     *sweep("io"), *sweep("cpu"), *sweep("mix"),
-    scenario("memory-10", "sinatra", Loads::Ab.new(requests: 4_000, concurrency: 50), shape: [10, 5]),
+    scenario("memory-10", "sinatra", Loads::Ab.new(requests: 4_000, concurrency: 50), shape: [10, 5], apart: true),
     *WITHOUT_APP
   ].freeze
+
+  # What `bench/run` measures unless told otherwise; the sweep over shapes would take two hours more.
+  TABLE = SCENARIOS.reject { |one| one.name.start_with?("sweep-") }.freeze
 
   # Scenarios by their names, in which `*` may stand for any letters; with `shape`, [workers, threads], in place of their own.
   def self.scenarios(names, shape = nil)

@@ -5,8 +5,7 @@ require "minitest/autorun"
 require "rack"
 require "tmpdir"
 require_relative "../lib/options"
-require_relative "../lib/comparison"
-require_relative "../lib/peer_report"
+require_relative "../lib/report"
 
 class CommandTest < Minitest::Test
   def test_placeholders_are_filled_in
@@ -27,18 +26,22 @@ class CommandTest < Minitest::Test
 end
 
 class OptionsTest < Minitest::Test
-  def test_quick_is_one_short_round_by_default
-    quick = Bench::Options.new(%w[quick])
-    assert_equal [1, 2], [quick.rounds, quick.seconds]
-    assert_equal 4, Bench::Options.new(%w[--rounds 4 quick]).rounds
+  def test_rounds_are_few_for_quick_and_check
+    assert_equal [9, 3, 5, 4], [%w[], %w[quick], %w[--check], %w[--rounds 4 quick]].map { |words| Bench::Options.new(words).rounds }
   end
 
   def test_scenarios_are_chosen_by_pattern
-    assert_equal %w[hello-64 hello-200], Bench::Options.new(%w[hello-*]).scenarios.map(&:name)
+    assert_equal %w[page-64 page-200 page-browser page-ab], Bench::Options.new(%w[page-*]).scenarios.map(&:name)
+  end
+
+  def test_the_sweep_is_measured_by_name_only
+    refute(Bench::Options.new([]).scenarios.any? { |one| one.name.start_with?("sweep-") })
+    assert_equal 7, Bench::Options.new(%w[sweep-io-*]).scenarios.size
   end
 
   def test_invalid_arguments_are_refused
-    [%w[nosuch], %w[--server x], %w[--rounds 0], %w[--shape 2], %w[--without nosuch], %w[--without puma --without firebrick]].each do |words|
+    [%w[nosuch], %w[--server x], %w[--rounds 0], %w[--shape 2], %w[--without nosuch], %w[--without firebrick], %w[--record --check],
+     %w[--record --shape 1x1], %w[--check --server a=b]].each do |words|
       assert_raises(Bench::Failure, words.join(" ")) { Bench::Options.new(words) }
     end
   end
@@ -46,12 +49,12 @@ end
 
 class PeersTest < Minitest::Test
   # Options with only these programs installed.
-  def options(words, programs)
+  def options(words, programs, env = {})
     Dir.mktmpdir do |dir|
       programs.each { |program| FileUtils.touch(File.join(dir, program)) && FileUtils.chmod(0o755, File.join(dir, program)) }
       path = ENV.fetch("PATH")
       ENV["PATH"] = dir
-      yield Bench::Options.new(words)
+      yield Bench::Options.new(words, env: env)
     ensure
       ENV["PATH"] = path
     end
@@ -82,8 +85,24 @@ class PeersTest < Minitest::Test
     end
   end
 
-  def test_apps_have_the_servers_of_the_command_line
-    options(%w[--without puma hello-64], []) { |options| assert_equal({ "hello-64" => %w[firebrick] }, servers(options)) }
+  def test_apps_have_their_peers_and_the_servers_of_the_command_line
+    words = ["--server", "second=puma -p {port}", "--without", "unicorn", "page-ab"]
+    options(words, %w[puma], "IODINE" => "puma iodine") { |options| assert_equal({ "page-ab" => %w[firebrick puma iodine second] }, servers(options)) }
+  end
+
+  def test_iodine_is_named_by_its_variable_and_missed_without
+    options(%w[hello-5000], []) do |options|
+      assert_equal({ "hello-5000" => %w[firebrick] }, servers(options))
+      assert_match(/\Aiodine was not found.*IODINE=.*left out: iodine of hello-5000\z/, options.notes.join("|"))
+    end
+  end
+
+  def test_an_app_without_its_gem_is_left_out
+    # A folder with no `ruby` in it has no gem either.
+    options(%w[redis-pool-64], %w[puma]) do |options|
+      assert_equal({ "redis-pool-64" => [] }, servers(options))
+      assert_match(/gem connection_pool was not found.*left out: redis-pool-64/, options.notes.join("|"))
+    end
   end
 
   def test_configurations_are_filled_in_completely
@@ -129,50 +148,6 @@ class ParsingTest < Minitest::Test
     sample = Bench::Loads::Siege.parse(text, 600)
     assert_equal [590, 10, 200.0], [sample.requests, sample.errors, sample.longest]
     assert_raises(Bench::Failure) { Bench::Loads::Siege.parse("siege aborted", 600) }
-  end
-end
-
-class ReportTest < Minitest::Test
-  def result(cpu, pss)
-    Bench::Result.new(sample: Bench::Loads::Sample.new(requests: 5_000, seconds: 2.0, errors: 0, p50: 2.0, p99: 3.0, longest: 4.0),
-                      cpu_ms: cpu, pss: pss, killed: 0)
-  end
-
-  def test_a_ratio_is_the_median_of_the_rounds_own_ratios
-    report = Bench::Report.new("hello", [1, 5], "a" => [result(1.0, 10), result(4.0, 10), result(1.0, 10)],
-                                                "b" => [result(0.5, 5), result(2.0, 5), result(2.0, 5)])
-    assert_equal "| hello | 1x5 | b | 2,500 | 2.0000 | 0.50 | 2.00 | 3.00 | 1.5 | 4.0 | 0 | 5.0 | 0.50 |", report.rows.last
-    refute report.failed?
-  end
-
-  def test_a_failed_round_shows_as_an_error_and_a_note
-    report = Bench::Report.new("hello", [1, 5], "a" => [result(1.0, 10), Bench::Failure.new("no answer")])
-    assert_includes report.rows.first, "| 1 | 10.0 |"
-    assert_equal ["hello, a: no answer"], report.notes
-    assert report.failed?
-  end
-end
-
-class PeerReportTest < Minitest::Test
-  def result(cpu, pss)
-    Bench::Result.new(sample: Bench::Loads::Sample.new(requests: 5_000, seconds: 2.0, errors: 0, p50: 2.0, p99: 3.0, longest: 4.0),
-                      cpu_ms: cpu, pss: pss, pss_start: pss / 2.0, killed: 0)
-  end
-
-  def rows(results)
-    Bench::PeerReport.new("page", [1, 1], results, wanted: { "nginx" => 0.65 }, limits: { start: 10, load: 25 }).rows
-  end
-
-  def test_a_peers_row_has_the_ratio_of_cpu_and_its_goal
-    found = rows("firebrick" => [result(0.005, 20), result(0.02, 20)], "h2o" => [result(0.01, 10), result(0.04, 10)], "nginx" => [result(0.02, 10)])
-    assert_equal ["| page | firebrick | 2,500 | 12.50 | – | – | 2.00 | 3.00 | 4.00 | 0 | 10.0 (at most 10) | 20.0 (at most 25) |",
-                  "| page | h2o | 2,500 | 25.00 | 0.50 | – | 2.00 | 3.00 | 4.00 | 0 | 5.0 | 10.0 |",
-                  "| page | nginx | 2,500 | 20.00 | 0.25 | 0.65 | 2.00 | 3.00 | 4.00 | 0 | 5.0 | 10.0 |"], found
-  end
-
-  def test_every_row_is_as_wide_as_the_head
-    widths = rows("firebrick" => [Bench::Failure.new("no answer")], "nginx" => [result(0.02, 10)]).map { |row| row.count("|") }
-    assert_equal [Bench::PeerReport.head("puma").lines.first.count("|")], widths.uniq
   end
 end
 
@@ -261,20 +236,21 @@ class WithoutAppTest < Minitest::Test
   Bench::WITHOUT_APP.each do |scenario|
     define_method("test_#{scenario.name}") do
       pinned = Etc.nprocessors > 1 ? [] : ["--no-pin"]
-      options = Bench::Options.new(["--rounds", "1", "--seconds", "1", *pinned, scenario.name])
+      options = Bench::Options.new(["--rounds", "1", *pinned, scenario.name])
       options.need_programs
-      skip options.notes.join if options.servers_for(scenario).empty?
-      results = Dir.mktmpdir { |dir| Bench::Comparison.new(scenario, options, dir).run { |*| nil } }
-      assert_equal options.servers_for(scenario).keys, results.keys
-      results.each { |name, rounds| check(name, rounds) }
+      servers = options.servers_for(scenario)
+      skip options.notes.join if servers.empty?
+      run = Dir.mktmpdir { |dir| Bench::Interleaved.new(scenario, servers, dir: dir, seconds: 1, rounds: 1, pinned: options.pin, sized: true).run }
+      servers.each_key { |name| check(run, name, scenario) }
     end
   end
 
-  def check(name, rounds)
-    assert_equal [Bench::Result], rounds.map(&:class), "#{name}: #{rounds}"
-    sample, cpu, pss, start, killed = rounds.first.to_a
-    assert_operator sample.requests, :>, 0, name
-    assert [cpu, pss, start].all?(&:positive?), "#{name}: #{rounds}"
-    assert_equal [0, 0], [sample.errors, killed], name
+  def check(run, name, scenario)
+    slice = run.rounds.slices(name).first
+    assert_operator slice.sample.requests, :>, 0, name
+    assert_operator slice.cpu_us, :>, 0, name
+    assert_kind_of Numeric, slice.value(scenario.metric), name
+    assert_equal [0, 0], [slice.sample.errors, run.killed[name]], name
+    assert_equal [2, true], [run.memory[name].size, run.memory[name].all?(&:positive?)], name
   end
 end

@@ -18,11 +18,7 @@ module Bench
       HEAD = "h2o head"
       NO_HEAD = "no H2O with Redis in it: Debian's has none; build H2O's head as its own manual says, and name it with H2O_HEAD=PATH"
 
-      HELLO_HANDLER = <<~RUBY.freeze
-        Proc.new do |env|
-          [200, { "content-type" => "text/plain" }, ["#{HELLO}"]]
-        end
-      RUBY
+      HELLO_HANDLER = Peers::HELLO_HANDLER
 
       # Unchanged from the example.
       JSON_HANDLER = File.read(File.join(Shootout::Setup::ROOT, "examples/mruby-json-redis/handler.rb"))
@@ -44,7 +40,6 @@ module Bench
         JsonApi.new
       RUBY
 
-      FIREBRICK = "{firebrick} serve {home}/handler.rb --mruby -p {port} --control off --front-threads 1 -q"
       NGINX = %(server { listen 127.0.0.1:{port}; default_type text/plain; return 200 "#{HELLO}"; }\n).freeze
 
       def needs = %w[wrk redis-server]
@@ -103,7 +98,7 @@ module Bench
       def json = { "firebrick" => firebrick(JSON_HANDLER), HEAD => head(JSON_H2O) }
 
       def firebrick(handler)
-        command = Shootout::Contestants.firebrick_command(@setup, FIREBRICK)
+        command = Shootout::Contestants.firebrick_command(@setup, Peers::FIREBRICK_MRUBY)
         one("firebrick", Peer.new(command: command, config: { "handler.rb" => handler }), [], "one thread; no log, as with all others")
       end
 

@@ -53,7 +53,7 @@ module Bench
         @pin = Etc.nprocessors > 1
         @firebrick = File.expand_path(env.fetch("FIREBRICK") { File.join(ROOT, "target/dist/firebrick") })
         @h2o_head = env["H2O_HEAD"]&.then { |path| File.expand_path(path) }
-        @iodine = env["IODINE"] || ("iodine" if Machine.there?("iodine"))
+        @iodine = Peers.iodine(env)
       end
 
       def pinned? = @pin
