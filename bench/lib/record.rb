@@ -40,11 +40,10 @@ module Bench
     # Replaces a scenario's figures by those of a Report; conditions: date, machine, load, versions, rounds and seconds.
     def add(report, conditions)
       foreign, steal = report.others
-      @entries[report.scenario.name] = JSON.parse(JSON.generate(
-                                                    **conditions, others: { foreign_cores: foreign&.round(3), steal_cores: steal&.round(3) },
-                                                    metric: report.scenario.metric, ratios: report.ratios.transform_values(&:to_h),
-                                                    rows: report.rows, notes: report.notes
-                                                  ))
+      entry = { **conditions, others: { foreign_cores: foreign&.round(3), steal_cores: steal&.round(3) }, metric: report.scenario.metric,
+                              ratios: report.ratios.transform_values(&:to_h), rows: report.rows, notes: report.notes }
+      # With texts as keys, as it is read.
+      @entries[report.scenario.name] = JSON.parse(JSON.generate(entry))
     end
 
     # Writes both files; order: names of the scenarios.
@@ -81,7 +80,9 @@ module Bench
         raise Failure, "#{@path} has no scenario #{name}, only #{names.join(', ')}; bench/run --record #{name} adds it"
       end
       damaged(name, "an object", entry) unless entry.is_a?(Hash)
-      entry[key].is_a?(kind) ? entry[key] : damaged("#{name}.#{key}", kind == Hash ? "an object" : "a text", entry[key])
+      return entry[key] if entry[key].is_a?(kind)
+
+      damaged("#{name}.#{key}", { Hash => "an object", String => "a text" }.fetch(kind), entry[key])
     end
 
     def number(key, value)

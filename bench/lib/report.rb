@@ -100,9 +100,9 @@ module Bench
 
       kept = @rounds.disturbed_kept
       most = @rounds.measured.map { |round| round.disturbance.foreign + round.disturbance.steal }.max
-      format("%<name>s: %<count>d of %<all>d rounds were disturbed, by up to %<most>.2f cores of others; %<fate>s", name: @scenario.name,
-                                                                                                             count: @rounds.disturbed, all: @rounds.measured.size, most: most,
-                                                                                                             fate: kept.zero? ? "left out" : "#{kept} of them count, because too few were quiet: rough figures")
+      fate = kept.zero? ? "left out" : "#{kept} of them count, because too few were quiet: rough figures"
+      format("%<name>s: %<count>d of %<all>d rounds were disturbed, by up to %<most>.2f cores of others; %<fate>s",
+             name: @scenario.name, count: @rounds.disturbed, all: @rounds.measured.size, most: most, fate: fate)
     end
 
     # Fixed decimals for small numbers, thousands separators for large ones.

@@ -102,7 +102,7 @@ module Bench
     static("static-ab", "page", Loads::Ab.new(requests: 10_000, concurrency: 200, warm_up: 1_000), "/page.html", Sites::PAGE,
            peers: %w[h2o nginx], wanted: { "h2o" => 0.9, "nginx" => 0.9 }),
     static("idle-5000", "page", Loads::Idle.new(connections: MANY), "/page.html", Sites::PAGE, peers: %w[h2o], metric: :connection,
-                                                                                              apart: true, limits: { connection: 1_000 }, descriptors: MANY_DESCRIPTORS),
+                                                                                               apart: true, limits: { connection: 1_000 }, descriptors: MANY_DESCRIPTORS),
     Scenario.new(name: "mruby-hello-64", site: "empty", load: Loads::Wrk.new(connections: 64), shape: [1, 1], peers: Peers::MRUBY,
                  wanted: { "h2o" => 0.75 }, bytes: BODIES["hello"].bytesize, sha256: Digest::SHA256.hexdigest(BODIES["hello"])),
     Scenario.new(name: "static-large-4", site: "large", load: Loads::Wrk.new(connections: 4), path: "/large.bin", shape: [1, 1],

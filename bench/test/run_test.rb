@@ -59,7 +59,8 @@ module RunTest
     def disturbance(**after) = Bench::Disturbance.new.tap { |one| one.add(RunTest.reading(0.0), RunTest.reading(2.0, **after)) }
 
     def test_what_the_bench_uses_itself_is_not_foreign
-      assert_equal [0.0, false], disturbance(busy: 4.0, own: 4.1).then { |one| [one.foreign, one.disturbed?] }
+      own = disturbance(busy: 4.0, own: 4.1)
+      assert_equal [0.0, false], [own.foreign, own.disturbed?]
       assert_predicate disturbance(busy: 4.0, own: 3.5), :disturbed?
       assert_predicate disturbance(busy: 2.0, own: 2.0, steal: 0.3), :disturbed?
       refute_predicate disturbance(busy: 2.2, own: 2.0, steal: 0.1), :disturbed?
@@ -151,16 +152,17 @@ module RunTest
       record = Bench::Record.new(@folder)
       record.add(RunTest.report(RunTest.rounds(3, QUIET), Bench::SCENARIOS[1]), CONDITIONS.merge(machine: "two"))
       record.write(Bench::SCENARIOS.map(&:name))
-      assert_equal %w[one two], Bench::Record.new(@folder).then { |read| read.names.map { |name| read.machine(name) } }
+      read = Bench::Record.new(@folder)
+      assert_equal(%w[one two], read.names.map { |name| read.machine(name) })
     end
 
     def test_a_missing_or_damaged_record_is_named_with_its_key
-      assert_match(/record\.json does not exist: bench\/run --record/, assert_raises(Bench::Failure) { Bench::Record.new(@folder) }.message)
+      assert_match(%r{record\.json does not exist: bench/run --record}, assert_raises(Bench::Failure) { Bench::Record.new(@folder) }.message)
       { "{" => /record\.json is no JSON/, "[]" => /record\.json: scenarios: expected an object/,
         '{"scenarios": {"hello-64": 1}}' => /record\.json: scenarios\.hello-64: expected an object, found 1/,
         '{"scenarios": {"hello-64": {}}}' => /scenarios\.hello-64\.ratios: expected an object, found nil/,
         '{"scenarios": {"hello-64": {"ratios": {"puma": {"median": "x"}}}}}' => /scenarios\.hello-64\.ratios\.puma\.median: expected a number of at least 0, found "x"/,
-        '{"scenarios": {"page-64": {}}}' => /has no scenario hello-64, only page-64; bench\/run --record hello-64 adds it/ }.each do |text, message|
+        '{"scenarios": {"page-64": {}}}' => %r{has no scenario hello-64, only page-64; bench/run --record hello-64 adds it} }.each do |text, message|
         assert_match message, failure(text)
       end
     end
@@ -255,7 +257,8 @@ module RunTest
       assert_equal 0, status, out
       table = File.read(File.join(@folder, "RESULTS.md"))
       %w[firebrick puma].each { |server| assert_match(%r{^\| hello-64 \| 1x5 \| #{server} \| CPU µs/request \| [\d.]+ \|}, table) }
-      assert_equal [0, true], check_with(1000.0).then { |code, text| [code, text.include?("No ratio is more than 10 % worse")] }
+      status, out = check_with(1000.0)
+      assert_equal [0, true], [status, out.include?("No ratio is more than 10 % worse")], out
       status, out = check_with(0.001)
       assert_equal 1, status, out
       assert_match(/measured again.*3 rounds\), recorded 0\.001, at most 0\.001: WORSE/m, out)

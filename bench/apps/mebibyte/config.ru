@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 # A body of 1 MiB: copying and flow control instead of parsing.
-headers = { "content-type" => "application/octet-stream" }.freeze
+# With its length, which Unicorn does not add: wrk takes a response that ends with the connection for an error.
+headers = { "content-type" => "application/octet-stream", "content-length" => "1048576" }.freeze
 body = [("0123456789abcdef" * 65_536).freeze].freeze
 
 run ->(_env) { [200, headers.dup, body] }
