@@ -252,6 +252,8 @@ class WithoutAppTest < Minitest::Test
     assert_operator slice.cpu_us, :>, 0, name
     assert_kind_of Numeric, slice.value(scenario.metric), name
     assert_equal [0, 0], [slice.sample.errors, run.killed[name]], name
-    assert_equal [2, true], [run.memory[name].size, run.memory[name].all?(&:positive?)], name
+    # At the start and after the load; again where a disturbed round was repeated.
+    assert_operator run.memory[name].size, :>=, 2, name
+    assert run.memory[name].all?(&:positive?), name
   end
 end
