@@ -89,7 +89,7 @@ module Bench
     # One line about the machine, for the head of a report.
     def description
       model = File.read("/proc/cpuinfo")[/^model name\s*:\s*(.+)/, 1] || "unknown processor"
-      "#{Etc.nprocessors} x #{model}, Linux #{Etc.uname[:release]}, #{RUBY_DESCRIPTION}"
+      "#{Etc.nprocessors} x #{model}, Linux #{Etc.uname[:release][/\A[\d.]+/]}, #{RUBY_DESCRIPTION}"
     end
   end
 end
