@@ -10,17 +10,16 @@ use crate::tls::shake::{Secured, shake};
 use ::tls::{Endpoint, Refusal};
 use handler::{Failure, Peer, PeerAddr};
 use http::Context;
-use net::{Transport, descriptors};
+use net::{Connection, Listener as TcpListener, Transport, descriptors};
 use settings::{Bind, Current};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::net::{TcpStream, UnixListener};
 use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -71,9 +70,9 @@ impl Accepting {
     }
 }
 
-/// Why there is no room for a connection.
-fn no_room(stream: impl AsFd, max: usize) -> String {
-    if descriptors::admit_connection(stream) {
+/// Why there is no room for a connection. `enough`: there are descriptors for it.
+fn no_room(enough: bool, max: usize) -> String {
+    if enough {
         format!("max_connections ({max}) are open, and none of them is idle")
     } else {
         format!("{}, and no connection is idle", descriptors::shortage())
@@ -120,12 +119,12 @@ pub(crate) async fn accept(acceptor: Rc<Acceptor>, listener: Listener) -> io::Re
     match address {
         Address::Tcp(address) => {
             let protocol = if bind.http2() { Protocol::Either } else { Protocol::Http1 };
-            let listener = TcpListener::from_std(socket.into())?;
+            let listener = TcpListener::new(socket.into())?;
             accept_tcp(acceptor, listener, address, &bind, Accepting::Plain(protocol)).await
         }
         Address::Tls(address) => {
             let rules = acceptor.rules(&bind)?;
-            let listener = TcpListener::from_std(socket.into())?;
+            let listener = TcpListener::new(socket.into())?;
             accept_tcp(acceptor, listener, address, &bind, Accepting::Encrypted { rules, address }).await
         }
         Address::Unix(_) => accept_unix(acceptor, UnixListener::from_std(socket.into())?).await,
@@ -142,8 +141,10 @@ async fn accept_tcp(
     let header = proxied::expected(bind);
     loop {
         match listener.accept().await {
-            Ok((stream, remote)) => {
-                let short = !descriptors::admit_stream(&stream);
+            Ok((socket, remote)) => {
+                let short = !descriptors::admit_stream(&socket);
+                let enough = descriptors::admit_connection(&socket);
+                let stream = Connection::new(socket);
                 let peer = Peer {
                     remote: PeerAddr::Inet(remote),
                     remote_text: remote.ip().to_canonical().to_string(),
@@ -158,11 +159,11 @@ async fn accept_tcp(
                         if let Some(peer) =
                             proxied::introduce(&acceptor, &stream, peer, &bind, accepted).await
                         {
-                            acceptor.admit_tcp(stream, peer, way);
+                            acceptor.admit_tcp(stream, enough, peer, way);
                         }
                     });
                 } else {
-                    acceptor.clone().admit_tcp(stream, peer, way);
+                    acceptor.clone().admit_tcp(stream, enough, peer, way);
                 }
                 if short {
                     acceptor.pause().await;
@@ -178,6 +179,7 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
         match listener.accept().await {
             Ok((stream, _)) => {
                 let short = !descriptors::admit_stream(&stream);
+                let enough = descriptors::admit_connection(&stream);
                 let peer = Peer {
                     remote: PeerAddr::Unix,
                     remote_text: String::new(),
@@ -185,7 +187,7 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
                     tls: false,
                     session: None,
                 };
-                acceptor.clone().admit(stream, peer, Protocol::Http1);
+                acceptor.clone().admit(stream, enough, peer, Protocol::Http1);
                 if short {
                     acceptor.pause().await;
                 }
@@ -209,22 +211,26 @@ impl Acceptor {
         endpoint.ok_or_else(|| io::Error::other("its certificates have not been read"))
     }
 
-    fn admit_tcp(self: Rc<Self>, stream: TcpStream, peer: Peer, way: Way) {
+    /// `enough`, here and below: there are descriptors for it.
+    fn admit_tcp(self: Rc<Self>, stream: Connection, enough: bool, peer: Peer, way: Way) {
         match way {
-            Way::Plain(protocol) => self.admit(stream, peer, protocol),
-            Way::Encrypted(endpoint, alt_svc) => self.admit_encrypted(stream, peer, endpoint, alt_svc),
+            Way::Plain(protocol) => self.admit(stream, enough, peer, protocol),
+            Way::Encrypted(endpoint, alt_svc) => match stream.into_tokio() {
+                Ok(stream) => self.admit_encrypted(stream, enough, peer, endpoint, alt_svc),
+                Err(error) => self.log(&format!("cannot accept a connection: {error}")),
+            },
         }
     }
 
     /// Counts a connection as open; whether there is room for it, if need be in place of an idle one of this thread.
-    fn count(&self, socket: impl AsFd, max: usize) -> (Admitted, bool) {
+    fn count(&self, enough: bool, max: usize) -> (Admitted, bool) {
         let (admitted, room) = self.admission.count(max);
-        (admitted, (room && descriptors::admit_connection(socket)) || self.make_room())
+        (admitted, (room && enough) || self.make_room())
     }
 
-    fn admit<S: Transport + AsFd>(self: Rc<Self>, stream: S, peer: Peer, protocol: Protocol) {
+    fn admit<S: Transport>(self: Rc<Self>, stream: S, enough: bool, peer: Peer, protocol: Protocol) {
         let max = self.settings.get().limits.max_connections;
-        let (admitted, room) = self.count(&stream, max);
+        let (admitted, room) = self.count(enough, max);
         let counted = self.recorder.connection();
         let (context, peer) = (self.context.clone(), Rc::new(peer));
         if room {
@@ -241,7 +247,7 @@ impl Acceptor {
                 drop(admitted);
             } else {
                 drop(admitted);
-                let why = no_room(&stream, max);
+                let why = no_room(enough, max);
                 Box::pin(http::one::refuse(stream, peer, context, Failure::busy(why))).await;
             }
             drop(counted);
@@ -252,17 +258,18 @@ impl Acceptor {
     fn admit_encrypted(
         self: Rc<Self>,
         socket: TcpStream,
+        enough: bool,
         mut peer: Peer,
         endpoint: Arc<Endpoint>,
         alt_svc: Option<Rc<[u8]>>,
     ) {
         let max = self.settings.get().limits.max_connections;
-        let (admitted, room) = self.count(&socket, max);
+        let (admitted, room) = self.count(enough, max);
         let counted = self.recorder.connection();
         spawn_local(async move {
             if !room && !Box::pin(self.admission.close_elsewhere(self.index)).await {
                 drop(admitted);
-                let why = no_room(&socket, max);
+                let why = no_room(enough, max);
                 Box::pin(self.refuse_encrypted(socket, peer, endpoint, why)).await;
                 drop(counted);
                 return;

@@ -11,6 +11,7 @@
 
 mod cached;
 mod connect;
+mod connection;
 pub mod descriptors;
 mod output;
 pub mod proxy_protocol;
@@ -23,6 +24,7 @@ mod tunnel;
 
 pub use cached::read_cached;
 pub use connect::connect_tcp;
+pub use connection::{Connection, Listener};
 pub use output::Output;
 pub use stream::Stream;
 pub use timers::{Lane, Timer, Timers};

@@ -9,6 +9,7 @@
 //!    wait needs no extra call to find that out.
 //! 3. What `try_write` has accepted is sent once `poll_flush` is ready: a layer of encryption may buffer it.
 
+use crate::Connection;
 use crate::system::{SEND, SEND_MORE, send_file};
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, Shutdown, recv, sendmsg};
@@ -72,6 +73,10 @@ pub trait Transport: 'static {
     fn has_ended(&self) -> bool;
     /// Whether the connection is known to be closed in both directions or reset.
     fn has_failed(&self) -> bool;
+    /// Whether the event loop tells what happens to it. If not, waiting for anything begins with a system call.
+    fn is_watched(&self) -> bool {
+        true
+    }
     /// Waits until [`Transport::has_failed`] may have become true.
     fn failed(&self) -> impl Future<Output = ()>;
     /// Closes our direction: the other side reads the end after the last byte.
@@ -125,7 +130,76 @@ fn probe(ready: impl Future<Output = io::Result<Ready>>) -> Option<Ready> {
     }
 }
 
-macro_rules! socket {
+/// Calls on a socket, whether it is registered with the event loop or not.
+trait Socket {
+    /// Performs a call.
+    fn on<R>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>) -> io::Result<R>;
+    /// Performs a call if it may succeed; `WouldBlock` takes the readiness back.
+    fn try_on<R>(
+        &self,
+        interest: Interest,
+        call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>,
+    ) -> io::Result<R>;
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+    fn is_watched(&self) -> bool;
+}
+
+macro_rules! registered {
+    ($stream:ty) => {
+        impl Socket for $stream {
+            #[inline]
+            fn on<R>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>) -> io::Result<R> {
+                call(self.as_fd())
+            }
+
+            #[inline]
+            fn try_on<R>(
+                &self,
+                interest: Interest,
+                call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>,
+            ) -> io::Result<R> {
+                self.try_io(interest, || call(self.as_fd()))
+            }
+
+            fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+                Some(self.as_fd())
+            }
+
+            fn is_watched(&self) -> bool {
+                true
+            }
+        }
+    };
+}
+
+registered!(TcpStream);
+registered!(UnixStream);
+
+impl Socket for Connection {
+    #[inline]
+    fn on<R>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>) -> io::Result<R> {
+        Connection::on(self, call)
+    }
+
+    #[inline]
+    fn try_on<R>(
+        &self,
+        interest: Interest,
+        call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>,
+    ) -> io::Result<R> {
+        Connection::try_on(self, interest, call)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.registered().ok().map(AsFd::as_fd)
+    }
+
+    fn is_watched(&self) -> bool {
+        Connection::is_watched(self)
+    }
+}
+
+macro_rules! transport {
     ($stream:ty) => {
         impl Transport for $stream {
             #[inline]
@@ -141,7 +215,7 @@ macro_rules! socket {
             #[inline]
             fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
                 let mut emptied = None;
-                let whole = self.try_io(Interest::READABLE, || match read_fd(self.as_fd(), buffer) {
+                let whole = self.try_on(Interest::READABLE, |fd| match read_fd(fd, buffer) {
                     Ok(n) if n > 0 && n < buffer.len() => {
                         emptied = Some(n);
                         // Not what happened: it makes the runtime take its readiness back.
@@ -155,7 +229,7 @@ macro_rules! socket {
             fn try_read_more(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
                 let room = buffer.capacity() - buffer.len();
                 let mut emptied = None;
-                let whole = self.try_io(Interest::READABLE, || match append_fd(self.as_fd(), buffer) {
+                let whole = self.try_on(Interest::READABLE, |fd| match append_fd(fd, buffer) {
                     Ok(n) if n > 0 && n < room => {
                         emptied = Some(n);
                         Err(ErrorKind::WouldBlock.into())
@@ -166,13 +240,13 @@ macro_rules! socket {
             }
 
             fn read_anyway(&self, buffer: &mut [u8]) -> io::Result<usize> {
-                read_fd(self.as_fd(), buffer)
+                self.on(|fd| read_fd(fd, buffer))
             }
 
             fn try_peek(&self) -> io::Result<bool> {
                 let mut found = false;
-                let ended = self.try_io(Interest::READABLE, || {
-                    let (_, n) = recv(self.as_fd(), &mut [0u8; 1][..], RecvFlags::PEEK)?;
+                let ended = self.try_on(Interest::READABLE, |fd| {
+                    let (_, n) = recv(fd, &mut [0u8; 1][..], RecvFlags::PEEK)?;
                     found = n > 0;
                     if found { Err(ErrorKind::WouldBlock.into()) } else { Ok(false) }
                 });
@@ -181,15 +255,19 @@ macro_rules! socket {
 
             #[inline]
             fn try_write(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
-                self.try_io(Interest::WRITABLE, || write_fd(self.as_fd(), parts, more))
+                self.try_on(Interest::WRITABLE, |fd| write_fd(fd, parts, more))
             }
 
             fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
-                self.try_io(Interest::WRITABLE, || send_file(self.as_fd(), file, offset, len))
+                self.try_on(Interest::WRITABLE, |fd| send_file(fd, file, offset, len))
             }
 
             fn lendable(&self) -> Option<BorrowedFd<'_>> {
-                Some(self.as_fd())
+                self.descriptor()
+            }
+
+            fn is_watched(&self) -> bool {
+                Socket::is_watched(self)
             }
 
             fn has_ended(&self) -> bool {
@@ -206,16 +284,18 @@ macro_rules! socket {
 
             fn end_writing(&self) {
                 // Fails only when the connection is gone already.
-                let _ = rustix::net::shutdown(self.as_fd(), Shutdown::Write);
+                let _ = self.on(|fd| Ok(rustix::net::shutdown(fd, Shutdown::Write)?));
             }
 
             fn abort_on_drop(&self) {
                 // Fails only when the connection is gone already, and means nothing for a Unix socket.
-                let _ = rustix::net::sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO));
+                let _ = self
+                    .on(|fd| Ok(rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO))?));
             }
         }
     };
 }
 
-socket!(TcpStream);
-socket!(UnixStream);
+transport!(TcpStream);
+transport!(UnixStream);
+transport!(Connection);

@@ -1,25 +1,40 @@
 //! The handler's view of its client: whether it has gone, and informational responses.
+//!
+//! A connection that the event loop does not watch is not registered only to learn that its client has gone: most responses come
+//! sooner than that could matter. It is registered when the request is still waiting a sweep of the timers later.
 
 use super::link::Link;
 use handler::{Client, Departure, Fields};
-use net::Transport;
+use net::{Lane, Transport};
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
 use std::pin::Pin;
 use std::rc::Weak;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// The client of one exchange.
 pub(crate) struct ClientView<S> {
     pub(crate) link: Weak<Link<S>>,
     pub(crate) exchange: u64,
     half_closed: Cell<bool>,
+    /// A deadline is set after which the event loop watches the client.
+    patient: Cell<bool>,
     dead: RefCell<Option<Pin<Box<dyn Future<Output = ()>>>>>,
 }
 
 impl<S: Transport> ClientView<S> {
     pub(crate) fn new(link: Weak<Link<S>>, exchange: u64) -> ClientView<S> {
-        ClientView { link, exchange, half_closed: Cell::new(false), dead: RefCell::new(None) }
+        ClientView { link, exchange, half_closed: Cell::new(false), patient: Cell::new(false), dead: RefCell::new(None) }
+    }
+
+    /// Whether it is too early to have the client watched. The deadline is one for reading, which nobody does meanwhile: a read that
+    /// has to wait has the client watched.
+    fn may_wait(&self, link: &Link<S>) -> bool {
+        if !self.patient.replace(true) {
+            link.timer.arm_in(Lane::Read, Duration::ZERO);
+        }
+        !link.timer.expired(Lane::Read)
     }
 
     /// After the client's end has been read, only the event loop's error event tells more.
@@ -38,6 +53,9 @@ impl<S: Transport> Client for ClientView<S> {
         let Some(link) = self.link.upgrade() else { return Poll::Ready(Departure::Gone) };
         if link.exchange.get() != self.exchange {
             return Poll::Ready(Departure::Gone);
+        }
+        if !link.stream.is_watched() && self.may_wait(&link) {
+            return Poll::Pending;
         }
         loop {
             if self.half_closed.get() {

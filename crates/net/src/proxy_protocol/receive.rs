@@ -1,24 +1,27 @@
 //! Reads a header from a socket, and nothing behind it.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::net::{RecvFlags, recv};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::Connection;
+
 use super::parse::{Accepted, Header, Malformed, Parsed, parse};
 
 /// A connected socket of this thread's runtime.
-pub trait Socket: AsFd {
+pub trait Socket {
     /// Waits until a read may succeed.
     fn readable(&self) -> impl Future<Output = io::Result<()>>;
     /// Reads by `read`; `WouldBlock` takes the readiness back.
     ///
     /// # Errors
     /// Those of `read`, and `WouldBlock` when the socket is known not to be readable.
-    fn read_with<T>(&self, read: impl FnOnce() -> io::Result<T>) -> io::Result<T>;
+    fn read_with<T>(&self, read: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T>;
 }
 
 macro_rules! socket {
@@ -28,8 +31,8 @@ macro_rules! socket {
                 <$stream>::readable(self)
             }
 
-            fn read_with<T>(&self, read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-                self.try_io(Interest::READABLE, read)
+            fn read_with<T>(&self, read: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+                self.try_io(Interest::READABLE, || read(self.as_fd()))
             }
         }
     };
@@ -37,6 +40,16 @@ macro_rules! socket {
 
 socket!(TcpStream);
 socket!(UnixStream);
+
+impl Socket for Connection {
+    async fn readable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_read_ready(cx)).await
+    }
+
+    fn read_with<T>(&self, read: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+        self.try_on(Interest::READABLE, read)
+    }
+}
 
 /// Why there is no header.
 #[derive(Debug)]
@@ -68,7 +81,7 @@ pub async fn receive<S: Socket>(socket: &S, accepted: Accepted) -> Result<Header
     let mut bytes = Vec::new();
     loop {
         socket.readable().await.map_err(Failure::Io)?;
-        match socket.read_with(|| advance(socket, accepted, &mut bytes)) {
+        match socket.read_with(|fd| advance(fd, accepted, &mut bytes)) {
             Ok(header) => return header,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Err(Failure::Io(error)),
@@ -78,14 +91,14 @@ pub async fn receive<S: Socket>(socket: &S, accepted: Accepted) -> Result<Header
 
 /// Looks at what has arrived and takes what belongs to the header. Looking comes first, because only then is it known
 /// where the header ends.
-fn advance<S: Socket>(
-    socket: &S,
+fn advance(
+    socket: BorrowedFd<'_>,
     accepted: Accepted,
     bytes: &mut Vec<u8>,
 ) -> io::Result<Result<Header, Failure>> {
     let mut peeked = [0; 256];
     loop {
-        let (_, count) = recv(socket.as_fd(), &mut peeked[..], RecvFlags::PEEK)?;
+        let (_, count) = recv(socket, &mut peeked[..], RecvFlags::PEEK)?;
         if count == 0 {
             return Ok(Err(Failure::Ended(!bytes.is_empty())));
         }
@@ -97,7 +110,7 @@ fn advance<S: Socket>(
             Err(why) => return Ok(Err(Failure::Malformed(why))),
         };
         // The bytes are there, so this takes exactly as many.
-        let (_, taken) = recv(socket.as_fd(), &mut peeked[..take], RecvFlags::empty())?;
+        let (_, taken) = recv(socket, &mut peeked[..take], RecvFlags::empty())?;
         debug_assert_eq!(taken, take, "bytes that were seen are gone");
         if let Some(header) = header {
             return Ok(Ok(header));

@@ -1,10 +1,11 @@
 //! On Linux.
 
 use rustix::io::{Errno, ReadWriteFlags};
-use rustix::net::SendFlags;
+use rustix::net::{SendFlags, SocketFlags, acceptfrom_with};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut};
-use std::os::fd::BorrowedFd;
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 pub(crate) const SEND: SendFlags = SendFlags::NOSIGNAL;
 pub(crate) const SEND_MORE: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::MORE);
@@ -30,4 +31,11 @@ pub(crate) fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Re
             read => Ok(read?),
         };
     }
+}
+
+/// In one call.
+#[inline]
+pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
+    let (socket, address) = acceptfrom_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    Ok((socket, super::inet(address)?))
 }

@@ -6,6 +6,7 @@
 //! 2. `send_file` sends a part of a file to a socket that does not block, and returns how many bytes went: 0 when the file ends before
 //!    `offset`, fewer than `len` at any time.
 //! 3. `read_cached`: see [`crate::read_cached`].
+//! 4. `accept` accepts a connection, whose socket does not block and is closed on exec.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;
@@ -16,6 +17,16 @@ mod portable;
 pub(crate) use linux::*;
 #[cfg(any(not(target_os = "linux"), firebrick_portable))]
 pub(crate) use portable::*;
+
+use rustix::net::SocketAddrAny;
+use std::io;
+use std::net::SocketAddr;
+
+/// The address of a client, as accept(2) returns it.
+fn inet(address: Option<SocketAddrAny>) -> io::Result<SocketAddr> {
+    let address = address.ok_or(io::ErrorKind::ConnectionAborted)?;
+    Ok(SocketAddr::try_from(address)?)
+}
 
 #[cfg(test)]
 mod tests {
@@ -45,6 +56,19 @@ mod tests {
         }
         drop(from);
         reader.join().unwrap().unwrap()
+    }
+
+    #[test]
+    fn sockets_are_accepted_alike() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        for accept in [super::accept, super::portable::accept] {
+            let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (socket, remote) = accept(listener.as_fd()).unwrap();
+            assert_eq!(remote, client.local_addr().unwrap());
+            assert!(rustix::io::fcntl_getfd(&socket).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
+            let flags = rustix::fs::fcntl_getfl(&socket).unwrap();
+            assert!(flags.contains(rustix::fs::OFlags::NONBLOCK));
+        }
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Elsewhere.
 #![cfg_attr(all(test, not(firebrick_portable)), allow(dead_code))] // Tests on Linux compare some of it.
 
-use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};
+use rustix::net::{SendFlags, acceptfrom};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::BorrowedFd;
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 /// Bytes of a file that are read for one send.
@@ -38,4 +39,12 @@ pub(crate) fn send_file(socket: BorrowedFd<'_>, file: &File, offset: u64, len: u
 /// Nobody can tell what is in memory.
 pub(crate) fn read_cached(_file: &File, _offset: u64, _buffer: &mut [u8]) -> io::Result<usize> {
     Err(ErrorKind::Unsupported.into())
+}
+
+/// In three calls.
+pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
+    let (socket, address) = acceptfrom(listener)?;
+    fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+    ioctl_fionbio(&socket, true)?;
+    Ok((socket, super::inet(address)?))
 }
