@@ -95,13 +95,31 @@ enum Protocol {
     Either,
 }
 
-/// Serves a connection until it ends.
-async fn serve<S: Transport>(stream: S, peer: Rc<Peer>, context: Rc<Context<Pipeline>>, protocol: Protocol) {
+/// What a connection counts in until it ends.
+type Counts = (Admitted, stats::Connection);
+
+/// Serves a connection until it ends, in a task of its own. An idle connection costs the size of that task: it holds nothing but
+/// what serving needs.
+fn serve<S: Transport>(
+    stream: S,
+    peer: Rc<Peer>,
+    context: Rc<Context<Pipeline>>,
+    protocol: Protocol,
+    counts: Counts,
+) {
     match protocol {
-        Protocol::Http1 => http::one::serve(stream, peer, context).await,
-        // Boxed: the future of an idle HTTP/1 connection stays small.
-        Protocol::Http2 => Box::pin(http::two::serve(stream, Vec::new(), peer, context)).await,
-        Protocol::Either => Box::pin(http::serve_either(stream, peer, context)).await,
+        Protocol::Http1 => {
+            let connection = http::one::Connection::open(stream, &context);
+            spawn_local(connection.serve(peer, context, counts));
+        }
+        Protocol::Http2 => drop(spawn_local(async move {
+            Box::pin(http::two::serve(stream, Vec::new(), peer, context)).await;
+            drop(counts);
+        })),
+        Protocol::Either => drop(spawn_local(async move {
+            Box::pin(http::serve_either(stream, peer, context)).await;
+            drop(counts);
+        })),
     }
 }
 
@@ -234,23 +252,17 @@ impl Acceptor {
         let counted = self.recorder.connection();
         let (context, peer) = (self.context.clone(), Rc::new(peer));
         if room {
-            // An idle connection costs the size of this task: it holds nothing but what serving needs.
-            spawn_local(async move {
-                serve(stream, peer, context, protocol).await;
-                drop((admitted, counted));
-            });
-            return;
+            return serve(stream, peer, context, protocol, (admitted, counted));
         }
         spawn_local(async move {
             if Box::pin(self.admission.close_elsewhere(self.index)).await {
-                serve(stream, peer, context, protocol).await;
-                drop(admitted);
+                serve(stream, peer, context, protocol, (admitted, counted));
             } else {
                 drop(admitted);
                 let why = no_room(enough, max);
                 Box::pin(http::one::refuse(stream, peer, context, Failure::busy(why))).await;
+                drop(counted);
             }
-            drop(counted);
         });
     }
 
@@ -283,8 +295,7 @@ impl Acceptor {
             let (context, peer) = (self.context.clone(), Rc::new(peer));
             drop(self);
             let protocol = if http2 { Protocol::Http2 } else { Protocol::Http1 };
-            serve(stream, peer, context, protocol).await;
-            drop((admitted, counted));
+            serve(stream, peer, context, protocol, (admitted, counted));
         });
     }
 

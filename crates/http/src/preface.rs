@@ -26,7 +26,7 @@ pub async fn serve_either<S: Transport, H: Handler + 'static>(
     if !first.starts_with(PREFACE) {
         link.input.borrow_mut().extend_from_slice(&first);
         drop(first);
-        return one::serve_link(link, peer, context).await;
+        return one::Connection(link).serve(peer, context, ()).await;
     }
     if let Some(link) = Rc::into_inner(link) {
         Box::pin(two::serve(link.into_stream(), first, peer, context)).await;

@@ -14,65 +14,95 @@ enum Rest {
     Chunked(Box<Decoder>),
 }
 
+/// The body of the current request. Without one nothing is held: that is most requests.
+#[derive(Debug, Default)]
+pub(crate) struct BodyState(Option<Box<Arriving>>);
+
 /// A request body that arrives.
 #[derive(Debug)]
-pub(crate) struct BodyState {
+struct Arriving {
     rest: Rest,
     /// The client waits for 100 (Continue).
     continue_due: bool,
-    pub(crate) error: Option<BodyError>,
-    pub(crate) pace: Pace,
-}
-
-impl Default for BodyState {
-    fn default() -> BodyState {
-        BodyState { rest: Rest::Length(0), continue_due: false, error: None, pace: Pace::default() }
-    }
+    error: Option<BodyError>,
+    pace: Pace,
 }
 
 impl BodyState {
     pub(crate) fn new(head: &RequestHead, limits: &Limits) -> BodyState {
         let rest = match head.framing {
-            Framing::Length(length) => Rest::Length(length),
             // Requests do not end with the connection.
-            Framing::Close => Rest::Length(0),
+            Framing::Length(0) | Framing::Close => return BodyState(None),
+            Framing::Length(length) => Rest::Length(length),
             Framing::Chunked => Rest::Chunked(Box::new(Decoder::new(Bounds {
                 max_body: limits.max_body,
                 max_trailer_bytes: limits.max_header_bytes,
                 max_trailers: limits.max_headers,
             }))),
         };
-        BodyState { rest, continue_due: head.expect == Expect::Continue, error: None, pace: Pace::default() }
+        let continue_due = head.expect == Expect::Continue;
+        BodyState(Some(Box::new(Arriving { rest, continue_due, error: None, pace: Pace::default() })))
     }
 
     /// Whether the client waits for 100 (Continue); it is told once.
     pub(crate) fn take_continue(&mut self) -> bool {
-        std::mem::take(&mut self.continue_due)
+        self.0.as_mut().is_some_and(|body| std::mem::take(&mut body.continue_due))
     }
 
     /// Whether all of it has been read.
     pub(crate) fn is_done(&self) -> bool {
+        self.0.as_ref().is_none_or(|body| body.is_done())
+    }
+
+    /// Bytes that are missing, if that is known.
+    pub(crate) fn left(&self) -> Option<u64> {
+        match self.0.as_ref().map(|body| &body.rest) {
+            None => Some(0),
+            Some(Rest::Length(left)) => Some(*left),
+            Some(Rest::Chunked(_)) => None,
+        }
+    }
+
+    /// Whether the next request cannot be found: the body is broken, or the client may or may not send it.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.0.as_ref().is_some_and(|body| body.error.is_some() || (body.continue_due && !body.is_done()))
+    }
+
+    /// Why no more of it can be read.
+    pub(crate) fn error(&self) -> Option<&BodyError> {
+        self.0.as_ref()?.error.as_ref()
+    }
+
+    /// No more of it can be read.
+    pub(crate) fn fail(&mut self, error: BodyError) {
+        if let Some(body) = &mut self.0 {
+            body.error = Some(error);
+        }
+    }
+
+    /// How fast it arrives, until all of it has.
+    pub(crate) fn pace(&mut self) -> Option<&mut Pace> {
+        self.0.as_mut().map(|body| &mut body.pace)
+    }
+
+    /// Consumes what belongs to the body at the front of `input`: the data, and how many bytes were consumed.
+    pub(crate) fn take(&mut self, input: &[u8]) -> Result<(Bytes, usize), BodyError> {
+        match &mut self.0 {
+            Some(body) => body.take(input),
+            None => Ok((Bytes::new(), 0)),
+        }
+    }
+}
+
+impl Arriving {
+    fn is_done(&self) -> bool {
         match &self.rest {
             Rest::Length(left) => *left == 0,
             Rest::Chunked(decoder) => decoder.is_done(),
         }
     }
 
-    /// Bytes that are missing, if that is known.
-    pub(crate) fn left(&self) -> Option<u64> {
-        match &self.rest {
-            Rest::Length(left) => Some(*left),
-            Rest::Chunked(_) => None,
-        }
-    }
-
-    /// Whether the next request cannot be found: the body is broken, or the client may or may not send it.
-    pub(crate) fn is_hopeless(&self) -> bool {
-        self.error.is_some() || (self.continue_due && !self.is_done())
-    }
-
-    /// Consumes what belongs to the body at the front of `input`: the data, and how many bytes were consumed.
-    pub(crate) fn take(&mut self, input: &[u8]) -> Result<(Bytes, usize), BodyError> {
+    fn take(&mut self, input: &[u8]) -> Result<(Bytes, usize), BodyError> {
         if !input.is_empty() {
             self.continue_due = false;
         }

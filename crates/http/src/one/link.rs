@@ -206,13 +206,10 @@ impl<S: Transport> Link<S> {
         if !self.input.borrow().is_empty() {
             return true;
         }
-        let settings = self.shared.settings();
-        let timeout = if served == 0 { settings.timeouts.header } else { settings.timeouts.keep_alive };
-        drop(settings);
-        let mut armed = false;
-        let mut hurried = false;
+        let (mut armed, mut hurried) = (false, false);
         let waiting = self.shared.idle.enter(self.timer.key());
-        poll_fn(|cx| {
+        // All that is captured is moved into it: the future of an idle connection stays small.
+        poll_fn(move |cx| {
             self.timer.wakes(cx.waker());
             if self.poll_readable(cx).is_ready() {
                 if waiting.is_chosen() {
@@ -224,21 +221,26 @@ impl<S: Transport> Link<S> {
             if waiting.is_chosen() {
                 return Poll::Ready(false);
             }
-            if !armed {
-                armed = true;
-                self.timer.arm_in(Lane::Read, timeout);
+            if !std::mem::replace(&mut armed, true) {
+                self.timer.arm_in(Lane::Read, self.patience(served));
             }
             if self.shared.draining.get() {
                 if served > 0 {
                     return Poll::Ready(false);
                 }
                 if !std::mem::replace(&mut hurried, true) {
-                    self.timer.arm(Lane::Read, Instant::now() + timeout.min(DRAIN_TIMEOUT));
+                    self.timer.arm(Lane::Read, Instant::now() + self.patience(served).min(DRAIN_TIMEOUT));
                 }
             }
             if self.timer.expired(Lane::Read) { Poll::Ready(false) } else { Poll::Pending }
         })
         .await
+    }
+
+    /// How long a client may take to begin its next request.
+    fn patience(&self, served: u64) -> Duration {
+        let timeouts = &self.shared.settings().timeouts;
+        if served == 0 { timeouts.header } else { timeouts.keep_alive }
     }
 
     /// Makes deadlines wake this task. Waiting for a request does so, too; a connection that is never served needs this.
@@ -275,7 +277,7 @@ impl<S: Transport> Link<S> {
     /// The next data of the current request's body.
     pub(crate) fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         let mut body = self.body.borrow_mut();
-        if let Some(error) = &body.error {
+        if let Some(error) = body.error() {
             return Poll::Ready(Some(Err(error.clone())));
         }
         let result = loop {
@@ -293,7 +295,7 @@ impl<S: Transport> Link<S> {
                 Err(error) => break error,
             }
         };
-        body.error = Some(result.clone());
+        body.fail(result.clone());
         Poll::Ready(Some(Err(result)))
     }
 
@@ -309,7 +311,9 @@ impl<S: Transport> Link<S> {
             if bytes.is_empty() {
                 return Err(BodyError::Gone);
             }
-            body.pace.received(bytes.len(), Instant::now);
+            if let Some(pace) = body.pace() {
+                pace.received(bytes.len(), Instant::now);
+            }
             let (data, used) = body.take(bytes)?;
             input.extend_from_slice(&bytes[used..]);
             Ok(Some(data))
@@ -338,8 +342,8 @@ impl<S: Transport> Link<S> {
             return Poll::Ready(Ok(()));
         }
         let timeouts = &self.shared.settings().timeouts;
-        if let Some(rate) = timeouts.body_min_rate {
-            match body.pace.check(Instant::now(), rate, timeouts.body_grace) {
+        if let (Some(rate), Some(pace)) = (timeouts.body_min_rate, body.pace()) {
+            match pace.check(Instant::now(), rate, timeouts.body_grace) {
                 Ok(at) => self.timer.arm(Lane::Read, at),
                 Err(error) => return Poll::Ready(Err(error)),
             }
