@@ -165,7 +165,7 @@ async fn accept_tcp(
                 let stream = Connection::new(socket);
                 let peer = Peer {
                     remote: PeerAddr::Inet(remote),
-                    remote_text: remote.ip().to_canonical().to_string(),
+                    remote_text: remote.ip().to_canonical().to_string().into(),
                     local: PeerAddr::Inet(local),
                     tls: matches!(accepting, Accepting::Encrypted { .. }),
                     session: None,
@@ -200,7 +200,7 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
                 let enough = descriptors::admit_connection(&stream);
                 let peer = Peer {
                     remote: PeerAddr::Unix,
-                    remote_text: String::new(),
+                    remote_text: Box::default(),
                     local: PeerAddr::Unix,
                     tls: false,
                     session: None,

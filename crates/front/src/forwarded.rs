@@ -96,7 +96,7 @@ mod tests {
         fields.iter().for_each(|(name, value)| all.push(name.as_bytes(), value.as_bytes()));
         let peer = Rc::new(Peer {
             remote,
-            remote_text: String::new(),
+            remote_text: Box::default(),
             local: PeerAddr::Unix,
             tls: false,
             session: None,

@@ -7,13 +7,13 @@ use crate::failure_log::FailureLog;
 use crate::forwarded::Forwarded;
 use crate::probes::Probes;
 use crate::redirect::Redirects;
-use crate::request_id::RequestIds;
+use crate::request_id::{Id as RequestId, RequestIds};
 use crate::scripts::local::{Found, LocalScripts};
 use crate::server_timing::Timing;
 use crate::sites::local::{LocalSite, LocalSites};
 use crate::stamp::Stamp;
 use crate::traces::Tracing;
-use handler::{Ending, Exchange, Failure, Fault, Handler, Request, Response, Trace};
+use handler::{Ending, Exchange, Failure, Fault, Handler, Peer, Request, Response, Trace};
 use pool::Rack;
 use script::{Hops, Next};
 use site::{Outcome, PublicFiles};
@@ -66,80 +66,55 @@ enum Target<'a> {
     Nothing,
 }
 
+/// What the response needs of its request.
+struct Marks {
+    id: Option<RequestId>,
+    trace: Rc<Trace>,
+    timed: bool,
+    https: bool,
+    /// Of an encrypted connection.
+    peer: Option<Rc<Peer>>,
+}
+
+/// A request on its way to what serves it.
+struct Begun {
+    /// What has been decided already. Boxed, because it is rare, and requests that wait are many.
+    response: Option<Box<Response>>,
+    /// `None`: the response goes out as it is.
+    marks: Option<Marks>,
+}
+
 impl Handler for Pipeline {
-    async fn handle(&self, mut exchange: Exchange) -> Response {
-        let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
-        let proxied = self.forwarded.apply(&mut exchange.request);
-        of_connection(&mut exchange.request);
-        if let Some(probes) = &self.probes
-            && let Some(answer) = probes.answer(&exchange.request)
-        {
-            return answer;
-        }
-        if let Some(challenges) = &self.challenges
-            && let Some(answer) =
-                std::str::from_utf8(exchange.request.path()).ok().and_then(|path| challenges.answer(path))
-        {
-            return Response::text(200, "application/octet-stream", answer);
-        }
-        if let Some(traces) = &self.traces
-            && let Some(active) = traces.begin(&mut exchange.request)
-        {
-            // Empty until now: each exchange has a trace of its own.
-            let _ = exchange.trace.span.set(Box::new(active));
-        }
-        let timed = self.timing.is_due(&exchange.request);
-        let trace = exchange.trace.clone();
-        if timed {
-            trace.measure.set(true);
-        }
-        // The way to the app is written out here: nothing on it is boxed or handed from future to future.
+    /// Not an `async fn`: that would have room for its argument twice.
+    fn handle(&self, mut exchange: Exchange) -> impl Future<Output = Response> {
+        let Begun { response, marks } = self.begin(&mut exchange);
         let content = &self.content;
-        let https = exchange.request.https;
-        let encrypted = https.then(|| exchange.request.peer.clone());
-        let elsewhere =
-            self.redirects.as_ref().and_then(|redirects| redirects.of(&exchange.request, proxied));
-        let mut response = match (elsewhere, content.script(&exchange.request)) {
-            (Some(redirect), _) => redirect,
-            (None, Some(found)) => {
-                if let Some(active) = trace.span.get() {
+        async move {
+            // The way to the app is written out here: nothing on it is boxed or handed from future to future.
+            let mut response = if let Some(decided) = response {
+                *decided
+            } else if let Some(found) = content.script(&exchange.request) {
+                if let Some(active) = exchange.trace.span.get() {
                     active.scripted.set(true);
                 }
                 found.handle(exchange, content.clone(), Hops::default()).await
+            } else {
+                match content.target(&exchange.request) {
+                    Target::App(app) => {
+                        if let Some(response) = app.before(&mut exchange).await {
+                            response
+                        } else {
+                            app.rack.handle(exchange).await
+                        }
+                    }
+                    other => Box::pin(content.serve(other, exchange)).await,
+                }
+            };
+            if let Some(marks) = &marks {
+                self.mark(&mut response, marks);
             }
-            (None, None) => match content.target(&exchange.request) {
-                Target::App(app) => match app.before(&mut exchange).await {
-                    Some(response) => response,
-                    None => app.rack.handle(exchange).await,
-                },
-                other => Box::pin(content.serve(other, exchange)).await,
-            },
-        };
-        if self.traces.is_some()
-            && let Some(active) = trace.span.get()
-        {
-            active.responded.set(Some(Instant::now()));
+            response
         }
-        if let Some(redirects) = &self.redirects {
-            redirects.mark(https, &mut response.fields);
-        }
-        if let Some(session) = encrypted.as_ref().and_then(|peer| peer.session.as_ref())
-            && let Some(alt_svc) = session.alt_svc.take()
-        {
-            response.fields.push(b"Alt-Svc", &alt_svc);
-        }
-        if let (Some(ids), Some(id)) = (&self.ids, id) {
-            ids.mark(&mut response.fields, &id);
-        }
-        if timed {
-            Timing::mark(&mut response.fields, &trace);
-        }
-        if response.failure.is_some() || trace.has_failures() {
-            // Logged before the client sees it. What fails later arrives in `finished`.
-            let failure = response.failure.take();
-            self.report(trace.request().as_deref(), &trace, failure.as_deref());
-        }
-        response
     }
 
     fn finished(&self, ending: &Ending<'_>) {
@@ -166,6 +141,70 @@ impl Handler for Pipeline {
 }
 
 impl Pipeline {
+    /// What happens to every request before it is known what serves it.
+    fn begin(&self, exchange: &mut Exchange) -> Begun {
+        let as_it_is = |response| Begun { response: Some(Box::new(response)), marks: None };
+        let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
+        let proxied = self.forwarded.apply(&mut exchange.request);
+        of_connection(&mut exchange.request);
+        if let Some(probes) = &self.probes
+            && let Some(answer) = probes.answer(&exchange.request)
+        {
+            return as_it_is(answer);
+        }
+        if let Some(challenges) = &self.challenges
+            && let Some(answer) =
+                std::str::from_utf8(exchange.request.path()).ok().and_then(|path| challenges.answer(path))
+        {
+            return as_it_is(Response::text(200, "application/octet-stream", answer));
+        }
+        if let Some(traces) = &self.traces
+            && let Some(active) = traces.begin(&mut exchange.request)
+        {
+            // Empty until now: each exchange has a trace of its own.
+            let _ = exchange.trace.span.set(Box::new(active));
+        }
+        let timed = self.timing.is_due(&exchange.request);
+        let trace = exchange.trace.clone();
+        if timed {
+            trace.measure.set(true);
+        }
+        let https = exchange.request.https;
+        let peer = https.then(|| exchange.request.peer.clone());
+        let elsewhere =
+            self.redirects.as_ref().and_then(|redirects| redirects.of(&exchange.request, proxied));
+        Begun { response: elsewhere.map(Box::new), marks: Some(Marks { id, trace, timed, https, peer }) }
+    }
+
+    /// What happens to every response.
+    fn mark(&self, response: &mut Response, marks: &Marks) {
+        let trace = &marks.trace;
+        if self.traces.is_some()
+            && let Some(active) = trace.span.get()
+        {
+            active.responded.set(Some(Instant::now()));
+        }
+        if let Some(redirects) = &self.redirects {
+            redirects.mark(marks.https, &mut response.fields);
+        }
+        if let Some(session) = marks.peer.as_ref().and_then(|peer| peer.session.as_ref())
+            && let Some(alt_svc) = session.alt_svc.take()
+        {
+            response.fields.push(b"Alt-Svc", &alt_svc);
+        }
+        if let (Some(ids), Some(id)) = (&self.ids, &marks.id) {
+            ids.mark(&mut response.fields, id);
+        }
+        if marks.timed {
+            Timing::mark(&mut response.fields, trace);
+        }
+        if response.failure.is_some() || trace.has_failures() {
+            // Logged before the client sees it. What fails later arrives in `finished`.
+            let failure = response.failure.take();
+            self.report(trace.request().as_deref(), trace, failure.as_deref());
+        }
+    }
+
     /// Counts and logs failures of a request: those that handlers have replaced, and the one that became of it.
     fn report(&self, request: Option<&Request>, trace: &Trace, failure: Option<&Failure>) {
         let replaced = trace.take_failures();

@@ -65,11 +65,11 @@ fn introduced(mut peer: Peer, header: Header) -> Peer {
     match header.ends {
         Ends::Own => {}
         Ends::Inet { remote, local } => {
-            peer.remote_text = remote.ip().to_canonical().to_string();
+            peer.remote_text = remote.ip().to_canonical().to_string().into();
             (peer.remote, peer.local) = (PeerAddr::Inet(remote), PeerAddr::Inet(local));
         }
         Ends::Unix => {
-            peer.remote_text = String::new();
+            peer.remote_text = Box::default();
             (peer.remote, peer.local) = (PeerAddr::Unix, PeerAddr::Unix);
         }
     }
@@ -84,7 +84,7 @@ mod tests {
     fn peer() -> Peer {
         Peer {
             remote: PeerAddr::Inet("127.0.0.1:1".parse().unwrap()),
-            remote_text: "127.0.0.1".to_owned(),
+            remote_text: "127.0.0.1".into(),
             local: PeerAddr::Inet("127.0.0.1:80".parse().unwrap()),
             tls: false,
             session: None,
@@ -96,11 +96,11 @@ mod tests {
         let (remote, local) = ("[::ffff:192.0.2.1]:5".parse().unwrap(), "[2001:db8::1]:443".parse().unwrap());
         let found = introduced(peer(), Header { ends: Ends::Inet { remote, local }, tls: Some(true) });
         assert_eq!((found.remote, found.local), (PeerAddr::Inet(remote), PeerAddr::Inet(local)));
-        assert_eq!((found.remote_text.as_str(), found.tls), ("192.0.2.1", true));
+        assert_eq!((&*found.remote_text, found.tls), ("192.0.2.1", true));
         let unix = introduced(peer(), Header { ends: Ends::Unix, tls: None });
-        assert_eq!((unix.remote, unix.remote_text.as_str()), (PeerAddr::Unix, ""));
+        assert_eq!((unix.remote, &*unix.remote_text), (PeerAddr::Unix, ""));
         let own = introduced(peer(), Header { ends: Ends::Own, tls: None });
-        assert_eq!((own.remote, own.remote_text.as_str(), own.tls), (peer().remote, "127.0.0.1", false));
+        assert_eq!((own.remote, &*own.remote_text, own.tls), (peer().remote, "127.0.0.1", false));
     }
 
     #[test]

@@ -175,7 +175,7 @@ fn peer(
     let remote = connection.remote_address();
     Some(Peer {
         remote: PeerAddr::Inet(remote),
-        remote_text: remote.ip().to_canonical().to_string(),
+        remote_text: remote.ip().to_canonical().to_string().into(),
         local: PeerAddr::Inet(local),
         tls: true,
         session: Some(Box::new(Session { version, cipher, variables, ..Session::default() })),

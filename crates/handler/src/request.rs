@@ -46,7 +46,7 @@ pub struct Peer {
     /// The client.
     pub remote: PeerAddr,
     /// The client's address as text, for `REMOTE_ADDR`; empty for a Unix socket.
-    pub remote_text: String,
+    pub remote_text: Box<str>,
     /// The server's end: the address that the client connected to.
     pub local: PeerAddr,
     /// Whether the connection itself is encrypted.

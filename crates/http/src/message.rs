@@ -126,6 +126,11 @@ impl Sent {
         Sent { broken: true, ..Sent::default() }
     }
 
+    /// Whether nothing more can be sent on the connection.
+    pub(crate) fn is_over(&self) -> bool {
+        self.hijacked || self.broken
+    }
+
     /// Notes what went wrong; the first failure counts.
     pub(crate) fn fail(&mut self, failure: Failure) {
         self.failure.get_or_insert_with(|| Box::new(failure));

@@ -289,8 +289,7 @@ macro_rules! transport {
 
             fn abort_on_drop(&self) {
                 // Fails only when the connection is gone already, and means nothing for a Unix socket.
-                let _ = self
-                    .on(|fd| Ok(rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO))?));
+                let _ = self.on(|fd| Ok(rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO))?));
             }
         }
     };

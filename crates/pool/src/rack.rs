@@ -9,8 +9,8 @@ use crate::tunnel::{self, SocketBody};
 use crate::websocket::Follower;
 use h1::is_token;
 use handler::{
-    After, Body, BodyStream, Chunk, Client, Departure, Exchange, Failure, Handler, PeerAddr, Request,
-    Response, Trace, Version,
+    After, Body, BodyStream, Chunk, Client, Departure, Exchange, Failure, Handler, Incoming, Lent, PeerAddr,
+    Request, Response, Trace, Version,
 };
 use http::body::{Collected, collect};
 use std::cell::RefCell;
@@ -60,11 +60,8 @@ impl Rack {
         Rack { local, samples: Samples(RefCell::new(fastrand::Rng::new())) }
     }
 
-    async fn respond_to(&self, exchange: Exchange) -> Result<Response, Failure> {
-        let Exchange { request, incoming, client, trace } = exchange;
-        let call = self.call(&request, incoming, trace).await?;
-        // Nothing needs the request any more; the exchange's trace keeps it for the log.
-        drop(request);
+    /// Serves an exchange whose request has been encoded.
+    async fn respond_to(&self, call: Rc<Call>, client: Rc<dyn Client>) -> Result<Response, Failure> {
         let pending = PendingCall { local: &self.local, call: Some(call.clone()) };
         self.local.submit(&call)?;
         // With fibers a client that is half-closed is given up a little later, because its request can then be ended.
@@ -102,27 +99,32 @@ impl Rack {
         }
     }
 
-    /// Reads the body and encodes the request.
-    async fn call(
+    /// Reads the body that is on its way, and encodes the request.
+    async fn call_with_body(
         &self,
-        request: &Request,
-        incoming: handler::Incoming,
+        request: Lent,
+        incoming: Incoming,
         trace: Rc<Trace>,
     ) -> Result<Rc<Call>, Failure> {
         let settings = self.local.settings();
         let body = collect(incoming, settings.limits.body_memory, &settings.process.temp_dir).await?;
+        Ok(self.call(request, body, trace))
+    }
+
+    /// Encodes the request. Nothing needs it after that; the exchange's trace keeps it for the log.
+    fn call(&self, request: Lent, body: Collected, trace: Rc<Trace>) -> Rc<Call> {
         // Without a body there was nothing to wait for after the head.
         let asked = if matches!(body, Collected::Empty) { request.arrived } else { Instant::now() };
         let mut frame = Vec::with_capacity(256 + request.fields.text().len());
         let measure = self.samples.next() || trace.measure.get();
-        encode(request, &body, self.local.monotonic_us(asked), measure, &mut frame);
+        encode(&request, &body, self.local.monotonic_us(asked), measure, &mut frame);
         let body = match body {
             Collected::Empty => Carried::Nothing,
             Collected::Memory(bytes) => Carried::Bytes(bytes),
             Collected::Spooled { file, .. } => Carried::File(file),
         };
-        let kind = self.local.shared().kind_of(request.path(), &settings);
-        Ok(Rc::new(Call::new(frame, body, trace, kind, asked)))
+        let kind = self.local.shared().kind_of(request.path(), &self.local.settings());
+        Rc::new(Call::new(frame, body, trace, kind, asked))
     }
 
     fn respond(&self, head: Head, pending: PendingCall<'_>) -> Result<Response, Failure> {
@@ -182,9 +184,31 @@ impl Rack {
     }
 }
 
+/// A request that becomes a call: without a body that takes no wait.
+enum Encoding<'a> {
+    Done(Rc<Call>),
+    Pending(Pin<Box<dyn Future<Output = Result<Rc<Call>, Failure>> + 'a>>),
+}
+
 impl Handler for Rack {
-    async fn handle(&self, exchange: Exchange) -> Response {
-        self.respond_to(exchange).await.unwrap_or_else(Failure::into_response)
+    /// Requests that wait are many: this future has no room for the request, only for what was made of it.
+    fn handle(&self, exchange: Exchange) -> impl Future<Output = Response> {
+        let Exchange { request, incoming, client, trace } = exchange;
+        let encoding = match incoming {
+            Incoming::Empty => Encoding::Done(self.call(request, Collected::Empty, trace)),
+            incoming => Encoding::Pending(Box::pin(self.call_with_body(request, incoming, trace))),
+        };
+        async move {
+            let call = match encoding {
+                Encoding::Done(call) => Ok(call),
+                Encoding::Pending(encoding) => encoding.await,
+            };
+            let result = match call {
+                Ok(call) => self.respond_to(call, client).await,
+                Err(failure) => Err(failure),
+            };
+            result.unwrap_or_else(Failure::into_response)
+        }
     }
 }
 

@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         rustix::net::sockopt::set_tcp_nodelay(&listener, true)?;
         loop {
             let (stream, remote) = listener.accept().await?;
-            let remote_text = remote.ip().to_string();
+            let remote_text = remote.ip().to_string().into();
             let peer = Peer { remote: PeerAddr::Inet(remote), remote_text, local, tls: false, session: None };
             tokio::task::spawn_local(one::serve(stream, Rc::new(peer), context.clone()));
         }

@@ -32,8 +32,8 @@ pub(crate) fn request_from(
     }
     let remote = remote.map_or(PeerAddr::Unix, |address| PeerAddr::Inet(address.parse().unwrap()));
     let remote_text = match remote {
-        PeerAddr::Inet(address) => address.ip().to_string(),
-        PeerAddr::Unix => String::new(),
+        PeerAddr::Inet(address) => address.ip().to_string().into(),
+        PeerAddr::Unix => Box::default(),
     };
     let split = method.len() as u32;
     let target = Span { start: split, len: target.len() as u32 };

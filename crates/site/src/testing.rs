@@ -14,7 +14,7 @@ pub(crate) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Re
     let query = (path + 1).min(target.len());
     let mut all = Fields::from_parts(text, Vec::new());
     fields.iter().for_each(|(name, value)| all.push(name.as_bytes(), value.as_bytes()));
-    let remote_text = "192.0.2.1".to_owned();
+    let remote_text = "192.0.2.1".into();
     Request {
         version: Version::Http11,
         method: span(0, method.len()),

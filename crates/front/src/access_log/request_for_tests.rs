@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 /// A client on the network.
 pub(crate) fn peer() -> Peer {
-    let remote_text = "192.0.2.1".to_owned();
+    let remote_text = "192.0.2.1".into();
     Peer { remote: PeerAddr::Unix, remote_text, local: PeerAddr::Unix, tls: false, session: None }
 }
 

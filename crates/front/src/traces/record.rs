@@ -121,7 +121,7 @@ impl Record {
             https: request.is_some_and(|request| request.https),
             host,
             port,
-            client: ending.peer.remote_text.clone(),
+            client: ending.peer.remote_text.to_string(),
             agent: request
                 .and_then(|request| request.fields.get("user-agent"))
                 .map(lossy)

@@ -43,7 +43,7 @@ impl Collector {
         });
         let peer = Rc::new(Peer {
             remote: PeerAddr::Unix,
-            remote_text: String::new(),
+            remote_text: Box::default(),
             local: PeerAddr::Unix,
             tls: false,
             session: None,

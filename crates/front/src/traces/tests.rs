@@ -162,7 +162,7 @@ fn an_apps_request_is_four_spans() {
         [text("server.address"), text("user_agent.original"), text("network.protocol.version")],
         ["example.org", "Lynx", "1.1"]
     );
-    assert_eq!(text("client.address"), peer().remote_text);
+    assert_eq!(text("client.address"), *peer().remote_text);
     assert_eq!(value(server, "http.response.status_code"), Some(&Value::Integer(200)));
     assert_eq!(
         (value(server, "server.port"), value(server, "error.type")),

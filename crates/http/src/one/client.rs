@@ -25,7 +25,13 @@ pub(crate) struct ClientView<S> {
 
 impl<S: Transport> ClientView<S> {
     pub(crate) fn new(link: Weak<Link<S>>, exchange: u64) -> ClientView<S> {
-        ClientView { link, exchange, half_closed: Cell::new(false), patient: Cell::new(false), dead: RefCell::new(None) }
+        ClientView {
+            link,
+            exchange,
+            half_closed: Cell::new(false),
+            patient: Cell::new(false),
+            dead: RefCell::new(None),
+        }
     }
 
     /// Whether it is too early to have the client watched. The deadline is one for reading, which nobody does meanwhile: a read that

@@ -32,6 +32,9 @@ pub(super) enum Then {
 }
 
 /// Answers requests until no byte of another one has arrived.
+///
+/// Requests that wait are many, so this future is small: what it needs only before or after a wait is in functions that do not wait, and
+/// nothing is passed by value to what does.
 pub(super) async fn serve_requests<S: Transport, H: Handler>(
     link: &Rc<Link<S>>,
     peer: &Rc<Peer>,
@@ -42,21 +45,32 @@ pub(super) async fn serve_requests<S: Transport, H: Handler>(
     let mut output = link.shared.take_output();
     let mut turn = 0;
     loop {
-        let then = match receive::head(link).await {
-            Ok(received) => {
-                *served += 1;
-                let last = link
-                    .shared
-                    .settings()
-                    .limits
-                    .max_requests_per_connection
-                    .is_some_and(|max| max > 0 && *served >= max);
-                exchange(link, peer, context, received, last, &mut output).await
+        let head = receive::head(link).await;
+        let then = match begin(link, peer, context, head, served) {
+            Ok((exchange, facts, mut report)) => {
+                let mut response = context.handler.handle(exchange).await;
+                let facts = facts.after_handling(link);
+                report.outcome.sent =
+                    respond::respond(link, facts.response, &mut response, &mut output).await;
+                drop(response);
+                link.exchange.update(|number| number + 1);
+                let sent = (report.outcome.sent.reusable, report.outcome.sent.is_over());
+                drop(report);
+                match sent {
+                    (true, _) if link.body.borrow().is_done() => Then::Idle,
+                    (true, _) => {
+                        if Box::pin(drain(link)).await {
+                            Then::Idle
+                        } else {
+                            Then::Linger
+                        }
+                    }
+                    (false, over) => facts.then(link, over),
+                }
             }
-            Err(NoHead::Idle) => Then::Idle,
-            Err(NoHead::Closed) => Then::Close,
-            Err(NoHead::Refused(failure, started)) => {
-                let refusal = Refusal { failure, started, request: None };
+            Err(Unserved::Idle) => Then::Idle,
+            Err(Unserved::Closed) => Then::Close,
+            Err(Unserved::Refused(refusal)) => {
                 Box::pin(refuse(link, peer, context, refusal, &mut output)).await
             }
         };
@@ -85,6 +99,15 @@ impl<H: Handler> Drop for Report<'_, H> {
     }
 }
 
+/// Why no handler gets a request.
+enum Unserved {
+    /// There is none.
+    Idle,
+    /// The client has gone.
+    Closed,
+    Refused(Box<Refusal>),
+}
+
 /// A request that is refused without a handler.
 struct Refusal {
     failure: Failure,
@@ -96,15 +119,16 @@ async fn refuse<S: Transport, H: Handler>(
     link: &Rc<Link<S>>,
     peer: &Peer,
     context: &Context<H>,
-    refusal: Refusal,
+    refusal: Box<Refusal>,
     output: &mut Output,
 ) -> Then {
-    let Refusal { failure, started, request } = refusal;
+    let Refusal { failure, started, request } = *refusal;
     let is_head = request.as_ref().is_some_and(|request| request.method() == b"HEAD");
     let outcome = Outcome { trace: Rc::default(), request, started, sent: Sent::nothing() };
     let mut report = Report { handler: &context.handler, peer, outcome };
     let facts = RequestFacts { version: Version::Http11, is_head, persistent: false };
-    report.outcome.sent = respond::respond(link, facts, failure.into_response(), output).await;
+    let mut response = failure.into_response();
+    report.outcome.sent = respond::respond(link, facts, &mut response, output).await;
     if report.outcome.sent.broken { Then::Close } else { Then::Linger }
 }
 
@@ -116,65 +140,83 @@ pub(super) async fn refuse_connection<S: Transport, H: Handler>(
     failure: Failure,
 ) -> Then {
     let mut output = link.shared.take_output();
-    let refusal = Refusal { failure, started: Instant::now(), request: None };
+    let refusal = Box::new(Refusal { failure, started: Instant::now(), request: None });
     let then = refuse(link, peer, context, refusal, &mut output).await;
     link.shared.keep_output(output);
     then
 }
 
-/// One well-formed request, which may still be refused.
-async fn exchange<S: Transport, H: Handler>(
+/// What is known of a request when its handler has it.
+#[derive(Clone, Copy)]
+struct Facts {
+    response: RequestFacts,
+    /// The client wants to keep the connection.
+    kept: bool,
+}
+
+/// Makes an exchange of a head, which may still be refused.
+fn begin<'a, S: Transport, H: Handler>(
     link: &Rc<Link<S>>,
-    peer: &Rc<Peer>,
-    context: &Context<H>,
-    mut received: Received,
-    last: bool,
-    output: &mut Output,
-) -> Then {
+    peer: &'a Rc<Peer>,
+    context: &'a Context<H>,
+    head: Result<Received, NoHead>,
+    served: &mut u64,
+) -> Result<(Exchange, Facts, Report<'a, H>), Unserved> {
+    let mut received = head.map_err(|why| match why {
+        NoHead::Idle => Unserved::Idle,
+        NoHead::Closed => Unserved::Closed,
+        NoHead::Refused(failure, started) => {
+            Unserved::Refused(Box::new(Refusal { failure, started, request: None }))
+        }
+    })?;
+    *served += 1;
     let request = Box::new(received.request(link, peer));
-    let head = &received.head;
+    let (head, started) = (&received.head, received.started);
     let declared = match head.framing {
         Framing::Length(length) => Some(length),
         Framing::Chunked | Framing::Close => None,
     };
-    if let Some(failure) = inadmissible(head.expect, declared, link.shared.settings().limits.max_body) {
-        let refusal = Refusal { failure, started: received.started, request: Some(request) };
-        return Box::pin(refuse(link, peer, context, refusal, output)).await;
+    let settings = link.shared.settings();
+    let limits = &settings.limits;
+    if let Some(failure) = inadmissible(head.expect, declared, limits.max_body) {
+        return Err(Unserved::Refused(Box::new(Refusal { failure, started, request: Some(request) })));
     }
+    let last = limits.max_requests_per_connection.is_some_and(|max| max > 0 && *served >= max);
     let number = link.exchange.get();
     let incoming = incoming(link, head, number);
-    let (version, is_head) = (request.version, request.method() == b"HEAD");
+    let response = RequestFacts {
+        version: request.version,
+        is_head: request.method() == b"HEAD",
+        persistent: head.persistent && !last && !settings.timeouts.keep_alive.is_zero(),
+    };
     let trace: Rc<Trace> = Rc::default();
-    let started = received.started;
     let outcome = Outcome { trace: trace.clone(), request: None, started, sent: Sent::nothing() };
-    let mut report = Report { handler: &context.handler, peer, outcome };
-    link.interim_allowed.set(version == Version::Http11);
+    let report = Report { handler: &context.handler, peer, outcome };
+    link.interim_allowed.set(response.version == Version::Http11);
     let exchange = Exchange {
         request: Lent::new(request, trace.clone()),
         incoming,
         client: Rc::new(ClientView::new(Rc::downgrade(link), number)),
         trace,
     };
-    let response = context.handler.handle(exchange).await;
-    let shared = &link.shared;
-    let persistent = head.persistent
-        && !last
-        && !shared.draining.get()
-        && !shared.leaving.get()
-        && !shared.settings().timeouts.keep_alive.is_zero()
-        && is_drainable(&link.body.borrow());
-    let facts = RequestFacts { version, is_head, persistent };
-    report.outcome.sent = respond::respond(link, facts, response, output).await;
-    link.exchange.set(number + 1);
-    let Sent { reusable, hijacked, broken, .. } = report.outcome.sent;
-    drop(report);
-    if reusable {
-        let done = link.body.borrow().is_done() || Box::pin(drain(link)).await;
-        return if done { Then::Idle } else { Then::Linger };
+    Ok((exchange, Facts { response, kept: head.persistent }, report))
+}
+
+impl Facts {
+    /// With what has come up meanwhile.
+    fn after_handling<S: Transport>(mut self, link: &Link<S>) -> Facts {
+        let shared = &link.shared;
+        self.response.persistent &=
+            !shared.draining.get() && !shared.leaving.get() && is_drainable(&link.body.borrow());
+        self
     }
-    // A client that asked for the end and has sent nothing more is not made to wait.
-    let expected = !head.persistent && link.input.borrow().is_empty() && link.body.borrow().is_done();
-    if hijacked || broken || (expected && !link.unread.get()) { Then::Close } else { Then::Linger }
+
+    /// What becomes of a connection that cannot be used again. `over`: nothing more can be sent. A client that asked for the end and
+    /// has sent nothing more is not made to wait.
+    fn then<S: Transport>(self, link: &Link<S>, over: bool) -> Then {
+        let expected = !self.kept && link.input.borrow().is_empty() && link.body.borrow().is_done();
+        if over || (expected && !link.unread.get()) { Then::Close } else { Then::Linger }
+    }
 }
 
 /// The request's body: all of it if it has been read ahead, else to be read.

@@ -107,7 +107,7 @@ mod tests {
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
         let peer = Peer {
             remote: PeerAddr::Unix,
-            remote_text: String::new(),
+            remote_text: Box::default(),
             local: PeerAddr::Unix,
             tls: false,
             session: None,

@@ -14,7 +14,7 @@ use h1::{ConnectionField, Delimiter, Plan};
 use handler::{
     After, Body, BodyStream, Chunk, Client, Departure, FileRegion, Kept, Lender, Response, Version,
 };
-use net::{Output, Transport};
+use net::{Output, Transport, TunnelEnd};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -51,21 +51,22 @@ impl LastMessage {
     }
 }
 
-/// Sends `response`.
+/// Sends `response`, and takes its body and its failure.
 pub(crate) async fn respond<S: Transport>(
     link: &Rc<Link<S>>,
     facts: RequestFacts,
-    response: Response,
+    response: &mut Response,
     output: &mut Output,
 ) -> Sent {
     link.interim_allowed.set(false);
-    let again = second_of_kept(link, facts, &response, output);
-    if let (Some(second), Body::Kept(kept)) = (again, &response.body)
-        && let Some(message) = LastMessage::of(kept).get(second)
-    {
-        return send_again(link, kept.body().len(), message, output).await;
+    let again = second_of_kept(link, facts, response, output);
+    if let Some(message_and_body) = last_message(response, again) {
+        let body = queue_again(message_and_body, output);
+        let broken = link.send(output, false).await.is_err();
+        let body_bytes = body.saturating_sub(output.len() as u64);
+        return Sent { status: 200, body_bytes, broken, reusable: !broken, ..Sent::default() };
     }
-    let mut response = presentable(response, facts.version);
+    make_presentable(response, facts.version);
     if matches!(response.body, Body::Empty | Body::Bytes(_)) && link.input.borrow().is_empty() {
         link.shared.gather().await;
     }
@@ -74,24 +75,27 @@ pub(crate) async fn respond<S: Transport>(
         output.text(|text| text.extend_from_slice(&queued));
     }
     let mut sent = Sent { status: response.status, failure: response.failure.take(), ..Sent::default() };
-    if let Body::Tunnel { raw: true, .. } = response.body {
+    if matches!(response.body, Body::Tunnel { raw: true, .. }) {
         sent.status = 0;
     } else {
-        let plan = h1::plan(&response, facts.version, facts.is_head);
-        check_length(&response, plan, &mut sent);
-        sent.reusable = facts.persistent && !wants_close(&response) && may_follow(plan.delimiter);
-        let connection = connection_field(&response, facts, sent.reusable);
-        output.text(|text| {
-            let now = link.shared.wall(link.shared.timers.recent());
-            let date = |text: &mut Vec<u8>| link.shared.date.append(now, text);
-            h1::encode_head(text, &response, plan.delimiter, connection, date);
-        });
-        if !plan.has_body {
-            response.body = Body::Empty;
-        }
-        let body = std::mem::replace(&mut response.body, Body::Empty);
-        if !matches!(body, Body::Tunnel { .. }) {
-            let result = send_body(link, plan, body, output, again, &mut sent).await;
+        let plan = queue_head(link, facts, response, output, &mut sent);
+        if !matches!(response.body, Body::Tunnel { .. }) {
+            let result = match queue_body(response, output, again) {
+                Queued::Whole { len, complete } => {
+                    let result = link.send(output, false).await;
+                    sent.body_bytes = len.saturating_sub(output.len() as u64);
+                    if complete { result } else { Err(Unsendable) }
+                }
+                // Boxed, like everything that not every response needs: the future of an exchange stays small.
+                Queued::File(region) => Box::pin(send_large(link, region, output, &mut sent)).await,
+                Queued::Stream(stream) => {
+                    let sender =
+                        StreamSender { link, plan, output, promised: promised(plan), sent: &mut sent };
+                    let result = Box::pin(sender.run(stream)).await;
+                    sent.body_bytes = sent.body_bytes.saturating_sub(output.len() as u64);
+                    result
+                }
+            };
             if result.is_err() {
                 sent.broken = true;
                 sent.reusable = false;
@@ -102,9 +106,18 @@ pub(crate) async fn respond<S: Transport>(
             }
             return sent;
         }
-        response.body = body;
     }
-    let Body::Tunnel { io, .. } = response.body else { return sent };
+    let Body::Tunnel { io, .. } = std::mem::replace(&mut response.body, Body::Empty) else { return sent };
+    Box::pin(run_tunnel(link, io, output, sent)).await
+}
+
+/// The connection becomes a tunnel.
+async fn run_tunnel<S: Transport>(
+    link: &Rc<Link<S>>,
+    io: Box<dyn TunnelEnd>,
+    output: &mut Output,
+    mut sent: Sent,
+) -> Sent {
     sent.hijacked = true;
     sent.reusable = false;
     if link.send(output, false).await.is_err() {
@@ -112,8 +125,36 @@ pub(crate) async fn respond<S: Transport>(
         return sent;
     }
     let _tunnel = link.shared.count_tunnel();
-    (sent.body_bytes, sent.broken) = Box::pin(super::tunnel::run(link, io)).await;
+    (sent.body_bytes, sent.broken) = super::tunnel::run(link, io).await;
     sent
+}
+
+fn make_presentable(response: &mut Response, version: Version) {
+    let judged = std::mem::replace(response, Response::empty(500));
+    *response = presentable(judged, version);
+}
+
+/// Queues the head of a response that is no raw tunnel.
+fn queue_head<S: Transport>(
+    link: &Link<S>,
+    facts: RequestFacts,
+    response: &mut Response,
+    output: &mut Output,
+    sent: &mut Sent,
+) -> Plan {
+    let plan = h1::plan(response, facts.version, facts.is_head);
+    check_length(response, plan, sent);
+    sent.reusable = facts.persistent && !wants_close(response) && may_follow(plan.delimiter);
+    let connection = connection_field(response, facts, sent.reusable);
+    output.text(|text| {
+        let now = link.shared.wall(link.shared.timers.recent());
+        let date = |text: &mut Vec<u8>| link.shared.date.append(now, text);
+        h1::encode_head(text, response, plan.delimiter, connection, date);
+    });
+    if !plan.has_body {
+        response.body = Body::Empty;
+    }
+    plan
 }
 
 /// The current second, if the response may be the same message as an earlier one of that second: nothing but the date
@@ -138,12 +179,16 @@ fn second_of_kept<S: Transport>(
     now.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 
-/// Sends a message that was built before.
-async fn send_again<S: Transport>(link: &Link<S>, body: usize, message: Bytes, output: &mut Output) -> Sent {
+/// The message that the same response was sent in before, in this second, and the length of its body.
+fn last_message(response: &Response, again: Option<u64>) -> Option<(Bytes, u64)> {
+    let Body::Kept(kept) = &response.body else { return None };
+    let message = LastMessage::of(kept).get(again?)?;
+    Some((message, kept.body().len() as u64))
+}
+
+fn queue_again((message, body): (Bytes, u64), output: &mut Output) -> u64 {
     output.by_reference(message);
-    let broken = link.send(output, false).await.is_err();
-    let body_bytes = (body as u64).saturating_sub(output.len() as u64);
-    Sent { status: 200, body_bytes, broken, reusable: !broken, ..Sent::default() }
+    body
 }
 
 /// Notes a body whose length is known and differs from the declared one. The response goes out with the actual length.
@@ -173,51 +218,52 @@ fn connection_field(response: &Response, facts: RequestFacts, reusable: bool) ->
     }
 }
 
-async fn send_body<S: Transport>(
-    link: &Rc<Link<S>>,
-    plan: Plan,
-    body: Body,
-    output: &mut Output,
-    again: Option<u64>,
-    sent: &mut Sent,
-) -> Result<(), Unsendable> {
-    match body {
-        Body::Empty | Body::Tunnel { .. } => link.send(output, false).await,
+/// What is left of a body when all that can be queued is.
+enum Queued {
+    /// Nothing; `len` bytes were queued. They are not all when a file has become shorter.
+    Whole {
+        len: u64,
+        complete: bool,
+    },
+    File(FileRegion),
+    Stream(Box<dyn BodyStream>),
+}
+
+/// Takes the body and queues it, if that can be done at once.
+fn queue_body(response: &mut Response, output: &mut Output, again: Option<u64>) -> Queued {
+    let len = match std::mem::replace(&mut response.body, Body::Empty) {
+        Body::Empty | Body::Tunnel { .. } => 0,
         Body::Bytes(bytes) => {
             let len = bytes.len();
             output.bytes(bytes);
-            let result = link.send(output, false).await;
-            sent.body_bytes = (len as u64).saturating_sub(output.len() as u64);
-            result
+            len as u64
         }
         Body::Kept(kept) => {
             output.bytes(kept.body().clone());
             if let Some(second) = again {
                 LastMessage::of(&kept).0.replace(Some((second, output.copied())));
             }
-            let result = link.send(output, false).await;
-            sent.body_bytes = (kept.body().len() as u64).saturating_sub(output.len() as u64);
-            result
+            kept.body().len() as u64
         }
         Body::File(region) if region.len <= READ_BELOW => {
-            let read = output.text(|text| append_file(text, &region));
-            let result = link.send(output, false).await;
-            sent.body_bytes = read.saturating_sub(output.len() as u64);
-            // The file has become shorter.
-            if read < region.len { Err(Unsendable) } else { result }
+            let len = output.text(|text| append_file(text, &region));
+            return Queued::Whole { len, complete: len == region.len };
         }
-        Body::File(region) => {
-            link.send(output, region.len > 0).await?;
-            Box::pin(send_file(link, &region, region.len, &mut sent.body_bytes)).await
-        }
-        Body::Stream(stream) => {
-            // Boxed, like everything that not every response needs: the future of an exchange stays small.
-            let sender = StreamSender { link, plan, output, promised: promised(plan), sent: &mut *sent };
-            let result = Box::pin(sender.run(stream)).await;
-            sent.body_bytes = sent.body_bytes.saturating_sub(output.len() as u64);
-            result
-        }
-    }
+        Body::File(region) => return Queued::File(region),
+        Body::Stream(stream) => return Queued::Stream(stream),
+    };
+    Queued::Whole { len, complete: true }
+}
+
+/// Sends a file behind the head.
+async fn send_large<S: Transport>(
+    link: &Link<S>,
+    region: FileRegion,
+    output: &mut Output,
+    sent: &mut Sent,
+) -> Result<(), Unsendable> {
+    link.send(output, region.len > 0).await?;
+    send_file(link, &region, region.len, &mut sent.body_bytes).await
 }
 
 /// Sends the first `len` bytes of a region.

@@ -92,7 +92,7 @@ pub(crate) fn exchange(
 pub(crate) fn own_peer() -> Rc<Peer> {
     Rc::new(Peer {
         remote: PeerAddr::Unix,
-        remote_text: String::new(),
+        remote_text: Box::default(),
         local: PeerAddr::Unix,
         tls: false,
         session: None,

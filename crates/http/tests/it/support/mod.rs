@@ -461,7 +461,7 @@ fn run(
             let local = PeerAddr::Inet(stream.local_addr().unwrap());
             let peer = Peer {
                 remote: PeerAddr::Inet(remote),
-                remote_text: remote.ip().to_string(),
+                remote_text: remote.ip().to_string().into(),
                 local,
                 tls: false,
                 session: None,

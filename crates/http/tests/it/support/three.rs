@@ -63,7 +63,7 @@ pub fn start(settings: impl Into<Settings>) -> QuicServer {
                 let remote = connection.remote_address();
                 let peer = Peer {
                     remote: PeerAddr::Inet(remote),
-                    remote_text: remote.ip().to_string(),
+                    remote_text: remote.ip().to_string().into(),
                     local: PeerAddr::Inet(endpoint.local_addr().unwrap()),
                     tls: true,
                     session: None,

@@ -105,7 +105,7 @@ async fn run(upstreams: Arc<Upstreams>, log: Log, tell: mpsc::Sender<SocketAddr>
     tell.send(listener.local_addr().unwrap()).unwrap();
     while let Ok((stream, remote)) = listener.accept().await {
         let local = PeerAddr::Inet(stream.local_addr().unwrap());
-        let remote_text = remote.ip().to_string();
+        let remote_text = remote.ip().to_string().into();
         let peer = Peer { remote: PeerAddr::Inet(remote), remote_text, local, tls: false, session: None };
         tokio::task::spawn_local(one::serve(stream, Rc::new(peer), context.clone()));
     }

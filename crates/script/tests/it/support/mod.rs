@@ -159,7 +159,7 @@ pub fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request {
         variables: Vec::new(),
         peer: Rc::new(Peer {
             remote: inet(40_000),
-            remote_text: "127.0.0.1".to_owned(),
+            remote_text: "127.0.0.1".into(),
             local: inet(9292),
             tls: false,
             session: None,
