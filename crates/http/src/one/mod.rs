@@ -147,18 +147,34 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     }
 
+    fn pair() -> (std::os::unix::net::UnixStream, UnixStream) {
+        let (client, server) = std::os::unix::net::UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        (client, UnixStream::from_std(server).unwrap())
+    }
+
     #[test]
     fn an_idle_connection_is_small() {
-        let (_client, server) = std::os::unix::net::UnixStream::pair().unwrap();
-        server.set_nonblocking(true).unwrap();
         run(async |peer, context| {
-            let open = Connection::open(UnixStream::from_std(server).unwrap(), &context);
-            let idle = open.serve(peer, context, [0_usize; 2]);
+            let (_client, stream) = pair();
+            let idle = Connection::open(stream, &context).serve(peer, context, [0_usize; 2]);
             // With what the runtime adds, its task has 256 bytes.
             assert!(size_of_val(&idle) <= 144, "{}", size_of_val(&idle));
         });
         // With the counts of its `Rc` it has 224 bytes.
         let size = size_of::<Link<net::Connection>>();
         assert!(size <= 208, "{size}");
+    }
+
+    #[test]
+    fn a_request_in_progress_is_small() {
+        run(async |peer, context| {
+            let (_client, stream) = pair();
+            let link = Link::new(stream, context.shared.clone());
+            let mut served = 0;
+            let serving = exchange::serve_requests(&link, &peer, &context, &mut served);
+            // The handler's own part comes to it.
+            assert!(size_of_val(&serving) <= 832, "{}", size_of_val(&serving));
+        });
     }
 }
