@@ -1,11 +1,15 @@
 //! The state of the current request's body: framing, and what went wrong. Pure: bytes go in.
 
+use super::link::forget;
 use crate::message::Pace;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use h1::chunked::{Bounds, Decoder};
 use h1::{Expect, Framing, RequestHead};
 use handler::BodyError;
 use settings::Limits;
+
+/// Bytes from which data that was read ahead is taken out of its buffer instead of copied.
+const SHARED: usize = 4 << 10;
 
 /// How the end of the body is found.
 #[derive(Debug)]
@@ -69,6 +73,22 @@ impl BodyState {
     /// Whether the next request cannot be found: the body is broken, or the client may or may not send it.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.error.is_some() || (self.continue_due && !self.is_done())
+    }
+
+    /// Consumes what belongs to the body at the front of what was read ahead, without a copy when that is much; frees the buffer when
+    /// it is empty.
+    pub(crate) fn take_ahead(&mut self, input: &mut BytesMut) -> Result<Bytes, BodyError> {
+        if let Rest::Length(left) = &mut self.rest
+            && let Ok(n) = usize::try_from((*left).min(input.len() as u64))
+            && n >= SHARED
+        {
+            (self.continue_due, *left) = (false, *left - n as u64);
+            let ahead = if n == input.len() { std::mem::take(input) } else { input.split_to(n) };
+            return Ok(ahead.freeze());
+        }
+        let (data, used) = self.take(input)?;
+        forget(input, used);
+        Ok(data)
     }
 
     /// Consumes what belongs to the body at the front of `input`: the data, and how many bytes were consumed.
