@@ -111,3 +111,24 @@ impl BodyState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_ahead_is_taken_up_to_the_end_of_the_body() {
+        for len in [10, SHARED, 5 * SHARED] {
+            for behind in [0, 3] {
+                let mut body = BodyState { rest: Rest::Length(len as u64), ..BodyState::default() };
+                let mut input = BytesMut::from(&vec![b'x'; len / 2][..]);
+                assert_eq!(body.take_ahead(&mut input).unwrap().len(), len / 2);
+                assert!(input.is_empty() && !body.is_done());
+                input.extend_from_slice(&vec![b'x'; len - len / 2]);
+                input.extend_from_slice(&b"GET"[..behind]);
+                assert_eq!(body.take_ahead(&mut input).unwrap(), vec![b'x'; len - len / 2]);
+                assert!(body.is_done() && input == b"GET"[..behind]);
+            }
+        }
+    }
+}
