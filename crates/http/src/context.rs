@@ -12,8 +12,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
-/// Bytes taken from a socket at a time.
-const SCRATCH: usize = 64 << 10;
+/// Bytes taken from a socket at a time: a body of 64 KiB comes together with its head.
+const SCRATCH: usize = 128 << 10;
 /// Of the write buffers that have grown beyond this, one is kept.
 const KEPT_OUTPUT: usize = 32 << 10;
 /// A write buffer that has grown beyond this is not kept.

@@ -27,6 +27,7 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
     board.begin(task.thread.index, job.link, job.id, started_us);
     let (samples, measure) = (worker(gvl, |w| w.samples()), asks_to_measure(&job.bytes[job.payload.clone()]));
     let cpu_us = (samples || measure).then(os::thread_us);
+    let waits = samples.then(os::thread_waits);
     cpu_us.filter(|_| measure).into_iter().for_each(|cpu_us| task.measure(cpu_us));
     let failed = if job.gone { drop_unstarted(gvl, task, job.fd) } else { serve_request(gvl, task, &job) };
     board.finish(task.thread.index, failed);
@@ -37,9 +38,11 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
     }
     task.end();
     let took_us = now_us.saturating_sub(started_us);
-    let off_us = cpu_us
-        .filter(|_| samples)
-        .map(|before| took_us.saturating_sub(os::thread_us().saturating_sub(before)));
+    // Without having waited it was only kept from a processor, and a thread beside it would be, too.
+    let off_us = waits.zip(cpu_us).map(|(waits, cpu_us)| match os::thread_waits() == waits {
+        true => 0,
+        false => took_us.saturating_sub(os::thread_us().saturating_sub(cpu_us)),
+    });
     place().watchdog.ended();
     // A fiber that waits holds nothing up: what counts is how long it has kept the thread.
     let held_us = task.fiber.as_ref().map_or(took_us, |fiber| now_us.saturating_sub(fiber.entered_us.get()));

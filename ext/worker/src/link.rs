@@ -12,8 +12,8 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use wire::{Header, Kind, Malformed, frame::HEADER};
 
-/// Bytes read from the socket at a time.
-const READ: usize = 64 << 10;
+/// Bytes read from the socket at a time: several requests with bodies, so that not each of them takes a turn of reading and waiting.
+const READ: usize = 256 << 10;
 /// A buffer that has grown beyond this is not kept.
 const KEEP: usize = 256 << 10;
 

@@ -1,11 +1,15 @@
 //! The state of the current request's body: framing, and what went wrong. Pure: bytes go in.
 
+use super::link::forget;
 use crate::message::Pace;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use h1::chunked::{Bounds, Decoder};
 use h1::{Expect, Framing, RequestHead};
 use handler::BodyError;
 use settings::Limits;
+
+/// Bytes from which data that was read ahead is taken out of its buffer instead of copied.
+const SHARED: usize = 4 << 10;
 
 /// How the end of the body is found.
 #[derive(Debug)]
@@ -85,6 +89,12 @@ impl BodyState {
         self.0.as_mut().map(|body| &mut body.pace)
     }
 
+    /// Consumes what belongs to the body at the front of what was read ahead, without a copy when that is much; frees the buffer when
+    /// it is empty.
+    pub(crate) fn take_ahead(&mut self, input: &mut BytesMut) -> Result<Bytes, BodyError> {
+        self.0.as_mut().map_or(Ok(Bytes::new()), |body| body.take_ahead(input))
+    }
+
     /// Consumes what belongs to the body at the front of `input`: the data, and how many bytes were consumed.
     pub(crate) fn take(&mut self, input: &[u8]) -> Result<(Bytes, usize), BodyError> {
         match &mut self.0 {
@@ -102,6 +112,20 @@ impl Arriving {
         }
     }
 
+    fn take_ahead(&mut self, input: &mut BytesMut) -> Result<Bytes, BodyError> {
+        if let Rest::Length(left) = &mut self.rest
+            && let Ok(n) = usize::try_from((*left).min(input.len() as u64))
+            && n >= SHARED
+        {
+            (self.continue_due, *left) = (false, *left - n as u64);
+            let ahead = if n == input.len() { std::mem::take(input) } else { input.split_to(n) };
+            return Ok(ahead.freeze());
+        }
+        let (data, used) = self.take(input)?;
+        forget(input, used);
+        Ok(data)
+    }
+
     fn take(&mut self, input: &[u8]) -> Result<(Bytes, usize), BodyError> {
         if !input.is_empty() {
             self.continue_due = false;
@@ -117,6 +141,29 @@ impl Arriving {
                 let used =
                     decoder.decode(input, &mut data).inspect_err(|error| self.error = Some(error.clone()))?;
                 Ok((data.into(), used))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_ahead_is_taken_up_to_the_end_of_the_body() {
+        for len in [10, SHARED, 5 * SHARED] {
+            for behind in [0, 3] {
+                let (rest, pace) = (Rest::Length(len as u64), Pace::default());
+                let mut body =
+                    BodyState(Some(Box::new(Arriving { rest, continue_due: false, error: None, pace })));
+                let mut input = BytesMut::from(&vec![b'x'; len / 2][..]);
+                assert_eq!(body.take_ahead(&mut input).unwrap().len(), len / 2);
+                assert!(input.is_empty() && !body.is_done());
+                input.extend_from_slice(&vec![b'x'; len - len / 2]);
+                input.extend_from_slice(&b"GET"[..behind]);
+                assert_eq!(body.take_ahead(&mut input).unwrap(), vec![b'x'; len - len / 2]);
+                assert!(body.is_done() && input == b"GET"[..behind]);
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::body_state::BodyState;
 use super::client::ClientView;
 use super::incoming::BodyReader;
-use super::link::{Link, forget};
+use super::link::Link;
 use super::receive::{self, NoHead, Received};
 use super::respond::{self, RequestFacts};
 use crate::context::Context;
@@ -228,8 +228,7 @@ fn incoming<S: Transport>(link: &Rc<Link<S>>, head: &RequestHead, exchange: u64)
     match length {
         Some(0) => return Incoming::Empty,
         Some(length) if length <= input.len() as u64 => {
-            if let Ok((data, used)) = body.take(&input) {
-                forget(&mut input, used);
+            if let Ok(data) = body.take_ahead(&mut input) {
                 return Incoming::Ready(data);
             }
         }

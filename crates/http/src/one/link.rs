@@ -303,9 +303,7 @@ impl<S: Transport> Link<S> {
     fn next_data(&self, body: &mut BodyState) -> Result<Option<Bytes>, BodyError> {
         let mut input = self.input.borrow_mut();
         if !input.is_empty() {
-            let (data, used) = body.take(&input)?;
-            forget(&mut input, used);
-            return Ok(Some(data));
+            return body.take_ahead(&mut input).map(Some);
         }
         let read = self.read(|bytes| {
             if bytes.is_empty() {

@@ -25,6 +25,8 @@ pub(crate) struct Document {
     pub covered: Cell<Option<u64>>,
     /// When its bytes were last requested.
     pub last_requested: Cell<Instant>,
+    /// That was soon after the request before.
+    pub soon: Cell<bool>,
     /// Identifies this version; never reused.
     pub id: u64,
     pub file: Rc<File>,
@@ -64,6 +66,7 @@ impl Document {
             coverable: false,
             checked: Cell::new(now),
             last_requested: Cell::new(now.checked_sub(Duration::from_secs(1)).unwrap_or(now)),
+            soon: Cell::new(false),
             settled: Cell::new(age.is_some_and(|age| age > SETTLED)),
             settles_at: age.map(|age| now + (SETTLED + TICK).saturating_sub(age)),
         }

@@ -20,8 +20,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// Files up to this many bytes may be kept in memory and written together with the head; larger ones go by sendfile.
 pub(crate) const MAX_IN_MEMORY: u64 = 64 << 10;
 
-/// A file requested twice within this time is kept in memory.
-const HOT_WITHIN: Duration = Duration::from_millis(10);
+/// A file is kept in memory when it was requested this soon after the request before, twice in a row. Once happens by chance to all of
+/// thousands of files that are requested at random, and would fill the memory with files that are not requested again for long.
+const HOT_WITHIN: Duration = Duration::from_millis(2);
 
 /// Limits of a store.
 #[derive(Debug, Clone, Copy)]
@@ -186,7 +187,8 @@ impl Store {
         if let Some(kept) = self.kept.borrow().get(&id) {
             return Ok(Some(kept.clone()));
         }
-        if now.saturating_duration_since(before) >= HOT_WITHIN || !self.has_settled(document, now) {
+        let soon = now.saturating_duration_since(before) < HOT_WITHIN;
+        if !(document.soon.replace(soon) && soon && self.has_settled(document, now)) {
             return Ok(None);
         }
         let kept = Rc::new(Kept::new(document.read()?.into()));
@@ -215,7 +217,7 @@ mod tests {
         let now = Instant::now();
         let (_dir, store, document) = with_a_new_file(now);
         let hot = |at: Instant| {
-            let _ = store.hot(0, &document, at).unwrap();
+            let _ = (store.hot(0, &document, at).unwrap(), store.hot(0, &document, at).unwrap());
             store.hot(0, &document, at).unwrap().map(|kept| kept.body().to_vec())
         };
         assert_eq!(hot(now), None, "it may change again without a new timestamp");
@@ -229,7 +231,7 @@ mod tests {
         let (dir, store, document) = with_a_new_file(now);
         std::fs::write(dir.path().join("new"), "another one").unwrap();
         let later = now + 2 * SETTLED;
-        let _ = store.hot(0, &document, later).unwrap();
+        let _ = (store.hot(0, &document, later).unwrap(), store.hot(0, &document, later).unwrap());
         assert!(store.hot(0, &document, later).unwrap().is_none());
     }
 }

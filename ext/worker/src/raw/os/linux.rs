@@ -92,6 +92,16 @@ fn take_number(fd: RawFd) {
     unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len()) };
 }
 
+/// How often the thread has given up its processor by itself.
+pub(crate) fn thread_waits() -> u64 {
+    // SAFETY: all zero is a valid rusage, which is writable.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage.ru_nvcsw as u64
+    }
+}
+
 /// # Errors
 /// As memfd_create(2).
 pub(crate) fn memory_file() -> io::Result<File> {

@@ -8,7 +8,8 @@
 //! 4. [`settle_heap`] gives free heap pages back to the system, and fills the small gaps of the others, so that what workers allocate lies
 //!    on pages of its own, and does not turn pages that are full of shared data into private ones. glibc only. The gaps are lost until
 //!    [`release_gaps`]: free memory of less than a page each, once for all workers.
-//! 5. `SEND` and `RECEIVE` are flags of sendmsg(2) and recvmsg(2); each descriptor that arrives goes through `close_on_exec`.
+//! 5. [`thread_waits`] changes when the calling thread waits for something else than a processor.
+//! 6. `SEND` and `RECEIVE` are flags of sendmsg(2) and recvmsg(2); each descriptor that arrives goes through `close_on_exec`.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;
@@ -18,13 +19,13 @@ mod portable;
 use linux::{PEAK_UNIT, RECEIVE, SEND, close_on_exec};
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 pub(crate) use linux::{
-    Timer, Wakeup, memory_file, parent_death_signal, release_gaps, settle_heap, unnamed_file,
+    Timer, Wakeup, memory_file, parent_death_signal, release_gaps, settle_heap, thread_waits, unnamed_file,
 };
 #[cfg(any(not(target_os = "linux"), firebrick_portable))]
 use portable::{PEAK_UNIT, RECEIVE, SEND, close_on_exec};
 #[cfg(any(not(target_os = "linux"), firebrick_portable))]
 pub(crate) use portable::{
-    Timer, Wakeup, memory_file, parent_death_signal, release_gaps, settle_heap, unnamed_file,
+    Timer, Wakeup, memory_file, parent_death_signal, release_gaps, settle_heap, thread_waits, unnamed_file,
 };
 
 use std::fs::File;

@@ -110,6 +110,11 @@ impl Timer {
     }
 }
 
+/// Not known: the thread is taken to have waited whenever it was off the processor.
+pub(crate) fn thread_waits() -> u64 {
+    now_us()
+}
+
 /// # Errors
 /// As open(2).
 pub(crate) fn memory_file() -> io::Result<File> {
