@@ -20,9 +20,9 @@ class BlockingTest < Case
     end
   RUBY
 
-  def blocking(text, limit_ms: 100, fibers: 20, slice_us: 10_000, **options, &)
+  def blocking(text, limit_ms: 100, fibers: 20, slice_us: 10_000, **options, &block)
     body = "path = env['PATH_INFO']\nanswer = begin\n#{text}\nend\n[200, {}, [answer.inspect]]"
-    serve("#{HELP}#{app(body)}", fibers: fibers, slice_us: slice_us, blocking_us: limit_ms * 1000, **options, &)
+    serve("#{HELP}#{app(body)}", fibers: fibers, slice_us: slice_us, blocking_us: limit_ms * 1000, **options, &block)
   end
 
   def told(front) = front.log.lines.grep(/blocking call/)

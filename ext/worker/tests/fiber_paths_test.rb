@@ -14,8 +14,8 @@ class FiberPathsTest < Case
     }
   RUBY
 
-  def both(fibers: 5, threads: [1, 2], links: 2, **options, &)
-    serve(APP, fibers: fibers, fiber_paths: 1, threads: threads, links: links, **options, &)
+  def both(fibers: 5, threads: [1, 2], links: 2, **options, &block)
+    serve(APP, fibers: fibers, fiber_paths: 1, threads: threads, links: links, **options, &block)
   end
 
   def test_ready_tells_both_kinds_of_seats

@@ -23,9 +23,9 @@ class PreemptTest < Case
     end
   RUBY
 
-  def sliced(text, fibers: 20, slice_us: 10_000, before: "", **options, &)
+  def sliced(text, fibers: 20, slice_us: 10_000, before: "", **options, &block)
     rackup = "#{HELP}#{before}\n#{app("path = env['PATH_INFO']\nanswer = begin\n#{text}\nend\n[200, {}, [answer.inspect]]")}"
-    serve(rackup, fibers: fibers, slice_us: slice_us, **options, &)
+    serve(rackup, fibers: fibers, slice_us: slice_us, **options, &block)
   end
 
   def answers(worker, *targets)
