@@ -689,7 +689,8 @@ impl Pace {
         if self.noted.is_none() || (self.slowest_us > 0.0 && self.slowest(now) >= SLOW_US / 8.0) {
             return 1;
         }
-        ((BEHIND_US / self.mean_us.max(1.0)) as u32).clamp(1, DEEPEST)
+        // The last of so many waits behind all but itself.
+        ((BEHIND_US / self.mean_us.max(1.0)).ceil() as u32).clamp(1, DEEPEST)
     }
 }
 

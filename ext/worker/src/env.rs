@@ -85,8 +85,7 @@ pub(crate) fn build(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, f
         let port = decimal(gvl, u64::from(request.head.remote_port));
         ruby::hash_set(gvl, env, keys.remote_port.get(), port);
     }
-    let queued_us = task.started_us.get().saturating_sub(request.head.asked_us);
-    let queued = ruby::float(gvl, queued_us as f64 / 1e6);
+    let queued = ruby::float(gvl, task.queued_us.get() as f64 / 1e6);
     ruby::hash_set(gvl, env, keys.queue_time.get(), queued);
     let mut has_length = false;
     for field in request.fields() {

@@ -48,7 +48,7 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
     let held_us = task.fiber.as_ref().map_or(took_us, |fiber| now_us.saturating_sub(fiber.entered_us.get()));
     worker(gvl, |w| {
         w.active -= 1;
-        w.record(held_us, off_us);
+        w.record(now_us, held_us, task.queued_us.get(), off_us);
         if task.fiber.is_some() {
             w.fiber_ends(task);
         }
@@ -90,6 +90,7 @@ fn serve_request(gvl: &mut Gvl, task: &'static Task, job: &Job) -> bool {
         }
     };
     task.head_only.set(request.head.method == b"HEAD");
+    task.queued_us.set(task.started_us.get().saturating_sub(request.head.asked_us));
     if let Some(fiber) = &task.fiber {
         fiber.interruptible.set(matches!(request.head.method, b"GET" | b"HEAD"));
     }

@@ -52,6 +52,8 @@ pub(crate) struct Task {
     pub(crate) link: Cell<u32>,
     pub(crate) id: Cell<u32>,
     pub(crate) started_us: Cell<u64>,
+    /// How long the request had waited for a thread then, microseconds.
+    pub(crate) queued_us: Cell<u64>,
     pub(crate) stage: Cell<Stage>,
     /// Bytes of BODY that may still be sent.
     pub(crate) window: Cell<i64>,
@@ -162,6 +164,7 @@ impl Task {
             link: Cell::new(0),
             id: Cell::new(0),
             started_us: Cell::new(0),
+            queued_us: Cell::new(0),
             stage: Cell::new(Stage::Ended),
             window: Cell::new(0),
             loan: Cell::new(Loan::None),
@@ -194,6 +197,7 @@ impl Task {
         self.link.set(link);
         self.id.set(id);
         self.started_us.set(now_us);
+        self.queued_us.set(0);
         self.flushed_us.set(now_us);
         self.stage.set(Stage::Unsent);
         self.window.set(i64::from(wire::INITIAL_WINDOW));

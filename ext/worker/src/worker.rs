@@ -23,8 +23,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A finished response waits at most this long to be sent with others, in microseconds.
+/// A finished response waits at most this long to be sent with others, in microseconds; or a [`PATIENCE`]th of what requests wait before they
+/// are served, if that is more.
 const BATCH_US: u64 = 250;
+/// See [`BATCH_US`]. Where requests queue anyway, larger batches cost their clients little.
+const PATIENCE: u64 = 8;
+/// Beyond this the watchdog sends it, in microseconds.
+const LONGEST_US: u64 = 1000;
 /// Unsent bytes beyond which responses do not wait for others.
 const BATCH_BYTES: usize = 64 << 10;
 /// Requests that take longer than this are slow, in microseconds.
@@ -72,6 +77,12 @@ pub(crate) struct Worker {
     pub(crate) active: usize,
     /// Decaying maximum of the durations of recent requests, microseconds.
     recent_us: u64,
+    /// When a thread last looked whether something must be sent, microseconds.
+    looked_us: u64,
+    /// Decaying maximum of how long it takes until a thread looks again, microseconds.
+    unseen_us: u64,
+    /// How long a finished response may wait for others now, microseconds.
+    patience_us: u64,
     begun: u32,
     /// Share of the sampled requests that waited, in 1/256; recent ones count most.
     waits: u32,
@@ -227,7 +238,7 @@ impl Worker {
         #[rustfmt::skip]
         let worker = Worker {
             options, links, inbox: VecDeque::new(), tasks, scoreboard, leader: None, idle: Vec::new(), active: 0,
-            recent_us: 0, begun: 0, waits: 0, by_request: HashMap::default(), woken: Vec::new(), draining: false, finished: false, collect: false, promotion: None, ports,
+            recent_us: 0, looked_us: 0, unseen_us: 0, patience_us: BATCH_US, begun: 0, waits: 0, by_request: HashMap::default(), woken: Vec::new(), draining: false, finished: false, collect: false, promotion: None, ports,
             place: place(), attached: None, pair: Pair::None, lost: false,
         };
         WORKERS.with(gvl, |workers| workers[place::here()] = Some(worker));
@@ -358,15 +369,17 @@ impl Worker {
 
     /// Whether finished responses must be sent before the next request is taken up.
     #[inline]
-    pub(crate) fn must_send(&self, now_us: u64) -> bool {
+    pub(crate) fn must_send(&mut self, now_us: u64) -> bool {
+        self.looked_us = now_us;
         !self.lost
             && self.links.iter().any(|link| {
                 let unsent = link.outbox().unsent();
                 unsent > 0
                     && (self.inbox.is_empty()
                         || unsent > BATCH_BYTES
-                        || self.recent_us > SLOW_US
-                        || link.outbox().age_us(now_us) > BATCH_US)
+                        // While it waits, no thread may come by to send it.
+                        || self.unseen_us > SLOW_US
+                        || link.outbox().age_us(now_us) > self.patience_us)
             })
     }
 
@@ -580,10 +593,15 @@ impl Worker {
         self.options.threads_max == 1 && !matches!(self.pair, Pair::Threads(_))
     }
 
-    /// Records how long a request took and, for a sampled one, how long it was off the processor.
+    /// Records how long a request that is finished now took and had waited before and, for a sampled one, how long it was off the
+    /// processor.
     #[inline]
-    pub(crate) fn record(&mut self, took_us: u64, off_us: Option<u64>) {
+    pub(crate) fn record(&mut self, now_us: u64, took_us: u64, queued_us: u64, off_us: Option<u64>) {
         self.recent_us = took_us.max(self.recent_us - self.recent_us / 32);
+        // Other threads may have been there meanwhile, if this one has waited.
+        let unseen_us = took_us.min(now_us.saturating_sub(self.looked_us));
+        self.unseen_us = unseen_us.max(self.unseen_us - self.unseen_us / 32);
+        self.patience_us = (queued_us / PATIENCE).clamp(BATCH_US, LONGEST_US);
         if let Some(off_us) = off_us {
             let waited = if off_us > WAITED_US { 256 } else { 0 };
             self.waits = (self.waits * 7 + waited) / 8;
