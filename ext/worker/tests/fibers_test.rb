@@ -48,7 +48,7 @@ class FibersTest < Case
     "Enumerator#next" => ["3.2", "Enumerator.new { |y| sleep 0.4; y << 1 }.next == 1 or raise"],
     "Enumerator::Lazy" => ["yes", "[1].lazy.map { |x| sleep 0.4; x }.to_a"],
     "File#flock" => ["no", "File.open('lock', 'w') { |f| f.flock(File::LOCK_EX); g = File.open('lock'); Thread.new { sleep 0.4; f.flock(File::LOCK_UN) }; g.flock(File::LOCK_EX) }"],
-    "reading a FIFO that nobody writes" => ["no", "File.mkfifo('fifo') unless File.exist?('fifo'); Thread.new { sleep 0.4; File.write('fifo', 'x') }; File.read('fifo')"]
+    "opening a FIFO that nobody writes" => ["no", "File.mkfifo('fifo') unless File.exist?('fifo'); Thread.new { sleep 0.4; File.write('fifo', 'x') }; File.open('fifo').close"]
   }.freeze
 
   WAITING = <<~RUBY.freeze
