@@ -16,6 +16,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,9 +72,9 @@ impl Accepting {
     }
 }
 
-/// Why there is no room for a connection. `enough`: there are descriptors for it.
-fn no_room(enough: bool, max: usize) -> String {
-    if enough {
+/// Why there is no room for a connection.
+fn no_room(stream: &impl AsRawFd, max: usize) -> String {
+    if descriptors::admit_connection(stream) {
         format!("max_connections ({max}) are open, and none of them is idle")
     } else {
         format!("{}, and no connection is idle", descriptors::shortage())
@@ -107,20 +109,19 @@ fn serve<S: Transport>(
     protocol: Protocol,
     counts: Counts,
 ) {
-    match protocol {
+    let serving: Pin<Box<dyn Future<Output = ()>>> = match protocol {
         Protocol::Http1 => {
             let connection = http::one::Connection::open(stream, &context);
             spawn_local(connection.serve(peer, context, counts));
+            return;
         }
-        Protocol::Http2 => drop(spawn_local(async move {
-            Box::pin(http::two::serve(stream, Vec::new(), peer, context)).await;
-            drop(counts);
-        })),
-        Protocol::Either => drop(spawn_local(async move {
-            Box::pin(http::serve_either(stream, peer, context)).await;
-            drop(counts);
-        })),
-    }
+        Protocol::Http2 => Box::pin(http::two::serve(stream, Vec::new(), peer, context)),
+        Protocol::Either => Box::pin(http::serve_either(stream, peer, context)),
+    };
+    spawn_local(async move {
+        serving.await;
+        drop(counts);
+    });
 }
 
 /// Accepts on `listener` until the future is dropped.
@@ -160,9 +161,8 @@ async fn accept_tcp(
     loop {
         match listener.accept().await {
             Ok((socket, remote)) => {
-                let short = !descriptors::admit_stream(&socket);
-                let enough = descriptors::admit_connection(&socket);
                 let stream = Connection::new(socket);
+                let short = !descriptors::admit_stream(&stream);
                 let peer = Peer {
                     remote: PeerAddr::Inet(remote),
                     remote_text: remote.ip().to_canonical().to_string().into(),
@@ -177,11 +177,11 @@ async fn accept_tcp(
                         if let Some(peer) =
                             proxied::introduce(&acceptor, &stream, peer, &bind, accepted).await
                         {
-                            acceptor.admit_tcp(stream, enough, peer, way);
+                            acceptor.admit_tcp(stream, peer, way);
                         }
                     });
                 } else {
-                    acceptor.clone().admit_tcp(stream, enough, peer, way);
+                    acceptor.clone().admit_tcp(stream, peer, way);
                 }
                 if short {
                     acceptor.pause().await;
@@ -197,7 +197,6 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
         match listener.accept().await {
             Ok((stream, _)) => {
                 let short = !descriptors::admit_stream(&stream);
-                let enough = descriptors::admit_connection(&stream);
                 let peer = Peer {
                     remote: PeerAddr::Unix,
                     remote_text: Box::default(),
@@ -205,7 +204,7 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
                     tls: false,
                     session: None,
                 };
-                acceptor.clone().admit(stream, enough, peer, Protocol::Http1);
+                acceptor.clone().admit(stream, peer, Protocol::Http1);
                 if short {
                     acceptor.pause().await;
                 }
@@ -229,26 +228,25 @@ impl Acceptor {
         endpoint.ok_or_else(|| io::Error::other("its certificates have not been read"))
     }
 
-    /// `enough`, here and below: there are descriptors for it.
-    fn admit_tcp(self: Rc<Self>, stream: Connection, enough: bool, peer: Peer, way: Way) {
+    fn admit_tcp(self: Rc<Self>, stream: Connection, peer: Peer, way: Way) {
         match way {
-            Way::Plain(protocol) => self.admit(stream, enough, peer, protocol),
+            Way::Plain(protocol) => self.admit(stream, peer, protocol),
             Way::Encrypted(endpoint, alt_svc) => match stream.into_tokio() {
-                Ok(stream) => self.admit_encrypted(stream, enough, peer, endpoint, alt_svc),
+                Ok(stream) => self.admit_encrypted(stream, peer, endpoint, alt_svc),
                 Err(error) => self.log(&format!("cannot accept a connection: {error}")),
             },
         }
     }
 
     /// Counts a connection as open; whether there is room for it, if need be in place of an idle one of this thread.
-    fn count(&self, enough: bool, max: usize) -> (Admitted, bool) {
+    fn count(&self, socket: &impl AsRawFd, max: usize) -> (Admitted, bool) {
         let (admitted, room) = self.admission.count(max);
-        (admitted, (room && enough) || self.make_room())
+        (admitted, (room && descriptors::admit_connection(socket)) || self.make_room())
     }
 
-    fn admit<S: Transport>(self: Rc<Self>, stream: S, enough: bool, peer: Peer, protocol: Protocol) {
+    fn admit<S: Transport + AsRawFd>(self: Rc<Self>, stream: S, peer: Peer, protocol: Protocol) {
         let max = self.settings.get().limits.max_connections;
-        let (admitted, room) = self.count(enough, max);
+        let (admitted, room) = self.count(&stream, max);
         let counted = self.recorder.connection();
         let (context, peer) = (self.context.clone(), Rc::new(peer));
         if room {
@@ -259,7 +257,7 @@ impl Acceptor {
                 serve(stream, peer, context, protocol, (admitted, counted));
             } else {
                 drop(admitted);
-                let why = no_room(enough, max);
+                let why = no_room(&stream, max);
                 Box::pin(http::one::refuse(stream, peer, context, Failure::busy(why))).await;
                 drop(counted);
             }
@@ -270,18 +268,17 @@ impl Acceptor {
     fn admit_encrypted(
         self: Rc<Self>,
         socket: TcpStream,
-        enough: bool,
         mut peer: Peer,
         endpoint: Arc<Endpoint>,
         alt_svc: Option<Rc<[u8]>>,
     ) {
         let max = self.settings.get().limits.max_connections;
-        let (admitted, room) = self.count(enough, max);
+        let (admitted, room) = self.count(&socket, max);
         let counted = self.recorder.connection();
         spawn_local(async move {
             if !room && !Box::pin(self.admission.close_elsewhere(self.index)).await {
                 drop(admitted);
-                let why = no_room(enough, max);
+                let why = no_room(&socket, max);
                 Box::pin(self.refuse_encrypted(socket, peer, endpoint, why)).await;
                 drop(counted);
                 return;

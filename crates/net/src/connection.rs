@@ -11,10 +11,11 @@
 //! [`Transport`]: crate::Transport
 
 use crate::system;
+use crate::transport::Socket;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::task::{Context, Poll};
 use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
@@ -48,13 +49,8 @@ impl Connection {
         self.registered.into_inner().ok_or_else(|| ErrorKind::NotConnected.into())
     }
 
-    /// Whether the event loop tells what happens to it.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.registered.get().is_some()
-    }
-
     /// Registers the socket, if it is not yet.
-    pub(crate) fn registered(&self) -> io::Result<&TcpStream> {
+    fn registered(&self) -> io::Result<&TcpStream> {
         if let Some(stream) = self.registered.get() {
             return Ok(stream);
         }
@@ -78,10 +74,11 @@ impl Connection {
     pub(crate) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
         self.registered()?.ready(interest).await
     }
+}
 
-    /// Performs a call on the socket.
+impl Socket for Connection {
     #[inline]
-    pub(crate) fn on<R>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>) -> io::Result<R> {
+    fn on<R>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>) -> io::Result<R> {
         if let Some(stream) = self.registered.get() {
             return call(stream.as_fd());
         }
@@ -91,9 +88,8 @@ impl Connection {
         }
     }
 
-    /// Performs a call on the socket if it may succeed; `WouldBlock` takes the readiness back.
     #[inline]
-    pub(crate) fn try_on<R>(
+    fn try_on<R>(
         &self,
         interest: Interest,
         call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>,
@@ -108,6 +104,21 @@ impl Connection {
             self.emptied.set(true);
         }
         result
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.registered().ok().map(AsFd::as_fd)
+    }
+
+    fn is_watched(&self) -> bool {
+        self.registered.get().is_some()
+    }
+}
+
+/// -1 when it could not be registered.
+impl AsRawFd for Connection {
+    fn as_raw_fd(&self) -> RawFd {
+        self.on(|fd| Ok(fd.as_raw_fd())).unwrap_or(-1)
     }
 }
 
@@ -180,7 +191,7 @@ mod tests {
             assert!(now(|cx| Transport::poll_readable(&connection, cx)).is_ready());
             read(&connection, b"question").await;
             assert_eq!(Transport::try_write(&connection, &[IoSlice::new(b"answer")], false).unwrap(), 6);
-            assert!(!connection.is_watched());
+            assert!(!Socket::is_watched(&connection));
             drop(connection);
             let mut answer = String::new();
             client.read_to_string(&mut answer).unwrap();
@@ -194,10 +205,10 @@ mod tests {
             let mut buffer = [0; 8];
             assert!(now(|cx| Transport::poll_readable(&connection, cx)).is_ready(), "nobody has looked");
             let nothing = Transport::try_read(&connection, &mut buffer).unwrap_err();
-            assert_eq!((nothing.kind(), connection.is_watched()), (ErrorKind::WouldBlock, false));
+            assert_eq!((nothing.kind(), Socket::is_watched(&connection)), (ErrorKind::WouldBlock, false));
             client.write_all(b"one").unwrap();
             assert!(now(|cx| Transport::poll_readable(&connection, cx)).is_pending());
-            assert!(connection.is_watched());
+            assert!(Socket::is_watched(&connection));
             read(&connection, b"one").await;
             assert!(now(|cx| Transport::poll_readable(&connection, cx)).is_pending());
             client.write_all(b"two").unwrap();

@@ -9,7 +9,7 @@
 //! 2. What is not counted (files, origins) takes from what is left free. A number near the limit tells that, too.
 
 use rustix::process::{Resource, getrlimit};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,21 +38,21 @@ impl Drop for Held {
 }
 
 /// Whether there are descriptors for a new connection, whose socket `descriptor` is.
-pub fn admit_connection(descriptor: impl AsFd) -> bool {
+pub fn admit_connection(descriptor: &impl AsRawFd) -> bool {
     let (open, limits) = open(descriptor);
     open < limits.connections
 }
 
 /// Whether there are descriptors for a socket that an open connection needs besides its own, which `descriptor` is. It may have half of what
 /// connections leave free.
-pub fn admit_stream(descriptor: impl AsFd) -> bool {
+pub fn admit_stream(descriptor: &impl AsRawFd) -> bool {
     let (open, limits) = open(descriptor);
     open < limits.streams
 }
 
 /// How many descriptors are open at least when `newest` is.
-fn open(newest: impl AsFd) -> (u64, &'static Limits) {
-    let number = u64::try_from(newest.as_fd().as_raw_fd()).unwrap_or(0);
+fn open(newest: &impl AsRawFd) -> (u64, &'static Limits) {
+    let number = u64::try_from(newest.as_raw_fd()).unwrap_or(0);
     let limits = limits(number);
     (number.max(limits.before + HELD.load(Ordering::Relaxed)), limits)
 }

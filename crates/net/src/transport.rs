@@ -131,7 +131,7 @@ fn probe(ready: impl Future<Output = io::Result<Ready>>) -> Option<Ready> {
 }
 
 /// Calls on a socket, whether it is registered with the event loop or not.
-trait Socket {
+pub(crate) trait Socket {
     /// Performs a call.
     fn on<R>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>) -> io::Result<R>;
     /// Performs a call if it may succeed; `WouldBlock` takes the readiness back.
@@ -141,7 +141,9 @@ trait Socket {
         call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>,
     ) -> io::Result<R>;
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
-    fn is_watched(&self) -> bool;
+    fn is_watched(&self) -> bool {
+        true
+    }
 }
 
 macro_rules! registered {
@@ -164,40 +166,12 @@ macro_rules! registered {
             fn descriptor(&self) -> Option<BorrowedFd<'_>> {
                 Some(self.as_fd())
             }
-
-            fn is_watched(&self) -> bool {
-                true
-            }
         }
     };
 }
 
 registered!(TcpStream);
 registered!(UnixStream);
-
-impl Socket for Connection {
-    #[inline]
-    fn on<R>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>) -> io::Result<R> {
-        Connection::on(self, call)
-    }
-
-    #[inline]
-    fn try_on<R>(
-        &self,
-        interest: Interest,
-        call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>,
-    ) -> io::Result<R> {
-        Connection::try_on(self, interest, call)
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.registered().ok().map(AsFd::as_fd)
-    }
-
-    fn is_watched(&self) -> bool {
-        Connection::is_watched(self)
-    }
-}
 
 macro_rules! transport {
     ($stream:ty) => {

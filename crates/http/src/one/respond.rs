@@ -60,8 +60,7 @@ pub(crate) async fn respond<S: Transport>(
 ) -> Sent {
     link.interim_allowed.set(false);
     let again = second_of_kept(link, facts, response, output);
-    if let Some(message_and_body) = last_message(response, again) {
-        let body = queue_again(message_and_body, output);
+    if let Some(body) = queue_again(response, again, output) {
         let broken = link.send(output, false).await.is_err();
         let body_bytes = body.saturating_sub(output.len() as u64);
         return Sent { status: 200, body_bytes, broken, reusable: !broken, ..Sent::default() };
@@ -179,16 +178,11 @@ fn second_of_kept<S: Transport>(
     now.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 
-/// The message that the same response was sent in before, in this second, and the length of its body.
-fn last_message(response: &Response, again: Option<u64>) -> Option<(Bytes, u64)> {
+/// Queues the message that the same response was sent in before, in this second; the length of its body.
+fn queue_again(response: &Response, again: Option<u64>, output: &mut Output) -> Option<u64> {
     let Body::Kept(kept) = &response.body else { return None };
-    let message = LastMessage::of(kept).get(again?)?;
-    Some((message, kept.body().len() as u64))
-}
-
-fn queue_again((message, body): (Bytes, u64), output: &mut Output) -> u64 {
-    output.by_reference(message);
-    body
+    output.by_reference(LastMessage::of(kept).get(again?)?);
+    Some(kept.body().len() as u64)
 }
 
 /// Notes a body whose length is known and differs from the declared one. The response goes out with the actual length.

@@ -10,6 +10,7 @@ use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::Connection;
+use crate::transport::Socket as _;
 
 use super::parse::{Accepted, Header, Malformed, Parsed, parse};
 
