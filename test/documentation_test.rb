@@ -70,7 +70,7 @@ class DocumentationTest < Case
     subcommand = words.first if words.first&.match?(/\A[a-z]+\z/)
     status, help = firebrick(*subcommand, "--help")
     assert_equal 0, status, "#{command}\n#{help}"
-    flags = words.map { |word| word[/\A--?[a-z][a-z-]*/] }.compact
+    flags = words.map { |word| word[/\A(?:--[a-z][a-z0-9-]*|-[a-z][a-z-]*)/] }.compact
     flags.each { |flag| assert help.match?(/(?<![\w-])#{flag}(?![\w-])/), "#{command}: there is no #{flag}" }
   end
 

@@ -1,0 +1,68 @@
+# frozen_string_literal: true
+
+# The pages that lead from an empty folder to a served app on a platform: what they let a reader write is written by their own commands,
+# and served with the command that the platform runs, with its variables.
+
+require "open3"
+require "yaml"
+require "support/case"
+
+class PlatformsTest < Case
+  parallel!
+
+  # A folder in which the page's commands that write files have run.
+  def written(page)
+    dir = Dir.mktmpdir("firebrick-platform")
+    (@folders ||= []) << dir
+    blocks(page).grep(/\A(?:mkdir -p \w+\n)?cat > /).each do |block|
+      out, status = Open3.capture2e("bash", "-euo", "pipefail", "-c", block, chdir: dir)
+      assert_predicate status, :success?, "#{page}:\n#{block}\n#{out}"
+    end
+    dir
+  end
+
+  # The indented blocks of a page. An empty line does not end one.
+  def blocks(page)
+    File.read(File.join(Server::ROOT, "docs", page)).scan(/(?:^ {4}.*\n|^\n(?= {4}))+/).map { |block| block.gsub(/^ {4}/, "").strip }
+        .flat_map { |block| block.split(/\n\n(?=cat > |mkdir |#)/) }
+  end
+
+  def after_teardown
+    super
+    @folders&.each { |dir| FileUtils.remove_entry(dir) }
+  end
+
+  def setup
+    firebrick_only
+  end
+
+  # Everything but the address is left to the page's files and the platform's variables.
+  def serve(dir, args: [], env: {}, binds: nil)
+    start(directory: dir, workers: nil, threads: nil, environment: nil, fibers: nil, binds: binds, args: args, env: env)
+  end
+
+  it "Heroku: the line of the Procfile serves on PORT" do
+    dir = written("heroku.md")
+    assert_equal %w[Gemfile Procfile config.ru firebrick.toml], Dir.children(dir).sort
+    # As from vendor/cache: the gem is what is tested.
+    File.write(File.join(dir, "Gemfile"), File.read(File.join(dir, "Gemfile")).sub('gem "firebrick"', "\\0, path: #{Server::ROOT.inspect}"))
+    command = File.read(File.join(dir, "Procfile"))[/\Aweb: bundle exec firebrick (.+)$/, 1]
+    own = serve(dir, args: command.split, env: { "PORT" => "0", "WEB_CONCURRENCY" => "2" }, binds: [])
+    response = get("/", to: own, headers: { "X-Forwarded-Proto" => "https", "X-Request-Start" => (Time.now.to_f * 1000).to_i.to_s })
+    assert_status 200, response
+    assert_equal "Hello from example.test\n", response.body
+    assert_match(/^\* 2 workers x /, own.stdout)
+  end
+
+  it "Kamal: the image's command is healthy at the proxy's path, and ends in its time" do
+    dir = written("kamal.md")
+    assert_equal %w[Dockerfile config config.ru firebrick.toml], Dir.children(dir).sort
+    deploy = YAML.safe_load_file(File.join(dir, "config/deploy.yml"))
+    image = File.read(File.join(dir, "Dockerfile"))
+    assert_equal %(["firebrick"]), image[/^CMD (.+)$/, 1]
+    assert_equal deploy.dig("proxy", "app_port").to_s, image[/^EXPOSE (\d+)$/, 1]
+    own = serve(dir, env: { "RACK_ENV" => image[/^ENV RACK_ENV=(\w+)$/, 1], **deploy.dig("env", "clear").transform_values(&:to_s) })
+    assert_status 200, get(deploy.dig("proxy", "healthcheck", "path"), to: own)
+    assert_status 200, get("/", to: own)
+  end
+end
