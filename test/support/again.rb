@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "open3"
+
 # Runs failed tests once more, alone, in a process of their own. For TEST_AGAIN, which `make e2e` and `make worker-test` set.
 #
 # Why: some two thousand tests start servers, eight at a time, on machines that are shared. A test that fails beside the others and
@@ -35,18 +37,23 @@ module Again
     return true if Minitest.run(arguments)
     return false if reporter.failed.empty? || reporter.failed.size > MOST
 
-    reporter.failed.group_by(&:first).map { |name, failed| alone(*program, name: name, tests: failed.map(&:last)) }.all?
+    failures = reporter.failed.group_by(&:first).filter_map { |name, failed| alone(*program, name: name, tests: failed.map(&:last)) }
+    # Who sees only the end of a log sees what failed.
+    failures.each { |name, text| puts "", "FAILED: #{name}, alone, too:", text.lines.last(60) }
+    failures.empty?
   end
 
-  # The failed tests of a class; all of them if it was the end of their shared server.
+  # Runs the failed tests of a class; all of them if it was the end of their shared server. Its name and what was printed if they fail again.
   def alone(*program, name:, tests:)
     own = Object.const_get(name)
     file = own.instance_method(own.runnable_methods.first).source_location.first
     names = (tests - own.runnable_methods).empty? ? tests.map { |test| Regexp.escape(test) }.join("|") : "test_.*"
     puts "", "Again, alone: #{name} (#{tests.join(', ')})"
-    passed = system({ "TEST_AGAIN" => nil, "MT_CPU" => "1" }, *program, file.delete_prefix("#{File.dirname(program.last)}/"),
-                    "-n", "/\\A#{Regexp.escape(name)}#(#{names})\\z/")
-    puts "UNSTABLE: #{name} failed beside the other tests, see above, and passes alone" if passed
-    passed
+    text, status = Open3.capture2e({ "TEST_AGAIN" => nil, "MT_CPU" => "1" }, *program, file.delete_prefix("#{File.dirname(program.last)}/"),
+                                   "-n", "/\\A#{Regexp.escape(name)}#(#{names})\\z/")
+    puts text
+    return [name, text] unless status.success?
+
+    puts "UNSTABLE: #{name} failed beside the other tests, see above, and passes alone"
   end
 end
