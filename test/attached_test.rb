@@ -134,7 +134,8 @@ class AttachedTest < Case
     entered.pop
     server.stop
     assert cleaned.pop
-    assert_includes %w[502 504 broken], client.value
+    # 500: the thread's end was quicker than that of its connection to the front.
+    assert_includes %w[500 502 504 broken], client.value
   end
 
   it "does not wait for requests when it is stopped now" do

@@ -34,7 +34,7 @@ module Firebrick
 
       # The app has raised: logs it and returns the response. `error` is nil when the thread was killed.
       def failed(error, env)
-        Report.log("firebrick: #{name}: #{error ? Report.text(error, env) : 'the app killed the serving thread'}")
+        Report.log("firebrick: #{name}: #{error ? Report.text(error, env) : 'the serving thread was killed'}")
         custom_response(error, env) || ErrorPage.response(error, env, detailed: detailed?(env))
       end
 
