@@ -32,9 +32,13 @@ module Kubernetes
 
     def self.go = ENV.fetch("GO", "go")
 
-    # Whether programs can be compiled here.
+    # Whether programs can be compiled here: there is Go, and it is as new as go.mod says.
     def self.go?
-      system(go, "version", out: File::NULL, err: File::NULL)
+      version = IO.popen(ENVIRONMENT, [go, "env", "GOVERSION", { err: File::NULL }], &:read)[/\Ago([\d.]+)/, 1]
+      wanted = File.read(File.join(MODULES, "chart", "go.mod"))[/^go (\S+)/, 1]
+      !version.nil? && Gem::Version.new(version) >= Gem::Version.new(wanted)
+    rescue Errno::ENOENT
+      false
     end
 
     # The path of a program: the package +what+ of the module in deploy/kube/+from+. It is compiled if it is not there.

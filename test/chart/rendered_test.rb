@@ -26,7 +26,7 @@ class ChartRenderedTest < Minitest::Test
   Minitest.after_run { finish }
 
   def setup
-    skip "Go was not found: the chart was neither rendered nor checked. Install Go 1.26 or later, or name it in GO" unless Kubernetes::Cache.go?
+    skip "Go 1.26 or later was not found: the chart was neither rendered nor checked. Install it, or name it in GO" unless Kubernetes::Cache.go?
   end
 
   # The answer to values that have to be good.

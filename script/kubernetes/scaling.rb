@@ -1,0 +1,132 @@
+# frozen_string_literal: true
+
+require_relative "cluster"
+
+module Kubernetes
+  # Kubernetes' own autoscaler reads `firebrick_saturation` of real servers behind the pods. The load doubles: twice as many pods are ready within
+  # a minute, and stay as many. It halves: as many as before, and no request has failed.
+  #
+  # Requests sleep a second, so that the load costs little: 20 a second are 20 at a time, for which servers of 10 threads are three at 70 %.
+  class Scaling
+    SECONDS = 1
+    THREADS = 10
+    RATE = 20
+    PODS = 3
+    DOUBLED_WITHIN = 60
+    # The autoscaler goes down when it has wanted to for five minutes.
+    HALVED_WITHIN = 420
+
+    # calm: seconds in which the number of pods has to stay after it has doubled.
+    def initialize(cluster, calm: 600)
+      @cluster = cluster
+      @calm = calm
+      @loads = []
+    end
+
+    def run
+      prepare
+      load
+      settle
+      extra = double
+      stay
+      halve(extra)
+      finish
+    ensure
+      @loads.each { |one| interrupt(one) }
+      @service&.stop
+    end
+
+    private
+
+    Load = Struct.new(:pid, :file)
+
+    def now = @cluster.now
+
+    def prepare
+      scaling = { "kind" => "hpa", "minReplicas" => 2, "maxReplicas" => 12 }
+      @cluster.install(@cluster.values(seconds: SECONDS, threads: THREADS, "autoscaling" => scaling))
+      @cluster.wait_until("the first pods are ready", within: 90) { @cluster.replicas[1] >= 2 }
+      @service = LateService.new(@cluster.api, Cluster::NAMESPACE, Cluster::NAME, late: 1.0).start
+      @url = "http://127.0.0.1:#{@service.listen}/"
+    end
+
+    # Starts a load of RATE requests a second, each over a connection of its own, as the service spreads connections.
+    def load
+      file = File.join(@cluster.plane.folder, "load-#{@loads.size}.json")
+      pid = Process.spawn({ "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "lib") }, Pod::PROGRAM, "bench", @url, "--rate", "#{RATE}/s", "--no-keep-alive", "-t", "1",
+                          "-d", "1h", "-q", "--no-progress", "--no-stages", "--expect-status", "200", "--json", file, in: File::NULL, out: File::NULL)
+      (@loads << Load.new(pid, file)).last
+    end
+
+    # Ends a load, and fails if one of its requests has. Returns how many there were.
+    def interrupt(load)
+      return 0 unless load.pid
+
+      Process.kill(:INT, load.pid)
+      Process.wait(load.pid)
+      load.pid = nil
+      outcome = JSON.parse(File.read(load.file))
+      errors = outcome.dig("outcome", "errors").except("texts", "unsent").select { |_, count| count.positive? }
+      raise Failure, "requests failed: #{errors} #{outcome.dig('outcome', 'errors', 'texts')}" if errors.any?
+
+      outcome.dig("outcome", "completed") || outcome.dig("outcome", "successful")
+    end
+
+    def check = @cluster.check(@service)
+
+    def settle
+      steady = nil
+      @cluster.wait_until("#{PODS} pods for #{RATE} requests/s, for 45 s", within: 400) do
+        check
+        steady = nil unless @cluster.replicas == [PODS, PODS]
+        steady ||= now if @cluster.replicas == [PODS, PODS]
+        steady && now - steady > 45
+      end
+      puts "  #{RATE} requests/s: #{PODS} pods, #{figures}"
+    end
+
+    def double
+      began = now
+      extra = load
+      @cluster.wait_until("#{PODS * 2} pods are ready after the load has doubled", within: DOUBLED_WITHIN) { @cluster.replicas[1] >= PODS * 2 }
+      puts format("  the load doubles: %<pods>d pods are ready after %<seconds>.0f s", pods: @cluster.replicas[1], seconds: now - began)
+      extra
+    end
+
+    def stay
+      began = now
+      seen = []
+      while now - began < @calm
+        check
+        wanted, = @cluster.replicas
+        seen << wanted unless seen.last == wanted
+        sleep 1
+      end
+      raise Failure, "the number of pods did not stay for #{@calm} s: #{seen.join(', ')}" if seen != [PODS * 2]
+
+      puts "  for #{@calm} s: #{seen.join(', ')} pods, #{figures}"
+    end
+
+    def halve(extra)
+      sent = interrupt(extra)
+      began = now
+      @cluster.wait_until("#{PODS} pods after the load has halved", within: HALVED_WITHIN) do
+        check
+        @cluster.replicas == [PODS, PODS]
+      end
+      puts format("  the load halves: %<pods>d pods after %<seconds>.0f s; %<sent>d requests of what is gone, 0 failed", pods: PODS, seconds: now - began, sent: sent)
+    end
+
+    # For the pods that leave, too.
+    def finish
+      sleep 15
+      sent = interrupt(@loads.first)
+      puts "  #{sent} requests of what has stayed, 0 failed"
+    end
+
+    def figures
+      metrics = @cluster.api.get("/apis/autoscaling/v2/namespaces/#{Cluster::NAMESPACE}/horizontalpodautoscalers/#{Cluster::NAME}").dig("status", "currentMetrics", 0, "pods", "current", "averageValue")
+      "firebrick_saturation #{metrics}"
+    end
+  end
+end
