@@ -98,6 +98,14 @@ class ChartRenderedTest < Minitest::Test
     end
   end
 
+  def test_the_values_of_the_documents_are_good
+    page = File.read(File.join(ROOT, "docs/kubernetes.md")).gsub(/^ {4}/, "")
+    given = YAML.safe_load(page[/^cat > values\.yaml <<'YAML'\n(.*?)^YAML$/m, 1])
+    assert_equal "hello-firebrick", render(given, name: "hello")["Deployment"].dig("metadata", "name")
+    more = page.scan(/^(?:ingress|httpRoute):\n(?: .*\n)+/).map { |text| YAML.safe_load(text) }
+    assert_equal %w[Ingress HTTPRoute].sort, more.flat_map { |values| render(merge(given, values)).objects.map { |one| one["kind"] } }.tally.select { |kind, _| %w[Ingress HTTPRoute].include?(kind) }.keys.sort
+  end
+
   def test_the_grace_period_is_the_sum
     answer = render(least(server: { lameDuckSeconds: 11, shutdownSeconds: 47, slackSeconds: 3 }))
     assert_equal 61, pod(answer)["terminationGracePeriodSeconds"]
