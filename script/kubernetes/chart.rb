@@ -25,6 +25,9 @@ module Kubernetes
       end
     end
 
+    # The path of the checker.
+    def self.program(cache) = cache.program("chart", ".", "chart", flags: Cache::QUICK)
+
     def initialize(cache = Cache.new)
       @cache = cache
     end
@@ -51,7 +54,7 @@ module Kubernetes
     end
 
     def program
-      @program ||= IO.popen([@cache.program("chart", ".", "chart"), FOLDER, Schemas.new(@cache).folder], "r+")
+      @program ||= IO.popen([Chart.program(@cache), FOLDER, Schemas.new(@cache).folder], "r+")
     end
   end
 end

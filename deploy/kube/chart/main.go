@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"path"
 	"path/filepath"
@@ -51,6 +52,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: chart CHART SCHEMAS < QUESTIONS")
 		os.Exit(2)
 	}
+	// Helm logs what a template refuses, which is an answer here.
+	log.SetOutput(io.Discard)
 	if err := serve(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, "chart:", err)
 		os.Exit(1)
