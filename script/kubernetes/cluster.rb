@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "adapter"
+require_relative "chart"
 require_relative "late_service"
 require_relative "node"
 require_relative "plane"

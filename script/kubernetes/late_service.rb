@@ -5,7 +5,7 @@ require_relative "pod"
 
 module Kubernetes
   # A Service as clients of a busy cluster see it: connections go to a random pod of those that it knows, and it learns of each change up to
-  # LATE seconds after the API server has said it.
+  # LATE seconds after the API server has said it, in the order of the changes.
   class LateService
     LATE = 5.0
     EVERY = 0.25
@@ -18,7 +18,7 @@ module Kubernetes
       @port = port
       @late = late
       @known = []
-      @pending = {}
+      @changes = []
     end
 
     def start
@@ -62,21 +62,19 @@ module Kubernetes
     end
 
     def run
+      seen = @known
       until @stopping
-        learn(ready)
+        wanted = ready
+        @changes << [due, seen = wanted] if wanted.sort != seen.sort
+        @known = @changes.shift.last while @changes.any? && @changes.first.first <= now
         sleep EVERY
       end
     rescue StandardError => e
       @failure = e
     end
 
-    # Each change has its own delay.
-    def learn(wanted)
-      ((wanted - @known) + (@known - wanted)).each { |address| @pending[address] ||= now + Random.rand(@late) }
-      @pending.keep_if { |address, _| wanted.include?(address) ^ @known.include?(address) }
-      due = @pending.select { |_, at| at <= now }.keys
-      @known = (@known | (due & wanted)) - (due - wanted)
-    end
+    # When the next change becomes known. That it is looked for now and then is part of the delay.
+    def due = [now + Random.rand([@late - EVERY, 0.001].max), *@changes.last&.first].max
 
     def pass_on(client)
       Thread.new do

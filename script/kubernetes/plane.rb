@@ -19,10 +19,19 @@ module Kubernetes
     PROGRAMS = { etcd: ["", "go.etcd.io/etcd/server/v3"], **%i[kube-apiserver kube-controller-manager kube-scheduler kubectl].to_h { |name| [name, ["", "#{TOOLS}/#{name}"]] },
                  helm: ["chart", "helm.sh/helm/v3/cmd/helm"] }.freeze
 
+    # Their paths by name; what is missing is compiled. Kubernetes says its version only if the linker is told.
+    def self.programs(cache)
+      major, minor = Schemas.version.scan(/\d+/)
+      said = { gitVersion: Schemas.version, gitMajor: major, gitMinor: minor }.map { |name, value| "-X k8s.io/component-base/version.#{name}=#{value}" }
+      PROGRAMS.to_h do |name, (from, what)|
+        [name, cache.program(from, what, name.to_s, flags: what.start_with?(TOOLS) ? ["-ldflags=-s -w #{said.join(' ')}"] : [])]
+      end
+    end
+
     attr_reader :folder, :api, :kubeconfig, :certificates
 
     def initialize(cache)
-      @programs = PROGRAMS.to_h { |name, (from, what)| [name, cache.program(from, what, name.to_s)] }
+      @programs = self.class.programs(cache)
       @folder = Dir.mktmpdir("kube")
       @certificates = Certificates.new(@folder)
       @token = SecureRandom.hex(16)
@@ -122,7 +131,7 @@ module Kubernetes
              "--token-auth-file=#{file['tokens.csv']}", "--authorization-mode=RBAC",
              "--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=#{file['accounts.key']}",
              "--service-account-signing-key-file=#{file['accounts.key']}", "--requestheader-client-ca-file=#{file['ca.crt']}",
-             "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+             "--requestheader-allowed-names=aggregator", "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
              "--requestheader-extra-headers-prefix=X-Remote-Extra-", "--proxy-client-cert-file=#{file['aggregator.crt']}",
              "--proxy-client-key-file=#{file['aggregator.key']}")
       wait_for("kube-apiserver") { @api.get("/readyz") }
