@@ -25,7 +25,8 @@ module Kubernetes
 
     def run
       prepare
-      load
+      # The first pods are too few for all of it at once.
+      load("#{RATE / 2}..#{RATE}/s:60s,#{RATE}/s:1h")
       settle
       extra = double
       stay
@@ -50,11 +51,11 @@ module Kubernetes
       @url = "http://127.0.0.1:#{@service.listen}/"
     end
 
-    # Starts a load of RATE requests a second, each over a connection of its own, as the service spreads connections.
-    def load
+    # Starts a load of so many requests, each over a connection of its own, as the service spreads connections.
+    def load(rate)
       file = File.join(@cluster.plane.folder, "load-#{@loads.size}.json")
-      pid = Process.spawn({ "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "lib") }, Pod::PROGRAM, "bench", @url, "--rate", "#{RATE}/s", "--no-keep-alive", "-t", "1",
-                          "-d", "1h", "-q", "--no-progress", "--no-stages", "--expect-status", "200", "--json", file, in: File::NULL, out: File::NULL)
+      pid = Process.spawn({ "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "lib") }, Pod::PROGRAM, "bench", @url, "--rate", rate, "--no-keep-alive", "-t", "1",
+                          "-q", "--no-progress", "--no-stages", "--expect-status", "200", "--json", file, in: File::NULL, out: File::NULL)
       (@loads << Load.new(pid, file)).last
     end
 
@@ -87,7 +88,7 @@ module Kubernetes
 
     def double
       began = now
-      extra = load
+      extra = load("#{RATE}/s:1h")
       @cluster.wait_until("#{PODS * 2} pods are ready after the load has doubled", within: DOUBLED_WITHIN) { @cluster.replicas[1] >= PODS * 2 }
       puts format("  the load doubles: %<pods>d pods are ready after %<seconds>.0f s", pods: @cluster.replicas[1], seconds: now - began)
       extra

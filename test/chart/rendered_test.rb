@@ -106,6 +106,19 @@ class ChartRenderedTest < Minitest::Test
     assert_equal %w[Ingress HTTPRoute].sort, more.flat_map { |values| render(merge(given, values)).objects.map { |one| one["kind"] } }.tally.select { |kind, _| %w[Ingress HTTPRoute].include?(kind) }.keys.sort
   end
 
+  def test_what_is_planned_can_be_installed
+    plan = ["plan", "--rate", "300/s", "--response-time", "100ms", "--cpu-time", "5ms", "--workers", "2", "--threads", "5", "--cores", "1.5", "--helm"]
+    [[], ["--fibers", "100", "--slo", "p95<1s", "--average-rate", "20/s"]].each do |more|
+      out, status = Open3.capture2({ "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "lib") }, PROGRAM, *plan, *more)
+      assert_predicate status, :success?
+      planned = YAML.safe_load(out)
+      answer = render(merge(LEAST, planned))
+      assert_equal planned["replicas"], answer["Deployment"].dig("spec", "replicas")
+      assert_equal "1500m", server(answer).dig("resources", "limits", "cpu")
+      assert_includes server(answer)["args"], "--workers=2"
+    end
+  end
+
   def test_the_grace_period_is_the_sum
     answer = render(least(server: { lameDuckSeconds: 11, shutdownSeconds: 47, slackSeconds: 3 }))
     assert_equal 61, pod(answer)["terminationGracePeriodSeconds"]
