@@ -50,7 +50,7 @@ module Kubernetes
     def install(values)
       file = File.join(plane.folder, "values.json")
       File.write(file, JSON.generate(values))
-      plane.run(:helm, "upgrade", "--install", RELEASE, Chart::FOLDER, "--namespace", NAMESPACE, "--values", file)
+      plane.run(:helm, "upgrade", "--install", RELEASE, Chart::FOLDER, "--namespace", NAMESPACE, "--values", file, "--wait", "--timeout", "2m")
     end
 
     # Values for servers on this machine, whose requests take so long.

@@ -100,12 +100,12 @@ module Kubernetes
       while now - began < @calm
         check
         wanted, = @cluster.replicas
-        seen << wanted unless seen.last == wanted
+        seen << [wanted, format("%<wanted>d pods from %<seconds>.0f s on, %<figures>s", wanted: wanted, seconds: now - began, figures: figures)] unless seen.last&.first == wanted
         sleep 1
       end
-      raise Failure, "the number of pods did not stay for #{@calm} s: #{seen.join(', ')}" if seen != [PODS * 2]
+      raise Failure, "the number of pods did not stay for #{@calm} s:\n#{seen.map(&:last).join("\n")}" if seen.map(&:first) != [PODS * 2]
 
-      puts "  for #{@calm} s: #{seen.join(', ')} pods, #{figures}"
+      puts "  for #{@calm} s: #{PODS * 2} pods, #{figures}"
     end
 
     def halve(extra)
