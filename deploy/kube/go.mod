@@ -1,3 +1,5 @@
+// The control plane that script/kube runs: its programs, and what they are compiled from. Kubernetes' own module is made to be compiled in its
+// repository; outside of it each of its parts has to be named with the version that belongs to it. Nothing of this is shipped.
 module firebrick/kube
 
 go 1.26.0

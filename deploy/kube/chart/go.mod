@@ -1,3 +1,4 @@
+// What checks the chart (main.go), and Helm for script/kube. Nothing of this is shipped.
 module firebrick/chart
 
 go 1.26.0
