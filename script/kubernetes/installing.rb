@@ -17,6 +17,7 @@ module Kubernetes
       @plane.run(:kubectl, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
       files = Dir[File.join(Chart::FOLDER, "ci/*-values.yaml")].sort
       files.each { |file| install(file, File.basename(file, "-values.yaml")) }
+      keep(files.last)
       refuse(files.first)
     end
 
@@ -48,6 +49,18 @@ module Kubernetes
     def deployment(namespace)
       found = @cluster.api.get("/apis/apps/v1/namespaces/#{namespace}/deployments").fetch("items").first
       [found.dig("spec", "replicas"), found.dig("status", "replicas").to_i, found.dig("status", "conditions").to_a]
+    end
+
+    # An autoscaler that is turned on finds as many pods as there were.
+    def keep(file)
+      @cluster.namespace("kept")
+      words = ["upgrade", "--install", "shop", Chart::FOLDER, "--namespace", "kept", "--values", file, "--set", "replicas=4,control.enabled=true,control.token=#{Cluster::TOKEN}"]
+      @plane.run(:helm, *words)
+      @plane.run(:helm, *words, "--set", "autoscaling.kind=hpa")
+      wanted, = deployment("kept")
+      raise Failure, "turning the autoscaler on makes 4 pods #{wanted}" unless wanted == 4
+
+      puts "  an autoscaler that is turned on keeps the number of pods"
     end
 
     # That the namespace would have refused other pods.
