@@ -17,8 +17,10 @@ module Kubernetes
     HALVED_WITHIN = 420
 
     # calm: seconds in which the number of pods has to stay after it has doubled.
-    def initialize(cluster, calm: 600)
+    # patience: for how many seconds the autoscaler has to want fewer pods; Kubernetes' default if it is not given.
+    def initialize(cluster, calm: 600, patience: nil)
       @cluster = cluster
+      @patience = patience
       @calm = calm
       @loads = []
     end
@@ -45,6 +47,7 @@ module Kubernetes
 
     def prepare
       scaling = { "kind" => "hpa", "minReplicas" => 2, "maxReplicas" => 12 }
+      scaling["behavior"] = { "scaleDown" => { "stabilizationWindowSeconds" => @patience } } if @patience
       @cluster.install(@cluster.values(seconds: SECONDS, threads: THREADS, "autoscaling" => scaling))
       @cluster.wait_until("the first pods are ready", within: 90) { @cluster.replicas[1] >= 2 }
       @service = LateService.new(@cluster.api, Cluster::NAMESPACE, Cluster::NAME, late: 1.0).start
@@ -70,7 +73,7 @@ module Kubernetes
       errors = outcome.dig("outcome", "errors").except("texts", "unsent").select { |_, count| count.positive? }
       raise Failure, "requests failed: #{errors} #{outcome.dig('outcome', 'errors', 'texts')}" if errors.any?
 
-      outcome.dig("outcome", "completed") || outcome.dig("outcome", "successful")
+      outcome.fetch("summary").fetch("requests")
     end
 
     def check = @cluster.check(@service)
