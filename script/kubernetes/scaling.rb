@@ -57,7 +57,7 @@ module Kubernetes
     # Starts a load of so many requests, each over a connection of its own, as the service spreads connections.
     def load(rate)
       file = File.join(@cluster.plane.folder, "load-#{@loads.size}.json")
-      pid = Process.spawn({ "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "lib") }, Pod::PROGRAM, "bench", @url, "--rate", rate, "--no-keep-alive", "-t", "1",
+      pid = Process.spawn({ "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "lib") }, Pod::PROGRAM, "bench", @url, "--rate", rate, "--no-keep-alive", "-t", "1", "--grace", "60s",
                           "-q", "--no-progress", "--no-stages", "--expect-status", "200", "--json", file, in: File::NULL, out: File::NULL)
       (@loads << Load.new(pid, file)).last
     end
