@@ -20,6 +20,7 @@ mod server_stats;
 mod stages;
 mod text;
 mod validity;
+mod workers;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -41,7 +42,10 @@ pub fn arguments(command: Command) -> Command {
 /// Runs the command.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     match invocation::read(matches) {
-        Ok(Invocation::Run(run)) => load_server(*run),
+        Ok(Invocation::Run(run)) => match workers::part() {
+            Some(part) => workers::serve(run.scenario, part),
+            None => load_server(*run),
+        },
         Ok(Invocation::Merge { files, output, conditions }) => match document::joined(&files) {
             Ok(mut document) => {
                 document.name = output.name.clone().or(document.name);
@@ -77,8 +81,12 @@ fn load_server(run: Run) -> ExitCode {
         Ok(before) => before,
         Err(why) => return fail(&[why], 1),
     };
-    let outcome = match load_with_progress(&run) {
-        Ok(outcome) => outcome,
+    let loaded = match run.workers {
+        1 => load_with_progress(&run).map(|outcome| (outcome, Vec::new())),
+        workers => workers::load(workers, run.output.progress),
+    };
+    let (outcome, incomplete) = match loaded {
+        Ok(loaded) => loaded,
         Err(why) => return fail(&[why], 1),
     };
     // If the server did not survive the run, that is remarked, and the run still counts.
@@ -88,7 +96,8 @@ fn load_server(run: Run) -> ExitCode {
         None
     });
     let server = before.zip(after).map(|(before, after)| Server { before, after });
-    let document = Document::new(run.output.name.clone(), run.description, outcome, server);
+    let mut document = Document::new(run.output.name.clone(), run.description, outcome, server);
+    document.incomplete = incomplete;
     finish(&document, &run.output, &run.conditions, &remarks)
 }
 
@@ -118,11 +127,14 @@ fn finish(document: &Document, output: &Output, conditions: &[Condition], remark
     for line in &broken {
         print_error(&format!("firebrick bench: failed: {line}"));
     }
+    for line in &document.incomplete {
+        print_error(&format!("firebrick bench: incomplete: {line}"));
+    }
     if document.outcome.ok == 0 {
         print_error(&format!("firebrick bench: no successful response{}", first_error(&document.outcome)));
         return ExitCode::FAILURE;
     }
-    if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if broken.is_empty() && document.incomplete.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn first_error(outcome: &Outcome) -> String {

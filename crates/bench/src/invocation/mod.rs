@@ -6,12 +6,14 @@ mod output;
 mod requests;
 mod traffic;
 mod transport;
+mod workers;
 
 use std::path::PathBuf;
 
 use clap::ArgMatches;
 use load::Scenario;
 use load::inputs::condition::{Condition, condition};
+use load::scenario::Part;
 
 use crate::description::Description;
 use flags::Flags;
@@ -44,6 +46,8 @@ pub(crate) struct Run {
     pub conditions: Vec<Condition>,
     /// Control socket or app folder of the server to ask for statistics.
     pub control: Option<String>,
+    /// Processes to run it.
+    pub workers: usize,
     /// Remarks on the input for the summary.
     pub remarks: Vec<String>,
 }
@@ -65,7 +69,11 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
         return flags.finish(Invocation::Merge { files, output, conditions });
     }
     let control = flags.text("control").map(str::to_owned);
-    let run = run(&mut flags, &output);
+    if !workers::can_read_inputs(&mut flags) {
+        return Err(flags.into_mistakes());
+    }
+    let workers = workers::count(&mut flags);
+    let run = run(&mut flags, &output, workers);
     match run {
         Some((scenario, description, remarks)) => flags.finish(Invocation::Run(Box::new(Run {
             scenario,
@@ -73,6 +81,7 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
             output,
             conditions,
             control,
+            workers,
             remarks,
         }))),
         None => Err(flags.into_mistakes()),
@@ -80,7 +89,11 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
 }
 
 /// `None` if errors leave nothing to run.
-fn run(flags: &mut Flags<'_>, output: &Output) -> Option<(Scenario, Description, Vec<String>)> {
+fn run(
+    flags: &mut Flags<'_>,
+    output: &Output,
+    workers: usize,
+) -> Option<(Scenario, Description, Vec<String>)> {
     let requests = requests::read(flags);
     let transport = transport::read(flags, requests.as_ref().and_then(|requests| requests.unix.clone()));
     if let Some(requests) = &requests {
@@ -93,10 +106,12 @@ fn run(flags: &mut Flags<'_>, output: &Output) -> Option<(Scenario, Description,
     let threads = flags.count("threads");
     let (requests, traffic) = (requests?, traffic?);
     let connections = connections(&traffic.traffic);
-    let threads = threads.unwrap_or_else(default_threads).min(connections).max(1);
+    let each = connections.div_ceil(workers);
+    let threads = threads.unwrap_or_else(|| default_threads() / workers).min(each).max(1);
     let mut description = Description {
         connections,
         threads,
+        workers,
         warm_up_s: warm_up.as_secs_f64(),
         duration_s: traffic.stop.after.map(|after| after.as_secs_f64()),
         requests: traffic.stop.requests,
@@ -119,7 +134,13 @@ fn run(flags: &mut Flags<'_>, output: &Output) -> Option<(Scenario, Description,
         threads,
         cookies: flags.is_set("cookies"),
         stages: !flags.is_set("no-stages"),
+        part: Part::default(),
     };
+    if workers > 1 {
+        workers::fit(flags, &scenario, workers);
+        description.threads =
+            workers::parts(workers).map(|part| scenario.clone().in_part(part).threads).sum();
+    }
     Some((scenario, description, requests.remarks))
 }
 

@@ -1,0 +1,79 @@
+//! `--workers`: how many processes, and whether there is a part of the load for each.
+
+use load::Scenario;
+use load::inputs;
+use load::scenario::{Part, Traffic};
+
+use super::flags::Flags;
+
+/// More processes than any machine has processors to spare for.
+const MOST: u64 = 256;
+
+/// The number of processes.
+pub(super) fn count(flags: &mut Flags<'_>) -> usize {
+    let count = flags.value("workers", |text| match inputs::count(text)? {
+        count @ 1..=MOST => Ok(count),
+        count => Err(format!("{count} processes: expected 1 to {MOST}")),
+    });
+    count.and_then(|count| usize::try_from(count).ok()).unwrap_or(1)
+}
+
+/// Whether each process can read all inputs: standard input can be read once. Asked before any is read.
+pub(super) fn can_read_inputs(flags: &mut Flags<'_>) -> bool {
+    let mut can = true;
+    for name in ["replay", "urls", "body-file"] {
+        if flags.given("workers") && flags.text(name) == Some("-") {
+            flags.mistake(format!(
+                "--{name} - cannot be used with --workers, because each process reads it: expected a file name"
+            ));
+            can = false;
+        }
+    }
+    can
+}
+
+/// The parts of all processes.
+pub(super) fn parts(workers: usize) -> impl Iterator<Item = Part> {
+    (0..workers).filter_map(move |number| Part::new(number, workers))
+}
+
+/// Reports an error for each limit that leaves processes without a load.
+pub(super) fn fit(flags: &mut Flags<'_>, scenario: &Scenario, workers: usize) {
+    let mut limit = |most: u64, what: &str| {
+        if most < workers as u64 {
+            flags.mistake(format!("--workers {workers}: {what}: expected at most {}", most.max(1)));
+        }
+    };
+    match &scenario.traffic {
+        Traffic::Closed { users, .. } => {
+            limit(
+                *users as u64,
+                &format!("there are {users} users (-c, or -n if it is less), and each process needs one"),
+            );
+        }
+        Traffic::Open { connections, .. } | Traffic::Replay { connections, .. } => {
+            limit(
+                *connections as u64,
+                &format!("there are {connections} connections (-c), and each process needs one"),
+            );
+        }
+    }
+    if let Traffic::Open { stages, .. } = &scenario.traffic {
+        let highest = stages.iter().map(|stage| stage.from.max(stage.to)).fold(0.0, f64::max);
+        // The rate is at most 1e8.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        limit(
+            highest as u64,
+            &format!("--rate is {highest} per second at most, and each process needs one per second"),
+        );
+    }
+    if let (Traffic::Open { .. } | Traffic::Replay { .. }, Some(requests)) =
+        (&scenario.traffic, scenario.stop.requests)
+    {
+        limit(requests, &format!("there are {requests} requests (-n), and each process needs one"));
+    }
+    if let Traffic::Replay { arrivals, .. } = &scenario.traffic {
+        let count = arrivals.len();
+        limit(count as u64, &format!("there are {count} requests in the log, and each process needs one"));
+    }
+}
