@@ -14,6 +14,7 @@ Examples:
   firebrick bench http://localhost:9292 --replay access.log --speed 2x
   firebrick bench http://localhost:9292/ --html report.html --fail-if 'p99>200ms' --fail-if 'errors>0'
   firebrick bench http://localhost:9292/ -c 400 --workers 4    four processes, one report
+  firebrick bench http://app/ --rate 9k/s --workers 3 --listen 0.0.0.0:9299   for three machines with --join
   firebrick bench --merge a.json b.json                        merge the results of several machines
 
 Times: 30, 30s, 500ms, 1m30s. Rates: 500/s, 375/min. Counts: 600, 10k.
@@ -206,9 +207,11 @@ fn output() -> [Arg; 7] {
     ]
 }
 
-fn other() -> [Arg; 2] {
-    const H: &str = "Merging and server statistics";
+fn other() -> [Arg; 4] {
+    const H: &str = "Several machines and server statistics";
     [
+        valued("listen", "ADDRESS", H, "With --workers: send nothing; wait here for so many workers on other machines, start them together, report"),
+        valued("join", "ADDRESS", H, "Send a share of the load for the coordinator that listens at HOST:PORT; URL and other flags as there"),
         path(
             valued("merge", "FILE", H, "Send nothing; merge the --json files of several machines")
                 .num_args(1..)

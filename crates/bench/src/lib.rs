@@ -33,6 +33,7 @@ use document::{Document, Server};
 use interrupt::Interrupt;
 use invocation::{Invocation, Output, Run};
 use live::Live;
+use workers::{Loaded, Where};
 
 /// Adds the arguments of `firebrick bench`; the caller sets name and description.
 pub fn arguments(command: Command) -> Command {
@@ -46,6 +47,12 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
             Some(part) => workers::serve(run.scenario, part),
             None => load_server(*run),
         },
+        Ok(Invocation::Join { address, token, scenario, description }) => {
+            match workers::serve_coordinator(&address, token, *scenario, &description) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(why) => fail(&[why], 1),
+            }
+        }
         Ok(Invocation::Merge { files, output, conditions }) => match document::joined(&files) {
             Ok(mut document) => {
                 document.name = output.name.clone().or(document.name);
@@ -81,11 +88,13 @@ fn load_server(run: Run) -> ExitCode {
         Ok(before) => before,
         Err(why) => return fail(&[why], 1),
     };
-    let loaded = match run.workers {
-        1 => load_with_progress(&run).map(|outcome| (outcome, Vec::new())),
-        workers => workers::load(workers, run.output.progress),
+    let loaded = match (run.workers, &run.place) {
+        (1, Where::Here) => {
+            load_with_progress(&run).map(|outcome| Loaded { outcome, incomplete: Vec::new(), threads: None })
+        }
+        (workers, place) => workers::load(workers, place, &run.description, run.output.progress),
     };
-    let (outcome, incomplete) = match loaded {
+    let Loaded { outcome, incomplete, threads } = match loaded {
         Ok(loaded) => loaded,
         Err(why) => return fail(&[why], 1),
     };
@@ -96,7 +105,9 @@ fn load_server(run: Run) -> ExitCode {
         None
     });
     let server = before.zip(after).map(|(before, after)| Server { before, after });
-    let mut document = Document::new(run.output.name.clone(), run.description, outcome, server);
+    let mut description = run.description;
+    description.threads = threads.unwrap_or(description.threads);
+    let mut document = Document::new(run.output.name.clone(), description, outcome, server);
     document.incomplete = incomplete;
     finish(&document, &run.output, &run.conditions, &remarks)
 }

@@ -16,6 +16,7 @@ use load::inputs::condition::{Condition, condition};
 use load::scenario::Part;
 
 use crate::description::Description;
+use crate::workers::Where;
 use flags::Flags;
 pub(crate) use output::{Format, Output};
 
@@ -23,6 +24,17 @@ pub(crate) use output::{Format, Output};
 pub(crate) enum Invocation {
     /// Load a server.
     Run(Box<Run>),
+    /// Take part in a coordinator's run.
+    Join {
+        /// Where the coordinator is.
+        address: String,
+        /// What both must know.
+        token: String,
+        /// For the engine.
+        scenario: Box<Scenario>,
+        /// What the coordinator compares.
+        description: Box<Description>,
+    },
     /// Merge the files of runs.
     Merge {
         /// The files.
@@ -48,6 +60,8 @@ pub(crate) struct Run {
     pub control: Option<String>,
     /// Processes to run it.
     pub workers: usize,
+    /// Where they are.
+    pub place: Where,
     /// Remarks on the input for the summary.
     pub remarks: Vec<String>,
 }
@@ -74,6 +88,18 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
     }
     let workers = workers::count(&mut flags);
     let run = run(&mut flags, &output, workers);
+    if let Some((address, token)) = workers::join(&mut flags) {
+        return match run {
+            Some((scenario, description, _)) => flags.finish(Invocation::Join {
+                address,
+                token,
+                scenario: Box::new(scenario),
+                description: Box::new(description),
+            }),
+            None => Err(flags.into_mistakes()),
+        };
+    }
+    let place = workers::place(&mut flags);
     match run {
         Some((scenario, description, remarks)) => flags.finish(Invocation::Run(Box::new(Run {
             scenario,
@@ -82,6 +108,7 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
             conditions,
             control,
             workers,
+            place,
             remarks,
         }))),
         None => Err(flags.into_mistakes()),

@@ -17,7 +17,7 @@ fn typed(words: &str) -> Result<Invocation, Vec<String>> {
 fn run(words: &str) -> Run {
     match typed(words) {
         Ok(Invocation::Run(run)) => *run,
-        Ok(Invocation::Merge { .. }) => panic!("{words}: not a run"),
+        Ok(Invocation::Merge { .. } | Invocation::Join { .. }) => panic!("{words}: not a run"),
         Err(mistakes) => panic!("{words}: {mistakes:?}"),
     }
 }
@@ -242,6 +242,11 @@ fn error_messages() {
         ("h --workers 2 --replay -", &["--replay - cannot be used with --workers", "a file name"]),
         ("--workers 2 -f -", &["--urls - cannot be used with --workers", "a file name"]),
         ("h --workers 2 --body-file -", &["--body-file - cannot be used with --workers"]),
+        ("h --listen 127.0.0.1:0", &["--listen requires --workers", "FIREBRICK_BENCH_TOKEN", "16 bytes"]),
+        ("h --listen nowhere --workers 2", &["--listen", "0.0.0.0:9299"]),
+        ("h --join nowhere", &["--join", "HOST:PORT"]),
+        ("h --join h:1 --html a", &["--html cannot be used with --join", "the coordinator"]),
+        ("h --join h:1 --workers 2", &["--workers cannot be used with --join"]),
         ("--merge a.json --workers 2", &["--merge sends nothing", "--workers"]),
         (
             "h --expect-status x --expect-length y --order z",

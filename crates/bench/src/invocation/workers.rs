@@ -1,10 +1,13 @@
 //! `--workers`: how many processes, and whether there is a part of the load for each.
 
+use std::net::TcpListener;
+
 use load::Scenario;
 use load::inputs;
 use load::scenario::{Part, Traffic};
 
 use super::flags::Flags;
+use crate::workers::{self, Where};
 
 /// More processes than any machine has processors to spare for.
 const MOST: u64 = 256;
@@ -22,7 +25,7 @@ pub(super) fn count(flags: &mut Flags<'_>) -> usize {
 pub(super) fn can_read_inputs(flags: &mut Flags<'_>) -> bool {
     let mut can = true;
     for name in ["replay", "urls", "body-file"] {
-        if flags.given("workers") && flags.text(name) == Some("-") {
+        if flags.given("workers") && !flags.given("listen") && flags.text(name) == Some("-") {
             flags.mistake(format!(
                 "--{name} - cannot be used with --workers, because each process reads it: expected a file name"
             ));
@@ -30,6 +33,40 @@ pub(super) fn can_read_inputs(flags: &mut Flags<'_>) -> bool {
         }
     }
     can
+}
+
+/// The coordinator to join and the token.
+pub(super) fn join(flags: &mut Flags<'_>) -> Option<(String, String)> {
+    const OUTPUT: [&str; 9] =
+        ["workers", "listen", "json", "csv", "html", "name", "quiet", "fail-if", "control"];
+    flags.not_with("join", &OUTPUT, "it belongs to the coordinator, which has the report");
+    let address = flags.value("join", |text| match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.to_owned()),
+        _ => Err(format!("{text:?} is not an address: expected HOST:PORT, such as bench-0.bench:9299")),
+    })?;
+    Some((address, token(flags)?))
+}
+
+/// Where the processes are: with `--listen` on other machines. Listens, if nothing is wrong so far.
+pub(super) fn place(flags: &mut Flags<'_>) -> Where {
+    flags.needs("listen", "workers", "it is the number of workers that will join");
+    if !flags.given("listen") {
+        return Where::Here;
+    }
+    let token = token(flags);
+    let listener = flags.value("listen", |text| {
+        TcpListener::bind(text).map_err(|why| {
+            format!("{text:?}: {why}: expected an address and port of this machine, such as 0.0.0.0:9299")
+        })
+    });
+    match listener.zip(token) {
+        Some((listener, token)) => Where::Elsewhere { listener, token },
+        None => Where::Here,
+    }
+}
+
+fn token(flags: &mut Flags<'_>) -> Option<String> {
+    workers::token().map_err(|why| flags.mistake(why)).ok()
 }
 
 /// The parts of all processes.

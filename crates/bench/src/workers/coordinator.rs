@@ -1,13 +1,15 @@
 //! The coordinator: starts the processes at one moment, watches them, and adds up their outcomes.
 
 use std::io::ErrorKind;
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use load::Outcome;
 
 use super::fleet::{Event, Fleet};
 use super::frame::{Order, Report};
-use super::worker::now;
+use super::join::accept;
+use crate::description::Description;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
 
@@ -17,21 +19,55 @@ const REDRAW: Duration = Duration::from_millis(100);
 /// A process reports ten times a second. One that is silent for this long is stopped or stuck.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// The outcome of all processes, and what is missing in it: a sentence for each process whose results are lost.
+/// Where the processes are.
+pub(crate) enum Where {
+    /// On this machine.
+    Here,
+    /// Where they join from.
+    Elsewhere {
+        /// Where they are awaited.
+        listener: TcpListener,
+        /// What they must know.
+        token: String,
+    },
+}
+
+/// The outcome of all processes.
+pub(crate) struct Loaded {
+    pub outcome: Outcome,
+    /// What is missing in it: a sentence for each process whose results are lost.
+    pub incomplete: Vec<String>,
+    /// Threads of workers that joined, which only they know.
+    pub threads: Option<usize>,
+}
+
+/// Runs the load.
 ///
 /// # Errors
 /// If a process cannot begin, or none has results.
-pub(crate) fn load(count: usize, progress: bool) -> Result<(Outcome, Vec<String>), String> {
+pub(crate) fn load(
+    count: usize,
+    place: &Where,
+    description: &Description,
+    progress: bool,
+) -> Result<Loaded, String> {
     let interrupt = Interrupt::listen();
     let live = Live::new(progress);
-    let fleet = Fleet::start(count)?;
+    let (fleet, threads) = match place {
+        Where::Here => (Fleet::start(count)?, None),
+        Where::Elsewhere { listener, token } => {
+            let joined = accept(listener, count, token, description, &interrupt)?;
+            let threads = joined.iter().map(|one| one.threads).fold(0, usize::saturating_add);
+            (Fleet::welcome(joined)?, Some(threads))
+        }
+    };
     let states = (0..count).map(|_| State::Running).collect();
     let mut run = Run { fleet, states, interrupt, live };
     run.until_ready()?;
-    let at = now().saturating_add(u64::try_from(AHEAD.as_nanos()).unwrap_or_default());
-    run.fleet.order(Order::Start(at));
+    run.fleet.begin(AHEAD);
     run.until_over();
-    sum(run.states.into_iter())
+    let (outcome, incomplete) = sum(run.states.into_iter())?;
+    Ok(Loaded { outcome, incomplete, threads })
 }
 
 enum State {

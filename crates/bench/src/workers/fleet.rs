@@ -1,6 +1,7 @@
 //! The processes of a coordinator: starts them, reads their frames, and ends them when it is dropped.
 
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -10,6 +11,8 @@ use load::Progress;
 use load::scenario::Part;
 
 use super::frame::{self, Order, Report};
+use super::join::{Answer, Joined};
+use super::worker::now;
 use super::{PART, shown};
 
 /// A process has closed its output a moment before it has a status.
@@ -23,8 +26,13 @@ pub(super) struct Member {
     pub progress: Progress,
     /// When it reported last.
     pub heard: Instant,
-    child: Child,
-    orders: ChildStdin,
+    orders: Orders,
+}
+
+/// The way to a process; orders are written to it.
+enum Orders {
+    Process(Child, ChildStdin),
+    Machine(TcpStream),
 }
 
 /// What a process did.
@@ -58,6 +66,26 @@ impl Fleet {
         Ok(fleet)
     }
 
+    /// Gives each of the workers that have joined its part.
+    ///
+    /// # Errors
+    /// If one is gone.
+    pub fn welcome(joined: Vec<Joined>) -> Result<Fleet, String> {
+        let (sender, events) = channel();
+        let mut fleet = Fleet { members: Vec::new(), events };
+        let of = joined.len();
+        for (number, one) in joined.into_iter().enumerate() {
+            let name = format!("worker {} of {of} ({})", number + 1, one.from);
+            let input = frame::write(&one.stream, &Answer::Welcome { number, of });
+            let input = input.and_then(|()| one.stream.try_clone());
+            let member = input.and_then(|input| {
+                Member::listen(name.clone(), number, Orders::Machine(one.stream), input, sender.clone())
+            });
+            fleet.members.push(member.map_err(|why| format!("{name} is gone: {why}"))?);
+        }
+        Ok(fleet)
+    }
+
     /// The next event and whose it is; `None` if nothing happened within `within`.
     pub fn next(&self, within: Duration) -> Option<(usize, Event)> {
         match self.events.recv_timeout(within) {
@@ -71,10 +99,24 @@ impl Fleet {
         }
     }
 
+    /// Lets all begin after `ahead`.
+    pub fn begin(&mut self, ahead: Duration) {
+        let ahead = u64::try_from(ahead.as_nanos()).unwrap_or_default();
+        let at = now().saturating_add(ahead);
+        for member in &mut self.members {
+            let order = match member.orders {
+                Orders::Process(..) => Order::Start(at),
+                // What has passed since `at` was fixed is not lost.
+                Orders::Machine(_) => Order::StartIn(at.saturating_sub(now())),
+            };
+            member.order(order);
+        }
+    }
+
     /// Gives an order to all. One that is gone is noticed by the end of its output.
     pub fn order(&mut self, order: Order) {
         for member in &mut self.members {
-            let _ = frame::write(&mut member.orders, &order);
+            member.order(order);
         }
     }
 
@@ -95,8 +137,18 @@ impl Member {
         let pipes = child.stdin.take().zip(child.stdout.take());
         let (orders, output) = pipes.ok_or_else(|| io::Error::other("no pipes"))?;
         let name = format!("worker {} of {} (process {})", part.number() + 1, part.of(), child.id());
-        let member = Member { name, progress: Progress::default(), heard: Instant::now(), child, orders };
-        let number = part.number();
+        Member::listen(name, part.number(), Orders::Process(child, orders), output, events)
+    }
+
+    /// Reads a process' frames on a thread.
+    fn listen(
+        name: String,
+        number: usize,
+        orders: Orders,
+        output: impl Read + Send + 'static,
+        events: Sender<(usize, Event)>,
+    ) -> io::Result<Member> {
+        let member = Member { name, progress: Progress::default(), heard: Instant::now(), orders };
         std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
             let mut output = BufReader::new(output);
             loop {
@@ -116,22 +168,40 @@ impl Member {
     /// Waits for the end of the process, which has closed its output, and says how it was. Kills it if it goes on.
     pub fn ending(&mut self) -> String {
         let since = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) && since.elapsed() < ENDING {
-            std::thread::sleep(Duration::from_millis(5));
+        if let Orders::Process(child, _) = &mut self.orders {
+            while matches!(child.try_wait(), Ok(None)) && since.elapsed() < ENDING {
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
         match self.end() {
-            Ok(status) => how(status),
+            Ok(Some(status)) => how(status),
+            Ok(None) => "closed its connection".to_owned(),
             Err(why) => format!("ended: {why}"),
         }
     }
 
-    /// Kills the process if it has not ended.
-    pub fn end(&mut self) -> io::Result<ExitStatus> {
-        if let Some(status) = self.child.try_wait()? {
-            return Ok(status);
+    /// Kills the process if it has not ended; one on another machine ends with its connection.
+    pub fn end(&mut self) -> io::Result<Option<ExitStatus>> {
+        let child = match &mut self.orders {
+            Orders::Process(child, _) => child,
+            Orders::Machine(stream) => {
+                // It may be closed already.
+                let _ = stream.shutdown(Shutdown::Both);
+                return Ok(None);
+            }
+        };
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
         }
-        self.child.kill()?;
-        self.child.wait()
+        child.kill()?;
+        child.wait().map(Some)
+    }
+
+    fn order(&mut self, order: Order) {
+        let _ = match &mut self.orders {
+            Orders::Process(_, orders) => frame::write(orders, &order),
+            Orders::Machine(stream) => frame::write(stream, &order),
+        };
     }
 }
 

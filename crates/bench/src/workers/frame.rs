@@ -14,6 +14,8 @@ const LONGEST: u64 = 64 << 20;
 pub(super) enum Order {
     /// Begin at this moment: nanoseconds of the system's monotonic clock.
     Start(u64),
+    /// Begin after so many nanoseconds: for a machine with a clock of its own.
+    StartIn(u64),
     /// End the run now; the results so far count.
     Stop,
 }
@@ -50,7 +52,8 @@ pub(super) fn read<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<O
     bounded(from, LONGEST)
 }
 
-fn bounded<T: DeserializeOwned>(from: &mut impl BufRead, longest: u64) -> io::Result<Option<T>> {
+/// As [`read`], for frames of at most `longest` bytes.
+pub(super) fn bounded<T: DeserializeOwned>(from: &mut impl BufRead, longest: u64) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     from.take(longest).read_until(b'\n', &mut line)?;
     match line.last() {

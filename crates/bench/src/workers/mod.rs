@@ -4,18 +4,23 @@
 //! add up to the run of one process. Its number is in an environment variable; orders reach it on standard input, its
 //! frames leave on standard output (`frame`). All connect, say that they are ready, and begin at the moment that the
 //! coordinator names. A process whose standard input ends exits: none outlives the coordinator.
+//!
+//! `--listen` and `--join` are the same with machines: frames and orders share a TCP connection (`join`), and the start
+//! is a delay, because machines have no clock in common.
 
 mod coordinator;
 mod fleet;
 mod frame;
+mod join;
 mod worker;
 
 use std::env;
 
 use load::scenario::Part;
 
-pub(crate) use coordinator::load;
-pub(crate) use worker::serve;
+pub(crate) use coordinator::{Loaded, Where, load};
+pub(crate) use join::token;
+pub(crate) use worker::{serve, serve_coordinator};
 
 /// Which part a process takes: `0/4` is the first of four.
 const PART: &str = "FIREBRICK_BENCH_PART";
