@@ -61,7 +61,7 @@ fn amount() -> [Arg; 7] {
         valued("duration", "TIME", H, "Stop after this time [default: 10s if nothing else ends the run]").short('d'),
         valued("reps", "N", H, "Stop after N requests per user (siege's -r)").short('r'),
         valued("warm-up", "TIME", H, "Send requests for this long before counting"),
-        valued("threads", "N", H, "Threads of the load generator, with --workers of each process [default: half of the cores, at most 4]").short('t'),
+        valued("threads", "N", H, "Threads of the load generator, with --workers of each process [default: half of the cores, at most 4, divided by --workers]").short('t'),
         valued("workers", "N", H, "Processes of the load generator, each with its share of users, rate and requests; one report [default: 1]"),
     ]
 }
@@ -210,7 +210,7 @@ fn output() -> [Arg; 7] {
 fn other() -> [Arg; 4] {
     const H: &str = "Several machines and server statistics";
     [
-        valued("listen", "ADDRESS", H, "With --workers: send nothing; wait here for so many workers on other machines, start them together, report"),
+        valued("listen", "ADDRESS", H, "With --workers: send nothing; wait here for so many workers on other machines that have the same secret in FIREBRICK_BENCH_TOKEN, start them together, report"),
         valued("join", "ADDRESS", H, "Send a share of the load for the coordinator that listens at HOST:PORT; URL and other flags as there"),
         path(
             valued("merge", "FILE", H, "Send nothing; merge the --json files of several machines")
