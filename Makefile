@@ -12,7 +12,7 @@ FUZZ    ?=
 # Plugins of gems that happen to be installed (Rails has one) do not change what tests print.
 export MT_NO_PLUGINS = 1
 
-.PHONY: all build optimised dist dist-test demo test lint unit unit-build plots e2e worker-test bench-test gem-test portable-test portable-unit test-debian13 test-forky test-jruby setup setup-test setup-dist bench bench-check shootout fuzz deny docs gem clean
+.PHONY: all build optimised dist dist-test demo test lint unit unit-build plots e2e worker-test bench-test chart-test docs-chart gem-test portable-test portable-unit test-debian13 test-forky test-jruby setup setup-test setup-dist bench bench-check shootout fuzz deny docs gem clean
 
 all: build
 
@@ -97,6 +97,14 @@ test-jruby: build
 
 bench-test: build
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/run.rb
+
+# The chart, linted, rendered and checked against the schemas of Kubernetes. The checker is compiled by Go where that is, once.
+chart-test: build
+	FIREBRICK=$(abspath $(TARGET))/release/firebrick script/chart-test
+
+# The table of values in deploy/chart/README.md, from values.yaml.
+docs-chart:
+	ruby -r./script/kubernetes/values -e Kubernetes::Values.new.write
 
 e2e: build
 	TEST_AGAIN=1 FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run

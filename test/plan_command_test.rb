@@ -4,6 +4,7 @@
 
 require "support/case"
 require "rbconfig"
+require "yaml"
 
 class PlanCommandTest < Case
   parallel!
@@ -160,6 +161,22 @@ class PlanCommandTest < Case
     rate = JSON.parse(out)["facts"]["rate_per_s"]
     assert_operator rate, :>, 1, err
     assert_operator rate, :<=, 20
+  end
+
+  it "writes values for the chart from a running server" do
+    own = start(app: SLEEPER, workers: 2, threads: "3:3")
+    120.times.each_slice(6) { |slice| slice.map { Thread.new { get("/", to: own) } }.each(&:join) }
+    out, err, code = own.command_line("plan", "--from", own.dir, "--rate", "400/s", "--average-rate", "100/s", "--helm")
+    assert_equal 0, code, err
+    values = YAML.safe_load(out)
+    assert_equal({ "workers" => 2, "threads" => 3 }, values["server"])
+    # Six at a time for 50 ms are 120 a second; 400 and 30 % are more than four times as many.
+    assert_includes 4..6, values["replicas"], out
+    limits = values.dig("resources", "limits")
+    assert_match(/\A\d+m\z/, limits["cpu"])
+    assert_operator limits["memory"][/\A(\d+)Mi\z/, 1].to_i, :>=, 64
+    assert_equal [2, values["replicas"] * 2], values["autoscaling"].values_at("minReplicas", "maxReplicas")
+    assert_operator values.dig("autoscaling", "saturation"), :<=, 1
   end
 
   it "reports that no server is running" do

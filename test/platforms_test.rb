@@ -54,6 +54,16 @@ class PlatformsTest < Case
     assert_match(/^\* 2 workers x /, own.stdout)
   end
 
+  it "Kubernetes: the image's app is served" do
+    dir = written("kubernetes.md")
+    assert_equal %w[Dockerfile config.ru values.yaml], Dir.children(dir).sort
+    recipe = File.read(File.join(Server::ROOT, "deploy/image/Containerfile"))
+    own = serve(dir, env: { "RACK_ENV" => recipe[/^ENV RACK_ENV=(\w+)/, 1] })
+    assert_equal "Hello from example.test\n", get("/", to: own).body
+    # What it then installs, test/chart renders.
+    assert_equal "1", YAML.safe_load_file(File.join(dir, "values.yaml")).dig("image", "tag")
+  end
+
   it "Kamal: the image's command is healthy at the proxy's path, and ends in its time" do
     dir = written("kamal.md")
     assert_equal %w[Dockerfile config config.ru firebrick.toml], Dir.children(dir).sort

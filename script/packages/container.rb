@@ -104,11 +104,11 @@ module Packages
       given.any? { |text| text.start_with?("PATH=") } ? given : [PATH, *given]
     end
 
-    # The numbers of the image's user, which must not be root's.
+    # The numbers of the image's user, which must not be root's. A name would do here, but not where pods may not run as root.
     def user
-      line = File.readlines(File.join(@root, "etc/passwd")).find { |text| text.start_with?("#{@config.fetch('User')}:") }
-      uid, gid = line.split(":")[2, 2].map { |text| Integer(text) }
-      raise Failure, "the image's user is root: say USER in #{Image::RECIPE}" if uid.zero?
+      uid, gid = @config.fetch("User")[/\A\d+:\d+\z/]&.split(":")&.map { |text| Integer(text) }
+      raise Failure, "the image's user is #{@config['User'].inspect}: say USER in #{Image::RECIPE} as UID:GID, in numbers" unless uid
+      raise Failure, "the image's user is root: say another USER in #{Image::RECIPE}" if uid.zero?
 
       { "uid" => uid, "gid" => gid }
     end

@@ -3,9 +3,9 @@
 require_relative "deb"
 
 module Packages
-  # The image for containers, from deploy/Containerfile and the .deb, by buildah; in the machine's own storage as firebrick:VERSION.
+  # The image for containers, from deploy/image/Containerfile and the .deb, by buildah; in the machine's own storage as firebrick:VERSION.
   class Image
-    RECIPE = "deploy/Containerfile"
+    RECIPE = "deploy/image/Containerfile"
 
     # Builds an image of the name from the .deb of this path. +base+ is the image that it is built on, instead of the one that the recipe
     # names; +time+, in seconds, is that of all its files.

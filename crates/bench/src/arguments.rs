@@ -13,10 +13,12 @@ Examples:
   firebrick bench -f urls.txt -c 20 --think 0..2s              URLs from a file (siege's format), with pauses
   firebrick bench http://localhost:9292 --replay access.log --speed 2x
   firebrick bench http://localhost:9292/ --html report.html --fail-if 'p99>200ms' --fail-if 'errors>0'
+  firebrick bench http://localhost:9292/ -c 400 --workers 4    four processes, one report
+  firebrick bench http://app/ --rate 9k/s --workers 3 --listen 0.0.0.0:9299   for three machines with --join
   firebrick bench --merge a.json b.json                        merge the results of several machines
 
 Times: 30, 30s, 500ms, 1m30s. Rates: 500/s, 375/min. Counts: 600, 10k.
-Exit status: 0 success; 1 a --fail-if condition holds, or no successful response; 2 wrong usage.
+Exit status: 0 success; 1 a --fail-if condition holds, no successful response, or a lost process of --workers; 2 wrong usage.
 docs/bench.md explains the output.";
 
 /// Adds the arguments.
@@ -49,7 +51,7 @@ fn path(arg: Arg) -> Arg {
     arg.value_hint(ValueHint::FilePath)
 }
 
-fn amount() -> [Arg; 6] {
+fn amount() -> [Arg; 7] {
     const H: &str = "Load and duration";
     [
         valued("connections", "N", H, "Concurrent users, each with its own connection; a user waits for the response before sending the next request [default: 50]. With --rate or --replay: most connections [default: 1000]")
@@ -59,7 +61,8 @@ fn amount() -> [Arg; 6] {
         valued("duration", "TIME", H, "Stop after this time [default: 10s if nothing else ends the run]").short('d'),
         valued("reps", "N", H, "Stop after N requests per user (siege's -r)").short('r'),
         valued("warm-up", "TIME", H, "Send requests for this long before counting"),
-        valued("threads", "N", H, "Threads of the load generator [default: half of the cores, at most 4]").short('t'),
+        valued("threads", "N", H, "Threads of the load generator, with --workers of each process [default: half of the cores, at most 4, divided by --workers]").short('t'),
+        valued("workers", "N", H, "Processes of the load generator, each with its share of users, rate and requests; one report [default: 1]"),
     ]
 }
 
@@ -204,9 +207,11 @@ fn output() -> [Arg; 7] {
     ]
 }
 
-fn other() -> [Arg; 2] {
-    const H: &str = "Merging and server statistics";
+fn other() -> [Arg; 4] {
+    const H: &str = "Several machines and server statistics";
     [
+        valued("listen", "ADDRESS", H, "With --workers: send nothing; wait here for so many workers on other machines that have the same secret in FIREBRICK_BENCH_TOKEN, start them together, report"),
+        valued("join", "ADDRESS", H, "Send a share of the load for the coordinator that listens at HOST:PORT; URL and other flags as there"),
         path(
             valued("merge", "FILE", H, "Send nothing; merge the --json files of several machines")
                 .num_args(1..)

@@ -29,6 +29,9 @@ pub(crate) struct Description {
     pub connections: usize,
     /// Threads of the load generator.
     pub threads: usize,
+    /// Its processes; 0 stands for one.
+    #[serde(default, skip_serializing_if = "is_single")]
+    pub workers: usize,
     /// Requested duration.
     pub duration_s: Option<f64>,
     /// Requested number of requests.
@@ -94,6 +97,10 @@ fn single(rate: &str, runs: usize) -> String {
     rate.strip_prefix(&format!("{runs} x ")).unwrap_or(rate).to_owned()
 }
 
+fn is_single(workers: &usize) -> bool {
+    *workers < 2
+}
+
 impl Default for Traffic {
     fn default() -> Traffic {
         Traffic::Closed { think: None }
@@ -123,6 +130,22 @@ impl Description {
             ConnectTo::Tcp(address) => address.to_string(),
             ConnectTo::Unix(path) => format!("unix:{}", path.display()),
         });
+    }
+
+    /// Adds the processes of another run.
+    pub fn join_workers(&mut self, others: usize) {
+        if self.workers.max(others) > 1 {
+            self.workers = self.workers.max(1) + others.max(1);
+        }
+    }
+
+    /// What `Outcome::busy` is a share of, such as `its one thread`.
+    pub fn generator(&self) -> String {
+        match (self.workers, self.threads) {
+            (2.., _) => format!("the busiest of its {} processes", self.workers),
+            (_, 1) => "its one thread".to_owned(),
+            (_, threads) => format!("its {threads} threads"),
+        }
     }
 
     /// Whether users wait for each response.
@@ -165,7 +188,11 @@ impl Description {
             (protocol, true, 1) => protocol.to_owned(),
             (protocol, true, depth) => format!("{protocol}, {depth} concurrent requests per connection"),
         };
-        format!("{how}; {travel}")
+        let from = match self.workers {
+            0 | 1 => String::new(),
+            workers => format!("; from {workers} processes"),
+        };
+        format!("{how}; {travel}{from}")
     }
 
     /// The name of the load model.
@@ -181,6 +208,18 @@ impl Description {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_are_told_and_added_up() {
+        let mut one = crate::samples::description();
+        let alone = one.sentence();
+        one.join_workers(0);
+        assert_eq!((one.workers, one.generator().as_str()), (0, "its one thread"));
+        one.workers = 4;
+        one.join_workers(0);
+        assert_eq!(one.sentence(), format!("{alone}; from 5 processes"));
+        assert_eq!(one.generator(), "the busiest of its 5 processes");
+    }
 
     #[test]
     fn rates_of_merged_runs() {

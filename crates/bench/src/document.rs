@@ -34,6 +34,9 @@ pub(crate) struct Document {
     /// Number of runs merged into this one.
     #[serde(default = "one")]
     pub runs: usize,
+    /// What is missing: a sentence for each process whose results are lost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub incomplete: Vec<String>,
 }
 
 /// Statistics of a Firebrick server before and after the run.
@@ -63,6 +66,7 @@ impl Document {
             outcome,
             server,
             runs: 1,
+            incomplete: Vec::new(),
         }
     }
 
@@ -108,6 +112,7 @@ impl Document {
         self.description.traffic.join(self.runs, &other.description.traffic, other.runs);
         self.description.connections += other.description.connections;
         self.description.threads += other.description.threads;
+        self.description.join_workers(other.description.workers);
         self.outcome.merge(other.outcome);
         self.summary = Summary::of(&self.outcome);
         self.server = match (self.server.take(), other.server) {
@@ -115,6 +120,7 @@ impl Document {
             (one, two) => one.or(two),
         };
         self.runs += other.runs;
+        self.incomplete.extend(other.incomplete);
     }
 }
 

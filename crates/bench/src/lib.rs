@@ -20,6 +20,7 @@ mod server_stats;
 mod stages;
 mod text;
 mod validity;
+mod workers;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ use document::{Document, Server};
 use interrupt::Interrupt;
 use invocation::{Invocation, Output, Run};
 use live::Live;
+use workers::{Loaded, Where};
 
 /// Adds the arguments of `firebrick bench`; the caller sets name and description.
 pub fn arguments(command: Command) -> Command {
@@ -41,7 +43,16 @@ pub fn arguments(command: Command) -> Command {
 /// Runs the command.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     match invocation::read(matches) {
-        Ok(Invocation::Run(run)) => load_server(*run),
+        Ok(Invocation::Run(run)) => match workers::part() {
+            Some(part) => workers::serve(run.scenario, part),
+            None => load_server(*run),
+        },
+        Ok(Invocation::Join { address, token, scenario, description }) => {
+            match workers::serve_coordinator(&address, token, *scenario, &description) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(why) => fail(&[why], 1),
+            }
+        }
         Ok(Invocation::Merge { files, output, conditions }) => match document::joined(&files) {
             Ok(mut document) => {
                 document.name = output.name.clone().or(document.name);
@@ -77,8 +88,14 @@ fn load_server(run: Run) -> ExitCode {
         Ok(before) => before,
         Err(why) => return fail(&[why], 1),
     };
-    let outcome = match load_with_progress(&run) {
-        Ok(outcome) => outcome,
+    let loaded = match (run.workers, &run.place) {
+        (1, Where::Here) => {
+            load_with_progress(&run).map(|outcome| Loaded { outcome, incomplete: Vec::new(), threads: None })
+        }
+        (workers, place) => workers::load(workers, place, &run.description, run.output.progress),
+    };
+    let Loaded { outcome, incomplete, threads } = match loaded {
+        Ok(loaded) => loaded,
         Err(why) => return fail(&[why], 1),
     };
     // If the server did not survive the run, that is remarked, and the run still counts.
@@ -88,7 +105,10 @@ fn load_server(run: Run) -> ExitCode {
         None
     });
     let server = before.zip(after).map(|(before, after)| Server { before, after });
-    let document = Document::new(run.output.name.clone(), run.description, outcome, server);
+    let mut description = run.description;
+    description.threads = threads.unwrap_or(description.threads);
+    let mut document = Document::new(run.output.name.clone(), description, outcome, server);
+    document.incomplete = incomplete;
     finish(&document, &run.output, &run.conditions, &remarks)
 }
 
@@ -118,11 +138,14 @@ fn finish(document: &Document, output: &Output, conditions: &[Condition], remark
     for line in &broken {
         print_error(&format!("firebrick bench: failed: {line}"));
     }
+    for line in &document.incomplete {
+        print_error(&format!("firebrick bench: incomplete: {line}"));
+    }
     if document.outcome.ok == 0 {
         print_error(&format!("firebrick bench: no successful response{}", first_error(&document.outcome)));
         return ExitCode::FAILURE;
     }
-    if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if broken.is_empty() && document.incomplete.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn first_error(outcome: &Outcome) -> String {

@@ -14,12 +14,15 @@ const LATE: f64 = 1.5;
 /// What to know before trusting the results. Sentences without the final period.
 pub(crate) fn remarks(document: &Document) -> Vec<String> {
     let (description, outcome) = (&document.description, &document.outcome);
-    let mut remarks = Vec::new();
+    let missing = document.incomplete.iter();
+    let mut remarks: Vec<String> =
+        missing.map(|why| format!("the results are incomplete, because {why}")).collect();
     if outcome.busy >= BUSY {
         let busy = Unit::Fraction.show(outcome.busy);
         remarks.push(format!(
-            "the load generator was the bottleneck ({busy} of its {} busy), the server can do more: use more threads (-t), or several machines and --merge",
-            if description.threads == 1 { "one thread was".to_owned() } else { format!("{} threads were", description.threads) }
+            "the load generator was the bottleneck ({busy} of {} {} busy), the server can do more: use more threads (-t), more processes (--workers), or several machines and --merge",
+            description.generator(),
+            if description.workers > 1 || description.threads == 1 { "was" } else { "were" }
         ));
     }
     if matches!(description.traffic, Traffic::Open { .. } | Traffic::Replay { .. })
@@ -64,6 +67,11 @@ mod tests {
         let mut busy = document();
         busy.outcome.busy = 0.97;
         assert!(remarks(&busy)[0].contains("97 % of its one thread was busy"), "{:?}", remarks(&busy));
+        busy.description.workers = 4;
+        busy.incomplete.push("worker 2 of 4 was killed by signal 9".to_owned());
+        let found = remarks(&busy);
+        assert_eq!(found[0], "the results are incomplete, because worker 2 of 4 was killed by signal 9");
+        assert!(found[1].contains("97 % of the busiest of its 4 processes was busy"), "{found:?}");
         let mut late = document();
         late.description.traffic = Traffic::Open { rate: "5/s".to_owned(), random: false };
         late.outcome.service = histogram([1_000; 1_000]);

@@ -55,6 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         threads: threads.parse()?,
         cookies: false,
         stages: false,
+        part: load::scenario::Part::default(),
     };
     let outcome = load::run(&scenario, &mut |_| load::Flow::Continue)?;
     #[allow(clippy::cast_precision_loss)]

@@ -8,8 +8,8 @@ use crate::shared::Shared;
 use crate::{scenario::Arrivals as Distribution, scenario::Scenario};
 use std::time::Duration;
 
-/// Warm-up, then the counted part: every `threads`-th arrival, starting with number `thread`. Times are relative to the
-/// run.
+/// Warm-up, then the counted part: of the arrivals of this process, every `threads`-th, starting with number `thread`.
+/// Times are relative to the run.
 pub(crate) struct Arrivals {
     warm: std::iter::Peekable<std::iter::Enumerate<Schedule>>,
     counted: Source,
@@ -40,7 +40,8 @@ impl Arrivals {
     pub(crate) fn next(&mut self, run: &Shared, began: Moment) -> Option<Job> {
         let warm_up = began.saturating_sub(nanoseconds(run.scenario.warm_up));
         let (thread, threads) = (self.thread, self.threads);
-        let mine = move |number: usize| number % threads == thread;
+        let part = run.scenario.part;
+        let mine = move |number: usize| part.own(number).is_some_and(|own| own % threads == thread);
         if let Some((number, due)) = self.warm.find(|(number, _)| mine(*number)) {
             return Some(Job { kind: run.sequence.kind(number as u64), due: warm_up + due, counted: false });
         }
@@ -52,7 +53,7 @@ impl Arrivals {
             }
             Source::Replayed(next) => {
                 let Traffic::Replay { arrivals, .. } = &run.scenario.traffic else { return None };
-                let number = *next + thread;
+                let number = part.arrival(*next + thread);
                 *next += threads;
                 let (due, kind) = arrivals.get(number)?;
                 (number, nanoseconds(*due), *kind)

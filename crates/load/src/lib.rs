@@ -22,7 +22,9 @@ mod lane;
 mod merge;
 mod order;
 pub mod outcome;
+mod part;
 mod prepare;
+mod progress;
 mod quic;
 mod recorder;
 mod run;
@@ -41,34 +43,10 @@ mod validate;
 
 pub use histogram::Histogram;
 pub use outcome::Outcome;
+pub use progress::Progress;
 pub use scenario::Scenario;
 
 use std::time::Duration;
-
-/// The state of a run, for live display.
-#[derive(Debug, Clone, Default)]
-pub struct Progress {
-    /// Time since the counted part began; `None` during the warm-up.
-    pub elapsed: Option<Duration>,
-    /// The completed part of the run, from 0 to 1.
-    pub done: f64,
-    /// Requests started so far.
-    pub sent: u64,
-    /// Successful responses so far.
-    pub ok: u64,
-    /// Failed requests so far.
-    pub errors: u64,
-    /// Requests in flight.
-    pub in_flight: u64,
-    /// Successful responses per second since the last report; the times below cover the same period.
-    pub rate: f64,
-    /// Median latency in microseconds.
-    pub p50_us: u64,
-    /// 99th percentile of the latency in microseconds.
-    pub p99_us: u64,
-    /// Longest latency in microseconds.
-    pub max_us: u64,
-}
 
 /// Whether a run goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +73,21 @@ pub enum Flow {
 /// If the scenario is invalid, a name cannot be resolved, or none of the first connections can be opened. The text says
 /// what to do.
 pub fn run(scenario: &Scenario, watch: &mut dyn FnMut(&Progress) -> Flow) -> Result<Outcome, String> {
-    run::run(scenario, watch)
+    run::run(scenario, watch, &mut || Ok(Duration::ZERO))
+}
+
+/// As [`run`], but asks `gate` before the first request: it waits for the others that are to begin at the same moment,
+/// and returns how long until that moment. Users of the closed model have their connections by then, unless there is
+/// a warm-up.
+///
+/// # Errors
+/// As [`run`], and the error of `gate`.
+pub fn run_together(
+    scenario: &Scenario,
+    watch: &mut dyn FnMut(&Progress) -> Flow,
+    gate: &mut dyn FnMut() -> Result<Duration, String>,
+) -> Result<Outcome, String> {
+    run::run(scenario, watch, gate)
 }
 
 /// Reads a response in one piece and cut in two; for fuzzing.

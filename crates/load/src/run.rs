@@ -5,7 +5,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use crate::bands::quantile;
 use crate::clock::{NEVER, nanoseconds};
 use crate::endpoint::Endpoint;
 use crate::finish::outcome;
@@ -27,7 +26,11 @@ const STRAGGLERS: Duration = Duration::from_millis(250);
 const OTHER_DESCRIPTORS: u64 = 64;
 
 /// See [`crate::run`].
-pub(crate) fn run(scenario: &Scenario, watch: &mut dyn FnMut(&Progress) -> Flow) -> Result<Outcome, String> {
+pub(crate) fn run(
+    scenario: &Scenario,
+    watch: &mut dyn FnMut(&Progress) -> Flow,
+    gate: &mut dyn FnMut() -> Result<Duration, String>,
+) -> Result<Outcome, String> {
     validate(scenario)?;
     let prepared = Prepared::new(scenario)?;
     let endpoints = Endpoint::all(&prepared.origins, &scenario.transport)?;
@@ -57,7 +60,7 @@ pub(crate) fn run(scenario: &Scenario, watch: &mut dyn FnMut(&Progress) -> Flow)
         last: LastReport::default(),
         watch,
     };
-    let begun = running.start();
+    let begun = running.start(gate);
     let (started_at, began) = begun.inspect_err(|_| shared.set_end(0, 0))?;
     running.watch_until_over()?;
     let results = std::mem::take(&mut running.results);
@@ -104,14 +107,24 @@ struct Running<'a> {
 impl Running<'_> {
     /// Sets when the counted part begins: after the warm-up, or when all users of the closed model are connected.
     /// Returns that time.
-    fn start(&mut self) -> Result<(jiff::Timestamp, u64), String> {
+    fn start(
+        &mut self,
+        gate: &mut dyn FnMut() -> Result<Duration, String>,
+    ) -> Result<(jiff::Timestamp, u64), String> {
         let scenario = &self.shared.scenario;
         let keeps = !matches!(scenario.transport.protocol, Protocol::Http1 { keep_alive: false, .. });
         if self.shared.is_closed() && keeps && scenario.warm_up.is_zero() {
             self.wait_for_connections()?;
         }
-        // Paced threads must know the start in advance.
-        let ahead = if self.shared.is_closed() { scenario.warm_up } else { scenario.warm_up + LEAD_TIME };
+        let wait = gate()?;
+        let ahead = if self.shared.is_closed() {
+            // Users who know the start send requests up to it.
+            std::thread::sleep(wait);
+            scenario.warm_up
+        } else {
+            // Paced threads must know it in advance.
+            scenario.warm_up + wait.max(LEAD_TIME)
+        };
         let began = self.shared.clock.now().saturating_add(nanoseconds(ahead));
         let started_at = jiff::Timestamp::now().checked_add(ahead).unwrap_or_default();
         let length = traffic_duration(scenario).map(nanoseconds);
@@ -221,9 +234,7 @@ impl Running<'_> {
             .filter(|(_, count)| **count > 0)
             .map(|(band, count)| (bands::upto::<COURSE>(band), *count))
             .collect();
-        progress.p50_us = quantile::<COURSE>(&spread, 0.5);
-        progress.p99_us = quantile::<COURSE>(&spread, 0.99);
-        progress.max_us = spread.last().map_or(0, |(upto, _)| *upto);
+        progress.set_spread(spread);
         let now = Instant::now();
         if let Some(at) = self.last.at {
             let seconds = now.duration_since(at).as_secs_f64();

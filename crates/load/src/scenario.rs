@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use crate::part::Part;
+
 /// A run.
 #[derive(Debug, Clone)]
 pub struct Scenario {
@@ -31,6 +33,8 @@ pub struct Scenario {
     pub cookies: bool,
     /// Ask a Firebrick server for the stages of each response (`Firebrick-Timing: 1`; it replies with `Server-Timing`).
     pub stages: bool,
+    /// Which part of the run this process has; set by [`Scenario::in_part`].
+    pub part: Part,
 }
 
 /// One kind of request.

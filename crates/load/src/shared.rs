@@ -121,7 +121,9 @@ impl Shared {
 
     /// The kind of the next request; `None` if the requested number was started.
     pub(crate) fn next_kind(&self, counted: bool) -> Option<usize> {
-        let limit = self.scenario.stop.requests.filter(|_| counted);
+        let part = self.scenario.part;
+        let all = self.scenario.stop.requests.filter(|_| counted);
+        let limit = all.map(|all| part.share(all));
         if limit.is_none() && self.sequence.is_single() {
             return Some(0);
         }
@@ -129,14 +131,15 @@ impl Shared {
         let number = next_number.fetch_add(1, Relaxed);
         match limit.is_some_and(|limit| number >= limit) {
             true => None,
-            false => Some(self.sequence.kind(number)),
+            false => Some(self.sequence.kind(part.first_request(all).saturating_add(number))),
         }
     }
 
-    /// The completed share of a limited number of requests, between 0 and 1.
+    /// The completed share of this process' limited number of requests, between 0 and 1.
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn share_begun(&self, sent: u64) -> f64 {
-        self.scenario.stop.requests.map_or(0.0, |limit| sent as f64 / limit.max(1) as f64)
+        let limit = self.scenario.stop.requests.map(|all| self.scenario.part.share(all));
+        limit.map_or(0.0, |limit| sent as f64 / limit.max(1) as f64)
     }
 
     /// The length that responses of this kind must have: that of the first one.

@@ -15,6 +15,7 @@ Examples:
   firebrick plan --from log/access.log --slo 'p99<1s' --instance-cost 7/month
   firebrick plan --from .                  the server running in this folder
   firebrick plan --from bench.json --rate 50/s --explain
+  firebrick plan --from . --helm > values.yaml
 
 Exit status: 0; 1 if the instances given by --instances cannot keep up or --slo
 is not met; 2 on wrong usage.";
@@ -119,11 +120,13 @@ fn what_if() -> [Arg; 3] {
     ]
 }
 
-fn output() -> [Arg; 4] {
+fn output() -> [Arg; 5] {
     const HEADING: &str = "Output";
     [
         flag("explain", HEADING, "Show the formulas with numbers filled in, and their sources"),
         flag("json", HEADING, "Print JSON, for programs"),
+        flag("helm", HEADING, "Print values for the Helm chart (docs/kubernetes.md)")
+            .conflicts_with_all(["json", "explain"]),
         value(
             "look",
             "TIME",

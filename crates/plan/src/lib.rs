@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod helm;
 mod json;
 mod options;
 mod screen;
@@ -57,9 +58,10 @@ fn result(matches: &ArgMatches) -> Result<(String, bool), String> {
     let inputs = options.with(&found)?;
     let sizings = compare(&inputs.facts, &inputs.sizes, options.instances).map_err(|error| error.0)?;
     let enough = sizings.first().is_some_and(enough);
-    let text = match options.json {
-        true => json::document(&inputs, &sizings)?,
-        false => screen::text(&inputs, &sizings, options.explain),
+    let text = match (sizings.first(), options.helm, options.json) {
+        (Some(best), true, _) => helm::values(&inputs, best),
+        (_, _, true) => json::document(&inputs, &sizings)?,
+        _ => screen::text(&inputs, &sizings, options.explain),
     };
     Ok((text, enough))
 }
@@ -130,6 +132,45 @@ mod tests {
         for words in ["L = λ x S", "6.25/s x 7 ms", "Little", "Erlang C (1917)", "C(1, 0.0437)", "4.38 %"] {
             assert!(text.contains(words), "{words}: {text}");
         }
+    }
+
+    #[test]
+    fn values_for_the_chart() {
+        let shape = ["--workers", "2", "--threads", "5", "--cores", "1.5"];
+        let (text, enough) =
+            plan(&[&["--rate", "300/s", "--response-time", "100ms", "--helm"], &shape[..]].concat()).unwrap();
+        assert!(enough, "{text}");
+        for line in [
+            "replicas: 4",
+            "  workers: 2",
+            "  threads: 5",
+            "    cpu: \"1500m\"",
+            "  kind: none",
+            "  minReplicas: 4",
+            "  maxReplicas: 8",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}: {text}");
+        }
+        assert!(text.contains("Memory was not measured"), "{text}");
+        let (text, _) = plan(&[&MANUAL[..], &["--helm", "--average-rate", "60/min"]].concat()).unwrap();
+        assert!(text.contains("replicas: 2\n"), "one pod alone would be an outage: {text}");
+        let (text, enough) =
+            plan(&["--rate", "500/s", "--response-time", "7ms", "--instances", "2", "--helm"]).unwrap();
+        assert!(!enough && text.contains("# NOT ENOUGH: 5 pods would be needed."), "{text}");
+        let (text, _) = plan(&[
+            "--rate",
+            "50/s",
+            "--response-time",
+            "1s",
+            "--cpu-time",
+            "1ms",
+            "--fibers",
+            "500",
+            "--helm",
+        ])
+        .unwrap();
+        assert!(text.contains("args: [--fibers, \"500\"]\n"), "{text}");
+        assert!(plan(&[&MANUAL[..], &["--helm", "--json"]].concat()).is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use planner::format::{figure, millis};
 use planner::service::{FromP95, cv_from_p95};
 use planner::{Slo, facts};
 
-use crate::sourced::{SourceFacts, Sourced};
+use crate::sourced::{Memory, SourceFacts, Sourced};
 use crate::units;
 
 /// The parsed command line.
@@ -17,6 +17,7 @@ pub(crate) struct Options {
     pub token: Option<String>,
     pub explain: bool,
     pub json: bool,
+    pub helm: bool,
     pub instances: Option<u32>,
     rate: Option<Sourced<f64>>,
     average_rate: Option<Sourced<f64>>,
@@ -45,6 +46,8 @@ pub(crate) struct Inputs {
     /// Name, value and origin, for display.
     pub origins: Vec<(&'static str, Sourced<String>)>,
     pub notes: Vec<String>,
+    /// `None` where the source does not say.
+    pub memory: Option<Sourced<Memory>>,
 }
 
 impl Options {
@@ -58,6 +61,7 @@ impl Options {
             token: flags.text("token"),
             explain: matches.get_flag("explain"),
             json: matches.get_flag("json"),
+            helm: matches.get_flag("helm"),
             instances: flags
                 .read("instances", |text| units::count(text, 1, 1_000_000, "2").map(|n| n as u32))?,
             rate: flags.known("rate", units::rate)?,
@@ -139,7 +143,7 @@ impl Options {
         if facts.cpu_ms.is_none() && sizes.iter().any(|size| size.threads > 1) {
             notes.push("Threads are assumed to run in parallel without limit, as they do if requests mostly wait. Give --cpu-time if they compute.".to_owned());
         }
-        Ok(Inputs { facts, sizes, origins: origins.0, notes })
+        Ok(Inputs { facts, sizes, origins: origins.0, notes, memory: found.memory.clone() })
     }
 
     fn variation(&self, response: &Sourced<f64>, found: &SourceFacts) -> Result<Sourced<f64>, String> {

@@ -15,6 +15,22 @@ impl<T> Sourced<T> {
     }
 }
 
+/// Memory of a server in bytes, as its proportional set size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// Of front and template.
+    pub base: u64,
+    /// Of the largest worker.
+    pub worker: u64,
+}
+
+impl Memory {
+    /// Of a server with so many workers.
+    pub(crate) fn of(self, workers: u32) -> u64 {
+        self.base + self.worker * u64::from(workers)
+    }
+}
+
 /// The facts from a source; times in milliseconds, rates per second.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SourceFacts {
@@ -32,6 +48,7 @@ pub(crate) struct SourceFacts {
     /// Fibers per thread; `None` where threads serve, or where the source does not say.
     pub fibers: Option<Sourced<u32>>,
     pub cores: Option<Sourced<f64>>,
+    pub memory: Option<Sourced<Memory>>,
     /// Remarks for the output.
     pub notes: Vec<String>,
 }

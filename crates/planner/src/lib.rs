@@ -23,6 +23,7 @@ mod open;
 pub mod profile;
 pub mod queue;
 pub mod recommend;
+pub mod scaling;
 pub mod service;
 pub mod sizing;
 pub mod slo;

@@ -150,6 +150,7 @@ pub(crate) fn scenario(load: &LoadOptions, portion: Portion, port: u16, stages: 
         threads: 1,
         cookies: false,
         stages,
+        part: load::scenario::Part::default(),
     }
 }
 

@@ -6,14 +6,17 @@ mod output;
 mod requests;
 mod traffic;
 mod transport;
+mod workers;
 
 use std::path::PathBuf;
 
 use clap::ArgMatches;
 use load::Scenario;
 use load::inputs::condition::{Condition, condition};
+use load::scenario::Part;
 
 use crate::description::Description;
+use crate::workers::Where;
 use flags::Flags;
 pub(crate) use output::{Format, Output};
 
@@ -21,6 +24,17 @@ pub(crate) use output::{Format, Output};
 pub(crate) enum Invocation {
     /// Load a server.
     Run(Box<Run>),
+    /// Take part in a coordinator's run.
+    Join {
+        /// Where the coordinator is.
+        address: String,
+        /// What both must know.
+        token: String,
+        /// For the engine.
+        scenario: Box<Scenario>,
+        /// What the coordinator compares.
+        description: Box<Description>,
+    },
     /// Merge the files of runs.
     Merge {
         /// The files.
@@ -44,6 +58,10 @@ pub(crate) struct Run {
     pub conditions: Vec<Condition>,
     /// Control socket or app folder of the server to ask for statistics.
     pub control: Option<String>,
+    /// Processes to run it.
+    pub workers: usize,
+    /// Where they are.
+    pub place: Where,
     /// Remarks on the input for the summary.
     pub remarks: Vec<String>,
 }
@@ -65,7 +83,23 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
         return flags.finish(Invocation::Merge { files, output, conditions });
     }
     let control = flags.text("control").map(str::to_owned);
-    let run = run(&mut flags, &output);
+    if !workers::can_read_inputs(&mut flags) {
+        return Err(flags.into_mistakes());
+    }
+    let workers = workers::count(&mut flags);
+    let run = run(&mut flags, &output, workers);
+    if let Some((address, token)) = workers::join(&mut flags) {
+        return match run {
+            Some((scenario, description, _)) => flags.finish(Invocation::Join {
+                address,
+                token,
+                scenario: Box::new(scenario),
+                description: Box::new(description),
+            }),
+            None => Err(flags.into_mistakes()),
+        };
+    }
+    let place = workers::place(&mut flags);
     match run {
         Some((scenario, description, remarks)) => flags.finish(Invocation::Run(Box::new(Run {
             scenario,
@@ -73,6 +107,8 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
             output,
             conditions,
             control,
+            workers,
+            place,
             remarks,
         }))),
         None => Err(flags.into_mistakes()),
@@ -80,7 +116,11 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
 }
 
 /// `None` if errors leave nothing to run.
-fn run(flags: &mut Flags<'_>, output: &Output) -> Option<(Scenario, Description, Vec<String>)> {
+fn run(
+    flags: &mut Flags<'_>,
+    output: &Output,
+    workers: usize,
+) -> Option<(Scenario, Description, Vec<String>)> {
     let requests = requests::read(flags);
     let transport = transport::read(flags, requests.as_ref().and_then(|requests| requests.unix.clone()));
     if let Some(requests) = &requests {
@@ -93,10 +133,12 @@ fn run(flags: &mut Flags<'_>, output: &Output) -> Option<(Scenario, Description,
     let threads = flags.count("threads");
     let (requests, traffic) = (requests?, traffic?);
     let connections = connections(&traffic.traffic);
-    let threads = threads.unwrap_or_else(default_threads).min(connections).max(1);
+    let each = connections.div_ceil(workers);
+    let threads = threads.unwrap_or_else(|| default_threads() / workers).min(each).max(1);
     let mut description = Description {
         connections,
         threads,
+        workers,
         warm_up_s: warm_up.as_secs_f64(),
         duration_s: traffic.stop.after.map(|after| after.as_secs_f64()),
         requests: traffic.stop.requests,
@@ -119,7 +161,13 @@ fn run(flags: &mut Flags<'_>, output: &Output) -> Option<(Scenario, Description,
         threads,
         cookies: flags.is_set("cookies"),
         stages: !flags.is_set("no-stages"),
+        part: Part::default(),
     };
+    if workers > 1 {
+        workers::fit(flags, &scenario, workers);
+        description.threads =
+            workers::parts(workers).map(|part| scenario.clone().in_part(part).threads).sum();
+    }
     Some((scenario, description, requests.remarks))
 }
 

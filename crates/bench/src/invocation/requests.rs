@@ -226,6 +226,9 @@ fn user(text: &str) -> Result<(String, String), String> {
 /// The contents of a file; `-` is standard input.
 fn whole(file: &str) -> Result<Vec<u8>, String> {
     if file == "-" {
+        if crate::workers::part().is_some() {
+            return Err("standard input: each process of --workers reads it: expected a file name".to_owned());
+        }
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes).map_err(|why| format!("standard input: {why}"))?;
         return Ok(bytes);

@@ -17,7 +17,7 @@ fn typed(words: &str) -> Result<Invocation, Vec<String>> {
 fn run(words: &str) -> Run {
     match typed(words) {
         Ok(Invocation::Run(run)) => *run,
-        Ok(Invocation::Merge { .. }) => panic!("{words}: not a run"),
+        Ok(Invocation::Merge { .. } | Invocation::Join { .. }) => panic!("{words}: not a run"),
         Err(mistakes) => panic!("{words}: {mistakes:?}"),
     }
 }
@@ -165,6 +165,17 @@ fn url_files_and_logs() {
 }
 
 #[test]
+fn workers() {
+    assert_eq!(run("h").workers, 1);
+    let four = run("h -c 10 -t 3 --workers 4");
+    assert_eq!((four.workers, four.description.workers, four.description.connections), (4, 4, 10));
+    assert_eq!(four.description.threads, 3 + 3 + 2 + 2, "a thread needs a user");
+    assert!(matches!(four.scenario.traffic, Traffic::Closed { users: 10, .. }), "the users of all");
+    assert_eq!(run("h --rate 4/s --workers 4").workers, 4);
+    assert_eq!(run("h --rate 0..9/s:10s --workers 9").workers, 9);
+}
+
+#[test]
 fn merging() {
     let invocation = typed("--merge a.json b.json --fail-if p99>1s --format ab").unwrap();
     assert!(
@@ -221,6 +232,22 @@ fn error_messages() {
         ("h --json /nowhere/a.json", &["no folder /nowhere"]),
         ("h --json a --html a", &["two kinds of output"]),
         ("h -f /nowhere/urls.txt", &["--urls", "/nowhere"]),
+        ("h --workers 0", &["--workers", "at least 1"]),
+        ("h --workers 257", &["--workers", "257 processes", "1 to 256"]),
+        ("h --workers 51", &["--workers 51", "50 users (-c", "at most 50"]),
+        ("h --workers 4 -n 3", &["--workers 4", "3 users", "-n", "at most 3"]),
+        ("h --workers 4 --rate 3.5/s", &["--workers 4", "--rate is 3.5 per second", "at most 3"]),
+        ("h --workers 4 --rate 9/s -n 2", &["--workers 4", "2 requests (-n)", "at most 2"]),
+        ("h --workers 4 --rate 9/s -c 2", &["--workers 4", "2 connections (-c)", "at most 2"]),
+        ("h --workers 2 --replay -", &["--replay - cannot be used with --workers", "a file name"]),
+        ("--workers 2 -f -", &["--urls - cannot be used with --workers", "a file name"]),
+        ("h --workers 2 --body-file -", &["--body-file - cannot be used with --workers"]),
+        ("h --listen 127.0.0.1:0", &["--listen requires --workers", "FIREBRICK_BENCH_TOKEN", "16 bytes"]),
+        ("h --listen nowhere --workers 2", &["--listen", "0.0.0.0:9299"]),
+        ("h --join nowhere", &["--join", "HOST:PORT"]),
+        ("h --join h:1 --html a", &["--html cannot be used with --join", "the coordinator"]),
+        ("h --join h:1 --workers 2", &["--workers cannot be used with --join"]),
+        ("--merge a.json --workers 2", &["--merge sends nothing", "--workers"]),
         (
             "h --expect-status x --expect-length y --order z",
             &["--expect-status", "--expect-length", "--order"],

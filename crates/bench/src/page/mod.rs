@@ -105,14 +105,10 @@ fn configuration(document: &Document, remarks: &[String]) -> Section {
         (
             "CPU of the load generator".to_owned(),
             format!(
-                "{}, {} of its {}",
+                "{}, {} of {}",
                 Unit::Seconds.show(outcome.cpu_seconds),
                 Unit::Fraction.show(outcome.busy),
-                if description.threads == 1 {
-                    "one thread".to_owned()
-                } else {
-                    format!("{} threads", description.threads)
-                }
+                description.generator()
             ),
         ),
     ];

@@ -5,5 +5,6 @@ mod encrypted;
 mod hostile;
 mod http2;
 mod open;
+mod parts;
 mod responses;
 mod support;

@@ -99,6 +99,7 @@ pub fn closed(address: SocketAddr, users: usize, requests: u64) -> Scenario {
         threads: 2,
         cookies: false,
         stages: false,
+        part: load::scenario::Part::default(),
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use settings::{Argument, ControlAddress, ProcessEnvironment};
 use stats::{DurationSummary, Interval, ServerSnapshot, WorkerSnapshot};
 
-use crate::sourced::{SourceFacts, Sourced};
+use crate::sourced::{Memory, SourceFacts, Sourced};
 
 /// Fewer requests give unreliable rates and times.
 const FEW: u64 = 100;
@@ -151,6 +151,10 @@ pub(super) fn shape(server: &ServerSnapshot, source: &str, found: &mut SourceFac
         found.workers = Some(Sourced::new(workers, source));
         found.threads = Some(Sourced::new(threads, source));
         found.fibers = (fibers > 0).then(|| Sourced::new(fibers, source));
+    }
+    let worker = server.workers.iter().map(|worker| worker.pss_bytes).max().unwrap_or(0);
+    if worker > 0 {
+        found.memory = Some(Sourced::new(Memory { base: server.pss_bytes, worker }, source));
     }
     if server.cores > 0.0 {
         found.cores = Some(Sourced::new(server.cores, source));

@@ -1,0 +1,101 @@
+//! What coordinator and workers tell each other: one JSON value per line, of bounded length.
+
+use std::io::{self, BufRead, ErrorKind, Read, Write};
+
+use load::{Outcome, Progress};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Longest line in bytes. A result has some 100 bytes per second of the run, and some 10 KiB per URL.
+const LONGEST: u64 = 64 << 20;
+
+/// To a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// Begin at this moment: nanoseconds of the system's monotonic clock.
+    Start(u64),
+    /// Begin after so many nanoseconds: for a machine with a clock of its own.
+    StartIn(u64),
+    /// End the run now; the results so far count.
+    Stop,
+}
+
+/// From a worker.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Report {
+    /// It waits for the start.
+    Ready,
+    /// The state of its part, several times a second.
+    Progress(Progress),
+    /// Its part is over.
+    Done(Box<Outcome>),
+    /// Its part could not be run, and why.
+    Failed(String),
+}
+
+/// Writes a frame at once.
+///
+/// # Errors
+/// If the other end is gone.
+pub(super) fn write(mut to: impl Write, frame: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(frame)?;
+    line.push(b'\n');
+    to.write_all(&line)?;
+    to.flush()
+}
+
+/// The next frame; `None` at the end.
+///
+/// # Errors
+/// If reading fails, or what was read is not a whole frame.
+pub(super) fn read<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
+    bounded(from, LONGEST)
+}
+
+/// As [`read`], for frames of at most `longest` bytes.
+pub(super) fn bounded<T: DeserializeOwned>(from: &mut impl BufRead, longest: u64) -> io::Result<Option<T>> {
+    let mut line = Vec::new();
+    from.take(longest).read_until(b'\n', &mut line)?;
+    match line.last() {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some(serde_json::from_slice(&line)?)),
+        Some(_) if line.len() as u64 == longest => {
+            Err(io::Error::new(ErrorKind::InvalidData, format!("a frame of more than {longest} bytes")))
+        }
+        Some(_) => Err(ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::outcome;
+
+    #[test]
+    fn frames_are_read_back() {
+        let mut bytes = Vec::new();
+        for order in [Order::Start(7), Order::Stop] {
+            write(&mut bytes, &order).unwrap();
+        }
+        write(&mut bytes, &Report::Done(Box::new(outcome()))).unwrap();
+        let mut from = &bytes[..];
+        assert_eq!(read(&mut from).unwrap(), Some(Order::Start(7)));
+        assert_eq!(read(&mut from).unwrap(), Some(Order::Stop));
+        let Some(Report::Done(read_back)) = read(&mut from).unwrap() else { panic!("a result") };
+        assert_eq!((read_back.latency, read_back.sent), (outcome().latency, outcome().sent));
+        assert!(read::<Order>(&mut from).unwrap().is_none());
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        for (text, kind) in [
+            ("\"Stop\"", ErrorKind::UnexpectedEof),
+            ("\"Go\"\n", ErrorKind::InvalidData),
+            ("\"Stop\" and more than twenty\n", ErrorKind::InvalidData),
+        ] {
+            let found = bounded::<Order>(&mut text.as_bytes(), 20);
+            assert_eq!(found.unwrap_err().kind(), kind, "{text}");
+        }
+        assert_eq!(bounded(&mut &b"\"Stop\"\n"[..], 20).unwrap(), Some(Order::Stop));
+    }
+}

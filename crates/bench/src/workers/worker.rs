@@ -1,0 +1,95 @@
+//! A worker: runs its part when the coordinator says so, and reports.
+
+use std::cell::RefCell;
+use std::io::{self, BufReader, Read, Write};
+use std::process::{ExitCode, exit};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use load::scenario::Part;
+use load::{Flow, Progress, Scenario};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::frame::{self, Order, Report};
+use super::join::join;
+use crate::description::Description;
+
+/// Nanoseconds of the monotonic clock, which all processes of a machine share.
+pub(super) fn now() -> u64 {
+    let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Runs this process' part of `scenario` for the coordinator that started it.
+pub(crate) fn serve(scenario: Scenario, part: Part) -> ExitCode {
+    take_part(scenario.in_part(part), io::stdin(), io::stdout());
+    ExitCode::SUCCESS
+}
+
+/// Joins the coordinator at `address`, and runs a part of `scenario` for it.
+///
+/// # Errors
+/// If the coordinator cannot be found or refuses, or the part cannot be run.
+pub(crate) fn serve_coordinator(
+    address: &str,
+    token: String,
+    scenario: Scenario,
+    description: &Description,
+) -> Result<(), String> {
+    let (stream, part) = join(address, token, &scenario, description)?;
+    let orders = stream.try_clone().map_err(|why| format!("--join {address}: {why}"))?;
+    match take_part(scenario.in_part(part), orders, stream) {
+        Some(why) => Err(why),
+        None => Ok(()),
+    }
+}
+
+/// Runs a part as ordered, and reports. Returns why it could not be run.
+fn take_part(scenario: Scenario, from: impl Read + Send + 'static, mut to: impl Write) -> Option<String> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    let (sender, starts) = channel();
+    let flag = stopped.clone();
+    let listening =
+        std::thread::Builder::new().name("orders".to_owned()).spawn(move || orders(from, &sender, &flag));
+    let outcome = listening.map_err(|why| format!("cannot start a thread: {why}")).and_then(|_| {
+        let to = RefCell::new(&mut to);
+        let mut watch = |progress: &Progress| {
+            report(&mut **to.borrow_mut(), &Report::Progress(progress.clone()));
+            if stopped.load(Ordering::Relaxed) { Flow::Stop } else { Flow::Continue }
+        };
+        load::run_together(&scenario, &mut watch, &mut || {
+            report(&mut **to.borrow_mut(), &Report::Ready);
+            let at: u64 = starts.recv().map_err(|_| "the coordinator is gone".to_owned())?;
+            Ok(Duration::from_nanos(at.saturating_sub(now())))
+        })
+    });
+    let (last, why) = match outcome {
+        Ok(outcome) => (Report::Done(Box::new(outcome)), None),
+        Err(why) => (Report::Failed(why.clone()), Some(why)),
+    };
+    report(&mut to, &last);
+    why
+}
+
+/// Reads orders until the coordinator is gone.
+fn orders(from: impl Read, starts: &Sender<u64>, stopped: &AtomicBool) {
+    let mut from = BufReader::new(from);
+    while let Ok(Some(order)) = frame::read(&mut from) {
+        match order {
+            // The receiver lives as long as the run.
+            Order::Start(at) => drop(starts.send(at)),
+            Order::StartIn(wait) => drop(starts.send(now().saturating_add(wait))),
+            Order::Stop => stopped.store(true, Ordering::Relaxed),
+        }
+    }
+    exit(1);
+}
+
+/// Without a coordinator there is nothing left to do.
+fn report(to: impl Write, frame: &Report) {
+    if frame::write(to, frame).is_err() {
+        exit(1);
+    }
+}

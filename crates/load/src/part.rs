@@ -1,0 +1,129 @@
+//! One process' part of a run that several share. The parts of all processes are together exactly the run of one:
+//! connections and numbers of requests add up, and each arrival of an open model or a replay belongs to one process.
+
+use crate::scenario::{Scenario, Traffic};
+
+/// Distance between the first requests of processes of a closed model that has no number of requests to share.
+const APART: u64 = 1 << 40;
+
+/// Number `number`, from 0, of `of` processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    number: usize,
+    of: usize,
+}
+
+impl Default for Part {
+    fn default() -> Part {
+        Part { number: 0, of: 1 }
+    }
+}
+
+impl Part {
+    /// `None` unless `number` is below `of`.
+    pub fn new(number: usize, of: usize) -> Option<Part> {
+        (number < of).then_some(Part { number, of })
+    }
+
+    /// Its number, from 0.
+    pub fn number(self) -> usize {
+        self.number
+    }
+
+    /// How many processes there are.
+    pub fn of(self) -> usize {
+        self.of
+    }
+
+    /// Its share of a number: shares differ by 1 at most, the first processes have the larger ones.
+    pub fn share(self, all: u64) -> u64 {
+        let (number, of) = self.wide();
+        all / of + u64::from(number < all % of)
+    }
+
+    /// The sum of the shares of the processes before it.
+    fn before(self, all: u64) -> u64 {
+        let (number, of) = self.wide();
+        all / of * number + number.min(all % of)
+    }
+
+    /// Number of the first request of a closed model, whose requests are a sequence of their own in each process:
+    /// with every N-th of all, one of N processes would always request the same URL of a list of N.
+    pub(crate) fn first_request(self, limit: Option<u64>) -> u64 {
+        limit.map_or(self.wide().0.saturating_mul(APART), |limit| self.before(limit))
+    }
+
+    /// The number of an arrival among this process' own; `None` if it belongs to another one.
+    pub(crate) fn own(self, arrival: usize) -> Option<usize> {
+        (arrival % self.of == self.number).then_some(arrival / self.of)
+    }
+
+    /// The reverse of [`Part::own`].
+    pub(crate) fn arrival(self, own: usize) -> usize {
+        own.saturating_mul(self.of).saturating_add(self.number)
+    }
+
+    fn wide(self) -> (u64, u64) {
+        (self.number as u64, self.of as u64)
+    }
+}
+
+impl Scenario {
+    /// What one of several processes runs of this scenario. `stop.requests` stays the number of all.
+    #[must_use]
+    pub fn in_part(mut self, part: Part) -> Scenario {
+        self.part = part;
+        match &mut self.traffic {
+            Traffic::Closed { users: most, .. }
+            | Traffic::Open { connections: most, .. }
+            | Traffic::Replay { connections: most, .. } => {
+                *most = usize::try_from(part.share(*most as u64)).unwrap_or(*most);
+                self.threads = self.threads.min(*most).max(1);
+            }
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parts(of: usize) -> Vec<Part> {
+        (0..of).map(|number| Part::new(number, of).expect("below")).collect()
+    }
+
+    #[test]
+    fn a_number_beyond_the_last_is_no_part() {
+        assert_eq!((Part::new(3, 3), Part::new(0, 0)), (None, None));
+        assert_eq!(parts(3).iter().map(|part| part.share(5)).collect::<Vec<_>>(), [2, 2, 1]);
+    }
+
+    #[test]
+    fn sequences_without_a_limit_are_apart() {
+        let firsts: Vec<u64> = parts(3).iter().map(|part| part.first_request(None)).collect();
+        assert_eq!(firsts, [0, APART, 2 * APART]);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_add_up_and_follow_each_other(all in any::<u64>(), of in 1..300usize) {
+            let mut sum = 0u64;
+            for part in parts(of) {
+                prop_assert_eq!(part.first_request(Some(all)), sum);
+                prop_assert!(part.share(all).abs_diff(all / of as u64) <= 1);
+                sum += part.share(all);
+            }
+            prop_assert_eq!(sum, all);
+        }
+
+        #[test]
+        fn each_arrival_belongs_to_one_process(arrival in 0..1_000_000usize, of in 1..300usize) {
+            let owners: Vec<(Part, usize)> =
+                parts(of).into_iter().filter_map(|part| Some((part, part.own(arrival)?))).collect();
+            prop_assert_eq!(owners.len(), 1);
+            prop_assert_eq!(owners[0].0.arrival(owners[0].1), arrival);
+        }
+    }
+}

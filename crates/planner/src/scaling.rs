@@ -1,0 +1,56 @@
+//! What an autoscaler should hold the saturation of a server at: requests being served and waiting, divided by seats.
+
+use crate::capacity::Capacity;
+use crate::facts::{Facts, Size};
+
+/// Least target: below it a request or two would move the number of instances.
+const LEAST: f64 = 0.05;
+
+/// The saturation of an instance of `size` that has as many requests as it should have: its capacity less the headroom, or what
+/// the objective allows, if that is less. An app that computes is full with few of its seats taken, one that waits with nearly
+/// all. From 0.05 to 1.
+pub fn saturation(facts: &Facts, size: &Size) -> f64 {
+    let capacity = Capacity::of(facts, size);
+    let spare = capacity.rate_per_s / (1.0 + facts.headroom);
+    let within = facts.slo.and_then(|slo| capacity.rate_within(slo));
+    let rate = within.map_or(spare, |within| within.min(spare));
+    let seats = f64::from(size.seats());
+    let present = capacity.queue(rate).map_or(seats, |queue| queue.present());
+    (present / seats).clamp(LEAST, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slo::Slo;
+
+    fn size(workers: u32, threads: u32) -> Size {
+        Size { name: None, workers, threads, fibers: 0, cores: None, price: None }
+    }
+
+    #[test]
+    fn an_app_that_waits_uses_its_seats() {
+        let facts = Facts::new(10.0, 100.0);
+        let many = saturation(&facts, &size(2, 50));
+        // 1 / 1.3 of the seats, and next to nobody waits where there are a hundred.
+        assert!((0.769..0.78).contains(&many), "{many}");
+        assert!(saturation(&facts, &size(1, 2)) > many, "requests wait where there are few seats");
+    }
+
+    #[test]
+    fn an_app_that_computes_is_full_before_its_seats_are() {
+        let facts = Facts { cpu_ms: Some(50.0), ..Facts::new(10.0, 100.0) };
+        let found = saturation(&facts, &size(1, 20));
+        assert!(found < 0.35, "{found}");
+    }
+
+    #[test]
+    fn objectives_and_headroom_leave_room() {
+        let facts = Facts::new(10.0, 100.0);
+        let slo = Some(Slo { percentile: 95.0, under_ms: 330.0 });
+        let free = saturation(&facts, &size(1, 1));
+        assert!(saturation(&Facts { slo, ..facts.clone() }, &size(1, 1)) < free);
+        assert!(saturation(&Facts { headroom: 1.0, ..facts.clone() }, &size(2, 50)) < 0.51);
+        assert!((saturation(&Facts { headroom: 0.0, ..facts }, &size(1, 1)) - 1.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,60 @@
+# frozen_string_literal: true
+
+require "yaml"
+require_relative "schemas"
+
+module Kubernetes
+  # The chart, as deploy/kube/chart lints, renders and checks it.
+  class Chart
+    FOLDER = File.join(ROOT, "deploy", "chart")
+
+    # What became of some values. error: what the chart or its schema refuses; rendered: text by name of template; invalid: what is not as
+    # Kubernetes wants it.
+    Answer = Struct.new(:error, :lint, :rendered, :valid, :invalid, keyword_init: true) do
+      # All objects.
+      def objects
+        rendered.select { |name, _| name.end_with?(".yaml") }.values.flat_map { |text| YAML.load_stream(text) }.compact
+      end
+
+      # The only object of a kind; nil if there is none.
+      def [](kind)
+        found = objects.select { |one| one["kind"] == kind }
+        raise "there are #{found.size} objects of kind #{kind}" if found.size > 1
+
+        found.first
+      end
+    end
+
+    # The path of the checker.
+    def self.program(cache) = cache.program("chart", ".", "chart", flags: Cache::QUICK)
+
+    def initialize(cache = Cache.new)
+      @cache = cache
+    end
+
+    def render(values, name: "shop", namespace: "web") = ask("values" => values, "name" => name, "namespace" => namespace)
+
+    # Checks a text of YAML.
+    def check(manifest) = ask("manifest" => manifest)
+
+    def close
+      return unless @program
+
+      @program.close
+      @program = nil
+    end
+
+    private
+
+    def ask(question)
+      program.puts(JSON.generate(question))
+      program.flush
+      line = program.gets or raise Failure, "the chart's checker has ended: its message is above"
+      Answer.new(**JSON.parse(line, symbolize_names: false).transform_keys(&:to_sym))
+    end
+
+    def program
+      @program ||= IO.popen([Chart.program(@cache), FOLDER, Schemas.new(@cache).folder], "r+")
+    end
+  end
+end

@@ -1,0 +1,136 @@
+# frozen_string_literal: true
+
+require_relative "cluster"
+
+module Kubernetes
+  # Kubernetes' own autoscaler reads `firebrick_saturation` of real servers behind the pods. The load doubles: twice as many pods are ready within
+  # a minute, and stay as many. It halves: as many as before, and no request has failed.
+  #
+  # Requests sleep a second, so that the load costs little: 20 a second are 20 at a time, for which servers of 10 threads are three at 70 %.
+  class Scaling
+    SECONDS = 1
+    THREADS = 10
+    RATE = 20
+    PODS = 3
+    DOUBLED_WITHIN = 60
+    # The autoscaler goes down when it has wanted to for five minutes.
+    HALVED_WITHIN = 420
+
+    # calm: seconds in which the number of pods has to stay after it has doubled.
+    # patience: for how many seconds the autoscaler has to want fewer pods; Kubernetes' default if it is not given.
+    def initialize(cluster, calm: 600, patience: nil)
+      @cluster = cluster
+      @patience = patience
+      @calm = calm
+      @loads = []
+    end
+
+    def run
+      prepare
+      # The first pods are too few for all of it at once.
+      load("#{RATE / 2}..#{RATE}/s:60s,#{RATE}/s:1h")
+      settle
+      extra = double
+      stay
+      halve(extra)
+      finish
+    ensure
+      @loads.each { |one| interrupt(one) }
+      @service&.stop
+    end
+
+    private
+
+    Load = Struct.new(:pid, :file)
+
+    def now = @cluster.now
+
+    def prepare
+      scaling = { "kind" => "hpa", "minReplicas" => 2, "maxReplicas" => 12 }
+      scaling["behavior"] = { "scaleDown" => { "stabilizationWindowSeconds" => @patience } } if @patience
+      @cluster.install(@cluster.values(seconds: SECONDS, threads: THREADS, "autoscaling" => scaling))
+      @cluster.wait_until("the first pods are ready", within: 90) { @cluster.replicas[1] >= 2 }
+      @service = LateService.new(@cluster.api, Cluster::NAMESPACE, Cluster::NAME, late: 1.0).start
+      @url = "http://127.0.0.1:#{@service.listen}/"
+    end
+
+    # Starts a load of so many requests, each over a connection of its own, as the service spreads connections.
+    def load(rate)
+      file = File.join(@cluster.plane.folder, "load-#{@loads.size}.json")
+      pid = Process.spawn({ "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "lib") }, Pod::PROGRAM, "bench", @url, "--rate", rate, "--no-keep-alive", "-t", "1", "--grace", "60s",
+                          "-q", "--no-progress", "--no-stages", "--expect-status", "200", "--json", file, in: File::NULL, out: File::NULL)
+      (@loads << Load.new(pid, file)).last
+    end
+
+    # Ends a load, and fails if one of its requests has. Returns how many there were.
+    def interrupt(load)
+      return 0 unless load.pid
+
+      Process.kill(:INT, load.pid)
+      Process.wait(load.pid)
+      load.pid = nil
+      outcome = JSON.parse(File.read(load.file))
+      errors = outcome.dig("outcome", "errors").except("texts", "unsent").select { |_, count| count.positive? }
+      raise Failure, "requests failed: #{errors} #{outcome.dig('outcome', 'errors', 'texts')}" if errors.any?
+
+      outcome.fetch("summary").fetch("requests")
+    end
+
+    def check = @cluster.check(@service)
+
+    def settle
+      steady = nil
+      @cluster.wait_until("#{PODS} pods for #{RATE} requests/s, for 45 s", within: 400) do
+        check
+        steady = nil unless @cluster.replicas == [PODS, PODS]
+        steady ||= now if @cluster.replicas == [PODS, PODS]
+        steady && now - steady > 45
+      end
+      puts "  #{RATE} requests/s: #{PODS} pods, #{figures}"
+    end
+
+    def double
+      began = now
+      extra = load("#{RATE}/s:1h")
+      @cluster.wait_until("#{PODS * 2} pods are ready after the load has doubled", within: DOUBLED_WITHIN) { @cluster.replicas[1] >= PODS * 2 }
+      puts format("  the load doubles: %<pods>d pods are ready after %<seconds>.0f s", pods: @cluster.replicas[1], seconds: now - began)
+      extra
+    end
+
+    def stay
+      began = now
+      seen = []
+      while now - began < @calm
+        check
+        wanted, = @cluster.replicas
+        seen << [wanted, format("%<wanted>d pods from %<seconds>.0f s on, %<figures>s", wanted: wanted, seconds: now - began, figures: figures)] unless seen.last&.first == wanted
+        sleep 1
+      end
+      raise Failure, "the number of pods did not stay for #{@calm} s:\n#{seen.map(&:last).join("\n")}" if seen.map(&:first) != [PODS * 2]
+
+      puts "  for #{@calm} s: #{PODS * 2} pods, #{figures}"
+    end
+
+    def halve(extra)
+      sent = interrupt(extra)
+      began = now
+      @cluster.wait_until("#{PODS} pods after the load has halved", within: HALVED_WITHIN) do
+        check
+        @cluster.replicas == [PODS, PODS]
+      end
+      puts format("  the load halves: %<pods>d pods after %<seconds>.0f s; %<sent>d requests of what is gone, 0 failed", pods: PODS, seconds: now - began, sent: sent)
+    end
+
+    # For the pods that leave, too.
+    def finish
+      sleep 15
+      sent = interrupt(@loads.first)
+      puts "  #{sent} requests of what has stayed, 0 failed"
+    end
+
+    def figures
+      metrics = @cluster.api.get("/apis/autoscaling/v2/namespaces/#{Cluster::NAMESPACE}/horizontalpodautoscalers/#{Cluster::NAME}").dig("status", "currentMetrics", 0, "pods", "current", "averageValue")
+      "firebrick_saturation #{metrics}"
+    end
+  end
+end
