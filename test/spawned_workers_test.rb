@@ -207,7 +207,7 @@ class SpawnedWorkersTest < Case
     # It may have had an effect: nobody else gets it.
     assert_equal 502, slow.read_response("GET").status
     assert_equal 1, File.readlines(own.path("entered.log")).size
-    wait_until("the line") { own.stderr.match?(%r{finished 3 requests; it was serving GET /slow}) }
+    wait_until("the line") { own.stderr.match?(%r{finished 3 requests\b.*; it was serving GET /slow}) }
   end
 
   it "says what has no effect" do
