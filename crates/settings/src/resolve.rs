@@ -8,6 +8,8 @@ mod control;
 mod fibers;
 mod listen;
 mod mruby;
+mod named;
+mod rate_limits;
 mod sendfile;
 mod services;
 mod site;
@@ -26,7 +28,7 @@ use crate::nearest::nearest;
 use crate::origin::Origin;
 use crate::puma::{Mapped, PumaFile, Row, toml};
 use crate::raw::Raw;
-use crate::settings::{DEVELOPMENT, Files, Health, Logs, Process, Rack, Settings, Traces};
+use crate::settings::{DEVELOPMENT, Files, Health, Logs, Process, Rack, Settings, Shared, Traces};
 use crate::table::entry::Section;
 use crate::table::{self, app, files, logs, traces, workers};
 use crate::value::log::AccessLog;
@@ -129,6 +131,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     let binds = listen::binds(&taker, https, acme.is_on(), facts.machine.ipv6);
     let threads = threads::threads(&taker);
     let (fibers, fiber_paths) = fibers::fibers(&taker, threads, front_threads.number, facts);
+    let shared: Shared = Section::take(&taker);
     let settings = Settings {
         fibers,
         fiber_paths,
@@ -160,6 +163,8 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         health: health(&taker),
         sendfile: sendfile::rules(&taker, given, facts),
         services: services::services(&taker, given),
+        rate_limits: rate_limits::rate_limits(&taker, given, shared.redis.is_some()),
+        shared,
     };
     bounds::warn(&taker, &settings, facts);
     listen::no_path_twice(&taker, &settings);

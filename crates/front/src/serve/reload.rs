@@ -99,6 +99,7 @@ fn merge(now: &Settings, fresh: Settings) -> Settings {
         reload: fresh.reload,
         sendfile: fresh.sendfile,
         services: fresh.services,
+        rate_limits: fresh.rate_limits,
         ..now.clone()
     }
 }

@@ -1,20 +1,16 @@
 //! Operations for the classes in `ruby/kit`: counts that all front threads share, addresses, password files.
 
 mod addresses;
-mod counters;
 mod passwords;
-mod rate;
 mod visits;
 
 use crate::context::TaskContext;
 use crate::ops::Area;
-use crate::route;
 use crate::waiting::{Waiting, fault};
-use counters::Counters;
+use handler::path::Path;
 use mruby::{Tape, Value};
 use passwords::Passwords;
-use rate::{Count, Limit, Rule};
-use std::path::Path;
+use ratelimit::{Count, Counters, Limit, Rule};
 use std::rc::Rc;
 use std::sync::LazyLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -42,7 +38,7 @@ pub(crate) const AREA: Area<Kit> = Area {
         }),
         ("PLAIN_PATH", |_, args, tape| {
             let path = args.first().and_then(Value::text).unwrap_or_default();
-            tape.str(route::Path::new(path).plain());
+            tape.str(Path::new(path).plain());
         }),
         ("PASSWORDS", |kit, args, tape| match kit.passwords.authenticator(path(args)) {
             Ok(authenticator) => drop(tape.int(authenticator.users().len() as i64)),
@@ -134,9 +130,9 @@ fn prefixes(_: &Kit, args: &[Value<'_>], tape: &mut Tape) {
     }
 }
 
-fn path<'a>(args: &[Value<'a>]) -> &'a Path {
+fn path<'a>(args: &[Value<'a>]) -> &'a std::path::Path {
     let text = args.first().and_then(Value::text).and_then(|text| std::str::from_utf8(text).ok());
-    Path::new(text.unwrap_or_default())
+    std::path::Path::new(text.unwrap_or_default())
 }
 
 /// `[file, authorization]`: the user's name, or nil.

@@ -25,14 +25,15 @@ struct Entry<T> {
 type Shard<T> = Mutex<HashMap<Box<[u8]>, Entry<T>>>;
 
 /// Values by key.
-pub(crate) struct Counters<T> {
+pub struct Counters<T> {
     shards: Vec<Shard<T>>,
     hasher: RandomState,
     capacity: usize,
 }
 
 impl<T: Default> Counters<T> {
-    pub(crate) fn new() -> Counters<T> {
+    /// No keys yet.
+    pub fn new() -> Counters<T> {
         Counters::with_capacity(MAX_KEYS)
     }
 
@@ -41,10 +42,22 @@ impl<T: Default> Counters<T> {
         Counters { shards, hasher: RandomState::new(), capacity: capacity / SHARDS }
     }
 
-    /// Changes the value of a key. `change` returns a result and when the value expires.
-    pub(crate) fn change<R>(&self, key: &[u8], now: u64, change: impl FnOnce(&mut T) -> (R, u64)) -> R {
+    /// What is known of a key, whether or not it has expired.
+    pub fn get(&self, key: &[u8]) -> Option<T>
+    where
+        T: Copy,
+    {
+        self.shard(key).get(key).map(|entry| entry.value)
+    }
+
+    fn shard(&self, key: &[u8]) -> std::sync::MutexGuard<'_, HashMap<Box<[u8]>, Entry<T>>> {
         let number = self.hasher.hash_one(key) as usize % SHARDS;
-        let mut shard = self.shards[number].lock().unwrap_or_else(PoisonError::into_inner);
+        self.shards[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the value of a key. `change` returns a result and when the value expires.
+    pub fn change<R>(&self, key: &[u8], now: u64, change: impl FnOnce(&mut T) -> (R, u64)) -> R {
+        let mut shard = self.shard(key);
         if let Some(entry) = shard.get_mut(key) {
             let (result, expires) = change(&mut entry.value);
             entry.expires = expires;
