@@ -51,7 +51,8 @@ class RateLimitsTest < RateLimitCase
     own = limited({ tight: { rate: "1/h", dry_run: true }, all: { rate: "3/h", key: "all" } })
     assert_equal [200, 200, 200, 429], statuses(4, own)
     limits = own.stats["rate_limits"]["limits"]
-    assert_equal [["tight", 1, 3], ["all", 3, 1]], limits.map { |limit| limit.values_at("name", "admitted", "refused") }
+    counts = limits.map { |limit| limit.values_at("name", "admitted", "refused") }
+    assert_equal [["tight", 1, 3], ["all", 3, 1]], counts
     text, = own.command_line("stats", own.dir)
     assert_match(%r{^rate limits  tight 1/h: 1 admitted, 3 refused \(dry run\)\n +all 3/h: 3 admitted, 1 refused$}, text)
     assert_includes metrics(own), %(firebrick_rate_limit_requests_total{limit="all",result="refused"} 1\n)

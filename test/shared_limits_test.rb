@@ -69,7 +69,8 @@ class SharedLimitsTest < RateLimitCase
       # A machine that is busy with other tests may keep Redis waiting.
       servers = Array.new(4) { shared(url, timeout: "2s") }
       wait_until("the servers to find each other") { servers.all? { |own| own.stats["rate_limits"]["servers"] == 4 } }
-      marks, lines = [], []
+      marks = []
+      lines = []
       seen = load(servers) do
         sleep 1
         marks << now << (sleep(4) && now)

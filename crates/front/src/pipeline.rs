@@ -43,7 +43,7 @@ pub(crate) struct Pipeline {
     /// Redirects to https and to the canonical host, if there are any.
     pub(crate) redirects: Option<Redirects>,
     /// How many requests are admitted.
-    pub(crate) limits: Rc<Limiter>,
+    pub(crate) limits: Option<Rc<Limiter>>,
     pub(crate) timing: Timing,
     /// Distributed traces, if they are on.
     pub(crate) traces: Option<Tracing>,
@@ -94,7 +94,7 @@ impl Handler for Pipeline {
         let content = &self.content;
         async move {
             if response.is_none()
-                && let Some(judged) = self.limits.judge(&exchange.request)
+                && let Some(judged) = self.limits.as_ref().and_then(|limits| limits.judge(&exchange.request))
             {
                 response = judged.await;
             }

@@ -150,11 +150,17 @@ async fn run(seed: Seed) {
     }
     let scripts = scripts.and_then(|scripts| local_scripts(scripts, handlers, &error_log));
     let redirects = Redirects::new(&settings, &encryption);
-    let pipeline =
-        pipeline(&settings, limits, local, scripts, local_sites, recorder.clone(), access_log, &error_log);
+    let pipeline = pipeline(&settings, local, scripts, local_sites, recorder.clone(), access_log, &error_log);
     let probes = Probes::new(&settings.health, &vitals);
     let traces = traces.map(Tracing::new);
-    let pipeline = Pipeline { redirects, probes, traces, challenges: encryption.challenges(), ..pipeline };
+    let pipeline = Pipeline {
+        limits: Some(limits),
+        redirects,
+        probes,
+        traces,
+        challenges: encryption.challenges(),
+        ..pipeline
+    };
     let context = Context::new(pipeline, current.clone(), timers);
     let handshakes = Handshakes::new();
     if encryption.is_used() {
@@ -258,7 +264,6 @@ fn log_to(log: &Arc<ErrorLog>) -> Box<dyn Fn(&str)> {
 
 fn pipeline(
     settings: &Settings,
-    limits: Rc<Limiter>,
     local: Option<Rc<Local>>,
     scripts: Option<Rc<LocalScripts>>,
     sites: Rc<LocalSites>,
@@ -279,7 +284,7 @@ fn pipeline(
     let ids = settings.rack.request_id_header.as_deref().filter(|_| app.is_some()).map(RequestIds::new);
     Pipeline {
         ids,
-        limits,
+        limits: None,
         timing: Timing::new(settings.logs.server_timing),
         forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
         probes: None,

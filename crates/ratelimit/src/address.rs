@@ -103,7 +103,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_list_moves_an_untrusted_peer(list in "\\PC{0,60}") {
-            prop_assert_eq!(of("192.0.2.1", &[&list]).as_deref(), Some("192.0.2.1"));
+            let client = of("192.0.2.1", &[&list]);
+            prop_assert_eq!(client.as_deref(), Some("192.0.2.1"));
         }
     }
 }

@@ -31,12 +31,14 @@ pub struct Counters<T> {
     capacity: usize,
 }
 
-impl<T: Default> Counters<T> {
+impl<T: Default> Default for Counters<T> {
     /// No keys yet.
-    pub fn new() -> Counters<T> {
+    fn default() -> Counters<T> {
         Counters::with_capacity(MAX_KEYS)
     }
+}
 
+impl<T: Default> Counters<T> {
     fn with_capacity(capacity: usize) -> Counters<T> {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         Counters { shards, hasher: RandomState::new(), capacity: capacity / SHARDS }
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn threads_count_together() {
-        let counters = Counters::new();
+        let counters = Counters::default();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -141,7 +143,7 @@ mod tests {
 
     #[test]
     fn an_expired_key_is_forgotten_only_for_room() {
-        let counters = Counters::new();
+        let counters = Counters::default();
         visit(&counters, 1, 0, 1);
         assert_eq!(visit(&counters, 1, 100, 200), 2, "what it says is for its owner to judge");
     }

@@ -41,8 +41,8 @@ impl Ledger {
     /// One without counts. Lines for the error log go to `log`.
     pub fn new(log: Box<dyn Fn(&str) + Send + Sync>) -> Ledger {
         Ledger {
-            counts: Counters::new(),
-            refused: Counters::new(),
+            counts: Counters::default(),
+            refused: Counters::default(),
             tallies: Mutex::default(),
             away: AtomicU32::new(0),
             servers: AtomicU32::new(0),

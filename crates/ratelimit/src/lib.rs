@@ -27,5 +27,5 @@ mod store;
 
 pub use counters::Counters;
 pub use ledger::Ledger;
-pub use limiter::{Limiter, check, concerning};
+pub use limiter::{Judgement, Limiter, check, concerning};
 pub use rate::{Count, Limit, Rule, Verdict};

@@ -24,6 +24,9 @@ const PROBE: Duration = Duration::from_millis(500);
 /// Replies in a row with which it is back; one may be an accident.
 const BACK: u32 = 2;
 
+/// The response to a request that is refused, once that is known. Boxed: limits are rare, and requests that wait are many.
+pub type Judgement<'a> = Pin<Box<dyn Future<Output = Option<Box<Response>>> + 'a>>;
+
 /// The limits, on one front thread.
 pub struct Limiter {
     rules: RefCell<Rc<[Judged]>>,
@@ -65,10 +68,7 @@ impl Limiter {
     }
 
     /// The response to a request that is beyond a limit, if one is; `None` at once for requests that no limit is about.
-    pub fn judge<'a>(
-        &'a self,
-        request: &'a Request,
-    ) -> Option<Pin<Box<dyn Future<Output = Option<Box<Response>>> + 'a>>> {
+    pub fn judge<'a>(&'a self, request: &'a Request) -> Option<Judgement<'a>> {
         let rules = self.rules.borrow();
         if rules.is_empty() {
             return None;
@@ -226,7 +226,7 @@ mod tests {
         statuses
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_client_is_refused_beyond_its_limit_and_others_are_not() {
         let limiter = limiter(vec![written("a")]);
         let (one, other) = (request("GET", "/", Some("192.0.2.1")), request("GET", "/", Some("192.0.2.2")));

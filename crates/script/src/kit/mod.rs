@@ -67,7 +67,7 @@ fn write(result: Result<Tape, &'static str>, tape: &mut Tape) {
 
 /// `[key, rule, count, period in seconds, burst, cost]` to `[allowed, remaining, reset, retry]`, the last two in seconds.
 fn rate(args: &[Value<'_>]) -> Result<Tape, &'static str> {
-    static COUNTS: LazyLock<Counters<Count>> = LazyLock::new(Counters::new);
+    static COUNTS: LazyLock<Counters<Count>> = LazyLock::new(Counters::default);
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let [key, rule, count, period, burst, cost] = args else { return Err("RATE takes six arguments") };
     let key = key.text().ok_or("the key of a rate limit is a String")?;
@@ -98,7 +98,7 @@ const RANGE: &str = "limit, burst and cost are from 1 to 4294967295; a period is
 
 /// `[key, period, threshold, ban_period]` to `[banned, count, banned_until]`; times are seconds.
 fn visit(args: &[Value<'_>]) -> Result<Tape, &'static str> {
-    static VISITS: LazyLock<Counters<Visits>> = LazyLock::new(Counters::new);
+    static VISITS: LazyLock<Counters<Visits>> = LazyLock::new(Counters::default);
     let [key, period, threshold, ban] = args else { return Err("VISIT takes four arguments") };
     let key = key.text().ok_or("the key of a visit is a String")?;
     let seconds = |value: &Value<'_>| value.float().map(|number| number as u64).unwrap_or_default();
