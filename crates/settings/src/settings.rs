@@ -63,6 +63,8 @@ pub struct Settings {
     pub acme: Acme,
     /// Worker processes, `auto` already resolved. In development no range.
     pub workers: Workers,
+    /// With `workers = "auto"`: bytes of memory that each is assumed to take. Other limits of CPU and memory then mean another number.
+    pub workers_auto: Option<u64>,
     /// Threads of each worker.
     pub threads: Threads,
     /// Fibers of each thread; 0: threads serve one request at a time.
