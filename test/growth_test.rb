@@ -37,6 +37,26 @@ class GrowthTest < Case
     own.stats["sizing"].values_at("wanted", "min", "max", "pinned")
   end
 
+  it "has one worker for each CPU that it may use now, unless an operator has said otherwise" do
+    cpus = File.read("/proc/self/status")[/^Cpus_allowed_list:\s*(.+)$/, 1]
+    skip "needs two CPUs" unless cpus.match?(/[,-]/)
+    first = cpus[/\d+/]
+    own = server(nil, args: ["--workers", "auto"])
+    allow = ->(list) { assert system("taskset", "-pc", list, own.pid.to_s, out: File::NULL) }
+    all = ready(own)
+    assert_operator all, :>, 1
+    allow.call(first)
+    wait_until("one worker", within: 40) { ready(own) == 1 }
+    assert_logged(/workers: #{all} → 1: auto: /, on: own)
+    allow.call(cpus)
+    wait_until("all workers", within: 40) { ready(own) == all }
+    own.signal("TTOU")
+    wait_until("one fewer") { ready(own) == all - 1 }
+    allow.call(first)
+    sleep 12
+    assert_equal [all - 1, true], sizing(own).values_at(0, 3)
+  end
+
   it "grows while requests wait, shrinks afterwards, says why and loses no request" do
     own = server("1:3")
     assert_equal [1, 1, 3, false], sizing(own)

@@ -2,9 +2,12 @@
 
 # Addresses that speak TLS: certificates by name, files that change, what is refused and how, sessions that are resumed.
 
+require "support/redis_server"
 require "support/tls_case"
 
 class TlsTest < TlsCase
+  include RedisServer
+
   parallel!
 
   VERSIONS = { "1.2" => OpenSSL::SSL::TLS1_2_VERSION, "1.3" => OpenSSL::SSL::TLS1_3_VERSION }.freeze
@@ -214,6 +217,22 @@ class TlsTest < TlsCase
     refute dial(secure(pem: files), session: ticket(secure(pem: files), "1.3").last, name: "localhost").socket.session_reused?
   ensure
     FileUtils.remove_entry(state) if state
+  end
+
+  it "resumes sessions of servers that share a Redis, and starts without it" do
+    with_redis do |url, redis|
+      files = pair("own", "localhost")
+      shared = ->(**more) { secure(pem: files, settings: { shared: { redis: url, **more } }) }
+      session = ticket(shared.call, "1.3").last
+      assert dial(shared.call, session:, name: "localhost").socket.session_reused?
+      refute dial(shared.call(group: "other"), session:, name: "localhost").socket.session_reused?
+      Process.kill("STOP", redis)
+      late = shared.call
+      assert_match(/the secret of session tickets is not the other servers': Redis on 127.0.0.1:\d+: no reply within 2 s/, late.stderr)
+      refute dial(late, session:, name: "localhost").socket.session_reused?
+    ensure
+      Process.kill("CONT", redis)
+    end
   end
 
   def ticket(own, version)

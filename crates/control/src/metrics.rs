@@ -62,6 +62,7 @@ pub(crate) fn render(server: &ServerSnapshot, ready: bool, format: Format) -> St
     times(&mut page, server);
     workers(&mut page, server);
     services(&mut page, server);
+    rate_limits(&mut page, server);
     encryption(&mut page, server);
     puma(&mut page, server);
     if format == Format::OpenMetrics {
@@ -103,6 +104,28 @@ fn services(page: &mut Page, server: &ServerSnapshot) {
         .counter("firebrick_service_restarts", "How often a service was started again because it had ended");
     for service in &server.services {
         family.at(&[("service", &service.name)], service.restarts);
+    }
+}
+
+fn rate_limits(page: &mut Page, server: &ServerSnapshot) {
+    let Some(all) = &server.rate_limits else { return };
+    let mut family = page.counter("firebrick_rate_limit_requests", "Requests that a rate limit has judged");
+    for limit in &all.limits {
+        family.at(&[("limit", &limit.name), ("result", "admitted")], limit.admitted);
+        family.at(&[("limit", &limit.name), ("result", "refused")], limit.refused);
+    }
+    if let Some(up) = all.redis_up {
+        let mut family = page.counter(
+            "firebrick_rate_limit_alone",
+            "Requests that a shared rate limit has judged without Redis, by this server's share",
+        );
+        for limit in all.limits.iter().filter(|limit| limit.shared) {
+            family.at(&[("limit", &limit.name)], limit.alone);
+        }
+        page.gauge("firebrick_rate_limit_redis_up", "Whether the Redis of shared rate limits answers")
+            .plain(u8::from(up));
+        page.gauge("firebrick_rate_limit_servers", "Servers that share rate limits, as seen last")
+            .plain(all.servers);
     }
 }
 

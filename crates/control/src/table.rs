@@ -2,7 +2,7 @@
 
 use stats::{
     CertificateSnapshot, Changes, DurationSummary, HandlerThread, HandlersSnapshot, Kind, QueueSnapshot,
-    ServedCertificate, ServerSnapshot, ServiceSnapshot, TlsSnapshot, WorkerSnapshot,
+    RateLimitsSnapshot, ServedCertificate, ServerSnapshot, ServiceSnapshot, TlsSnapshot, WorkerSnapshot,
 };
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -29,6 +29,7 @@ pub(crate) fn stats(server: &ServerSnapshot) -> String {
     counters(&mut facts, server);
     changes(&mut facts, server);
     facts.list("services", server.services.iter().map(|one| service(one, server.taken_at)));
+    facts.list("rate limits", server.rate_limits.iter().flat_map(rate_limits));
     facts.list("certificates", server.acme.iter().flat_map(|one| certificate(one, server.taken_at)));
     if let Some(tls) = &server.tls {
         facts.line("TLS", encryption(tls));
@@ -255,6 +256,22 @@ fn service(one: &ServiceSnapshot, now: SystemTime) -> String {
     let (since, restarts) = (span(one.seconds(now)), grouped(one.restarts));
     let end = if one.last_end.is_empty() { String::new() } else { format!("; {}", one.last_end) };
     format!("{} {}{pid} for {since}, {restarts} restarts{end}", one.name, one.state.name())
+}
+
+/// A line for each limit, and one when its counts are this server's alone.
+fn rate_limits(all: &RateLimitsSnapshot) -> impl Iterator<Item = String> {
+    let lines = all.limits.iter().map(|limit| {
+        let (admitted, refused) = (grouped(limit.admitted), grouped(limit.refused));
+        let dry = if limit.dry_run { " (dry run)" } else { "" };
+        format!("{} {}: {admitted} admitted, {refused} refused{dry}", limit.name, limit.rate)
+    });
+    let servers = all.servers;
+    let shared = all.limits.iter().any(|limit| limit.shared);
+    let redis = all.redis_up.filter(|_| shared).map(|up| match up {
+        true => format!("shared by {servers} servers"),
+        false => format!("Redis is away: this server admits one share of {servers}"),
+    });
+    lines.chain(redis)
 }
 
 /// A line for a certificate that the server obtains, and one for what is wrong with it. More says `firebrick certs`.

@@ -213,6 +213,7 @@ fn snapshot() -> ServerSnapshot {
             ..QueueSnapshot::default()
         },
         handlers: None,
+        rate_limits: None,
         tls: None,
         acme: Vec::new(),
         front: Snapshot::of([&recorder]),

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 /// Why it cannot be served: the exception that loading raised, with its backtrace; a log without a folder.
 pub fn check(settings: &Settings, prepared: &Handoff) -> Result<String, String> {
     log_file::check(settings)?;
+    ratelimit::check(settings)?;
     let site = sites::check(settings)?;
     let mut lines: Vec<String> = site.into_iter().collect();
     lines.extend(tls::check(settings)?);

@@ -35,7 +35,18 @@ pub fn explain(settings: &Settings, question: &Question) -> Result<String, Strin
     }
     let host = host(question, &fields);
     let redirects = redirect::explain(settings, question.https, &host, &question.target);
-    Ok(redirects + &first(settings, &question.target) + &behind(settings, question, &fields, &host)?)
+    Ok(redirects
+        + &limited(settings, &question.target)
+        + &first(settings, &question.target)
+        + &behind(settings, question, &fields, &host)?)
+}
+
+/// The rate limits that may refuse it.
+fn limited(settings: &Settings, target: &str) -> String {
+    let path = target.split(['?', '#']).next().unwrap_or_default().as_bytes();
+    let lines: Vec<String> =
+        ratelimit::concerning(settings, path).map(|limit| format!("Rate limit {limit}\n")).collect();
+    if lines.is_empty() { String::new() } else { lines.concat() + "\n" }
 }
 
 /// What comes before all else: the handlers of a route, if there are any.

@@ -15,6 +15,7 @@ use crate::stamp::Stamp;
 use crate::traces::Tracing;
 use handler::{Ending, Exchange, Failure, Fault, Handler, Peer, Request, Response, Trace};
 use pool::Rack;
+use ratelimit::Limiter;
 use script::{Hops, Next};
 use site::{Outcome, PublicFiles};
 use stats::Finished;
@@ -41,6 +42,8 @@ pub(crate) struct Pipeline {
     pub(crate) challenges: Option<certs::HttpAnswers>,
     /// Redirects to https and to the canonical host, if there are any.
     pub(crate) redirects: Option<Redirects>,
+    /// How many requests are admitted.
+    pub(crate) limits: Option<Rc<Limiter>>,
     pub(crate) timing: Timing,
     /// Distributed traces, if they are on.
     pub(crate) traces: Option<Tracing>,
@@ -87,9 +90,14 @@ struct Begun {
 impl Handler for Pipeline {
     /// Not an `async fn`: that would have room for its argument twice.
     fn handle(&self, mut exchange: Exchange) -> impl Future<Output = Response> {
-        let Begun { response, marks } = self.begin(&mut exchange);
+        let Begun { mut response, marks } = self.begin(&mut exchange);
         let content = &self.content;
         async move {
+            if response.is_none()
+                && let Some(judged) = self.limits.as_ref().and_then(|limits| limits.judge(&exchange.request))
+            {
+                response = judged.await;
+            }
             // The way to the app is written out here: nothing on it is boxed or handed from future to future.
             let mut response = if let Some(decided) = response {
                 *decided

@@ -154,7 +154,7 @@ async fn run(
     let banner = Banner::new(&configuration.settings(), pool.facts(), control_lines, begun, is_attached);
     let record = UpgradeRecord::new(predecessor.as_deref());
     let snapshotter =
-        Snapshotter::new(&configuration.settings(), &pool, &threads, &encryption, &vitals, &record, started);
+        Snapshotter::new(&configuration, &pool, &threads, &encryption, &vitals, &record, started);
     let declared = pool.facts().map_or(Vec::new(), |facts| facts.services.clone());
     let services = Services::new(logs.error.clone(), snapshotter.services(), pool.commands.clone(), declared);
     observer.begin(snapshotter);

@@ -25,6 +25,7 @@ use crate::vitals::Vitals;
 use http::Context;
 use net::Timers;
 use pool::{Local, Rack, Shared};
+use ratelimit::{Ledger, Limiter};
 use settings::{Current, Settings};
 use site::PublicFiles;
 use std::cell::{Cell, RefCell};
@@ -68,6 +69,8 @@ pub(crate) struct Seed {
     pub(crate) traces: Option<TracingSeed>,
     pub(crate) error_log: Arc<ErrorLog>,
     pub(crate) admission: Arc<Admission>,
+    /// Rate limits' counts of all threads.
+    pub(crate) ledger: Arc<Ledger>,
     pub(crate) encryption: Arc<Encryption>,
     pub(crate) vitals: Arc<Vitals>,
     pub(crate) listeners: mpsc::UnboundedReceiver<Listener>,
@@ -116,6 +119,7 @@ async fn run(seed: Seed) {
         traces,
         error_log,
         admission,
+        ledger,
         encryption,
         vitals,
         mut listeners,
@@ -123,7 +127,12 @@ async fn run(seed: Seed) {
         drained,
         ended,
     } = seed;
-    let current = follow(settings);
+    let limits = match Limiter::new(&settings.borrow(), ledger) {
+        Ok(limits) => limits,
+        Err(why) => return error_log.write(&why),
+    };
+    spawn_local(limits.clone().keep_in_touch());
+    let current = follow(settings, limits.clone());
     let settings = current.get();
     let local = shared.map(|shared| Local::new(index, shared, current.clone(), log_to(&error_log)));
     if let Some(local) = &local {
@@ -144,7 +153,14 @@ async fn run(seed: Seed) {
     let pipeline = pipeline(&settings, local, scripts, local_sites, recorder.clone(), access_log, &error_log);
     let probes = Probes::new(&settings.health, &vitals);
     let traces = traces.map(Tracing::new);
-    let pipeline = Pipeline { redirects, probes, traces, challenges: encryption.challenges(), ..pipeline };
+    let pipeline = Pipeline {
+        limits: Some(limits),
+        redirects,
+        probes,
+        traces,
+        challenges: encryption.challenges(),
+        ..pipeline
+    };
     let context = Context::new(pipeline, current.clone(), timers);
     let handshakes = Handshakes::new();
     if encryption.is_used() {
@@ -226,13 +242,15 @@ async fn run(seed: Seed) {
     std::future::pending::<()>().await;
 }
 
-/// The settings of this thread, replaced whenever new ones arrive.
-fn follow(mut arriving: watch::Receiver<Arc<Settings>>) -> Current {
+/// The settings of this thread, replaced whenever new ones arrive, and their rate limits.
+fn follow(mut arriving: watch::Receiver<Arc<Settings>>, limits: Rc<Limiter>) -> Current {
     let current = Current::new(Settings::clone(&arriving.borrow_and_update()));
     let replaced = current.clone();
     spawn_local(async move {
         while arriving.changed().await.is_ok() {
-            replaced.replace(Settings::clone(&arriving.borrow_and_update()));
+            let settings = arriving.borrow_and_update().clone();
+            limits.replace(&settings);
+            replaced.replace(Settings::clone(&settings));
         }
     });
     current
@@ -266,6 +284,7 @@ fn pipeline(
     let ids = settings.rack.request_id_header.as_deref().filter(|_| app.is_some()).map(RequestIds::new);
     Pipeline {
         ids,
+        limits: None,
         timing: Timing::new(settings.logs.server_timing),
         forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
         probes: None,

@@ -19,6 +19,7 @@ mod failure;
 mod fields;
 mod kept;
 mod lent;
+pub mod path;
 mod request;
 
 pub use body::{BodyError, BodyStream, Chunk, FileRegion, Incoming, IncomingBody, Lender};

@@ -85,6 +85,14 @@ impl Options {
         self.boot.settings.workers
     }
 
+    /// As many as there may be without a restart. With `auto` they are those of a machine whose limits are lifted.
+    fn most_workers(&self) -> usize {
+        const LIFTED: u32 = 64;
+        let most = self.workers().max;
+        let lifted = self.boot.settings.workers_auto.map(|_| Machine::read().cores.min(LIFTED));
+        most.max(lifted.unwrap_or_default()) as usize
+    }
+
     fn front_threads(&self) -> usize {
         self.boot.settings.front_threads as usize
     }
@@ -349,7 +357,7 @@ impl Supervisor {
         let now = Instant::now();
         let workers = options.workers();
         let attached = options.attached.is_some();
-        let slots = if attached { 1 } else { slots(workers.max as usize) };
+        let slots = if attached { 1 } else { slots(options.most_workers()) };
         let limits = options.timeouts();
         let spawns = options.spawns();
         // Each worker loads the app then, on a Ruby that takes seconds to start.

@@ -3,8 +3,8 @@
 //! An env starts as a copy of a template with the values that nearly all requests have; what differs is added. Frequent keys are
 //! interned in the VM and passed by number.
 
-use crate::route::Path;
 use crate::runtime::Runtime;
+use handler::path::Path;
 use handler::{PeerAddr, Request};
 use mruby::{Interned, Text};
 use std::borrow::Cow;

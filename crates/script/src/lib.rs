@@ -34,7 +34,6 @@ mod park;
 mod plan;
 mod redis;
 mod returned;
-mod route;
 mod runtime;
 mod script;
 mod stdlib;
@@ -55,7 +54,7 @@ pub use stdlib::files::required;
 
 /// Whether a path, as the client sent it, is below a route (without a trailing slash).
 pub fn is_below(path: &[u8], route: &[u8]) -> bool {
-    route::Path::new(path).below(route).is_some()
+    handler::path::Path::new(path).below(route).is_some()
 }
 
 /// The version of mruby: `3.1.0`; `None` if built without it.

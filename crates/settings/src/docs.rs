@@ -27,8 +27,8 @@ max_body = \"10MB\"
 worker = \"30s\"
 ```
 
-Four tables have keys of your own: `[sites]` maps host names to static sites, `[services]` names [processes beside the
-workers](services.md), `[sendfile]` maps paths of [`X-Accel-Redirect`](sendfile.md) to folders, and `[routes]` maps paths to handlers on the built-in mruby. A route is a handler, a list of handlers that run in turn (one that returns 399 passes the request to the next,
+Five tables have keys of your own: `[sites]` maps host names to static sites, `[services]` names [processes beside the
+workers](services.md), `[rate_limits]` names [limits](rate-limits.md), `[sendfile]` maps paths of [`X-Accel-Redirect`](sendfile.md) to folders, and `[routes]` maps paths to handlers on the built-in mruby. A route is a handler, a list of handlers that run in turn (one that returns 399 passes the request to the next,
 the last one to the site or the app), or a table with the limits that differ there:
 
 ```toml
@@ -37,6 +37,9 @@ the last one to the site or the app), or a table with the limits that differ the
 
 [services]
 jobs = \"bin/jobs\"
+
+[rate_limits]
+login = { rate = \"5/m\", paths = \"/login\", methods = \"POST\" }
 
 [sendfile]
 \"/protected/\" = \"/srv/files\"
@@ -47,7 +50,7 @@ jobs = \"bin/jobs\"
 ```
 
 Settings are read when the server starts. `firebrick reload` reads them again and puts those marked \"On reload: takes effect\" in
-force, and `[services]` and `[sendfile]`; the others take effect with the next start, or with `firebrick upgrade`. `static.json`, `.htpasswd`, handler files and certificates are read again when
+force, and `[services]`, `[rate_limits]` and `[sendfile]`; the others take effect with the next start, or with `firebrick upgrade`. `static.json`, `.htpasswd`, handler files and certificates are read again when
 they change.
 
 Sizes are bytes or have a unit: `65536`, `\"64KiB\"`, `\"10MB\"`. Times are seconds or have a unit: `30`, `\"30s\"`,

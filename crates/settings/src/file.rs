@@ -34,6 +34,8 @@ pub(crate) const ROUTES: &str = "routes";
 pub(crate) const SENDFILE: &str = "sendfile";
 /// The table of services by name.
 pub(crate) const SERVICES: &str = "services";
+/// The table of rate limits by name.
+pub(crate) const RATE_LIMITS: &str = "rate_limits";
 /// The tables of certificates that are obtained.
 pub(crate) const ORDERS: &str = "acme.certificates";
 /// The tables of certificates in files.
@@ -59,7 +61,14 @@ impl Reader<'_> {
                 (None, Some(sites)) if key == SITES => self.sites(sites),
                 (None, Some(routes)) if key == ROUTES => self.routes(routes),
                 (None, Some(rules)) if key == SENDFILE => self.sendfile(rules),
-                (None, Some(services)) if key == SERVICES => self.services(services),
+                (None, Some(services)) if key == SERVICES => {
+                    let read = self.named(services, "command");
+                    self.given.services.extend(read);
+                }
+                (None, Some(limits)) if key == RATE_LIMITS => {
+                    let read = self.named(limits, "rate");
+                    self.given.rate_limits.extend(read);
+                }
                 (None, _) if key == ORDERS && is_tables(item) => self.given.orders = self.tables(item),
                 (None, _) if key == FILES && is_tables(item) => self.given.files = self.tables(item),
                 (Some(about), _) => self.given.add(about.key, Written { raw: raw(item), origin }),
@@ -83,17 +92,18 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the table whose keys are names of services: a command, or a table.
-    fn services(&mut self, services: &dyn TableLike) {
-        for (name, item) in services.iter() {
-            let written = self.written(services, name, item);
+    /// Reads a table whose keys are names of the user's choice: of tables, or of values that stand for the key `short`.
+    fn named(&self, table: &dyn TableLike, short: &str) -> Vec<Named> {
+        let one = |(name, item): (&str, &Item)| {
+            let written = self.written(table, name, item);
             let mut keys = Vec::new();
             match item.as_table_like() {
-                Some(table) => self.nested(table, "", &mut keys),
-                None => keys.push(("command".to_owned(), written.clone())),
+                Some(inner) => self.nested(inner, "", &mut keys),
+                None => keys.push((short.to_owned(), written.clone())),
             }
-            self.given.services.push(Named { name: name.to_owned(), written, keys });
-        }
+            Named { name: name.to_owned(), written, keys }
+        };
+        table.iter().map(one).collect()
     }
 
     /// The keys of a table, and those of tables in it with the table's name in front.
@@ -219,10 +229,13 @@ fn keys() -> impl Iterator<Item = &'static str> {
 
 /// The tables that hold keys, some more than once.
 fn sections() -> impl Iterator<Item = &'static str> {
-    keys()
-        .filter_map(|key| key.split_once('.'))
-        .map(|(section, _)| section)
-        .chain([SITES, ROUTES, SENDFILE, SERVICES])
+    keys().filter_map(|key| key.split_once('.')).map(|(section, _)| section).chain([
+        SITES,
+        ROUTES,
+        SENDFILE,
+        SERVICES,
+        RATE_LIMITS,
+    ])
 }
 
 fn is_section(key: &str) -> bool {

@@ -43,7 +43,7 @@ pub struct Route {
     pub(crate) keys: Vec<(String, Written)>,
 }
 
-/// One entry of the `[services]` table.
+/// One entry of the `[services]` or the `[rate_limits]` table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named {
     /// Its key.
@@ -75,6 +75,8 @@ pub struct Given {
     pub(crate) sendfile: Vec<(String, Written)>,
     /// The `[services]` table.
     pub(crate) services: Vec<Named>,
+    /// The `[rate_limits]` table.
+    pub(crate) rate_limits: Vec<Named>,
     /// The tables `[[acme.certificates]]`.
     pub(crate) orders: Vec<Table>,
     /// The tables `[[tls.certificates]]`.

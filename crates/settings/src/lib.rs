@@ -52,7 +52,7 @@ pub use raw::Raw;
 pub use resolve::{Choice, Loaded};
 pub use settings::{
     Control, FileCache, Files, HandlerLimits, Health, HostSite, Https, Limits, Logs, Mruby, NothingToServe,
-    Process, Rack, Reload, Route, Settings, Site, Sites, Timeouts, Tls, Traces,
+    Process, Rack, Reload, Route, Settings, Shared, Site, Sites, Timeouts, Tls, Traces,
 };
 pub use value::acme::{Acme, Challenge as AcmeChallenge, DomainKind, ExternalAccount, OnDemand, Order};
 pub use value::allocator::Allocator;
@@ -61,6 +61,7 @@ pub use value::control::ControlAddress;
 pub use value::hsts::Hsts;
 pub use value::log::{AccessLog, ErrorLog, LogFormat};
 pub use value::proxies::{Cidr, TrustedProxies};
+pub use value::rate_limit::{Rate, RateKey, RateLimit};
 pub use value::refork::ReforkAfter;
 pub use value::sendfile::SendfileRule;
 pub use value::server_timing::ServerTiming;

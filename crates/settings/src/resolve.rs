@@ -8,6 +8,8 @@ mod control;
 mod fibers;
 mod listen;
 mod mruby;
+mod named;
+mod rate_limits;
 mod sendfile;
 mod services;
 mod site;
@@ -26,7 +28,7 @@ use crate::nearest::nearest;
 use crate::origin::Origin;
 use crate::puma::{Mapped, PumaFile, Row, toml};
 use crate::raw::Raw;
-use crate::settings::{DEVELOPMENT, Files, Health, Logs, Process, Rack, Settings, Traces};
+use crate::settings::{DEVELOPMENT, Files, Health, Logs, Process, Rack, Settings, Shared, Traces};
 use crate::table::entry::Section;
 use crate::table::{self, app, files, logs, traces, workers};
 use crate::value::log::AccessLog;
@@ -113,7 +115,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     let taker = Taker::new(given, &facts.typed_in, &facts.dir);
     let process = process(&taker, facts);
     let development = process.environment == DEVELOPMENT;
-    let (workers, workers_why) = workers_of(&taker, facts, development);
+    let (workers, workers_auto, workers_why) = workers_of(&taker, facts, development);
     let front_threads = front_threads_of(&taker, facts);
     // These two were read before the file could be; here they only join the choices.
     taker.take(&app::TARGET);
@@ -129,6 +131,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     let binds = listen::binds(&taker, https, acme.is_on(), facts.machine.ipv6);
     let threads = threads::threads(&taker);
     let (fibers, fiber_paths) = fibers::fibers(&taker, threads, front_threads.number, facts);
+    let shared: Shared = Section::take(&taker);
     let settings = Settings {
         fibers,
         fiber_paths,
@@ -145,6 +148,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         process,
         binds,
         workers,
+        workers_auto,
         threads,
         front_threads: front_threads.number,
         limits: bounds::limits(&taker, facts, development),
@@ -160,6 +164,8 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         health: health(&taker),
         sendfile: sendfile::rules(&taker, given, facts),
         services: services::services(&taker, given),
+        rate_limits: rate_limits::rate_limits(&taker, given, shared.redis.is_some()),
+        shared,
     };
     bounds::warn(&taker, &settings, facts);
     listen::no_path_twice(&taker, &settings);
@@ -194,7 +200,8 @@ fn health(taker: &Taker<'_>) -> Health {
     health
 }
 
-fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> (Workers, String) {
+/// How many, the memory of each by which the machine decides, and why.
+fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> (Workers, Option<u64>, String) {
     let written = taker.take(&workers::WORKERS);
     let estimate = taker.take(&workers::WORKER_MEMORY_ESTIMATE);
     if facts.attached {
@@ -204,14 +211,14 @@ fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> (Workers, 
                 written.origin
             ));
         }
-        return (Workers::exactly(1), "the Ruby process that has started the server".to_owned());
+        return (Workers::exactly(1), None, "the Ruby process that has started the server".to_owned());
     }
     let Some(workers) = written.value else {
         if development && written.origin == Origin::Default {
-            return (Workers::exactly(1), "one in development".to_owned());
+            return (Workers::exactly(1), None, "one in development".to_owned());
         }
         let Chosen { number, why } = auto_workers(&facts.machine, estimate.value);
-        return (Workers::exactly(number), why);
+        return (Workers::exactly(number), Some(estimate.value), why);
     };
     if !workers.is_range() {
         if estimate.origin != Origin::Default {
@@ -219,10 +226,14 @@ fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> (Workers, 
                 "worker_memory_estimate has no effect, because workers is {workers}, not auto"
             ));
         }
-        return (workers, written.origin.to_string());
+        return (workers, None, written.origin.to_string());
     }
     if development {
-        return (Workers::exactly(workers.min), format!("{}; in development the minimum", written.origin));
+        return (
+            Workers::exactly(workers.min),
+            None,
+            format!("{}; in development the minimum", written.origin),
+        );
     }
     if let Some((room, what)) =
         worker_room(&facts.machine, estimate.value).filter(|(room, _)| *room < workers.max)
@@ -233,7 +244,7 @@ fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> (Workers, 
             size_text(estimate.value)
         ));
     }
-    (workers, written.origin.to_string())
+    (workers, None, written.origin.to_string())
 }
 
 /// Most links of a worker: the descriptors of all travel in one message.

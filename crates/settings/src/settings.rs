@@ -16,6 +16,7 @@ pub use crate::table::logs::Logs;
 pub use crate::table::mruby::HandlerLimits;
 pub use crate::table::rack::Rack;
 pub use crate::table::reload::Reload;
+pub use crate::table::shared::Shared;
 pub use crate::table::site::FileCache;
 pub use crate::table::timeouts::Timeouts;
 pub use crate::table::tls::Https;
@@ -23,6 +24,7 @@ pub use crate::table::traces::Traces;
 use crate::value::acme::Acme;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
+use crate::value::rate_limit::RateLimit;
 use crate::value::sendfile::SendfileRule;
 use crate::value::service::Service;
 use crate::value::threads::Threads;
@@ -61,6 +63,8 @@ pub struct Settings {
     pub acme: Acme,
     /// Worker processes, `auto` already resolved. In development no range.
     pub workers: Workers,
+    /// With `workers = "auto"`: bytes of memory that each is assumed to take. Other limits of CPU and memory then mean another number.
+    pub workers_auto: Option<u64>,
     /// Threads of each worker.
     pub threads: Threads,
     /// Fibers of each thread; 0: threads serve one request at a time.
@@ -95,6 +99,10 @@ pub struct Settings {
     pub sendfile: Vec<SendfileRule>,
     /// Processes beside the workers, in the order of the file.
     pub services: Vec<Service>,
+    /// How many requests are admitted, in the order of the file.
+    pub rate_limits: Vec<RateLimit>,
+    /// What several servers share.
+    pub shared: Shared,
 }
 
 impl Settings {

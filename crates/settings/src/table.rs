@@ -20,6 +20,7 @@ pub(crate) mod logs;
 pub(crate) mod mruby;
 pub(crate) mod rack;
 pub(crate) mod reload;
+pub(crate) mod shared;
 pub(crate) mod site;
 pub(crate) mod timeouts;
 pub(crate) mod tls;
@@ -50,6 +51,7 @@ pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
         traces::Traces::OPTIONS,
         timeouts::Timeouts::OPTIONS,
         limits::Limits::OPTIONS,
+        shared::Shared::OPTIONS,
         mruby::ALL,
         mruby::HandlerLimits::OPTIONS,
     ]

@@ -25,6 +25,7 @@ mod interval;
 mod libraries;
 pub mod memory;
 mod puma;
+mod rate_limits;
 mod recorder;
 mod reloads;
 mod server;
@@ -46,6 +47,7 @@ pub use in_flight::{InFlight, Phase};
 pub use interval::{HandlersInterval, Interval, WorkerInterval};
 pub use libraries::{Library, WithFibers};
 pub use puma::PumaSums;
+pub use rate_limits::{RateLimitSnapshot, RateLimitsSnapshot};
 pub use recorder::{Connection, Fault, Finished, Recorder};
 pub use reloads::{
     ReforkOutcome, ReforksSnapshot, ReloadCounts, ReloadEnd, ReloadOutcome, ReloadStage, ReloadsSnapshot,

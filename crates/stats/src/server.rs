@@ -7,6 +7,7 @@ use crate::deaths::DeathCounts;
 use crate::handlers::HandlersSnapshot;
 use crate::health::ServerState;
 use crate::libraries::Library;
+use crate::rate_limits::RateLimitsSnapshot;
 use crate::reloads::{ReforksSnapshot, ReloadsSnapshot, UpgradesSnapshot};
 use crate::services::ServiceSnapshot;
 use crate::snapshot::Snapshot;
@@ -94,6 +95,9 @@ pub struct ServerSnapshot {
     /// Handlers on mruby; `None` when there are no routes to any.
     #[serde(default)]
     pub handlers: Option<HandlersSnapshot>,
+    /// Rate limits; `None` without any.
+    #[serde(default)]
+    pub rate_limits: Option<RateLimitsSnapshot>,
     /// Certificates that the server obtains by itself; empty when there are none to obtain.
     #[serde(default)]
     pub acme: Vec<CertificateSnapshot>,
@@ -413,6 +417,7 @@ pub(crate) mod tests {
             out_of_band_gc: OutOfBandGc::default(),
             queue: QueueSnapshot { longest: 8, max: 10_000, refused_early: 3, ..QueueSnapshot::default() },
             handlers: None,
+            rate_limits: None,
             acme: Vec::new(),
             tls: None,
             front: Snapshot::default(),

@@ -9,9 +9,11 @@
 
 mod folder;
 mod redis;
+mod secret;
 
 pub use folder::Folder;
 pub use redis::Redis;
+pub use secret::shared_secret;
 
 use std::fmt;
 use std::future::Future;

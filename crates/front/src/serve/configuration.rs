@@ -24,6 +24,7 @@ impl Configuration {
     /// There is nothing to serve, or what there is cannot be served.
     pub(super) fn read(loaded: Loaded) -> Result<Configuration, String> {
         loaded.settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
+        ratelimit::check(&loaded.settings)?;
         let (sites, warnings) = sites::load::load(&loaded.settings)?;
         let settings = with_rules(loaded, &sites);
         let handlers = scripts::plan(&settings)?;

@@ -78,6 +78,7 @@ fn merge(now: &Settings, fresh: Settings) -> Settings {
         app: fresh.app,
         puma_rb: fresh.puma_rb,
         workers: fresh.workers,
+        workers_auto: fresh.workers_auto,
         limits: Limits { max_queue: now.limits.max_queue, ..fresh.limits },
         timeouts: Timeouts {
             worker_boot: now.timeouts.worker_boot,
@@ -99,6 +100,7 @@ fn merge(now: &Settings, fresh: Settings) -> Settings {
         reload: fresh.reload,
         sendfile: fresh.sendfile,
         services: fresh.services,
+        rate_limits: fresh.rate_limits,
         ..now.clone()
     }
 }

@@ -1,5 +1,6 @@
 //! Snapshots of the whole server, for the control server.
 
+use super::configuration::Configuration;
 use super::pool::{RunningApp, RunningPool};
 use super::threads::Threads;
 use super::upgrade_record::UpgradeRecord;
@@ -11,23 +12,29 @@ use pool::Shared;
 use pool::dispatch::{Dispatch, SeatKind};
 use pool::supervisor::{Command, Processes, ReloadStep, Sizing};
 use pool::table::{FIRST, Row, Stage};
+use ratelimit::Ledger;
 use settings::{Machine, Settings};
 use stats::{
-    Death, FiberSeats, HandlerCounts, HandlersSnapshot, OutOfBandGc, QueueSnapshot, Recorder, RubyVersion,
-    ServerSnapshot, SizingSnapshot, Snapshot, TlsSnapshot, WorkerSnapshot, WorkerState,
+    Death, FiberSeats, HandlerCounts, HandlersSnapshot, OutOfBandGc, QueueSnapshot, RateLimitsSnapshot,
+    Recorder, RubyVersion, ServerSnapshot, SizingSnapshot, Snapshot, TlsSnapshot, WorkerSnapshot,
+    WorkerState,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// Takes snapshots.
 #[derive(Clone)]
 pub(crate) struct Snapshotter {
+    /// As they were at the start.
     settings: Arc<Settings>,
+    /// As they are now.
+    current: watch::Receiver<Arc<Settings>>,
     app: Option<RunningApp>,
     recorders: Vec<Recorder>,
     handlers: Vec<HandlerCounts>,
+    ledger: Arc<Ledger>,
     encryption: Arc<Encryption>,
     vitals: Arc<Vitals>,
     services: Board,
@@ -170,7 +177,7 @@ impl Snapshotter {
     }
 
     pub(crate) fn new(
-        settings: &Arc<Settings>,
+        configuration: &Configuration,
         pool: &RunningPool,
         threads: &Threads,
         encryption: &Arc<Encryption>,
@@ -179,10 +186,12 @@ impl Snapshotter {
         started: SystemTime,
     ) -> Snapshotter {
         Snapshotter {
-            settings: settings.clone(),
+            settings: configuration.settings(),
+            current: configuration.watch_settings(),
             app: pool.app().cloned(),
             recorders: threads.recorders.clone(),
             handlers: threads.handlers.clone(),
+            ledger: threads.ledger.clone(),
             encryption: encryption.clone(),
             vitals: vitals.clone(),
             services: Board::default(),
@@ -192,6 +201,12 @@ impl Snapshotter {
             memory: MemoryMeter::default(),
             machine: MachineMeter::default(),
         }
+    }
+
+    /// What rate limits have counted, by the settings that are in force.
+    fn rate_limits(&self) -> Option<RateLimitsSnapshot> {
+        let settings = self.current.borrow();
+        self.ledger.snapshot(&settings.rate_limits, settings.shared.redis.is_some())
     }
 
     /// Where services stand is written there.
@@ -267,6 +282,7 @@ impl Snapshotter {
             },
             queue: self.queue(now.0),
             handlers: HandlersSnapshot::of(&self.handlers),
+            rate_limits: self.rate_limits(),
             acme: self.encryption.obtained(),
             tls: self
                 .encryption

@@ -10,6 +10,7 @@ use crate::tls::Encryption;
 use crate::traces::Traces;
 use crate::vitals::Vitals;
 use pool::Shared;
+use ratelimit::Ledger;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
@@ -20,6 +21,8 @@ pub(crate) struct Threads {
     pub(crate) recorders: Vec<stats::Recorder>,
     /// What each thread's handlers on mruby count; empty where there are no routes to any.
     pub(crate) handlers: Vec<stats::HandlerCounts>,
+    /// What rate limits have counted.
+    pub(crate) ledger: Arc<Ledger>,
     phase: watch::Sender<Phase>,
     drained: mpsc::Receiver<()>,
     /// Ends when all tunnels of all threads have ended after the drain. Taken by who waits for it.
@@ -47,7 +50,10 @@ impl Threads {
         let (last_tunnel, ended) = mpsc::channel(1);
         let admission = Arc::new(Admission::default());
         let (listeners, recorders, handlers) = (Vec::new(), Vec::new(), Vec::new());
-        let mut threads = Threads { listeners, recorders, handlers, phase, drained, ended: Some(ended) };
+        let error = logs.error.clone();
+        let ledger = Arc::new(Ledger::new(Box::new(move |what| error.write(what))));
+        let mut threads =
+            Threads { listeners, recorders, handlers, ledger, phase, drained, ended: Some(ended) };
         for index in 0..settings.front_threads as u16 {
             let (sender, listeners) = mpsc::unbounded_channel();
             let recorder = stats::Recorder::new();
@@ -67,6 +73,7 @@ impl Threads {
                 traces: traces.map(Traces::seed),
                 error_log: logs.error.clone(),
                 admission: admission.clone(),
+                ledger: threads.ledger.clone(),
                 encryption: encryption.clone(),
                 vitals: vitals.clone(),
                 listeners,

@@ -209,6 +209,14 @@ fn secret(settings: &Settings, used: bool, warnings: &mut Vec<String>) -> Result
     if let Some(given) = &settings.tls.ticket_secret {
         return Ok(TicketSecret::new(given));
     }
+    if let Some(redis) = settings.shared.redis.as_ref().filter(|_| used) {
+        match certs::shared_secret(redis, &settings.shared.group) {
+            Ok(secret) => return Ok(TicketSecret::new(&secret)),
+            Err(why) => warnings.push(format!(
+                "the secret of session tickets is not the other servers': {why}; until a restart this server resumes its own sessions only"
+            )),
+        }
+    }
     match settings.tls.ticket_secret_file.as_ref().filter(|_| used) {
         None => random(),
         Some(file) => TicketSecret::kept_in(file).or_else(|why| {

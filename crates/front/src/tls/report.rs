@@ -33,6 +33,7 @@ pub(crate) fn check(settings: &Settings) -> Result<Option<String>, String> {
     let settings = &Settings {
         // Nothing is made by looking.
         tls: settings::Tls { ticket_secret_file: None, ..settings.tls.clone() },
+        shared: settings::Shared { redis: None, ..settings.shared.clone() },
         ..settings.clone()
     };
     let encryption = Encryption::read(settings)?;

@@ -6,7 +6,7 @@ use crate::dispatch::{Dispatch, Load, Serial};
 use crate::growth::{Decision, Growth, Memory, Range, Sample};
 use crate::shared::Report;
 use crate::table::{Row, Stage};
-use settings::{CpuClock, Machine, Workers};
+use settings::{Chosen, CpuClock, Machine, Workers, auto_workers};
 use stats::SizeChange;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -41,6 +41,8 @@ pub(super) struct Sizer {
     workers: Workers,
     leaving: bool,
     next: Instant,
+    /// When `auto` is worked out again.
+    next_auto: Instant,
     machine: Option<(Instant, Machine)>,
     clock: Option<CpuClock>,
     /// CPU time of each worker at the last sample, milliseconds.
@@ -60,6 +62,7 @@ impl Sizer {
             workers,
             leaving: false,
             next: now,
+            next_auto: now + LIMITS,
             machine: None,
             clock: None,
             cpu_ms: BTreeMap::new(),
@@ -122,7 +125,7 @@ impl Supervisor {
         self.event(event, notify);
         let after = self.table.wanted();
         self.resized(before, "by signal");
-        if self.sizer.workers.is_range() {
+        if self.sizer.workers.is_range() || self.options.boot.settings.workers_auto.is_some() {
             self.sizer.growth.pin();
             let text =
                 format!("workers: {before} → {after} by signal; the number stays until the next reload");
@@ -169,8 +172,33 @@ impl Supervisor {
         }
     }
 
+    /// With `workers = "auto"`: the number for the limits of CPU and memory as they are now, because a pod can be resized while it runs.
+    fn follow_machine(&mut self, now: Instant, notify: &mut impl FnMut(Notice)) {
+        let settings = &self.options.boot.settings;
+        let Some(estimate) = settings.workers_auto else { return };
+        if now < self.sizer.next_auto || self.sizer.growth.is_pinned() {
+            return;
+        }
+        if self.sizer.leaving || self.stopping || self.reloads.is_busy() || self.reforks.is_rolling() {
+            return;
+        }
+        self.sizer.next_auto = now + LIMITS;
+        let Chosen { number, why } = auto_workers(self.sizer.machine(now), estimate);
+        let workers = Workers::exactly(number.min(capacity(self.table.slots())));
+        if workers == self.sizer.workers {
+            return;
+        }
+        self.sizer.workers = workers;
+        self.sizer.growth.set_range(range(workers));
+        let before = self.table.wanted();
+        self.event(Event::Want(workers.min as usize), notify);
+        self.resized(before, &why);
+        notify(Notice::Log(format!("workers: {before} → {}: {why}", self.table.wanted())));
+    }
+
     /// Takes a sample and does what follows from it.
     pub(super) fn check_size(&mut self, rows: &[Row], now: Instant, notify: &mut impl FnMut(Notice)) {
+        self.follow_machine(now, notify);
         if now < self.sizer.next || !self.sizer.growth.is_active() || self.sizer.leaving || self.stopping {
             return;
         }

@@ -1,20 +1,16 @@
 //! Operations for the classes in `ruby/kit`: counts that all front threads share, addresses, password files.
 
 mod addresses;
-mod counters;
 mod passwords;
-mod rate;
 mod visits;
 
 use crate::context::TaskContext;
 use crate::ops::Area;
-use crate::route;
 use crate::waiting::{Waiting, fault};
-use counters::Counters;
+use handler::path::Path;
 use mruby::{Tape, Value};
 use passwords::Passwords;
-use rate::{Count, Limit, Rule};
-use std::path::Path;
+use ratelimit::{Count, Counters, Limit, Rule};
 use std::rc::Rc;
 use std::sync::LazyLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -42,7 +38,7 @@ pub(crate) const AREA: Area<Kit> = Area {
         }),
         ("PLAIN_PATH", |_, args, tape| {
             let path = args.first().and_then(Value::text).unwrap_or_default();
-            tape.str(route::Path::new(path).plain());
+            tape.str(Path::new(path).plain());
         }),
         ("PASSWORDS", |kit, args, tape| match kit.passwords.authenticator(path(args)) {
             Ok(authenticator) => drop(tape.int(authenticator.users().len() as i64)),
@@ -71,7 +67,7 @@ fn write(result: Result<Tape, &'static str>, tape: &mut Tape) {
 
 /// `[key, rule, count, period in seconds, burst, cost]` to `[allowed, remaining, reset, retry]`, the last two in seconds.
 fn rate(args: &[Value<'_>]) -> Result<Tape, &'static str> {
-    static COUNTS: LazyLock<Counters<Count>> = LazyLock::new(Counters::new);
+    static COUNTS: LazyLock<Counters<Count>> = LazyLock::new(Counters::default);
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let [key, rule, count, period, burst, cost] = args else { return Err("RATE takes six arguments") };
     let key = key.text().ok_or("the key of a rate limit is a String")?;
@@ -102,7 +98,7 @@ const RANGE: &str = "limit, burst and cost are from 1 to 4294967295; a period is
 
 /// `[key, period, threshold, ban_period]` to `[banned, count, banned_until]`; times are seconds.
 fn visit(args: &[Value<'_>]) -> Result<Tape, &'static str> {
-    static VISITS: LazyLock<Counters<Visits>> = LazyLock::new(Counters::new);
+    static VISITS: LazyLock<Counters<Visits>> = LazyLock::new(Counters::default);
     let [key, period, threshold, ban] = args else { return Err("VISIT takes four arguments") };
     let key = key.text().ok_or("the key of a visit is a String")?;
     let seconds = |value: &Value<'_>| value.float().map(|number| number as u64).unwrap_or_default();
@@ -134,9 +130,9 @@ fn prefixes(_: &Kit, args: &[Value<'_>], tape: &mut Tape) {
     }
 }
 
-fn path<'a>(args: &[Value<'a>]) -> &'a Path {
+fn path<'a>(args: &[Value<'a>]) -> &'a std::path::Path {
     let text = args.first().and_then(Value::text).and_then(|text| std::str::from_utf8(text).ok());
-    Path::new(text.unwrap_or_default())
+    std::path::Path::new(text.unwrap_or_default())
 }
 
 /// `[file, authorization]`: the user's name, or nil.

@@ -302,6 +302,38 @@ impl Kind<String> for Host {
     }
 }
 
+/// A name of letters, digits, `-` and `_`.
+pub(crate) struct Word;
+
+impl Kind<String> for Word {
+    fn read(&self, raw: &Raw) -> Result<String, Mistake> {
+        let plain = |text: &&str| {
+            let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+            (1..=64).contains(&text.len()) && text.bytes().all(known)
+        };
+        raw.text().filter(plain).map(str::to_owned).ok_or_default()
+    }
+
+    fn expected(&self) -> String {
+        "1 to 64 letters, digits, - and _".to_owned()
+    }
+}
+
+/// Where a Redis is. Whoever connects reads the rest of the URL.
+pub(crate) struct RedisUrl;
+
+impl Kind<String> for RedisUrl {
+    fn read(&self, raw: &Raw) -> Result<String, Mistake> {
+        let known =
+            |url: &String| ["redis://", "rediss://", "unix:///"].iter().any(|scheme| url.starts_with(scheme));
+        Secret.read(raw).ok().filter(known).ok_or_default()
+    }
+
+    fn expected(&self) -> String {
+        "a URL such as \"redis://127.0.0.1:6379/0\", \"rediss://user:password@host\" or \"unix:///run/redis.sock\"".to_owned()
+    }
+}
+
 /// The name of a header field (RFC 9110 section 5.1).
 pub(crate) struct HeaderName;
 

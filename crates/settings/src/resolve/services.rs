@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use super::Taker;
-use crate::error::Error;
+use super::named::Reader;
 use crate::given::{Given, Named, Written};
 use crate::kind::Kind;
 use crate::kind::numbers::Period;
-use crate::nearest::nearest;
 use crate::raw::Raw;
 use crate::value::service::{Program, Restart, Service, StopSignal, words};
 
@@ -21,10 +20,8 @@ pub(super) fn services(taker: &Taker<'_>, given: &Given) -> Vec<Service> {
 }
 
 fn service(taker: &Taker<'_>, named: &Named) -> Option<Service> {
-    let reader = Reader { taker, named };
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if named.name.is_empty() || !named.name.chars().all(plain) {
-        reader.refuse("", &named.written, "expected a name of letters, digits, - and _".to_owned());
+    let reader = Reader { table: "services", taker, named };
+    if !reader.has_a_name() {
         return None;
     }
     let (mut command, mut env) = (None, Vec::new());
@@ -40,9 +37,11 @@ fn service(taker: &Taker<'_>, named: &Named) -> Option<Service> {
             "restart" => service.restart = reader.word(key, written, &Restart::WORDS),
             "stop_signal" => service.stop_signal = reader.signal(written),
             "stop_timeout" => service.stop_timeout = reader.period(key, written),
-            "environments" => service.environments = reader.environments(written),
-            "prefix" => service.prefix = reader.switch(key, written),
-            _ => reader.unknown(key, written),
+            "environments" => {
+                service.environments = reader.texts(key, written, "an environment such as \"production\"")
+            }
+            "prefix" => service.prefix = reader.switch(key, written, true),
+            _ => reader.unknown(key, written, &KEYS),
         }
     }
     let Some(command) = command else {
@@ -55,12 +54,6 @@ fn service(taker: &Taker<'_>, named: &Named) -> Option<Service> {
     };
     service.program = Program::Command { words: command?, env };
     Some(service)
-}
-
-/// Reads the keys of one service.
-struct Reader<'a> {
-    taker: &'a Taker<'a>,
-    named: &'a Named,
 }
 
 impl Reader<'_> {
@@ -112,17 +105,6 @@ impl Reader<'_> {
         Some((name.to_owned(), value))
     }
 
-    fn word<T: Copy + Default>(&self, key: &str, written: &Written, known: &[(&'static str, T)]) -> T {
-        let text = written.raw.text().unwrap_or_default();
-        if let Some((_, value)) = known.iter().find(|(word, _)| *word == text) {
-            return *value;
-        }
-        let names: Vec<&str> = known.iter().map(|(word, _)| *word).collect();
-        let near = nearest(text, names.iter().copied()).map(str::to_owned);
-        self.error(key, written, format!("expected {}", names.join(", ")), near);
-        T::default()
-    }
-
     fn signal(&self, written: &Written) -> StopSignal {
         let text = written.raw.text().unwrap_or_default().to_ascii_uppercase();
         StopSignal::named(&text).unwrap_or_else(|| self.word("stop_signal", written, &StopSignal::WORDS))
@@ -133,43 +115,5 @@ impl Reader<'_> {
             self.refuse(key, written, format!("expected {}", Period::ANY.expected()));
             Service::STOP_TIMEOUT
         })
-    }
-
-    fn environments(&self, written: &Written) -> Vec<String> {
-        let one = std::slice::from_ref(&written.raw);
-        let parts = if let Raw::List(parts) = &written.raw { parts } else { one };
-        let names: Option<Vec<String>> =
-            parts.iter().map(|part| part.text().filter(|text| !text.is_empty()).map(str::to_owned)).collect();
-        names.filter(|names| !names.is_empty()).unwrap_or_else(|| {
-            let expected = "expected an environment such as \"production\", or a list of them";
-            self.refuse("environments", written, expected.to_owned());
-            Vec::new()
-        })
-    }
-
-    fn switch(&self, key: &str, written: &Written) -> bool {
-        if let Raw::Switch(on) = written.raw {
-            return on;
-        }
-        self.refuse(key, written, "expected true or false".to_owned());
-        true
-    }
-
-    fn unknown(&self, key: &str, written: &Written) {
-        self.error(key, written, "unknown key".to_owned(), nearest(key, KEYS).map(str::to_owned));
-    }
-
-    fn refuse(&self, key: &str, written: &Written, problem: String) {
-        self.error(key, written, problem, None);
-    }
-
-    fn error(&self, key: &str, written: &Written, problem: String, nearest: Option<String>) {
-        let dot = if key.is_empty() { "" } else { "." };
-        let name = format!("services.{}{dot}{key}", self.named.name.escape_debug());
-        let shown = match &written.raw {
-            Raw::Other(_) => name,
-            raw => format!("{name} = {raw}"),
-        };
-        self.taker.refuse(Error { origin: written.origin.clone(), written: shown, problem, nearest });
     }
 }

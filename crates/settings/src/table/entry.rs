@@ -35,6 +35,8 @@ pub enum Category {
     Timeouts,
     /// Bounds on size and number.
     Limits,
+    /// What several servers share.
+    Shared,
 }
 
 impl Category {
@@ -55,6 +57,7 @@ impl Category {
             Category::Traces => "Traces",
             Category::Timeouts => "Timeouts",
             Category::Limits => "Limits",
+            Category::Shared => "Several servers",
         }
     }
 }

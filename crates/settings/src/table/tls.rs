@@ -76,7 +76,7 @@ entries! { Category::Tls;
         flags: &[long("tls-ticket-secret", "SECRET")],
         env: &["FIREBRICK_TICKET_SECRET"],
         default: "",
-        default_shown: Some("generated, and kept in tls.ticket_secret_file"),
+        default_shown: Some("generated, and kept in shared.redis or tls.ticket_secret_file"),
         more: "At least 32 characters; `openssl rand -hex 32` makes one. Machines that serve the same names then \
                resume each other's sessions. Prefer the variable or the file: other users of the machine can see flags.",
         secret: true,

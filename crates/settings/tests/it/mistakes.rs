@@ -272,6 +272,44 @@ fn services_that_cannot_be_are_named_with_their_line_and_key() {
 }
 
 #[test]
+fn rate_limits_are_judged_key_by_key() {
+    let wrong = [
+        ("pages = 10", "rate_limits.pages.rate = 10: expected a number of requests"),
+        ("pages = '10'", "such as \"100/s\", \"5/m\", \"1000/h\" or \"10/30s\""),
+        ("pages = '0/s'", "expected a number of requests"),
+        ("pages = { burst = 2 }", "rate is missing"),
+        ("'my pages' = '1/s'", "expected a name of letters, digits, - and _"),
+        ("pages = { rate = '1/s', burst = 0 }", "expected a whole number from 1 to 1000000"),
+        (
+            "pages = { rate = '1/s', path = '/' }",
+            "rate_limits.pages.path = \"/\": unknown key; did you mean \"paths\"?",
+        ),
+        ("pages = { rate = '1/s', paths = 'login' }", "expected a list of paths, each beginning with /"),
+        ("pages = { rate = '1/s', methods = ['post'] }", "expected a method such as \"POST\", in capitals"),
+        ("pages = { rate = '1/s', key = 'ip' }", "expected \"address\", \"all\", or a header such as"),
+        (
+            "pages = { rate = '1/s', key = 'header:a b' }",
+            "expected \"address\", \"all\", or a header such as",
+        ),
+        ("pages = { rate = '1/s', except = '10.0.0.0/33' }", "\"10.0.0.0/33\" is none"),
+        (
+            "pages = { rate = '1/s', shared = true }",
+            "it takes a Redis in which servers count together: shared.redis",
+        ),
+        ("pages = { rate = '1/s', dry_run = 1 }", "expected true or false"),
+    ];
+    for (line, expected) in wrong {
+        let mistakes = App::with(&format!("[rate_limits]\n{line}\n")).mistakes();
+        assert!(mistakes.starts_with("firebrick.toml:2: rate_limits."), "{mistakes}");
+        assert!(mistakes.contains(expected), "{line}: {mistakes}");
+    }
+    assert!(App::with("rate_limits = 1").mistakes().contains("expected a table: [rate_limits]"));
+    assert!(App::with("[rate_limit]\na = '1/s'").mistakes().contains("did you mean \"rate_limits\"?"));
+    let url = App::with("[shared]\nredis = 'localhost:6379'").mistakes();
+    assert!(url.contains("expected a URL such as \"redis://127.0.0.1:6379/0\""), "{url}");
+}
+
+#[test]
 fn flags_and_variables_are_named_as_typed() {
     assert_eq!(
         App::new().flag("--max-body", "1 Q").mistakes(),

@@ -108,6 +108,7 @@ const VALUES: &[&str] = &[
     "static.json",
     "other.example",
     "tcp://127.0.0.1:7007",
+    "redis://127.0.0.1:7379",
     "https://other.example/x",
     "me@other.example",
     "X-Other",

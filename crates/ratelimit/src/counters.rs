@@ -25,26 +25,41 @@ struct Entry<T> {
 type Shard<T> = Mutex<HashMap<Box<[u8]>, Entry<T>>>;
 
 /// Values by key.
-pub(crate) struct Counters<T> {
+pub struct Counters<T> {
     shards: Vec<Shard<T>>,
     hasher: RandomState,
     capacity: usize,
 }
 
-impl<T: Default> Counters<T> {
-    pub(crate) fn new() -> Counters<T> {
+impl<T: Default> Default for Counters<T> {
+    /// No keys yet.
+    fn default() -> Counters<T> {
         Counters::with_capacity(MAX_KEYS)
     }
+}
 
+impl<T: Default> Counters<T> {
     fn with_capacity(capacity: usize) -> Counters<T> {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         Counters { shards, hasher: RandomState::new(), capacity: capacity / SHARDS }
     }
 
-    /// Changes the value of a key. `change` returns a result and when the value expires.
-    pub(crate) fn change<R>(&self, key: &[u8], now: u64, change: impl FnOnce(&mut T) -> (R, u64)) -> R {
+    /// What is known of a key, whether or not it has expired.
+    pub fn get(&self, key: &[u8]) -> Option<T>
+    where
+        T: Copy,
+    {
+        self.shard(key).get(key).map(|entry| entry.value)
+    }
+
+    fn shard(&self, key: &[u8]) -> std::sync::MutexGuard<'_, HashMap<Box<[u8]>, Entry<T>>> {
         let number = self.hasher.hash_one(key) as usize % SHARDS;
-        let mut shard = self.shards[number].lock().unwrap_or_else(PoisonError::into_inner);
+        self.shards[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the value of a key. `change` returns a result and when the value expires.
+    pub fn change<R>(&self, key: &[u8], now: u64, change: impl FnOnce(&mut T) -> (R, u64)) -> R {
+        let mut shard = self.shard(key);
         if let Some(entry) = shard.get_mut(key) {
             let (result, expires) = change(&mut entry.value);
             entry.expires = expires;
@@ -101,7 +116,7 @@ mod tests {
 
     #[test]
     fn threads_count_together() {
-        let counters = Counters::new();
+        let counters = Counters::default();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -128,7 +143,7 @@ mod tests {
 
     #[test]
     fn an_expired_key_is_forgotten_only_for_room() {
-        let counters = Counters::new();
+        let counters = Counters::default();
         visit(&counters, 1, 0, 1);
         assert_eq!(visit(&counters, 1, 100, 200), 2, "what it says is for its owner to judge");
     }

@@ -5,7 +5,7 @@
 
 /// An algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rule {
+pub enum Rule {
     /// A fixed number per period; it may be used at the end of one and again at the start of the next.
     FixedWindow,
     /// A number in the last period, estimated from two counters: requests of the previous one are assumed to be evenly distributed.
@@ -16,7 +16,7 @@ pub(crate) enum Rule {
 
 impl Rule {
     /// Its name in Ruby.
-    pub(crate) fn named(name: &[u8]) -> Option<Rule> {
+    pub fn named(name: &[u8]) -> Option<Rule> {
         match name {
             b"fixed_window" => Some(Rule::FixedWindow),
             b"sliding_window" => Some(Rule::SlidingWindow),
@@ -28,19 +28,20 @@ impl Rule {
 
 /// A limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limit {
-    pub(crate) rule: Rule,
+pub struct Limit {
+    /// How it is counted.
+    pub rule: Rule,
     /// Requests per period; at least 1.
-    pub(crate) count: u32,
+    pub count: u32,
     /// Nanoseconds; at least `count`.
-    pub(crate) period: u64,
+    pub period: u64,
     /// Tokens in a full bucket; at least 1.
-    pub(crate) burst: u32,
+    pub burst: u32,
 }
 
 /// The state of a client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Count {
+pub struct Count {
     /// Start of the window; for a bucket the time at which it will be full.
     mark: u64,
     now: u32,
@@ -49,19 +50,20 @@ pub(crate) struct Count {
 
 /// The result of a check; times are nanoseconds from now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    pub(crate) allowed: bool,
+pub struct Verdict {
+    /// Whether the cost was counted.
+    pub allowed: bool,
     /// How many more requests would be allowed now.
-    pub(crate) remaining: u32,
+    pub remaining: u32,
     /// When the full limit is available again.
-    pub(crate) reset: u64,
+    pub reset: u64,
     /// When the refused cost will be allowed; 0 if it was not refused.
-    pub(crate) retry: u64,
+    pub retry: u64,
 }
 
 impl Limit {
     /// Counts `cost` at the time `now` if it is allowed. A cost above the limit is never allowed.
-    pub(crate) fn check(&self, count: &mut Count, cost: u32, now: u64) -> Verdict {
+    pub fn check(&self, count: &mut Count, cost: u32, now: u64) -> Verdict {
         match self.rule {
             Rule::FixedWindow => self.fixed(count, cost, now),
             Rule::SlidingWindow => self.sliding(count, cost, now),
@@ -70,7 +72,7 @@ impl Limit {
     }
 
     /// How long a state has to be kept after the last check.
-    pub(crate) fn memory(&self) -> u64 {
+    pub fn memory(&self) -> u64 {
         match self.rule {
             Rule::FixedWindow => self.period,
             Rule::SlidingWindow => self.period.saturating_mul(2),

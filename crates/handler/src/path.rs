@@ -7,7 +7,7 @@
 //! 5.2.4). Handlers get the path as the client sent it.
 
 /// A path, parsed once for all routes.
-pub(crate) struct Path<'a> {
+pub struct Path<'a> {
     raw: &'a [u8],
     /// `None` if the path is in its plain form already.
     names: Option<Vec<Name>>,
@@ -20,7 +20,8 @@ struct Name {
 }
 
 impl<'a> Path<'a> {
-    pub(crate) fn new(raw: &'a [u8]) -> Path<'a> {
+    /// Parses the path of a request target.
+    pub fn new(raw: &'a [u8]) -> Path<'a> {
         let odd = raw
             .iter()
             .enumerate()
@@ -29,7 +30,7 @@ impl<'a> Path<'a> {
     }
 
     /// What follows `mount` (without a trailing slash), as sent; `None` if the path is not below it.
-    pub(crate) fn below(&self, mount: &[u8]) -> Option<&'a [u8]> {
+    pub fn below(&self, mount: &[u8]) -> Option<&'a [u8]> {
         if mount.is_empty() {
             return Some(self.raw);
         }
@@ -45,7 +46,7 @@ impl<'a> Path<'a> {
     }
 
     /// The path in its plain form: decoded and resolved.
-    pub(crate) fn plain(&self) -> Vec<u8> {
+    pub fn plain(&self) -> Vec<u8> {
         let Some(names) = &self.names else { return self.raw.to_vec() };
         let mut text: Vec<u8> = names.iter().flat_map(|name| [b"/", name.text.as_slice()].concat()).collect();
         if text.is_empty() || names.last().is_some_and(|last| last.end != self.raw.len()) {

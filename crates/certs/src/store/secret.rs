@@ -1,0 +1,62 @@
+//! The secret of session tickets that several servers share in Redis: [`shared_secret`].
+//!
+//! Contract:
+//! 1. Who asks first makes it, and all others get the same: servers that start at the same time agree.
+//! 2. It stays until somebody deletes it. The keys of tickets change with time all the same, because they follow from both.
+//! 3. It takes at most [`PATIENCE`]: a server starts without Redis.
+
+use super::Error;
+use ::redis::{Client, Config, Value, ValueSink, command};
+use std::time::Duration;
+use tokio::runtime::{Builder, LocalOptions};
+
+/// How long a start may wait for Redis.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The secret of the servers of a group, in the Redis at `url`.
+///
+/// # Errors
+/// Redis does not answer, or the key holds something else; the text says which.
+pub fn shared_secret(url: &str, group: &str) -> Result<String, Error> {
+    let made = tls::random_secret().map_err(|why| Error(format!("no random numbers: {why}")))?;
+    let mut config = Config { connect_timeout: PATIENCE, command_timeout: PATIENCE, ..Config::default() };
+    config.set_url(url).map_err(|why| Error(format!("shared.redis: {why}")))?;
+    let address = config.address.to_string();
+    let failed = |why: &str| Error(format!("Redis on {address}: {why}"));
+    // A thread of its own: this is called where an event loop runs already, before there is anything to serve.
+    let asked = std::thread::scope(|scope| {
+        let ask = || {
+            let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+            runtime.map_err(|why| why.to_string())?.block_on(async {
+                let all = ask(Client::new(config), format!("firebrick:{group}:tickets").into_bytes(), made);
+                tokio::time::timeout(PATIENCE, all).await.map_err(|_| "no reply within 2 s".to_owned())?
+            })
+        };
+        scope.spawn(ask).join().unwrap_or_else(|_| Err("its thread has failed".to_owned()))
+    });
+    let secret = asked.map_err(|why| failed(&why))?;
+    if secret.len() < 32 {
+        return Err(failed(&format!(
+            "firebrick:{group}:tickets holds less than 32 bytes: delete it, and a new one is made"
+        )));
+    }
+    Ok(secret)
+}
+
+/// Sets the key if it is not there; what it holds then.
+async fn ask(client: Client<ValueSink>, key: Vec<u8>, made: String) -> Result<String, String> {
+    let send = |words: Vec<Vec<u8>>| {
+        client.shared().send(1, false, Some(PATIENCE), |out| {
+            command::words(out, &words.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            Ok::<(), ::redis::Error>(())
+        })
+    };
+    let made = made.into_bytes();
+    send(vec![b"SET".to_vec(), key.clone(), made, b"NX".to_vec()]).map_err(|error| error.to_string())?.await;
+    let reply = send(vec![b"GET".to_vec(), key]).map_err(|error| error.to_string())?.await;
+    match reply.into_value() {
+        Some(Value::Text(bytes)) => String::from_utf8(bytes).map_err(|_| "the secret is no text".to_owned()),
+        Some(Value::Error(error)) => Err(error.to_string()),
+        _ => Err("the secret was not kept".to_owned()),
+    }
+}

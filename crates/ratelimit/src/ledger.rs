@@ -1,0 +1,159 @@
+//! What all threads of a process know together: [`Ledger`].
+//!
+//! Contract:
+//! 1. Counts of a key are in one place, so the threads of a process never admit more than one limit.
+//! 2. That Redis is away is logged once, when the first thread notices it, and once when all threads have it again.
+
+use crate::counters::Counters;
+use crate::rate::{Count, Limit};
+use settings::RateLimit;
+use stats::{RateLimitSnapshot, RateLimitsSnapshot};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The counts of a process, and what its threads know of Redis.
+pub struct Ledger {
+    counts: Counters<Count>,
+    /// Until when a key is refused without asking Redis: nobody can be admitted before, because the time in Redis only grows.
+    refused: Counters<u64>,
+    tallies: Mutex<Vec<(RateLimit, Arc<Tally>)>>,
+    /// Threads for which Redis is away.
+    away: AtomicU32,
+    /// Servers that were there last, this one included; 0 while unknown.
+    servers: AtomicU32,
+    /// How this server is called among them.
+    pub(crate) id: String,
+    began: Instant,
+    log: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// What has come of a limit.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) admitted: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    /// Of both: decided here because Redis was away.
+    pub(crate) alone: AtomicU64,
+}
+
+impl Ledger {
+    /// One without counts. Lines for the error log go to `log`.
+    pub fn new(log: Box<dyn Fn(&str) + Send + Sync>) -> Ledger {
+        Ledger {
+            counts: Counters::default(),
+            refused: Counters::default(),
+            tallies: Mutex::default(),
+            away: AtomicU32::new(0),
+            servers: AtomicU32::new(0),
+            id: format!("{:016x}", fastrand::u64(..)),
+            began: Instant::now(),
+            log,
+        }
+    }
+
+    /// Nanoseconds; not from 0, which is the time of keys that are not there yet.
+    fn now(&self) -> u64 {
+        const FIRST: u64 = 1 << 60;
+        FIRST + u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX >> 4)
+    }
+
+    /// Counts a request in memory if it is admitted. How long it has to wait otherwise; zero admits it.
+    pub(crate) fn count(&self, limit: &Limit, key: &str) -> Duration {
+        let now = self.now();
+        let verdict = self.counts.change(key.as_bytes(), now, |count| {
+            (limit.check(count, 1, now), now.saturating_add(limit.memory()))
+        });
+        if verdict.allowed { Duration::ZERO } else { Duration::from_nanos(verdict.retry.max(1)) }
+    }
+
+    /// How long a key is refused by what Redis said last; zero if it has to be asked.
+    pub(crate) fn refused(&self, key: &str) -> Duration {
+        let until = self.refused.get(key.as_bytes()).unwrap_or_default();
+        Duration::from_nanos(until.saturating_sub(self.now()))
+    }
+
+    /// Redis admits no request of this key for `wait`.
+    pub(crate) fn refuse(&self, key: &str, wait: Duration) {
+        let now = self.now();
+        let until = now.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
+        self.refused.change(key.as_bytes(), now, |known| {
+            *known = until;
+            ((), until)
+        });
+    }
+
+    /// What has come of a limit so far, of all that had its name.
+    pub(crate) fn tally(&self, written: &RateLimit) -> Arc<Tally> {
+        let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, tally)) = tallies.iter_mut().find(|(known, _)| known.name == written.name) {
+            known.clone_from(written);
+            return tally.clone();
+        }
+        let tally = Arc::new(Tally::default());
+        tallies.push((written.clone(), tally.clone()));
+        tally
+    }
+
+    /// A thread has lost Redis.
+    pub(crate) fn lost(&self, redis: &str, why: &str) {
+        if self.away.fetch_add(1, Ordering::Relaxed) == 0 {
+            let share = match self.servers() {
+                1 => "this server admits the whole limit".to_owned(),
+                servers => format!("this server admits its share, one of {servers}"),
+            };
+            (self.log)(&format!("rate limits: Redis on {redis} is away ({why}); until it is back {share}"));
+        }
+    }
+
+    /// A thread has Redis again.
+    pub(crate) fn found(&self, redis: &str) {
+        if self.away.fetch_sub(1, Ordering::Relaxed) == 1 {
+            (self.log)(&format!("rate limits: Redis on {redis} is back; all servers count together again"));
+        }
+    }
+
+    /// So many servers are there.
+    pub(crate) fn saw(&self, servers: u32) {
+        self.servers.store(servers, Ordering::Relaxed);
+    }
+
+    /// How many servers share a limit, as far as it is known.
+    pub(crate) fn servers(&self) -> u32 {
+        self.servers.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Everything, for `/stats`; `None` without limits. `redis`: where they are shared, if they are.
+    pub fn snapshot(&self, limits: &[RateLimit], redis: bool) -> Option<RateLimitsSnapshot> {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let one = |limit: &RateLimit| {
+            let tally = self.tally(limit);
+            RateLimitSnapshot {
+                name: limit.name.clone(),
+                rate: limit.rate.to_string(),
+                burst: limit.burst,
+                shared: limit.shared,
+                dry_run: limit.dry_run,
+                admitted: read(&tally.admitted),
+                refused: read(&tally.refused),
+                alone: read(&tally.alone),
+            }
+        };
+        (!limits.is_empty()).then(|| RateLimitsSnapshot {
+            limits: limits.iter().map(one).collect(),
+            redis_up: redis.then(|| self.away.load(Ordering::Relaxed) == 0),
+            servers: self.servers(),
+        })
+    }
+}
+
+impl Tally {
+    /// A request was judged.
+    pub(crate) fn add(&self, admitted: bool, alone: bool) {
+        let number = if admitted { &self.admitted } else { &self.refused };
+        number.fetch_add(1, Ordering::Relaxed);
+        if alone {
+            self.alone.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

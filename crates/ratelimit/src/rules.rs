@@ -1,0 +1,164 @@
+//! Which requests a limit is about, and whom they are counted for: [`Judged`].
+
+use crate::address;
+use crate::ledger::{Ledger, Tally};
+use crate::rate::{Limit, Rule};
+use handler::Request;
+use handler::path::Path;
+use settings::{RateKey, RateLimit, TrustedProxies};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// A limit as it is applied.
+pub(crate) struct Judged {
+    pub(crate) written: RateLimit,
+    /// The whole limit.
+    pub(crate) limit: Limit,
+    /// What has come of it.
+    pub(crate) tally: Arc<Tally>,
+}
+
+impl Judged {
+    pub(crate) fn new(written: &RateLimit, ledger: &Ledger) -> Judged {
+        let limit = Limit {
+            rule: Rule::TokenBucket,
+            count: written.rate.count,
+            period: u64::try_from(written.rate.period.as_nanos()).unwrap_or(u64::MAX),
+            burst: written.burst,
+        };
+        Judged { written: written.clone(), limit, tally: ledger.tally(written) }
+    }
+
+    /// Whether it is about requests of this method and path.
+    pub(crate) fn concerns(&self, method: &[u8], path: &Path<'_>) -> bool {
+        let methods = &self.written.methods;
+        (methods.is_empty() || methods.iter().any(|one| one.as_bytes() == method))
+            && is_below(&self.written.paths, path)
+    }
+
+    /// What the request is counted by; `None` if it is not limited.
+    pub(crate) fn key(&self, request: &Request, trusted: &TrustedProxies) -> Option<String> {
+        let by_address = matches!(self.written.key, RateKey::Address);
+        let client = if by_address || !self.written.except.is_empty() {
+            address::client(request, trusted)
+        } else {
+            None
+        };
+        if client.is_some_and(|client| self.written.except.iter().any(|network| network.contains(client))) {
+            return None;
+        }
+        // A limit that is changed begins anew: what is kept of a key is a time, which another rate would take for another number.
+        let name = format_args!("{}:{}:{}", self.written.name, self.written.rate, self.written.burst);
+        match &self.written.key {
+            RateKey::All => Some(format!("{name}:all")),
+            RateKey::Address => {
+                let client = client.map_or_else(|| "unix".to_owned(), address::counted);
+                Some(format!("{name}:{client}"))
+            }
+            RateKey::Header(field) => {
+                let value = request.fields.get(field)?;
+                let digest = Sha256::digest(value);
+                let short: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+                Some(format!("{name}:{short}"))
+            }
+        }
+    }
+}
+
+/// Whether a path is one of the prefixes or below one.
+pub(crate) fn is_below(prefixes: &[String], path: &Path<'_>) -> bool {
+    prefixes.iter().any(|prefix| path.below(prefix.as_bytes()).is_some())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use handler::{Fields, Peer, PeerAddr, Span, Version};
+    use settings::Rate;
+    use std::rc::Rc;
+    use std::time::{Duration, Instant, SystemTime};
+
+    /// A request of a peer; `None` is one on a Unix socket.
+    pub(crate) fn request(method: &str, path: &str, peer: Option<&str>) -> Request {
+        let text = format!("{method} {path}").into_bytes();
+        let (method, path) =
+            (Span::of(&text, &text[..method.len()]), Span::of(&text, &text[method.len() + 1..]));
+        let remote = peer
+            .map_or(PeerAddr::Unix, |ip| PeerAddr::Inet((ip.parse::<std::net::IpAddr>().unwrap(), 1).into()));
+        Request {
+            version: Version::Http11,
+            method,
+            target: path,
+            path,
+            query: Span::default(),
+            authority: Span::default(),
+            fields: Fields::from_parts(text, Vec::new()),
+            variables: Vec::new(),
+            peer: Rc::new(Peer {
+                remote,
+                remote_text: "".into(),
+                local: PeerAddr::Unix,
+                tls: false,
+                session: None,
+            }),
+            https: false,
+            received: SystemTime::now(),
+            arrived: Instant::now(),
+        }
+    }
+
+    /// 2 requests a second, 2 at once.
+    pub(crate) fn written(name: &str) -> RateLimit {
+        RateLimit {
+            name: name.to_owned(),
+            rate: Rate { count: 2, period: Duration::from_secs(1) },
+            burst: 2,
+            paths: vec![String::new()],
+            methods: Vec::new(),
+            key: RateKey::Address,
+            except: Vec::new(),
+            shared: false,
+            dry_run: false,
+        }
+    }
+
+    fn judged(written: RateLimit) -> Judged {
+        Judged::new(&written, &Ledger::new(Box::new(|_| ())))
+    }
+
+    #[test]
+    fn a_limit_is_about_its_paths_however_they_are_written() {
+        let limit = judged(RateLimit {
+            paths: vec!["/login".to_owned()],
+            methods: vec!["POST".to_owned()],
+            ..written("a")
+        });
+        let concerns =
+            |method: &str, path: &str| limit.concerns(method.as_bytes(), &Path::new(path.as_bytes()));
+        for path in ["/login", "/login/", "/login/x", "/%6cogin", "//login", "/x/../login"] {
+            assert!(concerns("POST", path), "{path}");
+        }
+        assert!(!concerns("GET", "/login") && !concerns("POST", "/logins") && !concerns("POST", "/"));
+        let all = judged(written("a"));
+        assert!(all.concerns(b"OPTIONS", &Path::new(b"*")) && all.concerns(b"GET", &Path::new(b"/")));
+    }
+
+    #[test]
+    fn requests_are_counted_by_address_header_or_together() {
+        let key =
+            |limit: RateLimit, request: &Request| judged(limit).key(request, &TrustedProxies::default());
+        let mut one = request("GET", "/", Some("192.0.2.1"));
+        assert_eq!(key(written("a"), &one).as_deref(), Some("a:2/s:2:192.0.2.1"));
+        assert_eq!(
+            key(RateLimit { key: RateKey::All, ..written("a") }, &one).as_deref(),
+            Some("a:2/s:2:all")
+        );
+        let by_header = RateLimit { key: RateKey::Header("x-api-key".to_owned()), ..written("a") };
+        assert_eq!(key(by_header.clone(), &one), None, "without the header it is not limited");
+        one.fields.push(b"X-Api-Key", b"secret");
+        let hashed = key(by_header, &one).unwrap();
+        assert!(hashed.len() == 40 && !hashed.contains("secret"), "{hashed}");
+        let except = vec!["192.0.2.0/24".parse().unwrap()];
+        assert_eq!(key(RateLimit { except, ..written("a") }, &one), None);
+    }
+}

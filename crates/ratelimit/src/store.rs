@@ -1,0 +1,127 @@
+//! Limits in Redis: [`Store`].
+//!
+//! Contract:
+//! 1. A decision is one script, so no two servers admit the same request's place; the clock is Redis's.
+//! 2. Keys expire when the limit is unused again: Redis keeps nothing of a client who has gone.
+//! 3. No question takes longer than the timeout, and a connection that is there is used again: asking never waits for
+//!    connecting, unless nothing has been connected yet.
+
+use crate::rate::Limit;
+use redis::{Client, Config, ErrorKind, Value, ValueSink, command};
+use sha1::{Digest, Sha1};
+use std::time::Duration;
+
+const GCRA: &str = include_str!("gcra.lua");
+const SERVERS: &str = include_str!("servers.lua");
+/// How long connecting may take: longer than a question, which may fall into a time without a connection.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// One thread's connection, and the names of keys.
+pub(crate) struct Store {
+    client: Client<ValueSink>,
+    prefix: String,
+    timeout: Duration,
+    gcra: Script,
+    servers: Script,
+}
+
+/// A script, and the digest by which Redis knows it.
+struct Script {
+    text: &'static str,
+    digest: String,
+}
+
+impl Script {
+    fn new(text: &'static str) -> Script {
+        let digest = Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        Script { text, digest }
+    }
+}
+
+impl Store {
+    /// The Redis at `url`; it is connected when it is asked.
+    ///
+    /// # Errors
+    /// The URL is wrong; the text says how.
+    pub(crate) fn new(url: &str, group: &str, timeout: Duration) -> Result<Store, String> {
+        let mut config = Config { connect_timeout: CONNECT, command_timeout: timeout, ..Config::default() };
+        config.set_url(url)?;
+        Ok(Store {
+            client: Client::new(config),
+            prefix: format!("firebrick:{group}"),
+            timeout,
+            gcra: Script::new(GCRA),
+            servers: Script::new(SERVERS),
+        })
+    }
+
+    /// Where it is, for messages.
+    pub(crate) fn address(&self) -> String {
+        self.client.config().address.to_string()
+    }
+
+    /// Counts a request if it is admitted. How long it has to wait otherwise; zero admits it.
+    pub(crate) async fn count(&self, limit: &Limit, key: &str) -> Result<Duration, String> {
+        // Microseconds with a fraction: a third of a second has no whole number of them.
+        let each = format!("{:.3}", limit.period as f64 / f64::from(limit.count) / 1e3);
+        let wait = self
+            .run(&self.gcra, &format!("rate:{key}"), &[&each, &limit.burst.to_string()], self.timeout)
+            .await?;
+        Ok(Duration::from_micros(wait))
+    }
+
+    /// Says that the server `id` is there; how many are. A server is gone when it has been silent for `gone`.
+    pub(crate) async fn beat(&self, id: &str, gone: Duration) -> Result<u32, String> {
+        // Connecting is part of it.
+        let timeout = CONNECT + self.timeout;
+        let servers =
+            self.run(&self.servers, "servers", &[id, &gone.as_millis().to_string()], timeout).await?;
+        Ok(u32::try_from(servers).unwrap_or(u32::MAX))
+    }
+
+    async fn run(
+        &self,
+        script: &Script,
+        key: &str,
+        words: &[&str],
+        timeout: Duration,
+    ) -> Result<u64, String> {
+        let all = async {
+            match self.send(b"EVALSHA", &script.digest, key, words, timeout).await {
+                Err(error) if error.kind == ErrorKind::NoScript => {
+                    self.send(b"EVAL", script.text, key, words, timeout).await
+                }
+                other => other,
+            }
+        };
+        let late = || format!("no reply within {} ms", timeout.as_millis());
+        match tokio::time::timeout(timeout, all).await {
+            Ok(Ok(number)) => Ok(number),
+            Ok(Err(error)) if error.kind == ErrorKind::CommandTimeout => Err(late()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(late()),
+        }
+    }
+
+    async fn send(
+        &self,
+        verb: &[u8],
+        script: &str,
+        key: &str,
+        words: &[&str],
+        timeout: Duration,
+    ) -> Result<u64, redis::Error> {
+        let key = format!("{}:{key}", self.prefix);
+        let reply = self.client.shared().send(1, false, Some(timeout), |out| {
+            let head: [&[u8]; 4] = [verb, script.as_bytes(), b"1", key.as_bytes()];
+            let all: Vec<&[u8]> = head.into_iter().chain(words.iter().map(|word| word.as_bytes())).collect();
+            command::words(out, &all);
+            Ok::<(), redis::Error>(())
+        })?;
+        match reply.await.into_value() {
+            Some(Value::Integer(number)) => Ok(u64::try_from(number).unwrap_or_default()),
+            Some(Value::Error(error)) => Err(error),
+            _ => Err(redis::Error::new(ErrorKind::Protocol, "a reply that is no number")),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A rate limit: how many requests of a client, or of all, are admitted in a period.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::proxies::Cidr;
+
+/// A limit of the `[rate_limits]` table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Letters, digits, `-` and `_`; no two limits share one.
+    pub name: String,
+    /// What is admitted for ever.
+    pub rate: Rate,
+    /// Requests that are admitted at once after a pause; at least 1.
+    pub burst: u32,
+    /// Prefixes of paths whose requests count, without the slash at their end; the root is empty.
+    pub paths: Vec<String>,
+    /// Methods whose requests count; empty: all.
+    pub methods: Vec<String>,
+    /// Which requests count together.
+    pub key: RateKey,
+    /// Clients that are not limited.
+    pub except: Vec<Cidr>,
+    /// Whether all servers count together, in Redis.
+    pub shared: bool,
+    /// Whether requests beyond the limit are counted, and admitted all the same.
+    pub dry_run: bool,
+}
+
+impl fmt::Display for RateLimit {
+    /// As `firebrick check` and `explain` show it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RateLimit { name, rate, burst, key, .. } = self;
+        write!(f, "{name}: {rate} by {key}, {burst} at once")?;
+        if !self.methods.is_empty() {
+            write!(f, ", {}", self.methods.join(" "))?;
+        }
+        if self.paths.iter().all(|path| !path.is_empty()) {
+            write!(f, ", {}", self.paths.join(" "))?;
+        }
+        if self.shared {
+            f.write_str(", shared by all servers")?;
+        }
+        if self.dry_run {
+            f.write_str(", counted only (dry_run)")?;
+        }
+        Ok(())
+    }
+}
+
+/// So many requests in a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Requests; at least 1.
+    pub count: u32,
+    /// The period, from a second to a day; at least a microsecond for each request.
+    pub period: Duration,
+}
+
+impl Rate {
+    /// Most requests of a period.
+    const MOST: u32 = 1_000_000;
+    /// Units of a period.
+    const UNITS: [(&'static str, u64); 4] = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)];
+
+    /// Reads `100/s`, `5/m`, `1000/h`, `10/30s`.
+    pub(crate) fn parse(text: &str) -> Option<Rate> {
+        let (count, period) = text.split_once('/')?;
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty();
+        let count: u32 = Some(count.trim()).filter(|count| digits(count))?.parse().ok()?;
+        let period = period.trim();
+        let (factor, unit) = match period.find(|c: char| !c.is_ascii_digit())? {
+            0 => (1, period),
+            end => (period[..end].parse::<u64>().ok()?, &period[end..]),
+        };
+        let unit = Rate::UNITS.iter().find(|(name, _)| *name == unit)?.1;
+        let seconds = factor.checked_mul(unit).filter(|seconds| (1..=86_400).contains(seconds))?;
+        (1..=Rate::MOST).contains(&count).then_some(Rate { count, period: Duration::from_secs(seconds) })
+    }
+
+    /// What [`Rate::parse`] expects.
+    pub(crate) const EXPECTED: &'static str = "expected a number of requests, at most 1000000, and a period of at most a day, such as \"100/s\", \"5/m\", \"1000/h\" or \"10/30s\"";
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.period.as_secs();
+        let (name, unit) =
+            Rate::UNITS.iter().rev().find(|(_, unit)| seconds.is_multiple_of(*unit)).unwrap_or(&("s", 1));
+        match seconds / unit {
+            1 => write!(f, "{}/{name}", self.count),
+            factor => write!(f, "{}/{factor}{name}", self.count),
+        }
+    }
+}
+
+/// What requests are counted by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RateKey {
+    /// The client's address; of IPv6 its network of 64 bits, which is one client's.
+    #[default]
+    Address,
+    /// The value of this header field, in lower case; requests without it are not limited.
+    Header(String),
+    /// All requests count together.
+    All,
+}
+
+impl fmt::Display for RateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RateKey::Address => f.write_str("address"),
+            RateKey::Header(name) => write!(f, "header:{name}"),
+            RateKey::All => f.write_str("all"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn rates_are_written_as_people_say_them() {
+        let read = |text| Rate::parse(text).map(|rate| (rate.count, rate.period.as_secs()));
+        assert_eq!(read("100/s"), Some((100, 1)));
+        assert_eq!(read("5 / m"), Some((5, 60)));
+        assert_eq!(read("1000/h"), Some((1000, 3_600)));
+        assert_eq!(read("10/30s"), Some((10, 30)));
+        assert_eq!(read("1000000/1d"), Some((1_000_000, 86_400)));
+        for wrong in
+            ["", "100", "/s", "100/", "0/s", "1000001/s", "-1/s", "+1/s", "1.5/s", "100/x", "100/0s", "1/2d"]
+        {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_read_again(count in 1u32..=1_000_000, seconds in 1u64..=86_400) {
+            let rate = Rate { count, period: Duration::from_secs(seconds) };
+            prop_assert_eq!(Rate::parse(&rate.to_string()), Some(rate));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC{0,20}") {
+            let _ = Rate::parse(&text);
+        }
+    }
+}

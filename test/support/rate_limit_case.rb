@@ -1,0 +1,34 @@
+# frozen_string_literal: true
+
+# A case with servers that have rate limits.
+
+require "support/case"
+
+class RateLimitCase < Case
+  PAGE = { "index.html" => "hello" }.freeze
+
+  def setup
+    firebrick_only
+  end
+
+  def limited(limits, files: PAGE, settings: {}, **options)
+    start(files:, settings: { rate_limits: limits, **settings }, **options)
+  end
+
+  # What Prometheus would read.
+  def metrics(own)
+    socket = UNIXSocket.new(Dir[File.join(own.run_dir, "firebrick", "*.sock")].first)
+    socket.write("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    socket.read
+  ensure
+    socket&.close
+  end
+
+  # Statuses of that many requests.
+  def statuses(count, own, method: "GET", path: "/", headers: {}, connection: connect(own))
+    Array.new(count) do
+      connection.write(request(method, path, headers))
+      connection.read_response(method).status
+    end
+  end
+end
