@@ -68,12 +68,24 @@ impl std::error::Error for Error {}
 pub struct Client {
     address: ControlAddress,
     token: Option<String>,
+    /// How long the server may take for each read or write.
+    timeout: Duration,
 }
 
 impl Client {
     /// A client of the server at `address`; it sends `token` if that is a port.
     pub fn new(address: ControlAddress, token: Option<String>) -> Client {
-        Client { address, token }
+        Client { address, token, timeout: STEP_TIMEOUT }
+    }
+
+    /// The same with another time that the server may take for connecting, and for each read or write.
+    pub fn within(self, timeout: Duration) -> Client {
+        Client { timeout, ..self }
+    }
+
+    /// What is shown to ports.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
     }
 
     /// The server's address.
@@ -109,7 +121,7 @@ impl Client {
     pub(crate) fn server_pid(&self) -> Result<Pid, Error> {
         match &self.address {
             ControlAddress::Unix(path) => {
-                let pid = connect_to(path, STEP_TIMEOUT).and_then(system::listener);
+                let pid = connect_to(path, self.timeout).and_then(system::listener);
                 match pid.map_err(|error| self.failed(error))? {
                     Some(pid) => Ok(pid),
                     None => of_this_machine(&self.address, &self.status()?),
@@ -179,11 +191,13 @@ impl Client {
     fn send_post(&self, target: &str) -> io::Result<Box<dyn Read>> {
         let (mut stream, host, token): (Box<dyn Duplex>, String, Option<&str>) = match &self.address {
             ControlAddress::Unix(path) => {
-                (Box::new(connect_to(path, STEP_TIMEOUT)?), "firebrick".to_owned(), None)
+                (Box::new(connect_to(path, self.timeout)?), "firebrick".to_owned(), None)
             }
-            ControlAddress::Tcp { host, port } => {
-                (Box::new(connect_port(host, *port)?), named(host, *port), self.token.as_deref())
-            }
+            ControlAddress::Tcp { host, port } => (
+                Box::new(connect_port(host, *port, self.timeout)?),
+                named(host, *port),
+                self.token.as_deref(),
+            ),
         };
         let shown = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
         let request = format!("POST {target} HTTP/1.0\r\nHost: {host}\r\n{shown}Content-Length: 0\r\n\r\n");
@@ -208,10 +222,13 @@ impl Client {
 
     fn exchange(&self, target: &str) -> io::Result<Vec<u8>> {
         match &self.address {
-            ControlAddress::Unix(path) => talk(connect_to(path, STEP_TIMEOUT)?, target, "firebrick", None),
-            ControlAddress::Tcp { host, port } => {
-                talk(connect_port(host, *port)?, target, &named(host, *port), self.token.as_deref())
-            }
+            ControlAddress::Unix(path) => talk(connect_to(path, self.timeout)?, target, "firebrick", None),
+            ControlAddress::Tcp { host, port } => talk(
+                connect_port(host, *port, self.timeout)?,
+                target,
+                &named(host, *port),
+                self.token.as_deref(),
+            ),
         }
     }
 }
@@ -291,13 +308,13 @@ fn named(host: &str, port: u16) -> String {
 trait Duplex: Read + Write {}
 impl<T: Read + Write> Duplex for T {}
 
-fn connect_port(host: &str, port: u16) -> io::Result<TcpStream> {
+fn connect_port(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, STEP_TIMEOUT) {
+        match TcpStream::connect_timeout(&address, timeout) {
             Ok(stream) => {
-                stream.set_read_timeout(Some(STEP_TIMEOUT))?;
-                stream.set_write_timeout(Some(STEP_TIMEOUT))?;
+                stream.set_read_timeout(Some(timeout))?;
+                stream.set_write_timeout(Some(timeout))?;
                 return Ok(stream);
             }
             Err(error) => last = error,

@@ -18,6 +18,7 @@ mod bind;
 pub mod client;
 mod connections;
 mod deaths;
+mod fleet;
 mod gate;
 mod metrics;
 mod page;

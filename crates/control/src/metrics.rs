@@ -7,9 +7,7 @@
 //! 2. No label has values that clients or the app choose. The most there are is one for each worker, service or certificate.
 //! 3. Counters never fall while the server runs. What belongs to a process that may be replaced is a gauge.
 
-use stats::{
-    Counts, DurationSummary, FiberSeats, Kind, ServerSnapshot, ServiceState, WorkerSnapshot, WorkerState,
-};
+use stats::{Counts, DurationSummary, Kind, Load, ServerSnapshot, ServiceState, WorkerSnapshot, WorkerState};
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -277,56 +275,6 @@ fn workers(page: &mut Page, server: &ServerSnapshot) {
 }
 
 type OfWorker = fn(&WorkerSnapshot) -> u64;
-
-/// How much there is to do, and who could do it.
-struct Load {
-    busy: u64,
-    waiting: u64,
-    seats: u64,
-    /// Of all that, what concerns the fibers beside threads.
-    fibers: Option<FiberLoad>,
-}
-
-#[derive(Default)]
-struct FiberLoad {
-    busy: u64,
-    waiting: u64,
-    seats: u64,
-}
-
-impl Load {
-    fn of(server: &ServerSnapshot) -> Load {
-        let ready = || server.workers.iter().filter(|worker| worker.state == WorkerState::Ready);
-        let of_fibers =
-            |workers: &mut dyn Iterator<Item = &WorkerSnapshot>, what: fn(FiberSeats) -> u32| -> u64 {
-                workers.filter_map(|worker| worker.fiber_paths).map(|seats| u64::from(what(seats))).sum()
-            };
-        Load {
-            fibers: server.queue.for_fibers.map(|waiting| FiberLoad {
-                busy: of_fibers(&mut server.workers.iter(), |seats| seats.busy),
-                waiting,
-                seats: of_fibers(&mut ready(), |seats| seats.max),
-            }),
-            busy: server.workers.iter().map(|worker| u64::from(worker.busy_threads)).sum(),
-            waiting: server.queue.length
-                + server.workers.iter().map(|worker| u64::from(worker.waiting)).sum::<u64>(),
-            seats: ready().map(|worker| u64::from(worker.threads_max)).sum(),
-        }
-    }
-
-    /// Without seats, as if there were one: a number that grows with what waits, and that is not infinite. Of threads and fibers beside
-    /// them the greater: a free seat of one kind is no help to a request that waits for the other.
-    fn saturation(&self) -> f64 {
-        let of = |busy: u64, waiting: u64, seats: u64| (busy + waiting) as f64 / seats.max(1) as f64;
-        let Some(fibers) = &self.fibers else { return of(self.busy, self.waiting, self.seats) };
-        let threads = of(
-            self.busy.saturating_sub(fibers.busy),
-            self.waiting.saturating_sub(fibers.waiting),
-            self.seats.saturating_sub(fibers.seats),
-        );
-        threads.max(of(fibers.busy, fibers.waiting, fibers.seats))
-    }
-}
 
 fn encryption(page: &mut Page, server: &ServerSnapshot) {
     let Some(tls) = &server.tls else { return };

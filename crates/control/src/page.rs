@@ -17,36 +17,59 @@ use std::sync::LazyLock;
 
 const HTML: &str = include_str!("dashboard/page.html");
 const STYLE: &str = include_str!("dashboard/style.css");
-const SCRIPT: &str = concat!(include_str!("dashboard/draw.js"), include_str!("dashboard/live.js"));
+const SCRIPT: &str = concat!(
+    include_str!("dashboard/draw.js"),
+    include_str!("dashboard/ask.js"),
+    include_str!("dashboard/live.js")
+);
+const FLEET_HTML: &str = include_str!("dashboard/fleet.html");
+const FLEET_SCRIPT: &str = concat!(
+    include_str!("dashboard/draw.js"),
+    include_str!("dashboard/ask.js"),
+    include_str!("dashboard/fleet.js")
+);
 
 struct Page {
     html: Bytes,
     policy: HeaderValue,
 }
 
-static PAGE: LazyLock<Page> = LazyLock::new(|| {
-    let html = HTML.replace("{{style}}", STYLE).replace("{{script}}", SCRIPT);
-    let policy = format!(
-        "default-src 'none'; style-src '{}'; script-src '{}'; connect-src 'self'; img-src data:; base-uri 'none'; \
-         form-action 'none'; frame-ancestors 'none'",
-        hash(STYLE),
-        hash(SCRIPT),
-    );
-    let policy = HeaderValue::from_str(&policy).expect("hashes in base64 are printable");
-    Page { html: Bytes::from(html), policy }
-});
+static PAGE: LazyLock<Page> = LazyLock::new(|| Page::new(HTML, SCRIPT));
+static FLEET: LazyLock<Page> = LazyLock::new(|| Page::new(FLEET_HTML, FLEET_SCRIPT));
+
+impl Page {
+    fn new(html: &str, script: &str) -> Page {
+        let policy = format!(
+            "default-src 'none'; style-src '{}'; script-src '{}'; connect-src 'self'; img-src data:; base-uri 'none'; \
+             form-action 'none'; frame-ancestors 'none'",
+            hash(STYLE),
+            hash(script),
+        );
+        let policy = HeaderValue::from_str(&policy).expect("hashes in base64 are printable");
+        Page { html: Bytes::from(html.replace("{{style}}", STYLE).replace("{{script}}", script)), policy }
+    }
+
+    fn response(&self) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::new(self.html.clone()));
+        let fields = response.headers_mut();
+        fields.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        fields.insert(CONTENT_SECURITY_POLICY, self.policy.clone());
+        response
+    }
+}
 
 fn hash(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
 
-/// The page.
+/// The page of a server.
 pub(crate) fn dashboard() -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(PAGE.html.clone()));
-    let fields = response.headers_mut();
-    fields.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    fields.insert(CONTENT_SECURITY_POLICY, PAGE.policy.clone());
-    response
+    PAGE.response()
+}
+
+/// The page of several servers.
+pub(crate) fn fleet() -> Response<Full<Bytes>> {
+    FLEET.response()
 }
 
 /// Header fields of every response for browsers: no other page may show, read or keep it.
@@ -74,26 +97,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_complete_and_requests_nothing_elsewhere() {
-        let html = std::str::from_utf8(&PAGE.html).unwrap();
-        assert!(!html.contains("{{") && html.contains(STYLE) && html.contains(SCRIPT));
-        // The one address in it is the SVG name space, which is never requested.
-        let outside = html.replace("http://www.w3.org/2000/svg", "");
-        assert!(
-            !outside.contains("http://") && !outside.contains("https://") && !outside.contains("@import")
-        );
-        // What the policy would refuse anyway.
-        assert!(!html.contains(" style=\"") && !html.contains(" onclick=") && !SCRIPT.contains("innerHTML"));
-        // A closing tag in them would end them early.
-        assert!(!SCRIPT.contains("</") && !STYLE.contains("</"));
+    fn pages_are_complete_and_request_nothing_elsewhere() {
+        for (page, script) in [(&PAGE, SCRIPT), (&FLEET, FLEET_SCRIPT)] {
+            let html = std::str::from_utf8(&page.html).unwrap();
+            assert!(!html.contains("{{") && html.contains(STYLE) && html.contains(script));
+            // The one address in it is the SVG name space, which is never requested.
+            let outside = html.replace("http://www.w3.org/2000/svg", "");
+            assert!(
+                !outside.contains("http://") && !outside.contains("https://") && !outside.contains("@import")
+            );
+            // What the policy would refuse anyway.
+            assert!(
+                !html.contains(" style=\"") && !html.contains(" onclick=") && !script.contains("innerHTML")
+            );
+            // A closing tag in them would end them early.
+            assert!(!script.contains("</") && !STYLE.contains("</"));
+        }
     }
 
     #[test]
     fn what_is_hashed_is_what_stands_between_the_tags() {
-        let html = std::str::from_utf8(&PAGE.html).unwrap();
-        let between = |open: &str, close: &str| html.split_once(open).unwrap().1.split_once(close).unwrap().0;
-        let policy = PAGE.policy.to_str().unwrap();
-        assert!(policy.contains(&hash(between("<style>", "</style>"))));
-        assert!(policy.contains(&hash(between("<script>", "</script>"))));
+        for page in [&PAGE, &FLEET] {
+            let html = std::str::from_utf8(&page.html).unwrap();
+            let between =
+                |open: &str, close: &str| html.split_once(open).unwrap().1.split_once(close).unwrap().0;
+            let policy = page.policy.to_str().unwrap();
+            assert!(policy.contains(&hash(between("<style>", "</style>"))));
+            assert!(policy.contains(&hash(between("<script>", "</script>"))));
+        }
     }
 }

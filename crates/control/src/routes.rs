@@ -92,8 +92,19 @@ pub(crate) struct Source<P> {
     pub(crate) history: RefCell<History>,
 }
 
-/// Responds to one request, which has to pass the gate if there is one.
-pub(crate) async fn respond<B, P: Provider>(
+/// What answers requests that have come to a socket of ours.
+pub(crate) trait Respond: 'static {
+    /// The response to one request, which has to pass the gate if there is one.
+    fn respond<B>(&self, request: Request<B>, gate: Option<&Gate>) -> impl Future<Output = Response<Reply>>;
+}
+
+impl<P: Provider + 'static> Respond for Source<P> {
+    async fn respond<B>(&self, request: Request<B>, gate: Option<&Gate>) -> Response<Reply> {
+        respond(request, self, gate).await
+    }
+}
+
+async fn respond<B, P: Provider>(
     request: Request<B>,
     source: &Source<P>,
     gate: Option<&Gate>,
@@ -261,7 +272,7 @@ fn route(head: &Parts) -> Route {
 }
 
 /// Browsers name `text/html` first; curl and other programs take anything.
-fn reads_html(head: &Parts) -> bool {
+pub(crate) fn reads_html(head: &Parts) -> bool {
     accepted(head).contains("text/html")
 }
 
@@ -297,7 +308,7 @@ fn verdict(well: bool, reason: Option<String>) -> Response<Full<Bytes>> {
 }
 
 /// The text about the token is that of Puma's control server, because its tools know it.
-fn refused(refusal: &Refusal) -> Response<Full<Bytes>> {
+pub(crate) fn refused(refusal: &Refusal) -> Response<Full<Bytes>> {
     let text = match refusal {
         Refusal::Token => "Invalid auth token",
         Refusal::Host => {
@@ -319,7 +330,7 @@ fn pretty(value: &serde_json::Value) -> String {
     format!("{value:#}")
 }
 
-fn json_response(status: StatusCode, mut text: String) -> Response<Full<Bytes>> {
+pub(crate) fn json_response(status: StatusCode, mut text: String) -> Response<Full<Bytes>> {
     text.push('\n');
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;

@@ -2,11 +2,12 @@
 
 use crate::bind::{SocketFile, bind};
 use crate::connections::{Client, Connections, Requested};
+use crate::fleet::Fleet;
 use crate::gate::Gate;
 use crate::provider::Provider;
 use crate::release::{self, Listening, Taken};
 use crate::reload::Reply;
-use crate::routes::{Source, respond};
+use crate::routes::{Respond, Source};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -22,6 +23,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -190,6 +192,24 @@ impl Server {
         self.unix.iter().filter(|(_, file)| file.is_own()).map(|(_, file)| file.path())
     }
 
+    /// Serves the page of several servers at its ports, until the process ends. `figures`: what the page shows, as JSON; called for each
+    /// request.
+    ///
+    /// # Errors
+    /// There is no event loop, or a socket cannot be registered with it.
+    pub fn run_fleet(self, figures: impl Fn() -> String + 'static) -> io::Result<()> {
+        let Server { ports, token, taken, .. } = self;
+        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+        runtime.block_on(async {
+            let (source, mut tasks) = (Rc::new(Fleet::new(figures)), JoinSet::new());
+            for port in ports {
+                port.accept(&mut tasks, &source, token.as_ref(), &taken.subscribe())?;
+            }
+            while tasks.join_next().await.is_some() {}
+            Ok(())
+        })
+    }
+
     /// Serves the figures of `provider` until the future is dropped, and keeps its last hour. For a `LocalSet` or
     /// `LocalRuntime`.
     ///
@@ -216,15 +236,7 @@ impl Server {
             tasks.spawn_local(accept_all(accept, Rc::clone(&source), None, taken.clone()));
         }
         for port in ports {
-            port.listener.set_nonblocking(true)?;
-            let listener = tokio::net::TcpListener::from_std(port.listener)?;
-            let token = token.as_ref().map(|token| token.text.as_str()).unwrap_or_default();
-            let gate = Gate::new(&port.host, port.address.ip(), token);
-            let accept = async move || {
-                let (stream, peer) = listener.accept().await?;
-                Ok((stream, Client::Address(peer.ip().to_canonical())))
-            };
-            tasks.spawn_local(accept_all(accept, Rc::clone(&source), Some(Rc::new(gate)), taken.clone()));
+            port.accept(&mut tasks, &source, token.as_ref(), &taken)?;
         }
         // What holds the sockets to hand them over may end the accepting; who does not, keeps no sender alive.
         drop(closing);
@@ -243,15 +255,37 @@ impl Server {
     }
 }
 
-async fn accept_all<S, P>(
+impl Port {
+    /// Accepts its connections from now on.
+    fn accept<R: Respond>(
+        self,
+        tasks: &mut JoinSet<Infallible>,
+        source: &Rc<R>,
+        token: Option<&Token>,
+        taken: &watch::Receiver<Taken>,
+    ) -> io::Result<()> {
+        self.listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let token = token.map(|token| token.text.as_str()).unwrap_or_default();
+        let gate = Gate::new(&self.host, self.address.ip(), token);
+        let accept = async move || {
+            let (stream, peer) = listener.accept().await?;
+            Ok((stream, Client::Address(peer.ip().to_canonical())))
+        };
+        tasks.spawn_local(accept_all(accept, Rc::clone(source), Some(Rc::new(gate)), taken.clone()));
+        Ok(())
+    }
+}
+
+async fn accept_all<S, R>(
     accept: impl AsyncFn() -> io::Result<(S, Client)>,
-    source: Rc<Source<P>>,
+    source: Rc<R>,
     gate: Option<Rc<Gate>>,
     taken: watch::Receiver<Taken>,
 ) -> Infallible
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
-    P: Provider + 'static,
+    R: Respond,
 {
     let mut tasks = JoinSet::new();
     let mut connections = Connections::new();
@@ -301,10 +335,10 @@ async fn make_room(connections: &mut Connections<AbortHandle>, tasks: &mut JoinS
     }
 }
 
-async fn serve<S, P>(stream: S, source: Rc<Source<P>>, gate: Option<Rc<Gate>>, requested: Requested)
+async fn serve<S, R>(stream: S, source: Rc<R>, gate: Option<Rc<Gate>>, requested: Requested)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
-    P: Provider + 'static,
+    R: Respond,
 {
     let is_long = Rc::new(Cell::new(false));
     let long = Rc::clone(&is_long);
@@ -313,7 +347,7 @@ where
         let (source, gate) = (Rc::clone(&source), gate.clone());
         let (requested, long) = (requested.clone(), Rc::clone(&long));
         async move {
-            let response = respond(request, &*source, gate.as_deref()).await;
+            let response = source.respond(request, gate.as_deref()).await;
             if matches!(response.body(), Reply::Lines(..)) {
                 long.set(true);
                 // It does not give way to others: there are two at most.

@@ -102,15 +102,62 @@ impl DurationSummary {
     /// What was counted after `earlier`, from the fine buckets of both; as exact as those. The longest is that of the
     /// last bucket.
     pub fn since(&self, earlier: &DurationSummary) -> DurationSummary {
-        let steps = new_in(&self.buckets, &earlier.buckets);
-        let count: u64 = steps.iter().map(|(_, new)| new).sum();
+        Steps::between(earlier, self).summary()
+    }
+}
+
+/// Durations by fine bucket, which all servers have alike: those of several servers add up without a loss.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Steps {
+    /// The bucket's upper bound in milliseconds and how many are in it; ascending, none of them empty.
+    counts: Vec<(f64, u64)>,
+    /// All durations added up, milliseconds.
+    sum: f64,
+}
+
+impl Steps {
+    /// What was counted after `earlier`, from the fine buckets of both.
+    pub fn between(earlier: &DurationSummary, later: &DurationSummary) -> Steps {
+        Steps { counts: new_in(&later.buckets, &earlier.buckets), sum: (later.sum - earlier.sum).max(0.0) }
+    }
+
+    /// How many durations there are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().map(|(_, count)| count).sum()
+    }
+
+    /// Adds all of `other`.
+    pub fn add(&mut self, other: &Steps) {
+        self.sum += other.sum;
+        let mine = std::mem::take(&mut self.counts);
+        let (mut mine, mut theirs) = (mine.into_iter().peekable(), other.counts.iter().copied().peekable());
+        loop {
+            let next = match (mine.peek(), theirs.peek()) {
+                (Some((one, _)), Some((two, _))) if one > two => theirs.next(),
+                (Some((one, _)), Some((two, _))) if one == two => {
+                    let added = theirs.next().map_or(0, |(_, count)| count);
+                    mine.next().map(|(le, count)| (le, count + added))
+                }
+                (Some(_), _) => mine.next(),
+                (None, _) => theirs.next(),
+            };
+            match next {
+                Some(step) => self.counts.push(step),
+                None => return,
+            }
+        }
+    }
+
+    /// What there is to say about them.
+    pub fn summary(&self) -> DurationSummary {
+        let count = self.count();
         if count == 0 {
             return DurationSummary::default();
         }
         let at = |quantile: f64| {
             let rank = ((count as f64 * quantile).ceil() as u64).clamp(1, count);
             let mut seen = 0;
-            let reached = steps.iter().find(|(_, new)| {
+            let reached = self.counts.iter().find(|(_, new)| {
                 seen += new;
                 seen >= rank
             });
@@ -118,8 +165,8 @@ impl DurationSummary {
         };
         DurationSummary {
             count,
-            sum: (self.sum - earlier.sum).max(0.0),
-            mean: steps.iter().map(|(le, new)| middle(*le) * *new as f64).sum::<f64>() / count as f64,
+            sum: self.sum,
+            mean: self.counts.iter().map(|(le, new)| middle(*le) * *new as f64).sum::<f64>() / count as f64,
             p50: at(0.50),
             p75: at(0.75),
             p90: at(0.90),
@@ -207,6 +254,24 @@ mod tests {
 
     fn near(found: f64, wanted: f64) -> bool {
         (found - wanted).abs() <= wanted * 0.01
+    }
+
+    #[test]
+    fn durations_of_several_servers_add_up() {
+        let (mut all, mut sum) = (Durations::default(), Steps::default());
+        for server in 1..=4_u64 {
+            let mut own = Durations::default();
+            for number in 1..=500 {
+                own.record(server * number * 37);
+                all.record(server * number * 37);
+            }
+            sum.add(&Steps::between(&DurationSummary::default(), &own.summary()));
+        }
+        let expected = all.summary().since(&DurationSummary::default());
+        assert_eq!(sum.count(), 2_000);
+        let found = sum.summary();
+        assert!((found.sum - expected.sum).abs() < 1e-6);
+        assert_eq!(DurationSummary { sum: expected.sum, ..found }, expected, "exactly as if one had counted");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What happened between two snapshots of the same server: counters become rates, histograms those of the time between.
 
-use crate::durations::DurationSummary;
+use crate::durations::{DurationSummary, Steps};
 use crate::handlers::HandlersSnapshot;
 use crate::server::{ServerSnapshot, WorkerSnapshot};
 use crate::snapshot::{FaultCounts, RequestCounts};
@@ -21,6 +21,9 @@ pub struct Interval {
     pub sent_body_bytes: u64,
     /// From first byte to last; milliseconds.
     pub total_ms: DurationSummary,
+    /// The same by fine bucket, to be added to those of other servers.
+    #[serde(skip)]
+    pub total: Steps,
     /// Waiting for a worker; milliseconds.
     pub queue_ms: DurationSummary,
     /// In the app; milliseconds.
@@ -72,13 +75,15 @@ impl Interval {
         let workers: Vec<WorkerInterval> =
             later.workers.iter().map(|worker| worker.since(earlier, seconds)).collect();
         let front_cpus = cpus(later.cpu_ms.saturating_sub(earlier.cpu_ms), seconds);
+        let total = Steps::between(&old.total_ms, &new.total_ms);
         Some(Interval {
             seconds,
             requests: new.requests.since(&old.requests),
             failures: new.failures.since(&old.failures),
             accepted: new.connections.accepted.saturating_sub(old.connections.accepted),
             sent_body_bytes: new.sent_body_bytes.saturating_sub(old.sent_body_bytes),
-            total_ms: new.total_ms.since(&old.total_ms),
+            total_ms: total.summary(),
+            total,
             queue_ms: new.queue_ms.since(&old.queue_ms),
             app_ms: new.app_ms.since(&old.app_ms),
             cpus: front_cpus + workers.iter().map(|worker| worker.cpus).sum::<f64>(),

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod draw;
+mod fleet;
 mod live;
 mod number;
 mod once;
@@ -37,9 +38,10 @@ pub fn arguments(command: Command) -> Command {
 /// Runs the command. Exit status: 0 if ended by a key, 1 if the server cannot be queried, 2 on wrong usage or without a
 /// terminal.
 pub fn run(dir: &Path, client: &Client, matches: &ArgMatches) -> ExitCode {
-    let outcome = Options::read(matches).map_err(Failure::Usage).and_then(|options| match options {
-        options if options.once => once::run(client, &options, dir),
-        options => live(client, &options, dir),
+    let outcome = Options::read(matches).map_err(Failure::Usage).and_then(|options| match &options.fleet {
+        Some(several) => fleet::run(client, &options, several),
+        None if options.once => once::run(client, &options, dir),
+        None => live(client, &options, dir),
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -68,7 +70,8 @@ impl Failure {
     }
 }
 
-fn live(client: &Client, options: &Options, dir: &Path) -> Result<(), Failure> {
+/// That the screen can be drawn.
+fn needs_a_terminal() -> Result<(), Failure> {
     let missing = match (std::io::stdin().is_terminal(), std::io::stdout().is_terminal()) {
         (_, false) => Some("standard output is not a terminal"),
         (false, _) => Some("standard input is not a terminal"),
@@ -77,11 +80,16 @@ fn live(client: &Client, options: &Options, dir: &Path) -> Result<(), Failure> {
         }
         _ => None,
     };
-    if let Some(missing) = missing {
-        return Err(Failure::Usage(format!(
+    match missing {
+        None => Ok(()),
+        Some(missing) => Err(Failure::Usage(format!(
             "{missing}; `firebrick top --once` prints one screen as text, `firebrick top --once --json` as JSON"
-        )));
+        ))),
     }
+}
+
+fn live(client: &Client, options: &Options, dir: &Path) -> Result<(), Failure> {
+    needs_a_terminal()?;
     // Before switching screens, so that the error stays visible.
     client.get("/stats").map_err(|error| Failure::Run(explain(&error, dir)))?;
     live::run(client, options)

@@ -18,8 +18,13 @@ const LAG: Duration = Duration::from_millis(50);
 const CLOCK: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(client: &Client, options: &Options) -> Result<(), Failure> {
-    let (commands, updates) = source::start(client.clone(), options.interval);
     let screen = Screen::open().map_err(terminal_error)?;
+    show(screen, client, options).map(drop).map_err(terminal_error)
+}
+
+/// The same on a screen that is there; gives it back if the user wants what was shown before (Esc), and `None` at the end.
+pub(crate) fn show(screen: Screen, client: &Client, options: &Options) -> io::Result<Option<Screen>> {
+    let (commands, updates) = source::start(client.clone(), options.interval);
     let live = Live {
         screen,
         commands,
@@ -27,10 +32,10 @@ pub(crate) fn run(client: &Client, options: &Options) -> Result<(), Failure> {
         state: State::new(options.interval),
         theme: Theme::new(options.colour),
     };
-    live.run(client).map_err(terminal_error)
+    live.run(client)
 }
 
-fn terminal_error(error: io::Error) -> Failure {
+pub(crate) fn terminal_error(error: io::Error) -> Failure {
     Failure::Run(format!("cannot use the terminal: {error}; `firebrick top --once` needs none"))
 }
 
@@ -43,7 +48,7 @@ struct Live {
 }
 
 impl Live {
-    fn run(mut self, client: &Client) -> io::Result<()> {
+    fn run(mut self, client: &Client) -> io::Result<Option<Screen>> {
         let address = client.address().to_string();
         let mut drawn: Option<Instant> = None;
         loop {
@@ -60,10 +65,11 @@ impl Live {
                 TerminalEvent::Key(key) => self.state.key_pressed(key),
                 TerminalEvent::Changed => Action::Redraw,
                 TerminalEvent::Suspend => Action::Suspend,
-                TerminalEvent::End(signal) => return self.screen.end_by(signal),
+                TerminalEvent::End(signal) => return self.screen.end_by(signal).map(|()| None),
             };
             match action {
-                Action::Quit => return Ok(()),
+                Action::Quit => return Ok(None),
+                Action::Back => return Ok(Some(self.screen)),
                 Action::Suspend => self.screen.suspend()?,
                 Action::Redraw => self.screen.redraw()?,
                 Action::Interval(interval) => self.send(Command::Interval(interval)),

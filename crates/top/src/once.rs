@@ -34,7 +34,8 @@ pub(crate) fn run(client: &Client, options: &Options, dir: &Path) -> Result<(), 
     Ok(())
 }
 
-fn columns() -> u16 {
+/// Columns of the terminal, or what COLUMNS says.
+pub(crate) fn columns() -> u16 {
     let given = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let own =
         || crossterm::terminal::size().ok().filter(|_| stdout().is_terminal()).map(|(columns, _)| columns);
@@ -68,7 +69,7 @@ mod tests {
     use std::time::Duration;
 
     fn options() -> Options {
-        Options { interval: Duration::from_secs(2), once: true, json: false, colour: false }
+        Options { interval: Duration::from_secs(2), once: true, json: false, colour: false, fleet: None }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Command-line arguments of `firebrick top`.
 
+use crate::fleet::FleetOptions;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The shortest interval; a shorter one would mostly measure its own load.
@@ -19,6 +21,8 @@ pub(crate) struct Options {
     pub(crate) json: bool,
     /// Whether colours may be used.
     pub(crate) colour: bool,
+    /// Several servers instead of one.
+    pub(crate) fleet: Option<FleetOptions>,
 }
 
 pub(crate) fn arguments(command: Command) -> Command {
@@ -48,10 +52,39 @@ pub(crate) fn arguments(command: Command) -> Command {
                 .help_heading(heading)
                 .help("With --once: print one JSON object, for programs"),
         )
+        .arg(
+            Arg::new("fleet")
+                .long("fleet")
+                .value_name("ADDRESS")
+                .action(ArgAction::Append)
+                .num_args(1..)
+                .help_heading(heading)
+                .help("Several servers: HOST:PORT or unix:PATH of their control servers; a name stands for all of its addresses"),
+        )
+        .arg(
+            Arg::new("fleet-file")
+                .long("fleet-file")
+                .value_name("FILE")
+                .value_parser(clap::value_parser!(PathBuf))
+                .help_heading(heading)
+                .help("The same from a file, one on a line; it is read again when it changes"),
+        )
+        .arg(
+            Arg::new("serve")
+                .long("serve")
+                .value_name("ADDRESS")
+                .num_args(0..=1)
+                .default_missing_value("tcp://127.0.0.1:9294")
+                .conflicts_with("once")
+                .help_heading(heading)
+                .help("With --fleet: a page for browsers instead of the screen, at tcp://127.0.0.1:9294"),
+        )
         .after_help(
             "Examples:\n  \
              firebrick top                                         the server of this folder\n  \
              firebrick top --control tcp://10.0.0.7:9293           on another machine; token in FIREBRICK_CONTROL_TOKEN\n  \
+             firebrick top --fleet web-1:9293 web-2:9293           several servers on one screen\n  \
+             firebrick top --fleet shop-control:9293 --serve       all pods of a Kubernetes service, as a page\n  \
              firebrick top --once --interval 10s                   ten seconds as text\n  \
              firebrick top --once --json | jq .total_ms.p95        one number, in milliseconds\n\n\
              Keys: q quit, arrows select a request, Enter shows its backtrace, s sorts the workers, p pauses, + and -\n\
@@ -66,8 +99,25 @@ impl Options {
         let interval = interval(text).ok_or_else(|| {
             format!("--interval {text}: expected a time such as 500ms, 1s or 2m, from 100ms to 1h")
         })?;
+        let servers: Vec<String> =
+            matches.get_many::<String>("fleet").map(|words| words.cloned().collect()).unwrap_or_default();
+        let (file, serve) =
+            (matches.get_one::<PathBuf>("fleet-file").cloned(), matches.get_one::<String>("serve").cloned());
+        let fleet = match servers.is_empty() && file.is_none() {
+            true if serve.is_some() => {
+                return Err("--serve shows several servers: name them with --fleet or --fleet-file; one server has its own page (--control tcp://…)".to_owned());
+            }
+            true => None,
+            false => Some(FleetOptions { servers, file, serve }),
+        };
         let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Ok(Options { interval, once: matches.get_flag("once"), json: matches.get_flag("json"), colour })
+        Ok(Options {
+            interval,
+            once: matches.get_flag("once"),
+            json: matches.get_flag("json"),
+            colour,
+            fleet,
+        })
     }
 }
 
@@ -113,6 +163,9 @@ mod tests {
         let options = read(&["--once", "--json", "--interval", "200ms"]).unwrap();
         assert_eq!((options.once, options.json, options.interval), (true, true, Duration::from_millis(200)));
         assert!(read(&["--json"]).unwrap_err().contains("--once"));
+        let fleet = read(&["--fleet", "a:1", "b:2", "--fleet", "c:3", "--serve"]).unwrap().fleet.unwrap();
+        assert_eq!((fleet.servers.len(), fleet.serve.as_deref()), (3, Some("tcp://127.0.0.1:9294")));
+        assert!(read(&["--serve"]).unwrap_err().contains("name them with --fleet"));
         let wrong = read(&["--interval", "fast"]).unwrap_err();
         assert_eq!(wrong, "--interval fast: expected a time such as 500ms, 1s or 2m, from 100ms to 1h");
     }

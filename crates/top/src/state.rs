@@ -19,6 +19,8 @@ const SAME_START: Duration = Duration::from_millis(500);
 pub(crate) enum Action {
     Nothing,
     Quit,
+    /// Back to what was shown before, or quit.
+    Back,
     Suspend,
     Redraw,
     /// Change the interval.
@@ -252,7 +254,7 @@ impl State {
     fn key_on_screen(&mut self, key: KeyCode) -> Action {
         let last = self.view.as_ref().map_or(0, |view| view.sample.requests.len().saturating_sub(1));
         match key {
-            KeyCode::Esc => return Action::Quit,
+            KeyCode::Esc => return Action::Back,
             KeyCode::Up => self.selected = self.selected.saturating_sub(1),
             KeyCode::Down => self.selected = (self.selected + 1).min(last),
             KeyCode::Home => self.selected = 0,
@@ -335,9 +337,8 @@ mod tests {
 
     #[test]
     fn keys_that_quit() {
-        for key in [KeyCode::Char('q'), KeyCode::Esc] {
-            assert_eq!(press(&mut state(), key), Action::Quit);
-        }
+        assert_eq!(press(&mut state(), KeyCode::Char('q')), Action::Quit);
+        assert_eq!(press(&mut state(), KeyCode::Esc), Action::Back);
         let with_control =
             |code| state().key_pressed(KeyEvent::new(KeyCode::Char(code), KeyModifiers::CONTROL));
         assert_eq!(

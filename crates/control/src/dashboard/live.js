@@ -1,39 +1,8 @@
 
 // Asks the server and shows what it says: every two seconds what is now, every ten the last hour.
 
-const NOW_EVERY = 2000, FIRST_RATES = 700, HISTORY_EVERY = 10000, PATIENCE = 8000, SHORTEST = 120000, HOUR = 3600000;
-const id = (name) => document.getElementById(name);
-const KEY = "firebrick-token";
+const NOW_EVERY = 2000, FIRST_RATES = 700, HISTORY_EVERY = 10000, SHORTEST = 120000, HOUR = 3600000;
 let last = null, goneSince = null, server = null, restartedAt = null;
-
-// --- the token: out of the address, into this tab
-
-function takeToken() {
-  const given = new URLSearchParams(location.hash.slice(1)).get("token") ?? new URLSearchParams(location.search).get("token");
-  if (given === null) return;
-  sessionStorage.setItem(KEY, given);
-  history.replaceState(null, "", location.pathname);
-}
-
-async function ask(target) {
-  const token = sessionStorage.getItem(KEY);
-  const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
-  const answer = await fetch(target, { headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
-  if (answer.status === 403) throw new Refused(token);
-  if (!answer.ok) throw new Error(`it answered ${answer.status}`);
-  return answer.json();
-}
-
-class Refused extends Error {
-  constructor(token) { super("Invalid auth token"); this.token = token; }
-}
-
-id("ask").addEventListener("submit", (event) => {
-  event.preventDefault();
-  sessionStorage.setItem(KEY, id("token").value.trim());
-  id("token").value = "";
-  begin();
-});
 
 // --- charts
 

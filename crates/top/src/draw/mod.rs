@@ -23,15 +23,24 @@ use ratatui::widgets::{Paragraph, Widget, Wrap};
 /// Smallest screen in columns and rows; below it, a message is shown.
 pub(crate) const LEAST: (u16, u16) = (60, 16);
 
-/// The live screen.
-pub(crate) fn screen(buffer: &mut Buffer, state: &State, theme: Theme, address: &str) {
-    let area = buffer.area;
-    if area.width < LEAST.0 || area.height < LEAST.1 {
+/// Whether the screen is too small to be drawn; it says so then.
+pub(crate) fn too_small(buffer: &mut Buffer, area: Rect) -> bool {
+    let small = area.width < LEAST.0 || area.height < LEAST.1;
+    if small {
         let text = format!(
             "This terminal is {}x{}; firebrick top needs {}x{}. Make it larger, or use firebrick top --once. q quits.",
             area.width, area.height, LEAST.0, LEAST.1
         );
-        return Paragraph::new(text).wrap(Wrap { trim: true }).render(area, buffer);
+        Paragraph::new(text).wrap(Wrap { trim: true }).render(area, buffer);
+    }
+    small
+}
+
+/// The live screen.
+pub(crate) fn screen(buffer: &mut Buffer, state: &State, theme: Theme, address: &str) {
+    let area = buffer.area;
+    if too_small(buffer, area) {
+        return;
     }
     let (above, foot) = (rows(area, 0, area.height - 1), rows(area, area.height - 1, 1));
     match &state.view {
@@ -116,27 +125,32 @@ fn keys(state: &State, theme: Theme) -> Vec<Span<'static>> {
     keys.push(("p", if state.paused { "resume" } else { "pause" }.to_owned()));
     keys.push(("+-", "interval".to_owned()));
     keys.push(("?", "help".to_owned()));
-    let pairs = keys.into_iter().flat_map(|(key, what)| {
+    keys_line(&keys, theme)
+}
+
+/// Keys and what they do, for the last line.
+pub(crate) fn keys_line(keys: &[(&str, String)], theme: Theme) -> Vec<Span<'static>> {
+    let pairs = keys.iter().flat_map(|(key, what)| {
         [Span::styled(format!(" {key}"), theme.strong()), Span::styled(format!(" {what} "), theme.faint())]
     });
     pairs.collect()
 }
 
 /// `count` rows of `area` from row `first`, cut to `area`.
-fn rows(area: Rect, first: u16, count: u16) -> Rect {
+pub(crate) fn rows(area: Rect, first: u16, count: u16) -> Rect {
     let first = first.min(area.height);
     Rect { y: area.y + first, height: count.min(area.height - first), ..area }
 }
 
 /// Draws one line of text at the top of `area`.
-fn line(buffer: &mut Buffer, area: Rect, spans: Vec<Span<'_>>) {
+pub(crate) fn line(buffer: &mut Buffer, area: Rect, spans: Vec<Span<'_>>) {
     if area.height > 0 {
         buffer.set_line(area.x, area.y, &Line::from(spans), area.width);
     }
 }
 
 /// Draws one line of text aligned to the right edge of `area`.
-fn line_right(buffer: &mut Buffer, area: Rect, spans: Vec<Span<'_>>) {
+pub(crate) fn line_right(buffer: &mut Buffer, area: Rect, spans: Vec<Span<'_>>) {
     let line = Line::from(spans);
     let width = u16::try_from(line.width()).unwrap_or(u16::MAX).min(area.width);
     if area.height > 0 {

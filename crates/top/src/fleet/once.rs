@@ -1,0 +1,94 @@
+//! `--once`: waits until every server has answered twice or failed, and prints all of it as text or JSON.
+
+use super::model::{Fleet, View};
+use super::patience;
+use super::poll::{self, Pace, Report};
+use super::screen::{self, Screen};
+use super::target::List;
+use crate::Failure;
+use crate::once::{columns, lines};
+use crate::options::Options;
+use crate::theme::Theme;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use serde_json::{Value, json};
+use std::io::{Write, stdout};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+pub(crate) fn run(list: List, token: Option<String>, options: &Options) -> Result<(), Failure> {
+    let reports = poll::start(list, token, Pace::new(options.interval));
+    let mut fleet = Fleet::new(options.interval, Instant::now());
+    let wrong = gather(&mut fleet, &reports, options.interval);
+    let view = fleet.view(Instant::now());
+    if view.servers.is_empty() {
+        return Err(Failure::Run(wrong.unwrap_or_else(|| "the list names no server".to_owned())));
+    }
+    let text = if options.json {
+        format!("{:#}\n", to_json(&view, options.interval))
+    } else {
+        text(&view, options.interval, columns())
+    };
+    // The reader may have closed the pipe (`| head`); that is not a failure.
+    let _ = stdout().lock().write_all(text.as_bytes());
+    match view.totals.up {
+        0 => Err(Failure::Run("no server answered".to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Takes reports in until all is known that can be known in time; what is wrong with the list.
+fn gather(fleet: &mut Fleet, reports: &Receiver<Report>, interval: Duration) -> Option<String> {
+    let began = Instant::now();
+    let most = interval + 2 * patience(interval) + Duration::from_secs(1);
+    let mut wrong = None;
+    loop {
+        match reports.recv_timeout(most.saturating_sub(began.elapsed())) {
+            Ok(Report::List(text)) => wrong = Some(text.clone()).filter(|text| !text.is_empty()),
+            Ok(report) => apply(fleet, report),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return wrong,
+        }
+        if let Some(text) = &wrong {
+            fleet.list(text.clone());
+        }
+        let (answered, all) = fleet.answered();
+        // A name that means nothing reports nothing else.
+        if (all > 0 && answered == all && began.elapsed() >= interval) || (all == 0 && wrong.is_some()) {
+            return wrong;
+        }
+    }
+}
+
+/// Tells the fleet what was found out.
+pub(super) fn apply(fleet: &mut Fleet, report: Report) {
+    match report {
+        Report::Joined(address) => fleet.joined(address, Instant::now()),
+        Report::Left(address) => fleet.left(&address, Instant::now()),
+        Report::Sampled(address, at, answer) => fleet.sampled(&address, at, answer),
+        Report::List(text) => fleet.list(text),
+    }
+}
+
+/// What docs/top.md describes.
+pub(super) fn to_json(view: &View, interval: Duration) -> Value {
+    json!({
+        "kind": "firebrick fleet",
+        "version": 1,
+        "interval_s": interval.as_secs_f64(),
+        "totals": view.totals,
+        "versions": view.versions,
+        "generations": view.generations,
+        "notices": view.notices,
+        "servers": view.servers,
+    })
+}
+
+/// The screen, as high as needed, without colours and keys.
+fn text(view: &View, interval: Duration, columns: u16) -> String {
+    let screen = Screen::new(interval);
+    let rows = screen::rows_for(view);
+    let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
+    let area = buffer.area;
+    screen::body(&mut buffer, area, &screen, view, Theme::new(false), false);
+    lines(&buffer)
+}
