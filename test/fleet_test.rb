@@ -101,7 +101,7 @@ class FleetTest < Case
     told = json(ports)
     assert_equal [3, 1, 2], told["totals"].values_at("servers", "up", "unreachable")
     why = told["servers"].to_h { |row| row.values_at("address", "why") }
-    assert_equal ["nothing listens there", "it does not respond", nil], ports.map { |port| why[port] }
+    assert_equal ["nothing listens there", "it does not respond", nil], why.values_at(*ports)
   ensure
     frozen&.signal("CONT")
   end
@@ -235,6 +235,6 @@ class FleetPageTest < BrowserCase
   it "refuses to be open to other machines without a strong token" do
     out, err, status = Open3.capture3({ "FIREBRICK_CONTROL_TOKEN" => "short" }, Server.binary, "top", "--fleet", "127.0.0.1:1", "--serve", "tcp://0.0.0.0:0")
     assert_equal [2, ""], [status.exitstatus, out]
-    assert_match(/--serve tcp:\/\/0\.0\.0\.0:0: other machines can reach it, so FIREBRICK_CONTROL_TOKEN has to have 16 characters or more/, err)
+    assert_match(%r{--serve tcp://0\.0\.0\.0:0: other machines can reach it, so FIREBRICK_CONTROL_TOKEN has to have 16 characters or more}, err)
   end
 end
