@@ -48,11 +48,12 @@ pub(crate) fn serve_coordinator(
 
 /// Runs a part as ordered, and reports. Returns why it could not be run.
 fn take_part(scenario: Scenario, from: impl Read + Send + 'static, mut to: impl Write) -> Option<String> {
-    let stopped = Arc::new(AtomicBool::new(false));
+    let (stopped, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (sender, starts) = channel();
-    let flag = stopped.clone();
-    let listening =
-        std::thread::Builder::new().name("orders".to_owned()).spawn(move || orders(from, &sender, &flag));
+    let (stop, over) = (stopped.clone(), ended.clone());
+    let listening = std::thread::Builder::new()
+        .name("orders".to_owned())
+        .spawn(move || orders(from, &sender, &stop, &over));
     let outcome = listening.map_err(|why| format!("cannot start a thread: {why}")).and_then(|_| {
         let to = RefCell::new(&mut to);
         let mut watch = |progress: &Progress| {
@@ -69,12 +70,13 @@ fn take_part(scenario: Scenario, from: impl Read + Send + 'static, mut to: impl 
         Ok(outcome) => (Report::Done(Box::new(outcome)), None),
         Err(why) => (Report::Failed(why.clone()), Some(why)),
     };
+    ended.store(true, Ordering::SeqCst);
     report(&mut to, &last);
     why
 }
 
-/// Reads orders until the coordinator is gone.
-fn orders(from: impl Read, starts: &Sender<u64>, stopped: &AtomicBool) {
+/// Reads orders until the coordinator is gone. It goes when it has all reports, and who has `ended` by then has done its part.
+fn orders(from: impl Read, starts: &Sender<u64>, stopped: &AtomicBool, ended: &AtomicBool) {
     let mut from = BufReader::new(from);
     while let Ok(Some(order)) = frame::read(&mut from) {
         match order {
@@ -84,7 +86,9 @@ fn orders(from: impl Read, starts: &Sender<u64>, stopped: &AtomicBool) {
             Order::Stop => stopped.store(true, Ordering::Relaxed),
         }
     }
-    exit(1);
+    if !ended.load(Ordering::SeqCst) {
+        exit(1);
+    }
 }
 
 /// Without a coordinator there is nothing left to do.
