@@ -198,11 +198,11 @@ class SpawnedWorkersTest < Case
     skip "of the Ruby that says so" if ENV.key?("RUBY")
     own = launch(ruby: STREAMING)
     3.times { get("/", to: own) }
+    # A request is counted when its response has been sent, and not before.
+    wait_until("three finished, none begun") { own.stats["workers"].first.values_at("requests", "busy_threads") == [3, 0] }
     slow = connect(own)
     slow.write(request("GET", "/slow"))
     wait_until("the request to be served") { File.exist?(own.path("entered.log")) }
-    # A request is counted when its response has been sent, and not before.
-    wait_until("three finished, one begun") { own.stats["workers"].first.values_at("requests", "busy_threads") == [3, 1] }
     Process.kill("KILL", spawned(own).first)
     # It may have had an effect: nobody else gets it.
     assert_equal 502, slow.read_response("GET").status
