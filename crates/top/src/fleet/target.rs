@@ -42,6 +42,10 @@ impl FromStr for Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // What follows `unix:` may begin with two slashes, which are no part of the path.
+            Target::Unix(path) if path.to_string_lossy().starts_with("//") => {
+                write!(f, "unix://{}", path.display())
+            }
             Target::Unix(path) => write!(f, "unix:{}", path.display()),
             Target::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Target::Tcp { host, port } => write!(f, "{host}:{port}"),
@@ -174,6 +178,7 @@ mod tests {
         assert_eq!(read("[::1]:9293").as_deref(), Ok("[::1]:9293"));
         assert_eq!(read("unix:/run/c.sock").as_deref(), Ok("unix:/run/c.sock"));
         assert_eq!(read("/run/c.sock").as_deref(), Ok("unix:/run/c.sock"));
+        assert_eq!(read("//").as_deref(), Ok("unix:////"));
         for wrong in ["", "host", "host:0", "host:port", "https://host:1", "tcp://host", ":9293x"] {
             assert!(read(wrong).unwrap_err().contains("expected HOST:PORT"), "{wrong}");
         }
