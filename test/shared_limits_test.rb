@@ -98,7 +98,7 @@ class SharedLimitsTest < RateLimitCase
         assert_equal 1, text.scan("is back; all servers count together again").size
       end
       servers.each do |own|
-        assert_operator own.stats["rate_limits"]["limits"].first["alone"], :>, 100
+        assert_operator own.stats["rate_limits"]["limits"].first["alone"], :>, 10
       end
     end
   end
