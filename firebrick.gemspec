@@ -14,7 +14,7 @@ Gem::Specification.new do |spec|
   spec.required_ruby_version = ">= 3.1"
   spec.metadata = { "rubygems_mfa_required" => "true", "source_code_uri" => spec.homepage }
 
-  sources = "{crates,ext}/**/*.{rs,toml,rb,c,h,html,css,js}"
+  sources = "{crates,ext}/**/*.{rs,toml,rb,c,h,html,css,js,lua}"
   papers = "{README,LICENSE,CHANGELOG,ARCHITECTURE,CONTRIBUTING,SECURITY}*"
   spec.files = Dir.chdir(__dir__) do
     Dir["Cargo.{toml,lock}", "rust-toolchain.toml", sources, "lib/**/*.rb", "exe/*", "docs/**/*", papers]
