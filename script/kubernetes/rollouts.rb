@@ -57,7 +57,8 @@ module Kubernetes
       # Until the next request is due; one that took longer is made up for.
       def pause
         @due += Random.rand(@every * 2)
-        sleep @due - now if @due > now
+        left = @due - now
+        sleep left if left.positive?
       end
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
