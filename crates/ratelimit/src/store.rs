@@ -7,7 +7,7 @@
 //!    connecting, unless nothing has been connected yet.
 
 use crate::rate::Limit;
-use redis::{Client, Config, ErrorKind, Value, ValueSink, command};
+use redis::{Client, Config, ErrorKind, Value, ValueSink};
 use sha1::{Digest, Sha1};
 use std::time::Duration;
 
@@ -112,15 +112,10 @@ impl Store {
         timeout: Duration,
     ) -> Result<u64, redis::Error> {
         let key = format!("{}:{key}", self.prefix);
-        let reply = self.client.shared().send(1, false, Some(timeout), |out| {
-            let head: [&[u8]; 4] = [verb, script.as_bytes(), b"1", key.as_bytes()];
-            let all: Vec<&[u8]> = head.into_iter().chain(words.iter().map(|word| word.as_bytes())).collect();
-            command::words(out, &all);
-            Ok::<(), redis::Error>(())
-        })?;
-        match reply.await.into_value() {
-            Some(Value::Integer(number)) => Ok(u64::try_from(number).unwrap_or_default()),
-            Some(Value::Error(error)) => Err(error),
+        let head: [&[u8]; 4] = [verb, script.as_bytes(), b"1", key.as_bytes()];
+        let all: Vec<&[u8]> = head.into_iter().chain(words.iter().map(|word| word.as_bytes())).collect();
+        match self.client.call(&all, timeout).await? {
+            Value::Integer(number) => Ok(u64::try_from(number).unwrap_or_default()),
             _ => Err(redis::Error::new(ErrorKind::Protocol, "a reply that is no number")),
         }
     }

@@ -1,11 +1,15 @@
 //! A server and the connections to it: [`Client`].
 
+use crate::command;
 use crate::config::Config;
 use crate::connection::Connection;
+use crate::error::{Error, ErrorKind};
 use crate::resp::ReplySink;
+use crate::value::{Value, ValueSink};
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Most idle dedicated connections that are kept for reuse.
 const MAX_IDLE: usize = 16;
@@ -65,6 +69,24 @@ impl<S: ReplySink> Client<S> {
         let mut idle = self.idle.borrow_mut();
         if connection.allow_reconnect() && idle.len() < MAX_IDLE {
             idle.push(connection);
+        }
+    }
+}
+
+impl Client<ValueSink> {
+    /// Runs one command over the shared connection. `timeout` begins now and covers connecting, too.
+    ///
+    /// # Errors
+    /// There is no connection, no complete reply, or Redis replied with an error.
+    pub async fn call(&self, words: &[&[u8]], timeout: Duration) -> Result<Value, Error> {
+        let reply = self.shared().send(1, false, Some(timeout), |out| {
+            command::words(out, words);
+            Ok::<(), Error>(())
+        })?;
+        match reply.await.into_value() {
+            Some(Value::Error(error)) => Err(error),
+            Some(value) => Ok(value),
+            None => Err(Error::new(ErrorKind::Protocol, "an incomplete reply")),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! 3. Redis must be as private as a folder of keys: it holds them as they are. TLS (`rediss://`) and a password are its user's.
 
 use super::{Error, Item, LEASE, Lease, MAX_ITEM, Pending, Store, place_of};
-use ::redis::{Client, Config, Value, ValueSink, command};
+use ::redis::{Client, Config, Value, ValueSink};
 use std::rc::Rc;
 
 /// What deletes a lease that is still ours.
@@ -47,17 +47,9 @@ impl Redis {
 }
 
 async fn run(client: &Client<ValueSink>, words: &[&[u8]]) -> Result<Value, Error> {
-    let failed = |why: String| Error(format!("Redis on {}: {why}", client.config().address));
-    let timeout = client.config().command_timeout + client.config().connect_timeout;
-    let reply = client.shared().send(1, false, Some(timeout), |out| {
-        command::words(out, words);
-        Ok::<(), ::redis::Error>(())
-    });
-    match reply.map_err(|error| failed(error.to_string()))?.await.into_value() {
-        Some(Value::Error(error)) => Err(failed(error.to_string())),
-        Some(value) => Ok(value),
-        None => Err(failed("an incomplete reply".to_owned())),
-    }
+    let config = client.config();
+    let reply = client.call(words, config.command_timeout + config.connect_timeout).await;
+    reply.map_err(|why| Error(format!("Redis on {}: {why}", config.address)))
 }
 
 impl Store for Redis {

@@ -6,7 +6,7 @@
 //! 3. It takes at most [`PATIENCE`]: a server starts without Redis.
 
 use super::Error;
-use ::redis::{Client, Config, Value, ValueSink, command};
+use ::redis::{Client, Config, Value, ValueSink};
 use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions};
 
@@ -28,7 +28,7 @@ pub fn shared_secret(url: &str, group: &str) -> Result<String, Error> {
         let ask = || {
             let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
             runtime.map_err(|why| why.to_string())?.block_on(async {
-                let all = ask(Client::new(config), format!("firebrick:{group}:tickets").into_bytes(), made);
+                let all = ask(Client::new(config), format!("firebrick:{group}:tickets"), made);
                 tokio::time::timeout(PATIENCE, all).await.map_err(|_| "no reply within 2 s".to_owned())?
             })
         };
@@ -44,19 +44,12 @@ pub fn shared_secret(url: &str, group: &str) -> Result<String, Error> {
 }
 
 /// Sets the key if it is not there; what it holds then.
-async fn ask(client: Client<ValueSink>, key: Vec<u8>, made: String) -> Result<String, String> {
-    let send = |words: Vec<Vec<u8>>| {
-        client.shared().send(1, false, Some(PATIENCE), |out| {
-            command::words(out, &words.iter().map(Vec::as_slice).collect::<Vec<_>>());
-            Ok::<(), ::redis::Error>(())
-        })
-    };
-    let made = made.into_bytes();
-    send(vec![b"SET".to_vec(), key.clone(), made, b"NX".to_vec()]).map_err(|error| error.to_string())?.await;
-    let reply = send(vec![b"GET".to_vec(), key]).map_err(|error| error.to_string())?.await;
-    match reply.into_value() {
-        Some(Value::Text(bytes)) => String::from_utf8(bytes).map_err(|_| "the secret is no text".to_owned()),
-        Some(Value::Error(error)) => Err(error.to_string()),
+async fn ask(client: Client<ValueSink>, key: String, made: String) -> Result<String, String> {
+    let (key, made) = (key.as_bytes(), made.as_bytes());
+    // Whether it has been set shows in what it holds.
+    let _ = client.call(&[b"SET", key, made, b"NX"], PATIENCE).await;
+    match client.call(&[b"GET", key], PATIENCE).await.map_err(|error| error.to_string())? {
+        Value::Text(bytes) => String::from_utf8(bytes).map_err(|_| "the secret is no text".to_owned()),
         _ => Err("the secret was not kept".to_owned()),
     }
 }
