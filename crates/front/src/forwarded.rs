@@ -1,6 +1,6 @@
 //! What a proxy in front says about the client and about itself; accepted from trusted proxies only.
 
-use handler::{PeerAddr, Request};
+use handler::Request;
 use settings::TrustedProxies;
 
 /// Reads `X-Forwarded-Proto`, `X-Forwarded-Ssl` and `Forwarded` of trusted peers.
@@ -29,10 +29,7 @@ impl Forwarded {
     }
 
     fn trusts(&self, request: &Request) -> bool {
-        self.trusted.trusts(match request.peer.remote {
-            PeerAddr::Inet(address) => Some(address.ip()),
-            PeerAddr::Unix => None,
-        })
+        self.trusted.trusts(request.peer.remote.ip())
     }
 }
 

@@ -37,11 +37,7 @@ pub(crate) async fn introduce<S: Socket>(
         acceptor.log(&format!("a connection from {} to {bind} was closed: {why}", peer.remote_text));
         None
     };
-    let address = match peer.remote {
-        PeerAddr::Inet(address) => Some(address.ip()),
-        PeerAddr::Unix => None,
-    };
-    if !settings.rack.trusted_proxies.trusts(address) {
+    if !settings.rack.trusted_proxies.trusts(peer.remote.ip()) {
         return closed(
             "it is no trusted proxy (rack.trusted_proxies), and an address with proxy_protocol is for those only",
         );

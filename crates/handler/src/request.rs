@@ -2,7 +2,7 @@
 
 use crate::{Fields, Span};
 use std::cell::RefCell;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
@@ -38,6 +38,16 @@ pub enum PeerAddr {
     Inet(SocketAddr),
     /// A Unix socket; its clients have no address.
     Unix,
+}
+
+impl PeerAddr {
+    /// The IP address, if there is one.
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self {
+            PeerAddr::Inet(address) => Some(address.ip()),
+            PeerAddr::Unix => None,
+        }
+    }
 }
 
 /// Both ends of a connection, shared by all its requests.

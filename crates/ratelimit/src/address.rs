@@ -1,41 +1,50 @@
-//! Who a request is from: [`client`]. Pure.
+//! Who a request is from: [`client`], and [`forwarded`] for who knows proxies by other rules. Pure.
 //!
 //! Contract: what a client sends counts only as far as trusted proxies vouch for it. Each proxy appends the address that it was
 //! connected from to `X-Forwarded-For`, so the list is read from its end, and the first address that is no trusted proxy's is the client's.
 
-use handler::{PeerAddr, Request};
+use handler::Request;
 use settings::TrustedProxies;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The client's address; `None` where nobody knows it, as on a Unix socket.
 pub(crate) fn client(request: &Request, trusted: &TrustedProxies) -> Option<IpAddr> {
-    let peer = match request.peer.remote {
-        PeerAddr::Inet(address) => Some(address.ip().to_canonical()),
-        PeerAddr::Unix => None,
-    };
+    let peer = request.peer.remote.ip().map(|address| address.to_canonical());
     if !trusted.trusts(peer) {
         return peer;
     }
     let fields: Vec<&[u8]> = request.fields.all("x-forwarded-for").collect();
-    let mut client = peer;
-    for word in fields.iter().rev().flat_map(|field| field.rsplit(|byte| *byte == b',')) {
-        let Some(address) = parse(word.trim_ascii()) else { break };
-        client = Some(address);
-        if !trusted.trusts(client) {
+    let is_proxy = |address| trusted.trusts(Some(address));
+    forwarded(fields.into_iter().rev(), is_proxy).map(|(_, address)| address).or(peer)
+}
+
+/// The client by the values of `X-Forwarded-For`, the last one first, which a proxy has sent: as it is written, and its address. `None`
+/// where they say nothing.
+pub fn forwarded<'a>(
+    values: impl Iterator<Item = &'a [u8]>,
+    is_proxy: impl Fn(IpAddr) -> bool,
+) -> Option<(&'a [u8], IpAddr)> {
+    let mut client = None;
+    for word in values.flat_map(|value| value.rsplit(|byte| *byte == b',')).map(<[u8]>::trim_ascii) {
+        let Some(address) = parse(word) else { break };
+        client = Some((word, address));
+        if !is_proxy(address) {
             break;
         }
     }
     client
 }
 
-/// `192.0.2.1`, `192.0.2.1:8080`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:8080`.
-fn parse(word: &[u8]) -> Option<IpAddr> {
-    let word = std::str::from_utf8(word).ok()?;
+/// An address as proxies write it: `192.0.2.1`, `192.0.2.1:8080`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:8080`, `fe80::1%eth0`.
+/// IPv4-mapped IPv6 addresses become IPv4.
+pub fn parse(word: &[u8]) -> Option<IpAddr> {
+    let word = std::str::from_utf8(word).ok()?.trim();
     let bare = match word.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?.0,
         None if word.matches(':').count() == 1 => word.split_once(':')?.0,
         None => word,
     };
+    let bare = bare.split_once('%').map_or(bare, |(address, _)| address);
     bare.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
@@ -86,6 +95,21 @@ mod tests {
     }
 
     #[test]
+    fn addresses_as_proxies_write_them() {
+        for text in
+            ["192.0.2.1", " 192.0.2.1 ", "192.0.2.1:4711", "::ffff:192.0.2.1", "[::ffff:192.0.2.1]:80"]
+        {
+            assert_eq!(parse(text.as_bytes()), "192.0.2.1".parse().ok(), "{text}");
+        }
+        for text in ["2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:80", "2001:db8::1%eth0"] {
+            assert_eq!(parse(text.as_bytes()), "2001:db8::1".parse().ok(), "{text}");
+        }
+        for text in ["unknown", "", "192.0.2.1:80:80", "[2001:db8::1", "_hidden", "\u{e9}"] {
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
     fn a_unix_socket_says_no_more_than_its_proxy() {
         let mut request = request("GET", "/", None);
         assert_eq!(client(&request, &trusted()), None);
@@ -101,6 +125,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn any_bytes_are_read(value: Vec<u8>) {
+            let found = forwarded([value.as_slice()].into_iter(), |_| true);
+            prop_assert_eq!(found.map(|(word, _)| parse(word)), found.map(|(_, address)| Some(address)));
+        }
+
         #[test]
         fn no_list_moves_an_untrusted_peer(list in "\\PC{0,60}") {
             let client = of("192.0.2.1", &[&list]);

@@ -17,7 +17,7 @@
 //! 5. What identifies a client in a header never leaves the process as it is: Redis sees a hash.
 #![forbid(unsafe_code)]
 
-mod address;
+pub mod address;
 mod counters;
 mod ledger;
 mod limiter;

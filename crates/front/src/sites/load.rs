@@ -161,12 +161,7 @@ fn upstreams(rule: &ProxyRule, site: &Site, trusted: &TrustedProxies) -> Result<
             healthy: health.healthy,
             unhealthy: health.unhealthy,
         }),
-        trusted: Arc::new(move |peer| {
-            trusted.trusts(match peer.remote {
-                handler::PeerAddr::Inet(address) => Some(address.ip()),
-                handler::PeerAddr::Unix => None,
-            })
-        }),
+        trusted: Arc::new(move |peer| trusted.trusts(peer.remote.ip())),
         ..proxy::Config::new(name.clone(), origins)
     };
     Upstreams::new(config).map_err(place)

@@ -4,7 +4,7 @@ use super::handshakes::InProgress;
 use super::variables;
 use crate::accept::Acceptor;
 use ::tls::{Choice, Endpoint, Established, Failed, Hello, Refusal};
-use handler::{Peer, PeerAddr, Session};
+use handler::{Peer, Session};
 use net::Tls;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -91,10 +91,7 @@ async fn steps(
     let (hello, choice) = hello.choose(endpoint)?;
     let (hello, choice) = match choice {
         Choice::OnDemand(name, hooks) => {
-            let client = match peer.remote {
-                PeerAddr::Inet(address) => Some(address.ip().to_canonical()),
-                PeerAddr::Unix => None,
-            };
+            let client = peer.remote.ip().map(|address| address.to_canonical());
             within(ON_DEMAND, hello.on_demand(endpoint, &name, client, &hooks)).await?
         }
         chosen => (hello, chosen),

@@ -1,5 +1,6 @@
 //! IP addresses for Ruby: prefixes as keys of a Hash, and the client of a forwarded request.
 
+use ratelimit::address::{forwarded, parse as address};
 use std::net::IpAddr;
 
 /// The first `length` bits of an address, followed by the length. IPv4 addresses are IPv6's `::ffff:0:0/96`, but a shorter IPv6
@@ -15,21 +16,6 @@ pub(crate) fn prefix(address: IpAddr, length: u8) -> Option<Vec<u8>> {
     let mut key = (bits & mask).to_be_bytes()[..usize::from(length).div_ceil(8)].to_vec();
     key.extend([length, family]);
     Some(key)
-}
-
-/// An address; IPv4-mapped IPv6 addresses become IPv4.
-pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
-    let text = std::str::from_utf8(text).ok()?.trim();
-    // Some proxies write `[::1]:80`, `192.0.2.1:80` and `fe80::1%eth0`.
-    let inner = match text.strip_prefix('[') {
-        Some(rest) => rest.split_once(']')?.0,
-        None => match text.split_once(':') {
-            Some((host, port)) if !port.contains(':') => host,
-            _ => text,
-        },
-    };
-    let inner = inner.split_once('%').map_or(inner, |(address, _)| address);
-    inner.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
 /// `192.0.2.0/24` or an address: the prefix's key and its length in bits as written.
@@ -57,21 +43,13 @@ fn is_near(address: IpAddr) -> bool {
     }
 }
 
-/// The client of a request that `peer` sent with this `X-Forwarded-For`: the last address in it that is not a proxy of this site. A
+/// The client of a request that `peer` sent with `value` as its `X-Forwarded-For`: the last address in it that is not a proxy of this site. A
 /// client can forge everything before that, and a peer with a public address is the client itself.
-pub(crate) fn client<'a>(peer: &'a [u8], forwarded: &'a [u8]) -> &'a [u8] {
+pub(crate) fn client<'a>(peer: &'a [u8], value: &'a [u8]) -> &'a [u8] {
     if !address(peer).is_some_and(is_near) {
         return peer;
     }
-    let mut client = peer;
-    for hop in forwarded.rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-        let Some(address) = address(hop) else { break };
-        client = hop;
-        if !is_near(address) {
-            break;
-        }
-    }
-    client
+    forwarded(std::iter::once(value), is_near).map_or(peer, |(client, _)| client)
 }
 
 #[cfg(test)]
@@ -100,17 +78,6 @@ mod tests {
         {
             assert_eq!(cidr(wrong.as_bytes()), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn addresses_as_proxies_write_them() {
-        for text in
-            ["192.0.2.1", " 192.0.2.1 ", "192.0.2.1:4711", "::ffff:192.0.2.1", "[::ffff:192.0.2.1]:80"]
-        {
-            assert_eq!(address(text.as_bytes()), "192.0.2.1".parse().ok(), "{text}");
-        }
-        assert_eq!(address(b"fe80::1%eth0"), "fe80::1".parse().ok());
-        assert_eq!(address(b"unknown"), None);
     }
 
     #[test]

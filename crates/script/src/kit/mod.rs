@@ -117,7 +117,7 @@ fn visit(args: &[Value<'_>]) -> Result<Tape, &'static str> {
 
 /// `[address, lengths for IPv4, lengths for IPv6]`: the key of each prefix that contains the address; nil if it is not one.
 fn prefixes(_: &Kit, args: &[Value<'_>], tape: &mut Tape) {
-    let Some(address) = args.first().and_then(Value::text).and_then(addresses::address) else {
+    let Some(address) = args.first().and_then(Value::text).and_then(ratelimit::address::parse) else {
         tape.nil();
         return;
     };
