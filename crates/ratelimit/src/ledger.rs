@@ -8,6 +8,7 @@ use crate::counters::Counters;
 use crate::rate::{Count, Limit};
 use settings::RateLimit;
 use stats::{RateLimitSnapshot, RateLimitsSnapshot};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +18,8 @@ pub struct Ledger {
     counts: Counters<Count>,
     /// Until when a key is refused without asking Redis: nobody can be admitted before, because the time in Redis only grows.
     refused: Counters<u64>,
-    tallies: Mutex<Vec<(RateLimit, Arc<Tally>)>>,
+    /// By the limits' names.
+    tallies: Mutex<BTreeMap<String, Arc<Tally>>>,
     /// Threads for which Redis is away.
     away: AtomicU32,
     /// Servers that were there last, this one included; 0 while unknown.
@@ -83,16 +85,10 @@ impl Ledger {
         });
     }
 
-    /// What has come of a limit so far, of all that had its name.
-    pub(crate) fn tally(&self, written: &RateLimit) -> Arc<Tally> {
+    /// What has come of the limits of this name so far.
+    pub(crate) fn tally(&self, name: &str) -> Arc<Tally> {
         let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, tally)) = tallies.iter_mut().find(|(known, _)| known.name == written.name) {
-            known.clone_from(written);
-            return tally.clone();
-        }
-        let tally = Arc::new(Tally::default());
-        tallies.push((written.clone(), tally.clone()));
-        tally
+        tallies.entry(name.to_owned()).or_default().clone()
     }
 
     /// A thread has lost Redis.
@@ -127,7 +123,7 @@ impl Ledger {
     pub fn snapshot(&self, limits: &[RateLimit], redis: bool) -> Option<RateLimitsSnapshot> {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let one = |limit: &RateLimit| {
-            let tally = self.tally(limit);
+            let tally = self.tally(&limit.name);
             RateLimitSnapshot {
                 name: limit.name.clone(),
                 rate: limit.rate.to_string(),

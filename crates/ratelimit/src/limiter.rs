@@ -45,14 +45,11 @@ impl Limiter {
     /// # Errors
     /// `shared.redis` is no URL of a Redis; the text says why.
     pub fn new(settings: &Settings, ledger: Arc<Ledger>) -> Result<Rc<Limiter>, String> {
-        let shared = &settings.shared;
-        let store = shared.redis.as_ref().map(|url| Store::new(url, &shared.group, shared.timeout));
-        let store = store.transpose().map_err(|why| format!("shared.redis: {why}"))?;
         let limiter = Limiter {
             rules: RefCell::new(Rc::new([])),
             trusted: settings.rack.trusted_proxies.clone(),
             ledger,
-            store,
+            store: store(settings)?,
             away: Cell::new(false),
             changed: Notify::new(),
         };
@@ -176,7 +173,14 @@ impl Limiter {
 /// # Errors
 /// It is not; the text names the setting and says why.
 pub fn check(settings: &Settings) -> Result<(), String> {
-    Limiter::new(settings, Arc::new(Ledger::new(Box::new(|_| ())))).map(drop)
+    store(settings).map(drop)
+}
+
+/// Where limits are shared, if they are.
+fn store(settings: &Settings) -> Result<Option<Store>, String> {
+    let shared = &settings.shared;
+    let store = shared.redis.as_ref().map(|url| Store::new(url, &shared.group, shared.timeout));
+    store.transpose().map_err(|why| format!("shared.redis: {why}"))
 }
 
 /// The limits of requests for `path`, whatever their method, for `firebrick explain`.

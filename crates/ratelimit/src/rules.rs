@@ -26,7 +26,7 @@ impl Judged {
             period: u64::try_from(written.rate.period.as_nanos()).unwrap_or(u64::MAX),
             burst: written.burst,
         };
-        Judged { written: written.clone(), limit, tally: ledger.tally(written) }
+        Judged { written: written.clone(), limit, tally: ledger.tally(&written.name) }
     }
 
     /// Whether it is about requests of this method and path.
