@@ -146,17 +146,21 @@ impl Supervisor {
         if workers == self.sizer.workers && !self.sizer.growth.is_pinned() {
             return;
         }
-        self.sizer.workers = workers;
-        self.sizer.growth.set_range(range(workers));
         // What nobody has asked for meanwhile is old.
         self.shared.each(Dispatch::take_load).for_each(drop);
+        self.allow(workers, &format!("the setting is {workers} now"), notify);
+    }
+
+    /// So many workers there may be from now on: the number moves into the range.
+    fn allow(&mut self, workers: Workers, why: &str, notify: &mut impl FnMut(Notice)) {
+        self.sizer.workers = workers;
+        self.sizer.growth.set_range(range(workers));
         let before = self.table.wanted();
         let wanted = before.clamp(workers.min as usize, workers.max as usize);
         if wanted != before {
-            let why = format!("the setting is {workers} now");
             notify(Notice::Log(format!("workers: {before} → {wanted}: {why}")));
             self.event(Event::Want(wanted), notify);
-            self.resized(before, &why);
+            self.resized(before, why);
         }
     }
 
@@ -188,12 +192,7 @@ impl Supervisor {
         if workers == self.sizer.workers {
             return;
         }
-        self.sizer.workers = workers;
-        self.sizer.growth.set_range(range(workers));
-        let before = self.table.wanted();
-        self.event(Event::Want(workers.min as usize), notify);
-        self.resized(before, &why);
-        notify(Notice::Log(format!("workers: {before} → {}: {why}", self.table.wanted())));
+        self.allow(workers, &why, notify);
     }
 
     /// Takes a sample and does what follows from it.
