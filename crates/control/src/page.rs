@@ -16,6 +16,8 @@ use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
 
 const HTML: &str = include_str!("dashboard/page.html");
+/// What the heads of both pages have in common.
+const HEAD: &str = include_str!("dashboard/head.html");
 const STYLE: &str = include_str!("dashboard/style.css");
 const SCRIPT: &str = concat!(
     include_str!("dashboard/draw.js"),
@@ -46,7 +48,8 @@ impl Page {
             hash(script),
         );
         let policy = HeaderValue::from_str(&policy).expect("hashes in base64 are printable");
-        Page { html: Bytes::from(html.replace("{{style}}", STYLE).replace("{{script}}", script)), policy }
+        let html = html.replace("{{head}}", HEAD).replace("{{style}}", STYLE).replace("{{script}}", script);
+        Page { html: Bytes::from(html), policy }
     }
 
     fn response(&self) -> Response<Full<Bytes>> {

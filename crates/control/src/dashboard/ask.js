@@ -1,5 +1,6 @@
 
-// Asks the server that this page is from, with its token. `begin` is the page's own.
+// Asks the server that this page is from, with its token, again and again. Of the page are `turn`, which asks for everything and shows it, and
+// `ASKED`, the name of what is asked.
 
 const id = (name) => document.getElementById(name);
 const KEY = "firebrick-token", PATIENCE = 8000;
@@ -32,3 +33,51 @@ id("ask").addEventListener("submit", (event) => {
   id("token").value = "";
   begin();
 });
+
+// --- how it goes
+
+let goneSince = null;
+
+function notice(text) {
+  id("notice").textContent = text;
+  id("notice").hidden = text === "";
+}
+
+function answers() {
+  goneSince = null;
+  document.body.className = "live";
+  id("ask").hidden = true;
+  id("main").hidden = false;
+}
+
+function fails(error) {
+  if (error instanceof Refused) {
+    id("wrong").textContent = error.token === null ? "" : "That is not its token.";
+    sessionStorage.removeItem(KEY);
+    id("ask").hidden = false;
+    id("main").hidden = true;
+    document.body.className = "";
+    id("state").textContent = "waiting for the token";
+    return notice("");
+  }
+  goneSince ??= Date.now();
+  document.body.className = "gone";
+  id("state").textContent = "no answer";
+  notice(`${ASKED} has not answered since ${clock(goneSince, true)}. This page goes on asking; the figures below are from before.`);
+}
+
+// --- time goes by
+
+let timer = null, run = 0;
+
+function begin() {
+  clearTimeout(timer);
+  turn(++run);
+}
+
+// Nobody sees a hidden page; it asks again when it is shown.
+function again(mine, pause) {
+  if (mine === run && !document.hidden) timer = setTimeout(() => turn(mine), pause);
+}
+
+document.addEventListener("visibilitychange", () => { if (!document.hidden) begin(); });

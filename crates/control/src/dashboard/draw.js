@@ -1,7 +1,7 @@
 
 "use strict";
 
-// Charts over time: lines, areas and stacked columns, as SVG. Numbers for people. Nothing here asks the server.
+// Numbers for people, tiles, and charts over time: lines, areas and stacked columns, as SVG. Nothing here asks the server.
 
 function element(name, attributes = {}, ...children) {
   const made = ["svg", "g", "path", "line", "text", "circle", "rect"].includes(name)
@@ -44,6 +44,8 @@ function percent(part) {
   return `${percent >= 9.95 || percent < 0.05 ? Math.round(percent) : percent.toFixed(1)} %`;
 }
 
+const many = (number, one, more) => `${significant(number)} ${number === 1 ? one : more}`;
+
 function clock(at, seconds = false) {
   const parts = { hour: "2-digit", minute: "2-digit", hour12: false };
   return new Date(at).toLocaleTimeString("en-GB", seconds ? { ...parts, second: "2-digit" } : parts);
@@ -56,6 +58,18 @@ function stepFor(most, count, base = 10) {
   const factors = base === 2 ? [1, 2] : [1, 2, 5, 10];
   return power * (factors.find((factor) => power * factor >= least * 0.9999) ?? factors.at(-1));
 }
+
+// A figure and its name.
+function tile(name, value, more, style = "") {
+  return element("div", { class: style }, element("h2", {}, name), element("strong", {}, value), element("small", {}, more));
+}
+
+// --- charts
+
+// The least and the most that charts show, in milliseconds.
+const SHORTEST = 120000, HOUR = 3600000;
+
+const perMinute = (of) => (point) => of(point) / point.seconds * 60;
 
 const HEIGHT = 190, LEFT = 58, RIGHT = 10, TOP = 8, BOTTOM = 22;
 

@@ -1,10 +1,9 @@
 
 // Shows several servers: every two seconds what is now, and the last hour of all together.
 
-const EVERY = 2000, SHORTEST = 120000, HOUR = 3600000;
-let goneSince = null, charts = null, timer = null, run = 0, sorted = { by: null, down: true };
+const EVERY = 2000, ASKED = "firebrick top --serve";
+let charts = null, sorted = { by: null, down: true };
 
-const perMinute = (of) => (point) => of(point) / point.seconds * 60;
 const ms = (of) => (point) => point.requests > 0 ? of(point) : null;
 const CHARTS = [
   { title: "Response time", tell: time, series: [
@@ -18,12 +17,6 @@ const CHARTS = [
   { title: "Errors per minute", tell: significant, least: 4, series: [
     { name: "5xx", style: "bad", column: true, of: perMinute((point) => point.errors) }, { name: "4xx", style: "warn", column: true, of: perMinute((point) => point.refused) }] },
 ];
-
-const many = (number, one, more) => `${number.toLocaleString("en")} ${number === 1 ? one : more}`;
-
-function tile(name, value, more, style = "") {
-  return element("div", { class: style }, element("h2", {}, name), element("strong", {}, value), element("small", {}, more));
-}
 
 function showTotals({ totals }) {
   const times = totals.total_ms, known = times.count > 0;
@@ -115,34 +108,10 @@ function showNotices({ notices, totals }) {
 
 // --- how it goes
 
-function notice(text) {
-  id("notice").hidden = !text;
-  id("notice").textContent = text;
-}
-
 function lives() {
-  goneSince = null;
-  document.body.className = "live";
-  id("ask").hidden = true;
-  id("main").hidden = false;
+  answers();
   id("state").textContent = "live";
   notice("");
-}
-
-function fails(error) {
-  if (error instanceof Refused) {
-    id("wrong").textContent = error.token === null ? "" : "That is not its token.";
-    sessionStorage.removeItem(KEY);
-    id("ask").hidden = false;
-    id("main").hidden = true;
-    document.body.className = "";
-    id("state").textContent = "waiting for the token";
-    return notice("");
-  }
-  goneSince ??= Date.now();
-  document.body.className = "gone";
-  id("state").textContent = "no answer";
-  notice(`firebrick top --serve has not answered since ${clock(goneSince, true)}. This page goes on asking; the figures below are from before.`);
 }
 
 async function turn(mine) {
@@ -157,15 +126,8 @@ async function turn(mine) {
     fails(error);
     if (error instanceof Refused) return;
   }
-  // Nobody sees a hidden page; it asks again when it is shown.
-  if (mine === run && !document.hidden) timer = setTimeout(() => turn(mine), EVERY);
+  again(mine, EVERY);
 }
 
-function begin() {
-  clearTimeout(timer);
-  turn(++run);
-}
-
-document.addEventListener("visibilitychange", () => { if (!document.hidden) begin(); });
 takeToken();
 begin();

@@ -1,18 +1,17 @@
 
 // Asks the server and shows what it says: every two seconds what is now, every ten the last hour.
 
-const NOW_EVERY = 2000, FIRST_RATES = 700, HISTORY_EVERY = 10000, SHORTEST = 120000, HOUR = 3600000;
-let last = null, goneSince = null, server = null, restartedAt = null;
+const NOW_EVERY = 2000, FIRST_RATES = 700, HISTORY_EVERY = 10000, ASKED = "The server";
+let last = null, server = null, restartedAt = null;
 
 // --- charts
 
-const rate = (of) => (point) => of(point) / point.seconds * 60;
 const ms = (of) => (point) => point.requests > 0 ? of(point.total_ms) : null;
 const CHARTS = [
   { title: "Response time", tell: time, series: [
     { name: "mean", style: "one", of: ms((times) => times.mean) }, { name: "p95", style: "two", of: ms((times) => times.p95) },
     { name: "p99", style: "three", of: ms((times) => times.p99) }] },
-  { title: "Throughput, requests per minute", tell: significant, series: [{ name: "requests/min", style: "one", fill: true, of: rate((point) => point.requests) }] },
+  { title: "Throughput, requests per minute", tell: significant, series: [{ name: "requests/min", style: "one", fill: true, of: perMinute((point) => point.requests) }] },
   { title: "Memory", tell: bytes, base: 2, least: 2 ** 23, series: [
     { name: "PSS", style: "one", fill: true, of: (point) => point.pss_bytes },
     { name: "RSS, added up", style: "two", of: (point) => point.rss_bytes || null }] },
@@ -20,8 +19,8 @@ const CHARTS = [
   { title: "Queue", app: true, tell: significant, least: 4, series: [
     { name: "waiting", style: "two", fill: true, of: (point) => point.queue }, { name: "being served", style: "one", of: (point) => point.busy_threads }] },
   { title: "Errors per minute", tell: significant, least: 4, series: [
-    { name: "5xx", style: "bad", column: true, of: rate((point) => point.errors) }, { name: "4xx", style: "warn", column: true, of: rate((point) => point.client_errors) },
-    { name: "client gone", style: "three", column: true, of: rate((point) => point.client_gone) }] },
+    { name: "5xx", style: "bad", column: true, of: perMinute((point) => point.errors) }, { name: "4xx", style: "warn", column: true, of: perMinute((point) => point.client_errors) },
+    { name: "client gone", style: "three", column: true, of: perMinute((point) => point.client_gone) }] },
 ];
 let charts = null;
 
@@ -42,10 +41,6 @@ let latest = null;
 
 const isApp = (told) => told.rack !== "" || told.workers.length > 0;
 
-function tile(name, value, more, style = "") {
-  return element("div", { class: style }, element("h2", {}, name), element("strong", {}, value), element("small", {}, more));
-}
-
 // Counters become what came since the last look at the same server.
 function since(told, seconds) {
   const before = last && last.told.pid === told.pid && last.told.started_at === told.started_at ? last.told : null;
@@ -59,7 +54,6 @@ function since(told, seconds) {
   };
 }
 
-const many = (number, one, more) => `${significant(number)} ${number === 1 ? one : more}`;
 const or = (value, tell) => value === null ? "…" : tell(value);
 const sum = (told, of) => told.workers.reduce((all, one) => all + of(one), 0);
 
@@ -284,46 +278,22 @@ async function trace(one) {
 
 // --- what is said about the server as a whole
 
-function notice(text) {
-  id("notice").textContent = text;
-  id("notice").hidden = text === "";
-}
-
 function lives(told) {
   if (server && (server.pid !== told.pid || server.started_at !== told.started_at)) {
     restartedAt = Date.now();
     last = latest = null;
   }
   server = told;
-  goneSince = null;
-  document.body.className = "live";
-  id("ask").hidden = true;
-  id("main").hidden = false;
+  answers();
   const points = latest?.points.length ?? 0;
   id("state").textContent = latest && points < 360 ? `live · collecting since ${clock(latest.since)}` : "live";
   const fresh = restartedAt && Date.now() - restartedAt < 60000 ? `Another server has been answering since ${clock(restartedAt, true)}: its history begins anew.` : "";
   notice(fresh || (latest && points < 2 ? `Collecting since ${clock(latest.since, true)}: a point of the charts is ten seconds, the first ones come in a moment.` : ""));
 }
 
-function fails(error) {
-  if (error instanceof Refused) {
-    id("wrong").textContent = error.token === null ? "" : "That is not its token.";
-    sessionStorage.removeItem(KEY);
-    id("ask").hidden = false;
-    id("main").hidden = true;
-    document.body.className = "";
-    id("state").textContent = "waiting for the token";
-    return notice("");
-  }
-  goneSince ??= Date.now();
-  document.body.className = "gone";
-  id("state").textContent = "no answer";
-  notice(`The server has not answered since ${clock(goneSince, true)}. This page goes on asking; the figures below are from before.`);
-}
-
 // --- time goes by
 
-let timer = null, historyDue = 0, run = 0;
+let historyDue = 0;
 
 async function turn(mine) {
   const first = last === null;
@@ -346,16 +316,8 @@ async function turn(mine) {
     fails(error);
     if (error instanceof Refused) return;
   }
-  // Nobody sees a hidden page; it asks again when it is shown.
-  const pause = first && goneSince === null ? FIRST_RATES : NOW_EVERY;
-  if (mine === run && !document.hidden) timer = setTimeout(() => turn(mine), pause);
+  again(mine, first && goneSince === null ? FIRST_RATES : NOW_EVERY);
 }
 
-function begin() {
-  clearTimeout(timer);
-  turn(++run);
-}
-
-document.addEventListener("visibilitychange", () => { if (!document.hidden) begin(); });
 takeToken();
 begin();
