@@ -34,24 +34,23 @@ pub fn explain(settings: &Settings, question: &Question) -> Result<String, Strin
         fields.push(name.trim().as_bytes(), value.trim().as_bytes());
     }
     let host = host(question, &fields);
+    let path = question.target.split(['?', '#']).next().unwrap_or_default().as_bytes();
     let redirects = redirect::explain(settings, question.https, &host, &question.target);
     Ok(redirects
-        + &limited(settings, &question.target)
-        + &first(settings, &question.target)
+        + &limited(settings, path)
+        + &first(settings, path)
         + &behind(settings, question, &fields, &host)?)
 }
 
 /// The rate limits that may refuse it.
-fn limited(settings: &Settings, target: &str) -> String {
-    let path = target.split(['?', '#']).next().unwrap_or_default().as_bytes();
+fn limited(settings: &Settings, path: &[u8]) -> String {
     let lines: Vec<String> =
         ratelimit::concerning(settings, path).map(|limit| format!("Rate limit {limit}\n")).collect();
     if lines.is_empty() { String::new() } else { lines.concat() + "\n" }
 }
 
 /// What comes before all else: the handlers of a route, if there are any.
-fn first(settings: &Settings, target: &str) -> String {
-    let path = target.split(['?', '#']).next().unwrap_or_default().as_bytes();
+fn first(settings: &Settings, path: &[u8]) -> String {
     let mut routes = settings.mruby.routes.iter();
     match routes.find(|route| script::is_below(path, route.path.as_bytes())) {
         Some(route) => {

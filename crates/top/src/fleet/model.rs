@@ -475,17 +475,15 @@ impl Fleet {
         let told = |kinds: &[Kind], what: &str| {
             let each: Vec<String> = kinds
                 .iter()
-                .map(|kind| format!("{what} {} on {}", kind.name, super::servers(kind.servers)))
+                .map(|kind| format!("{what}{} on {}", kind.name, super::servers(kind.servers)))
                 .collect();
             each.join(", ")
         };
         if versions.len() > 1 {
-            notices.push(
-                format!("several versions: {}", told(versions, "")).replace(":  ", ": ").replace(",  ", ", "),
-            );
+            notices.push(format!("several versions: {}", told(versions, "")));
         }
         if generations.len() > 1 {
-            notices.push(format!("rollout: {}", told(generations, "generation")));
+            notices.push(format!("rollout: {}", told(generations, "generation ")));
         }
         let changing = servers.iter().filter(|row| row.change.is_some()).count();
         if changing > 0 {
@@ -540,7 +538,7 @@ const FIGURES: [(&Figure, Value, Tell); 4] = [
     ),
     (
         &Figure { times: 1.5, more: 0.3 },
-        |server, _| (Load::of(server).seats > 0).then(|| Load::of(server).saturation()),
+        |server, _| Some(Load::of(server)).filter(|load| load.seats > 0).map(|load| load.saturation()),
         |value, median| {
             format!(
                 "saturation {} (median {})",

@@ -77,9 +77,9 @@ impl Target {
     /// # Errors
     /// The name has no address; the text names it.
     pub(crate) fn servers(&self, resolver: &impl Resolver) -> Result<Vec<ControlAddress>, String> {
-        let Target::Tcp { host, port } = self else {
-            let Target::Unix(path) = self else { return Ok(Vec::new()) };
-            return Ok(vec![ControlAddress::Unix(path.clone())]);
+        let (host, port) = match self {
+            Target::Unix(path) => return Ok(vec![ControlAddress::Unix(path.clone())]),
+            Target::Tcp { host, port } => (host, port),
         };
         let found =
             resolver.resolve(host, *port).map_err(|why| format!("{host} cannot be resolved: {why}"))?;
