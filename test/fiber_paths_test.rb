@@ -123,7 +123,7 @@ class FiberPathsTest < Case
     text = own.command_line("stats", own.dir).first
     assert_match(%r{ 1/3\+[12]/7 }, text)
     assert_match(/0 waiting \(0 for fibers\)/, text)
-    page = metrics(own)
+    page = own.metrics
     assert_includes page, "firebrick_seats 20\n"
     assert_includes page, "firebrick_fiber_seats 14\n"
     assert_includes page, "firebrick_fiber_requests{stage=\"app\"} 3\n"
@@ -137,7 +137,7 @@ class FiberPathsTest < Case
     own = start(app: APP, threads: "1:2", settings: { fibers: 7 })
     assert_nil own.stats["workers"].first["fiber_paths"]
     assert_nil own.stats["queue"]["for_fibers"]
-    refute_includes metrics(own), "firebrick_fiber_"
+    refute_includes own.metrics, "firebrick_fiber_"
     assert_match(%r{busy fibers.* 0/14 }m, own.command_line("top", own.dir, "--once").first)
   end
 

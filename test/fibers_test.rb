@@ -56,10 +56,10 @@ class FibersTest < Case
     worker = own.stats["workers"].first
     assert_equal 1, worker["blocking_calls"]
     assert_operator worker["blocked_ms"], :>=, 50
-    assert_includes metrics(own), "firebrick_worker_blocking_calls_total 1\n"
+    assert_includes own.metrics, "firebrick_worker_blocking_calls_total 1\n"
     Process.kill("KILL", worker["pid"])
     wait_until("another worker", within: 30) { own.stats["workers"].any? { |one| one["state"] == "ready" && one["pid"] != worker["pid"] } }
-    assert_includes metrics(own), "firebrick_worker_blocking_calls_total 1\n"
+    assert_includes own.metrics, "firebrick_worker_blocking_calls_total 1\n"
   end
 
   it "queues what exceeds the fibers" do

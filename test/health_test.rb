@@ -21,12 +21,8 @@ class HealthTest < Case
 
   # [status, body] of a request to the control socket.
   def control(server, path)
-    socket = UNIXSocket.new(Dir[File.join(server.run_dir, "firebrick", "*.sock")].first)
-    socket.write("GET #{path} HTTP/1.1\r\nHost: x\r\n\r\n")
-    head, body = socket.read.split("\r\n\r\n", 2)
+    head, body = server.control_response(path)
     [head[/\AHTTP\S+ (\d+)/, 1].to_i, body]
-  ensure
-    socket&.close
   end
 
   def go(server) = FileUtils.touch(File.join(server.base, "go"))

@@ -26,11 +26,7 @@ class MetricsTest < Case
 
   # [head, body] of a scrape.
   def scrape(server, accept = nil)
-    socket = UNIXSocket.new(Dir[File.join(server.run_dir, "firebrick", "*.sock")].first)
-    socket.write("GET /metrics HTTP/1.1\r\nHost: x\r\n#{"Accept: #{accept}\r\n" if accept}\r\n")
-    socket.read.split("\r\n\r\n", 2)
-  ensure
-    socket&.close
+    server.control_response("/metrics", accept ? "Accept: #{accept}\r\n" : "")
   end
 
   # The families by name; every rule of the formats that is broken fails the test.

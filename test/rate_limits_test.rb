@@ -55,7 +55,7 @@ class RateLimitsTest < RateLimitCase
     assert_equal [["tight", 1, 3], ["all", 3, 1]], counts
     text, = own.command_line("stats", own.dir)
     assert_match(%r{^rate limits  tight 1/h: 1 admitted, 3 refused \(dry run\)\n +all 3/h: 3 admitted, 1 refused$}, text)
-    assert_includes metrics(own), %(firebrick_rate_limit_requests_total{limit="all",result="refused"} 1\n)
+    assert_includes own.metrics, %(firebrick_rate_limit_requests_total{limit="all",result="refused"} 1\n)
     refute_includes own.stderr, "429", "what a client does is not logged"
   end
 

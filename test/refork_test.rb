@@ -73,7 +73,7 @@ class ReforkTest < Case
     assert_equal [counts("done" => 1), nil], reforks.values_at("counts", "running")
     assert_equal ["done", "all workers were forked from a warm one"], reforks["last"].values_at("outcome", "text")
     assert_operator reforks["last"]["took_s"], :>, 5, "it settles for five seconds"
-    assert_match(/^firebrick_reforks_total\{outcome="done"\} 1$/, metrics(own))
+    assert_match(/^firebrick_reforks_total\{outcome="done"\} 1$/, own.metrics)
   end
 
   # Of reforks, by outcome.

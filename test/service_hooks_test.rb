@@ -59,14 +59,6 @@ class ServiceHooksTest < Case
     Dir["/proc/#{pid}/fd/*"].filter_map { |path| File.readlink(path) }.grep(/socket|scoreboard/)
   end
 
-  def metrics(own)
-    socket = UNIXSocket.new(Dir[File.join(own.run_dir, "firebrick", "*.sock")].first)
-    socket.write("GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
-    socket.read
-  ensure
-    socket&.close
-  end
-
   it "runs a block of the loaded app in a process that has no socket of the server" do
     firebrick_only
     own = launch
@@ -76,7 +68,7 @@ class ServiceHooksTest < Case
     assert wait_until("its lines") { own.stdout.include?("jobs | hello\njobs | from #{pid}\n") }, own.stdout
     assert wait_until("its errors") { own.stderr.include?("jobs | careful\n") }, own.stderr
     assert_equal ["jobs", pid, "running", 0], service(own).values_at("name", "pid", "state", "restarts")
-    assert_match(/^firebrick_service_up\{service="jobs"\} 1$/, metrics(own))
+    assert_match(/^firebrick_service_up\{service="jobs"\} 1$/, own.metrics)
     assert_match(/services +jobs running/, own.command_line("stats", own.dir).first)
     assert_match(/\Afirebrick: service jobs/, File.read("/proc/#{pid}/cmdline"))
     assert_empty sockets(pid)

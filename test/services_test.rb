@@ -42,14 +42,6 @@ class ServicesTest < Case
     false
   end
 
-  def metrics(own)
-    socket = UNIXSocket.new(Dir[File.join(own.run_dir, "firebrick", "*.sock")].first)
-    socket.write("GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
-    socket.read
-  ensure
-    socket&.close
-  end
-
   it "runs in the app's folder and environment, and its lines begin with its name" do
     firebrick_only
     own = launch({ command: "ruby service.rb", env: { "QUEUE" => "mails" } }, env: { "NOTIFY_SOCKET" => nil })
@@ -61,7 +53,7 @@ class ServicesTest < Case
     assert wait_until("its errors") { own.stderr.include?("jobs | careful\n") }, own.stderr
     wait_until("it to run") { own.stats["services"].any? }
     assert_equal ["jobs", pid, "running", 0], service(own).values_at("name", "pid", "state", "restarts")
-    assert_match(/^firebrick_service_up\{service="jobs"\} 1$/, metrics(own))
+    assert_match(/^firebrick_service_up\{service="jobs"\} 1$/, own.metrics)
     assert_match(/services +jobs running/, own.command_line("stats", own.dir).first)
   end
 
@@ -87,7 +79,7 @@ class ServicesTest < Case
     assert_logged(/service jobs \(pid #{second}\) ended with exit code 3.*it starts again in 2 s/, on: own)
     wait_until("it to run") { service(own)["state"] == "running" }
     assert_equal [third, 2, "ended with exit code 3"], service(own).values_at("pid", "restarts", "last_end")
-    assert_match(/^firebrick_service_restarts_total\{service="jobs"\} 2$/, metrics(own))
+    assert_match(/^firebrick_service_restarts_total\{service="jobs"\} 2$/, own.metrics)
     assert_equal "one", get("/", to: own).body
   end
 

@@ -61,15 +61,6 @@ class SharedLimitsTest < RateLimitCase
     end
   end
 
-  def restart_redis(url)
-    port = URI(url).port
-    pid = Process.spawn("redis-server", "--port", port.to_s, "--bind", "127.0.0.1", "--save", "", "--dir", Dir.tmpdir, out: File::NULL)
-    yield
-  ensure
-    Process.kill("TERM", pid)
-    Process.wait(pid)
-  end
-
   it "is one limit of four servers; each has its share while Redis is away, and the whole is back with it" do
     with_redis do |url, redis|
       # A machine that is busy with other tests may keep Redis waiting.
@@ -83,7 +74,7 @@ class SharedLimitsTest < RateLimitCase
         Process.kill("KILL", redis)
         wait_until("Redis to be missed") { servers.all? { |own| own.stderr.include?("is away") } }
         marks << now << (sleep(4) && now)
-        restart_redis(url) do
+        redis_on(URI(url).port) do
           wait_until("Redis to be back") { servers.all? { |own| own.stderr.include?("is back; all") } }
           marks << now << (sleep(4) && now)
           lines = servers.map(&:stderr)
@@ -112,7 +103,7 @@ class SharedLimitsTest < RateLimitCase
       assert_equal [200], seen.map(&:last).uniq
       assert_equal [200] * 50, statuses(50, own)
       assert_equal false, own.stats["rate_limits"]["redis_up"]
-      assert_includes metrics(own), "firebrick_rate_limit_redis_up 0\n"
+      assert_includes own.metrics, "firebrick_rate_limit_redis_up 0\n"
     ensure
       Process.kill("CONT", redis)
       wait_until("it to be back") { own.stderr.include?("is back; all") }

@@ -57,8 +57,8 @@ class UpgradeBrokenTest < Case
     assert_equal({ "done" => 0, "failed" => 2 }, own.stats["upgrades"]["counts"])
     assert_upgrades(own)
     assert_equal({ "done" => 1, "failed" => 2 }, own.stats["upgrades"]["counts"], "the new program goes on counting")
-    assert_match(/^firebrick_upgrades_total\{outcome="done"\} 1$/, metrics(own))
-    assert_match(/^firebrick_upgrades_total\{outcome="failed"\} 2$/, metrics(own))
+    assert_match(/^firebrick_upgrades_total\{outcome="done"\} 1$/, own.metrics)
+    assert_match(/^firebrick_upgrades_total\{outcome="failed"\} 2$/, own.metrics)
   ensure
     taken&.close
   end

@@ -15,15 +15,6 @@ class RateLimitCase < Case
     start(files:, settings: { rate_limits: limits, **settings }, **options)
   end
 
-  # What Prometheus would read.
-  def metrics(own)
-    socket = UNIXSocket.new(Dir[File.join(own.run_dir, "firebrick", "*.sock")].first)
-    socket.write("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    socket.read
-  ensure
-    socket&.close
-  end
-
   # Statuses of that many requests.
   def statuses(count, own, method: "GET", path: "/", headers: {}, connection: connect(own))
     Array.new(count) do

@@ -38,14 +38,6 @@ module Reloading
     out
   end
 
-  # The page of `/metrics`.
-  def metrics(own)
-    UNIXSocket.open(Dir[File.join(own.run_dir, "firebrick", "*.sock")].first) do |socket|
-      socket.write("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-      socket.read
-    end
-  end
-
   def templates(own)
     Processes.templates(own.pid)
   end

@@ -213,10 +213,16 @@ class Server
   end
 
   # The JSON of an endpoint of the control socket.
-  def control(target)
+  def control(target) = JSON.parse(control_response(target).last)
+
+  # What Prometheus would read.
+  def metrics = control_response("/metrics").last
+
+  # Head and body of the response to a GET on the control socket.
+  def control_response(target, headers = "")
     socket = UNIXSocket.new(Dir[File.join(run_dir, "firebrick", "*.sock")].first)
-    socket.write("GET #{target} HTTP/1.0\r\nHost: localhost\r\n\r\n")
-    JSON.parse(socket.read.split("\r\n\r\n", 2).last)
+    socket.write("GET #{target} HTTP/1.1\r\nHost: localhost\r\n#{headers}\r\n")
+    socket.read.split("\r\n\r\n", 2)
   ensure
     socket&.close
   end
