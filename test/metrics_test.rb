@@ -116,15 +116,20 @@ class MetricsTest < Case
     assert status.success? && out.empty?, out
   end
 
-  it "shows saturation: what is served and what waits, by seats" do
+  it "shows saturation: what is served and what waits, by seats, in the last 15 s" do
     own = start(app: APP, threads: "2:2", workers: 1)
     waiting = Array.new(5) { connect(own).tap { |connection| connection.write(request("GET", "/wait")) } }
     wait_for_requests(5, on: own)
-    assert(wait_until do
+    families = nil
+    now = lambda do
       families = parse(scrape(own, OPEN).last, open: true)
-      [value(families, "firebrick_saturation"), value(families, "firebrick_requests_in_flight", "stage" => "queue"),
-       value(families, "firebrick_requests_in_flight", "stage" => "app"), value(families, "puma_backlog")] == [2.5, 3, 2, 3]
-    end, scrape(own).last)
+      [value(families, "firebrick_requests_in_flight", "stage" => "queue"), value(families, "firebrick_requests_in_flight", "stage" => "app"),
+       value(families, "puma_backlog")]
+    end
+    assert(wait_until { now.call == [3, 2, 3] }, scrape(own).last)
+    # The mean of 15 s, most of which were before.
+    assert_operator value(families, "firebrick_saturation"), :<, 2.5
+    assert(wait_until(within: 30, every: 0.5) { own.metrics.include?("firebrick_saturation 2.5\n") }, -> { own.metrics })
   ensure
     FileUtils.touch(File.join(own.base, "go")) if own
     waiting&.each { |connection| assert_status 200, connection.read_response("GET") }

@@ -4,64 +4,30 @@ require "net/http"
 require_relative "pod"
 
 module Kubernetes
-  # `firebrick_saturation` of pods, averaged over the last seconds as `avg_over_time` does: what a Prometheus and its adapter know of them. It is
-  # read from the control port of each pod that is ready.
+  # `firebrick_saturation` of pods, read from the control port of each pod that is ready when the autoscaler asks.
   class Saturation
-    EVERY = 1.0
-    # Seconds. The autoscaler asks every 15 s: a window that is longer would still have what was before its last decision.
-    WINDOW = 15.0
     METRIC = "firebrick_saturation"
 
     def initialize(api, token, port: 9293)
       @api = api
       @token = token
       @port = port
-      @seen = {}
-      @lock = Mutex.new
     end
 
-    # Name and average of each pod of a selection, after a first reading. From then on it is read all the time.
+    # Name and value of each pod of a selection.
     def of(namespace, selector)
-      path = "/api/v1/namespaces/#{namespace}/pods?labelSelector=#{selector}"
-      @lock.synchronize do
-        @paths ||= []
-        @paths << path unless @paths.include?(path)
-        @reader ||= Thread.new { run }
-        read(path)
-        pods(path).filter_map { |name, _| (values = @seen[name]) && [name, values.sum(&:last) / values.size] }
-      end
+      ready(namespace, selector).filter_map { |name, address| (value = scrape(address)) && [name, value] }
     end
 
     private
 
-    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
-    def run
-      loop do
-        sleep EVERY
-        @lock.synchronize { @paths.each { |path| read(path) } }
-      rescue StandardError => e
-        warn "metrics: #{e.class}: #{e.message}"
-      end
-    end
-
-    # Address by name of pods that are ready and stay.
-    def pods(path)
-      ready = @api.get(path).fetch("items").reject { |pod| pod.dig("metadata", "deletionTimestamp") }.select do |pod|
+    # Name and address of pods that are ready and stay.
+    def ready(namespace, selector)
+      pods = @api.get("/api/v1/namespaces/#{namespace}/pods?labelSelector=#{selector}").fetch("items")
+      ready = pods.reject { |pod| pod.dig("metadata", "deletionTimestamp") }.select do |pod|
         pod.dig("status", "conditions").to_a.any? { |one| one["type"] == "Ready" && one["status"] == "True" }
       end
-      ready.to_h { |pod| [pod.dig("metadata", "name"), pod.dig("status", "podIP")] }
-    end
-
-    def read(path)
-      listed = pods(path)
-      @seen.keep_if { |name, _| listed.key?(name) } if @paths.one?
-      listed.each do |name, address|
-        value = scrape(address) or next
-        values = (@seen[name] ||= [])
-        values << [now, value]
-        values.shift while values.first.first < now - WINDOW
-      end
+      ready.map { |pod| [pod.dig("metadata", "name"), pod.dig("status", "podIP")] }
     end
 
     def scrape(address)

@@ -7,7 +7,10 @@
 //! 2. No label has values that clients or the app choose. The most there are is one for each worker, service or certificate.
 //! 3. Counters never fall while the server runs. What belongs to a process that may be replaced is a gauge.
 
-use stats::{Counts, DurationSummary, Kind, Load, ServerSnapshot, ServiceState, WorkerSnapshot, WorkerState};
+use stats::{
+    Counts, DurationSummary, Kind, Load, RecentLoad, ServerSnapshot, ServiceState, WorkerSnapshot,
+    WorkerState,
+};
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -51,14 +54,14 @@ impl Format {
     }
 }
 
-/// All families.
-pub(crate) fn render(server: &ServerSnapshot, ready: bool, format: Format) -> String {
+/// All families. `recent`: the load of the last seconds.
+pub(crate) fn render(server: &ServerSnapshot, recent: &RecentLoad, ready: bool, format: Format) -> String {
     let room = (20 << 10) + server.workers.len() * OF_WORKER;
     let mut page = Page { text: String::with_capacity(room), format };
     about(&mut page, server, ready);
     requests(&mut page, server);
     times(&mut page, server);
-    workers(&mut page, server);
+    workers(&mut page, server, recent);
     services(&mut page, server);
     rate_limits(&mut page, server);
     encryption(&mut page, server);
@@ -184,7 +187,7 @@ fn times(page: &mut Page, server: &ServerSnapshot) {
     }
 }
 
-fn workers(page: &mut Page, server: &ServerSnapshot) {
+fn workers(page: &mut Page, server: &ServerSnapshot, recent: &RecentLoad) {
     let count = |state| server.workers.iter().filter(|worker| worker.state == state).count();
     let mut family = page.gauge("firebrick_workers", "Worker processes by what they are at");
     for (name, state) in [
@@ -224,9 +227,9 @@ fn workers(page: &mut Page, server: &ServerSnapshot) {
     }
     page.gauge(
         "firebrick_saturation",
-        "Requests for the app, waiting ones included, divided by seats; above 1 they wait",
+        "Requests for the app, waiting ones included, divided by seats, in the last 15 seconds; above 1 they wait",
     )
-    .plain(load.saturation());
+    .plain(recent.saturation().unwrap_or_else(|| load.saturation()));
     page.gauge("firebrick_queue_limit", "Requests that may wait (limits.max_queue)").plain(server.queue.max);
     page.gauge("firebrick_queue_oldest_seconds", "How long the first request of the queue has been waiting")
         .plain(server.queue.oldest_wait_ms / 1e3);

@@ -1,7 +1,7 @@
 //! Where the routes get their figures from.
 
 use crate::reload::{ReloadLine, ReloadWish};
-use stats::{Death, InFlight, ServerSnapshot, Status};
+use stats::{Death, InFlight, Load, ServerSnapshot, Status};
 use tokio::sync::mpsc;
 
 /// Figures of a running server. Everything happens on the thread of [`crate::Server::run`].
@@ -12,6 +12,9 @@ pub trait Provider {
     /// What `/metrics` has of it: memory may have been measured half a minute ago, because measuring takes the kernel some time, and CPU
     /// times are 0.
     fn scraped(&self) -> impl Future<Output = ServerSnapshot>;
+
+    /// How full the server is. Asked for each second.
+    fn load(&self) -> impl Future<Output = Load>;
 
     /// What the server is at, and whether it is live and ready; at any time, and at once.
     fn status(&self) -> impl Future<Output = Status>;

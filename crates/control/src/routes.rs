@@ -11,7 +11,7 @@ use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
-use stats::History;
+use stats::{History, RecentLoad};
 use std::cell::RefCell;
 use std::time::Instant;
 use tokio::sync::mpsc;
@@ -90,6 +90,7 @@ enum Route {
 pub(crate) struct Source<P> {
     pub(crate) provider: P,
     pub(crate) history: RefCell<History>,
+    pub(crate) recent: RefCell<RecentLoad>,
 }
 
 /// What answers requests that have come to a socket of ours.
@@ -160,8 +161,8 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             let mut snapshot = source.provider.scraped().await;
             snapshot.front = snapshot.front.with_coarse_buckets();
             let ready = source.provider.status().await.ready;
-            let mut response =
-                Response::new(Full::new(Bytes::from(metrics::render(&snapshot, ready, format))));
+            let page = metrics::render(&snapshot, &source.recent.borrow(), ready, format);
+            let mut response = Response::new(Full::new(Bytes::from(page)));
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
             response
         }

@@ -12,7 +12,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use settings::ControlAddress;
-use stats::History;
+use stats::{History, RecentLoad};
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::io::{self, Read};
@@ -220,7 +220,7 @@ impl Server {
     pub async fn run(self, provider: impl Provider + 'static) -> io::Result<Infallible> {
         let Server { unix, ports, token, taken } = self;
         let (taken, closing) = (taken.subscribe(), taken);
-        let source = Rc::new(Source { provider, history: RefCell::new(History::default()) });
+        let source = Rc::new(Source { provider, history: RefCell::default(), recent: RefCell::default() });
         let mut tasks: JoinSet<Infallible> = JoinSet::new();
         // The files go when this future is dropped, not when a task gets to it.
         let mut files = Vec::new();
@@ -250,6 +250,7 @@ impl Server {
         };
         tokio::select! {
             error = sample(&source) => error,
+            never = sample_load(&source) => Ok(never),
             never = another => Ok(never),
         }
     }
@@ -376,6 +377,17 @@ async fn sample<P: Provider>(source: &Source<P>) -> io::Result<Infallible> {
         clock.tick().await;
         let snapshot = source.provider.stats().await;
         source.history.borrow_mut().add(snapshot, Instant::now());
+    }
+}
+
+/// Adds to the load of the last seconds.
+async fn sample_load<P: Provider>(source: &Source<P>) -> Infallible {
+    let mut clock = tokio::time::interval(RecentLoad::EVERY);
+    clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        clock.tick().await;
+        let load = source.provider.load().await;
+        source.recent.borrow_mut().add(load, Instant::now());
     }
 }
 

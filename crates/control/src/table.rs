@@ -463,7 +463,12 @@ mod tests {
             text.contains("             push waiting for 2s, 1,234 restarts; ended with exit code 3\n"),
             "{text}"
         );
-        let page = crate::metrics::render(&server, true, crate::metrics::Format::OpenMetrics);
+        let page = crate::metrics::render(
+            &server,
+            &stats::RecentLoad::default(),
+            true,
+            crate::metrics::Format::OpenMetrics,
+        );
         for line in [
             "firebrick_service_up{service=\"jobs\"} 1\n",
             "firebrick_service_up{service=\"push\"} 0\n",

@@ -84,7 +84,7 @@ impl Unquoted for [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handler::{Fields, Peer, Span, Version};
+    use handler::{Fields, Peer, PeerAddr, Span, Version};
     use std::rc::Rc;
     use std::time::{Instant, SystemTime};
 

@@ -47,7 +47,7 @@ pub use history::{History, Point, Times};
 pub use in_flight::{InFlight, Phase};
 pub use interval::{HandlersInterval, Interval, WorkerInterval};
 pub use libraries::{Library, WithFibers};
-pub use load::{FiberLoad, Load};
+pub use load::{FiberLoad, Load, RecentLoad};
 pub use puma::PumaSums;
 pub use rate_limits::{RateLimitSnapshot, RateLimitsSnapshot};
 pub use recorder::{Connection, Fault, Finished, Recorder};

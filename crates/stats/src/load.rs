@@ -1,9 +1,11 @@
-//! How full a server is: [`Load`]. Pure.
+//! How full a server is: [`Load`], and for those who decide by it, [`RecentLoad`]. Pure.
 
-use crate::server::{FiberSeats, ServerSnapshot, WorkerSnapshot, WorkerState};
+use crate::server::{FiberSeats, QueueSnapshot, ServerSnapshot, WorkerSnapshot, WorkerState};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 /// How much there is to do, and who could do it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Load {
     /// Requests that are served.
     pub busy: u64,
@@ -29,21 +31,37 @@ pub struct FiberLoad {
 impl Load {
     /// The load of a server.
     pub fn of(server: &ServerSnapshot) -> Load {
-        let ready = || server.workers.iter().filter(|worker| worker.state == WorkerState::Ready);
+        Load::of_workers(&server.workers, &server.queue)
+    }
+
+    /// The load of these workers and their queue.
+    pub fn of_workers(workers: &[WorkerSnapshot], queue: &QueueSnapshot) -> Load {
+        let ready = || workers.iter().filter(|worker| worker.state == WorkerState::Ready);
         let of_fibers =
             |workers: &mut dyn Iterator<Item = &WorkerSnapshot>, what: fn(FiberSeats) -> u32| -> u64 {
                 workers.filter_map(|worker| worker.fiber_paths).map(|seats| u64::from(what(seats))).sum()
             };
         Load {
-            fibers: server.queue.for_fibers.map(|waiting| FiberLoad {
-                busy: of_fibers(&mut server.workers.iter(), |seats| seats.busy),
+            fibers: queue.for_fibers.map(|waiting| FiberLoad {
+                busy: of_fibers(&mut workers.iter(), |seats| seats.busy),
                 waiting,
                 seats: of_fibers(&mut ready(), |seats| seats.max),
             }),
-            busy: server.workers.iter().map(|worker| u64::from(worker.busy_threads)).sum(),
-            waiting: server.queue.length
-                + server.workers.iter().map(|worker| u64::from(worker.waiting)).sum::<u64>(),
+            busy: workers.iter().map(|worker| u64::from(worker.busy_threads)).sum(),
+            waiting: queue.length + workers.iter().map(|worker| u64::from(worker.waiting)).sum::<u64>(),
             seats: ready().map(|worker| u64::from(worker.threads_max)).sum(),
+        }
+    }
+
+    fn add(&mut self, other: &Load) {
+        self.busy += other.busy;
+        self.waiting += other.waiting;
+        self.seats += other.seats;
+        if let Some(others) = &other.fibers {
+            let fibers = self.fibers.get_or_insert_default();
+            fibers.busy += others.busy;
+            fibers.waiting += others.waiting;
+            fibers.seats += others.seats;
         }
     }
 
@@ -58,5 +76,80 @@ impl Load {
             self.seats.saturating_sub(fibers.seats),
         );
         threads.max(of(fibers.busy, fibers.waiting, fibers.seats))
+    }
+}
+
+/// The load of the last 15 seconds. A moment says little where there are few seats: with five threads the next request is 20 %.
+#[derive(Debug, Default)]
+pub struct RecentLoad {
+    seen: VecDeque<(Instant, Load)>,
+}
+
+impl RecentLoad {
+    /// Time that it covers. Autoscalers decide every 15 s or so: what is older has been answered already.
+    pub const WINDOW: Duration = Duration::from_secs(15);
+    /// Time from one sample to the next.
+    pub const EVERY: Duration = Duration::from_secs(1);
+
+    /// Adds a sample, and forgets those that are too old.
+    pub fn add(&mut self, load: Load, now: Instant) {
+        self.seen.push_back((now, load));
+        while self
+            .seen
+            .front()
+            .is_some_and(|(at, _)| now.saturating_duration_since(*at) >= RecentLoad::WINDOW)
+        {
+            self.seen.pop_front();
+        }
+    }
+
+    /// All requests that samples have seen by all seats that they have seen, so that a moment without seats counts little. `None` before
+    /// the first sample.
+    pub fn saturation(&self) -> Option<f64> {
+        let mut sum = Load::default();
+        self.seen.iter().for_each(|(_, load)| sum.add(load));
+        (!self.seen.is_empty()).then(|| sum.saturation())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recent(loads: &[Load]) -> RecentLoad {
+        let (mut recent, start) = (RecentLoad::default(), Instant::now());
+        for (second, load) in (0..).zip(loads) {
+            recent.add(load.clone(), start + RecentLoad::EVERY * second);
+        }
+        recent
+    }
+
+    fn load(busy: u64, waiting: u64, seats: u64) -> Load {
+        Load { busy, waiting, seats, fibers: None }
+    }
+
+    #[test]
+    fn it_is_the_mean_of_fifteen_seconds() {
+        assert_eq!(RecentLoad::default().saturation(), None);
+        assert_eq!(recent(&[load(1, 0, 4)]).saturation(), Some(0.25));
+        assert_eq!(recent(&[load(0, 0, 4), load(4, 4, 4)]).saturation(), Some(1.0));
+        let step = [vec![load(4, 6, 4); 30], vec![load(2, 0, 4); 15]].concat();
+        assert_eq!(recent(&step[..30]).saturation(), Some(2.5));
+        assert_eq!(recent(&step[..31]).saturation(), Some((14.0 * 2.5 + 0.5) / 15.0));
+        assert_eq!(recent(&step).saturation(), Some(0.5));
+    }
+
+    #[test]
+    fn seats_count_as_long_as_they_are_there() {
+        // While a worker boots, and once without any: its eight requests wait for seats that come.
+        assert_eq!(recent(&[load(4, 4, 4), load(8, 0, 8), load(0, 8, 0)]).saturation(), Some(2.0));
+        assert_eq!(recent(&[load(0, 3, 0)]).saturation(), Some(3.0));
+    }
+
+    #[test]
+    fn of_two_kinds_of_seats_the_fuller_counts() {
+        let fibers = FiberLoad { busy: 10, waiting: 0, seats: 100 };
+        let both = Load { busy: 13, waiting: 0, seats: 104, fibers: Some(fibers) };
+        assert_eq!(recent(&[both.clone(), both]).saturation(), Some(0.75));
     }
 }

@@ -5,7 +5,7 @@ use crate::listen::Address;
 use crate::vitals::Vitals;
 use control::Provider;
 use control::reload::{ReloadLine, ReloadWish};
-use stats::{Death, InFlight, ServerSnapshot, Status};
+use stats::{Death, InFlight, Load, ServerSnapshot, Status};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -92,6 +92,10 @@ impl Provider for Observer {
 
     async fn scraped(&self) -> ServerSnapshot {
         self.snapshotter().await.stats(Detail::SCRAPED).await
+    }
+
+    async fn load(&self) -> Load {
+        self.snapshotter().await.load().await
     }
 
     async fn requests(&self, limit: usize, backtraces: bool) -> Vec<InFlight> {

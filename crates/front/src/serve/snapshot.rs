@@ -15,7 +15,7 @@ use pool::table::{FIRST, Row, Stage};
 use ratelimit::Ledger;
 use settings::{Machine, Settings};
 use stats::{
-    Death, FiberSeats, HandlerCounts, HandlersSnapshot, OutOfBandGc, QueueSnapshot, RateLimitsSnapshot,
+    Death, FiberSeats, HandlerCounts, HandlersSnapshot, Load, OutOfBandGc, QueueSnapshot, RateLimitsSnapshot,
     Recorder, RubyVersion, ServerSnapshot, SizingSnapshot, Snapshot, TlsSnapshot, WorkerSnapshot,
     WorkerState,
 };
@@ -147,6 +147,18 @@ impl Snapshotter {
             return self.snapshot(Usage::default(), None, &processes, std::iter::repeat(Usage::default()));
         };
         self.snapshot(own, Some(&machine), &processes, workers)
+    }
+
+    /// How full the server is: no file is read for it.
+    pub(crate) async fn load(&self) -> Load {
+        if self.app.is_none() {
+            return Load::default();
+        }
+        let (processes, now) = (self.processes().await, (Instant::now(), SystemTime::now()));
+        let rows = processes.workers.iter();
+        let workers: Vec<WorkerSnapshot> =
+            rows.filter_map(|row| self.worker(row, Usage::default(), now)).collect();
+        Load::of_workers(&workers, &self.queue(now.0))
     }
 
     pub(crate) fn deaths(&self) -> Vec<Death> {
