@@ -80,7 +80,7 @@ module Kubernetes
 
     def settle
       steady = nil
-      @cluster.wait_until("#{PODS} pods for #{RATE} requests/s, for 45 s", within: 400) do
+      @cluster.wait_until("#{PODS} pods for #{RATE} requests/s, for 45 s", within: 520) do
         check
         steady = nil unless @cluster.replicas == [PODS, PODS]
         steady ||= now if @cluster.replicas == [PODS, PODS]
