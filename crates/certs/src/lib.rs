@@ -36,4 +36,4 @@ pub use board::Board;
 pub use challenge::{HTTP_PATH, HttpAnswers, Means};
 pub use command::{stored, table};
 pub use service::Service;
-pub use store::shared_secret;
+pub use store::{request_shared_secret, shared_secret};

@@ -13,7 +13,7 @@ mod secret;
 
 pub use folder::Folder;
 pub use redis::Redis;
-pub use secret::shared_secret;
+pub use secret::{request_shared_secret, shared_secret};
 
 use std::fmt;
 use std::future::Future;

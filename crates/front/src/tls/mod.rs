@@ -10,6 +10,7 @@ pub(crate) mod handshakes;
 pub(crate) mod obtain;
 mod report;
 pub(crate) mod shake;
+mod tickets;
 pub(crate) mod variables;
 mod watch;
 
@@ -17,7 +18,6 @@ use crate::error_log::ErrorLog;
 use crate::listen::Address;
 use ::tls::{Alpn, Certificates, Endpoint, Pair, Rules, Source, TicketSecret};
 use settings::{Bind, BindTls, Settings, Verify};
-use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
@@ -35,7 +35,9 @@ pub(crate) struct Encryption {
     addresses: Vec<EncryptedAddress>,
     /// The files of `[tls]`.
     pairs: Mutex<Vec<Pair>>,
-    secret: TicketSecret,
+    secret: Mutex<TicketSecret>,
+    /// The group whose secret this should be, and is not: its Redis was away.
+    missed: Option<tickets::Group>,
     port: OnceLock<u16>,
     /// What is allowed but probably not meant; for the error log.
     pub(crate) warnings: Vec<String>,
@@ -61,7 +63,8 @@ impl Encryption {
     pub(crate) fn read(settings: &Settings) -> Result<Encryption, String> {
         let mut warnings = Vec::new();
         let encrypted: Vec<&BindTls> = settings.binds.iter().filter_map(Bind::tls).collect();
-        let secret = secret(settings, !encrypted.is_empty(), &mut warnings)?;
+        let tickets::Found { secret, missed } =
+            tickets::find(settings, !encrypted.is_empty(), &mut warnings)?;
         let certificates = Certificates::new();
         let mut pairs = Vec::new();
         for files in &settings.tls.certificates {
@@ -109,7 +112,8 @@ impl Encryption {
             obtaining: OnceLock::new(),
             addresses,
             pairs: Mutex::new(pairs),
-            secret,
+            secret: Mutex::new(secret),
+            missed,
             port: OnceLock::new(),
             warnings,
         })
@@ -149,11 +153,27 @@ impl Encryption {
         }
     }
 
-    /// From now on reads files again when they change.
+    /// From now on reads files again when they change, and asks for the secret that was missed.
     pub(crate) fn follow_files(self: &Arc<Encryption>, settings: Arc<Settings>, log: Arc<ErrorLog>) {
         if self.is_used() {
-            tokio::task::spawn_local(watch::run(self.clone(), settings, log));
+            tokio::task::spawn_local(watch::run(self.clone(), settings.clone(), log.clone()));
         }
+        if let Some(group) = self.missed.clone() {
+            tokio::task::spawn_local(tickets::join(self.clone(), group, settings, log));
+        }
+    }
+
+    fn secret(&self) -> TicketSecret {
+        self.secret.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// New rules for an address: the files of authorities, or the secret of tickets, have changed.
+    fn renew(&self, address: &EncryptedAddress, settings: &Settings) -> Result<(), String> {
+        let own = address.own.as_ref().map(|(own, _)| own);
+        let new =
+            endpoint(settings, &address.tls, address.ca.as_ref(), own, &self.certificates, &self.secret())?;
+        address.endpoint.send_replace(Arc::new(new));
+        Ok(())
     }
 
     fn pairs(&self) -> std::sync::MutexGuard<'_, Vec<Pair>> {
@@ -200,31 +220,4 @@ fn endpoint(
         Some(file) => format!("the authorities {} cannot be used: {why}", file.display()),
         None => why,
     })
-}
-
-/// The secret of session tickets: given, kept in a file, or made for this run.
-fn secret(settings: &Settings, used: bool, warnings: &mut Vec<String>) -> Result<TicketSecret, String> {
-    let random =
-        || TicketSecret::random().map_err(|why: io::Error| format!("no secret for session tickets: {why}"));
-    if let Some(given) = &settings.tls.ticket_secret {
-        return Ok(TicketSecret::new(given));
-    }
-    if let Some(redis) = settings.shared.redis.as_ref().filter(|_| used) {
-        match certs::shared_secret(redis, &settings.shared.group) {
-            Ok(secret) => return Ok(TicketSecret::new(&secret)),
-            Err(why) => warnings.push(format!(
-                "the secret of session tickets is not the other servers': {why}; until a restart this server resumes its own sessions only"
-            )),
-        }
-    }
-    match settings.tls.ticket_secret_file.as_ref().filter(|_| used) {
-        None => random(),
-        Some(file) => TicketSecret::kept_in(file).or_else(|why| {
-            warnings.push(format!(
-                "the secret of session tickets is not kept in {}: {why}; until a restart sessions are resumed all the same",
-                file.display()
-            ));
-            random()
-        }),
-    }
 }

@@ -3,7 +3,7 @@
 //! Why polling: as for the rules of sites (`sites/watch.rs`). Chain and key are two files; what is read between the two
 //! writes does not fit together, so the old pair stays until it does.
 
-use super::{EncryptedAddress, Encryption, endpoint};
+use super::{EncryptedAddress, Encryption};
 use crate::error_log::ErrorLog;
 use crate::sites::watch::{EVERY, Mark, marks};
 use ::tls::{Certificate, Certificates, Change, Pair, Source};
@@ -82,12 +82,8 @@ fn authorities(address: &EncryptedAddress) -> Vec<Mark> {
 /// New rules for an address whose authorities have changed.
 fn renew(encryption: &Encryption, address: &EncryptedAddress, settings: &Settings, log: &ErrorLog) {
     let Some(file) = &address.ca else { return };
-    let own = address.own.as_ref().map(|(own, _)| own);
-    match endpoint(settings, &address.tls, Some(file), own, &encryption.certificates, &encryption.secret) {
-        Ok(new) => {
-            address.endpoint.send_replace(Arc::new(new));
-            log.write(&format!("the authorities {} have been read again", file.display()));
-        }
+    match encryption.renew(address, settings) {
+        Ok(()) => log.write(&format!("the authorities {} have been read again", file.display())),
         Err(why) => log.write(&format!("{why}\nthe authorities before this change stay in force")),
     }
 }

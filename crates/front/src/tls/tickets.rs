@@ -1,0 +1,88 @@
+//! The secret of session tickets: given, shared, kept in a file, or made for this run ([`find`]); and, where Redis was away when the server
+//! started, that of the group as soon as it is back ([`join`]).
+
+use super::Encryption;
+use crate::error_log::ErrorLog;
+use ::tls::TicketSecret;
+use settings::Settings;
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// How often a group's secret is asked for that was missed.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Servers that share a secret.
+#[derive(Debug, Clone)]
+pub(super) struct Group {
+    redis: String,
+    name: String,
+}
+
+/// The secret of this start.
+pub(super) struct Found {
+    pub(super) secret: TicketSecret,
+    /// The group that has another one.
+    pub(super) missed: Option<Group>,
+}
+
+/// The secret that the settings name; `used`: whether any address speaks TLS.
+///
+/// # Errors
+/// The system has no random numbers.
+pub(super) fn find(settings: &Settings, used: bool, warnings: &mut Vec<String>) -> Result<Found, String> {
+    if let Some(given) = &settings.tls.ticket_secret {
+        return Ok(Found { secret: TicketSecret::new(given), missed: None });
+    }
+    let redis = settings.shared.redis.as_ref().filter(|_| used);
+    let group = redis.map(|redis| Group { redis: redis.clone(), name: settings.shared.group.clone() });
+    if let Some(group) = &group {
+        match certs::shared_secret(&group.redis, &group.name) {
+            Ok(secret) => return Ok(Found { secret: TicketSecret::new(&secret), missed: None }),
+            Err(why) => warnings.push(format!(
+                "the secret of session tickets is not the other servers': {why}; until it can be read this server resumes its own sessions only"
+            )),
+        }
+    }
+    Ok(Found { secret: own(settings, used, warnings)?, missed: group })
+}
+
+/// The one that is no other server's.
+fn own(settings: &Settings, used: bool, warnings: &mut Vec<String>) -> Result<TicketSecret, String> {
+    let random =
+        || TicketSecret::random().map_err(|why: io::Error| format!("no secret for session tickets: {why}"));
+    match settings.tls.ticket_secret_file.as_ref().filter(|_| used) {
+        None => random(),
+        Some(file) => TicketSecret::kept_in(file).or_else(|why| {
+            warnings.push(format!(
+                "the secret of session tickets is not kept in {}: {why}; until a restart sessions are resumed all the same",
+                file.display()
+            ));
+            random()
+        }),
+    }
+}
+
+/// Asks for the group's secret until it is there; from then on it encrypts tickets. Sessions that began before are not resumed.
+pub(super) async fn join(
+    encryption: Arc<Encryption>,
+    group: Group,
+    settings: Arc<Settings>,
+    log: Arc<ErrorLog>,
+) {
+    let secret = loop {
+        tokio::time::sleep(EVERY).await;
+        if let Ok(secret) = certs::request_shared_secret(&group.redis, &group.name).await {
+            break secret;
+        }
+    };
+    *encryption.secret.lock().unwrap_or_else(PoisonError::into_inner) = TicketSecret::new(&secret);
+    for address in &encryption.addresses {
+        if let Err(why) = encryption.renew(address, &settings) {
+            log.write(&format!(
+                "{why}\nthe secret of session tickets before this change stays in force there"
+            ));
+        }
+    }
+    log.write("the secret of session tickets is the other servers' from now on");
+}
