@@ -114,6 +114,8 @@ class BenchWorkersTest < BenchWorkersCase
       found = JSON.parse(File.read("#{dir}/a.json"))
       assert_equal 120, found.dig("summary", "requests"), "those of the two others"
       assert_match(/worker \d of 3 \(process #{killed}\)/, found["incomplete"].first)
+      out, = Open3.capture2(Server.ruby_files, Server.binary, "plan", "--from", "#{dir}/a.json")
+      assert_match(/The bench is incomplete, because worker \d of 3 \(process #{killed}\) was killed by signal 9: its rate is too low/, out.split.join(" "))
       _, err, code = bench("--merge", "#{dir}/a.json")
       assert_equal 1, code
       assert_match(/incomplete: worker \d of 3/, err)

@@ -33,6 +33,9 @@ struct Bench {
     #[serde(default)]
     outcome: Outcome,
     server: Option<Server>,
+    /// What is missing, of several processes that sent the load.
+    #[serde(default)]
+    incomplete: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -100,6 +103,12 @@ fn bench(name: &str, bench: Bench) -> SourceFacts {
         found.rate = Some(Sourced::new(
             bench.summary.rate_per_s,
             format!("{source}: its load, as if it were your busiest minute's; set yours with --rate"),
+        ));
+    }
+    if !bench.incomplete.is_empty() {
+        found.notes.push(format!(
+            "The bench is incomplete, because {}: its rate is too low. Repeat it, or set yours with --rate.",
+            bench.incomplete.join(", and ")
         ));
     }
     found
@@ -211,6 +220,18 @@ mod tests {
         let found = read("b.json", text).unwrap();
         assert_eq!(found.response_ms.unwrap().value, 30.0);
         assert_eq!(found.notes.len(), 1);
+    }
+
+    #[test]
+    fn an_incomplete_bench_says_so() {
+        let text = br#"{"kind": "firebrick bench", "summary": {"rate_per_s": 50.0, "latency_ms": {"mean": 30.0, "cv": 0.8}},
+            "incomplete": ["worker 1 of 3 was killed by signal 9", "worker 2 of 3 did not report for 10 s"]}"#;
+        let found = read("b.json", text).unwrap();
+        assert!(
+            found.notes[1].contains("worker 1 of 3 was killed by signal 9, and worker 2 of 3 did not report"),
+            "{:?}",
+            found.notes
+        );
     }
 
     #[test]
