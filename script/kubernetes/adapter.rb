@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "plane"
+require_relative "metrics_service"
 
 module Kubernetes
   # The metrics adapter (metrics/config.ru) as a process, and known to the API server as custom.metrics.k8s.io.
@@ -19,8 +19,10 @@ module Kubernetes
       bind = "ssl://127.0.0.1:#{@port}?cert=#{certificate['adapter.crt']}&key=#{certificate['adapter.key']}"
       @pid = Process.spawn(env, Pod::PROGRAM, "-b", bind, "-w", "1", "-t", "3", "--control", "off", "--no-http3", "--tls-ticket-secret-file", "off", "-q", File.join(__dir__, "metrics"),
                            in: File::NULL, %i[out err] => @log)
-      register
+      MetricsService.new(@plane, "adapter", group: "custom.metrics.k8s.io", version: "v1beta2", port: @port).register
       self
+    rescue Failure => e
+      raise Failure, "#{e.message}\n#{File.read(@log)}"
     end
 
     def stop
@@ -31,30 +33,6 @@ module Kubernetes
       @pid = nil
     rescue Errno::ESRCH, Errno::ECHILD
       @pid = nil
-    end
-
-    private
-
-    # The aggregator goes to a Service; one that is a name is not looked up in the cluster.
-    def register
-      service = { "namespace" => "kube-system", "name" => "adapter" }
-      @plane.api.post("/api/v1/namespaces/kube-system/services", "kind" => "Service", "apiVersion" => "v1", "metadata" => service,
-                                                                 "spec" => { "type" => "ExternalName", "externalName" => "localhost", "ports" => [{ "port" => @port }] })
-      spec = { "group" => "custom.metrics.k8s.io", "version" => "v1beta2", "groupPriorityMinimum" => 100, "versionPriority" => 100,
-               "service" => service.merge("port" => @port), "insecureSkipTLSVerify" => true }
-      @plane.api.post("/apis/apiregistration.k8s.io/v1/apiservices", "kind" => "APIService", "apiVersion" => "apiregistration.k8s.io/v1",
-                                                                     "metadata" => { "name" => "v1beta2.custom.metrics.k8s.io" }, "spec" => spec)
-      deadline = Time.now + 60
-      until available?
-        raise Failure, "the metrics adapter is not available after 60 s: #{@status}\n#{File.read(@log)}" if Time.now > deadline
-
-        sleep 0.5
-      end
-    end
-
-    def available?
-      @status = @plane.api.get("/apis/apiregistration.k8s.io/v1/apiservices/v1beta2.custom.metrics.k8s.io")["status"]
-      @status.to_h["conditions"].to_a.any? { |one| one["type"] == "Available" && one["status"] == "True" }
     end
   end
 end

@@ -17,7 +17,7 @@ module Kubernetes
 
     def path(name) = File.join(@folder, name)
 
-    # NAME.crt and NAME.key: of a server on loopback, or of a client.
+    # NAME.crt and NAME.key: of a server on loopback, of a client, or of both.
     def issue(name, usage:)
       key, certificate = make(name, usage: usage)
       write("#{name}.key", key.private_to_pem)
@@ -46,7 +46,7 @@ module Kubernetes
     def extend_with(certificate, usage)
       factory = OpenSSL::X509::ExtensionFactory.new(@authority || certificate, certificate)
       extensions = usage ? { "basicConstraints" => "CA:FALSE", "extendedKeyUsage" => usage } : { "basicConstraints" => "critical,CA:TRUE", "keyUsage" => "critical,keyCertSign" }
-      extensions["subjectAltName"] = "IP:127.0.0.1,DNS:localhost" if usage == "serverAuth"
+      extensions["subjectAltName"] = "IP:127.0.0.1,DNS:localhost" if usage&.include?("serverAuth")
       extensions["subjectKeyIdentifier"] = "hash"
       extensions.each { |key, value| certificate.add_extension(factory.create_ext_from_string("#{key}=#{value}")) }
     end

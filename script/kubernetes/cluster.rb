@@ -29,6 +29,9 @@ module Kubernetes
       @nodes = []
     end
 
+    # Where the server of a pod's address listens.
+    def reach(address) = Pod.loopback(address)
+
     def api = plane.api
 
     # A namespace in which pods are refused that are not `restricted`.
@@ -51,6 +54,8 @@ module Kubernetes
       file = File.join(plane.folder, "values.json")
       File.write(file, JSON.generate(values))
       plane.run(:helm, "upgrade", "--install", RELEASE, Chart::FOLDER, "--namespace", NAMESPACE, "--values", file, "--wait", "--timeout", "2m")
+    rescue Failure => e
+      raise Failure, "#{e.message}\n#{state}"
     end
 
     # Values for servers on this machine, whose requests take so long.

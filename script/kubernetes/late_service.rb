@@ -12,11 +12,13 @@ module Kubernetes
 
     attr_reader :failure
 
-    def initialize(api, namespace, name, port: 9292, late: LATE)
+    # reach: makes of a pod's address the one where its server listens.
+    def initialize(api, namespace, name, port: 9292, late: LATE, reach: Pod.method(:loopback))
       @api = api
       @path = "/apis/discovery.k8s.io/v1/namespaces/#{namespace}/endpointslices?labelSelector=kubernetes.io/service-name=#{name}"
       @port = port
       @late = late
+      @reach = reach
       @known = []
       @changes = []
     end
@@ -58,7 +60,7 @@ module Kubernetes
     def ready
       slices = @api.get(@path).fetch("items")
       endpoints = slices.flat_map { |slice| slice["endpoints"] || [] }
-      endpoints.select { |one| one.dig("conditions", "ready") }.flat_map { |one| one["addresses"] }.map { |address| Pod.loopback(address) }.uniq
+      endpoints.select { |one| one.dig("conditions", "ready") }.flat_map { |one| one["addresses"] }.map(&@reach).uniq
     end
 
     def run

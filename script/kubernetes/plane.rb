@@ -19,13 +19,16 @@ module Kubernetes
     PROGRAMS = { etcd: ["", "go.etcd.io/etcd/server/v3"], **%i[kube-apiserver kube-controller-manager kube-scheduler kubectl].to_h { |name| [name, ["", "#{TOOLS}/#{name}"]] },
                  helm: ["chart", "helm.sh/helm/v3/cmd/helm"] }.freeze
 
-    # Their paths by name; what is missing is compiled. Kubernetes says its version only if the linker is told.
+    # Their paths by name; what is missing is compiled.
     def self.programs(cache)
+      PROGRAMS.to_h { |name, (from, what)| [name, cache.program(from, what, name.to_s, flags: what.start_with?(TOOLS) ? version_flags : [])] }
+    end
+
+    # Kubernetes says its version only if the linker is told.
+    def self.version_flags
       major, minor = Schemas.version.scan(/\d+/)
       said = { gitVersion: Schemas.version, gitMajor: major, gitMinor: minor }.map { |name, value| "-X k8s.io/component-base/version.#{name}=#{value}" }
-      PROGRAMS.to_h do |name, (from, what)|
-        [name, cache.program(from, what, name.to_s, flags: what.start_with?(TOOLS) ? ["-ldflags=-s -w #{said.join(' ')}"] : [])]
-      end
+      ["-ldflags=-s -w #{said.join(' ')}"]
     end
 
     attr_reader :folder, :api, :kubeconfig, :certificates
@@ -87,16 +90,7 @@ module Kubernetes
 
     def free_port = TCPServer.open("127.0.0.1", 0) { |one| one.addr[1] }
 
-    private
-
-    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
-    def log(name) = File.join(@folder, "#{name}.log")
-
-    def launch(name, *flags)
-      @pids[name] = Process.spawn(@programs.fetch(name), *flags, in: File::NULL, %i[out err] => log(name), chdir: @folder)
-    end
-
+    # Until the block raises no error of the network; what: the program that it asks.
     def wait_for(what)
       deadline = now + START_WITHIN
       begin
@@ -108,6 +102,16 @@ module Kubernetes
         sleep 0.2
         retry
       end
+    end
+
+    private
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    def log(name) = File.join(@folder, "#{name}.log")
+
+    def launch(name, *flags)
+      @pids[name] = Process.spawn(@programs.fetch(name), *flags, in: File::NULL, %i[out err] => log(name), chdir: @folder)
     end
 
     def start_etcd
@@ -132,7 +136,7 @@ module Kubernetes
              "--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=#{file['accounts.key']}",
              "--service-account-signing-key-file=#{file['accounts.key']}", "--requestheader-client-ca-file=#{file['ca.crt']}",
              "--requestheader-allowed-names=aggregator", "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
-             "--requestheader-extra-headers-prefix=X-Remote-Extra-", "--proxy-client-cert-file=#{file['aggregator.crt']}",
+             "--requestheader-extra-headers-prefix=X-Remote-Extra-", "--kubelet-preferred-address-types=InternalIP", "--proxy-client-cert-file=#{file['aggregator.crt']}",
              "--proxy-client-key-file=#{file['aggregator.key']}")
       wait_for("kube-apiserver") { @api.get("/readyz") }
     end

@@ -90,7 +90,7 @@ module Kubernetes
       values["server"]["lameDuckSeconds"] = @lame_duck if @lame_duck
       @cluster.install(values)
       @cluster.wait_until("#{PODS} pods are ready", within: 90) { @cluster.replicas == [PODS, PODS] && @cluster.pods.size == PODS }
-      @service = LateService.new(@cluster.api, Cluster::NAMESPACE, Cluster::NAME).start
+      @service = LateService.new(@cluster.api, Cluster::NAMESPACE, Cluster::NAME, reach: @cluster.method(:reach)).start
       visitors = Array.new(CLIENTS) { Visitor.new(@service, CLIENTS / @rate.to_f).start }
       began = @cluster.now
       replaced = Array.new(@restarts) { |number| restart(number) }.sum

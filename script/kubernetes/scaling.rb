@@ -16,10 +16,15 @@ module Kubernetes
     # The autoscaler goes down when it has wanted to for five minutes.
     HALVED_WITHIN = 420
 
+    # What the two kinds of autoscaler of the chart call theirs, and where it says what it reads.
+    AUTOSCALERS = { "hpa" => [Cluster::NAME, "pods"], "keda" => ["keda-hpa-#{Cluster::NAME}", "external"] }.freeze
+
+    # kind: the autoscaler.
     # calm: seconds in which the number of pods has to stay after it has doubled.
     # patience: for how many seconds the autoscaler has to want fewer pods; Kubernetes' default if it is not given.
-    def initialize(cluster, calm: 600, patience: nil)
+    def initialize(cluster, kind: "hpa", calm: 600, patience: nil)
       @cluster = cluster
+      @kind = kind
       @patience = patience
       @calm = calm
       @loads = []
@@ -35,7 +40,7 @@ module Kubernetes
       halve(extra)
       finish
     ensure
-      @loads.each { |one| interrupt(one) }
+      @loads.each { |one| stop(one) }
       @service&.stop
     end
 
@@ -46,11 +51,11 @@ module Kubernetes
     def now = @cluster.now
 
     def prepare
-      scaling = { "kind" => "hpa", "minReplicas" => 2, "maxReplicas" => 12 }
+      scaling = { "kind" => @kind, "minReplicas" => 2, "maxReplicas" => 12 }
       scaling["behavior"] = { "scaleDown" => { "stabilizationWindowSeconds" => @patience } } if @patience
       @cluster.install(@cluster.values(seconds: SECONDS, threads: THREADS, "autoscaling" => scaling))
       @cluster.wait_until("the first pods are ready", within: 90) { @cluster.replicas[1] >= 2 }
-      @service = LateService.new(@cluster.api, Cluster::NAMESPACE, Cluster::NAME, late: 1.0).start
+      @service = LateService.new(@cluster.api, Cluster::NAMESPACE, Cluster::NAME, late: 1.0, reach: @cluster.method(:reach)).start
       @url = "http://127.0.0.1:#{@service.listen}/"
     end
 
@@ -62,13 +67,17 @@ module Kubernetes
       (@loads << Load.new(pid, file)).last
     end
 
-    # Ends a load, and fails if one of its requests has. Returns how many there were.
-    def interrupt(load)
-      return 0 unless load.pid
+    def stop(load)
+      return unless load.pid
 
       Process.kill(:INT, load.pid)
       Process.wait(load.pid)
       load.pid = nil
+    end
+
+    # Ends a load, and fails if one of its requests has. Returns how many there were.
+    def end_load(load)
+      stop(load)
       outcome = JSON.parse(File.read(load.file))
       errors = outcome.dig("outcome", "errors").except("texts", "unsent").select { |_, count| count.positive? }
       raise Failure, "requests failed: #{errors} #{outcome.dig('outcome', 'errors', 'texts')}" if errors.any?
@@ -112,7 +121,7 @@ module Kubernetes
     end
 
     def halve(extra)
-      sent = interrupt(extra)
+      sent = end_load(extra)
       began = now
       @cluster.wait_until("#{PODS} pods after the load has halved", within: HALVED_WITHIN) do
         check
@@ -124,13 +133,14 @@ module Kubernetes
     # For the pods that leave, too.
     def finish
       sleep 15
-      sent = interrupt(@loads.first)
+      sent = end_load(@loads.first)
       puts "  #{sent} requests of what has stayed, 0 failed"
     end
 
     def figures
-      metrics = @cluster.api.get("/apis/autoscaling/v2/namespaces/#{Cluster::NAMESPACE}/horizontalpodautoscalers/#{Cluster::NAME}").dig("status", "currentMetrics", 0, "pods", "current", "averageValue")
-      "firebrick_saturation #{metrics}"
+      name, type = AUTOSCALERS.fetch(@kind)
+      found = @cluster.api.get("/apis/autoscaling/v2/namespaces/#{Cluster::NAMESPACE}/horizontalpodautoscalers/#{name}")
+      "firebrick_saturation #{found.dig('status', 'currentMetrics', 0, type, 'current', 'averageValue')}"
     end
   end
 end

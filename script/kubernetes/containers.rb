@@ -1,0 +1,177 @@
+# frozen_string_literal: true
+
+require "digest"
+require "net/http"
+require_relative "keda"
+require_relative "machine"
+require_relative "rollouts"
+
+module Kubernetes
+  # A Cluster whose only node is a Machine.
+  class ContainerCluster < Cluster
+    def initialize(plane, cache, images:)
+      super(plane)
+      @cache = cache
+      @images = images
+    end
+
+    # Pods have addresses of their own.
+    def reach(address) = address
+
+    # Pods of this machine ask for little, so that it has room for all.
+    RESOURCES = { "requests" => { "cpu" => "50m", "memory" => "128Mi" }, "limits" => { "cpu" => "1", "memory" => "512Mi" } }.freeze
+
+    def start_nodes = @nodes = [Machine.new(plane, @cache, images: @images).start]
+
+    def start_keda = @nodes << Keda.new(plane, @cache).start
+
+    def values(**given)
+      super(**given, "image" => { "repository" => Images::REPOSITORY, "tag" => "1", "pullPolicy" => "Never" }, "resources" => RESOURCES)
+    end
+
+    def state = super + @nodes.map(&:report).join
+  end
+
+  # The chart's pods as a kubelet runs them: the image, as another user than root, on a root folder that cannot be written. What only a real
+  # container shows: who reaps orphans, where bodies are kept, what a limit of memory ends, what a resize changes, what is left in /tmp when the
+  # container is started again, and with what status it ends.
+  class Containers
+    PODS = 2
+    # More than is kept in memory.
+    BODY = 64 << 20
+    # Seconds.
+    SOON = 30
+    # Until a probe has failed often enough, and the grace period of a process that does not hear TERM is over.
+    RESTARTED_WITHIN = 180
+
+    def initialize(cluster, rounds: 10, rate: 100)
+      @cluster = cluster
+      @plane = cluster.plane
+      @rounds = rounds
+      @rate = rate
+    end
+
+    def run
+      install
+      pod = @cluster.pods.first.dig("metadata", "name")
+      look_inside(pod)
+      send_body(pod)
+      leave_orphans(pod)
+      exceed_memory(pod)
+      resize(pod)
+      freeze_front(pod)
+      leave(pod)
+      Rollouts.new(@cluster, rounds: @rounds, rate: @rate).run
+    end
+
+    private
+
+    def install
+      began = @cluster.now
+      values = @cluster.values(seconds: 0.002, threads: 5, "replicas" => PODS)
+      values["server"].merge!("workers" => "auto", "shutdownSeconds" => 10)
+      @cluster.install(values)
+      @cluster.wait_until("#{PODS} pods are ready", within: SOON) { @cluster.replicas == [PODS, PODS] }
+      say("%d pods of the image are ready as restricted after %.0f s", PODS, @cluster.now - began)
+    end
+
+    def look_inside(pod)
+      expect("the user is 1000", "1000:1000", shell(pod, "echo $(id -u):$(id -g)"))
+      expect("process 1 is the server", "firebrick", shell(pod, "cat /proc/1/comm"))
+      expect("the root folder cannot be written", "no", shell(pod, "touch /srv/app/x 2>/dev/null && echo yes || echo no"))
+      expect("no process may gain privileges", "1", shell(pod, "sed -n 's/^NoNewPrivs:\\s*//p' /proc/1/status"))
+      expect("no capability is left", "0000000000000000", shell(pod, "sed -n 's/^CapEff:\\s*//p' /proc/1/status"))
+      expect("system calls are filtered", "2", shell(pod, "sed -n 's/^Seccomp:\\s*//p' /proc/1/status"))
+      say("the server is process 1, not root, without capabilities, on a root folder that cannot be written")
+    end
+
+    def send_body(pod)
+      body = Random.bytes(BODY)
+      expect("a body of #{BODY >> 20} MiB arrives", Digest::SHA256.hexdigest(body), ask(pod, "/digest", body).body)
+      say("a body of %d MiB arrives, kept in /tmp", BODY >> 20)
+    end
+
+    # Process 1 of a container has those that have lost their parent.
+    def leave_orphans(pod)
+      shell(pod, "for i in 1 2 3 4 5; do (sleep 0.1 & exec true) & done; wait")
+      @cluster.wait_until("orphans are reaped", within: SOON) do
+        shell(pod, "cat /proc/[0-9]*/stat 2>/dev/null | grep -cE '^[0-9]+ \\((sleep|sh)\\) Z' || true") == "0"
+      end
+      say("orphans are reaped")
+    end
+
+    # The kernel ends the largest process, which is the worker.
+    def exceed_memory(pod)
+      response = ask(pod, "/eat")
+      expect("a request whose worker was killed", "502", response.code)
+      @cluster.wait_until("another worker serves", within: SOON) { ask(pod, "/").body == "Hello" }
+      expect("the container was not started again", 0, container(pod)["restartCount"])
+      say("a worker that exceeds the limit of memory is killed and replaced: its request gets %s, the pod stays", response.code)
+    end
+
+    def resize(pod)
+      { "2" => 2, "1" => 1 }.each do |limit, workers|
+        began = @cluster.now
+        change = { "spec" => { "containers" => [{ "name" => "firebrick", "resources" => { "limits" => { "cpu" => limit } } }] } }
+        @plane.run(:kubectl, "-n", Cluster::NAMESPACE, "patch", "pod", pod, "--subresource", "resize", "--patch", JSON.generate(change))
+        @cluster.wait_until("#{workers} workers with #{limit} CPU", within: SOON * 2) { metric(pod, 'firebrick_workers{state="ready"}') == workers }
+        say("the pod is resized to %s CPU: %d workers after %.0f s", limit, workers, @cluster.now - began)
+      end
+      expect("the container was not started again", 0, container(pod)["restartCount"])
+    end
+
+    # Its probe fails, the kubelet kills it, and the next one finds in /tmp what it has left.
+    def freeze_front(pod)
+      began = @cluster.now
+      Process.kill(:STOP, front(pod))
+      @cluster.wait_until("the container is started again", within: RESTARTED_WITHIN) { container(pod)["restartCount"] == 1 && container(pod)["ready"] }
+      expect("it serves", "Hello", ask(pod, "/").body)
+      expect("its control socket answers", "1", shell(pod, "firebrick stats --json | grep -c '\"workers\"'"))
+      say("a server that does not respond is started again after %.0f s, with the same /tmp", @cluster.now - began)
+    end
+
+    # A finalizer keeps what the kubelet has said at last.
+    def leave(pod)
+      path = "/api/v1/namespaces/#{Cluster::NAMESPACE}/pods/#{pod}"
+      @cluster.api.patch(path, "metadata" => { "finalizers" => ["example.com/read"] })
+      began = @cluster.now
+      @plane.run(:kubectl, "-n", Cluster::NAMESPACE, "delete", "pod", pod, "--wait=false")
+      ended = @cluster.wait_until("the pod ends", within: SOON) { container(pod).dig("state", "terminated") }
+      seconds = @cluster.now - began
+      expect("the status of a pod that is told to end", 0, ended["exitCode"])
+      @cluster.api.patch(path, "metadata" => { "finalizers" => nil })
+      say("a pod that is told to end exits with 0 after %.0f s", seconds)
+    end
+
+    def say(text, *values) = puts("  #{format(text, *values)}")
+
+    def expect(what, wanted, found)
+      raise Failure, "#{what}: #{wanted.inspect} was expected, and there is #{found.inspect}\n#{@cluster.state}" unless found == wanted
+    end
+
+    def shell(pod, text) = @plane.run(:kubectl, "-n", Cluster::NAMESPACE, "exec", pod, "--", "sh", "-c", text).strip
+
+    def object(pod) = @cluster.api.get("/api/v1/namespaces/#{Cluster::NAMESPACE}/pods/#{pod}")
+
+    def container(pod) = object(pod).dig("status", "containerStatuses", 0)
+
+    def ask(pod, path, body = nil, port: 9292, headers: {})
+      Net::HTTP.start(object(pod).dig("status", "podIP"), port, read_timeout: SOON) { |http| body ? http.post(path, body, headers) : http.get(path, headers) }
+    end
+
+    def metric(pod, name)
+      ask(pod, "/metrics", port: 9293, headers: { "Authorization" => "Bearer #{Cluster::TOKEN}" }).body[/^#{Regexp.escape(name)} (\S+)$/, 1].to_f
+    end
+
+    # Process 1 of the pod's container, by its number here.
+    def front(pod)
+      uid = object(pod).dig("metadata", "uid")
+      found = Dir["/proc/[0-9]*"].find do |path|
+        File.read("#{path}/cgroup").include?(uid) && File.read("#{path}/comm") == "firebrick\n" && File.read("#{path}/status")[/^NSpid:.*\t(\d+)$/, 1] == "1"
+      rescue SystemCallError
+        nil
+      end
+      Integer(File.basename(found || raise(Failure, "#{pod} has no server")))
+    end
+  end
+end
