@@ -2,6 +2,7 @@
 
 require "digest"
 require "net/http"
+require "securerandom"
 require_relative "keda"
 require_relative "machine"
 require_relative "rollouts"
@@ -34,9 +35,10 @@ module Kubernetes
 
   # The chart's pods as a kubelet runs them: the image, as another user than root, on a root folder that cannot be written. What only a real
   # container shows: who reaps orphans, where bodies are kept, what a limit of memory ends, what a resize changes, what is left in /tmp when the
-  # container is started again, and with what status it ends.
+  # container is started again, and with what status it ends. And what needs names of a cluster: the fleet on one page, load from several pods.
   class Containers
     PODS = 2
+    GENERATORS = 2
     # More than is kept in memory.
     BODY = 64 << 20
     # Seconds.
@@ -56,6 +58,8 @@ module Kubernetes
       pod = @cluster.pods.first.dig("metadata", "name")
       look_inside(pod)
       send_body(pod)
+      show_fleet(pod)
+      bench
       leave_orphans(pod)
       exceed_memory(pod)
       resize(pod)
@@ -91,6 +95,37 @@ module Kubernetes
       say("a body of %d MiB arrives, kept in /tmp", BODY >> 20)
     end
 
+    # As docs/kubernetes.md says it, but in a pod that there is.
+    def show_fleet(pod)
+      fleet = JSON.parse(shell(pod, "firebrick top --fleet #{Cluster::NAME}-control:9293 --once --json"))
+      expect("the name stands for all pods", { "servers" => PODS, "up" => PODS, "unreachable" => 0 }, fleet["totals"].slice("servers", "up", "unreachable"))
+      say("the name of the service leads firebrick top to %d servers", PODS)
+    end
+
+    # The Job of deploy/, for one machine and five seconds.
+    def bench
+      kubectl("create", "secret", "generic", "firebrick-bench", "--from-literal=token=#{SecureRandom.hex(16)}")
+      @plane.run(:kubectl, "-n", Cluster::NAMESPACE, "apply", "-f", "-", input: job)
+      kubectl("wait", "--for=condition=complete", "--timeout=90s", "job/firebrick-bench")
+      report = JSON.parse(kubectl("logs", "--tail=-1", "-l", "job-name=firebrick-bench,batch.kubernetes.io/job-completion-index=0"))
+      requests = report.dig("summary", "requests")
+      expect("all requests succeed", requests, report.dig("outcome", "ok"))
+      # 1,000 at random times.
+      expect("the load is #{requests} requests", true, requests.between?(800, 1200))
+      kubectl("delete", "job", "firebrick-bench", "--cascade=foreground")
+      say("a Job of %d pods sends %d requests and has one report: p50 %.1f ms", GENERATORS, requests, report.dig("summary", "latency_ms", "p50"))
+    end
+
+    def job
+      text = File.read(File.join(ROOT, "deploy/bench-job.yaml"))
+      { "registry.example.com/firebrick:latest" => "#{Images::REPOSITORY}:1", '"http://my-app.default.svc.cluster.local/"' => "http://#{Cluster::NAME}-control:9292/",
+        'value: "2000"' => 'value: "200"', 'value: "4"' => "value: \"#{GENERATORS}\"", 'value: "60s"' => "value: 5s", 'cpu: "1"' => "cpu: 50m",
+        "completions: 5" => "completions: #{GENERATORS + 1}", "parallelism: 5" => "parallelism: #{GENERATORS + 1}" }.each do |from, to|
+        text.sub!(from, to) or raise Failure, "deploy/bench-job.yaml has no #{from} any more"
+      end
+      text
+    end
+
     # Process 1 of a container has those that have lost their parent.
     def leave_orphans(pod)
       shell(pod, "for i in 1 2 3 4 5; do (sleep 0.1 & exec true) & done; wait")
@@ -113,9 +148,9 @@ module Kubernetes
       { "2" => 2, "1" => 1 }.each do |limit, workers|
         began = @cluster.now
         change = { "spec" => { "containers" => [{ "name" => "firebrick", "resources" => { "limits" => { "cpu" => limit } } }] } }
-        @plane.run(:kubectl, "-n", Cluster::NAMESPACE, "patch", "pod", pod, "--subresource", "resize", "--patch", JSON.generate(change))
+        kubectl("patch", "pod", pod, "--subresource", "resize", "--patch", JSON.generate(change))
         @cluster.wait_until("#{workers} workers with #{limit} CPU", within: SOON * 2) { metric(pod, 'firebrick_workers{state="ready"}') == workers }
-        say("the pod is resized to %s CPU: %d workers after %.0f s", limit, workers, @cluster.now - began)
+        say("the pod is resized to %s CPU: %s after %.0f s", limit, workers == 1 ? "1 worker" : "#{workers} workers", @cluster.now - began)
       end
       expect("the container was not started again", 0, container(pod)["restartCount"])
     end
@@ -135,7 +170,7 @@ module Kubernetes
       path = "/api/v1/namespaces/#{Cluster::NAMESPACE}/pods/#{pod}"
       @cluster.api.patch(path, "metadata" => { "finalizers" => ["example.com/read"] })
       began = @cluster.now
-      @plane.run(:kubectl, "-n", Cluster::NAMESPACE, "delete", "pod", pod, "--wait=false")
+      kubectl("delete", "pod", pod, "--wait=false")
       ended = @cluster.wait_until("the pod ends", within: SOON) { container(pod).dig("state", "terminated") }
       seconds = @cluster.now - began
       expect("the status of a pod that is told to end", 0, ended["exitCode"])
@@ -149,7 +184,9 @@ module Kubernetes
       raise Failure, "#{what}: #{wanted.inspect} was expected, and there is #{found.inspect}\n#{@cluster.state}" unless found == wanted
     end
 
-    def shell(pod, text) = @plane.run(:kubectl, "-n", Cluster::NAMESPACE, "exec", pod, "--", "sh", "-c", text).strip
+    def kubectl(*words) = @plane.run(:kubectl, "-n", Cluster::NAMESPACE, *words)
+
+    def shell(pod, text) = kubectl("exec", pod, "--", "sh", "-c", text).strip
 
     def object(pod) = @cluster.api.get("/api/v1/namespaces/#{Cluster::NAMESPACE}/pods/#{pod}")
 

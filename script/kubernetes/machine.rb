@@ -8,7 +8,7 @@ require_relative "plane"
 
 module Kubernetes
   # A node of the cluster as real ones are: a kubelet, containerd, runc, and pods with a network of their own, which a bridge connects to this
-  # process. It needs Isolation.
+  # process; and CoreDNS, which pods ask for names. It needs Isolation.
   class Machine
     NAME = "machine-0"
     # The bridge's address is the node's: a kubelet takes none of loopback.
@@ -20,6 +20,7 @@ module Kubernetes
     # Module, package and flags by name.
     PROGRAMS = {
       "kubelet" => ["", "#{Plane::TOOLS}/kubelet", []],
+      "coredns" => ["dns", "github.com/coredns/coredns", []],
       **%w[containerd containerd-shim-runc-v2 ctr].to_h { |name| [name, ["containers", "#{CONTAINERD}/#{name}", [WITHOUT]]] },
       **%w[main/bridge main/loopback ipam/host-local].to_h { |path| [File.basename(path), ["containers", "#{PLUGINS}/#{path}", []]] }
     }.freeze
@@ -46,6 +47,7 @@ module Kubernetes
       @programs.each { |name, program| File.symlink(program, path("bin/#{name}")) }
       connect
       start_containerd
+      start_names
       start_kubelet
       self
     end
@@ -107,11 +109,24 @@ module Kubernetes
       %w[pause app].each { |name| run(@programs.fetch("ctr"), "--address", socket, "--namespace", "k8s.io", "images", "import", Images.path(@images, name)) }
     end
 
+    def start_names
+      File.write(path("Corefile"), <<~TEXT)
+        cluster.local:53 {
+          bind #{ADDRESS}
+          kubernetes {
+            kubeconfig #{@plane.kubeconfig} one
+          }
+          errors
+        }
+      TEXT
+      launch("coredns", "-conf", path("Corefile"))
+    end
+
     def start_kubelet
       config = {
         "kind" => "KubeletConfiguration", "apiVersion" => "kubelet.config.k8s.io/v1beta1", "containerRuntimeEndpoint" => "unix://#{socket}",
         "address" => ADDRESS, "healthzPort" => 0, "authentication" => { "anonymous" => { "enabled" => true }, "webhook" => { "enabled" => false } },
-        "authorization" => { "mode" => "AlwaysAllow" }, "clusterDNS" => ["10.96.0.10"], "failSwapOn" => false, "podLogsDir" => path("logs"),
+        "authorization" => { "mode" => "AlwaysAllow" }, "clusterDNS" => [ADDRESS], "clusterDomain" => "cluster.local", "failSwapOn" => false, "podLogsDir" => path("logs"),
         "volumePluginDir" => path("plugins"), "cgroupDriver" => "cgroupfs",
         # Kubernetes leaves the first version of control groups; Firebrick's machines have either.
         "failCgroupV1" => false,
