@@ -51,11 +51,16 @@ fn is_loopback(host: &str) -> bool {
     address.unwrap_or_else(|_| host.eq_ignore_ascii_case("localhost"))
 }
 
-/// A path as it is, a port as `tcp://HOST:PORT`: it reads back as the same address.
+/// A path as it is, or as `unix://PATH` where that would be read as something else; a port as `tcp://HOST:PORT`. It reads back as the same
+/// address.
 impl fmt::Display for ControlAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ControlAddress::Unix(path) => write!(f, "{}", path.display()),
+            ControlAddress::Unix(path) => {
+                let path = path.display().to_string();
+                let scheme = if path.parse().as_ref() == Ok(self) { "" } else { "unix://" };
+                write!(f, "{scheme}{path}")
+            }
             ControlAddress::Tcp { host, port } if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
             ControlAddress::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
         }
@@ -144,6 +149,17 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_looks_like_something_else_is_displayed_with_its_scheme() {
+        for (path, displayed) in
+            [("/run/c.sock", "/run/c.sock"), ("/a://b", "unix:///a://b"), ("9293", "unix://9293")]
+        {
+            let address = ControlAddress::Unix(path.into());
+            assert_eq!(address.to_string(), displayed);
+            assert_eq!(displayed.parse(), Ok(address));
+        }
+    }
+
+    #[test]
     fn slips_are_answered_with_what_was_meant() {
         for (text, near) in [
             ("9293", "tcp://127.0.0.1:9293"),
@@ -182,9 +198,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_read_is_written_back(text in "(tcp://|http://|unix://|unix:|/|)[a-z0-9:.\\[\\]/@]{0,20}") {
-            if let Ok(address) = text.parse::<ControlAddress>()
-                && !matches!(&address, ControlAddress::Unix(path) if !path.is_absolute())
-            {
+            if let Ok(address) = text.parse::<ControlAddress>() {
                 prop_assert_eq!(address.to_string().parse::<ControlAddress>(), Ok(address));
             }
         }
