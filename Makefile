@@ -77,9 +77,7 @@ plots:
 	@$(CARGO) build --quiet --locked --workspace --example gallery --example plot
 
 worker-test: build
-	TEST_AGAIN=1 NATIVE=$(abspath $(NATIVE)) ruby ext/worker/tests/run.rb
-	TEST_AGAIN=1 NATIVE=$(abspath $(NATIVE)) TEST_FIBERS=50 ruby ext/worker/tests/run.rb
-	TEST_AGAIN=1 NATIVE=$(abspath $(NATIVE)) FIREBRICK_PURE=1 ruby ext/worker/tests/run.rb
+	NATIVE=$(abspath $(NATIVE)) script/worker-test
 
 # With Debian's jruby, which is installed when it is missing (Java, 200 MB). The gems are Debian's, too. Two servers at a time: each has one or
 # two virtual machines, which take a processor for seconds to start. The apps of the other suites are
