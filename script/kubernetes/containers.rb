@@ -10,6 +10,9 @@ require_relative "rollouts"
 module Kubernetes
   # A Cluster whose only node is a Machine.
   class ContainerCluster < Cluster
+    # Pods ask for little, so that the machine has room for all.
+    RESOURCES = { "requests" => { "cpu" => "50m", "memory" => "128Mi" }, "limits" => { "cpu" => "1", "memory" => "512Mi" } }.freeze
+
     def initialize(plane, cache, images:)
       super(plane)
       @cache = cache
@@ -18,9 +21,6 @@ module Kubernetes
 
     # Pods have addresses of their own.
     def reach(address) = address
-
-    # Pods of this machine ask for little, so that it has room for all.
-    RESOURCES = { "requests" => { "cpu" => "50m", "memory" => "128Mi" }, "limits" => { "cpu" => "1", "memory" => "512Mi" } }.freeze
 
     def start_nodes = @nodes = [Machine.new(plane, @cache, images: @images).start]
 
@@ -91,8 +91,14 @@ module Kubernetes
 
     def send_body(pod)
       body = Random.bytes(BODY)
-      expect("a body of #{BODY >> 20} MiB arrives", Digest::SHA256.hexdigest(body), ask(pod, "/digest", body).body)
+      socket = TCPSocket.new(address(pod), 9292)
+      socket.write("POST /digest HTTP/1.1\r\nHost: shop\r\nContent-Length: #{BODY}\r\nConnection: close\r\n\r\n", body[...BODY / 2])
+      @cluster.wait_until("half of a body is kept in /tmp", within: SOON) { shell(pod, "ls -l /proc/1/fd | grep -c ' /tmp/#' || true").to_i.positive? }
+      socket.write(body[BODY / 2..])
+      expect("a body of #{BODY >> 20} MiB arrives", Digest::SHA256.hexdigest(body), socket.read.split("\r\n\r\n", 2).last)
       say("a body of %d MiB arrives, kept in /tmp", BODY >> 20)
+    ensure
+      socket&.close
     end
 
     # As docs/kubernetes.md says it, but in a pod that there is.
@@ -192,8 +198,10 @@ module Kubernetes
 
     def container(pod) = object(pod).dig("status", "containerStatuses", 0)
 
-    def ask(pod, path, body = nil, port: 9292, headers: {})
-      Net::HTTP.start(object(pod).dig("status", "podIP"), port, read_timeout: SOON) { |http| body ? http.post(path, body, headers) : http.get(path, headers) }
+    def address(pod) = object(pod).dig("status", "podIP")
+
+    def ask(pod, path, port: 9292, headers: {})
+      Net::HTTP.start(address(pod), port, read_timeout: SOON) { |http| http.get(path, headers) }
     end
 
     def metric(pod, name)

@@ -64,7 +64,7 @@ module Kubernetes
       out, err, status = Open3.capture3("buildah", *words)
       return out if status.success?
 
-      raise Failure, "buildah #{words.join(' ')} failed:\n#{err}#{"Make the image first, or name one in IMAGE: make dist PACKAGES=image\n" if words.first == 'from'}"
+      raise Failure, "buildah #{words.join(' ')} failed:\n#{err}#{"Make the image first (make dist PACKAGES=image, docs/installing.md), or name one in IMAGE.\n" if words.first == 'from'}"
     rescue Errno::ENOENT
       raise Failure, "buildah is missing: script/setup dist"
     end
