@@ -9,6 +9,8 @@ require "open3"
 module Again
   # More failures than this are no accident.
   MOST = 5
+  # Seconds; a bound on waiting for suites beside this one.
+  PATIENCE = 600
 
   # Collects what failed.
   class Reporter < Minitest::AbstractReporter
@@ -27,16 +29,34 @@ module Again
     end
   end
 
+  # Suites that run at the same time, each with a lock on the same file. Without one there are none.
+  class Others
+    def initialize(path)
+      @lock = path && File.open(path, File::RDWR | File::CREAT)
+      @lock&.flock(File::LOCK_SH)
+    end
+
+    # Until they have finished, or wait as well.
+    def let_finish
+      return unless @lock
+
+      deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + PATIENCE
+      sleep 0.2 until @lock.flock(File::LOCK_EX | File::LOCK_NB) || Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+    end
+  end
+
   module_function
 
   # Whether all tests passed, at the latest when they were run again. `program` takes a word of a file's name and minitest's options.
   def run(arguments, *program)
+    others = Others.new(ENV.fetch("TEST_AGAIN_LOCK", nil))
     reporter = Reporter.new
     Minitest.extensions << "again"
     Minitest.define_singleton_method(:plugin_again_init) { |_| self.reporter << reporter }
     return true if Minitest.run(arguments)
     return false if reporter.failed.empty? || reporter.failed.size > MOST
 
+    others.let_finish
     failures = reporter.failed.group_by(&:first).filter_map { |name, failed| alone(*program, name: name, tests: failed.map(&:last)) }
     # Who sees only the end of a log sees what failed.
     failures.each { |name, text| puts "", "FAILED: #{name}, alone, too:", text.lines.last(60) }
