@@ -111,7 +111,7 @@ module Kubernetes
     # The Job of deploy/, for one machine and five seconds.
     def bench
       kubectl("create", "secret", "generic", "firebrick-bench", "--from-literal=token=#{SecureRandom.hex(16)}")
-      @plane.run(:kubectl, "-n", Cluster::NAMESPACE, "apply", "-f", "-", input: job)
+      kubectl("apply", "-f", "-", input: job)
       kubectl("wait", "--for=condition=complete", "--timeout=90s", "job/firebrick-bench")
       report = JSON.parse(kubectl("logs", "--tail=-1", "-l", "job-name=firebrick-bench,batch.kubernetes.io/job-completion-index=0"))
       requests = report.dig("summary", "requests")
@@ -190,7 +190,7 @@ module Kubernetes
       raise Failure, "#{what}: #{wanted.inspect} was expected, and there is #{found.inspect}\n#{@cluster.state}" unless found == wanted
     end
 
-    def kubectl(*words) = @plane.run(:kubectl, "-n", Cluster::NAMESPACE, *words)
+    def kubectl(*words, **input) = @plane.run(:kubectl, "-n", Cluster::NAMESPACE, *words, **input)
 
     def shell(pod, text) = kubectl("exec", pod, "--", "sh", "-c", text).strip
 

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "pod"
 
 module Kubernetes
   # A Service as clients of a busy cluster see it: connections go to a random pod of those that it knows, and it learns of each change up to
@@ -13,7 +12,7 @@ module Kubernetes
     attr_reader :failure
 
     # reach: makes of a pod's address the one where its server listens.
-    def initialize(api, namespace, name, port: 9292, late: LATE, reach: Pod.method(:loopback))
+    def initialize(api, namespace, name, reach:, port: 9292, late: LATE)
       @api = api
       @path = "/apis/discovery.k8s.io/v1/namespaces/#{namespace}/endpointslices?labelSelector=kubernetes.io/service-name=#{name}"
       @port = port

@@ -19,16 +19,14 @@ module Kubernetes
     PLUGINS = "github.com/containernetworking/plugins/plugins"
     # Module, package and flags by name.
     PROGRAMS = {
-      "kubelet" => ["", "#{Plane::TOOLS}/kubelet", []],
-      "coredns" => ["dns", "github.com/coredns/coredns", []],
-      **%w[containerd containerd-shim-runc-v2 ctr].to_h { |name| [name, ["containers", "#{CONTAINERD}/#{name}", [WITHOUT]]] },
-      **%w[main/bridge main/loopback ipam/host-local].to_h { |path| [File.basename(path), ["containers", "#{PLUGINS}/#{path}", []]] }
+      "kubelet" => ["", "#{Plane::TOOLS}/kubelet"],
+      "coredns" => ["dns", "github.com/coredns/coredns"],
+      **%w[containerd containerd-shim-runc-v2 ctr].to_h { |name| [name, ["containers", "#{CONTAINERD}/#{name}", WITHOUT]] },
+      **%w[main/bridge main/loopback ipam/host-local].to_h { |path| [File.basename(path), ["containers", "#{PLUGINS}/#{path}"]] }
     }.freeze
 
     # Their paths by name; what is missing is compiled.
-    def self.programs(cache)
-      PROGRAMS.to_h { |name, (from, what, flags)| [name, cache.program(from, what, name, flags: name == "kubelet" ? Plane.version_flags : flags)] }
-    end
+    def self.programs(cache) = Plane.programs(cache, PROGRAMS)
 
     extend Forwardable
     def_delegators :@children, :failure, :stop, :report

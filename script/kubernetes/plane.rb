@@ -19,9 +19,9 @@ module Kubernetes
     PROGRAMS = { etcd: ["", "go.etcd.io/etcd/server/v3"], **%i[kube-apiserver kube-controller-manager kube-scheduler kubectl].to_h { |name| [name, ["", "#{TOOLS}/#{name}"]] },
                  helm: ["chart", "helm.sh/helm/v3/cmd/helm"] }.freeze
 
-    # Their paths by name; what is missing is compiled.
-    def self.programs(cache)
-      PROGRAMS.to_h { |name, (from, what)| [name, cache.program(from, what, name.to_s, flags: what.start_with?(TOOLS) ? version_flags : [])] }
+    # Paths of the programs of a table by name; what is missing is compiled.
+    def self.programs(cache, table = PROGRAMS)
+      table.to_h { |name, (from, what, *flags)| [name, cache.program(from, what, name.to_s, flags: what.start_with?(TOOLS) ? version_flags : flags)] }
     end
 
     # Kubernetes says its version only if the linker is told.
@@ -30,6 +30,7 @@ module Kubernetes
       said = { gitVersion: Schemas.version, gitMajor: major, gitMinor: minor }.map { |name, value| "-X k8s.io/component-base/version.#{name}=#{value}" }
       ["-ldflags=-s -w #{said.join(' ')}"]
     end
+    private_class_method :version_flags
 
     attr_reader :folder, :api, :kubeconfig, :certificates
 
