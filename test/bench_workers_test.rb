@@ -8,7 +8,7 @@ require "support/bench_case"
 require "support/processes"
 
 # Every third response takes 60 ms, the others 20: neither p50 nor p75 lies between the two. /count tells how many requests were served.
-WORKERS_APP = <<~'RUBY'
+BENCH_WORKERS_APP = <<~'RUBY'
   served = 0
   lock = Mutex.new
   run lambda { |env|
@@ -44,7 +44,7 @@ end
 
 # Alone: it compares times of two runs.
 class BenchWorkersTimesTest < BenchWorkersCase
-  shared_server app: WORKERS_APP, workers: 1, threads: "8:8"
+  shared_server app: BENCH_WORKERS_APP, workers: 1, threads: "8:8"
 
   def setup
     firebrick_only
@@ -67,7 +67,7 @@ end
 
 class BenchWorkersTest < BenchWorkersCase
   in_turn!
-  shared_server app: WORKERS_APP, workers: 1, threads: "8:8"
+  shared_server app: BENCH_WORKERS_APP, workers: 1, threads: "8:8"
 
   def setup
     firebrick_only
