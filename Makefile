@@ -32,9 +32,10 @@ build: setup
 	@cp -f $(TARGET)/release/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
 # As `build`, but as packages ship it: target/dist/firebrick. Compiles several times as long, and twice if there is no profile yet.
+# -addrsig: crates/cli/build.rs says why.
 optimised: setup
 	@flags=$$(script/profile) && set -x && \
-	  FIREBRICK_PACKED=1 RUSTFLAGS="$$RUSTFLAGS $$flags" $(CARGO) build --profile dist --locked -p cli -p worker
+	  FIREBRICK_PACKED=1 RUSTFLAGS="$$RUSTFLAGS $$flags -Cllvm-args=-addrsig" $(CARGO) build --profile dist --locked -p cli -p worker
 	@cp -f $(TARGET)/dist/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
 # The packages, in dist/: a tarball, a gem for this platform, a .deb, an image for containers. PACKAGES='deb gem' for some.

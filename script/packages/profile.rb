@@ -11,10 +11,11 @@ module Packages
   #
   # 1. The program is compiled with counters, beside the other builds, and serves the loads of Training.
   # 2. `llvm-profdata`, a component of the toolchain, merges what all processes counted.
-  # 3. The profile is kept for as long as dependencies, toolchain and loads stay the same: code that has changed since is compiled as without a
-  #    profile. Its name contains the digest of its content, because cargo looks at flags, not at the files that they name.
+  # 3. The profile is kept for as long as dependencies, how they are compiled, toolchain and loads stay the same: code that has changed since is
+  #    compiled as without a profile, and functions have other names when a level of optimisation changes. Its name contains the digest of its
+  #    content, because cargo looks at flags, not at the files that they name.
   class Profile
-    KEY_FILES = %w[Cargo.lock rust-toolchain.toml script/packages/training.rb].freeze
+    KEY_FILES = %w[Cargo.lock Cargo.toml rust-toolchain.toml script/packages/training.rb].freeze
 
     # wish: a file; "new": make one even if there is one; "none": compile without; nil: the one that was made before, or a new one.
     def initialize(wish = ENV.fetch("PROFILE", nil), target: File.expand_path(ENV.fetch("CARGO_TARGET_DIR", "target"), ROOT))
