@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "open3"
+require_relative "other_suites"
 
 # Runs failed tests once more, alone, in a process of their own. For TEST_AGAIN, which `make e2e` and `make worker-test` set.
 #
@@ -9,8 +10,6 @@ require "open3"
 module Again
   # More failures than this are no accident.
   MOST = 5
-  # Seconds; a bound on waiting for suites beside this one.
-  PATIENCE = 600
 
   # Collects what failed.
   class Reporter < Minitest::AbstractReporter
@@ -29,27 +28,11 @@ module Again
     end
   end
 
-  # Suites that run at the same time, each with a lock on the same file. Without one there are none.
-  class Others
-    def initialize(path)
-      @lock = path && File.open(path, File::RDWR | File::CREAT)
-      @lock&.flock(File::LOCK_SH)
-    end
-
-    # Until they have finished, or wait as well.
-    def let_finish
-      return unless @lock
-
-      deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + PATIENCE
-      sleep 0.2 until @lock.flock(File::LOCK_EX | File::LOCK_NB) || Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
-    end
-  end
-
   module_function
 
   # Whether all tests passed, at the latest when they were run again. `program` takes a word of a file's name and minitest's options.
   def run(arguments, *program)
-    others = Others.new(ENV.fetch("TEST_AGAIN_LOCK", nil))
+    others = OtherSuites.new
     reporter = Reporter.new
     Minitest.extensions << "again"
     Minitest.define_singleton_method(:plugin_again_init) { |_| self.reporter << reporter }
