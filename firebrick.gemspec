@@ -17,7 +17,7 @@ Gem::Specification.new do |spec|
   sources = "{crates,ext}/**/*.{rs,toml,rb,c,h,html,css,js,lua}"
   papers = "{README,LICENSE,CHANGELOG,ARCHITECTURE,CONTRIBUTING,SECURITY}*"
   spec.files = Dir.chdir(__dir__) do
-    Dir["Cargo.{toml,lock}", "rust-toolchain.toml", sources, "lib/**/*.rb", "exe/*", "docs/**/*", papers]
+    Dir["Cargo.{toml,lock}", ".cargo/config.toml", "rust-toolchain.toml", sources, "lib/**/*.rb", "exe/*", "docs/**/*", papers]
       .select { |file| File.file?(file) }.reject { |file| file.start_with?("ext/worker/tests/") }.sort
   end
   spec.bindir = "exe"
