@@ -42,7 +42,7 @@ class TlsTest < TlsCase
   end
 
   it "offers HTTP by ALPN and prefers its own order of ciphers" do
-    own = secure
+    own = secure(pem: pair("own", "localhost", "127.0.0.1", key: OpenSSL::PKey::RSA.new(2048)))
     connection = dial(own, context: ->(context) { context.alpn_protocols = %w[http/1.1] })
     assert_equal "http/1.1", connection.socket.alpn_protocol
     connection = dial(own, context: ->(context) { context.alpn_protocols = %w[http/1.1 h2] })

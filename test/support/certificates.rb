@@ -8,7 +8,7 @@ module Certificates
   # A certificate and its key; signed by +issuer+ (a pair as returned by this method), or self-signed as `openssl req -x509`
   # makes it.
   def certificate(issuer: nil, subject_alt_name: "IP:127.0.0.1", from: Time.now - 3600, to: Time.now + 3600, name: nil,
-                  serial: rand(1 << 60), key: OpenSSL::PKey::RSA.new(2048))
+                  serial: rand(1 << 60), key: OpenSSL::PKey::EC.generate("prime256v1"))
     cert = OpenSSL::X509::Certificate.new
     cert.version = 2
     cert.serial = serial
