@@ -15,9 +15,10 @@ Gem::Specification.new do |spec|
   spec.metadata = { "rubygems_mfa_required" => "true", "source_code_uri" => spec.homepage }
 
   sources = "{crates,ext}/**/*.{rs,toml,rb,c,h,html,css,js,lua}"
+  build = "{Cargo.{toml,lock},.cargo/config.toml,rust-toolchain.toml}"
   papers = "{README,LICENSE,CHANGELOG,ARCHITECTURE,CONTRIBUTING,SECURITY}*"
   spec.files = Dir.chdir(__dir__) do
-    Dir["Cargo.{toml,lock}", ".cargo/config.toml", "rust-toolchain.toml", sources, "lib/**/*.rb", "exe/*", "docs/**/*", papers]
+    Dir[build, sources, "lib/**/*.rb", "exe/*", "docs/**/*", papers]
       .select { |file| File.file?(file) }.reject { |file| file.start_with?("ext/worker/tests/") }.sort
   end
   spec.bindir = "exe"

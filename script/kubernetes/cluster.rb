@@ -72,10 +72,11 @@ module Kubernetes
       [found.dig("spec", "replicas"), found.dig("status", "readyReplicas").to_i]
     end
 
-    # Names and servers of the pods that stay.
-    def pods
-      api.get("/api/v1/namespaces/#{NAMESPACE}/pods").fetch("items").reject { |pod| pod.dig("metadata", "deletionTimestamp") }
-    end
+    # The pods that stay.
+    def pods = all_pods.reject { |pod| pod.dig("metadata", "deletionTimestamp") }
+
+    # With those that leave.
+    def all_pods = api.get("/api/v1/namespaces/#{NAMESPACE}/pods").fetch("items")
 
     # Waits until the block says yes. Fails after so many seconds, or when something has ended that should not.
     def wait_until(what, within:)
