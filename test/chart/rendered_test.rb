@@ -181,6 +181,20 @@ class ChartRenderedTest < Minitest::Test
     assert_equal 2, sums.uniq.size
   end
 
+  def test_pods_do_not_keep_a_node
+    key = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+    annotations = ->(more) { render(least(podAnnotations: more))["Deployment"].dig("spec", "template", "metadata", "annotations") }
+    assert_equal({ key => "tmp" }, annotations.call({}))
+    assert_equal({ key => "tmp", "a" => "b" }, annotations.call({ a: "b" }))
+    assert_equal({ key => "other" }, annotations.call({ key => "other" }))
+  end
+
+  def test_pods_that_are_replaced_do_not_count_where_new_ones_are_placed
+    spread = ->(values) { render(values)["Deployment"].dig("spec", "template", "spec", "topologySpreadConstraints") }
+    assert_equal([["pod-template-hash"]] * 2, spread.call(least).map { |one| one["matchLabelKeys"] })
+    assert_equal FILES["keda"]["topologySpreadConstraints"], spread.call(FILES["keda"])
+  end
+
   def test_long_names_fit
     names = render(FILES["keda"].except("fullnameOverride"), name: "a" * 53).objects.map { |one| one.dig("metadata", "name") }
     assert_operator names.map(&:size).max, :<=, 63

@@ -1,0 +1,59 @@
+# frozen_string_literal: true
+
+require "forwardable"
+require_relative "children"
+require_relative "plane"
+
+module Kubernetes
+  # kwok in the place of kubelets: nodes without machines, whose pods start and end after a second or two and serve nothing. For what only many
+  # nodes show: where pods are placed, and how many are away at a time.
+  class Kwok
+    MODULE = "sigs.k8s.io/kwok"
+    PROGRAMS = { kwok: ["kwok", "#{MODULE}/cmd/kwok"] }.freeze
+    # What becomes of nodes and pods, as kwok's own examples have it; and after how many milliseconds, from and to.
+    STAGES = { "node/fast/node-initialize" => nil, "pod/fast/pod-ready" => [1000, 2000], "pod/fast/pod-delete" => [1000, 2000] }.freeze
+    # Seconds until a node of the API server is ready.
+    READY_WITHIN = 60
+
+    # Its path by name; it is compiled if it is missing.
+    def self.programs(cache) = Plane.programs(cache, PROGRAMS)
+
+    def self.version = File.read(File.join(MODULES, "kwok", "go.mod"))[/^\s*#{Regexp.escape(MODULE)} (v\S+)/, 1]
+
+    extend Forwardable
+    def_delegators :@children, :failure, :check, :stop
+
+    def initialize(plane, cache)
+      @plane = plane
+      @program = self.class.programs(cache).fetch(:kwok)
+      @sources = cache.sources(MODULE, self.class.version)
+      @children = Children.new(plane.folder)
+    end
+
+    def start
+      stages = File.join(@plane.folder, "stages.yaml")
+      File.write(stages, STAGES.map { |name, delay| YAML.dump(stage(name, delay)) }.join)
+      @children.launch("kwok", @program, "--kubeconfig=#{@plane.kubeconfig}", "--config=#{stages}", "--manage-all-nodes=true", "--node-lease-duration-seconds=40", "--cidr=10.64.0.1/16", "--node-ip=10.63.0.1")
+      self
+    end
+
+    # Adds nodes to a zone, and waits until pods can be placed there.
+    def add(names, zone)
+      names.each do |name|
+        labels = { "kubernetes.io/hostname" => name, "topology.kubernetes.io/zone" => zone, "kubernetes.io/os" => "linux" }
+        @plane.api.post("/api/v1/nodes", "kind" => "Node", "apiVersion" => "v1", "metadata" => { "name" => name, "labels" => labels })
+      end
+      @plane.run(:kubectl, "wait", "--for=condition=Ready", "--timeout=#{READY_WITHIN}s", *names.map { |name| "node/#{name}" })
+    rescue Failure => e
+      raise Failure, "#{e.message}\n#{@children.report}"
+    end
+
+    private
+
+    def stage(name, delay)
+      YAML.safe_load_file(File.join(@sources, "kustomize/stage/#{name}.yaml")).tap do |stage|
+        stage["spec"]["delay"] = { "durationMilliseconds" => delay[0], "jitterDurationMilliseconds" => delay[1] } if delay
+      end
+    end
+  end
+end
