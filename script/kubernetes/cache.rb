@@ -32,6 +32,9 @@ module Kubernetes
 
     def self.go = ENV.fetch("GO", "go")
 
+    # The version of a module that deploy/kube/+from+ names.
+    def self.version(path, from) = File.read(File.join(MODULES, from, "go.mod"))[/^\s*#{Regexp.escape(path)} (v\S+)/, 1]
+
     # Whether programs can be compiled here: there is Go, and it is as new as go.mod says.
     def self.go?
       version = IO.popen(ENVIRONMENT, [go, "env", "GOVERSION", { err: File::NULL }], &:read)[/\Ago([\d.]+)/, 1]

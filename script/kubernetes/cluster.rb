@@ -2,6 +2,7 @@
 
 require_relative "adapter"
 require_relative "chart"
+require_relative "kwok"
 require_relative "late_service"
 require_relative "node"
 require_relative "plane"
@@ -46,6 +47,9 @@ module Kubernetes
       File.write(File.join(app, "config.ru"), APP)
       @nodes = Array.new(NODES) { |number| Node.new(api, "node-#{number}", app: app, number: number).start }
     end
+
+    # Nodes without machines in their place.
+    def start_kwok(cache) = Kwok.new(plane, cache).start.tap { |kwok| @nodes << kwok }
 
     def start_adapter = @adapter = Adapter.new(plane, TOKEN).start
 

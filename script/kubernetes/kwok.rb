@@ -2,6 +2,7 @@
 
 require "forwardable"
 require_relative "children"
+require_relative "node"
 require_relative "plane"
 
 module Kubernetes
@@ -18,15 +19,13 @@ module Kubernetes
     # Its path by name; it is compiled if it is missing.
     def self.programs(cache) = Plane.programs(cache, PROGRAMS)
 
-    def self.version = File.read(File.join(MODULES, "kwok", "go.mod"))[/^\s*#{Regexp.escape(MODULE)} (v\S+)/, 1]
-
     extend Forwardable
-    def_delegators :@children, :failure, :check, :stop
+    def_delegators :@children, :failure, :stop
 
     def initialize(plane, cache)
       @plane = plane
       @program = self.class.programs(cache).fetch(:kwok)
-      @sources = cache.sources(MODULE, self.class.version)
+      @sources = cache.sources(MODULE, Cache.version(MODULE, "kwok"))
       @children = Children.new(plane.folder)
     end
 
@@ -39,10 +38,7 @@ module Kubernetes
 
     # Adds nodes to a zone, and waits until pods can be placed there.
     def add(names, zone)
-      names.each do |name|
-        labels = { "kubernetes.io/hostname" => name, "topology.kubernetes.io/zone" => zone, "kubernetes.io/os" => "linux" }
-        @plane.api.post("/api/v1/nodes", "kind" => "Node", "apiVersion" => "v1", "metadata" => { "name" => name, "labels" => labels })
-      end
+      names.each { |name| @plane.api.post("/api/v1/nodes", Node.object(name, zone)) }
       @plane.run(:kubectl, "wait", "--for=condition=Ready", "--timeout=#{READY_WITHIN}s", *names.map { |name| "node/#{name}" })
     rescue Failure => e
       raise Failure, "#{e.message}\n#{@children.report}"

@@ -10,6 +10,12 @@ module Kubernetes
     EVERY = 0.25
     LEASE = 10
 
+    # A node for the API server.
+    def self.object(name, zone)
+      labels = { "kubernetes.io/hostname" => name, "topology.kubernetes.io/zone" => zone, "kubernetes.io/os" => "linux" }
+      { "kind" => "Node", "apiVersion" => "v1", "metadata" => { "name" => name, "labels" => labels } }
+    end
+
     # What it could not do; the run fails.
     attr_reader :failure
 
@@ -45,8 +51,7 @@ module Kubernetes
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     def register
-      labels = { "kubernetes.io/hostname" => @name, "topology.kubernetes.io/zone" => "zone-#{@number}", "kubernetes.io/os" => "linux" }
-      @api.post("/api/v1/nodes", "kind" => "Node", "apiVersion" => "v1", "metadata" => { "name" => @name, "labels" => labels })
+      @api.post("/api/v1/nodes", self.class.object(@name, "zone-#{@number}"))
       beat
     end
 

@@ -14,6 +14,11 @@ module Kubernetes
     # Where the server of a pod's address really listens.
     def self.loopback(address) = address.sub(/\A10\./, "127.")
 
+    # Whether requests go to a pod of the API server: it is ready, and has not been told to leave.
+    def self.serves?(object)
+      !object.dig("metadata", "deletionTimestamp") && object.dig("status", "conditions").to_a.any? { |one| one["type"] == "Ready" && one["status"] == "True" }
+    end
+
     attr_reader :object, :address, :status
 
     # object: as the API server has it; app: the folder that it serves; secrets: the data of a Secret by its name.

@@ -21,13 +21,10 @@ module Kubernetes
 
     private
 
-    # Name and address of pods that are ready and stay.
+    # Name and address of pods that serve.
     def ready(namespace, selector)
       pods = @api.get("/api/v1/namespaces/#{namespace}/pods?labelSelector=#{selector}").fetch("items")
-      ready = pods.reject { |pod| pod.dig("metadata", "deletionTimestamp") }.select do |pod|
-        pod.dig("status", "conditions").to_a.any? { |one| one["type"] == "Ready" && one["status"] == "True" }
-      end
-      ready.map { |pod| [pod.dig("metadata", "name"), pod.dig("status", "podIP")] }
+      pods.select { |pod| Pod.serves?(pod) }.map { |pod| [pod.dig("metadata", "name"), pod.dig("status", "podIP")] }
     end
 
     def scrape(address)

@@ -26,9 +26,7 @@ module Kubernetes
     end
 
     # The version of Kubernetes that is tested with, such as v1.36.3: that of the control plane.
-    def self.version
-      File.read(File.join(MODULES, "go.mod"))[%r{^\s*k8s\.io/kubernetes (v\S+)}, 1]
-    end
+    def self.version = Cache.version("k8s.io/kubernetes", "")
 
     # Files with CustomResourceDefinitions.
     def custom

@@ -14,53 +14,8 @@ module Kubernetes
     SURGE = 20
     # Seconds; Kubernetes itself waits for a minute before it removes pods whose node is gone.
     WITHIN = 240
-
-    # Counts in a thread how many pods serve: those that are ready and have not been told to leave.
-    class Watch
-      EVERY = 0.1
-
-      attr_reader :least, :failure
-
-      def initialize(cluster)
-        @cluster = cluster
-        @least = Float::INFINITY
-      end
-
-      # The least number while the block runs.
-      def self.during(cluster)
-        watch = new(cluster).start
-        yield
-        watch.stop
-      ensure
-        watch&.stop
-      end
-
-      def start
-        @thread = Thread.new { run }
-        self
-      end
-
-      def stop
-        @stopped = true
-        @thread.join
-        raise failure if failure
-
-        @least
-      end
-
-      private
-
-      def run
-        until @stopped
-          @least = [@least, @cluster.pods.count { |pod| Zones.ready?(pod) }].min
-          sleep EVERY
-        end
-      rescue StandardError => e
-        @failure = e
-      end
-    end
-
-    def self.ready?(pod) = pod.dig("status", "conditions").to_a.any? { |one| one["type"] == "Ready" && one["status"] == "True" }
+    # Seconds between two looks at how many pods serve.
+    EVERY = 0.1
 
     def initialize(cluster, kwok)
       @cluster = cluster
@@ -90,15 +45,33 @@ module Kubernetes
     # Until so many pods serve, and no others are left.
     def settle(pods)
       @cluster.wait_until("#{pods} pods are ready", within: WITHIN) do
-        @kwok.check
         found = @cluster.all_pods
-        found.size == pods && found.all? { |pod| self.class.ready?(pod) }
+        found.size == pods && found.all? { |pod| Pod.serves?(pod) }
       end
+    end
+
+    # How many pods served while the block ran, at the least.
+    def least_serving
+      counts = []
+      done = false
+      counting = Thread.new do
+        Thread.current.report_on_exception = false
+        until done
+          counts << @cluster.all_pods.count { |pod| Pod.serves?(pod) }
+          sleep EVERY
+        end
+      end
+      yield
+      done = true
+      counting.join
+      counts.min
+    ensure
+      done = true
     end
 
     # All pods by a new template. None may be away before another one is ready.
     def replace(what, zones, pods: PODS)
-      least = Watch.during(@cluster) do
+      least = least_serving do
         @cluster.plane.run(:kubectl, "-n", Cluster::NAMESPACE, "rollout", "restart", "deployment", Cluster::NAME)
         @cluster.plane.run(:kubectl, "-n", Cluster::NAMESPACE, "rollout", "status", "deployment", Cluster::NAME, "--timeout=#{WITHIN}s")
         settle(pods)
@@ -110,7 +83,7 @@ module Kubernetes
 
     # As an administrator does it who repairs a zone.
     def drain(zone)
-      least = Watch.during(@cluster) do
+      least = least_serving do
         @cluster.plane.run(:kubectl, "drain", "--selector=topology.kubernetes.io/zone=#{zone}", "--delete-emptydir-data", "--timeout=#{WITHIN}s")
         settle(PODS)
       end
