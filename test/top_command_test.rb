@@ -83,6 +83,17 @@ class TopCommandTest < Case
     assert terminal.restored?
   end
 
+  it "ends when its terminal closes" do
+    terminals = [top, top("--fleet", "unix:#{socket}", control: socket)]
+    # The signal may not come: from a wrapper that has a session of its own, the end of the terminal is all there is.
+    terminals << Terminal.new("setsid", "--wait", Server.binary, "top", "--control", socket).tap { |terminal| @terminals << terminal }
+    terminals.each do |terminal|
+      terminal.wait_for(/requests|req/i)
+      terminal.hang_up
+      assert wait_until(within: 20) { !terminal.running? }, "still running without a terminal"
+    end
+  end
+
   it "can be suspended and resumed" do
     terminal = top
     terminal.wait_for("Requests/s")

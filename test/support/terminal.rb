@@ -77,6 +77,13 @@ class Terminal
     @status.exitstatus || -@status.termsig
   end
 
+  # Closes the terminal itself, as the end of an SSH connection does.
+  def hang_up
+    @thread.kill
+    @thread.join
+    [@reader, @writer].each(&:close)
+  end
+
   def close
     if running?
       Process.kill("KILL", @pid)

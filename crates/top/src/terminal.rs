@@ -1,7 +1,7 @@
 //! The terminal: taken over, and restored whatever happens.
 //!
 //! Contract: whenever this process is not running (ended, suspended, panicked), the terminal is in its normal mode, on
-//! its normal screen, with a visible cursor.
+//! its normal screen, with a visible cursor. When the terminal is gone, the process ends.
 
 use crossterm::cursor::{Hide, Show};
 use crossterm::event::{self, Event};
@@ -10,13 +10,18 @@ use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_ra
 use ratatui::Terminal;
 use ratatui::backend::{Backend, ClearType, CrosstermBackend};
 use ratatui::buffer::Buffer;
+use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
 use std::io::{self, Stdout, stdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::thread;
 use std::time::Duration;
+
+/// How long the screen has to end by itself after the terminal has gone.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Owns the terminal until dropped.
 pub(crate) struct Screen {
@@ -48,6 +53,7 @@ impl Screen {
     pub(crate) fn open() -> io::Result<Screen> {
         let signals = Signals::listen()?;
         restore_after_panics();
+        end_with_the_terminal(signals.end.clone())?;
         let terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
         let mut screen = Screen { terminal, signals };
         screen.enter()?;
@@ -124,6 +130,31 @@ impl Drop for Screen {
 fn leave() -> io::Result<()> {
     let shown = execute!(stdout(), LeaveAlternateScreen, Show);
     disable_raw_mode().and(shown)
+}
+
+/// Ends the process when the terminal closes (an SSH connection ends, a window is closed).
+///
+/// On a thread of its own: what reads the keys reads end of file for ever then, and looks at nothing else; the signal of the hang-up
+/// may have come before that, may be ignored by whatever started this, or may not come at all.
+fn end_with_the_terminal(end: Arc<AtomicUsize>) -> io::Result<()> {
+    let watch = move || {
+        let terminal = rustix::stdio::stdin();
+        // Only its end is asked for, which is always told.
+        let mut ended = [PollFd::new(&terminal, PollFlags::empty())];
+        loop {
+            match poll(&mut ended, None) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+                Ok(_) if ended[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) => break,
+                // Another system's word for it; what is left to be read says it, too.
+                Ok(_) => thread::sleep(LAST_WORDS),
+            }
+        }
+        end.store(SIGHUP as usize, SeqCst);
+        thread::sleep(LAST_WORDS);
+        let _ = emulate_default_handler(SIGHUP);
+    };
+    thread::Builder::new().name("terminal".to_owned()).spawn(watch).map(drop)
 }
 
 /// A panic message must appear on the normal screen.
