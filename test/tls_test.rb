@@ -149,6 +149,43 @@ class TlsTest < TlsCase
     end
   end
 
+  it "shows nothing of a file that it cannot read as a key" do
+    good = pair("own")
+    secret = good["own.key"].lines[1].strip[8, 24]
+    numbers = secret[0, 6].bytes.join(", ")
+    escaped = good["own.key"].gsub("\n", '\\n')
+    {
+      "line breaks written out" => [{ "own.key" => escaped }, /own\.key cannot be used: its line breaks are written out, as a backslash and a letter \(line 1\)/],
+      "written out in the chain's place" => [{ "own.pem" => escaped }, /own\.pem cannot be used: its line breaks are written out/],
+      "on one line" => [{ "own.key" => good["own.key"].tr("\n", " ") }, /own\.key cannot be used: .*\(line 1\)/],
+      "cut off" => [{ "own.key" => good["own.key"].lines[0..1].join }, /-----END is missing/],
+      "damaged" => [{ "own.key" => good["own.key"].sub(secret, "!#{secret}") }, /is not Base64 \(line 1\)/],
+      "no key in it" => [{ "own.key" => good["own.key"].sub("\n", "\nAAAA") }, /own\.key cannot be used/]
+    }.each do |what, (files, expected)|
+      own = Server.new(app: HELLO, files: good.merge(files), binds: ["ssl://127.0.0.1:0?cert=own.pem&key=own.key"])
+      %w[serve check].each do |command|
+        out, err, code = own.command_line(command, "-b", "ssl://127.0.0.1:0?cert=own.pem&key=own.key")
+        assert_equal 1, code, what
+        assert_match expected, err, what
+        [secret, secret[0, 8], numbers].each { |part| refute_includes out + err, part, "#{what}: a part of the key" }
+      end
+      FileUtils.remove_entry(own.base)
+    end
+  end
+
+  it "lists certificates of files with `firebrick certs`, running or not" do
+    own = secure
+    out, = own.command_line("certs", own.dir)
+    assert_match(/^localhost, 127\.0\.0\.1: valid$/, out)
+    assert_match(/file +\S*own\.pem$/, out)
+    json, = own.command_line("certs", own.dir, "--json")
+    assert_equal([%w[localhost 127.0.0.1]], JSON.parse(json).map { |one| one["names"] })
+    own.signal("TERM")
+    own.wait_exit
+    out, = own.command_line("certs", own.dir, "-b", "ssl://127.0.0.1:0?cert=own.pem&key=own.key")
+    assert_match(/^localhost, 127\.0\.0\.1: valid$/, out)
+  end
+
   it "serves an expired certificate with a loud line, and warns of a missing intermediate" do
     authority = certificate
     past = { from: Time.now - 7200, to: Time.now - 3600 }

@@ -4,9 +4,11 @@
 use libfuzzer_sys::fuzz_target;
 use std::time::SystemTime;
 use tls::Certificate;
+use trust::Secret;
 
 fuzz_target!(|pair: (Vec<u8>, Vec<u8>)| {
     let (chain, key) = pair;
+    let (chain, key) = (Secret::from(chain), Secret::from(key));
     match Certificate::from_pem(&chain, &key) {
         Ok(certificate) => {
             let facts = certificate.facts();

@@ -42,7 +42,7 @@ pub fn certificate(name: &str, digest: &[u8]) -> Result<CertifiedKey, String> {
     let certificate = parameters.self_signed(&key).map_err(failed)?;
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let provider = rustls::crypto::aws_lc_rs::default_provider();
-    let signing = provider.key_provider.load_private_key(key).map_err(|error| error.to_string())?;
+    let signing = provider.key_provider.load_private_key(key).map_err(|_| "its key cannot be used")?;
     // Not compared with the certificate: rustls does not read one with a critical extension that it does not know.
     Ok(CertifiedKey::new(vec![certificate.der().clone()], signing))
 }

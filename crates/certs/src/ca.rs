@@ -19,6 +19,7 @@ use settings::ExternalAccount;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Mutex;
+use trust::{Place, Secret};
 
 /// The lease under which an account is made.
 const ACCOUNT: &str = "account";
@@ -216,7 +217,12 @@ impl Ca {
 
     async fn register_key(&self, pkcs8: &[u8]) -> Result<Account, Trouble> {
         let der = PrivatePkcs8KeyDer::from(pkcs8.to_vec());
-        let key = Key::from_pkcs8_der(der.clone_key()).map_err(|error| self.trouble(&error))?;
+        let key = Key::from_pkcs8_der(der.clone_key()).map_err(|_| {
+            Trouble::new(
+                Fault::Refused,
+                "the key of the stored account cannot be used (expected ECDSA P-256)",
+            )
+        })?;
         let builder = Account::builder_with_http(Box::new(self.client.clone()));
         let made = builder.create_from_key((key, PrivateKeyDer::Pkcs8(der)), self.directory.clone()).await;
         let (account, credentials) = made.map_err(|error| self.trouble(&error))?;
@@ -246,10 +252,11 @@ impl Ca {
 
 async fn read(store: &dyn Store) -> Result<Option<Record>, String> {
     let Some(bytes) = store.load(&Item::Account).await.map_err(|why| why.0)? else { return Ok(None) };
-    let record = serde_json::from_slice(&bytes);
-    record
-        .map(Some)
-        .map_err(|error| format!("what is stored in {} is no account ({error})", store.describe()))
+    // The account's key is in it, which the library would quote.
+    let record = Secret::from(bytes).parse(|bytes| {
+        serde_json::from_slice(bytes).map_err(|error| Place { line: error.line(), column: error.column() })
+    });
+    record.map(Some).map_err(|place| format!("what is stored in {} is no account{place}", store.describe()))
 }
 
 /// The key that the CA has given; CAs write it with and without padding, and in both alphabets.

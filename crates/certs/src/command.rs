@@ -1,13 +1,15 @@
-//! What `firebrick certs` shows: the state of all certificates, from a running server or from the folder.
+//! What `firebrick certs` shows: the state of all certificates, from a running server, or from the folder and the files that the
+//! settings name.
 
 use crate::record::Note;
 use crate::shared::{span, time, when};
 use crate::store::{Folder, Item, id_of};
-use settings::Acme;
-use stats::CertificateSnapshot;
+use settings::{Acme, Settings};
+use stats::{CertificateSnapshot, ServedCertificate};
 use std::fmt::Write;
 use std::time::SystemTime;
 use tls::Certificate;
+use trust::Secret;
 
 /// The certificates that are stored in the folder, and those that are wanted and not stored.
 ///
@@ -26,6 +28,49 @@ pub fn stored(acme: &Acme) -> Result<Vec<CertificateSnapshot>, String> {
         }
     }
     ids.iter().map(|id| read(acme, &folder, id)).collect()
+}
+
+/// The certificates in files that the settings name, of all addresses. One that cannot be used says why.
+pub fn in_files(settings: &Settings) -> Vec<CertificateSnapshot> {
+    let own = settings.binds.iter().filter_map(|bind| bind.tls()?.files.as_ref());
+    let mut seen = Vec::new();
+    for files in settings.tls.certificates.iter().chain(own) {
+        if !seen.contains(&files) {
+            seen.push(files);
+        }
+    }
+    let read = |files: &settings::CertificateFiles| {
+        let storage = files.cert.display().to_string();
+        match tls::read_pair(files) {
+            Ok(certificate) => {
+                let facts = certificate.facts();
+                CertificateSnapshot {
+                    names: facts.names.clone(),
+                    issuer: Some(facts.issuer.clone()),
+                    not_before: Some(facts.not_before),
+                    not_after: Some(facts.not_after),
+                    storage,
+                    ..CertificateSnapshot::default()
+                }
+            }
+            Err(why) => CertificateSnapshot { error: Some(why), storage, ..CertificateSnapshot::default() },
+        }
+    };
+    seen.into_iter().map(read).collect()
+}
+
+/// Those that a running server has read from files.
+pub fn served_from_files(served: &[ServedCertificate]) -> Vec<CertificateSnapshot> {
+    let from_files = served.iter().filter(|one| one.source == "files");
+    let as_it_is = |one: &ServedCertificate| CertificateSnapshot {
+        names: one.names.clone(),
+        issuer: Some(one.issuer.clone()),
+        not_before: Some(one.not_before),
+        not_after: Some(one.not_after),
+        storage: one.file.clone().unwrap_or_default(),
+        ..CertificateSnapshot::default()
+    };
+    from_files.map(as_it_is).collect()
 }
 
 fn read(acme: &Acme, folder: &Folder, id: &str) -> Result<CertificateSnapshot, String> {
@@ -47,6 +92,7 @@ fn read(acme: &Acme, folder: &Folder, id: &str) -> Result<CertificateSnapshot, S
     let Some(bytes) = folder.read(&Item::Certificate(id.to_owned())).map_err(|error| error.0)? else {
         return Ok(state);
     };
+    let bytes = Secret::from(bytes);
     match Certificate::from_pem(&bytes, &bytes) {
         Ok(certificate) => {
             let facts = certificate.facts();
@@ -75,6 +121,13 @@ pub fn table(certificates: &[CertificateSnapshot], now: SystemTime) -> String {
         if let (Some(from), Some(to)) = (until(one.not_before), until(one.not_after)) {
             line(&mut text, 2, "from", &from);
             line(&mut text, 2, "until", &to);
+        }
+        if one.directory.is_empty() {
+            // Nobody orders it here.
+            one.error.iter().for_each(|error| line(&mut text, 2, "error", error));
+            line(&mut text, 2, "file", &one.storage);
+            line(&mut text, 2, "renewal", "not here: replace the file, it is read again at once");
+            continue;
         }
         line(&mut text, 2, "next order", &next(one, now));
         if let Some(error) = &one.error {

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tls::Certificate;
 use tokio::sync::watch;
+use trust::Secret;
 
 /// The longest sleep: a clock that is set must not delay a renewal.
 const TURN: Duration = Duration::from_secs(60);
@@ -133,6 +134,7 @@ impl Keeper {
         self.seen = Some(bytes.clone());
         let title = self.title();
         let anew = |why: String| format!("the stored certificate for {title} {why}: it is ordered anew");
+        let bytes = Secret::from(bytes);
         let certificate = match Certificate::from_pem(&bytes, &bytes) {
             Ok(certificate) => Arc::new(certificate),
             Err(why) => return self.shared.say(&anew(format!("is broken ({why})"))),
@@ -312,13 +314,15 @@ impl Keeper {
     /// The CA has issued.
     async fn issued(&mut self, issued: Issued) {
         let refused = |why: String| Trouble::new(Fault::Unreachable, format!("{}: {why}", self.title()));
-        let certificate = match Certificate::from_pem(issued.chain.as_bytes(), issued.key.as_bytes()) {
-            Ok(certificate) => Arc::new(certificate),
-            Err(why) => {
-                let trouble = refused(format!("the CA has issued a certificate that cannot be used: {why}"));
-                return self.failed(&trouble).await;
-            }
-        };
+        let certificate =
+            match Certificate::from_pem(&Secret::from(&*issued.chain), &Secret::from(&*issued.key)) {
+                Ok(certificate) => Arc::new(certificate),
+                Err(why) => {
+                    let trouble =
+                        refused(format!("the CA has issued a certificate that cannot be used: {why}"));
+                    return self.failed(&trouble).await;
+                }
+            };
         let facts = certificate.facts();
         if !names::same(&facts.names, &self.order.domains) {
             let trouble = refused(format!("the CA has issued a certificate for {}", facts.names.join(", ")));

@@ -34,6 +34,6 @@ mod trouble;
 
 pub use board::Board;
 pub use challenge::{HTTP_PATH, HttpAnswers, Means};
-pub use command::{stored, table};
+pub use command::{in_files, served_from_files, stored, table};
 pub use service::Service;
 pub use store::{request_shared_secret, shared_secret};

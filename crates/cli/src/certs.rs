@@ -1,4 +1,4 @@
-//! `firebrick certs`: certificates of a running server, or those in its folder.
+//! `firebrick certs`: certificates of a running server, or those in its folder and in the files that the settings name.
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -9,7 +9,7 @@ use stats::CertificateSnapshot;
 
 use crate::print::print;
 
-/// Prints the certificates that the server obtains. Without a running server: those that are stored.
+/// Prints the certificates that the server obtains, and those that it serves from files. Without a running server: those that are stored.
 pub fn certs(settings: &Settings, client: Option<&Client>, json: bool) -> ExitCode {
     match found(settings, client) {
         Ok(certificates) if json => match serde_json::to_string_pretty(&certificates) {
@@ -17,7 +17,8 @@ pub fn certs(settings: &Settings, client: Option<&Client>, json: bool) -> ExitCo
             Err(error) => failed(&error.to_string()),
         },
         Ok(certificates) if certificates.is_empty() => print(
-            b"No certificates are obtained here: name a domain with --domain, or in firebrick.toml under [acme].\n",
+            b"There are no certificates here: name a domain with --domain, or in firebrick.toml under [acme], to obtain one, or give \
+              files with tls.cert and tls.key.\n",
         ),
         Ok(certificates) => print(::certs::table(&certificates, SystemTime::now()).as_bytes()),
         Err(why) => failed(&why),
@@ -26,8 +27,13 @@ pub fn certs(settings: &Settings, client: Option<&Client>, json: bool) -> ExitCo
 
 fn found(settings: &Settings, client: Option<&Client>) -> Result<Vec<CertificateSnapshot>, String> {
     match client.map(Client::stats) {
-        Some(Ok(server)) => Ok(server.acme),
-        None | Some(Err(Error::NotRunning(_))) => ::certs::stored(&settings.acme),
+        Some(Ok(server)) => {
+            let served = server.tls.map(|tls| tls.certificates).unwrap_or_default();
+            Ok([server.acme, ::certs::served_from_files(&served)].concat())
+        }
+        None | Some(Err(Error::NotRunning(_))) => {
+            Ok([::certs::stored(&settings.acme)?, ::certs::in_files(settings)].concat())
+        }
         Some(Err(error)) => Err(explain(&error, &settings.dir)),
     }
 }

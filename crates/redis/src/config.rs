@@ -85,8 +85,8 @@ impl Config {
             let decoded = |text: &str| (!text.is_empty()).then(|| percent_decode(text));
             (self.username, self.password) = (decoded(name), decoded(password));
         }
-        let db =
-            |text: &str| text.parse().map_err(|_| wrong(&format!("the database \"{text}\" is not a number")));
+        // Not quoted: with an unescaped slash or question mark in the password a part of it stands there.
+        let db = |text: &str| text.parse().map_err(|_| wrong("the database is not a number"));
         match scheme {
             "unix" => {
                 if !host.is_empty() || path.len() < 2 {
@@ -105,7 +105,7 @@ impl Config {
                     self.db = db(&path[1..])?;
                 }
             }
-            _ => return Err(wrong(&format!("the scheme \"{scheme}\""))),
+            _ => return Err(wrong("an unknown scheme")),
         }
         if let Some(number) = query.split('&').find_map(|pair| pair.strip_prefix("db=")) {
             self.db = db(number)?;

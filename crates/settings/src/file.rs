@@ -177,7 +177,7 @@ impl Reader<'_> {
         let message = message.lines().collect::<Vec<_>>().join("; ");
         let problem = format!("this is not TOML: {message}");
         let line = self.text.lines().nth(line_at(self.text, start) - 1).unwrap_or_default();
-        let written: String = line.trim().chars().take(60).collect();
+        let written: String = without_secret(line.trim()).chars().take(60).collect();
         self.errors.push(Error {
             origin,
             written: written.escape_debug().to_string(),
@@ -189,6 +189,17 @@ impl Reader<'_> {
     fn origin(&self, offset: usize) -> Origin {
         Origin::File { path: self.path.to_owned(), line: line_at(self.text, offset) }
     }
+}
+
+/// A line of text that may be no TOML, without what may be a secret's value: the name tells.
+fn without_secret(line: &str) -> String {
+    let Some((name, _)) = line.split_once('=') else { return line.to_owned() };
+    let key = last(name.trim().trim_matches(['"', '\'']));
+    let is_option =
+        table::entries().map(|entry| entry.about()).any(|about| about.secret && last(about.key) == key);
+    let sounds_secret =
+        ["secret", "token", "password", "passwd", "hmac", "credential"].iter().any(|word| key.contains(word));
+    if is_option || sounds_secret { format!("{} = (not shown)", name.trim()) } else { line.to_owned() }
 }
 
 /// Whether it is a list of tables.

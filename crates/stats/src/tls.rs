@@ -60,6 +60,9 @@ pub struct TlsSnapshot {
 pub struct ServedCertificate {
     /// Who gave it: `files`, `acme` or `local`.
     pub source: String,
+    /// The file with its chain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Host names and addresses.
     pub names: Vec<String>,
     /// Who issued it (RFC 4514).

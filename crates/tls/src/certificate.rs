@@ -11,6 +11,7 @@ use rustls::sign::CertifiedKey;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use trust::Secret;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -51,7 +52,7 @@ impl Certificate {
     ///
     /// # Errors
     /// Something does not parse, is missing, is encrypted, or the key does not fit the first certificate.
-    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Certificate, Error> {
+    pub fn from_pem(chain: &Secret, key: &Secret) -> Result<Certificate, Error> {
         Certificate::from_der(pem::chain(chain)?, pem::key(key)?)
     }
 
@@ -66,16 +67,17 @@ impl Certificate {
         let mut subjects = Vec::new();
         for (place, der) in chain.iter().enumerate() {
             let facts = Facts::read(der, chain.len())
-                .map_err(|why| Error::Chain(format!("certificate {} of it is damaged: {why}", place + 1)))?;
+                .map_err(|()| Error::Chain(format!("certificate {} of it is damaged", place + 1)))?;
             subjects.push(facts);
         }
         if subjects.is_empty() {
             return Err(Error::Chain("there is no certificate in it".to_owned()));
         }
-        let signing = provider().key_provider.load_private_key(key).map_err(|why| {
-            Error::Key(format!(
-                "the private key cannot be used ({why}): RSA from 2048 bits, ECDSA or Ed25519 is expected"
-            ))
+        // What the library says of a key stays with it.
+        let signing = provider().key_provider.load_private_key(key).map_err(|_| {
+            Error::Key(
+                "the private key cannot be used: RSA from 2048 bits, ECDSA or Ed25519 is expected".to_owned(),
+            )
         })?;
         let certified = CertifiedKey::new(chain, signing);
         match certified.keys_match() {
@@ -145,8 +147,8 @@ fn misfit(certified: &CertifiedKey, all: &[Facts]) -> String {
 
 impl Facts {
     /// Reads them from DER; `chain` is how many certificates are sent with it.
-    pub(crate) fn read(der: &[u8], chain: usize) -> Result<Facts, String> {
-        let (_, certificate) = X509Certificate::from_der(der).map_err(|why| why.to_string())?;
+    pub(crate) fn read(der: &[u8], chain: usize) -> Result<Facts, ()> {
+        let (_, certificate) = X509Certificate::from_der(der).map_err(drop)?;
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, der);
         let mut fingerprint = [0; 32];
         fingerprint.copy_from_slice(digest.as_ref());

@@ -8,6 +8,7 @@ use rustls::server::danger::ClientCertVerifier;
 use settings::Verify;
 use std::sync::Arc;
 use std::time::SystemTime;
+use trust::Secret;
 
 /// What the certificate of a client says, as it is given to apps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl ClientCertificate {
 /// The collection of authorities cannot be used.
 pub(crate) fn verifier(
     verify: Verify,
-    authorities: &[u8],
+    authorities: &Secret,
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
     if verify == Verify::Off {
         return Ok(None);

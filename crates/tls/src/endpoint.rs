@@ -19,6 +19,7 @@ use settings::{TlsVersion, Verify};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
+use trust::Secret;
 
 /// The protocols that are announced (ALPN, RFC 7301), best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub struct Rules {
     /// Whether clients show a certificate.
     pub verify: Verify,
     /// PEM: the authorities of clients' certificates; empty where they are not asked.
-    pub authorities: Vec<u8>,
+    pub authorities: Secret,
     /// Whether clients that ask for an unknown name are refused although there is a default certificate.
     pub strict_names: bool,
 }
@@ -50,7 +51,7 @@ impl Default for Rules {
             min_version: TlsVersion::V1_2,
             alpn: Alpn::Http1,
             verify: Verify::Off,
-            authorities: Vec::new(),
+            authorities: Secret::default(),
             strict_names: false,
         }
     }
@@ -98,7 +99,9 @@ impl Endpoint {
         let verifier = verifier.unwrap_or_else(WebPkiClientVerifier::no_client_auth);
         // Who was let in with a certificate is let in again without: only under the same rules.
         let mut context = vec![rules.verify as u8];
-        context.extend(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &rules.authorities).as_ref());
+        let digest =
+            rules.authorities.parse(|text| Ok(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text)));
+        context.extend(digest.iter().flat_map(|digest| digest.as_ref()));
         let tickets = Arc::new(Tickets::new(secret, &context));
         let versions: &[&SupportedProtocolVersion] = match rules.min_version {
             TlsVersion::V1_2 => &[&TLS13, &TLS12],

@@ -7,10 +7,11 @@
 use crate::{Certificate, Error};
 use settings::CertificateFiles;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use trust::Secret;
 
 /// A longer file is no certificate.
 const MOST: u64 = 1 << 20;
@@ -34,18 +35,13 @@ pub fn read_pair(files: &CertificateFiles) -> Result<Certificate, String> {
 ///
 /// # Errors
 /// The file cannot be read; the text names it.
-pub fn read_authorities(file: &Path) -> Result<Vec<u8>, String> {
+pub fn read_authorities(file: &Path) -> Result<Secret, String> {
     read(file).map_err(|why| format!("the authorities {} cannot be read: {why}", file.display()))
 }
 
 /// A file of reasonable size.
-pub(crate) fn read(file: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    fs::File::open(file)?.take(MOST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST {
-        return Err(io::Error::other("it is larger than 1 MiB"));
-    }
-    Ok(bytes)
+fn read(file: &Path) -> io::Result<Secret> {
+    Secret::read(file, MOST)
 }
 
 /// What identifies a version of a file, as far as the kernel says; `None` if it is not there.

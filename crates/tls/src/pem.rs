@@ -1,26 +1,29 @@
-//! PEM text to DER (RFC 7468), with mistakes explained.
+//! A chain and a key out of PEM text (RFC 7468), with mistakes explained.
 //!
-//! Contract: no bytes make this panic; whatever is no section (comments, other kinds) is passed over.
+//! Contract: no bytes make this panic; whatever is no section (comments, other kinds) is passed over. Chain and key may be swapped, so
+//! both are [`Secret`]: no message holds a byte of them.
 
 use crate::Error;
-use rustls::pki_types::pem::{self, PemObject, SectionKind};
+use rustls::pki_types::pem::SectionKind;
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
 };
+use trust::Secret;
+use trust::pem::{certificates, sections};
 
 /// More certificates are no chain, but a collection of authorities.
 const LONGEST_CHAIN: usize = 20;
 
 /// The certificates of a chain, in the order in which they stand there.
-pub(crate) fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
-    if text.trim_ascii().is_empty() {
+pub(crate) fn chain(text: &Secret) -> Result<Vec<CertificateDer<'static>>, Error> {
+    if text.is_blank() {
         return Err(Error::Chain(
             "it is empty: write the certificate into it, then the intermediate ones, as PEM".to_owned(),
         ));
     }
     let mut certificates = Vec::new();
     let mut key = false;
-    for (kind, der) in sections(text).map_err(|why| Error::Chain(malformed(&why)))? {
+    for (kind, der) in sections(text).map_err(Error::Chain)? {
         match kind {
             SectionKind::Certificate => certificates.push(CertificateDer::from(der)),
             SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey => key = true,
@@ -44,14 +47,13 @@ pub(crate) fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> 
 }
 
 /// The first private key.
-pub(crate) fn key(text: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
-    if text.trim_ascii().is_empty() {
+pub(crate) fn key(text: &Secret) -> Result<PrivateKeyDer<'static>, Error> {
+    if text.is_blank() {
         return Err(Error::Key(
             "it is empty: write the certificate's private key into it, as PEM".to_owned(),
         ));
     }
-    let contains = |word: &[u8]| text.windows(word.len()).any(|window| window == word);
-    if contains(b"BEGIN ENCRYPTED PRIVATE KEY") || contains(b"Proc-Type: 4,ENCRYPTED") {
+    if text.contains(b"BEGIN ENCRYPTED PRIVATE KEY") || text.contains(b"Proc-Type: 4,ENCRYPTED") {
         return Err(Error::Key(
             "the private key is encrypted with a password: decrypt it (openssl pkey -in old.pem -out new.pem) and let \
              only this user read the file"
@@ -59,7 +61,7 @@ pub(crate) fn key(text: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
         ));
     }
     let mut certificate = false;
-    for (kind, der) in sections(text).map_err(|why| Error::Key(malformed(&why)))? {
+    for (kind, der) in sections(text).map_err(Error::Key)? {
         match kind {
             SectionKind::PrivateKey => return Ok(PrivatePkcs8KeyDer::from(der).into()),
             SectionKind::RsaPrivateKey => return Ok(PrivatePkcs1KeyDer::from(der).into()),
@@ -73,9 +75,8 @@ pub(crate) fn key(text: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
 }
 
 /// All certificates of a collection.
-pub(crate) fn authorities(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
-    let certificates = certificates.map_err(|why| malformed(&why))?;
+pub(crate) fn authorities(text: &Secret) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates = certificates(text)?;
     if certificates.is_empty() {
         return Err("there is no certificate (-----BEGIN CERTIFICATE-----) in it".to_owned());
     }
@@ -101,25 +102,6 @@ pub(crate) fn encode(der: &[u8]) -> String {
     text
 }
 
-fn sections(text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, pem::Error> {
-    let mut rest = text;
-    let mut all = Vec::new();
-    while let Some(section) = pem::from_buf(&mut rest)? {
-        all.push(section);
-    }
-    Ok(all)
-}
-
-fn malformed(why: &pem::Error) -> String {
-    match why {
-        pem::Error::MissingSectionEnd { .. } => {
-            "it ends in the middle of a section (-----END is missing): was it written completely?".to_owned()
-        }
-        pem::Error::Base64Decode(_) => "what is between -----BEGIN and -----END is not Base64".to_owned(),
-        other => format!("it is not PEM: {other}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,12 +110,13 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(der in proptest::collection::vec(any::<u8>(), 1..200)) {
-            prop_assert_eq!(&*chain(encode(&der).as_bytes()).unwrap()[0], &der[..]);
+            prop_assert_eq!(&*chain(&Secret::from(&*encode(&der))).unwrap()[0], &der[..]);
         }
 
         #[test]
         fn any_bytes_are_survived(text in "(-----(BEGIN|END) (CERTIFICATE|PRIVATE KEY)-----|[A-Za-z0-9+/=]{0,80}|\\PC|\n){0,12}") {
-            let _ = (chain(text.as_bytes()).is_ok(), key(text.as_bytes()).is_ok());
+            let text = Secret::from(&*text);
+            let _ = (chain(&text).is_ok(), key(&text).is_ok());
         }
     }
 }

@@ -16,6 +16,7 @@ use tls::{
     TicketSecret,
 };
 use tokio::net::{TcpListener, TcpStream};
+use trust::Secret;
 
 fn certificate(names: &[&str]) -> Arc<Certificate> {
     of_kind(names, &PKCS_ECDSA_P256_SHA256)
@@ -25,7 +26,9 @@ fn of_kind(names: &[&str], kind: &'static rcgen::SignatureAlgorithm) -> Arc<Cert
     let key = KeyPair::generate_for(kind).unwrap();
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let made = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
-    Arc::new(Certificate::from_pem(made.pem().as_bytes(), key.serialize_pem().as_bytes()).unwrap())
+    Arc::new(
+        Certificate::from_pem(&Secret::from(&*made.pem()), &Secret::from(&*key.serialize_pem())).unwrap(),
+    )
 }
 
 fn endpoint(shared: &Arc<Certificates>) -> Endpoint {

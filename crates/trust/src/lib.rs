@@ -10,10 +10,15 @@
 //! 3. A server must always prove that it has the certificate's key, even with [`Trusted::Any`].
 //! 4. [`client`] reads the files once, with blocking I/O. Its errors do not mention option names; the caller adds them.
 //! 5. The caller sets the ALPN protocols and whether sessions are resumed.
+//! 6. No message holds a byte of a file: what was named as a certificate may be a key ([`Secret`]).
 #![forbid(unsafe_code)]
 
 mod files;
+pub mod pem;
+mod secret;
 mod verifier;
+
+pub use secret::{Place, Secret};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::CertificateDer;
@@ -108,8 +113,12 @@ pub fn client(trusted: Trusted<'_>, identity: Option<Identity<'_>>) -> Result<Cl
         rustls::Error::InconsistentKeys(_) => {
             certificate(format!("{} is not its key", identity.key.display()))
         }
-        rustls::Error::InvalidCertificate(_) => certificate(error.to_string()),
-        _ => key(error.to_string()),
+        rustls::Error::InvalidCertificate(_) => certificate("a certificate in it is damaged".to_owned()),
+        // What a library says of a key stays with it.
+        _ => key(
+            "contains a private key that cannot be used: RSA from 2048 bits, ECDSA or Ed25519 is expected"
+                .to_owned(),
+        ),
     })
 }
 
@@ -130,8 +139,8 @@ fn roots(trusted: Trusted<'_>, named: &[CertificateDer<'static>]) -> Result<Root
     let mut roots = RootCertStore::empty();
     if let Trusted::File(file) | Trusted::SystemAndFile(file) = trusted {
         for certificate in named {
-            let rejected = |error: rustls::Error| file_error(Role::Trusted, file, error.to_string());
-            roots.add(certificate.clone()).map_err(rejected)?;
+            let damaged = || file_error(Role::Trusted, file, "a certificate in it is damaged".to_owned());
+            roots.add(certificate.clone()).map_err(|_| damaged())?;
         }
     }
     if let Trusted::System | Trusted::SystemAndFile(_) = trusted {

@@ -196,7 +196,8 @@ fn read(folder: &Path, text: &str) -> Result<Authority, String> {
         name.filter(|name| name.starts_with(COMMON_NAME)).ok_or("is not a certificate of ours")?.to_owned();
     let until = u64::try_from(parsed.validity().not_after.timestamp()).map_err(|_| "has ended")?;
     let until = SystemTime::UNIX_EPOCH + Duration::from_secs(until);
-    let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(|why| why.to_string())?;
+    let issuer =
+        Issuer::from_ca_cert_der(&certificate, key).map_err(|_| "has a certificate that cannot sign")?;
     Ok(Authority { folder: folder.to_owned(), name, until, certificate, text: published, issuer })
 }
 

@@ -207,7 +207,7 @@ fn endpoint(
     let verify = tls.verify.unwrap_or(settings.tls.verify);
     let authorities = match ca.filter(|_| verify != Verify::Off) {
         Some(file) => ::tls::read_authorities(file)?,
-        None => Vec::new(),
+        None => trust::Secret::default(),
     };
     let rules = Rules {
         min_version: settings.tls.min_version,

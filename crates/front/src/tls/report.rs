@@ -3,6 +3,7 @@
 use super::Encryption;
 use ::tls::{Facts, Source};
 use settings::Settings;
+use std::sync::PoisonError;
 use std::time::SystemTime;
 
 /// A certificate on one line: names, issuer, until when.
@@ -61,6 +62,7 @@ pub(crate) fn certificates(encryption: &Encryption) -> Vec<stats::ServedCertific
     all.into_iter()
         .map(|(source, facts)| stats::ServedCertificate {
             source: source.to_owned(),
+            file: encryption.file_of(&facts),
             names: facts.names.clone(),
             issuer: facts.issuer.clone(),
             serial: facts.serial.clone(),
@@ -73,6 +75,18 @@ pub(crate) fn certificates(encryption: &Encryption) -> Vec<stats::ServedCertific
 }
 
 impl Encryption {
+    /// The file that a certificate in force was read from.
+    fn file_of(&self, facts: &Facts) -> Option<String> {
+        let is_it = |pair: &::tls::Pair| pair.current().facts().fingerprint == facts.fingerprint;
+        let name = |pair: &::tls::Pair| is_it(pair).then(|| pair.files().cert.display().to_string());
+        let shared = self.pairs().iter().find_map(name);
+        shared.or_else(|| {
+            let own = self.addresses.iter().filter_map(|address| address.own.as_ref());
+            own.map(|(_, pair)| pair.lock().unwrap_or_else(PoisonError::into_inner))
+                .find_map(|pair| name(&pair))
+        })
+    }
+
     /// All certificates in force, and who gave them.
     fn all(&self) -> Vec<(&'static str, Facts)> {
         let shared = self.certificates.by_source();

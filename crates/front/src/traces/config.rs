@@ -5,8 +5,6 @@
 //! file, once.
 
 use super::otlp::{Resource, attribute};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::{Error as PemError, PemObject};
 use std::path::PathBuf;
 use std::time::Duration;
 use trace::Sampler;
@@ -121,13 +119,12 @@ impl Config {
     /// Leaves out a file of authorities that cannot be used; returns why.
     pub(super) fn check_authorities(&mut self) -> Option<String> {
         let (name, file) = self.ca.as_ref()?;
-        let why =
-            match CertificateDer::pem_file_iter(file).map(|certificates| certificates.collect::<Vec<_>>()) {
-                Ok(certificates) if certificates.is_empty() => "there is no certificate in it".to_owned(),
-                Ok(certificates) => certificates.into_iter().find_map(Result::err)?.to_string(),
-                Err(PemError::Io(error)) => error.to_string(),
-                Err(error) => error.to_string(),
-            };
+        let read = trust::Secret::read(file, 16 << 20).map_err(|error| error.to_string());
+        let why = match read.and_then(|text| trust::pem::certificates(&text)) {
+            Ok(certificates) if certificates.is_empty() => "there is no certificate in it".to_owned(),
+            Ok(_) => return None,
+            Err(why) => why,
+        };
         let warning = format!(
             "{name}: {}: {why}; it must be a PEM file of certificates; the system's authorities are used",
             file.display()

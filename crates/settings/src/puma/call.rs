@@ -96,6 +96,7 @@ impl fmt::Display for Value {
             Value::Map(pairs) => {
                 let pair = |(key, value): &(Value, Value)| match key {
                     Value::Symbol(key) => format!("{}: {}", key.escape_debug(), shown(key, value)),
+                    Value::Text(name) => format!("{key} => {}", shown(name, value)),
                     key => format!("{key} => {value}"),
                 };
                 list(f, "", pairs.iter().map(pair).collect(), "")

@@ -27,8 +27,10 @@ const NOT_SHOWN: &str = "(not shown)";
 
 /// A value as messages may quote it: logs are read by many.
 fn shown<'r>(about: &About, raw: &'r Raw) -> Cow<'r, Raw> {
-    let is_text = matches!(raw, Raw::Word(text) | Raw::Text(text) if !text.is_empty());
-    if about.secret && is_text { Cow::Owned(Raw::Word(NOT_SHOWN.to_owned())) } else { Cow::Borrowed(raw) }
+    // Numbers and lists, too: a token of digits is one. What is no value at all says nothing.
+    let is_empty = matches!(raw, Raw::Word(text) | Raw::Text(text) if text.is_empty());
+    let hides = about.secret && !is_empty && !matches!(raw, Raw::Other(_));
+    if hides { Cow::Owned(Raw::Word(NOT_SHOWN.to_owned())) } else { Cow::Borrowed(raw) }
 }
 
 /// A checked value and where it comes from.

@@ -1,0 +1,127 @@
+//! What a file of keys, passwords or tokens holds, so that no message can show it: [`Secret`].
+//!
+//! Contract:
+//! 1. The bytes are reached only inside [`Secret::parse`]. What a parser says about them does not leave it, because libraries quote what
+//!    they cannot read: a mistake is a [`Place`], two numbers.
+//! 2. `Debug` shows the length; there is no `Display`.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Bytes that must not be shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+/// Where a secret text is malformed. Lines and columns begin at 1; 0 is an unknown one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+impl Place {
+    /// Somewhere in it.
+    pub const UNKNOWN: Place = Place { line: 0, column: 0 };
+
+    /// At the beginning of a line.
+    pub fn line(line: usize) -> Place {
+        Place { line, column: 0 }
+    }
+}
+
+/// As the end of a sentence, empty for an unknown place: ` (line 3)`.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place { line: 0, .. } => Ok(()),
+            Place { line, column: 0 } => write!(f, " (line {line})"),
+            Place { line, column } => write!(f, " (line {line}, column {column})"),
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({} bytes, not shown)", self.0.len())
+    }
+}
+
+impl From<Vec<u8>> for Secret {
+    fn from(bytes: Vec<u8>) -> Secret {
+        Secret(bytes)
+    }
+}
+
+impl From<&[u8]> for Secret {
+    fn from(bytes: &[u8]) -> Secret {
+        Secret(bytes.to_vec())
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Secret {
+        Secret(text.as_bytes().to_vec())
+    }
+}
+
+impl Secret {
+    /// Reads a file of at most `most` bytes.
+    ///
+    /// # Errors
+    /// It cannot be read, or is larger.
+    pub fn read(file: &Path, most: u64) -> io::Result<Secret> {
+        let mut bytes = Vec::new();
+        File::open(file)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > most {
+            return Err(io::Error::other(format!("it is larger than {} KiB", most / 1024)));
+        }
+        Ok(Secret(bytes))
+    }
+
+    /// What `with` reads out of it.
+    ///
+    /// # Errors
+    /// Where `with` could not read it, and nothing else of what it knows.
+    pub fn parse<T>(&self, with: impl FnOnce(&[u8]) -> Result<T, Place>) -> Result<T, Place> {
+        with(&self.0)
+    }
+
+    /// Whether it holds nothing but blanks.
+    pub fn is_blank(&self) -> bool {
+        self.0.trim_ascii().is_empty()
+    }
+
+    /// Whether a word that is no secret is in it.
+    pub fn contains(&self, word: &[u8]) -> bool {
+        self.0.windows(word.len().max(1)).any(|window| window == word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_it_is_shown() {
+        let secret = Secret::from("hunter2");
+        assert_eq!(format!("{secret:?}"), "Secret(7 bytes, not shown)");
+        let wrong = secret
+            .parse(|bytes| std::str::from_utf8(bytes).unwrap().parse::<u8>().map_err(|_| Place::line(1)));
+        assert_eq!(wrong.unwrap_err().to_string(), " (line 1)");
+        assert_eq!(Place::UNKNOWN.to_string(), "");
+        assert!(secret.contains(b"unt") && !secret.contains(b"3") && Secret::from(" \n").is_blank());
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("key");
+        std::fs::write(&file, vec![b'x'; 2048]).unwrap();
+        assert!(Secret::read(&file, 1024).unwrap_err().to_string().contains("larger than 1 KiB"));
+        assert_eq!(Secret::read(&file, 2048).unwrap(), Secret::from(vec![b'x'; 2048]));
+    }
+}
