@@ -15,6 +15,7 @@ pub mod access_log;
 mod admission;
 mod attached;
 mod banner;
+mod beginnings;
 mod boot;
 mod check;
 mod control_socket;

@@ -1,20 +1,21 @@
 //! Connections of QUIC: accepted, admitted or refused, handed to HTTP/3.
 //!
 //! Contract:
-//! 1. A client whose address nobody has verified costs a handshake only while few of them are in progress; beyond that it
-//!    first proves that it receives what is sent there (Retry, RFC 9000 section 8.1.2).
+//! 1. A client whose address nobody has verified costs a handshake only while few of them are in progress, of all and of its address;
+//!    beyond that it first proves that it receives what is sent there (Retry, RFC 9000 section 8.1.2). See [`Beginnings`].
+//!    A connection counts, and may take the place of an idle one, when its handshake is complete.
 //! 2. Rules that change (files, authorities) count for connections that begin later.
 //! 3. When the future is dropped no connection begins any more; those that are open go on. Who tries is to be told ([`refuse`]):
 //!    without an answer a client tries for as long as it has patience, instead of turning to TCP.
 
 use crate::accept::Acceptor;
+use crate::beginnings::{Beginnings, Judgement};
 use crate::tls::variables;
 use ::quic::quinn::{self, Connection, Endpoint, Incoming};
 use ::quic::{Bounds, Keys, PortSocket, Settled, endpoint, server_config};
 use ::tls::Refusal;
 use handler::{Peer, PeerAddr, Session};
 use rustls::pki_types::CertificateDer;
-use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -23,15 +24,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::spawn_local;
 
-/// Handshakes in progress of a thread beyond which addresses are verified first.
-const UNVERIFIED: usize = 64;
-/// And beyond which nobody is admitted.
-const MOST: usize = 1024;
+/// H3_EXCESSIVE_LOAD (RFC 9114 section 8.1).
+const EXCESSIVE_LOAD: u32 = 0x107;
 /// A connection without any packet for that long is over.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Bytes that a client may send ahead on a stream, and on a connection.
+/// Bytes that a client may send ahead on a stream; less on a connection (`http::three`).
 const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 4 << 20;
 /// Bytes kept for a client until it acknowledges them.
 const SEND_WINDOW: u32 = 2 << 20;
 
@@ -53,11 +51,11 @@ pub(crate) async fn accept(
     let https_port = acceptor.settings.get().https.https_port.unwrap_or(local.port());
     let alt_svc = format!("h3=\":{https_port}\"; ma=86400").into_bytes();
     acceptor.alt_svc.borrow_mut().insert(local, alt_svc.into());
-    let handshakes = Rc::new(Cell::new(0));
+    let beginnings = Beginnings::new();
     loop {
         tokio::select! {
             incoming = endpoint.accept() => match incoming {
-                Some(incoming) => admit(&acceptor, incoming, local, &handshakes, rules.borrow().clone()),
+                Some(incoming) => admit(&acceptor, incoming, local, &beginnings, rules.borrow().clone()),
                 None => return Ok(()),
             },
             Ok(()) = rules.changed() => {
@@ -87,7 +85,6 @@ fn configuration(
     let bounds = Bounds {
         streams: u32::try_from(settings.limits.http2_streams).unwrap_or(u32::MAX),
         stream_window: STREAM_WINDOW,
-        connection_window: CONNECTION_WINDOW,
         send_window: SEND_WINDOW,
         idle: SILENCE,
     };
@@ -98,34 +95,47 @@ fn admit(
     acceptor: &Rc<Acceptor>,
     incoming: Incoming,
     local: SocketAddr,
-    handshakes: &Rc<Cell<usize>>,
+    beginnings: &Rc<Beginnings>,
     rules: Arc<::tls::Endpoint>,
 ) {
-    if handshakes.get() >= MOST {
-        return incoming.refuse();
-    }
-    if handshakes.get() >= UNVERIFIED && !incoming.remote_address_validated() {
-        // What has been verified just now cannot be asked again.
-        let _ = incoming.retry();
-        return;
-    }
-    let (acceptor, handshakes) = (acceptor.clone(), handshakes.clone());
-    handshakes.update(|count| count + 1);
+    let (address, proved) =
+        (incoming.remote_address().ip().to_canonical(), incoming.remote_address_validated());
+    let begun = match beginnings.judge(address, proved) {
+        Judgement::Begin(begun) => begun,
+        Judgement::Prove => {
+            // What has been verified just now cannot be asked again.
+            let _ = incoming.retry();
+            return;
+        }
+        Judgement::Refuse => {
+            acceptor.recorder.handshake_failed(Refusal::Displaced.name());
+            return incoming.refuse();
+        }
+    };
+    let acceptor = acceptor.clone();
     spawn_local(async move {
+        // It takes the place of nobody before it has proved anything.
+        let connection = tokio::select! {
+            biased;
+            connection = Box::pin(shake(&acceptor, incoming)) => connection,
+            () = begun.displaced() => {
+                acceptor.recorder.handshake_failed(Refusal::Displaced.name());
+                None
+            }
+        };
+        drop(begun);
+        let Some(connection) = connection else { return };
         let max = acceptor.settings.get().limits.max_connections;
         let (admitted, room) = acceptor.admission.count(max);
         if !room
             && !acceptor.make_room()
             && !Box::pin(acceptor.admission.close_elsewhere(acceptor.index)).await
         {
-            handshakes.update(|count| count - 1);
             acceptor.recorder.handshake_failed(Refusal::Displaced.name());
-            return incoming.refuse();
+            return connection
+                .close(EXCESSIVE_LOAD.into(), b"max_connections are open, and none of them is idle");
         }
         let counted = acceptor.recorder.connection();
-        let connection = Box::pin(shake(&acceptor, incoming)).await;
-        handshakes.update(|count| count - 1);
-        let Some(connection) = connection else { return };
         let Some(peer) = peer(&acceptor, &connection, local, &rules) else {
             return connection.close(0u32.into(), b"");
         };

@@ -12,11 +12,15 @@ use std::cell::{Cell, RefCell};
 const CEILING: usize = 64 << 20;
 /// A connection that holds no more than this reads on.
 const SMALL: usize = 64 << 10;
+/// Most bytes that wide windows of HTTP/3 allow all clients of a thread to send ahead.
+const WIDENED: usize = 16 << 20;
 
 /// The bytes of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Uploads {
     held: Cell<usize>,
+    /// Of wide windows: what the transport may hold.
+    widened: Cell<usize>,
     /// Keys of the timers of connections that wait for room.
     waiting: RefCell<Vec<usize>>,
 }
@@ -31,6 +35,20 @@ impl Uploads {
         if self.held.get() <= CEILING && !self.waiting.borrow().is_empty() {
             self.waiting.take().into_iter().for_each(|key| timers.wake(key));
         }
+    }
+
+    /// Takes room for a window of so many bytes; `false` if there is none.
+    pub(crate) fn widen(&self, bytes: usize) -> bool {
+        let fits = self.widened.get() + bytes <= WIDENED;
+        if fits {
+            self.widened.update(|widened| widened + bytes);
+        }
+        fits
+    }
+
+    /// Gives it back.
+    pub(crate) fn narrow(&self, bytes: usize) {
+        self.widened.update(|widened| widened - bytes);
     }
 
     /// Whether a connection that holds so many bytes may read; if not it is woken later.
@@ -49,6 +67,14 @@ impl Uploads {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wide_windows_are_bounded_together() {
+        let uploads = Uploads::default();
+        assert!(uploads.widen(WIDENED - 1) && !uploads.widen(2) && uploads.widen(1));
+        uploads.narrow(2);
+        assert!(uploads.widen(2) && !uploads.widen(1));
+    }
 
     #[test]
     fn the_large_ones_wait_while_there_is_too_much() {

@@ -1,6 +1,5 @@
 //! One connection: what it keeps, and its end.
 
-use crate::budget::Budget;
 use crate::discard::Discard;
 use crate::frame::{self, MAX_WINDOW};
 use crate::hpack::{Decoder, Encoder};
@@ -9,6 +8,7 @@ use crate::repeat::Repeat;
 use crate::schedule::Schedule;
 use crate::streams::{Closed, Streams};
 use crate::{ConnectionError, ErrorCode, Event, Limits, StreamId};
+use fieldcode::Budget;
 use fieldcode::Priority;
 use net::Output;
 use std::collections::VecDeque;

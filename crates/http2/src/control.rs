@@ -1,11 +1,11 @@
 //! Frames about streams and the connection (RFC 9113 sections 6.3 to 6.9, RFC 9218 section 7).
 
 use crate::connection::{Connection, DRAIN_PING};
-use crate::error::Flood;
 use crate::frame::{self, Header, MAX_PAYLOAD, MAX_WINDOW, number};
 use crate::receive::{error, frame_size, protocol};
 use crate::streams::Closed;
 use crate::{ConnectionError, ErrorCode, Event, StreamId};
+use fieldcode::Flood;
 use fieldcode::Priority;
 
 /// PRIORITY_UPDATE frames that are kept for streams which are not open yet.
@@ -54,11 +54,11 @@ impl Connection {
         let Some(stream) = self.streams.find(header.stream) else {
             // Both have reset it: what follows from the client was not on its way before it knew.
             self.streams.reset_by_client(header.stream);
-            return self.budget.spend(Flood::Ignored, 1);
+            return Ok(self.budget.spend(Flood::Ignored, 1)?);
         };
         self.close(stream, Closed::ByClient);
         events(Event::Reset { stream, code: ErrorCode(number(payload)), reason: None });
-        self.budget.spend(Flood::Resets, 1)
+        Ok(self.budget.spend(Flood::Resets, 1)?)
     }
 
     pub(crate) fn settings(&mut self, header: Header, payload: &[u8]) -> Result<(), ConnectionError> {
@@ -70,7 +70,7 @@ impl Connection {
                 return Err(frame_size("an acknowledgement of SETTINGS has no payload"));
             }
             self.settings_sent = None;
-            return self.budget.spend(Flood::Settings, 1);
+            return Ok(self.budget.spend(Flood::Settings, 1)?);
         }
         let (entries, rest) = payload.as_chunks::<6>();
         if !rest.is_empty() {
@@ -188,7 +188,7 @@ impl Connection {
             return Err(protocol("WINDOW_UPDATE on an idle stream"));
         }
         let Some(name) = self.streams.find(header.stream) else {
-            return self.budget.spend(Flood::Ignored, 1);
+            return Ok(self.budget.spend(Flood::Ignored, 1)?);
         };
         let Some(stream) = self.streams.get_mut(name) else { return Ok(()) };
         if more == 0 {

@@ -1,5 +1,6 @@
-//! Error codes (RFC 9113 section 7), why a connection ends, and the floods that end one.
+//! Error codes (RFC 9113 section 7), and why a connection ends.
 
+use fieldcode::Flood;
 use std::fmt;
 
 /// An error code of RST_STREAM and GOAWAY frames. Unknown codes are possible.
@@ -73,71 +74,6 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// What a client did too often. Each kind has a budget of its own, which refills with time and with useful work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Flood {
-    /// RST_STREAM before the response was complete (CVE-2023-44487).
-    Resets,
-    /// Mistakes that made the server reset streams (CVE-2025-8671).
-    StreamErrors,
-    /// A header section in too many frames or bytes (CONTINUATION).
-    Continuations,
-    /// A header section far beyond the limits when decoded (HPACK bomb).
-    Headers,
-    /// SETTINGS frames.
-    Settings,
-    /// PING frames.
-    Pings,
-    /// PRIORITY and PRIORITY_UPDATE frames.
-    Priorities,
-    /// WINDOW_UPDATE frames.
-    WindowUpdates,
-    /// DATA frames with little or no data, and no end.
-    SmallData,
-    /// HEADERS and CONTINUATION frames with nothing in them.
-    EmptyHeaders,
-    /// Frames of unknown types, and frames on closed streams.
-    Ignored,
-    /// Control frames that the client has not read (acknowledgements and resets).
-    Unread,
-}
-
-impl Flood {
-    /// All kinds, in the order of their numbers (`flood as usize`).
-    pub const ALL: [Flood; 12] = [
-        Flood::Resets,
-        Flood::StreamErrors,
-        Flood::Continuations,
-        Flood::Headers,
-        Flood::Settings,
-        Flood::Pings,
-        Flood::Priorities,
-        Flood::WindowUpdates,
-        Flood::SmallData,
-        Flood::EmptyHeaders,
-        Flood::Ignored,
-        Flood::Unread,
-    ];
-
-    /// For logs: what there was too much of.
-    pub fn name(self) -> &'static str {
-        match self {
-            Flood::Resets => "too many requests were cancelled by the client",
-            Flood::StreamErrors => "too many streams with errors",
-            Flood::Continuations => "a header section in too many frames or bytes",
-            Flood::Headers => "a header section far beyond max_header_bytes or max_headers",
-            Flood::Settings => "too many SETTINGS frames",
-            Flood::Pings => "too many PING frames",
-            Flood::Priorities => "too many PRIORITY or PRIORITY_UPDATE frames",
-            Flood::WindowUpdates => "too many WINDOW_UPDATE frames",
-            Flood::SmallData => "too many DATA frames with little or no data",
-            Flood::EmptyHeaders => "too many empty HEADERS or CONTINUATION frames",
-            Flood::Ignored => "too many frames of unknown types or on closed streams",
-            Flood::Unread => "too many answers to control frames that the client does not read",
-        }
-    }
-}
-
 /// Why a connection ends. The GOAWAY frame that says so is in the output already: write it, then close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionError {
@@ -156,3 +92,11 @@ impl fmt::Display for ConnectionError {
 }
 
 impl std::error::Error for ConnectionError {}
+
+/// A client that exceeds a budget.
+impl From<Flood> for ConnectionError {
+    #[cold]
+    fn from(flood: Flood) -> ConnectionError {
+        ConnectionError { code: ErrorCode::ENHANCE_YOUR_CALM, reason: flood.name(), flood: Some(flood) }
+    }
+}

@@ -1,27 +1,22 @@
 //! Header sections of clients: requests and trailers (RFC 9113 sections 6.2, 6.10 and 8).
 
-use crate::budget::flood;
 use crate::connection::{Connection, Going};
-use crate::error::Flood;
 use crate::frame::{self, Header, MAX_WINDOW, number, unpadded};
 use crate::hpack::DecodeError;
 use crate::receive::{Block, error, frame_size, protocol};
 use crate::streams::{Closed, NO_LENGTH, Sending, Stream};
 use crate::{ConnectionError, ErrorCode, Event, StreamId};
-use fieldcode::Priority;
+use fieldcode::Flood;
+use fieldcode::{HEADS, Priority, REFUSED};
 use fieldcode::{Refusal, RequestHead, Section};
 
 /// CONTINUATION frames that any section may have.
 const CONTINUATIONS: usize = 8;
 /// And one more for each of so many bytes of max_header_bytes.
 const CONTINUATION_BYTES: usize = 1 << 10;
-/// The heads of all open streams have at most so many times max_header_bytes.
-const HEADS: usize = 16;
 /// Most text and fields that room is made for before a head is decoded.
 const USUAL_TEXT: usize = 2 << 10;
 const USUAL_FIELDS: usize = 32;
-/// What a stream beyond the limit costs of the budget for ignored frames.
-const REFUSED: u32 = 10;
 
 impl Connection {
     pub(crate) fn headers(
@@ -72,7 +67,7 @@ impl Connection {
         if block.frames > CONTINUATIONS + max_bytes / CONTINUATION_BYTES
             || block.bytes.len() > max_bytes.saturating_mul(2)
         {
-            return Err(flood(Flood::Continuations));
+            return Err(Flood::Continuations.into());
         }
         if header.has(frame::END_HEADERS) {
             return self.section(block.stream, block.end, block.self_dependent, &block.bytes, events);
@@ -118,7 +113,7 @@ impl Connection {
                 if end {
                     self.end_of_body(name);
                 }
-                self.budget.spend(Flood::Ignored, 1)
+                Ok(self.budget.spend(Flood::Ignored, 1)?)
             }
         }
     }
@@ -131,7 +126,7 @@ impl Connection {
     fn decode(&mut self, block: &[u8], section: &mut Section) -> Result<(), ConnectionError> {
         self.decoder.decode(block, section, &self.limits.head).map_err(|mistake| match mistake {
             DecodeError::Malformed(reason) => error(ErrorCode::COMPRESSION_ERROR, reason),
-            DecodeError::Bomb => flood(Flood::Headers),
+            DecodeError::Bomb => Flood::Headers.into(),
         })
     }
 
@@ -190,7 +185,7 @@ impl Connection {
             let name = self.insert(id, end, 0, NO_LENGTH, Priority::default());
             self.reset(name, ErrorCode::PROTOCOL_ERROR);
             self.budget.spend(Flood::Unread, 1)?;
-            return self.budget.spend(Flood::StreamErrors, 1);
+            return Ok(self.budget.spend(Flood::StreamErrors, 1)?);
         }
         match section.finish_request(end) {
             Ok(head) => {
@@ -298,6 +293,6 @@ impl Connection {
             found.refused = Some(code);
         }
         events(Event::Refused { stream, failure: refusal.failure });
-        self.budget.spend(Flood::StreamErrors, 1)
+        Ok(self.budget.spend(Flood::StreamErrors, 1)?)
     }
 }

@@ -6,7 +6,6 @@
 //! 3. Any split of the same bytes gives the same events; only the data of a DATA frame may come in more pieces.
 #![forbid(unsafe_code)]
 
-mod budget;
 mod connection;
 mod control;
 mod deadlines;
@@ -25,6 +24,7 @@ mod schedule;
 mod streams;
 
 pub use connection::Connection;
-pub use error::{ConnectionError, ErrorCode, Flood};
+pub use error::{ConnectionError, ErrorCode};
 pub use event::{Event, StreamId};
+pub use fieldcode::Flood;
 pub use limits::Limits;

@@ -6,17 +6,10 @@
 //! 3. A frame's size and place in the sequence are judged when its header is there.
 
 use crate::connection::Connection;
-use crate::error::Flood;
 use crate::frame::{self, HEADER, Header, MAX_PAYLOAD, PREFACE};
 use crate::streams::{Closed, NO_LENGTH, Sending};
 use crate::{ConnectionError, ErrorCode, Event, StreamId};
-
-/// DATA frames below this are small.
-const SMALL_DATA: usize = 64;
-/// What an empty DATA frame costs of the budget for small ones.
-const EMPTY_DATA: u32 = 200;
-/// DATA frames from this on are useful work.
-const USEFUL_DATA: usize = 256;
+use fieldcode::{DataFrames, Flood};
 
 /// What the next bytes are.
 #[derive(Debug)]
@@ -193,12 +186,9 @@ impl Connection {
         }
         self.receive_window -= size;
         let end = header.has(frame::END_STREAM);
-        if len < SMALL_DATA && !end {
-            self.budget.spend(Flood::SmallData, if len == 0 { EMPTY_DATA } else { 1 })?;
-        } else if len >= USEFUL_DATA {
-            self.budget.earn(Flood::Pings, 1);
-            self.budget.earn(Flood::SmallData, 1);
-        }
+        let frames = DataFrames::one(len as u64);
+        // The end of a body may be small.
+        self.budget.data(if end { frames.without_cost() } else { frames })?;
         let name = self.accept_data(header, size, len, end, events)?;
         self.reading = Reading::Data { stream: name, left: len, padding: around.saturating_sub(1), end };
         if let Some(name) = name {
@@ -319,7 +309,7 @@ impl Connection {
                 Ok(())
             }
             // The client may have sent it before it knew.
-            Some(Closed::ByServer) | None => self.budget.spend(Flood::Ignored, 1),
+            Some(Closed::ByServer) | None => Ok(self.budget.spend(Flood::Ignored, 1)?),
         }
     }
 
@@ -334,6 +324,6 @@ impl Connection {
         self.reset(stream, code);
         events(Event::Reset { stream, code, reason: Some(reason) });
         self.budget.spend(Flood::StreamErrors, 1)?;
-        self.budget.spend(Flood::Unread, 1)
+        Ok(self.budget.spend(Flood::Unread, 1)?)
     }
 }

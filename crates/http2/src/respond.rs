@@ -2,12 +2,13 @@
 
 use crate::StreamId;
 use crate::connection::Connection;
-use crate::error::{ErrorCode, Flood};
+use crate::error::ErrorCode;
 use crate::frame::{self, END_HEADERS, END_STREAM, HEADER, MAX_PAYLOAD};
 use crate::hpack::Encoder;
 use crate::kept;
 use crate::streams::{Closed, Sending, Stream};
 use bytes::Bytes;
+use fieldcode::Flood;
 use handler::{Fields, Kept};
 
 /// Pieces of bodies below this are copied next to their frame's header.

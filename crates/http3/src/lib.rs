@@ -21,5 +21,5 @@ mod varint;
 pub use control::{ControlStream, UniStream};
 pub use error::{Code, Error};
 pub use frame::{data_header, encode_frame};
-pub use request::{Event, RequestStream};
+pub use request::{Costs, Event, RequestStream};
 pub use varint::encode as encode_varint;

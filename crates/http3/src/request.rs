@@ -9,7 +9,7 @@ use crate::error::{Code, Error};
 use crate::frame::{self, HeaderParser, kind};
 use crate::qpack;
 use bytes::Bytes;
-use fieldcode::{HeadLimits, Refusal, RequestHead, Section};
+use fieldcode::{DataFrames, HeadLimits, Refusal, RequestHead, Section};
 
 /// What a stream has brought.
 #[derive(Debug)]
@@ -42,6 +42,16 @@ pub struct RequestStream {
     received: u64,
     /// Frames of unknown types: a client that sends many sends nothing else.
     unknown: u32,
+    costs: Costs,
+}
+
+/// What the frames of a stream count in the budgets of its connection.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Costs {
+    /// DATA frames.
+    pub data: DataFrames,
+    /// Frames of unknown types.
+    pub unknown: u32,
 }
 
 /// Most frames of unknown types, or empty DATA frames, on one stream.
@@ -57,6 +67,7 @@ impl Default for RequestStream {
             content_length: None,
             received: 0,
             unknown: 0,
+            costs: Costs::default(),
         }
     }
 }
@@ -82,6 +93,16 @@ impl RequestStream {
             self.section = Vec::new();
         }
         result
+    }
+
+    /// What has come since this was last asked.
+    pub fn take_costs(&mut self) -> Costs {
+        std::mem::take(&mut self.costs)
+    }
+
+    /// Bytes of a section that has not arrived whole.
+    pub fn held(&self) -> usize {
+        self.section.len()
     }
 
     /// Whether the head has arrived.
@@ -138,6 +159,7 @@ impl RequestStream {
                 if self.content_length.is_some_and(|declared| self.received > declared) {
                     return Err(Error::Stream(Code::MessageError, "a body longer than its Content-Length"));
                 }
+                self.costs.data.count(length);
                 self.count_idle(length == 0)
             }
             (kind::DATA, _) => unexpected("DATA before a head or behind trailers"),
@@ -163,7 +185,10 @@ impl RequestStream {
             ) => unexpected("a frame of the control stream in a request"),
             (kind::PUSH_PROMISE, _) => unexpected("PUSH_PROMISE from a client"),
             _ if frame::is_reserved(frame) => unexpected("a frame type of HTTP/2"),
-            _ => self.count_idle(true),
+            _ => {
+                self.costs.unknown += 1;
+                self.count_idle(true)
+            }
         }
     }
 

@@ -12,6 +12,12 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Bytes that a client may send ahead on a connection where no body is read: heads, and the beginning of a body.
+pub const SMALL_WINDOW: u32 = 128 << 10;
+/// Most bytes that arrive with the first packets of a connection, before it is accepted; and of all connections of an endpoint.
+const FIRST_BYTES: u64 = 16 << 10;
+const ALL_FIRST_BYTES: u64 = 8 << 20;
+
 /// What a connection may keep and for how long.
 #[derive(Debug, Clone)]
 pub struct Bounds {
@@ -19,8 +25,6 @@ pub struct Bounds {
     pub streams: u32,
     /// Bytes that a client may send on a stream before they are consumed.
     pub stream_window: u32,
-    /// The same for all streams of a connection.
-    pub connection_window: u32,
     /// Bytes that are kept for a client until it acknowledges them, for each connection.
     pub send_window: u32,
     /// A connection without any packet for that long is over.
@@ -74,7 +78,7 @@ pub fn server_config(
         .max_concurrent_bidi_streams(VarInt::from_u32(bounds.streams))
         .max_concurrent_uni_streams(VarInt::from_u32(UNI_STREAMS))
         .stream_receive_window(VarInt::from_u32(bounds.stream_window))
-        .receive_window(VarInt::from_u32(bounds.connection_window))
+        .receive_window(VarInt::from_u32(SMALL_WINDOW))
         .send_window(u64::from(bounds.send_window))
         .max_idle_timeout(Some(idle))
         // Datagrams (RFC 9221) are not used.
@@ -82,6 +86,7 @@ pub fn server_config(
     let token = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&keys.token);
     let mut config = ServerConfig::new(Arc::new(crypto), Arc::new(token));
     config.transport_config(Arc::new(transport)).migration(true);
+    config.incoming_buffer_size(FIRST_BYTES).incoming_buffer_size_total(ALL_FIRST_BYTES);
     Ok(config)
 }
 

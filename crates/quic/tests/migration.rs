@@ -20,13 +20,7 @@ fn socket(address: SocketAddr) -> UdpSocket {
 }
 
 fn bounds() -> Bounds {
-    Bounds {
-        streams: 100,
-        stream_window: 1 << 20,
-        connection_window: 4 << 20,
-        send_window: 1 << 20,
-        idle: Duration::from_secs(30),
-    }
+    Bounds { streams: 100, stream_window: 1 << 20, send_window: 1 << 20, idle: Duration::from_secs(30) }
 }
 
 fn crypto() -> (rustls::ServerConfig, rustls::ClientConfig) {

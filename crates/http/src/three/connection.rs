@@ -4,8 +4,10 @@ use super::exchange;
 use super::hub::{Hub, number};
 use super::priorities::Priorities;
 use super::silence::{Heard, Silence};
+use super::windows::{self, Windows};
 use crate::context::{Context, Counted, Shared};
 use crate::message::{Outcome, Sent};
+use fieldcode::{Budget, Flood};
 use handler::{Failure, Handler, Peer};
 use http3::control::{Kind, goaway, opening};
 use http3::{Code, Error, UniStream};
@@ -60,6 +62,11 @@ pub(super) async fn serve<H: Handler + 'static>(
         drain: Notify::new(),
         priorities: Priorities::default(),
         accepted: Cell::new(0),
+        budget: RefCell::new(Budget::new(shared.timers.now())),
+        heads: Cell::new(0),
+        sections: Cell::new(0),
+        windows: Windows::default(),
+        waited: Notify::new(),
         failure: RefCell::default(),
     });
     let started = shared.timers.now();
@@ -133,6 +140,7 @@ impl Task {
                         self.become_idle();
                     }
                 }
+                () = hub.waited.notified() => self.timer.arm_in(Lane::Write, windows::LOOK),
                 () = hub.drain.notified() => self.announce().await,
                 () = self.woken() => self.check().await,
             }
@@ -160,6 +168,7 @@ impl Task {
             return;
         }
         self.served += 1;
+        self.hub.budget.borrow_mut().earn(Flood::Priorities, 2);
         self.next = stream + 4;
         if self.active.is_none() {
             self.active = Some(self.shared.count_active());
@@ -192,15 +201,24 @@ impl Task {
     fn woken(&self) -> impl Future<Output = ()> + use<'_> {
         poll_fn(|cx| {
             self.timer.wakes(cx.waker());
-            let draining = self.shared.draining.get() && self.ending == Ending::No;
-            let chosen = self.active.is_none()
-                && self.shared.idle.is_chosen(self.timer.key())
-                && self.ending == Ending::No;
-            if self.timer.expired(Lane::Read) || draining || chosen { Poll::Ready(()) } else { Poll::Pending }
+            let due = self.timer.expired(Lane::Read) || self.timer.expired(Lane::Write);
+            if due || self.must_end() { Poll::Ready(()) } else { Poll::Pending }
         })
     }
 
+    /// The server drains, or the connection was chosen to make room.
+    fn must_end(&self) -> bool {
+        let chosen = || self.active.is_none() && self.shared.idle.is_chosen(self.timer.key());
+        self.ending == Ending::No && (self.shared.draining.get() || chosen())
+    }
+
     async fn check(&mut self) {
+        if self.timer.expired(Lane::Write) {
+            self.look_at_windows();
+            if !self.timer.expired(Lane::Read) && !self.must_end() {
+                return;
+            }
+        }
         self.timer.disarm(Lane::Read);
         match self.ending {
             Ending::No if self.shared.draining.get() => self.announce().await,
@@ -208,6 +226,19 @@ impl Task {
             Ending::No => self.refuse().await,
             Ending::Announced => self.refuse().await,
             Ending::Refusing => self.look(),
+        }
+    }
+
+    /// Gives a client up that sends what cannot be used.
+    fn look_at_windows(&mut self) {
+        self.timer.disarm(Lane::Write);
+        let stats = self.hub.connection.stats();
+        let now = self.shared.timers.now();
+        if self.hub.windows.is_fruitless(stats.frame_rx.stream, self.hub.connection.rtt(), now) {
+            return self.hub.fail(Code::ExcessiveLoad, "too many bytes behind ones that do not come");
+        }
+        if self.hub.windows.is_waiting() {
+            self.timer.arm_in(Lane::Write, windows::LOOK);
         }
     }
 
@@ -289,11 +320,15 @@ async fn unidirectional(hub: Rc<Hub>, seen: Rc<RefCell<Vec<Kind>>>, mut stream: 
         if let Err(Error::Connection(code, why)) = result {
             return hub.fail(code, why);
         }
-        codec.take_updates().into_iter().for_each(|update| hub.reprioritize(update));
+        for update in codec.take_updates() {
+            hub.spend(Flood::Priorities, 1);
+            hub.reprioritize(update);
+        }
         if let Some(kind) = codec.kind()
             && !std::mem::replace(&mut known, true)
         {
             if kind == Kind::Unknown {
+                hub.spend(Flood::UnknownStreams, 1);
                 // RFC 9114 section 6.2.3: what is not known is not read.
                 let _ = stream.stop(number(Code::StreamCreationError));
                 return;
@@ -304,6 +339,9 @@ async fn unidirectional(hub: Rc<Hub>, seen: Rc<RefCell<Vec<Kind>>>, mut stream: 
             seen.borrow_mut().push(kind);
         }
         if ended {
+            if !known {
+                hub.spend(Flood::UnknownStreams, 1);
+            }
             return;
         }
     }

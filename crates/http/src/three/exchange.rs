@@ -6,7 +6,7 @@ use super::life::{Life, refusal};
 use super::receiving::{Receiving, Stopped};
 use crate::context::{Context, Shared};
 use crate::message::{self, Framed, Outcome, Sent, inadmissible};
-use fieldcode::{Expect, Priority, RequestHead};
+use fieldcode::{Expect, Flood, Priority, REFUSED, RequestHead};
 use handler::{After, Body, Exchange, Failure, Handler, Lent, Peer, Response, Trace, Version};
 use http3::Code;
 use http3::qpack::Head;
@@ -32,6 +32,22 @@ impl<H: Handler> Drop for Report<H> {
     }
 }
 
+/// The bytes of a head, counted until they are dropped.
+struct Held(Rc<Hub>, usize);
+
+impl Held {
+    fn new(hub: &Rc<Hub>, bytes: usize) -> Held {
+        hub.heads.update(|all| all + bytes);
+        Held(hub.clone(), bytes)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.heads.update(|all| all - self.1);
+    }
+}
+
 /// Serves one request stream.
 pub(super) async fn serve<H: Handler>(
     hub: Rc<Hub>,
@@ -40,21 +56,33 @@ pub(super) async fn serve<H: Handler>(
     peer: Rc<Peer>,
     context: Rc<Context<H>>,
 ) {
-    let _open = hub.count(|hub| &hub.open);
-    let active = hub.count(|hub| &hub.active);
+    let _open = hub.begin(|hub| &hub.open);
+    let active = hub.begin(|hub| &hub.active);
     let started = hub.shared.timers.now();
     let timer = Rc::new(hub.shared.timers.register());
-    let mut receiving = Receiving::new(receive);
+    let mut receiving = Receiving::new(hub.clone(), receive);
     let head = head(&hub, &timer, &mut receiving, started).await;
     if let Err(None) = head {
         // Nobody waits for a response, and there is no request to report.
         let code = match receiving.stopped {
             Some(Stopped::Broken(code)) => code,
-            _ => Code::RequestIncomplete,
+            _ => {
+                hub.spend(Flood::Resets, 1);
+                Code::RequestIncomplete
+            }
         };
         let _ = send.reset(number(code));
         return;
     }
+    let text = head.as_ref().map_or(0, |head| head.fields.text().len());
+    if hub.heads.get() > 0 && hub.heads.get() + text > hub.most_heads() {
+        // As in HTTP/2: the client repeats it by itself.
+        hub.spend(Flood::Ignored, REFUSED);
+        receiving.stop(Code::RequestRejected);
+        let _ = send.reset(number(Code::RequestRejected));
+        return;
+    }
+    let _held = Held::new(&hub, text);
     let outcome = Outcome { trace: Rc::default(), request: None, started, sent: Sent::nothing() };
     let mut report = Report { context: context.clone(), peer, outcome };
     let (head, failure) = match head {
@@ -82,9 +110,13 @@ pub(super) async fn serve<H: Handler>(
     };
     match complete {
         Ok(()) => {
+            hub.budget.borrow_mut().earn_response();
             let _ = send.finish();
         }
         Err(Unsendable) => {
+            if life.is_cancelled() {
+                hub.spend(Flood::Resets, 1);
+            }
             report.outcome.sent.broken = true;
             let _ = send.reset(number(Code::InternalError));
         }
@@ -136,7 +168,7 @@ async fn head(
     timer.arm(Lane::Read, started + hub.shared.settings().timeouts.header);
     let head = poll_fn(|cx| {
         timer.wakes(cx.waker());
-        match receiving.poll_head(hub, cx) {
+        match receiving.poll_head(cx) {
             Poll::Ready(head) => Poll::Ready(Ok(head)),
             Poll::Pending if timer.expired(Lane::Read) => Poll::Ready(Err(())),
             Poll::Pending => Poll::Pending,

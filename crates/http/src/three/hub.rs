@@ -1,10 +1,12 @@
 //! What the tasks of a connection share.
 
 use super::priorities::Priorities;
+use super::windows::Windows;
 use crate::context::Shared;
-use http3::Code;
+use fieldcode::{Budget, Flood, HEADS};
 use http3::control::PriorityUpdate;
 use http3::qpack::Encoder;
+use http3::{Code, Costs};
 use quic::quinn::{Connection, VarInt};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,12 +23,21 @@ pub(super) struct Hub {
     pub(super) open: Cell<usize>,
     /// `active` or `open` has become 0.
     pub(super) settled: Notify,
+    /// A stream begins to wait for bytes.
+    pub(super) waited: Notify,
     /// A response asks for the end of the connection.
     pub(super) drain: Notify,
     /// What the client has changed of the order of responses.
     pub(super) priorities: Priorities,
     /// Request streams that the client has opened.
     pub(super) accepted: Cell<u64>,
+    /// What the client may still do too often.
+    pub(super) budget: RefCell<Budget>,
+    /// Bytes of the heads of requests in progress, and of sections that have not arrived whole.
+    pub(super) heads: Cell<usize>,
+    pub(super) sections: Cell<usize>,
+    /// How far the client may send ahead, and whether it sends what is waited for.
+    pub(super) windows: Windows,
     /// Why the connection was closed, once it was.
     pub(super) failure: RefCell<Option<&'static str>>,
 }
@@ -38,7 +49,7 @@ pub(super) struct Counted {
 }
 
 impl Hub {
-    pub(super) fn count(self: &Rc<Hub>, of: fn(&Hub) -> &Cell<usize>) -> Counted {
+    pub(super) fn begin(self: &Rc<Hub>, of: fn(&Hub) -> &Cell<usize>) -> Counted {
         of(self).update(|n| n + 1);
         Counted { hub: self.clone(), of }
     }
@@ -53,10 +64,53 @@ impl Hub {
         }
     }
 
+    /// Spends units of a budget; without any left the connection ends.
+    pub(super) fn spend(&self, kind: Flood, units: u32) {
+        let mut budget = self.budget.borrow_mut();
+        budget.refill(self.shared.timers.recent());
+        if let Err(flood) = budget.spend(kind, units) {
+            drop(budget);
+            self.flood(flood);
+        }
+    }
+
+    /// Counts what has come on a stream.
+    pub(super) fn count(&self, costs: Costs) {
+        if costs.unknown > 0 {
+            self.spend(Flood::Ignored, costs.unknown);
+        }
+        let mut budget = self.budget.borrow_mut();
+        budget.refill(self.shared.timers.recent());
+        if let Err(flood) = budget.data(costs.data) {
+            drop(budget);
+            self.flood(flood);
+        }
+    }
+
+    /// Most bytes of heads, and of sections that have not arrived whole.
+    pub(super) fn most_heads(&self) -> usize {
+        self.shared.settings().limits.max_header_bytes.saturating_mul(HEADS)
+    }
+
+    /// Ends the connection of a client that does something too often.
+    #[cold]
+    pub(super) fn flood(&self, flood: Flood) {
+        // A connection that was lost has cancelled everything.
+        if self.connection.close_reason().is_none() {
+            self.fail(Code::ExcessiveLoad, flood.name());
+        }
+    }
+
     /// Closes the connection because its client has broken a rule.
     pub(super) fn fail(&self, code: Code, why: &'static str) {
         self.failure.borrow_mut().get_or_insert(why);
         self.connection.close(number(code), why.as_bytes());
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.windows.end(&self.shared.uploads);
     }
 }
 

@@ -95,7 +95,7 @@ impl Life {
     /// The body as its handler gets it: all of it if it has arrived.
     pub(super) fn incoming(self: &Rc<Life>, cx: &mut Context<'_>) -> Incoming {
         let mut receiving = self.receiving.borrow_mut();
-        receiving.look(&self.hub, cx);
+        receiving.look(cx);
         let len = receiving.data.iter().map(Bytes::len).sum::<usize>();
         let max = self.upload.borrow().max;
         if !receiving.ended
@@ -103,7 +103,7 @@ impl Life {
             || len > READY
             || max.is_some_and(|max| len as u64 > max)
         {
-            return Incoming::Arriving(Box::new(Reader(self.clone())));
+            return Incoming::Arriving(Box::new(Reader::new(self.clone())));
         }
         match receiving.data.len() {
             0 => Incoming::Empty,
@@ -174,7 +174,7 @@ impl Life {
     pub(super) fn end(&self) {
         self.gone.set(true);
         self.interim_allowed.set(false);
-        self.receiving.borrow_mut().data.clear();
+        self.receiving.borrow_mut().end();
     }
 
     /// Asks the client not to send the rest of the request.
@@ -200,6 +200,13 @@ impl Life {
         .await;
         self.timer.disarm(Lane::Read);
         self.stop();
+    }
+
+    /// Whether the client has taken its request back, as far as it is known now.
+    pub(super) fn is_cancelled(&self) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        self.receiving.borrow().stopped == Some(Stopped::Gone)
+            || self.departed.borrow_mut().as_mut().poll(&mut cx).is_ready()
     }
 
     fn queue_interim(&self, status: u16, fields: &Fields) {
@@ -233,11 +240,41 @@ impl Drop for Life {
 }
 
 /// The body as a handler reads it.
-struct Reader(Rc<Life>);
+struct Reader {
+    life: Rc<Life>,
+    /// Whether it has been asked for anything.
+    begun: bool,
+}
+
+impl Reader {
+    fn new(life: Rc<Life>) -> Reader {
+        Reader { life, begun: false }
+    }
+
+    /// From now on the client may send more ahead.
+    fn begin(&mut self) {
+        if !std::mem::replace(&mut self.begun, true) {
+            let hub = &self.life.hub;
+            hub.windows.begin_body(&hub.connection, &hub.shared.uploads);
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // What is left of the body is discarded, if at all.
+        self.life.receiving.borrow_mut().pause();
+        let hub = &self.life.hub;
+        if self.begun {
+            hub.windows.end_body(&hub.connection, &hub.shared.uploads);
+        }
+    }
+}
 
 impl IncomingBody for Reader {
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
-        let life = &self.0;
+        self.begin();
+        let life = &self.life;
         let (mut upload, mut receiving) = (life.upload.borrow_mut(), life.receiving.borrow_mut());
         if let Some(error) = &upload.error {
             return Poll::Ready(Some(Err(error.clone())));
@@ -258,7 +295,7 @@ impl IncomingBody for Reader {
             if receiving.ended {
                 return Poll::Ready(None);
             }
-            if receiving.poll_more(&life.hub, cx).is_pending() {
+            if receiving.poll_more(cx).is_pending() {
                 break;
             }
         }
@@ -279,7 +316,7 @@ impl IncomingBody for Reader {
     }
 
     fn length(&self) -> Option<u64> {
-        self.0.upload.borrow().length
+        self.life.upload.borrow().length
     }
 }
 

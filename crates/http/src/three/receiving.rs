@@ -2,11 +2,12 @@
 
 use super::hub::{Hub, number};
 use bytes::Bytes;
-use fieldcode::RequestHead;
-use http3::{Code, Error, Event, RequestStream};
+use fieldcode::{Flood, RequestHead};
+use http3::{Code, Costs, Error, Event, RequestStream};
 use quic::quinn::{ReadError, RecvStream};
 use std::collections::VecDeque;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// Most bytes taken from a stream at a time.
@@ -25,8 +26,13 @@ pub(super) enum Stopped {
 
 /// What has arrived of a request.
 pub(super) struct Receiving {
+    hub: Rc<Hub>,
     stream: RecvStream,
     codec: RequestStream,
+    /// Whether more may come, whether it is waited for, and how many bytes of a section are held.
+    open: bool,
+    waiting: bool,
+    held: usize,
     head: Option<Box<RequestHead>>,
     pub(super) data: VecDeque<Bytes>,
     pub(super) ended: bool,
@@ -34,10 +40,15 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    pub(super) fn new(stream: RecvStream) -> Receiving {
+    pub(super) fn new(hub: Rc<Hub>, stream: RecvStream) -> Receiving {
+        hub.windows.open();
         Receiving {
+            open: true,
+            hub,
             stream,
             codec: RequestStream::default(),
+            waiting: false,
+            held: 0,
             head: None,
             data: VecDeque::new(),
             ended: false,
@@ -46,7 +57,7 @@ impl Receiving {
     }
 
     /// The head. Ready with `None` if there will be none: see `stopped`.
-    pub(super) fn poll_head(&mut self, hub: &Hub, cx: &mut Context<'_>) -> Poll<Option<Box<RequestHead>>> {
+    pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Option<Box<RequestHead>>> {
         loop {
             if let Some(head) = self.head.take() {
                 return Poll::Ready(Some(head));
@@ -54,50 +65,54 @@ impl Receiving {
             if self.stopped.is_some() || self.ended {
                 return Poll::Ready(None);
             }
-            if self.poll_more(hub, cx).is_pending() {
+            if self.poll_more(cx).is_pending() {
                 return Poll::Pending;
             }
         }
     }
 
     /// Takes what has arrived without waiting, up to a chunk.
-    pub(super) fn look(&mut self, hub: &Hub, cx: &mut Context<'_>) {
-        while !self.ended
-            && self.stopped.is_none()
-            && self.data.is_empty()
-            && self.poll_more(hub, cx).is_ready()
-        {}
+    pub(super) fn look(&mut self, cx: &mut Context<'_>) {
+        while !self.ended && self.stopped.is_none() && self.data.is_empty() && self.poll_more(cx).is_ready() {
+        }
         // A body that fits into what has arrived has its end behind it.
         if !self.ended && self.stopped.is_none() {
-            let _ = self.poll_more(hub, cx);
+            let _ = self.poll_more(cx);
         }
     }
 
     /// Reads once.
-    pub(super) fn poll_more(&mut self, hub: &Hub, cx: &mut Context<'_>) -> Poll<()> {
-        let read = match pin!(self.stream.read_chunk(CHUNK, true)).poll(cx) {
-            Poll::Ready(read) => read,
-            Poll::Pending => return Poll::Pending,
+    pub(super) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let read = pin!(self.stream.read_chunk(CHUNK, true)).poll(cx);
+        let Poll::Ready(read) = read else {
+            self.wait(true);
+            return Poll::Pending;
         };
+        self.wait(false);
+        let hub = self.hub.clone();
         let (bytes, end) = match read {
             Ok(Some(chunk)) => (chunk.bytes, false),
             Ok(None) => (Bytes::new(), true),
             Err(ReadError::Reset(_) | ReadError::ConnectionLost(_) | ReadError::ClosedStream) => {
                 self.stopped = Some(Stopped::Gone);
+                self.close();
                 return Poll::Ready(());
             }
             Err(_) => {
                 self.stopped = Some(Stopped::Gone);
+                self.close();
                 return Poll::Ready(());
             }
         };
         self.ended = end;
+        hub.windows.count_read(bytes.len() + usize::from(end));
         let (head, data) = (&mut self.head, &mut self.data);
         let limits = hub.shared.head_limits();
         let taken = self.codec.receive(bytes, end, &limits, &mut |event| match event {
             Event::Request(request) => *head = Some(request),
             Event::Data(bytes) => data.push_back(bytes),
         });
+        self.count();
         match taken {
             Ok(()) => {}
             Err(Error::Connection(code, why)) => {
@@ -105,12 +120,60 @@ impl Receiving {
                 self.stopped = Some(Stopped::Gone);
             }
             Err(Error::Stream(code, _)) => {
+                hub.spend(Flood::StreamErrors, 1);
                 self.stop(code);
                 self.stopped = Some(Stopped::Broken(code));
             }
-            Err(Error::Refused(failure)) => self.stopped = Some(Stopped::Refused(failure)),
+            Err(Error::Refused(failure)) => {
+                hub.spend(Flood::StreamErrors, 1);
+                self.stopped = Some(Stopped::Refused(failure));
+            }
+        }
+        if self.ended || self.stopped.is_some() {
+            self.close();
         }
         Poll::Ready(())
+    }
+
+    /// Counts what has come.
+    fn count(&mut self) {
+        let (hub, costs, held) = (&self.hub, self.codec.take_costs(), self.codec.held());
+        if costs != Costs::default() {
+            hub.count(costs);
+        }
+        hub.sections.update(|all| all + held - self.held);
+        self.held = held;
+        if hub.sections.get() > hub.most_heads() {
+            hub.flood(Flood::Continuations);
+        }
+    }
+
+    fn wait(&mut self, waits: bool) {
+        if self.waiting != waits {
+            self.waiting = waits;
+            if self.hub.windows.wait(waits) {
+                self.hub.waited.notify_one();
+            }
+        }
+    }
+
+    /// Nothing more is read.
+    fn close(&mut self) {
+        self.wait(false);
+        if std::mem::take(&mut self.open) {
+            self.hub.windows.close();
+        }
+    }
+
+    /// Nobody waits for more at present.
+    pub(super) fn pause(&mut self) {
+        self.wait(false);
+    }
+
+    /// Nobody waits for more.
+    pub(super) fn end(&mut self) {
+        self.wait(false);
+        self.data.clear();
     }
 
     /// Takes bytes that nobody wants; how many, 0 at the end.
@@ -118,10 +181,15 @@ impl Receiving {
         if self.ended {
             return Poll::Ready(0);
         }
-        pin!(self.stream.read_chunk(CHUNK, true)).poll(cx).map(|read| match read {
-            Ok(Some(chunk)) => chunk.bytes.len(),
+        let read = pin!(self.stream.read_chunk(CHUNK, true)).poll(cx);
+        read.map(|read| match read {
+            Ok(Some(chunk)) => {
+                self.hub.windows.count_read(chunk.bytes.len());
+                chunk.bytes.len()
+            }
             Ok(None) | Err(_) => {
                 self.ended = true;
+                self.close();
                 0
             }
         })
@@ -129,10 +197,18 @@ impl Receiving {
 
     /// Asks the client not to send the rest.
     pub(super) fn stop(&mut self, code: Code) {
+        self.close();
         if !self.ended {
             // It has ended meanwhile if this fails.
             let _ = self.stream.stop(number(code));
             self.ended = true;
         }
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.close();
+        self.hub.sections.update(|all| all - self.held);
     }
 }

@@ -6,4 +6,5 @@ mod offers;
 mod serving;
 mod support;
 mod three;
+mod three_floods;
 mod two;

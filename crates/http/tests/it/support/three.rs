@@ -48,7 +48,6 @@ pub fn start(settings: impl Into<Settings>) -> QuicServer {
             let bounds = Bounds {
                 streams: 100,
                 stream_window: 1 << 20,
-                connection_window: 4 << 20,
                 send_window: 1 << 20,
                 idle: Duration::from_secs(30),
             };
