@@ -1,33 +1,33 @@
 //! Checks the credentials of requests.
 //!
 //! Contract:
-//! 1. The calling thread never blocks: slow hashes are computed on blocking threads, at most [`MAX_SLOW_CHECKS`] at a time in the
-//!    whole process. A request whose client disconnects leaves the queue; a check that has started runs to its end.
+//! 1. The calling thread never blocks: slow hashes are computed on blocking threads, few at a time in the whole process, and in an order
+//!    that one client cannot fill (`checks`). A request whose client disconnects leaves the queue; a check that has started runs to
+//!    its end.
 //! 2. Credentials that this authenticator has verified before cost one SHA-256. Wrong ones are not cached.
 //! 3. A wrong password and an unknown user take the same path through the code.
 
+use crate::checks::{Busy, Checks, Client};
 use crate::credentials::Credentials;
 use crate::htpasswd::Users;
 use crate::verified::{Fingerprint, VerifiedCache};
 use std::cell::RefCell;
-use std::sync::Arc;
-use tokio::sync::Semaphore;
+use std::sync::{Arc, LazyLock};
 
-/// Most slow hashes that are computed at the same time, in the whole process.
-const MAX_SLOW_CHECKS: usize = 4;
-
-static SLOW_CHECKS: Semaphore = Semaphore::const_new(MAX_SLOW_CHECKS);
+/// The slow checks of the process.
+static CHECKS: LazyLock<Arc<Checks>> = LazyLock::new(Checks::new);
 
 /// Verifies credentials against [`Users`]. One per front thread; create a new one when the users change.
 pub struct Authenticator {
     users: Arc<Users>,
     verified: RefCell<VerifiedCache>,
+    checks: Arc<Checks>,
 }
 
 impl Authenticator {
     /// An authenticator with an empty cache.
     pub fn new(users: Arc<Users>) -> Authenticator {
-        Authenticator { users, verified: RefCell::default() }
+        Authenticator { users, verified: RefCell::default(), checks: CHECKS.clone() }
     }
 
     /// The users it accepts.
@@ -36,36 +36,47 @@ impl Authenticator {
     }
 
     /// The user name if the Authorization field has valid credentials; on `None` respond 401 with [`challenge`].
-    /// Credentials that are not cached may wait for one of the [`MAX_SLOW_CHECKS`] permits. Needs a tokio runtime.
-    pub async fn authenticate(&self, authorization: Option<&[u8]>) -> Option<String> {
-        let value = authorization?;
+    /// Credentials that are not cached may wait for their turn. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// Too many checks wait: respond 429 or 503.
+    pub async fn authenticate(
+        &self,
+        authorization: Option<&[u8]>,
+        client: impl FnOnce() -> Client,
+    ) -> Result<Option<String>, Busy> {
+        let Some(value) = authorization else { return Ok(None) };
         let fingerprint = Fingerprint::of(value);
         if let Some(user) = self.cached(fingerprint) {
-            return Some(user);
+            return Ok(Some(user));
         }
-        let Credentials { user, password } = Credentials::parse(value)?;
-        let (hash, known) = self.users.hash_for(&user)?;
+        let Some(Credentials { user, password }) = Credentials::parse(value) else { return Ok(None) };
+        let Some((hash, known)) = self.users.hash_for(&user) else { return Ok(None) };
         let matches = if hash.is_slow() {
-            let permit = SLOW_CHECKS.acquire().await.ok()?;
+            let client = client();
+            let turn = self.checks.turn(client).await?;
             // Another request of the same page may have verified these credentials in the meantime.
             if let Some(user) = self.cached(fingerprint) {
-                return Some(user);
+                return Ok(Some(user));
             }
+            let checks = self.checks.clone();
             let check = move || {
-                let _permit = permit;
-                hash.verify(&password)
+                let matches = hash.verify(&password);
+                checks.checked(client, matches & known);
+                drop(turn);
+                matches
             };
             tokio::task::spawn_blocking(check).await.unwrap_or(false)
         } else {
             hash.verify(&password)
         };
         if !(matches & known) {
-            return None;
+            return Ok(None);
         }
         if let Some(fingerprint) = fingerprint {
             self.verified.borrow_mut().insert(fingerprint, &user);
         }
-        Some(user)
+        Ok(Some(user))
     }
 
     fn cached(&self, fingerprint: Option<Fingerprint>) -> Option<String> {

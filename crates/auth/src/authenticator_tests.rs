@@ -18,12 +18,18 @@ fn field(user: &str, password: &str) -> Vec<u8> {
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))).into_bytes()
 }
 
+/// With a queue of its own: tests run together.
 fn new_authenticator() -> Authenticator {
-    Authenticator::new(Arc::new(Users::parse(".htpasswd", USERS).unwrap()))
+    let users = Arc::new(Users::parse(".htpasswd", USERS).unwrap());
+    Authenticator { checks: Checks::with(1), ..Authenticator::new(users) }
+}
+
+fn someone() -> Client {
+    Client::new(b"127.0.0.1", b"1")
 }
 
 async fn check_credentials(authenticator: &Authenticator, user: &str, password: &str) -> Option<String> {
-    authenticator.authenticate(Some(&field(user, password))).await
+    authenticator.authenticate(Some(&field(user, password)), someone).await.unwrap()
 }
 
 #[tokio::test]
@@ -40,8 +46,8 @@ async fn valid_credentials_are_accepted_and_others_rejected() {
             assert_eq!(check_credentials(&authenticator, &format!("nobody{n}"), "correct horse").await, None);
         }
     }
-    assert_eq!(authenticator.authenticate(None).await, None);
-    assert_eq!(authenticator.authenticate(Some(b"Basic %%%")).await, None);
+    assert_eq!(authenticator.authenticate(None, someone).await, Ok(None));
+    assert_eq!(authenticator.authenticate(Some(b"Basic %%%"), someone).await, Ok(None));
     assert_eq!(authenticator.users().len(), 3);
 }
 
@@ -55,45 +61,41 @@ async fn without_users_all_credentials_are_rejected() {
 async fn only_verified_credentials_are_accepted_without_waiting() {
     let authenticator = new_authenticator();
     assert!(check_credentials(&authenticator, "ann", "correct horse").await.is_some());
-    let _all_permits = SLOW_CHECKS.acquire_many(MAX_SLOW_CHECKS as u32).await.unwrap();
+    let turn = authenticator.checks.turn(someone()).await.unwrap();
     let mut cx = Context::from_waker(Waker::noop());
     let right = field("ann", "correct horse");
-    let again = pin!(authenticator.authenticate(Some(&right))).poll(&mut cx);
-    assert_eq!(again, Poll::Ready(Some("ann".to_owned())));
+    let again = pin!(authenticator.authenticate(Some(&right), someone)).poll(&mut cx);
+    assert_eq!(again, Poll::Ready(Ok(Some("ann".to_owned()))));
     let wrong = field("ann", "correct horsf");
-    assert!(pin!(authenticator.authenticate(Some(&wrong))).poll(&mut cx).is_pending(), "it needs a permit");
+    assert!(
+        pin!(authenticator.authenticate(Some(&wrong), someone)).poll(&mut cx).is_pending(),
+        "it needs a turn"
+    );
     // A new authenticator, as after a reload, starts with an empty cache.
-    assert!(pin!(new_authenticator().authenticate(Some(&right))).poll(&mut cx).is_pending());
+    let new = Authenticator { checks: authenticator.checks.clone(), ..new_authenticator() };
+    assert!(pin!(new.authenticate(Some(&right), someone)).poll(&mut cx).is_pending());
+    drop(turn);
 }
 
 #[tokio::test]
-async fn slow_checks_beyond_the_limit_wait() {
+async fn slow_checks_wait_and_one_clients_excess_is_refused() {
     let authenticator = new_authenticator();
-    let mut fields: Vec<Vec<u8>> = (0..20).map(|n| field("ann", &n.to_string())).collect();
-    fields.extend((0..20).map(|_| field("ann", "correct horse")));
-    let mut checks: Vec<_> =
-        fields.iter().map(|value| Box::pin(authenticator.authenticate(Some(value)))).collect();
-    let all_permits = SLOW_CHECKS.acquire_many(MAX_SLOW_CHECKS as u32).await.unwrap();
+    let fields: Vec<Vec<u8>> = (0..20).map(|n| field("ann", &n.to_string())).collect();
+    let right = field("ann", "correct horse");
+    let turn = authenticator.checks.turn(someone()).await.unwrap();
     let mut cx = Context::from_waker(Waker::noop());
-    for check in &mut checks {
-        assert!(check.as_mut().poll(&mut cx).is_pending());
-    }
-    drop(all_permits);
-    // Half of the clients disconnect while they wait.
-    let mut remaining = Vec::new();
-    for (n, one) in checks.into_iter().enumerate() {
-        if n % 2 == 0 {
-            remaining.push((n, one));
-        }
-    }
-    for (n, one) in remaining {
-        assert_eq!(one.await.is_some(), n >= 20, "{n}");
-    }
-    assert_eq!(
-        check_credentials(&authenticator, "cy", "correct horse").await.as_deref(),
-        Some("cy"),
-        "all permits are free again"
-    );
+    let mut checks: Vec<_> =
+        fields.iter().map(|value| Box::pin(authenticator.authenticate(Some(value), someone))).collect();
+    let refused = checks.iter_mut().map(|check| check.as_mut().poll(&mut cx)).filter(Poll::is_ready).count();
+    assert_eq!(refused, 12);
+    let other = || Client::new(b"127.0.0.1", b"2");
+    let mut login = pin!(authenticator.authenticate(Some(&right), other));
+    assert!(login.as_mut().poll(&mut cx).is_pending());
+    // Clients that disconnect while they wait do not.
+    drop(checks);
+    drop(turn);
+    assert_eq!(login.await, Ok(Some("ann".to_owned())));
+    assert_eq!(check_credentials(&authenticator, "cy", "correct horse").await.as_deref(), Some("cy"));
 }
 
 #[test]

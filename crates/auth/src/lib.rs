@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod authenticator;
+mod checks;
 mod credentials;
 mod hash;
 mod htpasswd;
@@ -13,4 +14,5 @@ mod md5_crypt;
 mod verified;
 
 pub use authenticator::{Authenticator, challenge};
+pub use checks::{Busy, Client};
 pub use htpasswd::{Mistake, Users};

@@ -7,6 +7,7 @@ mod visits;
 use crate::context::TaskContext;
 use crate::ops::Area;
 use crate::waiting::{Waiting, fault};
+use auth::Client;
 use handler::path::Path;
 use mruby::{Tape, Value};
 use passwords::Passwords;
@@ -135,12 +136,13 @@ fn path<'a>(args: &[Value<'a>]) -> &'a std::path::Path {
     std::path::Path::new(text.unwrap_or_default())
 }
 
-/// `[file, authorization]`: the user's name, or nil.
+/// `[file, authorization, address, port]`: the user's name, nil, or false when there is no time for it.
 fn password(kit: &Rc<Kit>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
     match kit.passwords.authenticator(path(args)) {
         Ok(authenticator) => {
-            let authorization = args.get(1).and_then(Value::text).unwrap_or_default();
-            Box::pin(passwords::authenticated(authenticator, authorization.to_vec()))
+            let text = |place: usize| args.get(place).and_then(Value::text).unwrap_or_default();
+            let client = Client::new(text(2), text(3));
+            Box::pin(passwords::authenticated(authenticator, text(1).to_vec(), client))
         }
         Err(why) => fault("RuntimeError", why),
     }

@@ -1,7 +1,7 @@
 //! Password files for `Htpasswd`: each is read once, and again when it changes. The front thread's cache of verified credentials is
 //! discarded with it.
 
-use auth::{Authenticator, Users};
+use auth::{Authenticator, Busy, Client, Users};
 use mruby::Tape;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -66,12 +66,17 @@ fn unreadable(file: &Path, error: &std::io::Error) -> String {
     format!("{}: {error}; `htpasswd -cB {0} USER` creates one", file.display())
 }
 
-/// The user's name, or nil.
-pub(crate) async fn authenticated(authenticator: Rc<Authenticator>, authorization: Vec<u8>) -> Tape {
+/// The user's name, nil, or false when too many passwords wait to be checked.
+pub(crate) async fn authenticated(
+    authenticator: Rc<Authenticator>,
+    authorization: Vec<u8>,
+    client: Client,
+) -> Tape {
     let mut tape = Tape::new();
-    match authenticator.authenticate(Some(&authorization)).await {
-        Some(user) => tape.str(user),
-        None => tape.nil(),
+    match authenticator.authenticate(Some(&authorization), || client).await {
+        Ok(Some(user)) => tape.str(user),
+        Ok(None) => tape.nil(),
+        Err(Busy::Client | Busy::Server) => tape.bool(false),
     };
     tape
 }

@@ -16,8 +16,8 @@ use crate::files::root::Root;
 use crate::files::store::{Bounds, Store};
 use crate::page::{redirect, status_page};
 use crate::rules::{RequestView, Rules};
-use auth::Authenticator;
-use handler::{Request, Response};
+use auth::{Authenticator, Busy, Client};
+use handler::{Failure, PeerAddr, Request, Response};
 use path_cache::{CachedPath, PathCache, Target};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -168,8 +168,11 @@ impl Site {
             return Some(self.with_headers(path, redirect(to.status, &to.location)));
         }
         let authenticator = self.authenticator.as_ref()?;
-        if authenticator.authenticate(request.fields.get("authorization")).await.is_some() {
-            return None;
+        let client = || client_of(request);
+        match authenticator.authenticate(request.fields.get("authorization"), client).await {
+            Ok(Some(_)) => return None,
+            Ok(None) => {}
+            Err(busy) => return Some(Outcome::Response(too_busy(busy).into_response())),
         }
         let mut response = status_page(401);
         let (name, value) = auth::challenge("Restricted");
@@ -283,6 +286,26 @@ fn allowed(status: u16) -> Response {
     let mut response = if status == 204 { Response::empty(204) } else { status_page(status) };
     response.fields.push(b"Allow", b"GET, HEAD, OPTIONS");
     response
+}
+
+/// Who asks, as far as the queue of password checks tells clients apart.
+fn client_of(request: &Request) -> Client {
+    let peer = &request.peer;
+    match peer.remote {
+        PeerAddr::Inet(address) => Client::new(peer.remote_text.as_bytes(), &address.port().to_ne_bytes()),
+        // Each connection has its own peer.
+        PeerAddr::Unix => Client::new(b"", &(Rc::as_ptr(peer) as usize).to_ne_bytes()),
+    }
+}
+
+fn too_busy(busy: Busy) -> Failure {
+    match busy {
+        Busy::Client => Failure {
+            retry: Some(1),
+            ..Failure::client(429, "too many passwords of this connection wait to be checked")
+        },
+        Busy::Server => Failure::busy("too many passwords wait to be checked"),
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,58 @@
+# frozen_string_literal: true
+
+# Many wrong passwords whose checks are slow: a login of somebody else does not wait for them.
+
+require "support/site_case"
+
+class PasswordFloodsTest < SiteCase
+  # "correct horse", bcrypt with cost 10.
+  HASH = "$2y$10$DO8tREYvXnfaJ.lKZl5sFensxeUJVxpPD3s.3ifDz3e6UoOqa8R3i"
+
+  def setup
+    firebrick_only
+  end
+
+  def authorization(word) = "Basic #{["ann:#{word}"].pack("m0")}"
+
+  it "answers a new login while wrong passwords come without end" do
+    own = served({ basic_auth: true }, "/.htpasswd" => "ann:#{HASH}\n")
+    statuses = Queue.new
+    stop = false
+    floods = Array.new(20) do |client|
+      Thread.new do
+        n = 0
+        until stop
+          # As many at once as one connection of HTTP/1 may have waiting, again and again.
+          connection = connect(own)
+          20.times { connection.write(request("GET", "/", { "Authorization" => authorization("wrong #{client} #{n += 1}") })) }
+          20.times { statuses << connection.read_response("GET").status }
+          connection.close
+        end
+      rescue SystemCallError, IOError
+        retry unless stop
+      end
+    end
+    assert(wait_until(within: 20) { statuses.size >= 5 })
+    started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    response = get("/", to: own, headers: { "Authorization" => authorization("correct horse") })
+    took = Process.clock_gettime(Process::CLOCK_MONOTONIC) - started
+    assert_status 200, response
+    # Without an order of their own it would wait for twenty others at least, each time for more.
+    assert_operator took, :<, 20
+    seen = Array.new(statuses.size) { statuses.pop }
+    assert_empty seen.uniq - [401, 429, 503]
+  ensure
+    stop = true
+    floods&.each { |thread| thread.join(30) }
+  end
+
+  it "answers all of those who are slow to be checked" do
+    own = served({ basic_auth: true }, "/.htpasswd" => "ann:#{HASH}\n")
+    statuses = Array.new(40) do |n|
+      Thread.new { get("/", to: own, headers: { "Authorization" => authorization("wrong #{n}") }).status }
+    end.map(&:value)
+    # Each has a connection of its own: all of them are answered, one after the other.
+    assert_empty statuses.uniq - [401, 503]
+    assert_includes statuses, 401
+  end
+end
