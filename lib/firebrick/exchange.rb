@@ -34,7 +34,7 @@ module Firebrick
 
       # The app has raised: logs it and returns the response. `error` is nil when the thread was killed.
       def failed(error, env)
-        Report.log("firebrick: #{name}: #{error ? Report.text(error, env) : 'the serving thread was killed'}")
+        Report.log("firebrick: #{name}: #{error ? Report.text(error, env) : 'the serving thread was killed'}", env)
         custom_response(error, env) || ErrorPage.response(error, env, detailed: detailed?(env))
       end
 
@@ -110,14 +110,14 @@ module Firebrick
 
         Report.log("firebrick: #{name}: on_error did not return [status, headers, body]") if response
       rescue StandardError, ScriptError, SystemExit => e
-        Report.log("firebrick: #{name}: on_error: #{Report.text(e, env)}")
+        Report.log("firebrick: #{name}: on_error: #{Report.text(e, env)}", env)
         nil
       end
 
       def contain(env)
         yield
       rescue StandardError, ScriptError => e
-        Report.log("firebrick: #{name}: after the response: #{Report.text(e, env)}")
+        Report.log("firebrick: #{name}: after the response: #{Report.text(e, env)}", env)
       end
 
       def open_stream(descriptor, input)

@@ -4,23 +4,57 @@ module Firebrick
   # Exceptions as text, for the error log and the development page. Does not raise, even if methods of the exception do.
   module Report
     class << self
-      def text(error, env = nil)
+      # A block may choose the lines of each backtrace.
+      def text(error, env = nil, &chosen)
         lines = ["#{error.class}: #{message(error)}#{request_line(env)}"]
-        lines.concat(backtrace(error).map { |line| "    #{line}" })
-        lines << "  caused by #{text(error.cause)}" if error.cause
+        frames = backtrace(error)
+        frames = yield(frames) if chosen
+        lines.concat(frames.map { |line| "    #{line}" })
+        lines << "  caused by #{text(error.cause, &chosen)}" if error.cause
         clean(lines.join("\n"))
       rescue StandardError, SystemStackError => e
         "#{error.class} (its report failed: #{e.class})"
       end
 
-      # Writes to standard error in one write, so that lines of several processes do not mix.
-      def log(text)
-        $stderr.write("#{clean(text).chomp}\n")
+      # The file of the error log, nil for standard error; whether its entries are JSON; where the env has the id of a request.
+      attr_accessor :file, :json, :request_id
+
+      # Writes to the error log, in one write, so that entries of several processes do not mix. `env`: of the request that it is about.
+      def log(text, env = nil, level: "error")
+        write(entry(clean(text).chomp, env, level))
       rescue IOError, SystemCallError
         nil
       end
 
       private
+
+      # Opened each time: this is rare, and the file may have been moved away since.
+      def write(entry)
+        return $stderr.write(entry) unless file
+
+        File.open(file, File::WRONLY | File::APPEND | File::CREAT) { |log| log.syswrite(entry) }
+      rescue SystemCallError
+        $stderr.write(entry)
+      end
+
+      def entry(text, env, level)
+        time = Time.now.strftime("%Y-%m-%dT%H:%M:%S.%L%:z")
+        id = env && request_id && env[request_id]
+        return json_entry(time, level, text.delete_prefix("firebrick: "), id) if json
+
+        first, rest = text.split("\n", 2)
+        "[#{time}] #{first}#{" [request #{clean(id.to_s)}]" if id}#{"\n#{rest}" if rest}\n"
+      end
+
+      def json_entry(time, level, text, id)
+        fields = { "time" => time, "level" => level, "pid" => Process.pid, "request_id" => id, "message" => text }.compact
+        "{#{fields.map { |key, value| "#{quoted(key)}:#{value.is_a?(Integer) ? value : quoted(clean(value.to_s))}" }.join(",")}}\n"
+      end
+
+      # A string of JSON. Not by the gem json: the app may want another version of it.
+      def quoted(text)
+        %("#{text.gsub(/["\\\u0000-\u001f\u007f-\u009f\u2028\u2029]/) { |one| format("\\u%04x", one.ord) }}")
+      end
 
       def message(error)
         clean(error.message.to_s)

@@ -2,7 +2,9 @@
 
 use crate::{boot, libraries, log_file, scripts, sites, tls};
 use pool::spawner::Handoff;
-use settings::Settings;
+use settings::{ServiceProgram, Settings};
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::watch;
@@ -14,6 +16,8 @@ use tokio::sync::watch;
 /// Why it cannot be served: the exception that loading raised, with its backtrace; a log without a folder.
 pub fn check(settings: &Settings, prepared: &Handoff) -> Result<String, String> {
     log_file::check(settings)?;
+    places(settings)?;
+    services(settings)?;
     ratelimit::check(settings)?;
     let site = sites::check(settings)?;
     let mut lines: Vec<String> = site.into_iter().collect();
@@ -29,6 +33,62 @@ pub fn check(settings: &Settings, prepared: &Handoff) -> Result<String, String> 
         lines.push("The configuration is right.".to_owned());
     }
     Ok(lines.join("\n"))
+}
+
+/// What is written while the server runs: temporary files, the pid file.
+fn places(settings: &Settings) -> Result<(), String> {
+    log_file::writable_folder(Some(&settings.process.temp_dir)).map_err(|why| {
+        format!(
+            "temporary files cannot be written: {why}; large uploads and responses would fail: set TMPDIR to a folder that this user \
+             can write"
+        )
+    })?;
+    let Some(pidfile) = &settings.process.pidfile else { return Ok(()) };
+    // A device takes everything.
+    let (name, there) = (pidfile.display(), std::fs::metadata(pidfile));
+    let fits = match &there {
+        Ok(found) if found.is_dir() => {
+            Err(std::io::Error::other("it is a folder, expected the path of a file"))
+        }
+        Ok(_) => std::fs::File::options().append(true).open(pidfile).map(drop),
+        Err(_) => log_file::writable_folder(pidfile.parent()),
+    };
+    fits.map_err(|why| {
+        format!("the pid file {name} cannot be written: {why}; create the folder, or name a file elsewhere")
+    })
+}
+
+/// Whether the programs of services are there.
+fn services(settings: &Settings) -> Result<(), String> {
+    let environment = &settings.process.environment;
+    for service in settings.services.iter().filter(|service| service.runs_in(environment)) {
+        let ServiceProgram::Command { words, env } = &service.program else { continue };
+        let Some(program) = words.first() else { continue };
+        let own = env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.into());
+        let path: OsString = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+        if !is_program(program, &settings.dir, &path) {
+            let looked =
+                if program.contains('/') { String::new() } else { format!(" in {}", path.display()) };
+            return Err(format!(
+                "{}: the service {:?} cannot be started: there is no program {program:?}{looked}; give its path, or install it",
+                service.place, service.name
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a word names a program, from the app's directory.
+fn is_program(word: &str, dir: &Path, path: &OsStr) -> bool {
+    let is_one = |file: &Path| {
+        let is_file = std::fs::metadata(file).is_ok_and(|found| found.is_file());
+        is_file && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
+    };
+    if word.contains('/') {
+        is_one(&dir.join(word))
+    } else {
+        std::env::split_paths(path).any(|folder| is_one(&dir.join(folder).join(word)))
+    }
 }
 
 /// Evaluates the handlers on mruby and lets them go.

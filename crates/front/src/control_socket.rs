@@ -39,6 +39,10 @@ pub(crate) fn bind(
                     own.display()
                 ));
             }
+            // Nobody asked for it: a folder that cannot be written does not keep the app from being served.
+            (Err(e), ControlAddress::Unix(path)) if is_default(path, &settings.dir) => {
+                log.write(&without(path, &e))
+            }
             (listening, _) => listening.map_err(|e| e.to_string())?,
         }
     }
@@ -48,10 +52,22 @@ pub(crate) fn bind(
         match server.listen(&link) {
             // The other server of this link has it; this one is found by its own directory.
             Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
-            listening => listening.map_err(|e| e.to_string())?,
+            // It was said of the socket itself.
+            Err(_) if !server.listens() => {}
+            Err(e) => log.write(&without(settings.control.link.as_deref().unwrap_or(Path::new("")), &e)),
+            Ok(()) => {}
         }
     }
     Ok(server.listens().then_some(server))
+}
+
+/// A warning about a control socket that is missing.
+fn without(path: &Path, error: &io::Error) -> String {
+    format!(
+        "warning: no control socket at {}: {error}; `firebrick stats`, `reload` and `upgrade` do not find this server, signals work. \
+         Set XDG_RUNTIME_DIR to a folder that this user can write, or --control to an address in one; --control off is silent",
+        path.display()
+    )
 }
 
 /// Goes on with the socket of an old program, if there is one for the address. One that cannot be used is left alone: a new one takes its

@@ -1,9 +1,11 @@
-//! The error log: one entry a line, each with the time.
+//! The error log: entries with time and level, and with the id of the request where there is one, as text or as JSON. What the app raises
+//! comes to the same file in the same form (`lib/firebrick/report.rb`).
 //!
 //! Shared by all threads; written at once and whole, because the next line may be the last.
 
+use crate::access_log::json;
 use crate::log_file;
-use settings::ErrorLog as Target;
+use settings::{ErrorLog as Target, LogFormat};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -13,6 +15,8 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct ErrorLog {
     path: Option<PathBuf>,
+    /// Whether each entry is a JSON object on a line.
+    json: bool,
     file: Mutex<Option<File>>,
 }
 
@@ -21,13 +25,13 @@ impl ErrorLog {
     ///
     /// # Errors
     /// The file cannot be opened; the text names it.
-    pub(crate) fn open(target: &Target) -> Result<ErrorLog, String> {
+    pub(crate) fn open(target: &Target, format: LogFormat) -> Result<ErrorLog, String> {
         let path = match target {
             Target::Stderr => None,
             Target::File(path) => Some(path.clone()),
         };
         let file = path.as_deref().map(append).transpose()?;
-        Ok(ErrorLog { path, file: Mutex::new(file) })
+        Ok(ErrorLog { path, json: format == LogFormat::Json, file: Mutex::new(file) })
     }
 
     /// Opens the file anew, after the old one was moved away.
@@ -39,9 +43,19 @@ impl ErrorLog {
         }
     }
 
-    /// Writes one entry.
+    /// Writes one entry: a notice, or a warning if it begins with that word.
     pub(crate) fn write(&self, text: &str) {
-        let line = format!("[{}] firebrick[{}]: {}\n", now(), std::process::id(), text.trim_end());
+        let is_warning = ["warning: ", "WARNING: "].iter().any(|word| text.starts_with(word));
+        self.entry(if is_warning { "warning" } else { "info" }, text, None);
+    }
+
+    /// Writes an error, of the request with that id.
+    pub(crate) fn error(&self, text: &str, request_id: Option<&[u8]>) {
+        self.entry("error", text, request_id);
+    }
+
+    fn entry(&self, level: &str, text: &str, request_id: Option<&[u8]>) {
+        let line = entry(self.json, &now(), level, text.trim_end(), request_id);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         // An error of the error log cannot be logged.
         let _ = match &mut *file {
@@ -51,10 +65,55 @@ impl ErrorLog {
     }
 }
 
+/// An entry with the end of its line.
+fn entry(as_json: bool, time: &str, level: &str, text: &str, request_id: Option<&[u8]>) -> String {
+    let pid = std::process::id();
+    if as_json {
+        let mut line = format!("{{\"time\":\"{time}\",\"level\":\"{level}\",\"pid\":{pid}").into_bytes();
+        if let Some(id) = request_id {
+            line.extend_from_slice(b",\"request_id\":");
+            json(&mut line, id);
+        }
+        line.extend_from_slice(b",\"message\":");
+        let message =
+            if level == "warning" { text.split_once(": ").map_or(text, |(_, rest)| rest) } else { text };
+        json(&mut line, message.as_bytes());
+        line.extend_from_slice(b"}\n");
+        return String::from_utf8_lossy(&line).into_owned();
+    }
+    // Warnings bring the word along.
+    let level = if level == "error" { "error: " } else { "" };
+    let id = request_id.map(|id| format!(" (request {})", id.escape_ascii())).unwrap_or_default();
+    format!("[{time}] firebrick[{pid}]: {level}{text}{id}\n")
+}
+
 fn append(path: &Path) -> Result<File, String> {
     log_file::append("error log", path).map_err(|e| e.to_string())
 }
 
 fn now() -> String {
     jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_have_a_level_and_the_id_of_their_request() {
+        let pid = std::process::id();
+        assert_eq!(entry(false, "T", "info", "hello", None), format!("[T] firebrick[{pid}]: hello\n"));
+        assert_eq!(
+            entry(false, "T", "error", "500 for GET /", Some(b"a-1")),
+            format!("[T] firebrick[{pid}]: error: 500 for GET / (request a-1)\n")
+        );
+        let line = entry(true, "T", "error", "two\n\"lines\"", Some(b"a\xff"));
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((&value["level"], &value["time"]), (&"error".into(), &"T".into()));
+        assert_eq!(
+            (&value["message"], &value["request_id"]),
+            (&"two\n\"lines\"".into(), &"a\u{fffd}".into())
+        );
+        assert_eq!(line.matches('\n').count(), 1);
+    }
 }

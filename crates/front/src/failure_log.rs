@@ -1,23 +1,65 @@
 //! Lines of the error log about requests that failed.
+//!
+//! Contract: a flood of failures does not fill the disk. Of each kind (status and what is wrong, whatever the request) a thread writes
+//! [`AT_ONCE`] lines, then one each [`PAUSE`], which says how many were left out; the last of them are counted when the flood is over.
+//! A line has a bounded length.
 
 use handler::{Failure, Fault, Request};
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Least time between two lines about connections without a request: what is full stays full for a while.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Lines of a kind that are written one after the other.
+const AT_ONCE: u32 = 20;
+/// Then the least time between two of them.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Bytes of a target that are shown.
+const TARGET: usize = 512;
+/// Bytes of a method that are shown.
+const METHOD: usize = 32;
+/// Bytes of a reason that are shown: an exception's message may be long.
+const REASON: usize = 4096;
+/// Kinds that are told apart at a time.
+const KINDS: usize = 64;
+
+/// What lines are passed to, with the id of their request.
+type Write = dyn Fn(&str, Option<&[u8]>);
 
 /// Writes failures to the error log, for one thread.
 pub(crate) struct FailureLog {
-    write: Box<dyn Fn(&str)>,
-    /// The last line about a connection without a request.
-    last: Cell<Option<Instant>>,
+    write: Rc<Write>,
+    /// The field with the id of a request.
+    id: Option<String>,
+    kinds: Rc<RefCell<Vec<Kind>>>,
+}
+
+/// Failures that are alike.
+struct Kind {
+    status: u16,
+    reason: Box<str>,
+    /// Whether there was a request.
+    is_request: bool,
+    /// Lines written since it was quiet, and when the last one was.
+    lines: u32,
+    last: Instant,
+    left_out: u64,
 }
 
 impl FailureLog {
-    /// A log that passes its lines to `write`.
-    pub(crate) fn new(write: Box<dyn Fn(&str)>) -> FailureLog {
-        FailureLog { write, last: Cell::new(None) }
+    /// A log that passes its lines to `write`; the field `id` of a request has its id.
+    pub(crate) fn new(write: Box<Write>, id: Option<&str>) -> FailureLog {
+        FailureLog { write: write.into(), id: id.map(str::to_owned), kinds: Rc::default() }
+    }
+
+    /// Says from time to time how many lines were left out; does not return.
+    pub(crate) fn follow(&self) -> impl Future<Output = ()> + use<> {
+        let (write, kinds) = (self.write.clone(), self.kinds.clone());
+        async move {
+            loop {
+                tokio::time::sleep(PAUSE).await;
+                settle(&mut kinds.borrow_mut(), Instant::now(), &*write);
+            }
+        }
     }
 
     /// Writes a line unless the client is at fault: its mistakes show in the status; ours are for the operator.
@@ -25,16 +67,170 @@ impl FailureLog {
         if failure.fault == Fault::Client {
             return;
         }
-        let (status, reason) = (failure.status, &failure.reason);
-        let Some(request) = request else {
-            let now = Instant::now();
-            if self.last.get().is_none_or(|last| now.duration_since(last) >= PAUSE) {
-                self.last.set(Some(now));
-                (self.write)(&format!("{status} for a connection without a request: {reason}"));
-            }
-            return;
+        self.write_at(failure, request, Instant::now());
+    }
+
+    fn write_at(&self, failure: &Failure, request: Option<&Request>, now: Instant) {
+        let (status, reason) = (failure.status, &*failure.reason);
+        let Some(left_out) = self.admit(status, reason, request.is_some(), now) else { return };
+        let reason = bounded(reason, REASON);
+        let before = match left_out {
+            0 => String::new(),
+            1 => " (and 1 more like this, not shown)".to_owned(),
+            n => format!(" (and {n} more like this, not shown)"),
         };
-        let (method, target) = (request.method().escape_ascii(), request.target().escape_ascii());
-        (self.write)(&format!("{status} for {method} {target}: {reason}"));
+        let id = request.zip(self.id.as_deref()).and_then(|(request, name)| request.fields.get(name));
+        let line = match request {
+            None => format!("{status} for a connection without a request: {reason}{before}"),
+            Some(request) => {
+                let (method, target) = (shown(request.method(), METHOD), shown(request.target(), TARGET));
+                format!("{status} for {method} {target}: {reason}{before}")
+            }
+        };
+        (self.write)(&line, id);
+    }
+
+    /// Whether a line may be written, and how many were left out before it.
+    fn admit(&self, status: u16, reason: &str, is_request: bool, now: Instant) -> Option<u64> {
+        let mut kinds = self.kinds.borrow_mut();
+        let key = kind_of(reason);
+        let same =
+            |kind: &Kind| kind.status == status && kind.is_request == is_request && *kind.reason == *key;
+        let Some(kind) = kinds.iter_mut().find(|kind| same(kind)) else {
+            if kinds.len() >= KINDS {
+                settle(&mut kinds, now, &*self.write);
+            }
+            if kinds.len() >= KINDS {
+                // More kinds than that at a time are a flood themselves: they share one.
+                let rest = kinds.last_mut()?;
+                rest.left_out += 1;
+                return None;
+            }
+            kinds.push(Kind { status, reason: key.into(), is_request, lines: 1, last: now, left_out: 0 });
+            return Some(0);
+        };
+        let quiet = now.saturating_duration_since(kind.last);
+        if quiet >= PAUSE {
+            // It was quiet, or it is the next line of a flood.
+            kind.lines = if kind.left_out == 0 { 1 } else { AT_ONCE };
+        } else if kind.lines < AT_ONCE && (is_request || kind.lines == 0) {
+            kind.lines += 1;
+        } else {
+            kind.left_out += 1;
+            return None;
+        }
+        kind.last = now;
+        Some(std::mem::take(&mut kind.left_out))
+    }
+}
+
+/// Counts what was left out of floods that are over, and forgets the kinds that are quiet.
+fn settle(kinds: &mut Vec<Kind>, now: Instant, write: &Write) {
+    kinds.retain_mut(|kind| {
+        if now.saturating_duration_since(kind.last) < PAUSE {
+            return true;
+        }
+        if kind.left_out == 0 {
+            return false;
+        }
+        let (status, reason) = (kind.status, bounded(&kind.reason, REASON));
+        write(&format!("{status}: {} more, not shown: {reason}", std::mem::take(&mut kind.left_out)), None);
+        (kind.lines, kind.last) = (AT_ONCE, now);
+        true
+    });
+}
+
+/// What makes failures alike: the beginning of the reason, without its numbers.
+fn kind_of(reason: &str) -> String {
+    let line = reason.lines().next().unwrap_or_default();
+    line.chars().take(160).map(|letter| if letter.is_ascii_digit() { '0' } else { letter }).collect()
+}
+
+fn shown(bytes: &[u8], most: usize) -> String {
+    match bytes.get(..most) {
+        Some(beginning) if bytes.len() > most => {
+            format!("{}... ({} bytes)", beginning.escape_ascii(), bytes.len())
+        }
+        _ => bytes.escape_ascii().to_string(),
+    }
+}
+
+fn bounded(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let end = (0..=most).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    format!("{}... ({} bytes)", &text[..end], text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn log() -> (FailureLog, Rc<RefCell<Vec<String>>>) {
+        let lines: Rc<RefCell<Vec<String>>> = Rc::default();
+        let written = lines.clone();
+        (FailureLog::new(Box::new(move |line, _| written.borrow_mut().push(line.to_owned())), None), lines)
+    }
+
+    #[test]
+    fn a_flood_of_one_kind_is_counted() {
+        let (log, lines) = log();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let failure = |n: usize| Failure::busy(format!("{n} requests wait"));
+        let mut total = 0;
+        for second in 0..60 {
+            for n in 0..1000 {
+                total += u64::from(log.admit(503, &failure(n).reason, true, at(second)).is_some());
+            }
+        }
+        assert!((20..30).contains(&total), "{total}");
+        log.write_at(&Failure::server(500, "another kind"), None, at(60));
+        assert_eq!(lines.borrow().len(), 1);
+        settle(&mut log.kinds.borrow_mut(), at(90), &*log.write);
+        assert!(
+            lines.borrow()[1].starts_with("503: ")
+                && lines.borrow()[1].contains("more, not shown: 0 requests wait")
+        );
+        settle(&mut log.kinds.borrow_mut(), at(120), &*log.write);
+        assert!(log.kinds.borrow().is_empty(), "it is forgotten");
+    }
+
+    #[test]
+    fn connections_without_a_request_are_one_line() {
+        let (log, lines) = log();
+        let now = Instant::now();
+        (0..100).for_each(|_| log.write_at(&Failure::busy("full"), None, now));
+        log.write_at(&Failure::busy("full"), None, now + PAUSE);
+        let lines = lines.borrow();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(
+            lines[1],
+            "503 for a connection without a request: full (and 99 more like this, not shown)"
+        );
+    }
+
+    proptest! {
+        /// Whatever fails, and how often: few lines, none of them long.
+        #[test]
+        fn the_log_is_bounded(reasons in prop::collection::vec("\\PC{0,40}", 1..20), count in 0usize..400) {
+            let (log, lines) = log();
+            let now = Instant::now();
+            for n in 0..count {
+                let reason = reasons[n % reasons.len()].repeat(1 + n);
+                log.write_at(&Failure::server(500, reason), None, now);
+            }
+            prop_assert!(lines.borrow().len() <= KINDS + 1);
+            prop_assert!(lines.borrow().iter().all(|line| line.len() < REASON + 200));
+        }
+
+        #[test]
+        fn any_bytes_are_cut(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+            prop_assert!(shown(&bytes, TARGET).len() <= 4 * TARGET + 20);
+            let text = String::from_utf8_lossy(&bytes);
+            prop_assert!(bounded(&text, 100).len() <= 120);
+        }
     }
 }

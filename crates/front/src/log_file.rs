@@ -30,10 +30,38 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
     };
     for (what, path) in [("access log", access), ("error log", errors)] {
         if let Some(path) = path {
-            has_folder(path).map_err(|error| explain(what, path, &error).to_string())?;
+            appendable(path).map_err(|error| explain(what, path, &error).to_string())?;
         }
     }
     Ok(())
+}
+
+/// Whether [`append`] would succeed; makes nothing.
+fn appendable(path: &Path) -> io::Result<()> {
+    has_folder(path)?;
+    match File::options().append(true).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => writable_folder(path.parent()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a file can be made in a folder; makes none.
+pub(crate) fn writable_folder(folder: Option<&Path>) -> io::Result<()> {
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !std::fs::metadata(folder)?.is_dir() {
+        return Err(io::Error::new(
+            io::ErrorKind::NotADirectory,
+            format!("{} is no folder", folder.display()),
+        ));
+    }
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::access(folder, access).map_err(|why| {
+        io::Error::new(
+            why.kind(),
+            format!("no file can be made in {}: {}", folder.display(), io::Error::from(why)),
+        )
+    })
 }
 
 fn has_folder(path: &Path) -> io::Result<()> {

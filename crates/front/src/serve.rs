@@ -134,7 +134,8 @@ async fn run(
     let systemd = Notifier::new(&logs.error, predecessor.is_some());
     systemd.booting();
     let refresh = reload::refresh(reread, &configuration, sockets.files(), logs.error.clone());
-    let booting = Pool::boot(&configuration, refresh, sockets.files(), prepared, &mut signals, attached);
+    let booting =
+        Pool::boot(&configuration, refresh, sockets.files(), prepared, &mut signals, &logs.error, attached);
     let Some(pool) = booting.await? else {
         return Ok(());
     };

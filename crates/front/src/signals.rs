@@ -22,11 +22,13 @@ pub(crate) enum SignalAction {
     Reload,
     /// Start a new program that takes over (USR2).
     Upgrade,
+    /// It has another meaning for other servers, and none here.
+    Nothing,
 }
 
 /// All signals that we listen to.
 pub(crate) struct Signals {
-    all: Vec<(Signal, SignalAction)>,
+    all: Vec<(Signal, &'static str, SignalAction)>,
 }
 
 impl Signals {
@@ -35,29 +37,33 @@ impl Signals {
     /// # Errors
     /// The system refuses a handler.
     pub(crate) fn listen() -> io::Result<Signals> {
+        let raw = |signal: rustix::process::Signal| SignalKind::from_raw(signal.as_raw());
         let actions = [
-            (SignalKind::terminate(), SignalAction::Stop),
-            (SignalKind::quit(), SignalAction::Stop),
-            (SignalKind::interrupt(), SignalAction::Interrupt),
-            (SignalKind::hangup(), SignalAction::ReopenLogs),
-            (SignalKind::from_raw(rustix::process::Signal::TTIN.as_raw()), SignalAction::AddWorker),
-            (SignalKind::from_raw(rustix::process::Signal::TTOU.as_raw()), SignalAction::RemoveWorker),
-            (SignalKind::user_defined1(), SignalAction::Reload),
-            (SignalKind::user_defined2(), SignalAction::Upgrade),
+            (SignalKind::terminate(), "TERM", SignalAction::Stop),
+            (SignalKind::quit(), "QUIT", SignalAction::Stop),
+            (SignalKind::interrupt(), "INT", SignalAction::Interrupt),
+            (SignalKind::hangup(), "HUP", SignalAction::ReopenLogs),
+            (raw(rustix::process::Signal::TTIN), "TTIN", SignalAction::AddWorker),
+            (raw(rustix::process::Signal::TTOU), "TTOU", SignalAction::RemoveWorker),
+            (SignalKind::user_defined1(), "USR1", SignalAction::Reload),
+            (SignalKind::user_defined2(), "USR2", SignalAction::Upgrade),
+            (SignalKind::window_change(), "WINCH", SignalAction::Nothing),
+            #[cfg(target_os = "linux")]
+            (raw(rustix::process::Signal::POWER), "PWR", SignalAction::Nothing),
         ];
         let all = actions
             .into_iter()
-            .map(|(kind, action)| Ok((signal(kind)?, action)))
+            .map(|(kind, name, action)| Ok((signal(kind)?, name, action)))
             .collect::<io::Result<_>>()?;
         Ok(Signals { all })
     }
 
-    /// The next action. Safe to drop and call again.
-    pub(crate) async fn next(&mut self) -> SignalAction {
+    /// The next signal's name and action. Safe to drop and call again.
+    pub(crate) async fn next(&mut self) -> (&'static str, SignalAction) {
         poll_fn(|cx| {
-            for (signal, action) in &mut self.all {
+            for (signal, name, action) in &mut self.all {
                 if signal.poll_recv(cx).is_ready() {
-                    return Poll::Ready(*action);
+                    return Poll::Ready((*name, *action));
                 }
             }
             Poll::Pending

@@ -151,6 +151,7 @@ async fn run(seed: Seed) {
     let scripts = scripts.and_then(|scripts| local_scripts(scripts, handlers, &error_log));
     let redirects = Redirects::new(&settings, &encryption);
     let pipeline = pipeline(&settings, local, scripts, local_sites, recorder.clone(), access_log, &error_log);
+    spawn_local(pipeline.failures.follow());
     let probes = Probes::new(&settings.health, &vitals);
     let traces = traces.map(Tracing::new);
     let pipeline = Pipeline {
@@ -256,6 +257,13 @@ fn follow(mut arriving: watch::Receiver<Arc<Settings>>, limits: Rc<Limiter>) -> 
     current
 }
 
+/// Writes failures of requests to the error log.
+fn failures(settings: &Settings, log: &Arc<ErrorLog>) -> FailureLog {
+    let log = log.clone();
+    let write = Box::new(move |what: &str, id: Option<&[u8]>| log.error(what, id));
+    FailureLog::new(write, settings.rack.request_id_header.as_deref())
+}
+
 /// Writes lines to the error log.
 fn log_to(log: &Arc<ErrorLog>) -> Box<dyn Fn(&str)> {
     let log = log.clone();
@@ -294,7 +302,7 @@ fn pipeline(
         content: Rc::new(Content { scripts, sites, app, log: log_to(log) }),
         recorder,
         access_log,
-        failures: FailureLog::new(log_to(log)),
+        failures: failures(settings, log),
     }
 }
 

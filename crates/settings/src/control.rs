@@ -1,6 +1,7 @@
 //! The default path of the control socket.
 
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
@@ -17,6 +18,45 @@ pub fn control_path(dir: &Path, environment: &dyn Environment, uid: u32) -> Path
         .map(|runtime| runtime.join("firebrick").join(&name))
         .filter(|path| path.as_os_str().len() <= MAX_SOCKET_PATH)
         .unwrap_or_else(|| PathBuf::from(format!("/tmp/firebrick-{uid}")).join(&name))
+}
+
+/// Where the service that is shipped has its control sockets (`RuntimeDirectory=firebrick`).
+const OF_SERVICES: &str = "/run/firebrick";
+
+/// The control socket of a server of `dirs` (one directory in its spellings) that has other folders than the user of this command:
+/// under the shipped systemd unit, or of the directory's owner. `None` when there is none. `typed`: the directory was named; else
+/// a single service of this machine is meant, wherever the command was typed.
+pub(crate) fn control_elsewhere(dirs: &[&Path], typed: bool, uid: u32) -> Option<PathBuf> {
+    elsewhere(Path::new(OF_SERVICES), dirs, typed, uid)
+}
+
+fn elsewhere(of_services: &Path, dirs: &[&Path], typed: bool, uid: u32) -> Option<PathBuf> {
+    let owner = |path: &Path| std::fs::metadata(path).ok().map(|found| found.uid());
+    for dir in dirs {
+        let name = format!("{:016x}.sock", fnv1a(dir.as_os_str().as_bytes()));
+        let of_owner = owner(dir).into_iter().flat_map(|owner| {
+            [
+                PathBuf::from(format!("/run/user/{owner}/firebrick")),
+                PathBuf::from(format!("/tmp/firebrick-{owner}")),
+            ]
+        });
+        for folder in [of_services.to_owned()].into_iter().chain(of_owner) {
+            // Anybody may make folders in /tmp.
+            let is_trusted =
+                |uids: &[Option<u32>]| owner(&folder).is_some_and(|found| uids.contains(&Some(found)));
+            let socket = folder.join(&name);
+            let of_services = folder == *of_services;
+            if socket.exists() && (of_services || is_trusted(&[Some(0), Some(uid), owner(dir)])) {
+                return Some(socket);
+            }
+        }
+    }
+    if typed {
+        return None;
+    }
+    let entries = std::fs::read_dir(of_services).ok()?.flatten().map(|entry| entry.path());
+    let mut sockets = entries.filter(|path| path.extension().is_some_and(|kind| kind == "sock"));
+    sockets.next().filter(|_| sockets.next().is_none())
 }
 
 /// FNV-1a, 64 bits: `std`'s hasher may change between builds, and two builds must find each other.
@@ -36,6 +76,20 @@ mod tests {
         assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn a_service_is_found_by_who_has_another_runtime_directory() {
+        let (run, app) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let socket = |dir: &Path| run.path().join(format!("{:016x}.sock", fnv1a(dir.as_os_str().as_bytes())));
+        assert_eq!(elsewhere(run.path(), &[app.path()], false, 0), None);
+        std::fs::write(socket(app.path()), "").unwrap();
+        assert_eq!(elsewhere(run.path(), &[app.path()], true, 0), Some(socket(app.path())));
+        // From any folder, if there is one service only.
+        assert_eq!(elsewhere(run.path(), &[Path::new("/")], false, 0), Some(socket(app.path())));
+        assert_eq!(elsewhere(run.path(), &[Path::new("/")], true, 0), None, "another one was named");
+        std::fs::write(socket(Path::new("/srv/other")), "").unwrap();
+        assert_eq!(elsewhere(run.path(), &[Path::new("/")], false, 0), None, "which one?");
     }
 
     #[test]

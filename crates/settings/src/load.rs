@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::control::control_path;
+use crate::control::{control_elsewhere, control_path};
 use crate::discover::Discovered;
 use crate::environment::{Environment, state_dir};
 use crate::error::{Error, Errors, written};
@@ -117,6 +117,12 @@ fn load_as(
             let path = control_path(&asked_in, environment, environment.uid());
             TypedControl { exists: path.exists(), path }
         }),
+        control_elsewhere: {
+            let own = [&target.dir, &asked_in].map(|dir| control_path(dir, environment, environment.uid()));
+            let typed = !given.written(app::TARGET.about.key).is_empty();
+            let none = !own.iter().any(|path| path.exists());
+            none.then(|| control_elsewhere(&[&target.dir, &asked_in], typed, environment.uid())).flatten()
+        },
         puma_rb,
         puma: mapped,
         typed_dir: target.typed_dir,

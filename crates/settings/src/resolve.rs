@@ -59,6 +59,8 @@ pub(crate) struct Facts {
     pub(crate) control: PathBuf,
     /// The same for the directory as typed, if that is a link: it leads here after the link has been changed.
     pub(crate) typed_control: Option<TypedControl>,
+    /// The control socket of a server that has other folders than this user, if there is one and none of this user's.
+    pub(crate) control_elsewhere: Option<PathBuf>,
     /// Puma's configuration file.
     pub(crate) puma_rb: Option<PumaFile>,
     /// What it has called, when it has been evaluated.
@@ -357,6 +359,7 @@ impl Settings {
             state_dir: "/state".into(),
             control: dir.join("control.sock"),
             typed_control: None,
+            control_elsewhere: None,
             machine,
             kubernetes: false,
             attached: false,

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "firebrick/template/boot_frames"
 require "firebrick/template/configured"
 require "firebrick/template/fiber_check"
 require "firebrick/template/heap"
@@ -15,10 +16,11 @@ module Firebrick
       # The text of `failed`.
       def self.explain(error)
         if error.is_a?(SystemExit)
-          "the app called exit (#{error.status}) while it was loading\n    #{Array(error.backtrace).join("\n    ")}"
+          "the app called exit (#{error.status}) while it was loading\n    #{BootFrames.new(Dir.pwd).of(error.backtrace).join("\n    ")}"
         else
           require "firebrick/report"
-          Report.text(error)
+          frames = BootFrames.new(Dir.pwd)
+          Report.text(error) { |lines| frames.of(lines) }
         end
       end
 
@@ -78,12 +80,21 @@ module Firebrick
 
       def prepare_process
         $stdout.sync = true
+        write_reports
         ENV["RACK_ENV"] = one("environment")
         name_process
         Dir.chdir(one("dir", "."))
         Template.set_up_bundler
         require "firebrick"
         Firebrick.services.others = @settings.fetch("service", [])
+      end
+
+      # Where exceptions are written to.
+      def write_reports
+        require "firebrick/report"
+        Report.file = @settings.fetch("error_log", []).last
+        Report.json = flag?("json_log")
+        Report.request_id = @settings.fetch("request_id", []).last
       end
 
       def name_process

@@ -20,7 +20,7 @@ pub(super) fn apache(out: &mut Vec<u8>, text: &[u8]) {
 
 /// As a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD. Control characters, those above ASCII too,
 /// and the two separators that some readers take for line ends are written as `\uhhhh`.
-pub(super) fn json(out: &mut Vec<u8>, text: &[u8]) {
+pub(crate) fn json(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for part in text.utf8_chunks() {
         part.valid().chars().for_each(|character| json_char(out, character));

@@ -14,6 +14,7 @@
 
 mod clock;
 mod escape;
+pub(crate) use escape::json;
 mod line;
 mod output;
 #[cfg(test)]

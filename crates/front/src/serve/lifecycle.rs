@@ -26,6 +26,7 @@ use crate::tls::Encryption;
 use crate::vitals::Vitals;
 use ::pool::supervisor::{Command, Notice};
 use stats::ServerState;
+use std::io::IsTerminal as _;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,7 +112,10 @@ impl<'a> Lifecycle<'a> {
                     self.order(Command::Drain).await;
                 }
                 Some(notice) = self.pool.notices.recv() => self.notice(notice).await,
-                action = signals.next() => self.signal(action).await,
+                (name, action) = signals.next() => {
+                    self.log_signal(name, action);
+                    self.signal(action).await;
+                }
                 () = until(self.lame_until) => self.drain(),
                 Some(lines) = self.upgrades.wishes.recv() => self.upgrade(Some(lines)).await,
                 outcome = joined(&mut self.upgrades.running) => self.upgraded(outcome).await,
@@ -170,8 +174,44 @@ impl<'a> Lifecycle<'a> {
         }
     }
 
+    /// Writes what a signal does.
+    fn log_signal(&self, name: &str, action: SignalAction) {
+        let settings = self.server.configuration.settings();
+        let has_app = settings.app.is_some();
+        let ending = || {
+            let within = settings.timeouts.shutdown.as_secs_f64();
+            format!("ending: requests in progress have {within} s (timeouts.shutdown)")
+        };
+        let effect = match action {
+            SignalAction::Stop if self.lame_until.is_some() => format!("{}, at once", ending()),
+            SignalAction::Stop => ending(),
+            SignalAction::Interrupt if self.server.attached => {
+                "left to the program that this server runs in".to_owned()
+            }
+            SignalAction::Interrupt if self.interrupted => "ending at once".to_owned(),
+            SignalAction::Interrupt if settings.is_development() => "ending".to_owned(),
+            SignalAction::Interrupt => format!("{}; another INT ends at once", ending()),
+            SignalAction::ReopenLogs => "the logs are opened again".to_owned(),
+            SignalAction::AddWorker | SignalAction::RemoveWorker | SignalAction::Reload if !has_app => {
+                "no effect, there is no app".to_owned()
+            }
+            SignalAction::AddWorker => "one worker more".to_owned(),
+            SignalAction::RemoveWorker => "one worker fewer".to_owned(),
+            SignalAction::Reload => "loading the app again".to_owned(),
+            SignalAction::Upgrade => "starting the program anew, to take over".to_owned(),
+            // Each change of a window's size sends one.
+            SignalAction::Nothing if name == "WINCH" && std::io::stdin().is_terminal() => return,
+            SignalAction::Nothing => match name {
+                "WINCH" => "no effect (TTOU: one worker fewer)".to_owned(),
+                _ => format!("no effect here; a worker logs what its threads do when {name} is sent to it"),
+            },
+        };
+        self.server.logs.error.write(&format!("{name}: {effect}"));
+    }
+
     async fn signal(&mut self, action: SignalAction) {
         match action {
+            SignalAction::Nothing => {}
             SignalAction::ReopenLogs => {
                 self.server.systemd.reloading("Opening the logs again");
                 self.server.logs.reopen();
@@ -300,11 +340,21 @@ impl<'a> Lifecycle<'a> {
         loop {
             tokio::select! {
                 () = self.services.ended() => return,
-                action = signals.next() => match action {
-                    SignalAction::Interrupt if self.interrupted => self.services.kill(),
-                    SignalAction::Interrupt => self.interrupted = true,
-                    SignalAction::ReopenLogs => self.server.logs.reopen(),
-                    _ => {}
+                (name, action) = signals.next() => match action {
+                    SignalAction::Interrupt if self.interrupted => {
+                        self.server.logs.error.write(&format!("{name} again: services are killed"));
+                        self.services.kill();
+                    }
+                    SignalAction::Interrupt => {
+                        self.server.logs.error.write(&format!("{name}: services are ending; another one kills them"));
+                        self.interrupted = true;
+                    }
+                    SignalAction::ReopenLogs => {
+                        self.server.logs.reopen();
+                        self.log_signal(name, action);
+                    }
+                    SignalAction::Nothing => {}
+                    _ => self.server.logs.error.write(&format!("{name}: no effect, the server is ending")),
                 },
             }
         }

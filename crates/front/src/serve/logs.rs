@@ -23,7 +23,7 @@ impl Logs {
     /// A file cannot be opened; the text names it.
     pub(super) fn open(configuration: &Configuration) -> Result<Logs, String> {
         let settings = configuration.settings();
-        let error = Arc::new(ErrorLog::open(&settings.logs.error)?);
+        let error = Arc::new(ErrorLog::open(&settings.logs.error, settings.logs.format)?);
         let report = error.clone();
         let access = Output::open(&settings.logs.access, move |what| report.write(what));
         let access = access.map_err(|e| e.to_string())?;

@@ -3,6 +3,7 @@
 
 use super::configuration::Configuration;
 use crate::boot;
+use crate::error_log::ErrorLog;
 use crate::signals::{SignalAction, Signals};
 use ::pool::Shared;
 use ::pool::spawner::Handoff;
@@ -31,6 +32,7 @@ impl Pool {
         unlink: Vec<PathBuf>,
         prepared: Handoff,
         signals: &mut Signals,
+        log: &ErrorLog,
         attached: Option<Arc<UnixStream>>,
     ) -> Result<Option<Pool>, String> {
         if configuration.settings().app.is_none() {
@@ -41,9 +43,14 @@ impl Pool {
         loop {
             tokio::select! {
                 booted = &mut booting => return booted.map(|supervisor| Some(Pool(Some(supervisor)))),
-                action = signals.next() => {
-                    if matches!(action, SignalAction::Stop | SignalAction::Interrupt) { return Ok(None) }
-                }
+                (name, action) = signals.next() => match action {
+                    SignalAction::Stop | SignalAction::Interrupt => {
+                        log.write(&format!("{name}: ending while the app is being loaded"));
+                        return Ok(None);
+                    }
+                    SignalAction::Nothing => {}
+                    _ => log.write(&format!("{name}: no effect while the app is being loaded")),
+                },
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{BootConfig, ExitStatus};
 use settings::puma::{Call, Evaluated, PumaFile, Refusal};
-use settings::{ControlAddress, Restart, Service, ServiceProgram, StopSignal};
+use settings::{ControlAddress, ErrorLog, LogFormat, Restart, Service, ServiceProgram, StopSignal};
 use stats::Library;
 use std::io;
 use std::path::PathBuf;
@@ -100,6 +100,14 @@ pub(super) fn boot(
     put("yjit", settings.rack.yjit.word().into());
     put("allocator", settings.rack.allocator.word().into());
     put("early_hints", switch(settings.rack.early_hints));
+    if let ErrorLog::File(file) = &settings.logs.error {
+        put("error_log", path(file));
+    }
+    put("json_log", switch(settings.logs.format == LogFormat::Json));
+    if let Some(header) = &settings.rack.request_id_header {
+        let key = header.to_ascii_uppercase().replace('-', "_");
+        put("request_id", format!("HTTP_{key}").into_bytes());
+    }
     put("temp_dir", path(&settings.process.temp_dir));
     put("tag", settings.tag.clone().into_bytes());
     put("max_head", number(settings.limits.max_response_header_bytes));

@@ -125,12 +125,17 @@ impl Supervisor {
         self.event(event, notify);
         let after = self.table.wanted();
         self.resized(before, "by signal");
-        if self.sizer.workers.is_range() || self.options.boot.settings.workers_auto.is_some() {
+        let change = if before == after {
+            format!("workers: the number stays at {after}, which is a bound of this server")
+        } else {
+            format!("workers: {before} → {after} by signal")
+        };
+        let is_chosen = self.sizer.workers.is_range() || self.options.boot.settings.workers_auto.is_some();
+        if is_chosen {
             self.sizer.growth.pin();
-            let text =
-                format!("workers: {before} → {after} by signal; the number stays until the next reload");
-            notify(Notice::Log(text));
         }
+        let until = if is_chosen { "; the number stays until the next reload" } else { "" };
+        notify(Notice::Log(format!("{change}{until}")));
     }
 
     /// The settings of a reload are in force.

@@ -27,13 +27,14 @@ pub(super) fn control(taker: &Taker<'_>, facts: &Facts) -> Control {
     let unix = |address: &ControlAddress| matches!(address, ControlAddress::Unix(_));
     let implied = !parts.contains(&ControlPart::Off) && !written.iter().any(unix);
     let typed_auto = facts.typed_control.as_ref().filter(|_| implied || written.contains(&auto));
+    let elsewhere = facts.control_elsewhere.clone().filter(|_| implied || written.contains(&auto));
     let mut listen: Vec<ControlAddress> = implied.then_some(auto).into_iter().collect();
     listen.extend(written.iter().filter(|address| unix(address)).cloned());
     listen.extend(written.iter().filter(|address| !unix(address)).cloned());
     // For a client the address that was typed counts, not the one that a server would add to it.
     let typed = matches!(origin, Origin::Flag(_)).then(|| written.first().cloned()).flatten();
     let by_link = typed_auto.filter(|link| link.exists).map(|link| ControlAddress::Unix(link.path.clone()));
-    let ask = typed.or(by_link).or_else(|| listen.first().cloned());
+    let ask = typed.or(by_link).or(elsewhere.map(ControlAddress::Unix)).or_else(|| listen.first().cloned());
     let link = typed_auto.map(|link| link.path.clone());
     Control { listen, link, ask, token: taker.take(&CONTROL_TOKEN).value }
 }

@@ -30,7 +30,8 @@ section! { Category::Logs;
         key: "log.format",
         flags: &[long("log-format", "FORMAT")],
         default: "combined",
-        more: "combined and json include the time in the queue, in the app, and in all.",
+        more: "combined and json include the time in the queue, in the app, and in all. With json the error log is JSON, too: time, \
+               level, pid, request_id and message.",
         known_as: &["log_format", "log_formatter"],
     }
     /// Error log: a file, or - for standard error
@@ -39,7 +40,7 @@ section! { Category::Logs;
         flags: &[long("error-log", "PATH|-")],
         default: "-",
         default_shown: Some("-, standard error"),
-        more: "HUP reopens the file.",
+        more: "HUP reopens the file. The exceptions of an app are written there as well.",
         known_as: &["error_log", "stderr_redirect", "errorlog"],
     }
     /// Who may request timings in the response: local, always or off
