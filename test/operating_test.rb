@@ -133,7 +133,7 @@ class OperatingTest < Case
     slow = connect(own).write(request("GET", "/slow"))
     wait_for_requests(1, on: own)
     statuses = Array.new(4) do |n|
-      Thread.new { Array.new(75) { |one| get("/#{n}/#{one}?#{"q" * 3000}", to: own).status } }
+      Thread.new { Array.new(75) { |one| get("/#{n}/#{one}?#{'q' * 3000}", to: own).status } }
     end.flat_map(&:value)
     assert_operator statuses.count(503), :>, 250
     lines = own.stderr.lines.grep(/: error: 503 for GET/)

@@ -12,7 +12,7 @@ class PasswordFloodsTest < SiteCase
     firebrick_only
   end
 
-  def authorization(word) = "Basic #{["ann:#{word}"].pack("m0")}"
+  def authorization(word) = "Basic #{["ann:#{word}"].pack('m0')}"
 
   it "answers a new login while wrong passwords come without end" do
     own = served({ basic_auth: true }, "/.htpasswd" => "ann:#{HASH}\n")

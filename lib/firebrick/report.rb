@@ -16,10 +16,12 @@ module Firebrick
         "#{error.class} (its report failed: #{e.class})"
       end
 
-      # The file of the error log, nil for standard error; whether its entries are JSON; where the env has the id of a request.
+      # The file of the error log, nil for standard error; whether its entries are JSON; where the env has the id of a
+      # request.
       attr_accessor :file, :json, :request_id
 
-      # Writes to the error log, in one write, so that entries of several processes do not mix. `env`: of the request that it is about.
+      # Writes to the error log, in one write, so that entries of several processes do not mix. `env`: of the request
+      # that it is about.
       def log(text, env = nil, level: "error")
         write(entry(clean(text).chomp, env, level))
       rescue IOError, SystemCallError
@@ -47,13 +49,14 @@ module Firebrick
       end
 
       def json_entry(time, level, text, id)
-        fields = { "time" => time, "level" => level, "pid" => Process.pid, "request_id" => id, "message" => text }.compact
-        "{#{fields.map { |key, value| "#{quoted(key)}:#{value.is_a?(Integer) ? value : quoted(clean(value.to_s))}" }.join(",")}}\n"
+        texts = { time:, level:, request_id: id, message: text }.compact
+        pairs = texts.map { |key, value| "#{quoted(key.to_s)}:#{quoted(clean(value.to_s))}" }
+        "{#{pairs.insert(2, "\"pid\":#{Process.pid}").join(',')}}\n"
       end
 
       # A string of JSON. Not by the gem json: the app may want another version of it.
       def quoted(text)
-        %("#{text.gsub(/["\\\u0000-\u001f\u007f-\u009f\u2028\u2029]/) { |one| format("\\u%04x", one.ord) }}")
+        %("#{text.gsub(/["\\\u0000-\u001f\u007f-\u009f\u2028\u2029]/) { |one| format('\\u%04x', one.ord) }}")
       end
 
       def message(error)

@@ -15,13 +15,7 @@ module Firebrick
 
       # The text of `failed`.
       def self.explain(error)
-        if error.is_a?(SystemExit)
-          "the app called exit (#{error.status}) while it was loading\n    #{BootFrames.new(Dir.pwd).of(error.backtrace).join("\n    ")}"
-        else
-          require "firebrick/report"
-          frames = BootFrames.new(Dir.pwd)
-          Report.text(error) { |lines| frames.of(lines) }
-        end
+        BootFrames.explain(error)
       end
 
       def initialize(settings, scoreboard)
@@ -92,9 +86,8 @@ module Firebrick
       # Where exceptions are written to.
       def write_reports
         require "firebrick/report"
-        Report.file = @settings.fetch("error_log", []).last
+        Report.file, Report.request_id = %w[error_log request_id].map { |key| @settings.fetch(key, []).last }
         Report.json = flag?("json_log")
-        Report.request_id = @settings.fetch("request_id", []).last
       end
 
       def name_process

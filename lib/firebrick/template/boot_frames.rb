@@ -2,8 +2,8 @@
 
 module Firebrick
   class Template
-    # The backtrace of an app that cannot be loaded: its own lines first, those of gems and of Ruby as a number. Between a line of the app and
-    # the error, frameworks have dozens.
+    # The backtrace of an app that cannot be loaded: its own lines first, those of gems and of Ruby as a number. Between
+    # a line of the app and the error, frameworks have dozens.
     class BootFrames
       # Lines that are shown of a backtrace without any of the app.
       MOST = 12
@@ -14,23 +14,38 @@ module Firebrick
       GEM = %r{/gems/([^/]+?)-\d[^/]*/}
       private_constant :MOST, :FOREIGN, :GEM
 
+      # What was raised while the app was loading.
+      def self.explain(error)
+        frames = new(Dir.pwd)
+        if error.is_a?(SystemExit)
+          text = frames.of(error.backtrace).join("\n    ")
+          return "the app called exit (#{error.status}) while it was loading\n    #{text}"
+        end
+
+        require "firebrick/report"
+        Report.text(error) { |lines| frames.of(lines) }
+      end
+
       def initialize(dir)
-        @prefixes = [dir, (File.realpath(dir) if File.exist?(dir))].compact.uniq.map { |folder| "#{folder.chomp('/')}/" }
+        folders = [dir, (File.realpath(dir) if File.exist?(dir))].compact.uniq
+        @prefixes = folders.map { |folder| "#{folder.chomp('/')}/" }
       end
 
       def of(lines)
         lines = Array(lines).map { |line| relative(line.to_s) }
         return lines if ENV.key?(FULL)
+        return lines.first(MOST) + folded(lines.drop(MOST)) if lines.none? { |line| own?(line) }
 
-        own, others = lines.partition { |line| own?(line) }
-        return lines.first(MOST) + folded(lines.drop(MOST)) if own.empty?
-
-        # Where it was raised comes before all others, whosever line it is.
-        first = own?(lines.first) ? [] : [others.shift]
-        first + own + folded(others)
+        own_first(*lines)
       end
 
       private
+
+      # Where it was raised comes before all others, whosever line it is.
+      def own_first(first, *rest)
+        own, others = rest.partition { |line| own?(line) }
+        [first, *own, *folded(others)]
+      end
 
       def relative(line)
         prefix = @prefixes.find { |folder| line.start_with?(folder) }
@@ -44,8 +59,9 @@ module Firebrick
       def folded(lines)
         return [] if lines.empty?
 
-        gems = lines.map { |line| line[GEM, 1] || "Ruby" }.tally.max_by(4) { |_, count| count }.map { |name, count| "#{name} #{count}" }
-        ["(and #{lines.length} lines of others: #{gems.join(", ")}; #{FULL}=1 shows them)"]
+        most = lines.map { |line| line[GEM, 1] || "Ruby" }.tally.max_by(4) { |_, count| count }
+        names = most.map { |name, count| "#{name} #{count}" }.join(", ")
+        ["(and #{lines.length} lines of others: #{names}; #{FULL}=1 shows them)"]
       end
     end
   end
