@@ -34,7 +34,8 @@ const PLACES: [&str; 7] = [
 ];
 
 /// The shim.
-const SHIM: [&str; 8] = [
+const SHIM: [&str; 9] = [
+    "src/fibers.c",
     "src/memory.c",
     "src/methods.c",
     "src/shapes.c",

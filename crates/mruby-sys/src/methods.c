@@ -10,6 +10,7 @@ static mrb_value rt_call(mrb_state *mrb, mrb_value self) {
   const mrb_value *args;
   (void)self;
   mrb_get_args(mrb, "i*", &op, &args, &count);
+  vm->has_plain = vm->waits = 0;
   vm->out.length = 0;
   tape_counted(mrb, &vm->out, '[', count);
   for (mrb_int i = 0; i < count; i++) tape_value(mrb, &vm->out, args[i], 1);
@@ -64,10 +65,12 @@ static mrb_value rt_wait(mrb_state *mrb, mrb_value self) {
   mrb_get_args(mrb, "*", &args, &count);
   mrb_callinfo *held = blocking_frame(mrb);
   if (held) refuse(mrb, held);
+  vm->has_plain = vm->waits = 0;
   vm->out.length = 0;
   tape_counted(mrb, &vm->out, '[', count);
   for (mrb_int i = 0; i < count; i++) tape_value(mrb, &vm->out, args[i], 1);
-  return mrb_fiber_yield(mrb, 1, &vm->marker);
+  vm->waits = 1;
+  return fibers_wait(mrb, vm->marker);
 }
 
 /* Rt.globals(names, values, known): sets global variables that Ruby cannot assign to ($1, $&). Those without a value become nil, up
@@ -152,6 +155,7 @@ static mrb_value rt_plain(mrb_state *mrb, mrb_value self) {
   if (!mrb_array_p(response) || RARRAY_LEN(response) != 3) return mrb_false_value();
   mrb_value status = RARRAY_PTR(response)[0], fields = RARRAY_PTR(response)[1], body = RARRAY_PTR(response)[2];
   if (!mrb_integer_p(status) || !mrb_hash_p(fields) || !mrb_array_p(body)) return mrb_false_value();
+  vm->has_plain = vm->waits = 0;
   vm->out.length = 0;
   tape_counted(mrb, &vm->out, '[', 3);
   tape_value(mrb, &vm->out, status, 1);
@@ -167,7 +171,14 @@ static mrb_value rt_plain(mrb_state *mrb, mrb_value self) {
     if (!mrb_string_p(part)) return mrb_false_value();
     tape_text(mrb, &vm->out, 's', RSTRING_PTR(part), RSTRING_LEN(part));
   }
+  vm->has_plain = 1;
   return mrb_true_value();
+}
+
+/* Rt.grant: memory and time to report an exception. */
+static mrb_value rt_grant(mrb_state *mrb, mrb_value self) {
+  memory_for_report(mrb->ud);
+  return self;
 }
 
 void methods_define(mrb_state *mrb, struct RClass *rt) {
@@ -176,5 +187,6 @@ void methods_define(mrb_state *mrb, struct RClass *rt) {
   mrb_define_module_function(mrb, rt, "apps", rt_apps, MRB_ARGS_NONE());
   mrb_define_module_function(mrb, rt, "env", rt_env, MRB_ARGS_REQ(1));
   mrb_define_module_function(mrb, rt, "plain", rt_plain, MRB_ARGS_REQ(1));
+  mrb_define_module_function(mrb, rt, "grant", rt_grant, MRB_ARGS_NONE());
   mrb_define_module_function(mrb, rt, "globals", rt_globals, MRB_ARGS_REQ(3));
 }

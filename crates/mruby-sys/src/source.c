@@ -1,6 +1,7 @@
-/* Parses code, and runs it outside of tasks. */
+/* Parses code, and runs it outside of tasks. What tasks compile (`eval`) has its memory reserved. */
 #include "vm.h"
 
+#include <mruby/class.h>
 #include <mruby/compile.h>
 
 typedef struct {
@@ -68,4 +69,71 @@ int fb_eval(fb_vm *vm, const uint8_t *code, size_t length, const char *file) {
 
 int fb_check(fb_vm *vm, const uint8_t *code, size_t length, const char *file) {
   return run_source(vm, code, length, file, 0);
+}
+
+/* The compiler does not survive that its memory is refused. It takes so much for the code, for each byte of it, and for each block,
+ * method and class that it is in at a time. */
+#define ROOM_TO_COMPILE ((size_t)64 << 10)
+#define ROOM_FOR_BYTE ((size_t)64)
+#define ROOM_FOR_SCOPE ((size_t)20 << 10)
+#define PIECES_TO_COMPILE 256
+
+/* More keywords than this are hardly within each other. */
+#define NESTED_KEYWORDS 32
+
+static int begins_with(const char *at, const char *end, const char *word) {
+  size_t length = strlen(word);
+  return (size_t)(end - at) >= length && memcmp(at, word, length) == 0;
+}
+
+/* How many scopes are open at a time, at most. */
+static size_t scopes_of(const char *code, size_t length) {
+  size_t open = 0, most = 0, keywords = 0;
+  for (const char *at = code, *end = code + length; at < end; at++) {
+    if (*at == '{' && ++open > most) most = open;
+    if (*at == '}' && open > 0) open--;
+    if (begins_with(at, end, "do") || begins_with(at, end, "def") || begins_with(at, end, "class") || begins_with(at, end, "module")) {
+      keywords++;
+    }
+  }
+  return 1 + most + (keywords < NESTED_KEYWORDS ? keywords : NESTED_KEYWORDS);
+}
+
+static void reserve_to_compile(mrb_state *mrb) {
+  const mrb_value *args;
+  mrb_int count;
+  mrb_get_args(mrb, "*", &args, &count);
+  if (count == 0 || !mrb_string_p(args[0])) return;
+  size_t length = (size_t)RSTRING_LEN(args[0]);
+  memory_reserve(mrb, PIECES_TO_COMPILE,
+                 ROOM_TO_COMPILE + ROOM_FOR_BYTE * length + ROOM_FOR_SCOPE * scopes_of(RSTRING_PTR(args[0]), length));
+}
+
+#define COMPILES(number)                                              \
+  static mrb_value compile_##number(mrb_state *mrb, mrb_value self) { \
+    reserve_to_compile(mrb);                                          \
+    return ((fb_vm *)mrb->ud)->compilers[number](mrb, self);          \
+  }
+COMPILES(0)
+COMPILES(1)
+COMPILES(2)
+COMPILES(3)
+
+void source_define(mrb_state *mrb) {
+  static const struct {
+    const char *of, *name;
+    mrb_func_t with;
+  } methods[COMPILERS] = {{"Kernel", "eval", compile_0},
+                          {"BasicObject", "instance_eval", compile_1},
+                          {"Module", "class_eval", compile_2},
+                          {"Module", "module_eval", compile_3}};
+  fb_vm *vm = mrb->ud;
+  for (int i = 0; i < COMPILERS; i++) {
+    struct RClass *of = mrb_class_ptr(mrb_const_get(mrb, mrb_obj_value(mrb->object_class), mrb_intern_cstr(mrb, methods[i].of)));
+    struct RClass *found = of;
+    mrb_method_t method = mrb_method_search_vm(mrb, &found, mrb_intern_cstr(mrb, methods[i].name));
+    if (MRB_METHOD_UNDEF_P(method) || !MRB_METHOD_CFUNC(method)) continue;
+    vm->compilers[i] = MRB_METHOD_CFUNC(method);
+    mrb_define_method(mrb, of, methods[i].name, methods[i].with, MRB_ARGS_ANY() | MRB_ARGS_BLOCK());
+  }
 }

@@ -93,7 +93,7 @@ static void on_stop(int number, siginfo_t *info, void *context) {
   if (!vm || atomic_load(&vm->unwanted) != atomic_load(&vm->serial)) return;
   if (at < (uintptr_t)mrb_vm_exec || at >= atomic_load(&interpreter_end)) return;
   stop_running = NULL;
-  siglongjmp(vm->leave, 1);
+  siglongjmp(vm->leave, LEFT_FOR_TIME);
 }
 
 static pthread_mutex_t verifying = PTHREAD_MUTEX_INITIALIZER;

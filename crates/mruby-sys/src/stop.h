@@ -1,8 +1,8 @@
-/* Ends a step in the middle, at the cost of its VM. How and why it is safe: stop.c.
+/* Ends a step in the middle, at the cost of its VM. How and why it is safe: stop.c. memory.c does it, too, on its own thread.
  *
  * Contract: a step that may be stopped runs like this:
  *
- *   if (sigsetjmp(vm->leave, 0)) return FB_STOPPED;   (where CAN_STOP)
+ *   if (sigsetjmp(vm->leave, 0)) return FB_STOPPED;
  *   stop_running = vm; ...; stop_running = NULL;
  *
  * No local variable of that function is read after the jump, and the VM is only discarded.

@@ -101,6 +101,8 @@ static mrb_value define_runtime(mrb_state *mrb, void *user) {
   mrb_ary_push(mrb, vm->roots, vm->marker);
   mrb_define_const(mrb, rt, "WAITING", vm->marker);
   methods_define(mrb, rt);
+  fibers_define(mrb, rt);
+  source_define(mrb);
   return mrb_nil_value();
 }
 
@@ -109,7 +111,7 @@ fb_vm *fb_open(const fb_config *config, const char **reason) {
   *reason = "no memory for a Ruby VM";
   if (!vm) return NULL;
   vm->config = *config;
-  vm->ceiling = SIZE_MAX;
+  vm->ceiling = vm->utmost = SIZE_MAX;
   vm->blocks.next = vm->blocks.previous = &vm->blocks;
   vm->thread = pthread_self();
   vm->mrb = memory_open(vm);

@@ -1,7 +1,7 @@
 /* What the parts of the shim share. Rust sees shim.h only.
  *
- * memory.c limits memory and time, tape.c converts values, methods.c has the methods of Rt, source.c evaluates code, tasks.c runs
- * steps, shapes.c caches envs, stop.c stops endless steps, vm.c opens and closes VMs.
+ * memory.c limits memory and time, tape.c converts values, methods.c has the methods of Rt, fibers.c those of Fiber, source.c
+ * evaluates code, tasks.c runs steps, shapes.c caches envs, stop.c stops endless steps, vm.c opens and closes VMs.
  */
 #ifndef FIREBRICK_VM_H
 #define FIREBRICK_VM_H
@@ -29,6 +29,12 @@
 #error "mruby 3.1 to 4.0 is needed"
 #endif
 
+/* Why a step was left: the values of siglongjmp. */
+enum { LEFT_FOR_TIME = 1, LEFT_FOR_MEMORY = 2 };
+
+/* Methods that compile: eval and the like. */
+enum { COMPILERS = 4 };
+
 typedef struct {
   uint8_t *data;
   size_t length, capacity;
@@ -51,9 +57,20 @@ struct fb_vm {
   fb_config config;
   size_t first_allocation;
   size_t heap;         /* bytes that mruby holds */
-  size_t ceiling;      /* most that `heap` may reach during this step */
+  size_t ceiling;      /* most that `heap` may reach during this step; with what cannot be refused, `utmost` */
+  size_t utmost;
+  size_t reserved;     /* bytes of `memory_reserve` that have not been taken */
+  size_t first_piece;  /* size of the large structure that was granted last */
+  unsigned refused;    /* jobs, because the heap was full */
+  int is_ending;       /* the task's exception is being reported: it is not interrupted any more */
   atomic_int interrupted; /* number of allocations that are still to fail; with the hook: whether to raise */
   buffer out;
+  struct mrb_context *task; /* that runs the current step */
+  int has_plain;       /* `out` is a response of Rt.plain */
+  int waits;           /* `out` is a wait of Rt.wait */
+  struct RProc *work;  /* the code of all tasks; NULL before Rt.seal */
+  const struct RProc *resume; /* Fiber#resume */
+  mrb_func_t fiber_initialize, fiber_resume, compilers[COMPILERS]; /* mruby's own */
   mrb_value roots;     /* a registered Array of everything the collector must keep */
   mrb_value fibers;    /* slot => Fiber */
   mrb_value interned;
@@ -63,6 +80,7 @@ struct fb_vm {
   mrb_value request;   /* handler, env and kind of a request that is passed to its task */
   mrb_value template;  /* every env starts as a copy of it; nil before Rt.env */
   struct RClass *interrupted_class;
+  struct RClass *fiber_class;
   shapes shapes;       /* of envs */
 };
 
@@ -71,6 +89,12 @@ mrb_state *memory_open(fb_vm *vm);
 void memory_watch(fb_vm *vm); /* installs the debug hook, if the library has one */
 void memory_for_task(fb_vm *vm);
 void memory_for_driver(fb_vm *vm);
+/* Enough to report why a task has failed, once. */
+void memory_for_report(fb_vm *vm);
+/* Makes room for so many pieces of `size` bytes together, which are granted until another step begins; raises NoMemoryError. */
+void memory_reserve(mrb_state *mrb, size_t pieces, size_t size);
+/* Whether the heap has no room for so much even after a collection. */
+int memory_is_full(fb_vm *vm, size_t needed);
 void memory_discard(fb_vm *vm);
 
 /* tape.c: writes values to a buffer and reads them from a tape. All of these raise on failure. */
@@ -101,6 +125,21 @@ static inline void tape_text(mrb_state *mrb, buffer *to, char tag, const char *t
 
 /* methods.c */
 void methods_define(mrb_state *mrb, struct RClass *rt);
+
+/* fibers.c: what Fibers may do, and the Fibers of tasks. */
+void fibers_define(mrb_state *mrb, struct RClass *rt);
+/* A new Fiber for tasks. */
+mrb_value fibers_new(mrb_state *mrb, fb_vm *vm);
+struct mrb_context *fibers_context(mrb_value fiber);
+/* Whether it has finished its job: nothing of a handler is left on its stack. */
+int fibers_is_idle(const fb_vm *vm, mrb_value fiber);
+/* Closures that a Fiber's frames share with others keep their variables when it is dropped. */
+void fibers_detach(mrb_state *mrb, mrb_value fiber);
+/* `return fibers_wait(...)`: leaves the current Fiber until the server resumes it. */
+mrb_value fibers_wait(mrb_state *mrb, mrb_value value);
+
+/* source.c: gives the methods of mruby that compile code the memory for it. */
+void source_define(mrb_state *mrb);
 
 /* vm.c: runs `body` protected and restores the arena. An exception is written to `out`. */
 int vm_enter(fb_vm *vm, mrb_protect_error_func *body, void *user, mrb_value *result);

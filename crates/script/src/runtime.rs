@@ -40,6 +40,8 @@ pub(crate) struct Runtime {
     pub(crate) counts: HandlerCounts,
     /// Bytes of its heap that `counts` includes.
     counted_heap: Cell<usize>,
+    /// Bytes of its heap after the last collection that was asked for.
+    collected_heap: Cell<usize>,
     /// Location of the last step: what it has spawned belongs to the same handler.
     last_location: Cell<Location>,
     /// For tasks of no route: those that load handlers, and blocks given to `task`.
@@ -47,6 +49,9 @@ pub(crate) struct Runtime {
     pub(crate) load_app: Interned,
     pub(crate) run_block: Interned,
 }
+
+/// The heap is collected after a failure for want of memory when it has grown by this part of its limit.
+const PARTS_BETWEEN_COLLECTIONS: usize = 32;
 
 impl Runtime {
     /// A VM for the handlers of `plan`.
@@ -76,6 +81,7 @@ impl Runtime {
             watched: Watched::new(vm.interrupt(), plan.clone(), alarm),
             counts,
             counted_heap: Cell::new(heap),
+            collected_heap: Cell::new(heap),
             last_location: Cell::default(),
             loosest_limits: Arc::new(loosest_limits),
             vm: RefCell::new(vm),
@@ -135,8 +141,13 @@ impl Runtime {
         vm.limit_step(room(before));
         let (step, timed_out) = self.watched.step(step_time, location, line, || run(&mut vm));
         let after = vm.heap();
-        if matches!(&step, Step::Raised(error) if error.class == "NoMemoryError") {
+        // A collection takes as long as there is much that waits: one is enough for what has been added since.
+        let since = vm.heap().saturating_sub(self.collected_heap.get());
+        if matches!(&step, Step::Raised(error) if error.class == "NoMemoryError")
+            && since > self.heap_limit / PARTS_BETWEEN_COLLECTIONS
+        {
             vm.collect();
+            self.collected_heap.set(vm.heap());
             self.full.set(vm.heap() > self.heap_limit / 4 * 3);
         }
         self.count_heap(vm.heap());

@@ -1,31 +1,59 @@
 # Tasks: code that runs in pooled fibers and can wait.
 #
 # No exception leaves a task's fiber: some releases of mruby break if one does.
+# When a task waits within a Fiber or Enumerator of the handler, the marker is passed out through it, and the result back in. Endlessly
+# nested fibers would leave mruby in a state in which it can neither continue nor be stopped.
+class Fiber
+  DEEPEST = 100
+
+  def resume(*args)
+    depth = Rt.depth
+    raise FiberError, "fibers are nested too deeply: more than #{DEEPEST} in each other" if depth >= DEEPEST
+    begin
+      Rt.depth = depth + 1
+      given = __resume__(*args)
+      while given.equal?(Rt::WAITING)
+        # Others run meanwhile.
+        Rt.depth = depth
+        answer = Rt.leave(given)
+        Rt.depth = depth + 1
+        given = __continue__(answer)
+      end
+      given
+    ensure
+      Rt.depth = depth
+    end
+  end
+end
+
 module Rt
   @depth = 0
   # The code of every fiber. One Proc for all of them: mruby counts the Procs of the same code, up to 65,535.
-  @work = proc do |job, argument, request|
-    # A local variable, because a constant would be looked up for each job.
-    fibers = Fiber
+  seal(proc do |job, argument, request|
     while true
       @depth = 0
       result =
         begin
           request ? respond(job, argument, request) : __send__(job, *argument)
         rescue Exception => e
-          [:raised, e.class.to_s, e.message.to_s, e.backtrace || []]
+          report(e)
         end
-      job, argument, request = fibers.yield(result)
+      job, argument, request = leave(result)
     end
-  end
+  end)
 
   class << self
     # How deeply the handler's own Fibers are nested at the moment.
     attr_accessor :depth
 
-    # A fiber that runs one job after the other; pooled, because a new one costs more than a job.
-    def fiber
-      Fiber.new(&@work)
+    # What is reported of an exception. Its own methods may raise, too.
+    def report(error)
+      grant
+      begin
+        [:raised, error.class.to_s, error.message.to_s, error.backtrace || []]
+      rescue Exception
+        [:raised, 'Exception', 'an exception that cannot be described', []]
+      end
     end
 
     # Waits for the server to do `op`; raises its exception.
@@ -61,33 +89,6 @@ class Object
   # A method of Object, so that classes, constants and methods at the top level of a file become Object's, as in Ruby.
   def __load__(code, file)
     eval(code, nil, file, 1)
-  end
-end
-
-# When a task waits within a Fiber or Enumerator of the handler, the marker is passed out through it, and the result back in. Endlessly
-# nested fibers would leave mruby in a state in which it can neither continue nor be stopped.
-class Fiber
-  DEEPEST = 100
-
-  alias __resume__ resume
-
-  def resume(*args)
-    given = __enter__(*args)
-    given = __enter__(Fiber.yield(given)) while given.equal?(Rt::WAITING)
-    given
-  end
-
-  private
-
-  def __enter__(*args)
-    depth = Rt.depth
-    raise FiberError, "fibers are nested too deeply: more than #{DEEPEST} in each other" if depth >= DEEPEST
-    begin
-      Rt.depth = depth + 1
-      __resume__(*args)
-    ensure
-      Rt.depth = depth
-    end
   end
 end
 

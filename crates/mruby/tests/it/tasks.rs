@@ -8,7 +8,7 @@ const RESPOND: &str =
      module Kernel; def sleep(n); Rt.wait!(:sleep, n); end; end";
 
 /// A VM whose host returns its arguments; `None` in a build without mruby.
-fn open() -> Option<Vm> {
+pub(crate) fn open() -> Option<Vm> {
     Vm::version()?;
     let limits = Limits { heap: 64 << 20, step: 32 << 20 };
     let echo = |_: u32, args: &[Value<'_>], tape: &mut Tape| {
@@ -26,20 +26,20 @@ fn load(vm: &mut Vm, code: &str) -> Step {
     vm.start(0, job, &args)
 }
 
-fn app(vm: &mut Vm, code: &str) -> u32 {
+pub(crate) fn app(vm: &mut Vm, code: &str) -> u32 {
     let step = load(vm, code);
     assert!(matches!(step, Step::Done), "{step:?}");
     vm.out().int().unwrap() as u32
 }
 
-fn raised(step: Step) -> Exception {
+pub(crate) fn raised(step: Step) -> Exception {
     match step {
         Step::Raised(exception) => exception,
         other => panic!("{other:?} instead of an exception"),
     }
 }
 
-fn body(vm: &Vm) -> String {
+pub(crate) fn body(vm: &Vm) -> String {
     let out = vm.out();
     let text = out.array().unwrap()[2].array().unwrap()[0].text().unwrap();
     String::from_utf8_lossy(text).into_owned()
