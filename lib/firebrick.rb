@@ -19,5 +19,11 @@ module Firebrick
   autoload :Server, "firebrick/server"
 end
 
+# A template serves no app that is started by name.
+unless defined?(Firebrick::Template)
+  require "firebrick/default_handler"
+  Firebrick::DefaultHandler.install
+end
+
 # Under test the app has a server of its own.
 require "firebrick/capybara" if defined?(Capybara.register_server)

@@ -15,7 +15,11 @@ module Firebrick
 
     # Returns when the server has ended, and yields it when it listens. Whoever becomes the program does neither.
     def run(app, **options, &)
-      return Binary.exec(*Handler.arguments(options)) if Handler.becomes_program?(options)
+      if Handler.becomes_program?(options)
+        # A puma.rb may use what is loaded here.
+        ENV["FIREBRICK_RAILS_SERVER"] = "1" if defined?(::Rails.application) && ::Rails.application
+        return Binary.exec(*Handler.arguments(options))
+      end
 
       require "firebrick/server"
       settings = Handler.server_options(options)

@@ -16,8 +16,8 @@ module Firebrick
       end
     end
 
-    # One call of the DSL.
-    Call = Struct.new(:file, :line, :name, :arguments, :block)
+    # One call of the DSL. `conditional`: with other variables it might not have been made.
+    Call = Struct.new(:file, :line, :name, :arguments, :block, :conditional)
 
     class << self
       # The file of this process; nil without one.
@@ -25,8 +25,11 @@ module Firebrick
 
       # Evaluates it: what `configured` or `unconfigured` tell the front (docs/processes.md). With a block it is called
       # first; what it raises is told in the same way.
-      def evaluate(path, workers)
-        @current = new(path, workers)
+      #
+      # workers:: how many a flag or variable asks for, as text
+      # environment:: what a flag or variable says it is
+      def evaluate(path, workers, environment = "")
+        @current = new(path, workers, environment)
         yield if block_given?
         @current.evaluate
         words(@current)
@@ -39,16 +42,50 @@ module Firebrick
       def words(file)
         ["configured", *file.calls.flat_map { |call| Words.of_call(call) }]
       end
+
+      # Evaluates Ruby in a DSL.
+      def evaluate_in(receiver, text, place)
+        @receiver = receiver
+        @text = text
+        @place = place
+        evaluate_text
+      end
+
+      # What is no number is judged by the front.
+      def whole(value)
+        Integer(value, exception: false)
+      end
+
+      # How many workers a text asks for; nil if it does not say.
+      def number(workers)
+        case workers.to_s.strip
+        when "" then nil
+        when "auto" then Etc.nprocessors
+        else workers[/\A\s*\d+/].to_i
+        end
+      end
+
+      # As Puma 8 looks for it: an address besides that of the machine itself.
+      def ipv6?
+        Socket.getifaddrs.any? { |found| found.addr&.ipv6? && !found.addr.ipv6_loopback? }
+      rescue SystemCallError
+        false
+      end
+
+      def in_brackets(host)
+        host.to_s.include?(":") && !host.start_with?("[") ? "[#{host}]" : host
+      end
     end
 
     # What was called, and what `get` returns. `blocks`: what runs later, by the name that Puma 8 has for it.
-    attr_reader :path, :calls, :options, :blocks, :background
+    attr_reader :path, :workers, :calls, :options, :blocks, :background
 
-    # workers:: how many a flag or variable asks for, as text
-    def initialize(path, workers)
+    def initialize(path, workers, environment)
       @path = path
       @workers = workers
-      @files = []
+      @environment = environment
+      # What is conditional in each file.
+      @files = {}
       @calls = []
       @options = {}
       @blocks = Hash.new { |blocks, name| blocks[name] = [] }
@@ -56,27 +93,52 @@ module Firebrick
 
     def evaluate
       require "firebrick"
+      require "firebrick/puma_file/conditions"
       require "firebrick/puma_file/dsl"
+      require "firebrick/puma_file/evaluation"
       require "firebrick/puma_file/background"
       require "firebrick/compat/puma"
       Compat.offer
       @background = Background.new(self)
       dsl = DSL.new(self)
-      dsl.read(@path)
-      dsl.offer_plugins
+      dsl.__read(@path)
+      dsl.__offer_plugins
       blocks[cluster? ? :cluster : :single].each(&:call)
     end
 
     # Evaluates a file in `dsl`.
     def read(path, dsl)
-      @files << path.to_s
-      dsl.instance_eval(File.read(path), path.to_s, 1)
+      text = File.read(path)
+      @files[path.to_s] = Conditions.new(text)
+      PumaFile.evaluate_in(dsl, text, path.to_s)
     end
 
     def record(name, arguments, block)
-      place = caller_locations.find { |location| @files.include?(location.path) } ||
-              caller_locations.find { |location| !location.path.start_with?(__dir__) }
-      @calls << Call.new(place&.path.to_s, place&.lineno.to_i, name, arguments, block)
+      locations = caller_locations
+      places = locations.select { |location| @files.key?(location.path) }
+      place = places.first || locations.find { |location| !location.path.start_with?(__dir__) }
+      @calls << Call.new(place&.path.to_s, place&.lineno.to_i, name, arguments, block, conditional?(places, name))
+    end
+
+    # The environment, if a flag, a variable or the file says it.
+    def environment
+      said = [@environment, @options[:environment]].map(&:to_s)
+      said.find { |name| !name.empty? }
+    end
+
+    # Loads the Rails app's own settings, once: whether there are any. In a server that Rails starts they are loaded
+    # before Puma evaluates its file.
+    def load_rails
+      return defined?(::Rails) if @rails_is_loaded
+
+      @rails_is_loaded = true
+      application = File.expand_path("config/application.rb")
+      return unless File.file?(application)
+
+      # Rails keeps the answer.
+      ENV["RACK_ENV"] = environment if environment && ENV.fetch("RACK_ENV", "").empty?
+      require File.realpath(application)
+      defined?(::Rails)
     end
 
     # The words of `unconfigured`: place, unknown method, text.
@@ -123,12 +185,19 @@ module Firebrick
       !%w[0 1].include?(wanted.to_s)
     end
 
+    # Whether it depends on something whether the call is made: at its own place, or where another file is loaded.
+    def conditional?(places, name)
+      places.each_with_index.any? do |place, depth|
+        @files.fetch(place.path).conditional?(place.lineno, depth.zero? ? name : nil)
+      end
+    end
+
     def place_of(error)
       if error.is_a?(SyntaxError) && (match = /\A(.+?):(\d+): /.match(error.message))
         return [match[1], Integer(match[2])]
       end
 
-      place = error.backtrace_locations.to_a.find { |location| @files.include?(location.path) }
+      place = error.backtrace_locations.to_a.find { |location| @files.key?(location.path) }
       place ? [place.path, place.lineno] : ["", 0]
     end
 
@@ -142,7 +211,7 @@ module Firebrick
 
     # Whether a line of a backtrace says no more than the place that is named anyway.
     def own?(line)
-      line.start_with?(__dir__, *@files.map { |file| "#{file}:" })
+      line.start_with?(__dir__, *@files.keys.map { |file| "#{file}:" })
     end
   end
 end

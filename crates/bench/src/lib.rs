@@ -22,7 +22,6 @@ mod text;
 mod validity;
 mod workers;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
@@ -76,7 +75,7 @@ fn fail(mistakes: &[String], code: u8) -> ExitCode {
 
 /// Writes a line to standard error, ignoring errors.
 fn print_error(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    output::complain(line);
 }
 
 fn load_server(run: Run) -> ExitCode {
@@ -130,8 +129,7 @@ fn finish(document: &Document, output: &Output, conditions: &[Condition], remark
     }
     if !output.quiet {
         match text::render(document, output.format, remarks) {
-            // The reader may have closed the pipe (`| head`); that is not a failure.
-            Ok(text) => drop(io::stdout().lock().write_all(text.as_bytes())),
+            Ok(text) => output::print(text),
             Err(why) => return fail(&[why], 1),
         }
     }

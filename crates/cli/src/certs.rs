@@ -39,6 +39,6 @@ fn found(settings: &Settings, client: Option<&Client>) -> Result<Vec<Certificate
 }
 
 fn failed(why: &str) -> ExitCode {
-    eprintln!("firebrick: {why}");
+    output::complain(format_args!("firebrick: {why}"));
     ExitCode::FAILURE
 }

@@ -21,7 +21,7 @@ pub fn check(loaded: &Loaded, trial: Option<Trial<'_>>) -> ExitCode {
         Ok(_) if printed != ExitCode::SUCCESS => printed,
         Ok(line) => print(format!("{line}\n").as_bytes()),
         Err(error) => {
-            eprintln!("error: {error}");
+            output::complain(format_args!("error: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -39,7 +39,7 @@ pub fn explain(loaded: &Loaded, explain: Trial<'_>) -> ExitCode {
     match explain(&loaded.settings) {
         Ok(text) => print(text.as_bytes()),
         Err(error) => {
-            eprintln!("error: {error}");
+            output::complain(format_args!("error: {error}"));
             ExitCode::FAILURE
         }
     }

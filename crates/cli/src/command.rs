@@ -127,7 +127,7 @@ pub fn parse<Word: Into<OsString> + Clone>(
     if let Ok(Command::Serve(loaded, _)) = &command {
         // With a puma.rb there is more to warn of, or less, when it has been evaluated.
         for warning in loaded.warnings.iter().filter(|_| loaded.settings.puma_rb.is_none()) {
-            eprintln!("warning: {warning}");
+            output::complain(format_args!("warning: {warning}"));
         }
     }
     command.map_err(Output::print)
@@ -157,7 +157,7 @@ pub fn parse_attached(
         ExitCode::from(code)
     })?;
     for warning in loaded.warnings.iter().filter(|_| loaded.settings.puma_rb.is_none()) {
-        eprintln!("firebrick: warning: {warning}");
+        output::complain(format_args!("firebrick: warning: {warning}"));
     }
     let here = At(environment.current_dir());
     let reread: front::Reread = Rc::new(move |calls| match calls {
@@ -200,15 +200,16 @@ impl Output {
         match self {
             Output::Clap(error) => {
                 front::decline(&error.to_string());
-                // Standard output may be closed.
-                let _ = error.print();
-                ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+                let printed = error.print().and_then(|()| std::io::stdout().flush());
+                if !error.use_stderr() {
+                    output::note(printed);
+                }
+                output::verdict(ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)))
             }
             Output::Wrong { errors, code } => {
                 front::decline(&errors.join("\n"));
-                let mut stderr = std::io::stderr().lock();
                 for error in errors {
-                    let _ = writeln!(stderr, "error: {error}");
+                    output::complain(format_args!("error: {error}"));
                 }
                 ExitCode::from(code)
             }

@@ -146,8 +146,8 @@ fn what_is_wrong_has_its_exit_code() {
         ("--prot 1", "a similar argument exists: '--port'", 2),
         ("completions tcsh", "[possible values: bash, zsh, fish]", 2),
         ("-w", "a value is required for '--workers <N|RANGE|auto>'", 2),
-        ("-w 0", "--workers 0: expected \"MIN:MAX\" or a number of workers, from 1 to 1024, or \"auto\"", 2),
-        ("check -w 0", "--workers 0: expected", 1),
+        ("-w x", "--workers x: expected \"MIN:MAX\" or a number of workers, from 1 to 1024, or \"auto\"", 2),
+        ("check -w x", "--workers x: expected", 1),
         (
             "chekc",
             "argument chekc: expected a directory or a rackup file (.ru) that exists; did you mean \"check\"?",
@@ -162,7 +162,7 @@ fn what_is_wrong_has_its_exit_code() {
         assert!(said.contains(message), "{words}: {said}");
         assert_eq!(exit, code, "{words}");
     }
-    let (said, _) = shelf.refused("-w 0 -t 0 --max-body x");
+    let (said, _) = shelf.refused("-w x -t 0 --max-body x");
     assert_eq!(said.lines().count(), 3, "{said}");
 }
 
@@ -179,7 +179,7 @@ fn check_says_what_it_would_do_and_why() {
         format!("Firebrick {} would serve {}", crate::VERSION, dir.join("config.ru").display()),
         "  environment   production (RACK_ENV)".to_owned(),
         format!("  configuration {}", dir.join("firebrick.toml").display()),
-        "  listen        tcp://0.0.0.0:3000".to_owned(),
+        "  listen        tcp://[::]:3000".to_owned(),
         "  workers       2 x 1:3 threads (auto: 2 CPUs by cgroup quota)".to_owned(),
         "  front         1 thread (auto: three quarters of 2 CPUs by cgroup quota)".to_owned(),
         "  port = 3000               --port".to_owned(),

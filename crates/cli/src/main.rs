@@ -14,7 +14,7 @@ fn check(loaded: Loaded, arguments: Vec<Argument>, write: bool) -> ExitCode {
         Ok((loaded, _)) if write => cli::write(&loaded),
         Ok((loaded, prepared)) => cli::check(&loaded, Some(&|settings| front::check(settings, &prepared))),
         Err(error) => {
-            eprintln!("error: {error}");
+            output::complain(format_args!("error: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -30,6 +30,10 @@ fn main() -> ExitCode {
         let loaded = cli::parse_attached(attached, words, &ProcessEnvironment);
         return loaded.map_or_else(|code| code, |(loaded, reread)| front::serve_attached(*loaded, reread));
     }
+    output::verdict(run())
+}
+
+fn run() -> ExitCode {
     match cli::parse(std::env::args_os(), &ProcessEnvironment) {
         Ok(Command::Serve(loaded, arguments)) => {
             let started = front::Started::now(&ProcessEnvironment);
@@ -56,9 +60,9 @@ fn main() -> ExitCode {
         Ok(Command::Top { dir, client, given }) => top::run(&dir, &client, &given),
         #[cfg(not(feature = "measuring"))]
         Ok(Command::Bench(_) | Command::Tune(_) | Command::Plan(_) | Command::Top { .. }) => {
-            eprintln!(
+            output::complain(format_args!(
                 "error: this program was built without bench, tune, plan and top; `make` builds it with them"
-            );
+            ));
             ExitCode::from(2)
         }
         Ok(Command::Trust(given)) => cli::trust(&given, &ProcessEnvironment),

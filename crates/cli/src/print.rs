@@ -1,6 +1,6 @@
 //! The completion scripts and the manual page.
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use clap_complete::Shell;
@@ -20,7 +20,10 @@ pub fn completions(shell: Shell) -> ExitCode {
 pub fn man() -> ExitCode {
     match manual() {
         Ok(page) => print(&page),
-        Err(error) => failed(&error),
+        Err(error) => {
+            output::complain(format_args!("error: no manual page: {error}"));
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -67,17 +70,8 @@ fn section<'a>(title: &str, rows: impl Iterator<Item = (&'a str, &'a str)>) -> R
 
 /// Writes to standard output; a closed pipe is no failure.
 pub(crate) fn print(text: &[u8]) -> ExitCode {
-    match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
-        Ok(()) => ExitCode::SUCCESS,
-        // `firebrick man | head` is no failure.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => failed(&error),
-    }
-}
-
-fn failed(error: &io::Error) -> ExitCode {
-    eprintln!("error: cannot write to standard output: {error}");
-    ExitCode::FAILURE
+    output::print(text);
+    output::verdict(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

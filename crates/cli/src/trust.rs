@@ -7,7 +7,7 @@
 //! 3. Exit codes: 0 all stores are as they should be, 1 some are not, or the answer was no, 2 wrong usage, or nobody to ask.
 
 use std::fmt::Write as _;
-use std::io::{self, BufRead, IsTerminal, Write as _};
+use std::io::{self, BufRead, IsTerminal};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::SystemTime;
 
@@ -50,7 +50,7 @@ pub fn trust(given: &Trust, environment: &dyn Environment) -> ExitCode {
     let code = match wanted(given, environment) {
         Ok((introduction, stores)) => proceed(given, &introduction, &stores),
         Err(error) => {
-            eprintln!("error: {error}");
+            output::complain(format_args!("error: {error}"));
             1
         }
     };
@@ -86,7 +86,7 @@ fn proceed(given: &Trust, introduction: &str, stores: &[Store]) -> u8 {
     let nothing = if given.undo { "does not have it" } else { "trusts it already" };
     let mut out = introduction.to_owned();
     stores.iter().for_each(|store| describe(&mut out, store, nothing));
-    print(&out);
+    output::print(&out);
     let impossible = stores.iter().any(|store| matches!(store.need, Need::Impossible(_)));
     let code = u8::from(impossible);
     if given.dry_run || !stores.iter().any(|store| matches!(store.need, Need::Run(_))) {
@@ -95,17 +95,17 @@ fn proceed(given: &Trust, introduction: &str, stores: &[Store]) -> u8 {
     match agreed(given) {
         Ok(true) => {}
         Ok(false) => {
-            print("Nothing was changed.\n");
+            output::print("Nothing was changed.\n");
             return 1;
         }
         Err(why) => {
-            eprintln!("error: {why}");
+            output::complain(format_args!("error: {why}"));
             return 2;
         }
     }
     let failed = stores.iter().filter(|store| !run(store, given.yes)).count();
     if stores.iter().any(|store| store.name.starts_with("Firefox") || store.name.starts_with("Chromium")) {
-        print("Browsers that are running notice it when they are started again.\n");
+        output::print("Browsers that are running notice it when they are started again.\n");
     }
     code.max(u8::from(failed > 0))
 }
@@ -130,7 +130,7 @@ fn agreed(given: &Trust) -> Result<bool, String> {
     if !io::stdin().is_terminal() {
         return Err("there is no terminal to ask at; --yes runs the commands above without asking".to_owned());
     }
-    print("\nRun these commands? [y/N] ");
+    output::print("\nRun these commands? [y/N] ");
     let mut answer = String::new();
     // The end of the input is no yes.
     let _ = io::stdin().lock().read_line(&mut answer);
@@ -142,8 +142,8 @@ fn run(store: &Store, unattended: bool) -> bool {
     let Need::Run(steps) = &store.need else { return true };
     let failure = steps.iter().find_map(|step| execute(step, unattended).err().map(|why| (step, why)));
     match failure {
-        None => print(&format!("done: {}\n", store.name)),
-        Some((step, ref why)) => eprintln!("error: {}: {step}: {why}", store.name),
+        None => output::print(format!("done: {}\n", store.name)),
+        Some((step, ref why)) => output::complain(format_args!("error: {}: {step}: {why}", store.name)),
     }
     failure.is_none()
 }
@@ -163,11 +163,6 @@ fn execute(step: &Step, unattended: bool) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(status.to_string()) }
 }
 
-/// A closed standard output does not stop the command.
-fn print(text: &str) {
-    let mut stdout = io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-}
 
 #[cfg(test)]
 mod tests {

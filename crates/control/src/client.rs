@@ -254,12 +254,11 @@ pub fn deaths_command(dir: &Path, client: &Client, json: bool) -> ExitCode {
 fn show(report: Result<String, String>) -> ExitCode {
     match report {
         Ok(text) => {
-            // A closed pipe (`| head`) is no failure.
-            let _ = io::stdout().lock().write_all(text.as_bytes());
+            output::print(text);
             ExitCode::SUCCESS
         }
         Err(message) => {
-            let _ = writeln!(io::stderr().lock(), "firebrick: {message}");
+            output::complain(format_args!("firebrick: {message}"));
             ExitCode::FAILURE
         }
     }

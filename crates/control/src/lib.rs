@@ -10,7 +10,7 @@
 //! 2. The socket can be used by its owner only, from the moment it exists; a port only with the token and
 //!    a Host field of this machine.
 //! 3. Clients that hold connections open or send nonsense cannot keep others waiting: see `connections`.
-//! 4. GET and HEAD change nothing. POST is for `/reload` and `/upgrade`.
+//! 4. GET and HEAD change nothing, but for the orders of Puma's tools, which know nothing else. POST is for `/reload` and `/upgrade`.
 //! 5. Another program can go on with its sockets, so that clients never find nobody: see `release`.
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ mod deaths;
 mod fleet;
 mod gate;
 mod metrics;
+pub mod owner;
 mod page;
 mod provider;
 mod release;
@@ -32,7 +33,7 @@ mod stop;
 mod system;
 mod table;
 
-pub use provider::Provider;
+pub use provider::{Order, Provider};
 pub use release::{Listening, Release};
 pub use server::Server;
 pub use settings::ControlAddress;

@@ -4,6 +4,19 @@ use crate::reload::{ReloadLine, ReloadWish};
 use stats::{Death, InFlight, Load, ServerSnapshot, Status};
 use tokio::sync::mpsc;
 
+/// What Puma's tools ask for (`pumactl`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Finish requests and end, as TERM.
+    Stop,
+    /// End at once, as INT twice.
+    Halt,
+    /// A new program takes over, as USR2.
+    Restart,
+    /// New code takes over, worker by worker, as USR1.
+    PhasedRestart,
+}
+
 /// Figures of a running server. Everything happens on the thread of [`crate::Server::run`].
 pub trait Provider {
     /// Everything that `/stats` returns.
@@ -31,6 +44,9 @@ pub trait Provider {
 
     /// Starts a reload, or the way back; its steps. The last one is an end. It goes on when nobody listens any more.
     fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine>;
+
+    /// Does what one of Puma's tools asks for, as the signal of the same meaning would; soon, so that who asks gets an answer.
+    fn order(&self, order: Order);
 
     /// Starts a new program that takes over; steps and end as of a reload.
     fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadLine>;

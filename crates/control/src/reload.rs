@@ -8,7 +8,7 @@ use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
-use std::io::{self, BufRead, Write};
+use std::io::BufRead;
 use std::path::Path;
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -123,7 +123,7 @@ fn command(dir: &Path, client: &Client, target: &str, what: &str) -> ExitCode {
     match follow(dir, client, target, what) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            let _ = writeln!(io::stderr().lock(), "firebrick: {message}");
+            output::complain(format_args!("firebrick: {message}"));
             ExitCode::FAILURE
         }
     }
@@ -142,9 +142,9 @@ fn follow(dir: &Path, client: &Client, target: &str, what: &str) -> Result<(), S
         }
         match serde_json::from_str(&line) {
             // A closed pipe (`| head`) does not stop the reload.
-            Ok(ReloadLine::Step { stage, text }) => drop(writeln!(io::stdout().lock(), "{stage}: {text}")),
+            Ok(ReloadLine::Step { stage, text }) => output::print(format!("{stage}: {text}\n")),
             Ok(ReloadLine::Done { done }) => {
-                let _ = writeln!(io::stdout().lock(), "done: {done}");
+                output::print(format!("done: {done}\n"));
                 result = Some(Ok(()));
             }
             Ok(ReloadLine::Failed { failed }) => result = Some(Err(failed)),

@@ -3,7 +3,7 @@
 use crate::gate::{Gate, Refusal};
 use crate::metrics::{self, Format};
 use crate::page;
-use crate::provider::Provider;
+use crate::provider::{Order, Provider};
 use crate::reload::{ReloadLine, ReloadWish, Reply};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::time::Instant;
 use tokio::sync::mpsc;
 
-const ENDPOINTS: [(&str, &str, &str); 13] = [
+const ENDPOINTS: [(&str, &str, &str); 14] = [
     (
         "GET",
         "/stats",
@@ -50,6 +50,11 @@ const ENDPOINTS: [(&str, &str, &str); 13] = [
         "/upgrade",
         "starts the program again beside this one, which hands over to it; a line for each step",
     ),
+    (
+        "GET",
+        "/stop, /halt, /restart, /phased-restart",
+        "for pumactl and other tools of Puma: as TERM, as INT twice, as USR2, as USR1; answered at once",
+    ),
     ("GET", "/", "this list; the page for browsers"),
 ];
 
@@ -76,6 +81,10 @@ enum Route {
     Deaths(usize),
     Reload(ReloadWish),
     Upgrade,
+    /// What Puma's tools ask for; `None` where it is always so.
+    Order(Option<Order>),
+    /// What they ask for and there is not: why.
+    Unsupported(&'static str),
     Metrics(Format),
     Live,
     Ready,
@@ -116,6 +125,7 @@ async fn respond<B, P: Provider>(
     match (&route, &admitted) {
         (Route::Reload(wish), Ok(())) => return lines(source.provider.reload(*wish)),
         (Route::Upgrade, Ok(())) => return lines(source.provider.upgrade()),
+        (Route::Order(Some(order)), Ok(())) => source.provider.order(*order),
         _ => {}
     }
     let mut response = match admitted {
@@ -205,6 +215,9 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             deaths.truncate(limit);
             written(serde_json::to_string_pretty(&deaths))
         }
+        // Has been given.
+        Route::Order(_) => json_response(StatusCode::OK, r#"{ "status": "ok" }"#.to_owned()),
+        Route::Unsupported(why) => unsupported(why),
         Route::BadLimit => refuse(StatusCode::BAD_REQUEST, "limit is a number from 1, such as limit=20"),
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
         Route::NotFound => refuse(StatusCode::NOT_FOUND, "there is nothing of that name"),
@@ -259,6 +272,22 @@ fn route(head: &Parts) -> Route {
             });
         }
         "/upgrade" => return Route::Upgrade,
+        "/stop" | "/halt" | "/restart" | "/phased-restart" | "/reload-worker-directory"
+            if !matches!(head.method, Method::GET | Method::POST) =>
+        {
+            return Route::MethodNotAllowed("GET, POST");
+        }
+        "/stop" => return Route::Order(Some(Order::Stop)),
+        "/halt" => return Route::Order(Some(Order::Halt)),
+        "/restart" => return Route::Order(Some(Order::Restart)),
+        "/phased-restart" => return Route::Order(Some(Order::PhasedRestart)),
+        // Each reload reads the folder as it was typed.
+        "/reload-worker-directory" => return Route::Order(None),
+        "/refork" => Route::Unsupported("reforking goes by requests: rack.refork_after"),
+        "/gc" | "/gc-stats" => {
+            Route::Unsupported("the server itself runs no Ruby; rack.out_of_band_gc collects between requests")
+        }
+        "/thread-backtraces" => Route::Unsupported("/requests?backtraces says where requests are"),
         "/metrics" => Route::Metrics(Format::accepted(accepted(head))),
         "/live" => Route::Live,
         "/ready" => Route::Ready,
@@ -293,6 +322,14 @@ fn written(json: serde_json::Result<String>) -> Response<Full<Bytes>> {
         Ok(text) => json_response(StatusCode::OK, text),
         Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
+}
+
+/// One line, which `pumactl` prints.
+fn unsupported(why: &str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(format!("Unsupported action: {why}"))));
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
 }
 
 fn refuse(status: StatusCode, error: &str) -> Response<Full<Bytes>> {
@@ -381,7 +418,25 @@ mod tests {
         assert_eq!(get("/upgrade"), Route::MethodNotAllowed("POST"));
         assert_eq!(requested(&Method::POST, "/reload?in_place", "*/*"), Route::Reload(ReloadWish::InPlace));
         assert_eq!(get("/reload"), Route::MethodNotAllowed("POST"));
-        assert_eq!(requested(&Method::POST, "/halt", "*/*"), Route::NotFound);
+    }
+
+    #[test]
+    fn orders_of_pumas_tools() {
+        for (path, order) in [
+            ("/stop?token=x", Order::Stop),
+            ("/halt", Order::Halt),
+            ("/restart", Order::Restart),
+            ("/phased-restart?token=x", Order::PhasedRestart),
+        ] {
+            for method in [Method::GET, Method::POST] {
+                assert_eq!(requested(&method, path, "*/*"), Route::Order(Some(order)), "{path}");
+            }
+            assert_eq!(requested(&Method::HEAD, path, "*/*"), Route::MethodNotAllowed("GET, POST"));
+        }
+        assert_eq!(requested(&Method::GET, "/reload-worker-directory", "*/*"), Route::Order(None));
+        for path in ["/refork", "/gc", "/gc-stats", "/thread-backtraces"] {
+            assert!(matches!(requested(&Method::GET, path, "*/*"), Route::Unsupported(_)), "{path}");
+        }
     }
 
     #[test]

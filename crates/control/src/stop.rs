@@ -10,10 +10,10 @@
 use crate::client::{Client, Error, explain};
 use crate::system::Process;
 use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::Pid;
 use settings::ControlAddress;
 use stats::{ServerState, Status};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -57,12 +57,12 @@ pub fn status_command(target: &Target, json: bool) -> ExitCode {
 fn absent(target: &Target, error: &Error) -> (Verdict, String) {
     let named = target.pidfile.as_deref().and_then(|path| Some((path, pid_in(path)?)));
     match named {
-        Some((path, pid)) if test_kill_process(pid).is_err() => {
+        Some((path, pid)) if crate::owner::living(path).is_none() => {
             let (path, pid) = (path.display(), pid.as_raw_nonzero());
             (
                 Verdict::Dead,
                 format!(
-                    "no Firebrick is running for {}: the pid file {path} names process {pid}, which has ended",
+                    "no Firebrick is running for {}: the pid file {path} names process {pid}, which has ended or is another program",
                     target.dir.display()
                 ),
             )
@@ -76,7 +76,8 @@ fn absent(target: &Target, error: &Error) -> (Verdict, String) {
 }
 
 fn pid_in(path: &Path) -> Option<Pid> {
-    Pid::from_raw(std::fs::read_to_string(path).ok()?.trim().parse().ok()?)
+    let number = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    (number > 0).then(|| Pid::from_raw(number))?
 }
 
 fn describe(status: &Status) -> String {
@@ -183,17 +184,33 @@ pub(crate) fn of_this_machine(address: &ControlAddress, status: &Status) -> Resu
 }
 
 fn say(well: bool, text: &str) {
-    // A closed pipe (`| head`) is no failure.
-    let _ = if well {
-        writeln!(io::stdout().lock(), "{text}")
+    if well {
+        output::print(format!("{text}\n"));
     } else {
-        writeln!(io::stderr().lock(), "firebrick: {text}")
-    };
+        output::complain(format_args!("firebrick: {text}"));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command};
+
+    /// Between fork and exec a process is called as its parent.
+    fn eventually(wanted: Verdict, look: impl Fn() -> Verdict) -> Verdict {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while look() != wanted && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        look()
+    }
+
+    fn end(mut process: Child) {
+        let _ = process.kill();
+        let _ = process.wait();
+    }
 
     fn target(dir: &Path, pidfile: Option<PathBuf>) -> Target {
         let client = Client::new(ControlAddress::Unix(dir.join("none.sock")), None);
@@ -207,10 +224,20 @@ mod tests {
         let verdict = |target: &Target| absent(target, &target.client.status().unwrap_err()).0;
         assert_eq!(verdict(&target(dir.path(), None)), Verdict::NotRunning);
         assert_eq!(verdict(&target(dir.path(), Some(file.clone()))), Verdict::NotRunning);
-        std::fs::write(&file, "garbled").unwrap();
-        assert_eq!(verdict(&target(dir.path(), Some(file.clone()))), Verdict::NotRunning);
-        std::fs::write(&file, std::process::id().to_string()).unwrap();
-        assert_eq!(verdict(&target(dir.path(), Some(file.clone()))), Verdict::Unknown);
+        for garbled in ["garbled", "0", "-7"] {
+            std::fs::write(&file, garbled).unwrap();
+            assert_eq!(verdict(&target(dir.path(), Some(file.clone()))), Verdict::NotRunning);
+        }
+        let other = Command::new("sleep").arg("60").spawn().unwrap();
+        std::fs::write(&file, other.id().to_string()).unwrap();
+        let found = eventually(Verdict::Dead, || verdict(&target(dir.path(), Some(file.clone()))));
+        end(other);
+        assert_eq!(found, Verdict::Dead, "the number of another program");
+        let server = Command::new("sleep").arg0("firebrick").arg("60").spawn().unwrap();
+        std::fs::write(&file, server.id().to_string()).unwrap();
+        let found = eventually(Verdict::Unknown, || verdict(&target(dir.path(), Some(file.clone()))));
+        end(server);
+        assert_eq!(found, Verdict::Unknown);
         std::fs::write(&file, "999999999\n").unwrap();
         assert_eq!(verdict(&target(dir.path(), Some(file))), Verdict::Dead);
     }

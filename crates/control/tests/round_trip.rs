@@ -3,7 +3,7 @@
 
 use control::client::{self, Client};
 use control::reload::{ReloadLine, ReloadWish};
-use control::{ControlAddress, Provider, Server};
+use control::{ControlAddress, Order, Provider, Server};
 use stats::{
     Death, DeathCause, DeathCounts, DeathRequest, InFlight, Load, QueueSnapshot, RubyVersion, ServerSnapshot,
     ServerState, Snapshot, Status, WorkerSnapshot, WorkerState,
@@ -64,7 +64,14 @@ impl Drop for Running {
 
 struct Figures;
 
+/// What was ordered, in the one test that orders.
+static ORDERS: std::sync::Mutex<Vec<Order>> = std::sync::Mutex::new(Vec::new());
+
 impl Provider for Figures {
+    fn order(&self, order: Order) {
+        ORDERS.lock().unwrap().push(order);
+    }
+
     async fn stats(&self) -> ServerSnapshot {
         snapshot()
     }
@@ -125,6 +132,29 @@ impl Provider for Figures {
         let _ = lines.send(ReloadLine::Failed { failed: "not today".into() });
         receiver
     }
+}
+
+/// As `pumactl` sends them, and what it reads of the answers.
+#[test]
+fn pumas_tools_give_orders() {
+    let running = Running::start();
+    for path in ["/phased-restart?token=x", "/restart", "/stop", "/reload-worker-directory", "/halt"] {
+        let answer = running.raw(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes());
+        assert!(answer.starts_with("HTTP/1.0 200 "), "{path}: {answer}");
+        assert_eq!(answer.split("\r\n").last(), Some("{ \"status\": \"ok\" }\n"), "{path}");
+    }
+    let unknown = running.raw(b"GET /gc HTTP/1.0\r\n\r\n");
+    let said = unknown.split("\r\n").last().unwrap();
+    assert!(unknown.starts_with("HTTP/1.0 404 ") && said.starts_with("Unsupported action: "), "{unknown}");
+    running.raw(b"HEAD /stop HTTP/1.0\r\n\r\n");
+    let ControlAddress::Tcp { port, .. } = running.port else { panic!("a port") };
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(b"GET /stop?token=wrong HTTP/1.0\r\n\r\n").unwrap();
+    let mut refused = String::new();
+    stream.read_to_string(&mut refused).unwrap();
+    assert!(refused.starts_with("HTTP/1.0 403 ") && refused.ends_with("Invalid auth token"), "{refused}");
+    let orders = [Order::PhasedRestart, Order::Restart, Order::Stop, Order::Halt];
+    assert_eq!(*ORDERS.lock().unwrap(), orders);
 }
 
 fn death() -> Death {

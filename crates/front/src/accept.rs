@@ -161,11 +161,12 @@ async fn accept_tcp(
     loop {
         match listener.accept().await {
             Ok((socket, remote)) => {
+                let remote = canonical(remote);
                 let stream = Connection::new(socket);
                 let short = !descriptors::admit_stream(&stream);
                 let peer = Peer {
                     remote: PeerAddr::Inet(remote),
-                    remote_text: remote.ip().to_canonical().to_string().into(),
+                    remote_text: remote.ip().to_string().into(),
                     local: PeerAddr::Inet(local),
                     tls: matches!(accepting, Accepting::Encrypted { .. }),
                     session: None,
@@ -190,6 +191,11 @@ async fn accept_tcp(
             Err(e) => acceptor.refused(&e).await,
         }
     }
+}
+
+/// A client of IPv4 at a socket of IPv6 is one of IPv4, for everything that sees its address.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Result<()> {

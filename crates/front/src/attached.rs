@@ -50,7 +50,7 @@ pub fn attached(words: impl IntoIterator<Item = OsString>) -> Option<(Attached, 
 pub fn refuse(why: &str) {
     match standard_input() {
         Ok(mut socket) => fail(&mut socket, why),
-        Err(error) => eprintln!("error: {why}\nerror: {error}"),
+        Err(error) => output::complain(format_args!("error: {why}\nerror: {error}")),
     }
 }
 
@@ -60,7 +60,7 @@ pub fn serve_attached(loaded: Loaded, reread: Reread) -> ExitCode {
     let socket = match standard_input().and_then(|socket| take(socket).map_err(|error| error.to_string())) {
         Ok(socket) => Arc::new(socket),
         Err(error) => {
-            eprintln!("error: {error}");
+            output::complain(format_args!("error: {error}"));
             return ExitCode::FAILURE;
         }
     };

@@ -1,5 +1,7 @@
 //! Files that must not outlive the server: socket files and the pid file.
 //!
+//! Devices and pipes are nobody's to remove: a pid file may be /dev/null.
+//!
 //! In an upgrade they belong to the old program until the new one serves, and to the new one from then on.
 
 use std::fs;
@@ -57,14 +59,18 @@ impl Leftovers {
         self.files.clone()
     }
 
-    /// Writes our process id into a file of our own; in an upgrade from process `old`, when that hands over.
+    /// Writes our process id into a file of our own; in an upgrade from process `old`, when that hands over. What is no ordinary file, such
+    /// as /dev/null, is left alone.
     ///
     /// # Errors
-    /// The file names another living process, or cannot be written.
+    /// The file names a living server, or cannot be written.
     pub(crate) fn write_pidfile(&mut self, path: &Path, old: Option<i32>) -> Result<(), String> {
-        if let Some(pid) = living(path).filter(|pid| Some(*pid) != old) {
+        if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            return Ok(());
+        }
+        if let Some(pid) = control::owner::living(path).filter(|pid| Some(*pid) != old) {
             return Err(format!(
-                "a server is already running: the pid file {} names process {pid}",
+                "a server is already running: the pid file {} names process {pid}; stop that one, or give this one a --pidfile of its own",
                 path.display()
             ));
         }
@@ -85,7 +91,7 @@ impl Drop for Leftovers {
         for file in &self.files {
             match fs::remove_file(file) {
                 Err(e) if e.kind() != ErrorKind::NotFound => {
-                    eprintln!("cannot remove {}: {e}", file.display())
+                    output::complain(format_args!("cannot remove {}: {e}", file.display()))
                 }
                 _ => {}
             }
@@ -93,36 +99,53 @@ impl Drop for Leftovers {
     }
 }
 
-/// The living process that a pid file names; a stale or garbled file counts as none.
-fn living(path: &Path) -> Option<i32> {
-    let pid =
-        fs::read_to_string(path).ok()?.trim().parse().ok().filter(|&pid| pid != std::process::id() as i32)?;
-    rustix::process::test_kill_process(rustix::process::Pid::from_raw(pid)?).is_ok().then_some(pid)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::CommandExt;
 
     #[test]
-    fn a_pid_file_of_a_living_process_is_respected_and_a_stale_one_is_not() {
-        let path = std::env::temp_dir().join(format!("firebrick-pid-{}", std::process::id()));
-        fs::write(&path, std::os::unix::process::parent_id().to_string()).unwrap();
-        assert!(Leftovers::default().write_pidfile(&path, None).unwrap_err().contains("already running"));
-        fs::write(&path, "999999999").unwrap();
-        let mut leftovers = Leftovers::default();
-        leftovers.write_pidfile(&path, None).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap().trim(), std::process::id().to_string());
-        drop(leftovers);
-        assert!(!path.exists());
+    fn a_stale_pid_file_is_replaced_and_removed_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("server.pid");
+        for stale in ["999999999", "", "garbled", "0", "-1", "1 2"] {
+            fs::write(&path, stale).unwrap();
+            let mut leftovers = Leftovers::default();
+            leftovers.write_pidfile(&path, None).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap().trim(), std::process::id().to_string());
+            drop(leftovers);
+            assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn a_device_in_place_of_a_pid_file_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("server.pid");
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        for path in [Path::new("/dev/null"), &link] {
+            for old in [None, Some(1)] {
+                let mut leftovers = Leftovers::default();
+                leftovers.write_pidfile(path, old).unwrap();
+                leftovers.take_over().unwrap();
+                assert_eq!(leftovers.files(), Vec::<PathBuf>::new());
+            }
+        }
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
     }
 
     #[test]
     fn a_new_program_leaves_files_alone_until_it_takes_over() {
         let dir = tempfile::tempdir().unwrap();
         let (pidfile, socket) = (dir.path().join("server.pid"), dir.path().join("app.sock"));
-        let old = std::os::unix::process::parent_id() as i32;
+        let mut server = std::process::Command::new("sleep").arg0("firebrick").arg("60").spawn().unwrap();
+        let old = server.id().cast_signed();
         fs::write(&pidfile, old.to_string()).unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while control::owner::living(&pidfile).is_none() && std::time::Instant::now() < deadline {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
         fs::write(&socket, "").unwrap();
         let borrow = |leftovers: &mut Leftovers| {
             leftovers.borrow(&socket);
@@ -139,6 +162,7 @@ mod tests {
             new.write_pidfile(&pidfile, Some(1)).unwrap_err().contains("already running"),
             "another server"
         );
+        let _ = (server.kill(), server.wait());
         new.take_over().unwrap();
         assert_eq!(fs::read_to_string(&pidfile).unwrap().trim(), std::process::id().to_string());
         let mut theirs = Leftovers::default();

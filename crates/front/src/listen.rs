@@ -5,8 +5,12 @@
 //!
 //! In an upgrade the sockets of the old program are used where their addresses are still wanted, all of them: connections wait in the queue
 //! of each. A thread may have several, and where there are more threads than sockets the others get new ones beside them.
+//!
+//! `::` is one socket for IPv6 and IPv4 ([`families`]).
 
-use crate::handover::{Handed, Place, Taken};
+mod families;
+
+use crate::handover::{Handed, Place, Taken, takes_both};
 use crate::system::{self, SPREADS};
 use crate::systemd::activation::{Activated, Claim};
 use rustix::fs::{Mode, RawMode};
@@ -19,6 +23,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use families::{Wanted, without_ipv6};
 
 /// All sockets of one address.
 #[derive(Debug)]
@@ -110,8 +116,9 @@ pub(crate) fn bind_all(
             Bind::Tcp { host, port, backlog, .. } => {
                 let name = bind.to_string();
                 let addresses = resolve(host, *port).map_err(|e| format!("cannot listen on {name}: {e}"))?;
-                for address in addresses {
+                for wanted in families::of(addresses, bind, binds, handed, activated) {
                     let (backlog, bind) = (backlog_of(*backlog), Arc::new(bind.clone()));
+                    let address = wanted.address;
                     if let Some((address, taken)) = handed.tcp(address) {
                         let chosen = *port == 0;
                         let taken = Bound::handed_tcp(address, bind, backlog, taken, threads, chosen);
@@ -131,7 +138,7 @@ pub(crate) fn bind_all(
                         Claim::Covered => continue,
                         Claim::Nothing => {}
                     }
-                    bound.push(bind_tcp(address, bind, backlog, threads).map_err(|e| explain(&name, &e))?);
+                    bound.push(bind_tcp(wanted, bind, backlog, threads).map_err(|e| explain(&name, &e))?);
                 }
             }
             Bind::Unix { path, umask, mode, backlog } => {
@@ -192,17 +199,27 @@ pub(crate) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if addresses.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(addresses) }
 }
 
-fn bind_tcp(address: SocketAddr, bind: Arc<Bind>, backlog: i32, threads: usize) -> io::Result<Bound> {
+fn bind_tcp(wanted: Wanted, bind: Arc<Bind>, backlog: i32, threads: usize) -> io::Result<Bound> {
+    match bind_as(wanted, bind.clone(), backlog, threads) {
+        Err(e) if wanted.both && without_ipv6(&e) => {
+            bind_as(Wanted::ipv4(wanted.address.port()), bind, backlog, threads)
+        }
+        done => done,
+    }
+}
+
+fn bind_as(wanted: Wanted, bind: Arc<Bind>, backlog: i32, threads: usize) -> io::Result<Bound> {
+    let Wanted { address, both } = wanted;
     let (shared, chosen) = (SPREADS && threads > 1, address.port() == 0);
     if shared && address.port() != 0 {
         // With SO_REUSEPORT a second server on the same port would go unnoticed and get half of the requests.
-        drop(tcp_socket(address, false)?);
+        drop(tcp_socket(address, both, false)?);
     }
-    let first = tcp_socket(address, shared)?;
+    let first = tcp_socket(address, both, shared)?;
     let address = first.local_addr()?.as_socket().unwrap_or(address);
     let mut sockets = vec![first];
     while shared && sockets.len() < threads {
-        sockets.push(tcp_socket(address, shared)?);
+        sockets.push(tcp_socket(address, both, shared)?);
     }
     let sockets = for_threads(sockets, threads)?;
     Ok(Bound { chosen, ..Bound::new(tcp_address(address, &bind), bind, backlog, sockets) })
@@ -216,11 +233,12 @@ fn tcp_address(address: SocketAddr, bind: &Bind) -> Address {
     if bind.tls().is_some() { Address::Tls(address) } else { Address::Tcp(address) }
 }
 
-fn tcp_socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
+/// `both`: `[::]` takes IPv4, too.
+fn tcp_socket(address: SocketAddr, both: bool, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     if address.is_ipv6() {
-        socket.set_only_v6(true)?;
+        socket.set_only_v6(!both)?;
     }
     socket.set_reuse_address(true)?;
     // A response is written whole; waiting for more to send only delays it. Accepted sockets inherit this.
@@ -247,6 +265,8 @@ fn bind_unix(path: &Path, umask: Option<u32>, mode: Option<u32>, threads: usize)
     clear_stale(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
+    // Who may connect is said by the address, or by the folder of the socket; not by the umask of whoever starts the server.
+    let mode = mode.or_else(|| umask.is_none().then_some(0o777));
     let old = umask.map(|umask| rustix::process::umask(Mode::from_raw_mode(umask as RawMode)));
     let done = socket.bind(&SockAddr::unix(path)?);
     if let Some(old) = old {
@@ -382,7 +402,8 @@ impl Bound {
             self.udp = Some(Udp::Theirs(sockets));
             return Ok(());
         }
-        let bound = ::quic::Port::bind(address, threads);
+        let both = address.is_ipv6() && self.sockets.first().is_some_and(takes_both);
+        let bound = ::quic::Port::bind(address, both, threads);
         let bound = bound.map_err(|e| {
             format!("HTTP/3 is off: cannot bind UDP {address}: {e}; --no-http3 ends this line")
         })?;
@@ -438,7 +459,8 @@ fn datagrams(port: ::quic::Port, listener: impl Fn(Listening) -> Listener) -> Ve
 fn beside(address: SocketAddr, others: &[Socket]) -> io::Result<Socket> {
     // With one thread they were not meant to be shared.
     others.iter().try_for_each(|socket| socket.set_reuse_port(true))?;
-    tcp_socket(address, true)
+    let both = address.is_ipv6() && others.first().is_some_and(takes_both);
+    tcp_socket(address, both, true)
 }
 
 /// Copies of descriptors; those of the same socket once.

@@ -7,7 +7,7 @@
 //! 3. It is read before TLS, within `timeouts.handshake`. Any other end of it is a line in the error log, and the
 //!    connection is closed without a response, because nothing is known about who would read it.
 
-use crate::accept::Acceptor;
+use crate::accept::{Acceptor, canonical};
 use handler::{Peer, PeerAddr};
 use net::proxy_protocol::{Accepted, Ends, Failure, Header, Socket, receive};
 use settings::{Bind, ProxyProtocol};
@@ -61,7 +61,8 @@ fn introduced(mut peer: Peer, header: Header) -> Peer {
     match header.ends {
         Ends::Own => {}
         Ends::Inet { remote, local } => {
-            peer.remote_text = remote.ip().to_canonical().to_string().into();
+            let remote = canonical(remote);
+            peer.remote_text = remote.ip().to_string().into();
             (peer.remote, peer.local) = (PeerAddr::Inet(remote), PeerAddr::Inet(local));
         }
         Ends::Unix => {
@@ -91,7 +92,7 @@ mod tests {
     fn the_header_says_who_the_client_is() {
         let (remote, local) = ("[::ffff:192.0.2.1]:5".parse().unwrap(), "[2001:db8::1]:443".parse().unwrap());
         let found = introduced(peer(), Header { ends: Ends::Inet { remote, local }, tls: Some(true) });
-        assert_eq!((found.remote, found.local), (PeerAddr::Inet(remote), PeerAddr::Inet(local)));
+        assert_eq!((found.remote, found.local), (PeerAddr::Inet(canonical(remote)), PeerAddr::Inet(local)));
         assert_eq!((&*found.remote_text, found.tls), ("192.0.2.1", true));
         let unix = introduced(peer(), Header { ends: Ends::Unix, tls: None });
         assert_eq!((unix.remote, &*unix.remote_text), (PeerAddr::Unix, ""));

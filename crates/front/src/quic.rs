@@ -8,7 +8,7 @@
 //! 3. When the future is dropped no connection begins any more; those that are open go on. Who tries is to be told ([`refuse`]):
 //!    without an answer a client tries for as long as it has patience, instead of turning to TCP.
 
-use crate::accept::Acceptor;
+use crate::accept::{Acceptor, canonical};
 use crate::beginnings::{Beginnings, Judgement};
 use crate::tls::variables;
 use ::quic::quinn::{self, Connection, Endpoint, Incoming};
@@ -182,10 +182,10 @@ fn peer(
     let (version, cipher) = (session.version.name(), session.cipher);
     acceptor.recorder.handshake(&stats::Handshake { version, cipher, resumed: session.resumed });
     let variables = if rules.asks_clients() { variables::of(&session) } else { Vec::new() };
-    let remote = connection.remote_address();
+    let remote = canonical(connection.remote_address());
     Some(Peer {
         remote: PeerAddr::Inet(remote),
-        remote_text: remote.ip().to_canonical().to_string().into(),
+        remote_text: remote.ip().to_string().into(),
         local: PeerAddr::Inet(local),
         tls: true,
         session: Some(Box::new(Session { version, cipher, variables, ..Session::default() })),

@@ -57,7 +57,7 @@ pub fn serve(loaded: Loaded, reread: Reread, started: Started) -> ExitCode {
     match serve_as(loaded, reread, started, None) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            output::complain(format_args!("error: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -108,7 +108,7 @@ async fn run(
         old.within(loaded.settings.timeouts.worker_boot + BOOT_SPARE);
     }
     let (mut loaded, prepared) = boot::configure(loaded, &reread, attached.as_deref())?;
-    loaded.puma_notes().for_each(|note| eprintln!("{note}"));
+    loaded.puma_notes().for_each(|note| output::complain(format_args!("{note}")));
     passed::name_addresses(&mut loaded.settings, &mut given.activated, &mut given.handed)?;
     let configuration = Configuration::read(loaded)?;
     started_as.link(&configuration.settings().dir, &configuration.settings().typed_dir);

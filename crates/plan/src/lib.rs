@@ -14,7 +14,6 @@ mod sources;
 mod table;
 mod units;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
@@ -32,12 +31,11 @@ pub fn arguments(command: Command) -> Command {
 pub fn run(matches: &ArgMatches) -> ExitCode {
     match result(matches) {
         Ok((text, enough)) => {
-            // The reader may have closed the pipe (`| head`); that is not a failure.
-            let _ = io::stdout().lock().write_all(text.as_bytes());
+            output::print(text);
             if enough { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(message) => {
-            let _ = writeln!(io::stderr().lock(), "error: {message}");
+            output::complain(format_args!("error: {message}"));
             ExitCode::from(2)
         }
     }

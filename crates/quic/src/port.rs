@@ -31,17 +31,17 @@ pub struct PortSocket {
 }
 
 impl Port {
-    /// Binds the port for that many threads, 255 at most, or for the first of them.
+    /// Binds the port for that many threads, 255 at most, or for the first of them. With `both`, `[::]` takes IPv4, too.
     ///
     /// # Errors
     /// As bind(2), or there are too many threads.
-    pub fn bind(address: SocketAddr, threads: usize) -> io::Result<Port> {
+    pub fn bind(address: SocketAddr, both: bool, threads: usize) -> io::Result<Port> {
         let threads = threads.min(MOST_SOCKETS);
         if threads > 1 {
             // With SO_REUSEPORT another server on the same port would go unnoticed.
-            drop(socket(address, false)?);
+            drop(socket(address, both, false)?);
         }
-        let sockets = (0..threads).map(|_| Ok(socket(address, threads > 1)?.into()));
+        let sockets = (0..threads).map(|_| Ok(socket(address, both, threads > 1)?.into()));
         Port::of(sockets.collect::<io::Result<_>>()?)
     }
 
@@ -53,10 +53,12 @@ impl Port {
     pub fn with(address: SocketAddr, mut sockets: Vec<UdpSocket>, threads: usize) -> io::Result<Port> {
         let threads = threads.min(MOST_SOCKETS);
         sockets.truncate(threads);
+        let both = address.is_ipv6()
+            && sockets.first().is_some_and(|one| !SockRef::from(one).only_v6().unwrap_or(true));
         for _ in sockets.len()..threads {
             // One that was alone was not meant to be shared.
             sockets.iter().try_for_each(|one| SockRef::from(one).set_reuse_port(true))?;
-            sockets.push(socket(address, true)?.into());
+            sockets.push(socket(address, both, true)?.into());
         }
         Port::of(sockets)
     }
@@ -79,11 +81,11 @@ impl Port {
     }
 }
 
-fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
+fn socket(address: SocketAddr, both: bool, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
     if address.is_ipv6() {
-        socket.set_only_v6(true)?;
+        socket.set_only_v6(!both)?;
     }
     socket.set_reuse_port(shared)?;
     socket.bind(&address.into())?;
@@ -100,10 +102,10 @@ mod tests {
     #[test]
     fn sockets_of_another_program_are_used() {
         for (before, after) in [(1, 3), (3, 1), (2, 2)] {
-            let old = Port::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+            let old = Port::bind("127.0.0.1:0".parse().unwrap(), false, 1).unwrap();
             let address = old.sockets[0].socket.local_addr().unwrap();
             drop(old);
-            let old = Port::bind(address, before).unwrap();
+            let old = Port::bind(address, false, before).unwrap();
             let copies = old.sockets().map(|one| one.socket.try_clone().unwrap()).collect();
             drop(old);
             let new = Port::with(address, copies, after).unwrap();
@@ -117,11 +119,11 @@ mod tests {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
         for threads in [1, 2] {
-            assert_eq!(Port::bind(address, threads).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+            assert_eq!(Port::bind(address, false, threads).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         }
         drop(taken);
-        let port = Port::bind(address, 2).unwrap();
+        let port = Port::bind(address, false, 2).unwrap();
         assert_eq!(port.sockets.len(), MOST_SOCKETS.min(2));
-        assert!(Port::bind(address, 2).is_err(), "another server");
+        assert!(Port::bind(address, false, 2).is_err(), "another server");
     }
 }

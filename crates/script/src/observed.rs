@@ -18,6 +18,6 @@ pub struct Observed {
 impl Default for Observed {
     /// Counters that are not read, and standard error.
     fn default() -> Observed {
-        Observed { counts: HandlerCounts::default(), alarm: Arc::new(|what| eprintln!("{what}")) }
+        Observed { counts: HandlerCounts::default(), alarm: Arc::new(|what| output::complain(format_args!("{what}"))) }
     }
 }

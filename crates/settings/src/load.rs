@@ -285,6 +285,7 @@ fn puma_file(
     Some(PumaFile {
         shown: shown.unwrap_or(&path).to_owned(),
         workers: if is_attached { Some("1".to_owned()) } else { first(workers::WORKERS.about.key) },
+        environment: first(app::environment.about.key),
         path,
     })
 }

@@ -22,7 +22,7 @@ pub use docs::markdown;
 pub(crate) use find::{find, is_ruby};
 pub use map::{Mapped, Outcome, Row, map};
 pub use methods::{Class, METHODS, Method, nearest_method};
-pub use toml::toml;
+pub use toml::{left_out, toml};
 
 use std::path::PathBuf;
 
@@ -35,4 +35,6 @@ pub struct PumaFile {
     pub shown: PathBuf,
     /// How many workers a flag or variable asks for, as it was written: it decides between `single` and `cluster`.
     pub workers: Option<String>,
+    /// The environment that a flag or variable says.
+    pub environment: Option<String>,
 }

@@ -26,7 +26,7 @@ use crate::kind::numbers::size_text;
 use crate::machine::{Chosen, Machine, auto_front_threads, auto_workers, worker_room};
 use crate::nearest::nearest;
 use crate::origin::Origin;
-use crate::puma::{Mapped, PumaFile, Row, toml};
+use crate::puma::{Mapped, PumaFile, Row, left_out, toml};
 use crate::raw::Raw;
 use crate::settings::{DEVELOPMENT, Files, Health, Logs, Process, Rack, Settings, Shared, Traces};
 use crate::table::entry::Section;
@@ -100,6 +100,8 @@ pub struct Loaded {
     pub puma: Option<Vec<Row>>,
     /// The same as a `firebrick.toml`.
     pub puma_toml: Option<String>,
+    /// How many values are comments there, because they stand under a condition.
+    pub puma_left_out: usize,
 }
 
 impl Loaded {
@@ -180,6 +182,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         warnings,
         machine: facts.machine.clone(),
         puma: facts.puma.as_ref().map(|mapped| mapped.rows.clone()),
+        puma_left_out: facts.puma.as_ref().map_or(0, left_out),
         puma_toml: facts
             .puma
             .as_ref()

@@ -24,7 +24,7 @@ mod view;
 
 use clap::{ArgMatches, Command};
 use control::client::{Client, explain};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -64,8 +64,7 @@ impl Failure {
             Failure::Usage(text) => (text, 2),
             Failure::Run(text) => (text, 1),
         };
-        // Nothing can be done if standard error is closed.
-        let _ = writeln!(std::io::stderr().lock(), "firebrick: {text}");
+        output::complain(format_args!("firebrick: {text}"));
         ExitCode::from(code)
     }
 }

@@ -10,7 +10,7 @@ use crate::view::View;
 use control::client::{Client, explain};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use std::io::{IsTerminal, Write, stdout};
+use std::io::{IsTerminal, stdout};
 use std::path::Path;
 
 /// Width without a terminal.
@@ -29,8 +29,7 @@ pub(crate) fn run(client: &Client, options: &Options, dir: &Path) -> Result<(), 
     } else {
         text(view, options, &client.address().to_string(), columns())
     };
-    // The reader may have closed the pipe (`| head`); that is not a failure.
-    let _ = stdout().lock().write_all(text.as_bytes());
+    output::print(text);
     Ok(())
 }
 

@@ -79,8 +79,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 fn print_error(what: &str) {
-    // Nothing can be done if standard error is closed.
-    let _ = writeln!(io::stderr().lock(), "firebrick tune: {what}");
+    output::complain(format_args!("firebrick tune: {what}"));
 }
 
 fn tune(options: &Options) -> ExitCode {
@@ -192,12 +191,12 @@ fn report(setup: &Setup<'_>, done: &Results) -> Result<ExitCode, String> {
         &verdict,
     )?;
     if options.output.json_only {
-        print(&json);
+        output::print(&json);
     } else if done.measured.is_empty() {
-        print("\nNo measurements.\n");
+        output::print("\nNo measurements.\n");
     } else {
-        print(&summary::text(&verdict, width()));
-        print(&format!("\n{}\n", how_long(done)));
+        output::print(&summary::text(&verdict, width()));
+        output::print(&format!("\n{}\n", how_long(done)));
     }
     if let Some(path) = &options.output.json {
         save(path, &json)?;
@@ -239,7 +238,7 @@ fn remark(options: &Options, text: &str) {
     if options.output.json_only {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     } else {
-        print(text);
+        output::print(text);
     }
 }
 
@@ -249,11 +248,6 @@ fn how_long(done: &Results) -> String {
         0 => format!("Took {seconds} s."),
         open => format!("Took {seconds} s; {open} other shapes were evaluated without measuring them."),
     }
-}
-
-fn print(text: &str) {
-    // The reader may have closed the pipe (`| head`); that is not a failure.
-    let _ = io::stdout().lock().write_all(text.as_bytes());
 }
 
 fn save(path: &Path, text: &str) -> Result<(), String> {

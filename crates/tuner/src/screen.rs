@@ -49,12 +49,8 @@ impl Screen {
     pub(crate) fn head(&mut self, lines: &[String]) {
         self.began = Instant::now();
         if self.table {
-            let mut out = io::stdout().lock();
-            for line in lines {
-                let _ = writeln!(out, "{line}");
-            }
-            let _ = writeln!(out, "\n{}", table::head(self.servers));
-            let _ = out.flush();
+            let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            output::print(format!("{lines}\n{}\n", table::head(self.servers)));
         }
     }
 
@@ -89,9 +85,7 @@ impl Screen {
     pub(crate) fn row(&mut self, measured: &Measured) {
         self.clear();
         if self.table {
-            let mut out = io::stdout().lock();
-            let _ = writeln!(out, "{}", table::row(measured, self.servers));
-            let _ = out.flush();
+            output::print(format!("{}\n", table::row(measured, self.servers)));
         }
     }
 

@@ -1,25 +1,42 @@
 # frozen_string_literal: true
 
 require "etc"
+require "socket"
+require "firebrick/puma_file/configuration"
 
 module Firebrick
   class PumaFile
+    # Stands for an argument that was not given.
+    NONE = Object.new.freeze
+
+    # What Puma's DSL has had under these names: `rackup DefaultRackup`.
+    module ConfigDefault
+      DefaultRackup = "config.ru" # rubocop:disable Naming/ConstantName
+      DefaultTCPHost = "0.0.0.0" # rubocop:disable Naming/ConstantName
+      DefaultTCPPort = 9292 # rubocop:disable Naming/ConstantName
+      DefaultWorkerCheckInterval = 5 # rubocop:disable Naming/ConstantName
+      DefaultWorkerTimeout = 60 # rubocop:disable Naming/ConstantName
+      DefaultWorkerShutdownTimeout = 30 # rubocop:disable Naming/ConstantName
+    end
+
     # What a puma.rb is evaluated in: the methods of Puma's DSL, 5 to 8, under all their names. They judge nothing; what
     # they mean is decided by the front (crates/settings/src/puma).
+    #
+    # A puma.rb and its blocks find names here before those of the app. So there are no constants in here but Puma's,
+    # the instance variables are Puma's, and what is ours has two underscores.
     class DSL # rubocop:disable Metrics/ClassLength -- one method for each of Puma's
-      # Stands for an argument that was not given.
-      NONE = Object.new.freeze
+      include ConfigDefault
 
       # Defines a method that sets an option to its argument.
       def self.setter(name, option = name)
-        define_method(name) { |value| set(name, [value], option => value) }
+        define_method(name) { |value| __set(name, [value], option => value) }
       end
 
       # The same where the argument can be left out.
       def self.optional(name, default, option = name)
         define_method(name) do |value = NONE|
           given = value.equal?(NONE) ? [] : [value]
-          set(name, given, option => given.empty? ? default : value)
+          __set(name, given, option => given.empty? ? default : value)
         end
       end
 
@@ -29,8 +46,8 @@ module Firebrick
           define_method(method) do |key = nil, &block|
             raise ArgumentError, "#{method} needs a block" unless block
 
-            record(method, [key].compact, block)
-            file.blocks[name] << [key&.to_sym, block]
+            __record(method, [key].compact, block)
+            @__file.blocks[name] << [key&.to_sym, block]
           end
         end
       end
@@ -69,175 +86,184 @@ module Firebrick
       hook :before_restart, :on_restart
 
       def port(port, host = nil)
-        record(:port, [port, host].compact)
-        (@options[:binds] ||= []) << "tcp://#{host || @options[:default_host] || '0.0.0.0'}:#{port}"
+        __record(:port, [port, host].compact)
+        (@__file.options[:binds] ||= []) << "tcp://#{PumaFile.in_brackets(host || __default_host)}:#{port}"
       end
 
       def bind(url)
-        record(:bind, [url])
-        (@options[:binds] ||= []) << url
+        __record(:bind, [url])
+        (@__file.options[:binds] ||= []) << url
       end
 
       def ssl_bind(host, port, opts = {})
-        record(:ssl_bind, [host, port, opts])
-        (@options[:binds] ||= []) << "ssl://#{host}:#{port}"
+        __record(:ssl_bind, [host, port, opts])
+        (@__file.options[:binds] ||= []) << "ssl://#{host}:#{port}"
       end
 
       def clear_binds!
-        set(:clear_binds!, [], binds: [])
+        __set(:clear_binds!, [], binds: [])
       end
 
       def default_host
-        record(:default_host, [])
-        @options[:default_host] || "0.0.0.0"
+        __record(:default_host, [])
+        __default_host
       end
 
       def threads(min, max = min)
-        set(:threads, [min, max], min_threads: whole(min), max_threads: whole(max))
+        __set(:threads, [min, max], min_threads: PumaFile.whole(min), max_threads: PumaFile.whole(max))
       end
 
       def workers(count)
-        number = count.to_s == "auto" ? Etc.nprocessors : whole(count)
-        set(:workers, [count], workers: number || 0)
+        number = count.to_s == "auto" ? Etc.nprocessors : PumaFile.whole(count)
+        __set(:workers, [count], workers: [number || 0, 0].max)
       end
 
       # The first one counts.
       def rackup(path)
-        set(:rackup, [path], rackup: @options[:rackup] || path.to_s)
+        __set(:rackup, [path], rackup: @__file.options[:rackup] || path.to_s)
       end
 
       def app(obj = nil, &block)
-        set(:app, [], app: needed(obj, block))
+        __set(:app, [], app: __needed(obj, block))
       end
 
       def lowlevel_error_handler(obj = nil, &block)
-        set(:lowlevel_error_handler, [], lowlevel_error_handler: needed(obj, block))
+        __set(:lowlevel_error_handler, [], lowlevel_error_handler: __needed(obj, block))
       end
 
       def log_formatter(&block)
-        record(:log_formatter, [], block)
-        @options[:log_formatter] = block
+        __record(:log_formatter, [], block)
+        @__file.options[:log_formatter] = block
       end
 
       def quiet(which = true) # rubocop:disable Style/OptionalBooleanParameter
-        set(:quiet, [which], log_requests: !which)
+        __set(:quiet, [which], log_requests: !which)
       end
 
       def debug
-        set(:debug, [], debug: true)
+        __set(:debug, [], debug: true)
       end
 
       def silence_single_worker_warning
-        set(:silence_single_worker_warning, [], silence_single_worker_warning: true)
+        __set(:silence_single_worker_warning, [], silence_single_worker_warning: true)
       end
 
       def silence_fork_callback_warning
-        set(:silence_fork_callback_warning, [], silence_fork_callback_warning: true)
+        __set(:silence_fork_callback_warning, [], silence_fork_callback_warning: true)
       end
 
       def shutdown_debug(val = true, on_force: false) # rubocop:disable Style/OptionalBooleanParameter
-        set(:shutdown_debug, [val], shutdown_debug: val && on_force ? :on_force : val)
+        __set(:shutdown_debug, [val], shutdown_debug: val && on_force ? :on_force : val)
       end
 
       def stdout_redirect(stdout = nil, stderr = nil, append = false) # rubocop:disable Style/OptionalBooleanParameter
-        set(:stdout_redirect, [stdout, stderr, append],
+        __set(:stdout_redirect, [stdout, stderr, append],
             redirect_stdout: stdout, redirect_stderr: stderr, redirect_append: append)
       end
 
       def activate_control_app(url = "auto", opts = {})
         options = { control_url: url, control_auth_token: opts[:auth_token] }
-        set(:activate_control_app, [url, (opts unless opts.empty?)].compact, **options)
+        __set(:activate_control_app, [url, (opts unless opts.empty?)].compact, **options)
       end
 
       def set_remote_address(val = :socket)
-        set(:set_remote_address, [val], remote_address: val)
+        __set(:set_remote_address, [val], remote_address: val)
       end
 
       def single(&block)
-        keep(:single, block)
+        __keep(:single, block)
       end
 
       def cluster(&block)
-        keep(:cluster, block)
+        __keep(:cluster, block)
       end
 
       def plugin(name)
-        record(:plugin, [name])
+        __record(:plugin, [name])
         return if name.to_s == "tmp_restart"
 
-        @plugins << file.background.plugin(name)
-        follow_new_methods
+        @__plugins << @__file.background.plugin(name)
+        __follow_new_methods
       end
 
       def load(path)
-        record(:load, [path])
-        file.read(path, self)
+        __record(:load, [path])
+        @__file.read(path, self)
       end
 
       def inject(&block)
-        record(:inject, [], block)
+        __record(:inject, [], block)
         instance_eval(&block)
       end
 
       def get(key, default = nil)
-        record(:get, [key])
-        @options[key.to_sym] || default
+        __record(:get, [key])
+        @__file.options[key.to_sym] || default
+      end
+
+      # A name that the file uses and nobody knows. Puma's own are found as they are where Puma evaluates it; Rails is
+      # loaded when it is asked for, as it is in a server that Rails starts.
+      def self.const_missing(name)
+        return ::Rails if name == :Rails && PumaFile.current&.load_rails
+        return ::Puma.const_get(name, false) if ::Puma.const_defined?(name, false)
+
+        super
       end
 
       # All that is public up to here is Puma's.
-      PUMAS = public_instance_methods(false).freeze
+      PumaFile.const_set(:PUMAS, public_instance_methods(false).freeze)
 
+      # `@config`, `@options` and `@plugins` are Puma's names: files read them, and may use them for something else.
       def initialize(file)
-        @file = file
+        @__file = file
+        @__plugins = @plugins = []
+        @config = Configuration.new(file)
         @options = file.options
-        @plugins = []
       end
 
-      def read(path)
-        file.read(path, self)
+      def __read(path)
+        @__file.read(path, self)
       end
 
       # Plugins may have settings of their own.
-      def offer_plugins
-        @plugins.each { |plugin| plugin.config(self) if plugin.respond_to?(:config) }
+      def __offer_plugins
+        @__plugins.each { |plugin| plugin.config(self) if plugin.respond_to?(:config) }
       end
 
       private
 
-      attr_reader :file
-
-      def record(method, arguments, block = nil)
-        file.record(method, arguments, block)
+      def __record(method, arguments, block = nil)
+        @__file.record(method, arguments, block)
       end
 
-      def set(method, arguments, **options)
-        record(method, arguments)
-        @options.merge!(options)
+      def __set(method, arguments, **options)
+        __record(method, arguments)
+        @__file.options.merge!(options)
       end
 
-      def keep(name, block)
+      # As Puma 8 chooses it.
+      def __default_host
+        @__file.options[:default_host] || (PumaFile.ipv6? ? "::" : "0.0.0.0")
+      end
+
+      def __keep(name, block)
         raise ArgumentError, "#{name} needs a block" unless block
 
-        record(name, [], block)
-        file.blocks[name] << block
+        __record(name, [], block)
+        @__file.blocks[name] << block
       end
 
-      def needed(object, block)
+      def __needed(object, block)
         object || block || raise(ArgumentError, "expected a block, or an object with the method call")
       end
 
-      # What is no number is judged by the front.
-      def whole(value)
-        Integer(value, exception: false)
-      end
-
       # Methods that a plugin's file has added to Puma::DSL, which is this class: they are recorded, too.
-      def follow_new_methods
+      def __follow_new_methods
         added = self.class.public_instance_methods(false) - PUMAS - OWN
         recorder = Module.new
         added.each do |name|
           recorder.define_method(name) do |*arguments, **keywords, &block|
-            record(name, keywords.empty? ? arguments : [*arguments, keywords], block)
+            __record(name, keywords.empty? ? arguments : [*arguments, keywords], block)
             super(*arguments, **keywords, &block)
           end
         end
@@ -251,9 +277,9 @@ module Firebrick
       def respond_to_missing?(*)
         false
       end
-
-      OWN = %i[read offer_plugins].freeze
-      private_constant :OWN
     end
+
+    # Public, but not of Puma.
+    OWN = %i[__read __offer_plugins].freeze
   end
 end

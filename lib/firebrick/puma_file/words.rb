@@ -2,7 +2,7 @@
 
 module Firebrick
   class PumaFile
-    # Calls as words of a message: file, line, method, whether there is a block, the number of arguments, and those. A
+    # Calls as words of a message: file, line, method, 1 for a block plus 2 under a condition, the number of arguments, and those. A
     # value is a letter for its kind and its text; lists and hashes are followed by their parts.
     module Words
       # How deep lists may be in lists; the front reads no deeper.
@@ -14,7 +14,8 @@ module Firebrick
 
       def of_call(call)
         values = call.arguments.flat_map { |argument| of(argument, 0) }
-        [call.file, call.line, call.name, call.block ? 1 : 0, call.arguments.length, *values]
+        about = (call.block ? 1 : 0) + (call.conditional ? 2 : 0)
+        [call.file, call.line, call.name, about, call.arguments.length, *values]
       end
 
       def of(value, depth)

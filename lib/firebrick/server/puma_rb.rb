@@ -12,11 +12,11 @@ module Firebrick
       BUILT_IN = %w[tmp_restart].freeze
 
       # Evaluates it: the file, nil if it was refused, and what `configured` or `unconfigured` tell the front.
-      def self.evaluate(path, workers)
+      def self.evaluate(path, workers, environment = "")
         current = PumaFile.current
         return [new(current), PumaFile.words(current)] if current&.path == path
 
-        words = PumaFile.evaluate(path, workers)
+        words = PumaFile.evaluate(path, workers, environment)
         return [nil, words] unless words.first == "configured"
 
         [new(PumaFile.current).tap(&:install), words]

@@ -15,7 +15,11 @@ module Firebrick
       # Evaluates a puma.rb and returns the next message.
       def configure(arguments)
         require "firebrick/puma_file"
-        words = PumaFile.evaluate(*arguments) { Template.set_up_bundler }
+        words = PumaFile.evaluate(*arguments) do
+          Template.set_up_bundler
+          # `rails server` has loaded it, so the file may ask whether it is there.
+          PumaFile.current.load_rails if ENV["FIREBRICK_RAILS_SERVER"]
+        end
         @control.send_message(*words)
         exit!(1) unless words.first == "configured"
         @control.wait.first

@@ -3,11 +3,34 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use super::Program;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) const KEEPS_MODE: bool = true;
+pub(crate) const PROGRAMS_ARE_KNOWN: bool = true;
+
+pub(crate) fn program(pid: Pid) -> Option<Program> {
+    let place = format!("/proc/{}", pid.as_raw_nonzero());
+    // Empty once it has ended, and for what is no program.
+    let line = fs::read(format!("{place}/cmdline")).ok().filter(|line| !line.is_empty())?;
+    let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    let words = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    Some(Program { words, file: fs::read_link(format!("{place}/exe")).ok(), began: began(&place) })
+}
+
+/// When a process has begun: ticks of the clock since the machine did.
+fn began(place: &str) -> Option<SystemTime> {
+    let stat = fs::read_to_string(format!("{place}/stat")).ok()?;
+    // The name, which may hold anything, is in parentheses; the time is the 20th of what follows.
+    let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    let machine = fs::read_to_string("/proc/stat").ok()?;
+    let boot: u64 = machine.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    let since = Duration::from_millis(ticks.checked_mul(1000)? / rustix::param::clock_ticks_per_second().max(1));
+    Some(UNIX_EPOCH + Duration::from_secs(boot) + since)
+}
 
 pub(crate) fn listener(socket: impl AsFd) -> io::Result<Option<Pid>> {
     Ok(Some(rustix::net::sockopt::socket_peercred(socket)?.pid))

@@ -240,6 +240,18 @@ impl Handed {
         wanted.ip().is_unspecified() && self.both.contains(&wanted.port())
     }
 
+    /// Whether there are sockets of exactly this address, and whether systemd has opened them: of `[::]` those without IPv4.
+    pub(crate) fn of_one_family(&self, wanted: SocketAddr) -> Option<bool> {
+        self.places.iter().find_map(|(place, sockets)| match place {
+            Place::Tcp { address, chosen, activated, .. }
+                if is_wanted(*address, *chosen, wanted) && !sockets.iter().any(takes_both) =>
+            {
+                Some(*activated)
+            }
+            _ => None,
+        })
+    }
+
     /// The socket of a path.
     pub(crate) fn unix(&mut self, wanted: &Path) -> Option<Taken> {
         let resolved = resolve(wanted);
@@ -290,7 +302,7 @@ fn is_covered(wanted: SocketAddr, address: SocketAddr) -> bool {
 }
 
 /// Whether a socket of IPv6 takes IPv4, too.
-pub(crate) fn takes_both(socket: &OwnedFd) -> bool {
+pub(crate) fn takes_both(socket: &impl AsFd) -> bool {
     let socket = socket2::SockRef::from(socket);
     let is_ipv6 = socket.local_addr().is_ok_and(|address| address.is_ipv6());
     is_ipv6 && !socket.only_v6().unwrap_or(true)

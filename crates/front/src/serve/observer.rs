@@ -3,15 +3,19 @@
 use super::snapshot::{Detail, Snapshotter};
 use crate::listen::Address;
 use crate::vitals::Vitals;
-use control::Provider;
+use control::{Order, Provider};
 use control::reload::{ReloadLine, ReloadWish};
+use rustix::process::{Signal, getpid, kill_process};
 use stats::{Death, InFlight, Load, ServerSnapshot, Status};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, mpsc};
+
+/// In that time who has given an order has its answer.
+const ANSWERED: Duration = Duration::from_millis(100);
 
 /// Wishes for upgrades, and where their steps go.
 pub(crate) type Wishes = mpsc::UnboundedReceiver<mpsc::UnboundedSender<ReloadLine>>;
@@ -114,6 +118,24 @@ impl Provider for Observer {
             Some(snapshotter) => snapshotter.reload(wish),
             None => failed("the server is still starting, with the code as it is now"),
         }
+    }
+
+    fn order(&self, order: Order) {
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(ANSWERED).await;
+            let signal = match order {
+                Order::Stop => Signal::TERM,
+                Order::Halt => Signal::INT,
+                Order::Restart => Signal::USR2,
+                Order::PhasedRestart => Signal::USR1,
+            };
+            // By the way that signals take, so that nothing differs from them. This process exists.
+            let _ = kill_process(getpid(), signal);
+            if order == Order::Halt {
+                tokio::time::sleep(ANSWERED).await;
+                let _ = kill_process(getpid(), signal);
+            }
+        });
     }
 
     fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadLine> {

@@ -107,6 +107,12 @@ impl Activated {
         })
     }
 
+    /// Whether there is a socket of one address and none of another.
+    pub(crate) fn has_only(&self, one: SocketAddr, other: SocketAddr) -> bool {
+        let has = |wanted| self.sockets.iter().any(|passed| passed.place.serves(wanted));
+        has(one) && !has(other)
+    }
+
     /// Where the sockets are, and how the socket units name them.
     pub(super) fn places(&self) -> impl Iterator<Item = (&Place, &str)> {
         self.sockets.iter().map(|passed| (&passed.place, passed.name.as_str()))

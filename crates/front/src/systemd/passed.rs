@@ -12,6 +12,7 @@ use super::activation::{Activated, Place};
 use crate::handover::{self, Handed, takes_both};
 use crate::listen::resolve;
 use settings::{Bind, BindTls, ControlAddress, Settings};
+use std::net::SocketAddr;
 
 const HTTPS: &str = "https";
 const CONTROL: &str = "control";
@@ -78,7 +79,8 @@ fn names(bind: &Bind, place: &Place) -> bool {
     match bind {
         Bind::Tcp { host, port, .. } => {
             // A host that cannot be resolved is an error when it is bound.
-            resolve(host, *port).unwrap_or_default().into_iter().any(|address| place.serves(address))
+            let ipv4 = bind.takes_both().then_some(SocketAddr::from(([0, 0, 0, 0], *port)));
+            resolve(host, *port).unwrap_or_default().into_iter().chain(ipv4).any(|address| place.serves(address))
         }
         Bind::Unix { path, .. } => place.is_file(path),
         Bind::Systemd { .. } => false,

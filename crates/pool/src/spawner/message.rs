@@ -125,8 +125,9 @@ pub(super) fn boot(
 
 pub(super) fn configure(file: &PumaFile) -> Vec<Vec<u8>> {
     use std::os::unix::ffi::OsStrExt;
-    let workers = file.workers.clone().unwrap_or_default().into_bytes();
-    vec![b"configure".to_vec(), file.shown.as_os_str().as_bytes().to_vec(), workers]
+    let said = |text: &Option<String>| text.clone().unwrap_or_default().into_bytes();
+    let path = file.shown.as_os_str().as_bytes().to_vec();
+    vec![b"configure".to_vec(), path, said(&file.workers), said(&file.environment)]
 }
 
 pub(super) fn encode(parts: &[Vec<u8>]) -> Vec<u8> {

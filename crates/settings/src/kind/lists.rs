@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::numbers::OrDefault;
+use super::numbers::{OrDefault, digits};
 use super::{Completion, Kind, Mistake, texts};
 use crate::raw::Raw;
 use crate::value::bind::Bind;
@@ -129,11 +129,22 @@ pub(crate) struct ThreadRange;
 
 impl Kind<Threads> for ThreadRange {
     fn read(&self, raw: &Raw) -> Result<Threads, Mistake> {
-        text_or_number(raw)
+        match raw {
+            Raw::Word(text) => text_or_number(&Raw::Word(from_one(text))),
+            _ => text_or_number(raw),
+        }
     }
 
     fn expected(&self) -> String {
         format!("\"MIN:MAX\" or a number of threads, from 1 to {}", Threads::MOST)
+    }
+}
+
+/// Flags and variables speak Puma's language, where a minimum of 0 means "as they are needed"; here there is always one.
+fn from_one(text: &str) -> String {
+    match text.split_once(':') {
+        Some((min, max)) if digits(min) == Some(0) => format!("1:{max}"),
+        _ => text.to_owned(),
     }
 }
 
@@ -142,7 +153,12 @@ pub(crate) struct WorkerRange;
 
 impl Kind<Workers> for WorkerRange {
     fn read(&self, raw: &Raw) -> Result<Workers, Mistake> {
-        text_or_number(raw)
+        match raw {
+            // Puma's single mode: one process that serves.
+            Raw::Word(text) if digits(text) == Some(0) => Ok(Workers::exactly(1)),
+            Raw::Word(text) => text_or_number(&Raw::Word(from_one(text))),
+            _ => text_or_number(raw),
+        }
     }
 
     fn expected(&self) -> String {

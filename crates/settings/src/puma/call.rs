@@ -43,6 +43,8 @@ pub struct Call {
     pub arguments: Vec<Value>,
     /// Whether it was given a block.
     pub block: bool,
+    /// Whether it depends on something that it is made, or with which value.
+    pub conditional: bool,
 }
 
 /// What a `puma.rb` has called, or why it could not be evaluated to its end.
@@ -144,7 +146,7 @@ impl Call {
         let mut calls = Vec::new();
         while !words.0.is_empty() {
             let (file, line, method) = (words.next()?, words.next()?, words.next()?);
-            let (block, count) = (words.next()?, words.next()?);
+            let (about, count) = (number::<u8>(words.next()?)?, words.next()?);
             let line = number(line)?;
             let count: usize = number(count)?;
             let arguments = (0..count).map(|_| words.value(0)).collect::<Result<_, _>>()?;
@@ -153,7 +155,8 @@ impl Call {
                 line,
                 method: method.to_owned(),
                 arguments,
-                block: block == "1",
+                block: about & 1 != 0,
+                conditional: about & 2 != 0,
             });
         }
         Ok(calls)

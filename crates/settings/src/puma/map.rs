@@ -49,6 +49,8 @@ pub struct Row {
     pub place: (PathBuf, usize),
     /// What became of it.
     pub outcome: Outcome,
+    /// Whether it depends on something that it is made, or with which value.
+    pub conditional: bool,
 }
 
 impl Row {
@@ -82,7 +84,7 @@ pub fn map(calls: &[Call]) -> Mapped {
     for (index, call) in calls.iter().enumerate() {
         let outcome = mapping.one(index, call);
         let place = (call.file.clone(), call.line);
-        mapping.mapped.rows.push(Row { call: call.to_string(), place, outcome });
+        mapping.mapped.rows.push(Row { call: call.to_string(), place, outcome, conditional: call.conditional });
     }
     mapping.finish()
 }
@@ -252,7 +254,7 @@ impl Mapping<'_> {
         };
         let host = call.argument(1).map(text).or_else(|| self.default_host.clone());
         let host = host.map(|host| host.trim_matches(['[', ']']).to_owned());
-        let at = host.clone().unwrap_or_else(|| "0.0.0.0".to_owned());
+        let at = host.clone().unwrap_or_else(|| "::".to_owned());
         let at = if at.contains(':') { format!("[{at}]") } else { at };
         self.address(index, call, format!("tcp://{at}:{}", text(port)), Some((raw(port), host)))
     }
@@ -404,7 +406,7 @@ impl Mapping<'_> {
             let origin = first.origin.clone();
             self.mapped.values.push(("bind", Written { raw: Raw::List(parts), origin }));
         } else if let Some(version) = proxied {
-            let raw = Raw::List(vec![Raw::Text(format!("tcp://0.0.0.0:9292?proxy_protocol={version}"))]);
+            let raw = Raw::List(vec![Raw::Text(format!("tcp://[::]:9292?proxy_protocol={version}"))]);
             let call = self.calls.iter().find(|call| call.method == "set_remote_address");
             let origin = call.map_or(Origin::Default, origin);
             self.mapped.values.push(("bind", Written { raw, origin }));
@@ -475,23 +477,35 @@ fn truthy(call: &Call, default: bool) -> bool {
     }
 }
 
-/// 0 and nil are Puma's single mode: one process that serves.
+/// 0, nil and what is below are Puma's single mode: one process that serves. Of a number with a fraction it takes the whole part.
 fn workers(value: Option<&Value>) -> Raw {
-    match value {
-        None | Some(Value::Integer(0)) => Raw::Integer(1),
-        Some(Value::Text(text)) if text.trim() == "0" => Raw::Integer(1),
-        Some(Value::Text(text)) => Raw::Word(text.trim().to_owned()),
-        Some(value) => raw(value),
+    let number = match value {
+        None => Some(0.0),
+        Some(Value::Integer(number)) => Some(*number as f64),
+        Some(Value::Float(number)) => Some(*number),
+        Some(Value::Text(text)) if text.trim().is_empty() => Some(0.0),
+        Some(Value::Text(text)) => text.trim().parse().ok(),
+        Some(_) => None,
+    };
+    match (number.filter(|number| number.is_finite()), value) {
+        // Beyond what there may be it is refused as it was written.
+        (Some(number), _) if number < 1e6 => Raw::Integer((number as i64).max(1)),
+        (_, Some(Value::Text(text))) => Raw::Word(text.trim().to_owned()),
+        (_, Some(value)) => raw(value),
+        (_, None) => Raw::Integer(1),
     }
 }
 
 /// Puma starts threads as they are needed from 0 on; here there is always one.
 fn threads(call: &Call) -> Raw {
-    let text = |place: usize| call.argument(place).map(text);
-    let (least, most) = (text(0).unwrap_or_default(), text(1));
-    let most = most.unwrap_or_else(|| least.clone());
-    let least = if least.trim() == "0" { "1".to_owned() } else { least };
-    Raw::Word(format!("{}:{}", least.trim(), most.trim()))
+    let text = |place: usize| match call.argument(place) {
+        Some(Value::Float(number)) => Some((*number as i64).to_string()),
+        other => other.map(|value| text(value).trim().to_owned()),
+    };
+    let least = text(0).unwrap_or_default();
+    let most = text(1).unwrap_or_else(|| least.clone());
+    let least = if least == "0" { "1".to_owned() } else { least };
+    Raw::Word(format!("{least}:{most}"))
 }
 
 /// The address without options that say nothing here.

@@ -1,12 +1,12 @@
 use super::*;
 use crate::given::Given;
-use crate::puma::{METHODS, toml};
+use crate::puma::{METHODS, left_out, toml};
 use proptest::prelude::*;
 use std::path::Path;
 
 fn call(line: usize, method: &str, arguments: &[Value]) -> Call {
     let file = "config/puma.rb".into();
-    Call { file, line, method: method.into(), arguments: arguments.to_vec(), block: false }
+    Call { file, line, method: method.into(), arguments: arguments.to_vec(), block: false, conditional: false }
 }
 
 fn s(text: &str) -> Value {
@@ -37,7 +37,21 @@ fn one(method: &str, arguments: &[Value]) -> Vec<(&'static str, String)> {
 fn settings_have_their_keys() {
     assert_eq!(one("port", &[s("3000")]), [("port", "3000".into())]);
     assert_eq!(one("port", &[i(3000), s("::1")]), [("host", "::1".into()), ("port", "3000".into())]);
-    assert_eq!(one("workers", &[i(0)]), [("workers", "1".into())]);
+    for (given, workers) in [
+        (i(0), "1"),
+        (i(-1), "1"),
+        (s(" 0 "), "1"),
+        (s(""), "1"),
+        (s("-2"), "1"),
+        (s("1.5"), "1"),
+        (s("3 "), "3"),
+        (Value::Float(1.5), "1"),
+        (Value::Float(2.9), "2"),
+        (s("many"), "many"),
+        (i(5_000_000), "5000000"),
+    ] {
+        assert_eq!(one("workers", std::slice::from_ref(&given)), [("workers", workers.into())], "{given:?}");
+    }
     assert_eq!(one("workers", &[Value::Symbol("auto".into())]), [("workers", "auto".into())]);
     assert_eq!(one("workers", &[Value::Nil]), [("workers", "1".into())]);
     assert_eq!(one("threads", &[i(0), i(16)]), [("threads", "1:16".into())]);
@@ -79,7 +93,7 @@ fn addresses_add_up() {
         ),
         call(4, "bind", &[s("tcp://127.0.0.1:3001?low_latency=true")]),
     ];
-    let bind = "[\"tcp://0.0.0.0:3000\", \"unix:///run/app.sock?umask=0111\", \
+    let bind = "[\"tcp://[::]:3000\", \"unix:///run/app.sock?umask=0111\", \
                 \"ssl://0.0.0.0:9443?cert=a%26b.pem&key=k.pem&verify_mode=none\", \"tcp://127.0.0.1:3001\"]";
     assert_eq!(values(&calls), [("bind", bind.to_owned())]);
     let cleared =
@@ -102,9 +116,9 @@ fn proxy_headers_are_an_option_of_addresses() {
     let bind = |text: &str| vec![("bind", format!("[{text:?}]"))];
     assert_eq!(
         values(&[proxied.clone(), call(2, "port", &[i(1)])]),
-        bind("tcp://0.0.0.0:1?proxy_protocol=v1")
+        bind("tcp://[::]:1?proxy_protocol=v1")
     );
-    assert_eq!(values(&[proxied]), bind("tcp://0.0.0.0:9292?proxy_protocol=v1"));
+    assert_eq!(values(&[proxied]), bind("tcp://[::]:9292?proxy_protocol=v1"));
 }
 
 #[test]
@@ -177,6 +191,22 @@ fn what_is_written_as_toml_says_the_same() {
         let plain = |raw: &Raw| raw.text().map_or_else(|| raw.to_string(), str::to_owned);
         assert_eq!(plain(&read.raw), plain(&written.raw), "{key}");
     }
+    let unlike = map(&[
+        call(1, "workers", &[i(2)]),
+        Call { conditional: true, ..call(2, "worker_timeout", &[i(3600)]) },
+        call(3, "port", &[i(3000)]),
+        Call { conditional: true, ..call(4, "bind", &[s("unix:///a")]) },
+    ]);
+    let careful = toml(&unlike, Path::new("config/puma.rb"));
+    for (line, there) in [
+        ("workers = 2  # config/puma.rb:1", true),
+        ("# worker = 3600  # config/puma.rb:2", true),
+        ("# bind = [\"tcp://[::]:3000\", \"unix:///a\"]  # config/puma.rb:3", true),
+        ("worker = 3600  # config/puma.rb:2", false),
+    ] {
+        assert_eq!(careful.lines().any(|known| known == line), there, "{line}\n{careful}");
+    }
+    assert_eq!((left_out(&unlike), left_out(&mapped)), (2, 0));
     for line in ["#   prune_bundler: ", "#   before_fork: ", "(config/puma.rb:7)"] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }

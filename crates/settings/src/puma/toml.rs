@@ -1,9 +1,12 @@
 //! A `puma.rb` as `firebrick.toml`: what can be said there as keys, the rest as comments.
+//!
+//! A value that stands under a condition is a comment, too: the file would make one machine's value that of all.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use super::{Class, Mapped, Outcome, Row};
+use crate::given::Written;
 use crate::origin::Origin;
 use crate::raw::Raw;
 use crate::table;
@@ -41,8 +44,15 @@ pub fn toml(mapped: &Mapped, shown: &Path) -> String {
             );
             append(&mut text, format_args!("# {name} = \"\"  # {}\n", place(&written.origin)));
         } else {
-            let literal = literal(&written.raw);
-            append(&mut text, format_args!("{name} = {literal}  # {}\n", place(&written.origin)));
+            let (literal, place) = (literal(&written.raw), place(&written.origin));
+            if is_conditional(mapped, about.key, &written.origin) {
+                append(
+                    &mut text,
+                    format_args!("# Under a condition in {shown}; this is what it was here and now. Write it without # where it holds.\n"),
+                );
+                append(&mut text, format_args!("# "));
+            }
+            append(&mut text, format_args!("{name} = {literal}  # {place}\n"));
         }
     }
     comments(&mut text, "What happens without a setting:", mapped, |row| match &row.outcome {
@@ -71,6 +81,19 @@ pub fn toml(mapped: &Mapped, shown: &Path) -> String {
         typed.then(|| row.call.clone())
     });
     text
+}
+
+/// How many values of `mapped` are comments because they stand under a condition.
+pub fn left_out(mapped: &Mapped) -> usize {
+    let conditional = |(key, written): &&(&str, Written)| is_conditional(mapped, key, &written.origin);
+    mapped.values.iter().filter(conditional).count()
+}
+
+/// Whether a value comes from a call that is made, or has this argument, only sometimes.
+fn is_conditional(mapped: &Mapped, key: &str, origin: &Origin) -> bool {
+    let here = |row: &Row| matches!(origin, Origin::Puma { path, line, .. } if row.place == (path.clone(), *line));
+    let sets = |row: &Row| matches!(&row.outcome, Outcome::Sets(set) if set.iter().any(|(known, _)| *known == key));
+    mapped.rows.iter().any(|row| row.conditional && (here(row) || sets(row)))
 }
 
 fn comments(text: &mut String, title: &str, mapped: &Mapped, line: impl Fn(&Row) -> Option<String>) {

@@ -1,5 +1,6 @@
 //! Addresses: how binds, port and host go together, and that no path is used twice.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use super::Taker;
@@ -16,13 +17,16 @@ use crate::value::control::ControlAddress;
 use crate::value::log::{AccessLog, ErrorLog};
 use crate::value::tls::BindTls;
 
+/// Every address of IPv4, on a machine that has no IPv6.
+const ALL_OF_IPV4: &str = "0.0.0.0";
+
 /// The addresses to listen on.
 ///
 /// Binds replace the default address. A port written in the same place as the binds adds its own; a port flag
 /// replaces the file's binds, because flags win over the file. The variable counts only without binds. With `https` all
 /// TCP ports speak TLS, unless one of them is said to.
 pub(super) fn binds(taker: &Taker<'_>, https: bool, obtains_certificates: bool, ipv6: bool) -> Vec<Bind> {
-    let binds = plain_binds(taker, obtains_certificates.then_some(ipv6));
+    let binds = plain_binds(taker, obtains_certificates, ipv6);
     if !https || binds.iter().any(|bind| bind.tls().is_some()) {
         return binds;
     }
@@ -37,18 +41,21 @@ pub(super) fn binds(taker: &Taker<'_>, https: bool, obtains_certificates: bool, 
 
 /// A server that `obtains` certificates, on a machine with or without IPv6, listens on 80 and 443 instead of the default address;
 /// a port replaces 80.
-fn plain_binds(taker: &Taker<'_>, obtains: Option<bool>) -> Vec<Bind> {
+fn plain_binds(taker: &Taker<'_>, obtains: bool, ipv6: bool) -> Vec<Bind> {
     let binds = taker.take(&BIND);
-    let host = taker.take(&HOST);
+    let mut host = taker.take(&HOST);
+    if host.origin == Origin::Default && !ipv6 {
+        host.value = ALL_OF_IPV4.to_owned();
+    }
     let any = !binds.value.is_empty();
     let port = taker.take_where(&PORT, |origin| !(any && matches!(origin, Origin::Env(_))));
     let by_variable = matches!(port.origin, Origin::Env(_));
-    if let Some(ipv6) = obtains.filter(|_| !any) {
+    if obtains && !any {
         let http = if port.origin == Origin::Default || by_variable { 80 } else { port.value };
         let mut hosts = vec![host.value];
-        // A name with an AAAA record is verified, and visited, by IPv6. The kernel would choose another port than for IPv4.
+        // A name with an AAAA record is verified, and visited, by IPv6. Of two sockets the kernel would choose two ports.
         match host.origin {
-            Origin::Default if ipv6 && http != 0 => hosts.push("::".to_owned()),
+            Origin::Default if ipv6 && http != 0 => hosts.insert(0, ALL_OF_IPV4.to_owned()),
             Origin::Default if !ipv6 => taker.warn(
                 "this machine has no IPv6: names that are verified here must have no AAAA record".to_owned(),
             ),
@@ -77,7 +84,26 @@ fn plain_binds(taker: &Taker<'_>, obtains: Option<bool>) -> Vec<Bind> {
         }
         all.push(bind);
     }
+    ipv4_once(taker, &all);
     all
+}
+
+/// Beside `::`, which takes IPv4, too, there is no room for an address of IPv4 at the same port. `0.0.0.0` leaves it the rest.
+fn ipv4_once(taker: &Taker<'_>, binds: &[Bind]) {
+    for both in binds.iter().filter(|bind| bind.takes_both()) {
+        let Bind::Tcp { port, .. } = both else { continue };
+        let others = binds.iter().filter(|other| {
+            other.ipv4().is_some_and(|(address, same)| same == *port && *port != 0 && !address.is_unspecified())
+        });
+        let by_another = binds.iter().any(|other| other.ipv4() == Some((Ipv4Addr::UNSPECIFIED, *port)));
+        for other in others.filter(|_| !by_another) {
+            let alone = both.clone().without_ipv4();
+            taker.conflict(
+                &BIND.about,
+                format!("{both} accepts IPv4, too, and so takes {other} in: leave that out, or write {alone}"),
+            );
+        }
+    }
 }
 
 /// A flag that overrules the file is no surprise; what is as strong as the binds and still unused may be one.

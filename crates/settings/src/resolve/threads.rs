@@ -7,7 +7,9 @@ use crate::origin::Origin;
 use crate::table::workers::THREADS;
 use crate::value::threads::Threads;
 
-const HALF: Count = Count { min: 1, max: Threads::MOST as u64 };
+/// Puma takes a minimum of 0.
+const LEAST: Count = Count { min: 0, max: Threads::MOST as u64 };
+const MOST: Count = Count { min: 1, max: Threads::MOST as u64 };
 
 /// The flag, or else what the file or the default says with each half replaced by its variable. A half from a
 /// weaker place yields when it would contradict.
@@ -18,13 +20,14 @@ pub(super) fn threads(taker: &Taker<'_>) -> Threads {
     if flag {
         return base;
     }
-    let half = |name: &str| {
+    let half = |name: &str, kind: &Count| {
         let variable = |written: &&Written| matches!(&written.origin, Origin::Env(known) if known == name);
         let written = written.iter().find(variable)?;
         taker.choose(&THREADS, written);
-        taker.read::<u16, _>(&THREADS, &HALF, written)
+        taker.read::<u16, _>(&THREADS, kind, written)
     };
-    match (half("RAILS_MIN_THREADS"), half("RAILS_MAX_THREADS")) {
+    let min = half("RAILS_MIN_THREADS", &LEAST).map(|min| min.max(1));
+    match (min, half("RAILS_MAX_THREADS", &MOST)) {
         (Some(min), Some(max)) if min > max => {
             taker.conflict(&THREADS.about, format!("is less than RAILS_MIN_THREADS={min}"));
             base

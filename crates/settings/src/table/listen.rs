@@ -15,7 +15,8 @@ entries! { Category::Listen;
         default_shown: Some("tcp://HOST:PORT of --host and --port"),
         more: "tcp://HOST:PORT, tcp://[::1]:3000, unix:///run/app.sock or unix://tmp/app.sock; also HOST:PORT, \
                unix:PATH and /PATH. Options follow a ?: backlog=1024 and, for Unix sockets, umask=0117 or \
-               mode=0660, joined with &; for TCP ports proxy_protocol=v1, v2 or any: each connection begins with a PROXY \
+               mode=0660, joined with & (without them every user of the machine may connect); for TCP ports ipv6only=true, which leaves IPv4 out of \
+               tcp://[::]:PORT, and proxy_protocol=v1, v2 or any: each connection begins with a PROXY \
                header that says who the client is, and only rack.trusted_proxies may connect. systemd: all sockets that systemd passes. A bind replaces the default address; a --port next to it adds one more. \
                The variable PORT counts only when no bind is given.",
         known_as: &["listen"],
@@ -31,7 +32,9 @@ entries! { Category::Listen;
     HOST: String = Host, {
         key: "host",
         flags: &[short('o', "host", "HOST")],
-        default: "0.0.0.0",
+        default: "::",
+        default_shown: Some("`::`, every address of IPv6 and IPv4; `0.0.0.0` on a machine without IPv6"),
+        more: ":: accepts IPv6 and IPv4, 0.0.0.0 IPv4 only. For IPv6 only, write bind = \"tcp://[::]:PORT?ipv6only=true\".",
         known_as: &["hostname", "address", "binding"],
     }
     /// Address for `firebrick stats`, `top` and the dashboard; may be repeated

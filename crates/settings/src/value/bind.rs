@@ -41,12 +41,14 @@ pub enum Bind {
         http2: bool,
         /// The header that a proxy in front puts before everything else.
         proxy_protocol: Option<ProxyProtocol>,
+        /// Whether `::` leaves out IPv4. Says nothing of other addresses.
+        ipv6only: bool,
     },
     /// A Unix stream socket.
     Unix {
         /// Absolute path.
         path: PathBuf,
-        /// Umask while the socket is made.
+        /// Umask while the socket is made. Without it, and without `mode`, every user of the machine may connect.
         umask: Option<u32>,
         /// Permissions given to the socket once it is made; wins over `umask`.
         mode: Option<u32>,
@@ -86,13 +88,13 @@ impl Bind {
     /// A TCP port in plain text with the default backlog.
     pub fn tcp(host: impl Into<String>, port: u16) -> Bind {
         let (host, backlog) = (host.into(), DEFAULT_BACKLOG);
-        Bind::Tcp { host, port, backlog, tls: None, http2: false, proxy_protocol: None }
+        Bind::Tcp { host, port, backlog, tls: None, http2: false, proxy_protocol: None, ipv6only: false }
     }
 
     /// A TCP port that speaks TLS, with the default backlog.
     pub fn ssl(host: impl Into<String>, port: u16, tls: BindTls) -> Bind {
         let (host, backlog, tls) = (host.into(), DEFAULT_BACKLOG, Some(Box::new(tls)));
-        Bind::Tcp { host, port, backlog, tls, http2: false, proxy_protocol: None }
+        Bind::Tcp { host, port, backlog, tls, http2: false, proxy_protocol: None, ipv6only: false }
     }
 
     /// How its connections are encrypted.
@@ -108,7 +110,7 @@ impl Bind {
         matches!(self, Bind::Tcp { http2: true, .. })
     }
 
-    /// A Unix socket with the default backlog and the process's umask.
+    /// A Unix socket with the default backlog, to which every user of the machine may connect.
     pub fn unix(path: impl Into<PathBuf>) -> Bind {
         Bind::Unix { path: path.into(), umask: None, mode: None, backlog: DEFAULT_BACKLOG }
     }
@@ -116,16 +118,40 @@ impl Bind {
     /// The same with TLS, if it is a TCP port.
     pub(crate) fn encrypted(self) -> Bind {
         match self {
-            Bind::Tcp { host, port, backlog, tls, proxy_protocol, .. } => Bind::Tcp {
+            Bind::Tcp { host, port, backlog, tls, proxy_protocol, ipv6only, .. } => Bind::Tcp {
                 host,
                 port,
                 backlog,
                 tls: Some(tls.unwrap_or_default()),
                 http2: false,
                 proxy_protocol,
+                ipv6only,
             },
             Bind::Systemd { .. } => Bind::Systemd { https: true },
             unix @ Bind::Unix { .. } => unix,
+        }
+    }
+
+    /// Whether it is `::` and accepts IPv4, too.
+    pub fn takes_both(&self) -> bool {
+        matches!(self, Bind::Tcp { host, ipv6only: false, .. } if host.parse() == Ok(Ipv6Addr::UNSPECIFIED))
+    }
+
+    /// The same without IPv4, if it is `::`.
+    pub(crate) fn without_ipv4(mut self) -> Bind {
+        if self.takes_both()
+            && let Bind::Tcp { ipv6only, .. } = &mut self
+        {
+            *ipv6only = true;
+        }
+        self
+    }
+
+    /// The address of IPv4 that it names, and its port.
+    pub(crate) fn ipv4(&self) -> Option<(Ipv4Addr, u16)> {
+        match self {
+            Bind::Tcp { host, port, .. } => Some((host.parse().ok()?, *port)),
+            Bind::Unix { .. } | Bind::Systemd { .. } => None,
         }
     }
 
@@ -148,9 +174,9 @@ impl Bind {
                 let path = base.join(path).components().collect();
                 Bind::Unix { path, umask, mode, backlog }
             }
-            Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol } => {
+            Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol, ipv6only } => {
                 let tls = tls.map(|tls| Box::new(tls.based_at(base)));
-                Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol }
+                Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol, ipv6only }
             }
             systemd @ Bind::Systemd { .. } => systemd,
         }
@@ -162,13 +188,14 @@ impl fmt::Display for Bind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut options, backlog) = match self {
             Bind::Systemd { .. } => return f.write_str(SYSTEMD),
-            Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol } => {
+            Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol, ipv6only } => {
                 let scheme = if tls.is_some() { "ssl" } else { "tcp" };
                 let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
                 write!(f, "{scheme}://{open}{host}{close}:{port}")?;
                 let mut options = tls.as_ref().map(|tls| tls.options()).unwrap_or_default();
                 options.extend(http2.then(|| "h2c=true".to_owned()));
                 options.extend(proxy_protocol.map(|version| format!("proxy_protocol={}", version.word())));
+                options.extend(ipv6only.then(|| "ipv6only=true".to_owned()));
                 (options, backlog)
             }
             Bind::Unix { path, umask, mode, backlog } => {
@@ -241,7 +268,7 @@ fn parse_tcp(scheme: &str, rest: &str, query: &str) -> Result<Bind, Mistake> {
     let encrypted = scheme == "ssl";
     let options = Options::parse(query, if encrypted { options::SSL } else { options::TCP })?;
     if digits(rest).is_some() {
-        return Err(Mistake::expected("HOST:PORT").near(Some(format!("{scheme}://0.0.0.0:{rest}"))));
+        return Err(Mistake::expected("HOST:PORT").near(Some(format!("{scheme}://[::]:{rest}"))));
     }
     let (host, port) = rest.rsplit_once(':').ok_or_else(Mistake::default)?;
     // `::1` would otherwise be read as host `:` and port 1.
@@ -251,10 +278,13 @@ fn parse_tcp(scheme: &str, rest: &str, query: &str) -> Result<Bind, Mistake> {
     let port = digits(port).and_then(|port| u16::try_from(port).ok());
     let port = port.ok_or_else(|| Mistake::expected("a port from 0 to 65535 behind the host"))?;
     let host =
-        if host.is_empty() { "0.0.0.0".to_owned() } else { parse_host(host).map_err(Mistake::expected)? };
+        if host.is_empty() { "::".to_owned() } else { parse_host(host).map_err(Mistake::expected)? };
     let tls = encrypted.then(|| options.tls()).transpose()?.map(Box::new);
-    let Options { backlog, http2, proxy_protocol, .. } = options;
-    Ok(Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol })
+    let Options { backlog, http2, proxy_protocol, ipv6only, .. } = options;
+    if ipv6only && host.parse::<Ipv6Addr>().is_err() {
+        return Err(Mistake::expected("ipv6only=true behind an IPv6 address such as [::] only"));
+    }
+    Ok(Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol, ipv6only })
 }
 
 /// A host name or address without its brackets, or what was expected instead.

@@ -14,7 +14,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("temp_dir", "''", "expected the path of a directory"),
     ("quiet", "'yes'", "expected true or false"),
     ("bind", "3000", "expected \"tcp://HOST:PORT\", \"unix://PATH\""),
-    ("bind", "['3000']", "expected HOST:PORT; did you mean \"tcp://0.0.0.0:3000\"?"),
+    ("bind", "['3000']", "expected HOST:PORT; did you mean \"tcp://[::]:3000\"?"),
     ("bind", "'ssl://0.0.0.0:1'", "there is no certificate for ssl://0.0.0.0:1: add ?cert=FILE&key=FILE"),
     ("bind", "'unix:///a?mod=1'", "did you mean \"mode\"?"),
     ("port", "65536", "expected a whole number from 0 to 65535"),

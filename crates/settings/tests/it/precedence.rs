@@ -18,7 +18,7 @@ fn nothing_written_gives_the_defaults() {
     let settings = &loaded.settings;
     assert_eq!(settings.dir, app.dir());
     assert_eq!(settings.app, Some(below(&app, "config.ru")));
-    assert_eq!(settings.binds, [Bind::tcp("0.0.0.0", 9292)]);
+    assert_eq!(settings.binds, [Bind::tcp("::", 9292)]);
     assert_eq!(
         (settings.process.environment.as_str(), settings.workers.max, settings.front_threads),
         ("development", 1, 1)
@@ -150,8 +150,8 @@ fn origins_name_the_place() {
 #[test]
 fn https_encrypts_tcp_ports_unless_one_is_said_to_be() {
     let binds = |app: App| app.loaded().settings.binds.iter().map(Bind::to_string).collect::<Vec<_>>();
-    assert_eq!(binds(App::new().flag("--https", "true")), ["ssl://0.0.0.0:9292"]);
-    assert_eq!(binds(App::with("https = true\nport = 3000")), ["ssl://0.0.0.0:3000"]);
+    assert_eq!(binds(App::new().flag("--https", "true")), ["ssl://[::]:9292"]);
+    assert_eq!(binds(App::with("https = true\nport = 3000")), ["ssl://[::]:3000"]);
     assert_eq!(
         binds(App::with("https = true").flag("--bind", "tcp://h:3?h2c=true&backlog=7")),
         ["ssl://h:3?backlog=7"]
@@ -168,18 +168,59 @@ fn https_encrypts_tcp_ports_unless_one_is_said_to_be() {
 fn binds_replace_the_default_and_a_port_beside_them_adds() {
     let binds = |app: App| app.loaded().settings.binds.iter().map(Bind::to_string).collect::<Vec<_>>();
     let file = || App::with("bind = 'tcp://127.0.0.1:1'");
-    assert_eq!(binds(App::new().var("PORT", "5000")), ["tcp://0.0.0.0:5000"]);
+    assert_eq!(binds(App::new().var("PORT", "5000")), ["tcp://[::]:5000"]);
     assert_eq!(binds(App::new().flag("--host", "::1").flag("--port", "0")), ["tcp://[::1]:0"]);
     assert_eq!(binds(file().var("PORT", "5000")), ["tcp://127.0.0.1:1"]);
     assert_eq!(binds(file().var("PORT", "tcp://10.0.0.1:5")), ["tcp://127.0.0.1:1"]);
-    assert_eq!(binds(file().flag("--port", "2")), ["tcp://0.0.0.0:2"]);
+    assert_eq!(binds(file().flag("--port", "2")), ["tcp://[::]:2"]);
     assert_eq!(binds(file().flag("--bind", "h:3").flag("--bind", "h:4")), ["tcp://h:3", "tcp://h:4"]);
     assert_eq!(binds(App::with("port = 2").flag("--bind", "h:3")), ["tcp://h:3"]);
     let both = file().flag("--bind", "h:3").flag("--port", "4").flag("--host", "h");
     assert_eq!(binds(both), ["tcp://h:3", "tcp://h:4"]);
     let in_file = App::with("bind = ['unix:///run/a.sock?mode=0660']\nport = 2").var("PORT", "5000");
-    assert_eq!(binds(in_file), ["unix:///run/a.sock?mode=0660", "tcp://0.0.0.0:2"]);
-    assert_eq!(binds(App::with("port = 2\nbind = []")), ["tcp://0.0.0.0:2"]);
+    assert_eq!(binds(in_file), ["unix:///run/a.sock?mode=0660", "tcp://[::]:2"]);
+    assert_eq!(binds(App::with("port = 2\nbind = []")), ["tcp://[::]:2"]);
+}
+
+#[test]
+fn everybody_is_listened_to_unless_somebody_is_named() {
+    let binds = |app: &App| app.loaded().settings.binds.iter().map(Bind::to_string).collect::<Vec<_>>();
+    let mut app = App::new();
+    assert_eq!(binds(&app), ["tcp://[::]:9292"]);
+    app.machine.ipv6 = false;
+    assert_eq!(binds(&app), ["tcp://0.0.0.0:9292"]);
+    let named = App::new().flag("--host", "0.0.0.0");
+    assert_eq!(binds(&named), ["tcp://0.0.0.0:9292"]);
+    let both = App::with("bind = ['tcp://0.0.0.0:1', 'tcp://[::]:1']");
+    assert_eq!(binds(&both), ["tcp://0.0.0.0:1", "tcp://[::]:1"]);
+    let twice = App::with("bind = ['tcp://127.0.0.1:1', 'tcp://[::]:1']").mistakes();
+    let said = "tcp://[::]:1 accepts IPv4, too, and so takes tcp://127.0.0.1:1 in: leave that out, or write \
+                tcp://[::]:1?ipv6only=true";
+    assert!(twice.contains(said), "{twice}");
+    for fine in [
+        "bind = ['tcp://127.0.0.1:1', 'tcp://[::]:1?ipv6only=true']",
+        "bind = ['tcp://127.0.0.1:1', 'tcp://[::]:2']",
+        "bind = ['tcp://127.0.0.1:0', 'tcp://[::]:0']",
+    ] {
+        assert_eq!(App::with(fine).loaded().settings.binds.len(), 2, "{fine}");
+    }
+}
+
+#[test]
+fn none_is_one() {
+    let of = |app: App| {
+        let settings = app.loaded().settings;
+        (settings.workers, settings.threads.to_string())
+    };
+    let one = |threads: &str| (Workers::exactly(1), threads.to_owned());
+    assert_eq!(of(App::new().var("WEB_CONCURRENCY", "0")), one("1:3"));
+    assert_eq!(of(App::new().flag("--workers", "0").flag("--threads", "0:16")), one("1:16"));
+    assert_eq!(of(App::new().flag("--workers", "0:1").flag("--threads", "0:5")), one("1:5"));
+    assert!(App::with("workers = 0").mistakes().contains("from 1 to 1024"), "our own file has words of its own");
+    let variables = App::new().var("RAILS_MIN_THREADS", "0").var("RAILS_MAX_THREADS", "5");
+    assert_eq!(of(variables.flag("--workers", "0")), one("1:5"));
+    let mistakes = App::new().var("RAILS_MAX_THREADS", "0").mistakes();
+    assert!(mistakes.starts_with("RAILS_MAX_THREADS=0: expected a whole number from 1 to 512"), "{mistakes}");
 }
 
 #[test]

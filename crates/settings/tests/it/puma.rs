@@ -8,7 +8,7 @@ use shared::{App, below};
 
 fn call(line: usize, method: &str, arguments: &[Value]) -> Call {
     let file = "config/puma.rb".into();
-    Call { file, line, method: method.into(), arguments: arguments.to_vec(), block: false }
+    Call { file, line, method: method.into(), arguments: arguments.to_vec(), block: false, conditional: false }
 }
 
 fn text(text: &str) -> Value {
@@ -62,7 +62,7 @@ fn it_is_weaker_than_all_but_defaults() {
         (settings.workers.max, settings.threads.to_string(), settings.tag.as_str()),
         (4, "2:6".into(), "toml")
     );
-    assert_eq!(settings.binds, [Bind::tcp("0.0.0.0", 80)]);
+    assert_eq!(settings.binds, [Bind::tcp("::", 80)]);
     let threads = loaded.choices.iter().find(|choice| choice.key == "threads").unwrap();
     let place = ("config/puma.rb".into(), 2, "threads 2, 6".into());
     assert_eq!(threads.origin, Origin::Puma { path: place.0, line: place.1, call: place.2 });

@@ -12,7 +12,6 @@ use crate::theme::Theme;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
-use std::io::{Write, stdout};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -29,8 +28,7 @@ pub(crate) fn run(list: List, token: Option<String>, options: &Options) -> Resul
     } else {
         text(&view, options.interval, columns())
     };
-    // The reader may have closed the pipe (`| head`); that is not a failure.
-    let _ = stdout().lock().write_all(text.as_bytes());
+    output::print(text);
     match view.totals.up {
         0 => Err(Failure::Run("no server answered".to_owned())),
         _ => Ok(()),

@@ -7,7 +7,6 @@ use super::target::List;
 use crate::Failure;
 use control::{ControlAddress, Server};
 use serde_json::json;
-use std::io::Write;
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -37,14 +36,8 @@ pub(crate) fn run(
     let mut server = Server::new(token.clone());
     server.listen(&place).map_err(|why| Failure::Run(why.to_string()))?;
     let fleet = Arc::new(Mutex::new(Fleet::new(interval, Instant::now())));
-    {
-        // Nothing can be done if standard output is closed.
-        let mut out = std::io::stdout().lock();
-        for link in server.dashboards() {
-            let _ = writeln!(out, "* Fleet: {link}");
-        }
-        let _ = writeln!(out, "Use Ctrl-C to stop").and_then(|()| out.flush());
-    }
+    let links: String = server.dashboards().map(|link| format!("* Fleet: {link}\n")).collect();
+    output::print(format!("{links}Use Ctrl-C to stop\n"));
     let shown = fleet.clone();
     let figures = move || {
         let fleet = shown.lock().unwrap_or_else(PoisonError::into_inner);

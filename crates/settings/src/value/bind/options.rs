@@ -9,9 +9,9 @@ use crate::nearest::nearest;
 use crate::value::tls::{BindTls, CertificateFiles, Verify};
 
 /// Options of `tcp://`.
-pub(super) const TCP: &[&str] = &["backlog", "h2c", "proxy_protocol"];
+pub(super) const TCP: &[&str] = &["backlog", "h2c", "proxy_protocol", "ipv6only"];
 /// Options of `ssl://`.
-pub(super) const SSL: &[&str] = &["cert", "key", "ca", "verify_mode", "backlog", "proxy_protocol"];
+pub(super) const SSL: &[&str] = &["cert", "key", "ca", "verify_mode", "backlog", "proxy_protocol", "ipv6only"];
 /// Options of `unix://`.
 pub(super) const UNIX: &[&str] = &["umask", "mode", "backlog"];
 
@@ -22,6 +22,7 @@ pub(super) struct Options {
     pub(super) backlog: u32,
     pub(super) http2: bool,
     pub(super) proxy_protocol: Option<ProxyProtocol>,
+    pub(super) ipv6only: bool,
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
     ca: Option<PathBuf>,
@@ -36,6 +37,7 @@ impl Options {
             backlog: DEFAULT_BACKLOG,
             http2: false,
             proxy_protocol: None,
+            ipv6only: false,
             cert: None,
             key: None,
             ca: None,
@@ -52,6 +54,7 @@ impl Options {
                 "umask" => options.umask = Some(octal(name, value)?),
                 "mode" => options.mode = Some(octal(name, value)?),
                 "h2c" => options.http2 = switch(name, value)?,
+                "ipv6only" => options.ipv6only = on_or_off(name, value)?,
                 "proxy_protocol" => options.proxy_protocol = Some(proxy_protocol(value)?),
                 "cert" => options.cert = Some(path(name, value)?),
                 "key" => options.key = Some(path(name, value)?),
@@ -112,6 +115,15 @@ fn octal(name: &str, value: &str) -> Result<u32, Mistake> {
 
 fn switch(name: &str, value: &str) -> Result<bool, Mistake> {
     value.parse().map_err(|_| Mistake::expected(format!("{name}=true or {name}=false")))
+}
+
+/// nginx writes `on` and `off`.
+fn on_or_off(name: &str, value: &str) -> Result<bool, Mistake> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        other => switch(name, other),
+    }
 }
 
 fn backlog(value: &str) -> Result<u32, Mistake> {

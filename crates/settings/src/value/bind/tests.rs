@@ -15,7 +15,7 @@ fn every_spelling_of_tcp() {
     }
     assert_eq!(bind("tcp://[::1]:3000"), Bind::tcp("::1", 3000));
     assert_eq!(bind("[::]:0"), Bind::tcp("::", 0));
-    assert_eq!(bind("tcp://:80"), Bind::tcp("0.0.0.0", 80));
+    assert_eq!(bind("tcp://:80"), Bind::tcp("::", 80));
     assert_eq!(bind("app_1.local:80"), Bind::tcp("app_1.local", 80));
     let Bind::Tcp { backlog, .. } = bind("tcp://localhost:80?backlog=16") else { panic!("not TCP") };
     assert_eq!(backlog, 16);
@@ -50,6 +50,21 @@ fn options_of_a_port() {
         panic!("{:?}", bind(text));
     };
     assert_eq!(bind(text).to_string(), text);
+}
+
+#[test]
+fn both_families_or_one() {
+    for (text, both, written) in [
+        ("tcp://[::]:80", true, "tcp://[::]:80"),
+        ("tcp://:80", true, "tcp://[::]:80"),
+        ("[0:0::]:80?ipv6only=off", true, "tcp://[::]:80"),
+        ("tcp://[::]:80?ipv6only=on", false, "tcp://[::]:80?ipv6only=true"),
+        ("ssl://[::]:443?ipv6only=true", false, "ssl://[::]:443?ipv6only=true"),
+        ("tcp://[::1]:80", false, "tcp://[::1]:80"),
+        ("tcp://0.0.0.0:80", false, "tcp://0.0.0.0:80"),
+    ] {
+        assert_eq!((bind(text).takes_both(), bind(text).to_string().as_str()), (both, written), "{text}");
+    }
 }
 
 #[test]
@@ -94,13 +109,16 @@ fn slips_are_explained() {
         ("unix:///a?mode=07777", "octal"),
         ("unix:///a?backlog=0", "at least 1"),
         ("tcp://h:1?umask=0117", "only backlog"),
+        ("tcp://h:1?ipv6only=true", "IPv6 address such as [::]"),
+        ("tcp://0.0.0.0:1?ipv6only=on", "IPv6 address such as [::]"),
+        ("tcp://[::]:1?ipv6only=maybe", "ipv6only=true or ipv6only=false"),
     ] {
         let mistake = text.parse::<Bind>().expect_err(text);
         let found = mistake.expected.unwrap_or_default();
         assert!(found.contains(expected), "{text}: {found}");
     }
     let near = |text: &str| text.parse::<Bind>().expect_err(text).nearest;
-    assert_eq!(near("3000").as_deref(), Some("tcp://0.0.0.0:3000"));
+    assert_eq!(near("3000").as_deref(), Some("tcp://[::]:3000"));
     assert_eq!(near("http://localhost:3000/").as_deref(), Some("tcp://localhost:3000"));
     assert_eq!(near("https://localhost:3000/").as_deref(), Some("ssl://localhost:3000"));
     assert_eq!(near("unix:///a?umsk=1").as_deref(), Some("umask"));
