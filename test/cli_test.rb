@@ -20,7 +20,9 @@ class CommandLineTest < Case
   end
 
   def write(name, content)
-    File.write(File.join(@folder, name), content)
+    path = File.join(@folder, name)
+    FileUtils.mkdir_p(File.dirname(path))
+    File.write(path, content)
   end
 
   def firebrick(*args, env: {}, dir: @folder)
@@ -113,6 +115,69 @@ class CommandLineTest < Case
   it "refuses environment variables that are not numbers, naming them" do
     assert_match(/PORT/, refused("check", env: { "PORT" => "eighty" }))
     assert_match(/WEB_CONCURRENCY/, refused("check", env: { "WEB_CONCURRENCY" => "many" }))
+  end
+
+  it "helps by the word, and says its version" do
+    help, = firebrick("--help")
+    assert_equal [help, "", 0], firebrick("help")
+    out, err, code = firebrick("help", "bench")
+    assert_equal [0, ""], [code, err]
+    assert_includes out, "Usage: firebrick bench"
+    assert_equal firebrick("--version"), firebrick("version")
+    assert_includes refused("help", "nosuch", code: 2), "nosuch"
+  end
+
+  it "exits 1 with a line where its output cannot be written, whatever the command" do
+    skip "no /dev/full" unless File.exist?("/dev/full")
+    write("static.json", "{}")
+    commands = [%w[--help], %w[-h], %w[-V], %w[version], %w[help], %w[help plan], %w[check], %w[check --help], %w[explain /], %w[completions zsh], %w[man],
+                %w[plan --rate 100/s --response-time 20ms], %w[certs], %w[trust --dry-run]]
+    commands.each do |args|
+      env = { "XDG_RUNTIME_DIR" => @folder, "XDG_STATE_HOME" => @folder, "HOME" => @folder, **Server.ruby_files }
+      err, status = Open3.capture2e(env, "#{Server.binary} #{args.join(' ')} 2>&1 > /dev/full", chdir: @folder)
+      assert_equal 1, status.exitstatus, "#{args.join(' ')}: #{err}"
+      assert_equal 1, err.scan("cannot write to standard output: No space left on device").size, "#{args.join(' ')}: #{err}"
+      refute_match(/panicked/, err)
+    end
+  end
+
+  it "exits 1 or 2 where its errors cannot be written" do
+    skip "no /dev/full" unless File.exist?("/dev/full")
+    write("broken.ru", "raise 'no'")
+    [%w[check broken.ru], %w[check -w x], %w[serve -w x], %w[-w x], %w[bench], %w[plan], %w[stats], %w[stop --timeout x], %w[reload], %w[top], %w[nosuch], %w[tune --budget x]].each do |args|
+      { "2>/dev/full" => "full", "2>&1 | true; exit ${PIPESTATUS[0]}" => "closed", "2>&-" => "gone" }.each do |redirection, what|
+        _, status = Open3.capture2e({ "XDG_RUNTIME_DIR" => @folder, **Server.ruby_files }, "bash", "-c", "#{Server.binary} #{args.join(' ')} #{redirection}", chdir: @folder)
+        assert_includes 1..2, status.exitstatus, "#{args.join(' ')} #{what}"
+      end
+    end
+  end
+
+  it "names who has the port, and what to do where there is no Ruby" do
+    taken = TCPServer.new("127.0.0.1", 0)
+    err = refused("-b", "tcp://127.0.0.1:#{taken.addr[1]}")
+    assert_match(/Address already in use.*; process #{Process.pid} \(.+\) listens there: stop it, or choose another address/, err)
+    err = refused("-b", "tcp://127.0.0.1:0", "--ruby", "/nowhere/ruby")
+    assert_match(%r{cannot start /nowhere/ruby: .*; install Ruby \(apt-get install ruby\), or say where it is: --ruby PATH}, err)
+  ensure
+    taken&.close
+  end
+
+  it "serves a folder of pages that is named, but not one of sources" do
+    write("pages/report.html", "report")
+    out, err, code = firebrick("check", "pages")
+    assert_equal [0, ""], [code, err], out
+    assert_includes out, File.join(@folder, "pages")
+    write("pages/Gemfile", "")
+    assert_includes refused("check", "pages"), "--root DIR"
+  end
+
+  it "quotes values as they were typed" do
+    write("firebrick.toml", "[limits]\nmax_uri = 1e300\n")
+    assert_includes refused("check"), "firebrick.toml:2: limits.max_uri = 1e300: expected a size"
+    write("firebrick.toml", "port = \"3000\"\n")
+    assert_includes refused("check"), 'port = "3000": expected a whole number from 0 to 65535; did you mean "3000 without quotes"?'
+    write("firebrick.toml", "canonical_host = \"https://shop.example\"\n[timeouts]\nqueue = \"1m30s\"\n")
+    assert_includes refused("check"), 'did you mean "shop.example"?'
   end
 
   it "refuses a directory without an app" do

@@ -82,7 +82,7 @@ class PumaConfigTest < Case
     assert_match(/tag = "toml"\s+firebrick.toml:1/, text)
     assert_match(/workers = 3\s+WEB_CONCURRENCY/, text)
     assert_match(%r{threads = 2:4\s+config/puma.rb:1}, text)
-    assert_match(/0\.0\.0\.0:4000/, text)
+    assert_match(/\[::\]:4000/, text)
     refute_match(/:3000/, text[/listen.*/])
     assert_match(/tag = "toml"/, assert_check(own))
     refute_match(/puma\.rb/, assert_check(own))

@@ -61,7 +61,7 @@ class RailsServerTest < ProgramCase
     skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless self.class.app
   end
 
-  def rails_server(*arguments, files: {}, **options)
+  def rails_server(*arguments, files: {}, using: %w[-u firebrick], **options)
     env = { "RUBYOPT" => "-W0", "SECRET_KEY_BASE" => "x" * 64, "BUNDLE_APP_CONFIG" => "/nonexistent", "IRBRC" => "/dev/null" }
     ruby = ENV.fetch("RUBY", "ruby")
     own = files
@@ -70,7 +70,7 @@ class RailsServerTest < ProgramCase
     # What is generated needs gems that watch files and make assets; and in production, since 7.1, TLS.
     files.delete("config/initializers/assets.rb")
     files.select { |file,| file.start_with?("config/environments/") }.each_value { |text| text.gsub!(/^.*(EventedFileUpdateChecker|config\.(assets|force_ssl)).*$/, "") }
-    program(command: [ruby, "bin/rails", "server", "-u", "firebrick", *arguments], files: files, env: env.merge(options.delete(:env) || {}), **options)
+    program(command: [ruby, "bin/rails", "server", *using, *arguments], files: files, env: env.merge(options.delete(:env) || {}), **options)
   end
 
   def pid_file(server)
@@ -150,6 +150,42 @@ class RailsServerTest < ProgramCase
     server.write("tmp/restart.txt", "")
     assert wait_until(within: 30) { fetch_soon(port) == "after #{server.pid} development false" }
     assert_equal server.pid, Integer(File.read(pid_file(server)))
+    server.signal("INT")
+    assert_equal 0, server.wait_exit
+  end
+
+  WITH_RAILS = <<~'RUBY'
+    seen = [defined?(Rails), Rails.env, Rails.root.basename.to_s.empty?, Rails.application.class.name].join(" ")
+    workers Rails.env.production? ? 2 : 1
+    on_worker_boot { File.write(Rails.root.join("seen.log"), seen) }
+    bind "tcp://127.0.0.1:0"
+  RUBY
+
+  it "has Rails in config/puma.rb, in production, too" do
+    server = rails_server("-e", "production", files: { "config/puma.rb" => WITH_RAILS })
+    assert_match(/\Ahello \d+ production true\z/, fetch(server.port))
+    assert_match(/2 workers/, server.output)
+    seen = File.join(server.base, "seen.log")
+    assert(wait_until { File.exist?(seen) && !File.empty?(seen) })
+    assert_equal "constant production false Blog::Application", File.read(seen)
+    server.signal("TERM")
+    assert_equal 0, server.wait_exit
+  end
+
+  it "has Rails in config/puma.rb where the program was started without Rails" do
+    config = WITH_RAILS.sub("defined?(Rails)", "defined?(Rails).inspect")
+    server = rails_server(using: [], files: { "config/puma.rb" => config, "bin/rails" => "exec ENV.fetch('FIREBRICK_PROGRAM'), '-e', 'production'" },
+                          env: { **RubyProgram.environment, **Server.ruby_files })
+    assert_match(/\Ahello \d+ production true\z/, fetch(server.port))
+    server.signal("TERM")
+    assert_equal 0, server.wait_exit
+    assert_equal "nil production false Blog::Application", File.read(File.join(server.base, "seen.log"))
+  end
+
+  it "is the server of `rails server` where its gem is in the place of Puma" do
+    gemfile = %(gem "rails"\ngem "sqlite3"\ngem "firebrick", path: "#{Server::ROOT}"\n)
+    server = rails_server(using: [], files: { "Gemfile" => gemfile, "config/puma.rb" => "bind 'tcp://127.0.0.1:0'" })
+    assert_equal "hello #{server.pid} development false", fetch(server.port)
     server.signal("INT")
     assert_equal 0, server.wait_exit
   end

@@ -1,5 +1,8 @@
 # frozen_string_literal: true
 
+require "firebrick/puma_file/refusals"
+require "firebrick/puma_file/surroundings"
+require "firebrick/puma_file/values"
 require "firebrick/puma_file/words"
 
 module Firebrick
@@ -16,8 +19,15 @@ module Firebrick
       end
     end
 
+    # What takes part in an evaluation.
+    PARTS = %w[background conditions dsl evaluation].freeze
+
     # One call of the DSL. `conditional`: with other variables it might not have been made.
     Call = Struct.new(:file, :line, :name, :arguments, :block, :conditional)
+
+    extend Values
+    include Refusals
+    include Surroundings
 
     class << self
       # The file of this process; nil without one.
@@ -50,31 +60,6 @@ module Firebrick
         @place = place
         evaluate_text
       end
-
-      # What is no number is judged by the front.
-      def whole(value)
-        Integer(value, exception: false)
-      end
-
-      # How many workers a text asks for; nil if it does not say.
-      def number(workers)
-        case workers.to_s.strip
-        when "" then nil
-        when "auto" then Etc.nprocessors
-        else workers[/\A\s*\d+/].to_i
-        end
-      end
-
-      # As Puma 8 looks for it: an address besides that of the machine itself.
-      def ipv6?
-        Socket.getifaddrs.any? { |found| found.addr&.ipv6? && !found.addr.ipv6_loopback? }
-      rescue SystemCallError
-        false
-      end
-
-      def in_brackets(host)
-        host.to_s.include?(":") && !host.start_with?("[") ? "[#{host}]" : host
-      end
     end
 
     # What was called, and what `get` returns. `blocks`: what runs later, by the name that Puma 8 has for it.
@@ -93,10 +78,7 @@ module Firebrick
 
     def evaluate
       require "firebrick"
-      require "firebrick/puma_file/conditions"
-      require "firebrick/puma_file/dsl"
-      require "firebrick/puma_file/evaluation"
-      require "firebrick/puma_file/background"
+      PARTS.each { |name| require "firebrick/puma_file/#{name}" }
       require "firebrick/compat/puma"
       Compat.offer
       @background = Background.new(self)
@@ -117,34 +99,8 @@ module Firebrick
       locations = caller_locations
       places = locations.select { |location| @files.key?(location.path) }
       place = places.first || locations.find { |location| !location.path.start_with?(__dir__) }
-      @calls << Call.new(place&.path.to_s, place&.lineno.to_i, name, arguments, block, conditional?(places, name))
-    end
-
-    # The environment, if a flag, a variable or the file says it.
-    def environment
-      said = [@environment, @options[:environment]].map(&:to_s)
-      said.find { |name| !name.empty? }
-    end
-
-    # Loads the Rails app's own settings, once: whether there are any. In a server that Rails starts they are loaded
-    # before Puma evaluates its file.
-    def load_rails
-      return defined?(::Rails) if @rails_is_loaded
-
-      @rails_is_loaded = true
-      application = File.expand_path("config/application.rb")
-      return unless File.file?(application)
-
-      # Rails keeps the answer.
-      ENV["RACK_ENV"] = environment if environment && ENV.fetch("RACK_ENV", "").empty?
-      require File.realpath(application)
-      defined?(::Rails)
-    end
-
-    # The words of `unconfigured`: place, unknown method, text.
-    def refusal(error)
-      file, line = place_of(error)
-      [file, line, error.is_a?(UnknownMethod) ? error.method_name : "", text_of(error)]
+      where = place ? [place.path, place.lineno] : ["", 0]
+      @calls << Call.new(*where, name, arguments, block, conditional?(places, name))
     end
 
     # Before the app is loaded: what it and the workers print goes where the file says.
@@ -190,28 +146,6 @@ module Firebrick
       places.each_with_index.any? do |place, depth|
         @files.fetch(place.path).conditional?(place.lineno, depth.zero? ? name : nil)
       end
-    end
-
-    def place_of(error)
-      if error.is_a?(SyntaxError) && (match = /\A(.+?):(\d+): /.match(error.message))
-        return [match[1], Integer(match[2])]
-      end
-
-      place = error.backtrace_locations.to_a.find { |location| @files.key?(location.path) }
-      place ? [place.path, place.lineno] : ["", 0]
-    end
-
-    def text_of(error)
-      return "exit was called (#{error.status})" if error.is_a?(SystemExit)
-
-      text = "#{error.class}: #{error.message.to_s.strip}"
-      elsewhere = error.backtrace.to_a.first unless error.is_a?(SyntaxError)
-      elsewhere && !own?(elsewhere) ? "#{text}\n    #{elsewhere}" : text
-    end
-
-    # Whether a line of a backtrace says no more than the place that is named anyway.
-    def own?(line)
-      line.start_with?(__dir__, *@files.keys.map { |file| "#{file}:" })
     end
   end
 end

@@ -16,6 +16,7 @@ use front::explain::Question;
 use settings::{Argument, At, Environment, Errors, Loaded};
 
 use crate::arguments::arguments;
+use crate::foreign;
 use crate::grammar::grammar;
 use crate::trust::Trust;
 
@@ -111,6 +112,8 @@ pub enum Command {
     Trust(Trust),
     /// Print a completion script.
     Completions(Shell),
+    /// Print the version.
+    Version,
     /// Print the manual page.
     Man,
 }
@@ -217,11 +220,36 @@ impl Output {
     }
 }
 
+/// What clap makes of the words, once flags of other servers have been translated.
+fn matches<Word: Into<OsString> + Clone>(words: impl IntoIterator<Item = Word>) -> Result<ArgMatches, Output> {
+    let mut words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    let mut notes = Vec::new();
+    // Each turn takes a word away or knows it.
+    for _ in 0..=words.len() {
+        let error = match grammar().try_get_matches_from(&words) {
+            Ok(matches) => {
+                notes.iter().for_each(|note| output::complain(note));
+                return Ok(matches);
+            }
+            Err(error) => error,
+        };
+        match foreign::translate(&error, &words) {
+            Some(Ok((rest, note))) => {
+                words = rest;
+                notes.extend(note);
+            }
+            Some(Err(message)) => return Err(Output::Wrong { errors: vec![message], code: 2 }),
+            None => return Err(Output::Clap(error)),
+        }
+    }
+    Err(Output::Wrong { errors: vec!["these words lead to no command".to_owned()], code: 2 })
+}
+
 pub(crate) fn interpret<Word: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = Word>,
     environment: &dyn Environment,
 ) -> Result<Command, Output> {
-    let matches = grammar().try_get_matches_from(words).map_err(Output::Clap)?;
+    let matches = matches(words)?;
     let load = |code| settings::load(&arguments(&matches), environment).map_err(|errors| wrong(errors, code));
     match matches.subcommand() {
         Some(("check", given)) => Ok(Command::Check {
@@ -272,6 +300,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         Some(("plan", given)) => Ok(Command::Plan(given.clone())),
         Some(("trust", given)) => Ok(Command::Trust(trust(given)?)),
         Some(("completions", given)) => Ok(Command::Completions(shell(given))),
+        Some(("version", _)) => Ok(Command::Version),
         Some(("man", _)) => Ok(Command::Man),
         _ => Ok(Command::Serve(Box::new(load(2)?), arguments(&matches))),
     }

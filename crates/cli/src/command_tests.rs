@@ -94,6 +94,22 @@ fn every_flag_reaches_its_setting() {
 }
 
 #[test]
+fn flags_of_other_servers_are_taken_or_translated() {
+    let shelf = Shelf::new();
+    let words = "--preload --prune-bundler -S s.state --state=x -Sy --redirect-append --debug -R x -N -w 2 --silent \
+                 --no-config --redirect-stderr err.log -f -P p -E production -l tcp://h:1";
+    for words in [words.to_owned(), format!("check {words}"), format!("{words} --dir {}", shelf.current_dir().display())] {
+        let settings = shelf.settings(&words);
+        assert_eq!(settings.dir, shelf.current_dir());
+        assert!(settings.process.quiet && settings.process.pidfile.is_some_and(|path| path.ends_with("p")));
+        assert_eq!((settings.workers.max, settings.process.environment.as_str()), (2, "production"));
+        assert_eq!(settings.binds, [Bind::tcp("h", 1)]);
+        assert!(matches!(settings.logs.error, settings::ErrorLog::File(path) if path.ends_with("err.log")));
+    }
+    assert!(matches!(shelf.type_in("version"), Ok(Command::Version)));
+}
+
+#[test]
 fn the_last_of_contradicting_flags_wins() {
     let shelf = Shelf::new();
     assert_eq!(shelf.settings("-w 1 -w 2").workers, settings::Workers::exactly(2));
@@ -154,7 +170,16 @@ fn what_is_wrong_has_its_exit_code() {
             2,
         ),
         ("stats --control off", "the control socket is turned off by --control", 2),
+        ("-I lib", "-I is no flag of Firebrick: set RUBYLIB", 2),
+        ("--redirect-stdout=x", "--access-log FILE", 2),
+        ("-d", "stays in the foreground", 2),
+        ("--dir", "--dir: a value is required", 2),
+        ("bench --preload", "unexpected argument", 2),
+        ("help nosuch", "nosuch", 2),
         ("--help", "Workers and threads:", 0),
+        ("help", "Workers and threads:", 0),
+        ("help bench", "Usage: firebrick bench", 0),
+        ("help check", "Usage: firebrick check", 0),
         ("-V", crate::VERSION, 0),
         ("check --help", "Usage: firebrick check", 0),
     ] {

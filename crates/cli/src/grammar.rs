@@ -24,8 +24,7 @@ pub(crate) fn grammar() -> Command {
             "Values come from flags, then variables, then firebrick.toml, then defaults.\n\
              Sizes: 65536, 64KiB, 10MB. Times: 30, 30s, 500ms, 2m.",
         )
-        .args(arguments(|_| true))
-        .disable_help_subcommand(true);
+        .args(arguments(|_| true));
     COMMANDS.iter().fold(root, |root, described| root.subcommand(command(described)))
 }
 

@@ -15,6 +15,7 @@ mod arguments;
 mod certs;
 mod check;
 mod command;
+mod foreign;
 mod grammar;
 mod print;
 mod trust;
@@ -23,7 +24,7 @@ mod write;
 pub use certs::certs;
 pub use check::{Trial, check, explain};
 pub use command::{Command, parse, parse_attached, reread};
-pub use print::{completions, man};
+pub use print::{completions, man, print_version};
 pub use trust::{Trust, trust};
 pub use write::write;
 

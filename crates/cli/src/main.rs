@@ -67,6 +67,7 @@ fn run() -> ExitCode {
         }
         Ok(Command::Trust(given)) => cli::trust(&given, &ProcessEnvironment),
         Ok(Command::Completions(shell)) => cli::completions(shell),
+        Ok(Command::Version) => cli::print_version(),
         Ok(Command::Man) => cli::man(),
         Err(code) => code,
     }

@@ -16,6 +16,11 @@ pub fn completions(shell: Shell) -> ExitCode {
     print(&completion_script(shell))
 }
 
+/// Prints the version, as `--version` does.
+pub fn print_version() -> ExitCode {
+    print(format!("firebrick {}\n", crate::version()).as_bytes())
+}
+
 /// Prints the manual page as roff.
 pub fn man() -> ExitCode {
     match manual() {

@@ -138,7 +138,7 @@ pub(crate) fn bind_all(
                         Claim::Covered => continue,
                         Claim::Nothing => {}
                     }
-                    bound.push(bind_tcp(wanted, bind, backlog, threads).map_err(|e| explain(&name, &e))?);
+                    bound.push(bind_tcp(wanted, bind, backlog, threads).map_err(|e| explain_port(&name, address, &e))?);
                 }
             }
             Bind::Unix { path, umask, mode, backlog } => {
@@ -173,14 +173,32 @@ fn backlog_of(backlog: u32) -> i32 {
     backlog.try_into().unwrap_or(i32::MAX)
 }
 
+/// The same of a TCP port: who has it, and how the right to it is given.
+fn explain_port(name: &str, address: SocketAddr, error: &io::Error) -> String {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => match system::listener_of(address.port()) {
+            Some(holder) => format!("{holder} listens there: stop it, or choose another address with -p or -b"),
+            None => "another server is there (`ss -ltnp` as root shows which): stop it, or choose another address with -p or -b"
+                .to_owned(),
+        },
+        io::ErrorKind::PermissionDenied => {
+            let program = std::env::current_exe().map_or("firebrick".to_owned(), |path| path.display().to_string());
+            format!(
+                "ports below 1024 need a right: sudo setcap cap_net_bind_service=+ep {program}, or \
+                 AmbientCapabilities=CAP_NET_BIND_SERVICE in a systemd unit; or choose another port with -p"
+            )
+        }
+        _ => return explain(name, error),
+    };
+    format!("cannot listen on {name}: {error}; {hint}")
+}
+
 fn explain(name: &str, error: &io::Error) -> String {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => {
             "; another server is there: stop it, or choose another address with -p or -b"
         }
-        io::ErrorKind::PermissionDenied => {
-            "; ports below 1024 and foreign folders need more rights: choose another address"
-        }
+        io::ErrorKind::PermissionDenied => "; this user may not write there: choose another folder, or give it the right",
         io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
         _ => "",
     };
@@ -495,7 +513,48 @@ mod tests {
         assert_eq!(listeners.len(), 3);
         let again =
             bind_all(&tcp(address.port()), 2, &mut Activated::default(), &mut Handed::default()).unwrap_err();
-        assert!(again.contains("another server is there"), "{again}");
+        let own = format!("process {}", std::process::id());
+        assert!(again.contains(&own) || again.contains("another server is there"), "{again}");
+    }
+
+    #[test]
+    fn errors_of_a_port_name_the_remedy() {
+        let address = "127.0.0.1:80".parse().unwrap();
+        let said = |kind: io::ErrorKind| explain_port("tcp://127.0.0.1:80", address, &kind.into());
+        let refused = said(io::ErrorKind::PermissionDenied);
+        let program = std::env::current_exe().unwrap();
+        let wanted = format!("sudo setcap cap_net_bind_service=+ep {}", program.display());
+        assert!(refused.contains(&wanted) && refused.contains("AmbientCapabilities="), "{refused}");
+        let unix = explain("unix:///a", &io::ErrorKind::PermissionDenied.into());
+        assert!(unix.contains("may not write there") && !unix.contains("setcap"), "{unix}");
+    }
+
+    fn ipv6() -> bool {
+        std::net::TcpListener::bind("[::1]:0").is_ok()
+    }
+
+    fn reaches(address: &str, port: u16) -> bool {
+        std::net::TcpStream::connect((address, port)).is_ok()
+    }
+
+    #[test]
+    fn an_old_program_with_one_family_keeps_it_and_the_other_gets_its_own() {
+        if !ipv6() {
+            return;
+        }
+        for before in ["tcp://0.0.0.0:0", "tcp://[::]:0?ipv6only=true", "tcp://[::]:0"] {
+            let binds: Vec<Bind> = vec![before.parse().unwrap()];
+            let old = bind_all(&binds, 2, &mut Activated::default(), &mut Handed::default()).unwrap();
+            let Address::Tcp(address) = *old[0].address() else { panic!("a TCP address") };
+            let port = address.port();
+            let wanted: Vec<Bind> = vec![format!("tcp://[::]:{port}").parse().unwrap()];
+            let new = bind_all(&wanted, 2, &mut Activated::default(), &mut handed(&old)).unwrap();
+            assert_eq!(new.len(), if before == "tcp://[::]:0" { 1 } else { 2 }, "{before}");
+            drop(old);
+            let listening: Vec<_> = new.into_iter().map(|bound| bound.listen().unwrap()).collect();
+            assert!(reaches("127.0.0.1", port) && reaches("::1", port), "{before}");
+            drop(listening);
+        }
     }
 
     /// What a new program is given.

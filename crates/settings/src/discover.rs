@@ -9,6 +9,12 @@ pub const STATIC_JSON: &str = "static.json";
 const OUTPUTS: [(&str, &str); 4] =
     [("_site", "."), ("public_html", "."), ("dist", "index.html"), ("build", "index.html")];
 
+/// What folders of sources hold, and folders of pages do not.
+const PROJECTS: [&str; 11] = [
+    "Gemfile", "gems.rb", "Rakefile", "config", "package.json", "composer.json", "Cargo.toml", "go.mod", "firebrick.toml", ".git",
+    ".env",
+];
+
 /// What a directory holds of a static site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
@@ -33,6 +39,21 @@ impl Discovered {
         }
     }
 
+    /// The folder itself, because it was named: whatever pages it holds are its site. Not one that looks like a project, whose sources and
+    /// keys nobody wants to publish by a slip.
+    pub fn named(dir: &Path) -> Discovered {
+        let found = Discovered::look(dir);
+        let is_project = PROJECTS.iter().any(|name| dir.join(name).exists());
+        let holds_something = || {
+            let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+            names.into_iter().any(|name| !name.to_string_lossy().starts_with('.'))
+        };
+        if found.is_site() || is_project || !holds_something() {
+            return found;
+        }
+        Discovered { root: Some(dir.to_owned()), ..found }
+    }
+
     /// Whether there is a site.
     pub fn is_site(&self) -> bool {
         self.static_json.is_some() || self.root.is_some()
@@ -44,13 +65,17 @@ mod tests {
     use super::*;
 
     fn found(files: &[&str]) -> (Option<String>, bool) {
+        look(files, Discovered::look)
+    }
+
+    fn look(files: &[&str], look: fn(&Path) -> Discovered) -> (Option<String>, bool) {
         let folder = tempfile::tempdir().expect("a directory");
         for file in files {
             let path = folder.path().join(file);
             std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
             std::fs::write(path, "").expect("a file");
         }
-        let found = Discovered::look(folder.path());
+        let found = look(folder.path());
         let name = |root: &Path| {
             root.strip_prefix(folder.path()).map(|name| name.display().to_string()).unwrap_or_default()
         };
@@ -67,5 +92,16 @@ mod tests {
         assert_eq!(root(&["build/index.html"]).as_deref(), Some("build"));
         assert_eq!(root(&["README", "dist/app.whl"]), None);
         assert!(found(&["static.json"]).1);
+    }
+
+    #[test]
+    fn a_folder_that_is_named_is_a_site_unless_it_looks_like_a_project() {
+        let root = |files: &[&str]| look(files, Discovered::named).0;
+        assert_eq!(root(&["report.pdf"]).as_deref(), Some(""));
+        assert_eq!(root(&["a/b.html"]).as_deref(), Some(""));
+        assert_eq!(root(&["report.pdf", "dist/index.html"]).as_deref(), Some("dist"));
+        for project in [&["report.pdf", "Gemfile"][..], &["app.rb", ".env"], &["x", "config/master.key"], &[".hidden"], &[]] {
+            assert_eq!(root(project), None, "{project:?}");
+        }
     }
 }

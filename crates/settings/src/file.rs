@@ -71,10 +71,23 @@ impl Reader<'_> {
                 }
                 (None, _) if key == ORDERS && is_tables(item) => self.given.orders = self.tables(item),
                 (None, _) if key == FILES && is_tables(item) => self.given.files = self.tables(item),
-                (Some(about), _) => self.given.add(about.key, Written { raw: raw(item), origin }),
+                (Some(about), _) => {
+                    self.remember_spelling(&key, item);
+                    self.given.add(about.key, Written { raw: raw(item), origin });
+                }
                 (None, Some(inner)) if is_section(&key) => self.table(inner, &format!("{key}.")),
                 (None, _) => self.unknown(&key, item, origin),
             }
+        }
+    }
+
+    /// A number may be written in several ways; messages quote the one that stands there.
+    fn remember_spelling(&mut self, key: &str, item: &Item) {
+        let shown = raw(item);
+        let number = matches!(shown, Raw::Integer(_) | Raw::Float(_));
+        let typed = item.span().and_then(|span| self.text.get(span)).filter(|_| number);
+        if let Some(typed) = typed.filter(|typed| *typed != shown.to_string()) {
+            self.given.spellings.push((format!("{key} = {shown}"), format!("{key} = {typed}")));
         }
     }
 

@@ -81,6 +81,8 @@ pub struct Given {
     pub(crate) orders: Vec<Table>,
     /// The tables `[[tls.certificates]]`.
     pub(crate) files: Vec<Table>,
+    /// Numbers that the file writes otherwise than they are shown: both, with their keys.
+    pub(crate) spellings: Vec<(String, String)>,
 }
 
 impl Given {

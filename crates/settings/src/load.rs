@@ -109,6 +109,14 @@ fn load_as(
         }
     }
     let site_base = target.dir.clone();
+    let is_named = given.written(app::TARGET.about.key).first().is_some_and(|typed| matches!(typed.origin, Origin::Flag(_)));
+    let nothing_else = target.app.is_none() && target.handler.is_none() && puma_rb.is_none() && config.is_none();
+    let nothing_else = nothing_else && given.routes.is_empty() && given.sites.is_empty() && attached.is_none();
+    let site = match app_only {
+        true => Discovered::default(),
+        false if is_named && nothing_else => Discovered::named(&site_base),
+        false => Discovered::look(&site_base),
+    };
     let facts = Facts {
         state_dir: state_dir(environment),
         control: control_path(&target.dir, environment, environment.uid()),
@@ -137,17 +145,17 @@ fn load_as(
         routes: given.routes.clone(),
         config,
         host_sites: host_sites(&given, &site_base),
-        site: if app_only { Discovered::default() } else { Discovered::look(&site_base) },
+        site,
         attached: attached.is_some(),
         machine: environment.machine(),
         kubernetes: environment.var("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
     };
     match resolve(&given, &facts) {
         Ok(loaded) if errors.is_empty() => Ok(loaded),
-        Ok(_) => Err(sorted(errors)),
+        Ok(_) => Err(sorted(errors, &given)),
         Err(more) => {
             errors.extend(more);
-            Err(sorted(errors))
+            Err(sorted(errors, &given))
         }
     }
 }
@@ -162,8 +170,13 @@ fn host_sites(given: &Given, dir: &Path) -> Vec<(String, Written, Option<PathBuf
     given.sites.iter().map(looked).collect()
 }
 
-/// In the order in which a reader meets them: flags, variables, lines of the file.
-fn sorted(mut errors: Vec<Error>) -> Errors {
+/// In the order in which a reader meets them: flags, variables, lines of the file. What the file says is quoted as it says it.
+fn sorted(mut errors: Vec<Error>, given: &Given) -> Errors {
+    for error in errors.iter_mut().filter(|error| matches!(error.origin, Origin::File { .. })) {
+        if let Some((_, typed)) = given.spellings.iter().find(|(shown, _)| *shown == error.written) {
+            error.written.clone_from(typed);
+        }
+    }
     errors.sort_by_key(|error| match &error.origin {
         Origin::Flag(_) => (0, 0),
         Origin::Env(_) => (1, 0),

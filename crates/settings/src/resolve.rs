@@ -172,6 +172,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         shared,
     };
     bounds::warn(&taker, &settings, facts);
+    tls::warn_of_seconds(&taker);
     listen::no_path_twice(&taker, &settings);
     let (choices, warnings) = taker.finish()?;
     Ok(Loaded {

@@ -212,7 +212,7 @@ impl fmt::Display for NothingToServe {
             f,
             "there is no config.ru in {dir}, and no static site (static.json, _site/, public_html/, dist/index.html, \
              build/index.html, index.html); go to the app's directory or name it: firebrick DIR; \
-             any directory is served as a static site with --root DIR"
+             any directory is served as a static site with --root DIR, and one of pages by its name alone"
         )
     }
 }

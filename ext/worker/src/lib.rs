@@ -26,3 +26,9 @@ mod task;
 mod thread;
 mod watchdog;
 mod worker;
+
+/// Writes a line to standard error. It may be a pipe that nobody reads any more: that must not end a process, as a panic would.
+fn complain(line: std::fmt::Arguments<'_>) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr().lock(), "firebrick: {line}");
+}

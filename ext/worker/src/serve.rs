@@ -153,7 +153,7 @@ pub(crate) fn provide(gvl: &mut Gvl, help: Help) {
                 worker(gvl, |w| w.tasks.push(task));
                 start_thread(gvl, index);
             }
-            Err(error) => eprintln!("firebrick: no further thread: {error}"),
+            Err(error) => crate::complain(format_args!("no further thread: {error}")),
         },
     }
 }
@@ -243,7 +243,7 @@ pub(crate) fn end(gvl: &Gvl, code: i32) {
 /// The front has sent an invalid frame: the worker ends, and the front starts another one.
 pub(crate) fn protocol_error(gvl: &Gvl, error: &wire::Malformed) {
     let what = if worker(gvl, |w| w.attached.is_some()) { "server" } else { "process" };
-    eprintln!("firebrick: worker {}: {error}; ending the {what}", std::process::id());
+    crate::complain(format_args!("worker {}: {error}; ending the {what}", std::process::id()));
     end(gvl, 70);
 }
 

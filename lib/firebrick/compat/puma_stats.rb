@@ -25,6 +25,14 @@ module Firebrick
         end
 
         def deprecate_method_change(*) = nil
+
+        # What files ask before they choose numbers.
+        def jruby? = RUBY_ENGINE == "jruby"
+        def mri? = RUBY_ENGINE == "ruby"
+        def windows? = Gem.win_platform?
+        def osx? = RUBY_PLATFORM.include?("darwin")
+        def forkable? = Process.respond_to?(:fork)
+        def ssl? = true
       end
 
       class << self

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "etc"
-require "socket"
 require "firebrick/puma_file/configuration"
 
 module Firebrick
@@ -158,7 +157,7 @@ module Firebrick
 
       def stdout_redirect(stdout = nil, stderr = nil, append = false) # rubocop:disable Style/OptionalBooleanParameter
         __set(:stdout_redirect, [stdout, stderr, append],
-            redirect_stdout: stdout, redirect_stderr: stderr, redirect_append: append)
+              redirect_stdout: stdout, redirect_stderr: stderr, redirect_append: append)
       end
 
       def activate_control_app(url = "auto", opts = {})

@@ -2,8 +2,8 @@
 
 module Firebrick
   class PumaFile
-    # Calls as words of a message: file, line, method, 1 for a block plus 2 under a condition, the number of arguments, and those. A
-    # value is a letter for its kind and its text; lists and hashes are followed by their parts.
+    # Calls as words of a message: file, line, method, 1 for a block plus 2 under a condition, the number of arguments,
+    # and those. A value is a letter for its kind and its text; lists and hashes are followed by their parts.
     module Words
       # How deep lists may be in lists; the front reads no deeper.
       DEPTH = 12

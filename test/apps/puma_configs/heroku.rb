@@ -2,7 +2,7 @@
 # check: workers = 3
 # check: threads = 5:5
 # check: port = 5000
-# check: 0.0.0.0:5000
+# check: [::]:5000
 workers Integer(ENV["WEB_CONCURRENCY"] || 2)
 threads_count = Integer(ENV["RAILS_MAX_THREADS"] || 5)
 threads threads_count, threads_count

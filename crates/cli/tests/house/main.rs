@@ -8,6 +8,7 @@
 
 mod examples;
 mod map;
+mod printing;
 mod profiles;
 mod workspace;
 

@@ -10,7 +10,8 @@
 //!    process, others need an open file. `DESCRIPTORS`: the folder whose files are this process's descriptors.
 //! 4. `die_with_parent`: this process is killed when its parent ends. `adopt_orphans` and `children`: descendants that have lost their
 //!    parent become children of this process. Where the system cannot do these, nothing happens, and there are no children to know of.
-//! 5. `abstract_address`: of a Unix socket that has no file.
+//! 5. `listener_of`: which process listens on a TCP port of this machine, as far as this user may know.
+//! 6. `abstract_address`: of a Unix socket that has no file.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;

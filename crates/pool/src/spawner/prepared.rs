@@ -49,7 +49,12 @@ impl Prepared {
             .spawn()
             .map_err(|e| {
                 let ruby = settings.rack.ruby.display();
-                io::Error::new(e.kind(), format!("cannot start {ruby}: {e}"))
+                let remedy = match e.kind() {
+                    io::ErrorKind::NotFound => "; install Ruby (apt-get install ruby), or say where it is: --ruby PATH",
+                    io::ErrorKind::PermissionDenied => "; it must be a program that this user may run: --ruby PATH",
+                    _ => "",
+                };
+                io::Error::new(e.kind(), format!("cannot start {ruby}: {e}{remedy}"))
             })?;
         Ok(Prepared { child: Some(child), socket: Some(ours) })
     }

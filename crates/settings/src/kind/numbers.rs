@@ -16,6 +16,11 @@ impl<T: TryFrom<u64>> Kind<T> for Count {
         let number = match raw {
             Raw::Word(text) => digits(text),
             Raw::Integer(number) => u64::try_from(*number).ok(),
+            // In the file a string is no number, but it is clear what was meant.
+            Raw::Text(text) => {
+                let meant = within::<T>(digits(text), self.min, self.max).is_ok();
+                return Err(Mistake::default().near(meant.then(|| format!("{} without quotes", text.trim()))));
+            }
             _ => None,
         };
         within(number, self.min, self.max)
@@ -60,6 +65,8 @@ impl<T: TryFrom<u64>> Kind<T> for Size {
         let bytes = match raw {
             Raw::Word(text) | Raw::Text(text) => parse_size(text),
             Raw::Integer(number) => u64::try_from(*number).ok(),
+            // `1e3`; beyond that a double has no exact numbers.
+            Raw::Float(number) if number.fract() == 0.0 && (0.0..9e15).contains(number) => Some(*number as u64),
             _ => None,
         };
         within(bytes, self.min, self.max)
@@ -153,18 +160,31 @@ impl Kind<Duration> for Period {
     }
 }
 
+/// One number and its unit, or several from the largest unit down: `1m30s`.
 fn parse_period(text: &str) -> Option<Duration> {
-    let (number, unit) = split_unit(text);
-    let millis = match unit {
-        "ms" => 1.0,
-        "" | "s" => 1_000.0,
-        "m" | "min" => 60_000.0,
-        "h" => 3_600_000.0,
-        _ => return None,
-    };
-    // Rounded to the microsecond, so that "0.3s" is what it says.
-    let micros = (decimal(number)? * millis * 1_000.0).round();
-    Duration::try_from_secs_f64(micros / 1_000_000.0).ok()
+    let (mut rest, mut micros, mut last) = (text.trim(), 0.0, f64::INFINITY);
+    loop {
+        let (number, behind) = split_unit(rest);
+        let end = behind.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(behind.len());
+        let (unit, next) = behind.split_at(end);
+        let millis = match unit {
+            "ms" => 1.0,
+            "" | "s" => 1_000.0,
+            "m" | "min" => 60_000.0,
+            "h" => 3_600_000.0,
+            _ => return None,
+        };
+        let whole = rest.len() == text.trim().len() && next.is_empty();
+        if millis >= last || (unit.is_empty() && !whole) {
+            return None;
+        }
+        // Rounded to the microsecond, so that "0.3s" is what it says.
+        micros += (decimal(number)? * millis * 1_000.0).round();
+        (rest, last) = (next.trim_start(), millis);
+        if rest.is_empty() {
+            return Duration::try_from_secs_f64(micros / 1_000_000.0).ok();
+        }
+    }
 }
 
 /// The shortest exact way to write a span of time of whole milliseconds.
@@ -238,6 +258,15 @@ mod tests {
     }
 
     #[test]
+    fn numbers_with_an_exponent_are_sizes_if_they_are_whole() {
+        let read = |raw| Kind::<u64>::read(&Size { min: 0, max: u64::MAX }, &raw).ok();
+        assert_eq!((read(Raw::Float(1e3)), read(Raw::Float(0.0))), (Some(1000), Some(0)));
+        for wrong in [1.5, -1.0, f64::NAN, f64::INFINITY, 1e300] {
+            assert_eq!(read(Raw::Float(wrong)), None, "{wrong}");
+        }
+    }
+
+    #[test]
     fn sizes_are_written_shortest() {
         assert_eq!(size_text(65_536), "64KiB");
         assert_eq!(size_text(1 << 30), "1GiB");
@@ -265,6 +294,11 @@ mod tests {
         assert_eq!(period("500ms"), Some(Duration::from_millis(500)));
         assert_eq!(period("2m"), Some(Duration::from_secs(120)));
         assert_eq!(period("0.3s"), Some(Duration::from_millis(300)));
+        assert_eq!(period("1m30s"), Some(Duration::from_secs(90)));
+        assert_eq!(period(" 1h 2min 3s 4ms "), Some(Duration::from_millis(3_723_004)));
+        for wrong in ["1m30", "30s1m", "1m1m", "1m30s x", "1ms1", "1m-3s", "1m .5s", "20h 5h"] {
+            assert_eq!(period(wrong), None, "{wrong}");
+        }
         for wrong in ["", "s", "-1s", "1d", "1e9", "inf", "nan", ".5", "1.2.3", "25h"] {
             assert_eq!(period(wrong), None, "{wrong}");
         }

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use super::{Facts, Taker};
 use crate::error::Error;
 use crate::given::{Given, Table, Written};
+use crate::kind::numbers::digits;
 use crate::kind::texts::Path;
 use crate::kind::{Completion, Kind};
 use crate::nearest::nearest;
+use crate::raw::Raw;
 use crate::settings::Tls;
 use crate::table::listen::BIND;
 use crate::table::tls::{
@@ -15,6 +17,19 @@ use crate::table::tls::{
 };
 use crate::value::bind::Bind;
 use crate::value::tls::{CertificateFiles, Verify};
+
+/// A number of `hsts` without a unit counts seconds, as the header does; who writes a small one may have meant days.
+pub(super) fn warn_of_seconds(taker: &Taker<'_>) {
+    let Some(written) = taker.written(&crate::table::tls::hsts).first() else { return };
+    let seconds = match &written.raw {
+        Raw::Integer(number) => u64::try_from(*number).ok(),
+        raw => raw.text().and_then(|text| digits(text.split([';', ',']).next().unwrap_or_default())),
+    };
+    if let Some(seconds) = seconds.filter(|seconds| (1..86_400).contains(seconds)) {
+        let raw = &written.raw;
+        taker.warn(format!("hsts = {raw} from {} is {seconds} seconds; days are written \"{seconds}d\"", written.origin));
+    }
+}
 
 /// What `[tls]` says, judged together with the addresses.
 pub(super) fn tls(

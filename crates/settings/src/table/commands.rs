@@ -226,5 +226,6 @@ pub const COMMANDS: &[Command] = &[
             doc: "The shell to complete for",
         }],
     },
+    Command { name: "version", doc: "Print the version", options: NO_OPTIONS, arguments: &[] },
     Command { name: "man", doc: "Print the manual page", options: NO_OPTIONS, arguments: &[] },
 ];

@@ -310,6 +310,32 @@ fn rate_limits_are_judged_key_by_key() {
 }
 
 #[test]
+fn what_the_file_says_is_quoted_as_it_stands_there() {
+    for (line, said) in [
+        ("limits.max_uri = 1e300", "limits.max_uri = 1e300: expected a size such as"),
+        ("limits.max_uri = 1_000_000_000_000", "limits.max_uri = 1_000_000_000_000: expected a size"),
+        ("limits.max_headers = 0x0", "limits.max_headers = 0x0: expected a whole number"),
+        ("port = '3000'", "port = \"3000\": expected a whole number from 0 to 65535; did you mean \"3000 without quotes\"?"),
+        ("port = '70000'", "port = \"70000\": expected a whole number from 0 to 65535"),
+        ("timeouts.queue = '1m30'", "timeouts.queue = \"1m30\": expected a time"),
+        ("canonical_host = 'https://a.example/x'", "expected a host without scheme and path; did you mean \"a.example\"?"),
+    ] {
+        let mistakes = App::with(line).mistakes();
+        assert!(mistakes.contains(said), "{line}: {mistakes}");
+    }
+    let settings = App::with("limits.max_body = 1e3\ntimeouts.queue = '1m30s'").loaded().settings;
+    let queue = std::time::Duration::from_secs(90);
+    assert_eq!((settings.limits.max_body, settings.timeouts.queue), (Some(1000), queue));
+    let warned = |line: &str| App::with(line).loaded().warnings.concat();
+    let said = "hsts = \"365\" from firebrick.toml:1 is 365 seconds; days are written \"365d\"";
+    assert_eq!(warned("hsts = '365'"), said);
+    assert!(warned("hsts = 30").contains("\"30d\""));
+    for clear in ["hsts = '365d'", "hsts = 31536000", "hsts = 'max-age=300'", "hsts = 0", "hsts = 'off'"] {
+        assert_eq!(warned(clear), "", "{clear}");
+    }
+}
+
+#[test]
 fn flags_and_variables_are_named_as_typed() {
     assert_eq!(
         App::new().flag("--max-body", "1 Q").mistakes(),

@@ -413,10 +413,8 @@ fn has_idle(gvl: &mut Gvl, own: &'static Task) -> bool {
         l.most
     });
     if left == Some(0) {
-        eprintln!(
-            "firebrick: worker {}: not one fiber could be made; ending the process",
-            std::process::id()
-        );
+        let pid = std::process::id();
+        crate::complain(format_args!("worker {pid}: not one fiber could be made; ending the process"));
         serve::end(gvl, 70);
     }
     made.is_some()

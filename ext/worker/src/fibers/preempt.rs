@@ -58,7 +58,7 @@ impl Preempt {
             }),
             Err(error) => {
                 SAID.call_once(|| {
-                    eprintln!("firebrick: rack.fiber_slice has no effect ({error}): a fiber that computes keeps its thread");
+                    crate::complain(format_args!("rack.fiber_slice has no effect ({error}): a fiber that computes keeps its thread"));
                 });
                 None
             }

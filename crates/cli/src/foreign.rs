@@ -1,0 +1,104 @@
+//! Flags of Puma, Unicorn and rackup that are no flags here.
+//!
+//! Why: who moves has them in unit files, Procfiles and scripts. What is so anyway is taken, what has another name is translated, and of the
+//! rest the message says what to write.
+//!
+//! Contract: a word is looked at only when clap does not know it, so no flag of ours is ever hidden.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use settings::table::COMMANDS;
+
+/// What becomes of a flag.
+enum Fate {
+    /// Nothing; why.
+    Taken(&'static str),
+    /// These words stand for it; `{}` is its value.
+    Means(&'static [&'static str]),
+    /// It cannot be taken; what to write.
+    Refused(&'static str),
+}
+use Fate::{Means, Refused, Taken};
+
+/// A flag by its names, and whether a value follows.
+struct Foreign(&'static [&'static str], bool, Fate);
+
+const FOREIGN: &[Foreign] = &[
+    Foreign(&["--preload"], false, Taken("workers are always forked from a process that has loaded the app")),
+    Foreign(&["--prune-bundler"], false, Taken("the server is no gem in your bundle, and a new release brings its own Gemfile")),
+    Foreign(&["--extra-runtime-dependencies"], true, Taken("it belongs to --prune-bundler, which is not needed")),
+    Foreign(&["-S", "--state"], true, Taken("`firebrick status`, `stop` and `reload` find the server by its directory")),
+    Foreign(&["--redirect-append"], false, Taken("log files are always appended to")),
+    Foreign(&["--no-redirect-append"], false, Taken("log files are always appended to")),
+    Foreign(&["--debug"], false, Taken("there are no debug messages to switch on")),
+    Foreign(&["-R", "--restart-cmd"], true, Taken("`firebrick upgrade` starts the program again as it was started")),
+    Foreign(&["-N", "--no-default-middleware"], false, Taken("no middleware is added")),
+    Foreign(&["--bind-to-activated-sockets"], false, Taken("sockets of systemd are used where their address is one of --bind")),
+    Foreign(&["-s", "--silent"], false, Means(&["--quiet"])),
+    Foreign(&["--no-config"], false, Means(&["--config", "-"])),
+    Foreign(&["--dir"], true, Means(&["{}"])),
+    Foreign(&["--redirect-stderr"], true, Means(&["--error-log", "{}"])),
+    Foreign(&["-f", "--fork-worker"], false, Means(&["--refork-after", "1000"])),
+    Foreign(&["-P", "--pid"], true, Means(&["--pidfile", "{}"])),
+    Foreign(&["-E", "--env"], true, Means(&["--environment", "{}"])),
+    Foreign(&["-l", "--listen"], true, Means(&["--bind", "{}"])),
+    Foreign(&["--redirect-stdout"], true, Refused("send it there when you start it (`firebrick >> FILE`), or write stdout_redirect in puma.rb; requests are logged to a file with --access-log FILE")),
+    Foreign(&["-I", "--include"], true, Refused("set RUBYLIB, which adds to Ruby's load path")),
+    Foreign(&["--plugin"], true, Refused("write plugin :NAME in config/puma.rb")),
+    Foreign(&["--idle-timeout"], true, Refused("the server does not end by itself; leave it out")),
+    Foreign(&["-d", "-D", "--daemonize", "--daemon"], false, Refused("the server stays in the foreground; let systemd or another supervisor start it (docs/systemd.md)")),
+    Foreign(&["-c", "--config-file"], true, Refused("a configuration of Unicorn is not read; docs/from-unicorn.md says what its lines are here")),
+];
+
+/// What to do about an error of clap: the words without the flag that it does not know, or a message; `None` where it is no flag of this
+/// list. With a note of what was ignored.
+pub(crate) fn translate(error: &clap::Error, words: &[OsString]) -> Option<Result<(Vec<OsString>, Option<String>), String>> {
+    if error.kind() != ErrorKind::UnknownArgument || words.iter().skip(1).any(is_other_command) {
+        return None;
+    }
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return None };
+    let flag = unknown.split(['=', ' ']).next().unwrap_or_default();
+    let Foreign(_, valued, fate) = FOREIGN.iter().find(|foreign| foreign.0.contains(&flag))?;
+    // The first word is the program.
+    let at = 1 + words.iter().skip(1).position(|word| is_it(word, flag))?;
+    let inside = inner_value(&words[at], flag);
+    let behind = (*valued && inside.is_none()).then(|| words.get(at + 1)).flatten();
+    let value = inside.or_else(|| behind.cloned());
+    let mut rest = words.to_vec();
+    let count = 1 + usize::from(behind.is_some());
+    match fate {
+        Refused(remedy) => Some(Err(format!("{flag} is no flag of Firebrick: {remedy}"))),
+        _ if *valued && value.is_none() => Some(Err(format!("{flag}: a value is required"))),
+        Taken(why) => {
+            rest.drain(at..at + count);
+            Some(Ok((rest, Some(format!("{flag} is ignored: {why}")))))
+        }
+        Means(ours) => {
+            let word = |ours: &&str| if *ours == "{}" { value.clone().unwrap_or_default() } else { OsString::from(ours) };
+            let ours: Vec<OsString> = ours.iter().map(word).collect();
+            rest.splice(at..at + count, ours);
+            Some(Ok((rest, None)))
+        }
+    }
+}
+
+/// Other commands have flags of their own.
+fn is_other_command(word: &OsString) -> bool {
+    COMMANDS.iter().any(|command| word == command.name && !["serve", "check"].contains(&command.name))
+}
+
+fn is_it(word: &OsString, flag: &str) -> bool {
+    word == flag || inner_value(word, flag).is_some()
+}
+
+/// The value in `--flag=value`, or in `-fvalue`.
+fn inner_value(word: &OsString, flag: &str) -> Option<OsString> {
+    let rest = word.to_str()?.strip_prefix(flag)?;
+    let rest = match rest.strip_prefix('=') {
+        Some(value) => value,
+        None if flag.starts_with("--") => return None,
+        None => rest,
+    };
+    (!rest.is_empty()).then(|| rest.into())
+}

@@ -1,0 +1,14 @@
+workers Integer(ENV["WEB_CONCURRENCY"] || 2) #=> workers = 2
+threads_count = Integer(ENV["RAILS_MAX_THREADS"] || 5)
+threads threads_count, threads_count
+
+preload_app!
+
+rackup      DefaultRackup #=> mapped
+port        ENV["PORT"]     || 3000
+environment ENV["RACK_ENV"] || "development"
+
+on_worker_boot do
+  # Each process needs connections of its own.
+  ActiveRecord::Base.establish_connection if defined?(ActiveRecord::Base)
+end
