@@ -48,6 +48,21 @@ class BenchHttp3RateTest < BenchHttp3Case
 end
 
 class BenchHttp3Test < BenchHttp3Case
+  it "reaches a server at :: by both families" do
+    begin
+      TCPServer.new("::1", 0).close
+    rescue SystemCallError
+      skip "no IPv6"
+    end
+    app = 'run ->(env) { [200, {}, [env["REMOTE_ADDR"]]] }'
+    own = start(app: app, files: pair("own", "localhost", "127.0.0.1"), binds: ["ssl://[::]:0?cert=own.pem&key=own.key"], args: %w[--access-log - --front-threads 2])
+    %w[127.0.0.1 [::1]].each do |host|
+      found = result("https://#{host}:#{own.port}/", "-k", "--http", 3, "-n", 3, "-c", 1)
+      assert_equal 3, found.dig("summary", "requests"), found["summary"].inspect
+    end
+    assert wait_until("lines") { own.stdout.lines.grep(%r{HTTP/3}).map { |line| line[/^\S+/] }.tally == { "127.0.0.1" => 3, "::1" => 3 } }, own.stdout
+  end
+
   parallel!
 
   it "carries many requests on few connections, and shows handshakes" do

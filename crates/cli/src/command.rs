@@ -221,7 +221,9 @@ impl Output {
 }
 
 /// What clap makes of the words, once flags of other servers have been translated.
-fn matches<Word: Into<OsString> + Clone>(words: impl IntoIterator<Item = Word>) -> Result<ArgMatches, Output> {
+fn matches<Word: Into<OsString> + Clone>(
+    words: impl IntoIterator<Item = Word>,
+) -> Result<ArgMatches, Output> {
     let mut words: Vec<OsString> = words.into_iter().map(Into::into).collect();
     let mut notes = Vec::new();
     // Each turn takes a word away or knows it.

@@ -98,7 +98,11 @@ fn flags_of_other_servers_are_taken_or_translated() {
     let shelf = Shelf::new();
     let words = "--preload --prune-bundler -S s.state --state=x -Sy --redirect-append --debug -R x -N -w 2 --silent \
                  --no-config --redirect-stderr err.log -f -P p -E production -l tcp://h:1";
-    for words in [words.to_owned(), format!("check {words}"), format!("{words} --dir {}", shelf.current_dir().display())] {
+    for words in [
+        words.to_owned(),
+        format!("check {words}"),
+        format!("{words} --dir {}", shelf.current_dir().display()),
+    ] {
         let settings = shelf.settings(&words);
         assert_eq!(settings.dir, shelf.current_dir());
         assert!(settings.process.quiet && settings.process.pidfile.is_some_and(|path| path.ends_with("p")));

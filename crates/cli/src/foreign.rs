@@ -26,15 +26,35 @@ struct Foreign(&'static [&'static str], bool, Fate);
 
 const FOREIGN: &[Foreign] = &[
     Foreign(&["--preload"], false, Taken("workers are always forked from a process that has loaded the app")),
-    Foreign(&["--prune-bundler"], false, Taken("the server is no gem in your bundle, and a new release brings its own Gemfile")),
-    Foreign(&["--extra-runtime-dependencies"], true, Taken("it belongs to --prune-bundler, which is not needed")),
-    Foreign(&["-S", "--state"], true, Taken("`firebrick status`, `stop` and `reload` find the server by its directory")),
+    Foreign(
+        &["--prune-bundler"],
+        false,
+        Taken("the server is no gem in your bundle, and a new release brings its own Gemfile"),
+    ),
+    Foreign(
+        &["--extra-runtime-dependencies"],
+        true,
+        Taken("it belongs to --prune-bundler, which is not needed"),
+    ),
+    Foreign(
+        &["-S", "--state"],
+        true,
+        Taken("`firebrick status`, `stop` and `reload` find the server by its directory"),
+    ),
     Foreign(&["--redirect-append"], false, Taken("log files are always appended to")),
     Foreign(&["--no-redirect-append"], false, Taken("log files are always appended to")),
     Foreign(&["--debug"], false, Taken("there are no debug messages to switch on")),
-    Foreign(&["-R", "--restart-cmd"], true, Taken("`firebrick upgrade` starts the program again as it was started")),
+    Foreign(
+        &["-R", "--restart-cmd"],
+        true,
+        Taken("`firebrick upgrade` starts the program again as it was started"),
+    ),
     Foreign(&["-N", "--no-default-middleware"], false, Taken("no middleware is added")),
-    Foreign(&["--bind-to-activated-sockets"], false, Taken("sockets of systemd are used where their address is one of --bind")),
+    Foreign(
+        &["--bind-to-activated-sockets"],
+        false,
+        Taken("sockets of systemd are used where their address is one of --bind"),
+    ),
     Foreign(&["-s", "--silent"], false, Means(&["--quiet"])),
     Foreign(&["--no-config"], false, Means(&["--config", "-"])),
     Foreign(&["--dir"], true, Means(&["{}"])),
@@ -43,17 +63,36 @@ const FOREIGN: &[Foreign] = &[
     Foreign(&["-P", "--pid"], true, Means(&["--pidfile", "{}"])),
     Foreign(&["-E", "--env"], true, Means(&["--environment", "{}"])),
     Foreign(&["-l", "--listen"], true, Means(&["--bind", "{}"])),
-    Foreign(&["--redirect-stdout"], true, Refused("send it there when you start it (`firebrick >> FILE`), or write stdout_redirect in puma.rb; requests are logged to a file with --access-log FILE")),
+    Foreign(
+        &["--redirect-stdout"],
+        true,
+        Refused(
+            "send it there when you start it (`firebrick >> FILE`), or write stdout_redirect in puma.rb; requests are logged to a file with --access-log FILE",
+        ),
+    ),
     Foreign(&["-I", "--include"], true, Refused("set RUBYLIB, which adds to Ruby's load path")),
     Foreign(&["--plugin"], true, Refused("write plugin :NAME in config/puma.rb")),
     Foreign(&["--idle-timeout"], true, Refused("the server does not end by itself; leave it out")),
-    Foreign(&["-d", "-D", "--daemonize", "--daemon"], false, Refused("the server stays in the foreground; let systemd or another supervisor start it (docs/systemd.md)")),
-    Foreign(&["-c", "--config-file"], true, Refused("a configuration of Unicorn is not read; docs/from-unicorn.md says what its lines are here")),
+    Foreign(
+        &["-d", "-D", "--daemonize", "--daemon"],
+        false,
+        Refused(
+            "the server stays in the foreground; let systemd or another supervisor start it (docs/systemd.md)",
+        ),
+    ),
+    Foreign(
+        &["-c", "--config-file"],
+        true,
+        Refused("a configuration of Unicorn is not read; docs/from-unicorn.md says what its lines are here"),
+    ),
 ];
 
 /// What to do about an error of clap: the words without the flag that it does not know, or a message; `None` where it is no flag of this
 /// list. With a note of what was ignored.
-pub(crate) fn translate(error: &clap::Error, words: &[OsString]) -> Option<Result<(Vec<OsString>, Option<String>), String>> {
+pub(crate) fn translate(
+    error: &clap::Error,
+    words: &[OsString],
+) -> Option<Result<(Vec<OsString>, Option<String>), String>> {
     if error.kind() != ErrorKind::UnknownArgument || words.iter().skip(1).any(is_other_command) {
         return None;
     }
@@ -75,7 +114,9 @@ pub(crate) fn translate(error: &clap::Error, words: &[OsString]) -> Option<Resul
             Some(Ok((rest, Some(format!("{flag} is ignored: {why}")))))
         }
         Means(ours) => {
-            let word = |ours: &&str| if *ours == "{}" { value.clone().unwrap_or_default() } else { OsString::from(ours) };
+            let word = |ours: &&str| {
+                if *ours == "{}" { value.clone().unwrap_or_default() } else { OsString::from(ours) }
+            };
             let ours: Vec<OsString> = ours.iter().map(word).collect();
             rest.splice(at..at + count, ours);
             Some(Ok((rest, None)))

@@ -163,7 +163,6 @@ fn execute(step: &Step, unattended: bool) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(status.to_string()) }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

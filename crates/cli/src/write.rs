@@ -44,8 +44,11 @@ fn try_to_write(loaded: &Loaded) -> Result<String, String> {
     file.write_all(text.as_bytes()).map_err(|e| format!("{shown} cannot be written: {e}"))?;
     let left_out = match loaded.puma_left_out {
         0 => String::new(),
-        1 => " One value stands under a condition and is a comment: look whether it holds everywhere.".to_owned(),
-        more => format!(" {more} values stand under a condition and are comments: look whether they hold everywhere."),
+        1 => " One value stands under a condition and is a comment: look whether it holds everywhere."
+            .to_owned(),
+        more => format!(
+            " {more} values stand under a condition and are comments: look whether they hold everywhere."
+        ),
     };
     Ok(format!("{shown} is written; `firebrick check` shows what it means.{left_out}"))
 }

@@ -65,7 +65,10 @@ impl Drop for SocketFile {
             && let Err(error) = std::fs::remove_file(&self.path)
         {
             // The next server replaces it.
-            output::complain(format_args!("cannot remove the control socket {}: {error}", self.path.display()));
+            output::complain(format_args!(
+                "cannot remove the control socket {}: {error}",
+                self.path.display()
+            ));
         }
     }
 }

@@ -19,8 +19,21 @@ use crate::system::{PROGRAMS_ARE_KNOWN, Program, program};
 
 /// Programs that serve Ruby apps and write pid files.
 const SERVERS: &[&str] = &[
-    "firebrick", "puma", "pumactl", "unicorn", "unicorn_rails", "pitchfork", "falcon", "thin", "passenger", "webrick",
-    "rackup", "rails", "iodine", "itsi", "agoo",
+    "firebrick",
+    "puma",
+    "pumactl",
+    "unicorn",
+    "unicorn_rails",
+    "pitchfork",
+    "falcon",
+    "thin",
+    "passenger",
+    "webrick",
+    "rackup",
+    "rails",
+    "iodine",
+    "itsi",
+    "agoo",
 ];
 /// Programs whose arguments say what they run.
 const RUNNERS: &[&str] = &["ruby", "jruby", "truffleruby", "java", "bundle", "bundler"];

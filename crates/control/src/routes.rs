@@ -284,9 +284,9 @@ fn route(head: &Parts) -> Route {
         // Each reload reads the folder as it was typed.
         "/reload-worker-directory" => return Route::Order(None),
         "/refork" => Route::Unsupported("reforking goes by requests: rack.refork_after"),
-        "/gc" | "/gc-stats" => {
-            Route::Unsupported("the server itself runs no Ruby; rack.out_of_band_gc collects between requests")
-        }
+        "/gc" | "/gc-stats" => Route::Unsupported(
+            "the server itself runs no Ruby; rack.out_of_band_gc collects between requests",
+        ),
         "/thread-backtraces" => Route::Unsupported("/requests?backtraces says where requests are"),
         "/metrics" => Route::Metrics(Format::accepted(accepted(head))),
         "/live" => Route::Live,

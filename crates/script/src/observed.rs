@@ -18,6 +18,9 @@ pub struct Observed {
 impl Default for Observed {
     /// Counters that are not read, and standard error.
     fn default() -> Observed {
-        Observed { counts: HandlerCounts::default(), alarm: Arc::new(|what| output::complain(format_args!("{what}"))) }
+        Observed {
+            counts: HandlerCounts::default(),
+            alarm: Arc::new(|what| output::complain(format_args!("{what}"))),
+        }
     }
 }

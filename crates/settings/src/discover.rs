@@ -11,7 +11,16 @@ const OUTPUTS: [(&str, &str); 4] =
 
 /// What folders of sources hold, and folders of pages do not.
 const PROJECTS: [&str; 11] = [
-    "Gemfile", "gems.rb", "Rakefile", "config", "package.json", "composer.json", "Cargo.toml", "go.mod", "firebrick.toml", ".git",
+    "Gemfile",
+    "gems.rb",
+    "Rakefile",
+    "config",
+    "package.json",
+    "composer.json",
+    "Cargo.toml",
+    "go.mod",
+    "firebrick.toml",
+    ".git",
     ".env",
 ];
 
@@ -100,7 +109,13 @@ mod tests {
         assert_eq!(root(&["report.pdf"]).as_deref(), Some(""));
         assert_eq!(root(&["a/b.html"]).as_deref(), Some(""));
         assert_eq!(root(&["report.pdf", "dist/index.html"]).as_deref(), Some("dist"));
-        for project in [&["report.pdf", "Gemfile"][..], &["app.rb", ".env"], &["x", "config/master.key"], &[".hidden"], &[]] {
+        for project in [
+            &["report.pdf", "Gemfile"][..],
+            &["app.rb", ".env"],
+            &["x", "config/master.key"],
+            &[".hidden"],
+            &[],
+        ] {
             assert_eq!(root(project), None, "{project:?}");
         }
     }

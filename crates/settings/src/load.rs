@@ -109,9 +109,14 @@ fn load_as(
         }
     }
     let site_base = target.dir.clone();
-    let is_named = given.written(app::TARGET.about.key).first().is_some_and(|typed| matches!(typed.origin, Origin::Flag(_)));
-    let nothing_else = target.app.is_none() && target.handler.is_none() && puma_rb.is_none() && config.is_none();
-    let nothing_else = nothing_else && given.routes.is_empty() && given.sites.is_empty() && attached.is_none();
+    let is_named = given
+        .written(app::TARGET.about.key)
+        .first()
+        .is_some_and(|typed| matches!(typed.origin, Origin::Flag(_)));
+    let nothing_else =
+        target.app.is_none() && target.handler.is_none() && puma_rb.is_none() && config.is_none();
+    let nothing_else =
+        nothing_else && given.routes.is_empty() && given.sites.is_empty() && attached.is_none();
     let site = match app_only {
         true => Discovered::default(),
         false if is_named && nothing_else => Discovered::named(&site_base),

@@ -204,7 +204,7 @@ module Firebrick
       # loaded when it is asked for, as it is in a server that Rails starts.
       def self.const_missing(name)
         return ::Rails if name == :Rails && PumaFile.current&.load_rails
-        return ::Puma.const_get(name, false) if ::Puma.const_defined?(name, false)
+        return ::Puma.const_get(name, false) if defined?(::Puma) && ::Puma.const_defined?(name, false)
 
         super
       end

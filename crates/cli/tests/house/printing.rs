@@ -54,6 +54,9 @@ fn nothing_panics_because_nobody_reads() {
 
 #[test]
 fn what_prints_is_found() {
-    assert_eq!(prints("a\n    println!(\"x\");\n// eprintln!(\nlet x = |y| eprint!(\"{y}\");\nmy_print!(1)"), [2, 4]);
+    assert_eq!(
+        prints("a\n    println!(\"x\");\n// eprintln!(\nlet x = |y| eprint!(\"{y}\");\nmy_print!(1)"),
+        [2, 4]
+    );
     assert_eq!(prints("#[cfg(test)]\nmod tests {\n println!()\n}"), Vec::<usize>::new());
 }

@@ -1,9 +1,9 @@
 //! On Linux.
 
+use super::Program;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use super::Program;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,7 +28,8 @@ fn began(place: &str) -> Option<SystemTime> {
     let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
     let machine = fs::read_to_string("/proc/stat").ok()?;
     let boot: u64 = machine.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
-    let since = Duration::from_millis(ticks.checked_mul(1000)? / rustix::param::clock_ticks_per_second().max(1));
+    let since =
+        Duration::from_millis(ticks.checked_mul(1000)? / rustix::param::clock_ticks_per_second().max(1));
     Some(UNIX_EPOCH + Duration::from_secs(boot) + since)
 }
 

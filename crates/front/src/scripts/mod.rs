@@ -107,7 +107,8 @@ async fn in_time(timeout: Duration, loaded: impl Future<Output = Result<(), Stri
 pub(crate) async fn try_out(settings: &Settings) -> Result<Option<usize>, String> {
     let Some(plan) = plan(settings)? else { return Ok(None) };
     let count = plan.sources.len();
-    let script = script::Script::open(plan, std::rc::Rc::new(|what| output::complain(format_args!("{what}"))))?;
+    let script =
+        script::Script::open(plan, std::rc::Rc::new(|what| output::complain(format_args!("{what}"))))?;
     in_time(settings.timeouts.worker_boot, script.ready()).await?;
     Ok(Some(count))
 }

@@ -3,8 +3,8 @@
 use super::snapshot::{Detail, Snapshotter};
 use crate::listen::Address;
 use crate::vitals::Vitals;
-use control::{Order, Provider};
 use control::reload::{ReloadLine, ReloadWish};
+use control::{Order, Provider};
 use rustix::process::{Signal, getpid, kill_process};
 use stats::{Death, InFlight, Load, ServerSnapshot, Status};
 use std::cell::{Cell, OnceCell, RefCell};

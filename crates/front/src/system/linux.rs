@@ -63,7 +63,8 @@ pub(crate) fn listener_of(port: u16) -> Option<String> {
         let is_it = u16::from_str_radix(own, 16) == Ok(port) && fields.get(3) == Some(&"0A");
         is_it.then(|| fields.get(9).map(|inode| format!("socket:[{inode}]")))?
     };
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| std::fs::read_to_string(table).unwrap_or_default());
+    let tables =
+        ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| std::fs::read_to_string(table).unwrap_or_default());
     let sockets: Vec<String> = tables.iter().flat_map(|table| table.lines().filter_map(listening)).collect();
     if sockets.is_empty() {
         return None;
@@ -71,7 +72,10 @@ pub(crate) fn listener_of(port: u16) -> Option<String> {
     let has_one = |process: &std::path::Path| {
         let files = std::fs::read_dir(process.join("fd")).ok()?;
         let targets = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
-        targets.into_iter().any(|target| sockets.iter().any(|socket| target.as_os_str() == socket.as_str())).then_some(())
+        targets
+            .into_iter()
+            .any(|target| sockets.iter().any(|socket| target.as_os_str() == socket.as_str()))
+            .then_some(())
     };
     std::fs::read_dir("/proc").ok()?.find_map(|process| {
         let path = process.ok()?.path();

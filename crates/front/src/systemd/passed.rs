@@ -80,7 +80,11 @@ fn names(bind: &Bind, place: &Place) -> bool {
         Bind::Tcp { host, port, .. } => {
             // A host that cannot be resolved is an error when it is bound.
             let ipv4 = bind.takes_both().then_some(SocketAddr::from(([0, 0, 0, 0], *port)));
-            resolve(host, *port).unwrap_or_default().into_iter().chain(ipv4).any(|address| place.serves(address))
+            resolve(host, *port)
+                .unwrap_or_default()
+                .into_iter()
+                .chain(ipv4)
+                .any(|address| place.serves(address))
         }
         Bind::Unix { path, .. } => place.is_file(path),
         Bind::Systemd { .. } => false,

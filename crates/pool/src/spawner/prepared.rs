@@ -50,8 +50,12 @@ impl Prepared {
             .map_err(|e| {
                 let ruby = settings.rack.ruby.display();
                 let remedy = match e.kind() {
-                    io::ErrorKind::NotFound => "; install Ruby (apt-get install ruby), or say where it is: --ruby PATH",
-                    io::ErrorKind::PermissionDenied => "; it must be a program that this user may run: --ruby PATH",
+                    io::ErrorKind::NotFound => {
+                        "; install Ruby (apt-get install ruby), or say where it is: --ruby PATH"
+                    }
+                    io::ErrorKind::PermissionDenied => {
+                        "; it must be a program that this user may run: --ruby PATH"
+                    }
                     _ => "",
                 };
                 io::Error::new(e.kind(), format!("cannot start {ruby}: {e}{remedy}"))

@@ -66,7 +66,9 @@ impl<T: TryFrom<u64>> Kind<T> for Size {
             Raw::Word(text) | Raw::Text(text) => parse_size(text),
             Raw::Integer(number) => u64::try_from(*number).ok(),
             // `1e3`; beyond that a double has no exact numbers.
-            Raw::Float(number) if number.fract() == 0.0 && (0.0..9e15).contains(number) => Some(*number as u64),
+            Raw::Float(number) if number.fract() == 0.0 && (0.0..9e15).contains(number) => {
+                Some(*number as u64)
+            }
             _ => None,
         };
         within(bytes, self.min, self.max)

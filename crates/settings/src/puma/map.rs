@@ -84,7 +84,12 @@ pub fn map(calls: &[Call]) -> Mapped {
     for (index, call) in calls.iter().enumerate() {
         let outcome = mapping.one(index, call);
         let place = (call.file.clone(), call.line);
-        mapping.mapped.rows.push(Row { call: call.to_string(), place, outcome, conditional: call.conditional });
+        mapping.mapped.rows.push(Row {
+            call: call.to_string(),
+            place,
+            outcome,
+            conditional: call.conditional,
+        });
     }
     mapping.finish()
 }

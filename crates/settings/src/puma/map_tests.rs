@@ -6,7 +6,14 @@ use std::path::Path;
 
 fn call(line: usize, method: &str, arguments: &[Value]) -> Call {
     let file = "config/puma.rb".into();
-    Call { file, line, method: method.into(), arguments: arguments.to_vec(), block: false, conditional: false }
+    Call {
+        file,
+        line,
+        method: method.into(),
+        arguments: arguments.to_vec(),
+        block: false,
+        conditional: false,
+    }
 }
 
 fn s(text: &str) -> Value {
@@ -114,10 +121,7 @@ fn proxy_headers_are_an_option_of_addresses() {
     let proxied =
         call(1, "set_remote_address", &[options(&[("proxy_protocol", Value::Symbol("v1".into()))])]);
     let bind = |text: &str| vec![("bind", format!("[{text:?}]"))];
-    assert_eq!(
-        values(&[proxied.clone(), call(2, "port", &[i(1)])]),
-        bind("tcp://[::]:1?proxy_protocol=v1")
-    );
+    assert_eq!(values(&[proxied.clone(), call(2, "port", &[i(1)])]), bind("tcp://[::]:1?proxy_protocol=v1"));
     assert_eq!(values(&[proxied]), bind("tcp://[::]:9292?proxy_protocol=v1"));
 }
 

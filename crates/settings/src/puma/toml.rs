@@ -48,7 +48,9 @@ pub fn toml(mapped: &Mapped, shown: &Path) -> String {
             if is_conditional(mapped, about.key, &written.origin) {
                 append(
                     &mut text,
-                    format_args!("# Under a condition in {shown}; this is what it was here and now. Write it without # where it holds.\n"),
+                    format_args!(
+                        "# Under a condition in {shown}; this is what it was here and now. Write it without # where it holds.\n"
+                    ),
                 );
                 append(&mut text, format_args!("# "));
             }
@@ -91,8 +93,10 @@ pub fn left_out(mapped: &Mapped) -> usize {
 
 /// Whether a value comes from a call that is made, or has this argument, only sometimes.
 fn is_conditional(mapped: &Mapped, key: &str, origin: &Origin) -> bool {
-    let here = |row: &Row| matches!(origin, Origin::Puma { path, line, .. } if row.place == (path.clone(), *line));
-    let sets = |row: &Row| matches!(&row.outcome, Outcome::Sets(set) if set.iter().any(|(known, _)| *known == key));
+    let here =
+        |row: &Row| matches!(origin, Origin::Puma { path, line, .. } if row.place == (path.clone(), *line));
+    let sets =
+        |row: &Row| matches!(&row.outcome, Outcome::Sets(set) if set.iter().any(|(known, _)| *known == key));
     mapped.rows.iter().any(|row| row.conditional && (here(row) || sets(row)))
 }
 

@@ -93,14 +93,18 @@ fn ipv4_once(taker: &Taker<'_>, binds: &[Bind]) {
     for both in binds.iter().filter(|bind| bind.takes_both()) {
         let Bind::Tcp { port, .. } = both else { continue };
         let others = binds.iter().filter(|other| {
-            other.ipv4().is_some_and(|(address, same)| same == *port && *port != 0 && !address.is_unspecified())
+            other
+                .ipv4()
+                .is_some_and(|(address, same)| same == *port && *port != 0 && !address.is_unspecified())
         });
         let by_another = binds.iter().any(|other| other.ipv4() == Some((Ipv4Addr::UNSPECIFIED, *port)));
         for other in others.filter(|_| !by_another) {
             let alone = both.clone().without_ipv4();
             taker.conflict(
                 &BIND.about,
-                format!("{both} accepts IPv4, too, and so takes {other} in: leave that out, or write {alone}"),
+                format!(
+                    "{both} accepts IPv4, too, and so takes {other} in: leave that out, or write {alone}"
+                ),
             );
         }
     }

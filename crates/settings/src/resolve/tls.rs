@@ -27,7 +27,10 @@ pub(super) fn warn_of_seconds(taker: &Taker<'_>) {
     };
     if let Some(seconds) = seconds.filter(|seconds| (1..86_400).contains(seconds)) {
         let raw = &written.raw;
-        taker.warn(format!("hsts = {raw} from {} is {seconds} seconds; days are written \"{seconds}d\"", written.origin));
+        taker.warn(format!(
+            "hsts = {raw} from {} is {seconds} seconds; days are written \"{seconds}d\"",
+            written.origin
+        ));
     }
 }
 

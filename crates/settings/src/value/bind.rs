@@ -277,8 +277,7 @@ fn parse_tcp(scheme: &str, rest: &str, query: &str) -> Result<Bind, Mistake> {
     }
     let port = digits(port).and_then(|port| u16::try_from(port).ok());
     let port = port.ok_or_else(|| Mistake::expected("a port from 0 to 65535 behind the host"))?;
-    let host =
-        if host.is_empty() { "::".to_owned() } else { parse_host(host).map_err(Mistake::expected)? };
+    let host = if host.is_empty() { "::".to_owned() } else { parse_host(host).map_err(Mistake::expected)? };
     let tls = encrypted.then(|| options.tls()).transpose()?.map(Box::new);
     let Options { backlog, http2, proxy_protocol, ipv6only, .. } = options;
     if ipv6only && host.parse::<Ipv6Addr>().is_err() {

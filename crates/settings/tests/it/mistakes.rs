@@ -315,10 +315,16 @@ fn what_the_file_says_is_quoted_as_it_stands_there() {
         ("limits.max_uri = 1e300", "limits.max_uri = 1e300: expected a size such as"),
         ("limits.max_uri = 1_000_000_000_000", "limits.max_uri = 1_000_000_000_000: expected a size"),
         ("limits.max_headers = 0x0", "limits.max_headers = 0x0: expected a whole number"),
-        ("port = '3000'", "port = \"3000\": expected a whole number from 0 to 65535; did you mean \"3000 without quotes\"?"),
+        (
+            "port = '3000'",
+            "port = \"3000\": expected a whole number from 0 to 65535; did you mean \"3000 without quotes\"?",
+        ),
         ("port = '70000'", "port = \"70000\": expected a whole number from 0 to 65535"),
         ("timeouts.queue = '1m30'", "timeouts.queue = \"1m30\": expected a time"),
-        ("canonical_host = 'https://a.example/x'", "expected a host without scheme and path; did you mean \"a.example\"?"),
+        (
+            "canonical_host = 'https://a.example/x'",
+            "expected a host without scheme and path; did you mean \"a.example\"?",
+        ),
     ] {
         let mistakes = App::with(line).mistakes();
         assert!(mistakes.contains(said), "{line}: {mistakes}");

@@ -216,7 +216,10 @@ fn none_is_one() {
     assert_eq!(of(App::new().var("WEB_CONCURRENCY", "0")), one("1:3"));
     assert_eq!(of(App::new().flag("--workers", "0").flag("--threads", "0:16")), one("1:16"));
     assert_eq!(of(App::new().flag("--workers", "0:1").flag("--threads", "0:5")), one("1:5"));
-    assert!(App::with("workers = 0").mistakes().contains("from 1 to 1024"), "our own file has words of its own");
+    assert!(
+        App::with("workers = 0").mistakes().contains("from 1 to 1024"),
+        "our own file has words of its own"
+    );
     let variables = App::new().var("RAILS_MIN_THREADS", "0").var("RAILS_MAX_THREADS", "5");
     assert_eq!(of(variables.flag("--workers", "0")), one("1:5"));
     let mistakes = App::new().var("RAILS_MAX_THREADS", "0").mistakes();

@@ -8,7 +8,14 @@ use shared::{App, below};
 
 fn call(line: usize, method: &str, arguments: &[Value]) -> Call {
     let file = "config/puma.rb".into();
-    Call { file, line, method: method.into(), arguments: arguments.to_vec(), block: false, conditional: false }
+    Call {
+        file,
+        line,
+        method: method.into(),
+        arguments: arguments.to_vec(),
+        block: false,
+        conditional: false,
+    }
 }
 
 fn text(text: &str) -> Value {

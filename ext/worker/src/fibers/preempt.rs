@@ -58,7 +58,9 @@ impl Preempt {
             }),
             Err(error) => {
                 SAID.call_once(|| {
-                    crate::complain(format_args!("rack.fiber_slice has no effect ({error}): a fiber that computes keeps its thread"));
+                    crate::complain(format_args!(
+                        "rack.fiber_slice has no effect ({error}): a fiber that computes keeps its thread"
+                    ));
                 });
                 None
             }

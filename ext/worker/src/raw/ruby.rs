@@ -456,7 +456,10 @@ pub(crate) fn guard<R>(f: impl FnOnce() -> R) -> R {
         Ok(result) => result,
         Err(_) => {
             // The panic hook has written the message and the place.
-            crate::complain(format_args!("worker {}: internal error, ending the process", std::process::id()));
+            crate::complain(format_args!(
+                "worker {}: internal error, ending the process",
+                std::process::id()
+            ));
             std::process::abort()
         }
     }

@@ -11,7 +11,8 @@ use crate::value::tls::{BindTls, CertificateFiles, Verify};
 /// Options of `tcp://`.
 pub(super) const TCP: &[&str] = &["backlog", "h2c", "proxy_protocol", "ipv6only"];
 /// Options of `ssl://`.
-pub(super) const SSL: &[&str] = &["cert", "key", "ca", "verify_mode", "backlog", "proxy_protocol", "ipv6only"];
+pub(super) const SSL: &[&str] =
+    &["cert", "key", "ca", "verify_mode", "backlog", "proxy_protocol", "ipv6only"];
 /// Options of `unix://`.
 pub(super) const UNIX: &[&str] = &["umask", "mode", "backlog"];
 
