@@ -121,6 +121,21 @@ class AttachedTest < Case
     assert stopping.join(20)
   end
 
+  it "stops within shutdown_timeout when its front is stopped, and when that has heard of it before" do
+    server = serve(shutdown_timeout: "2s") { text("fine") }
+    front = server.front_pid
+    assert_equal "fine", fetch(server).body
+    Process.kill("STOP", front)
+    begun = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    stopping = Thread.new { server.stop }
+    assert stopping.join(30), "it does not return"
+    took = Process.clock_gettime(Process::CLOCK_MONOTONIC) - begun
+    # A busy machine is given some time more.
+    assert_operator took, :<, 6, "the front is waited for"
+    refute server.running?
+    refute Processes.alive?(front)
+  end
+
   it "kills the threads of requests that take longer than shutdown_timeout" do
     entered = Thread::Queue.new
     cleaned = Thread::Queue.new

@@ -17,7 +17,7 @@ class BrokenReleasesTest < Case
     "a syntax error" => ["run ->(_) { [", /syntax error/i],
     "an exception at boot" => ["raise ArgumentError, 'no such table'", /ArgumentError: no such table/],
     "exit at boot" => ["exit 3", /called exit \(3\)/],
-    "a hang at boot" => ["sleep", /worker_boot_timeout/],
+    "a hang at boot" => ["sleep", /timeouts\.worker_boot/],
     "a probe that fails" => ["run ->(env) { [env['PATH_INFO'] == '/up' ? 500 : 200, {}, ['new']] }", %r{GET /up returned 500}],
     "a death at the first request" => ["run ->(_) { Process.kill(:KILL, Process.pid); sleep }", /died|the worker/],
     "a worker that dies at its start" => ["require 'firebrick'\nFirebrick.after_fork { exit! 9 }\nrun ->(_) { [200, {}, ['new']] }", /exit code 9/]

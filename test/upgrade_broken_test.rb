@@ -19,7 +19,7 @@ class UpgradeBrokenTest < Case
     "a syntax error" => ["run ->(_) { [", /syntax error/i],
     "an exception at boot" => ["raise ArgumentError, 'no such table'", /ArgumentError: no such table/],
     "exit at boot" => ["exit 3", /called exit \(3\)/],
-    "a hang at boot" => ["sleep", /worker_boot_timeout \(2 s\)/],
+    "a hang at boot" => ["sleep", /timeouts\.worker_boot \(2 s\)/],
     "workers that die" => ["require 'firebrick'\nFirebrick.after_fork { exit! 9 }\nrun ->(_) { [200, {}, ['new']] }", /the workers exit before they are ready/]
   }.freeze
 

@@ -92,6 +92,11 @@ module Firebrick
       @hooks.fetch(name).each { |hook| hook.call(*arguments) }
     end
 
+    # Those that were registered, in their order.
+    def hooks(name)
+      @hooks.fetch(name).dup
+    end
+
     private
 
     def add_hook(name, block)

@@ -55,7 +55,7 @@ module Firebrick
       self
     end
 
-    # Starts the server, and returns when it has ended: by #stop, or by INT or TERM if this is the main thread. Yields
+    # Starts the server, and returns when it has ended: by #stop, or by INT, TERM or QUIT if this is the main thread. Yields
     # the server when it listens. Raises Firebrick::Error when it has ended by itself.
     def run
       start
@@ -130,7 +130,14 @@ module Firebrick
         attachment.order(asked || attachment.development? ? Attachment::HALT : Attachment::DRAIN)
         asked = true
       end
-      %w[INT TERM].to_h { |name| [name, trap(name, &handler)] }
+      %w[INT TERM QUIT].filter_map { |name| trapped(name, handler) }.to_h
+    end
+
+    def trapped(name, handler)
+      [name, trap(name, &handler)]
+    rescue ArgumentError
+      # A virtual machine keeps QUIT for itself.
+      nil
     end
   end
 end

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "firebrick/fork_guard"
 require "firebrick/native"
 require "firebrick/version"
 require "firebrick/template/allocator"
@@ -7,6 +8,7 @@ require "firebrick/template/configuring"
 require "firebrick/template/control"
 require "firebrick/template/engine"
 require "firebrick/template/lives"
+require "firebrick/template/whereabouts"
 require "firebrick/template/yjit"
 
 module Firebrick
@@ -17,7 +19,10 @@ module Firebrick
     include Lives
 
     # Ignored by template and workers. By a handler, not "IGNORE", which processes that the app starts would inherit.
-    IGNORED = %w[INT HUP USR1 USR2 TTIN TTOU WINCH].freeze
+    IGNORED = %w[INT QUIT HUP USR1 USR2 TTIN TTOU WINCH].freeze
+
+    # Makes a worker write the backtraces of its threads, and a template that loads the app send its own.
+    DUMP = Signal.list.key?("PWR") ? "PWR" : "INFO"
 
     # Added to the score by which the kernel chooses what to kill when memory runs out: a worker rather than the front.
     OOM_SCORE = 500
@@ -44,6 +49,7 @@ module Firebrick
     # front:: its process id
     def initialize(control, front)
       @control = control
+      ForkGuard.hold(control)
       @front = front
       @children = nil
       @unlink = []
@@ -56,9 +62,10 @@ module Firebrick
       # It died before it could be a signal.
       exit!(0) unless Process.ppid == @front
       ignore_signals(*IGNORED, "TERM")
+      tell_where_when_asked
       boot(first_message)
       Native.parent_death_signal(0)
-      ignore_signals("INT", "TERM")
+      ignore_signals("INT", "QUIT", "TERM")
       live { serve_commands }
     end
 
@@ -77,6 +84,11 @@ module Firebrick
       names.each { |name| trap(name) { nil } }
     end
 
+    # The app may hang while it loads.
+    def tell_where_when_asked
+      trap(DUMP) { @control.send_message("loading", Whereabouts.text(caller)) }
+    end
+
     def boot(message)
       verb, arguments, descriptors = message
       exit!(verb == "exit" ? 0 : 1) unless verb == "boot"
@@ -88,6 +100,7 @@ module Firebrick
     def load_app(settings, scoreboard)
       require "firebrick/template/boot"
       check_wire(settings.fetch("wire", []).last)
+      ForkGuard.hold(scoreboard)
       @boot = Boot.new(settings, scoreboard)
       @control.links = Integer(settings.fetch("links").last)
       @facts = @boot.run
@@ -100,6 +113,7 @@ module Firebrick
 
     def ready
       @children = Children.new(@control)
+      @children.adopt(@facts.filter_map { |name, pid| pid if name == "job" })
       @control.send_message("booted", *@facts.flatten)
     end
 
@@ -122,7 +136,15 @@ module Firebrick
       end
       @children.stop_all
       unlink_all
-      exit!(0)
+      exit
+    end
+
+    def run_jobs_again
+      jobs = @boot.run_jobs_again
+      @children.adopt(jobs)
+      @control.send_message("jobs", *jobs)
+    rescue StandardError, ScriptError => e
+      Report.log("firebrick: #{Exchange.name}: before_fork hook: #{Report.text(e)}")
     end
 
     def unlink_all
@@ -140,7 +162,9 @@ module Firebrick
       when "service" then fork_service(arguments, descriptors)
       when "kill" then @children.kill(Integer(arguments[0]), arguments[1])
       when "unlink" then @unlink = arguments
-      when "exit" then exit!(0)
+      when "before_fork" then run_jobs_again
+      # What the app has registered with at_exit runs, as in Puma's master process.
+      when "exit" then exit
       end
     end
   end

@@ -1,16 +1,18 @@
 # frozen_string_literal: true
 
+require "firebrick/fork_guard"
 require "firebrick/worker/app_lines"
-require "firebrick/worker/fork_guard"
 require "firebrick/worker/out_of_band_gc"
 
 module Firebrick
   # A forked process that serves requests. The serving itself is native (ext/worker).
   class Worker
     # Makes it write the backtraces of all threads.
-    DUMP = Signal.list.key?("PWR") ? "PWR" : "INFO"
+    DUMP = Template::DUMP
     # The signals that mean something else to a template.
     SIGNALS = ["URG", DUMP].freeze
+    # Those that make it finish. QUIT is the polite one of other servers, and often reaches the whole process group.
+    STOP = %w[TERM QUIT].freeze
 
     # Serves until the worker has finished. Returns nil, but in a child that is to become a template its control socket.
     def self.run(index, links, boot)
@@ -28,8 +30,9 @@ module Firebrick
       name_process
       listen_to_signals
       hooks(:after_fork)
-      Process.singleton_class.prepend(ForkGuard)
       Native.start(@index, links, @boot.scoreboard, @boot.slot_len)
+      # They are known there.
+      ForkGuard.release(*links)
       serve
       control = Native.promotion
       return control if control && leave_child(control)
@@ -50,8 +53,12 @@ module Firebrick
 
     # Forks when no thread serves any more. Whether this is the child.
     def leave_child(control)
-      pid = fork
-      IO.for_fd(control).close if pid
+      pid = ForkGuard.ours { fork }
+      if pid
+        IO.for_fd(control).close
+      else
+        Native.abandon
+      end
       pid.nil?
     rescue SystemCallError, NoMemoryError => e
       Report.log("firebrick: #{Exchange.name}: no template can be forked: #{e.message}")
@@ -64,9 +71,14 @@ module Firebrick
     end
 
     def listen_to_signals
-      trap("TERM") do
-        @stopping = true
-        Native.stopping
+      STOP.each do |name|
+        trap(name) do
+          @stopping = true
+          Native.stopping
+        end
+      rescue ArgumentError
+        # A virtual machine keeps QUIT for itself.
+        next
       end
       trap("URG") { send_traces }
       trap(DUMP) { Report.log(backtraces) }

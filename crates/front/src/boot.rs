@@ -59,16 +59,8 @@ pub(crate) async fn boot(
     // An attached process has found them.
     let lib = if attached.is_some() { PathBuf::new() } else { lib()? };
     let boot = BootConfig { app, lib, settings: now.clone(), environment: Vec::new(), unlink, prepared };
-    let timeout = now.timeouts.worker_boot;
     let options = Options { boot, settings, refresh, attached };
-    match tokio::time::timeout(timeout, Supervisor::boot(options)).await {
-        Ok(Ok(supervisor)) => Ok(supervisor),
-        Ok(Err(error)) => Err(explain(&error, &now)),
-        Err(_) => {
-            let seconds = timeout.as_secs_f64();
-            Err(format!("the app did not load within worker_boot_timeout ({seconds} s)"))
-        }
-    }
+    Supervisor::boot(options).await.map_err(|error| explain(&error, &now))
 }
 
 /// A failure to boot, in words.
@@ -79,6 +71,14 @@ fn explain(error: &BootError, settings: &Settings) -> String {
             format!("{app} cannot be loaded:\n{}", text.trim_end())
         }
         BootError::Template(error) => error.to_string(),
+        BootError::Slow(place) => {
+            let seconds = settings.timeouts.worker_boot.as_secs_f64();
+            let text = format!("the app did not load within timeouts.worker_boot ({seconds} s)");
+            match place {
+                Some(lines) => format!("{text}; it was here:\n{}", lines.trim_end()),
+                None => format!("{text}, and what it calls does not return to Ruby, so it cannot say where it is"),
+            }
+        }
     }
 }
 

@@ -29,7 +29,7 @@ impl Connection {
         if late(self.waiting_since, self.limits.header_timeout) {
             return Err(self.fail(ConnectionError {
                 code: ErrorCode::PROTOCOL_ERROR,
-                reason: "a frame, a header section or the preface took longer than header_timeout",
+                reason: "a frame, a header section or the preface took longer than timeouts.header",
                 flood: None,
             }));
         }

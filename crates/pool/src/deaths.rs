@@ -262,13 +262,13 @@ impl Facts<'_> {
                 let requests =
                     if stuck.is_empty() { String::new() } else { format!(" by {}", stuck.join(", ")) };
                 let end = if exit.killed { "killed".to_owned() } else { format!("ended: {}", status()) };
-                format!("was stuck for more than worker_timeout ({seconds} s){requests} and was {end}")
+                format!("was stuck for more than timeouts.worker ({seconds} s){requests} and was {end}")
             }
             (Cause::Frozen, _) => "took up no requests and was killed".to_owned(),
-            (Cause::SlowBoot, _) => "did not get ready within worker_boot_timeout and was killed".to_owned(),
+            (Cause::SlowBoot, _) => "did not get ready within timeouts.worker_boot and was killed".to_owned(),
             (Cause::SlowDrain, _) => {
                 let why = told.map(|why| format!(", {why},")).unwrap_or_default();
-                format!("was to finish{why} and did not within shutdown_timeout: it was killed")
+                format!("was to finish{why} and did not within timeouts.shutdown: it was killed")
             }
         }
     }

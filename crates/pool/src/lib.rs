@@ -32,6 +32,7 @@ mod oom;
 mod orphans;
 mod os;
 mod probe;
+mod process;
 pub mod progress;
 mod rack;
 pub mod recycle;

@@ -346,7 +346,7 @@ impl Link {
                 Poll::Pending => return Ok(true),
                 Poll::Ready(ready) => ready?,
             }
-            match self.receive(owner) {
+            match self.receive(owner, false) {
                 Ok(0) => return Ok(false),
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -360,15 +360,16 @@ impl Link {
 
     /// Reads the rest of a dead worker's frames.
     pub(crate) fn read_rest(&self, owner: &Rc<impl Owner>) {
-        while self.receive(owner).is_ok_and(|n| n > 0) {}
+        while self.receive(owner, true).is_ok_and(|n| n > 0) {}
     }
 
-    /// One read. A short one does not mean that nothing is left: a read also ends before bytes that carry a descriptor.
-    fn receive(&self, owner: &Rc<impl Owner>) -> io::Result<usize> {
+    /// One read. A short one does not mean that nothing is left: a read also ends before bytes that carry a descriptor. `asks` the socket
+    /// even if the event loop has not heard of it.
+    fn receive(&self, owner: &Rc<impl Owner>, asks: bool) -> io::Result<usize> {
         let mut buffer = owner.scratch();
         let mut fds = self.fds.borrow_mut();
-        let n =
-            self.socket.try_io(Interest::READABLE, || os::receive(&self.socket, &mut buffer, &mut fds))?;
+        let mut read = || os::receive(&self.socket, &mut buffer, &mut fds);
+        let n = if asks { read() } else { self.socket.try_io(Interest::READABLE, read) }?;
         drop(fds);
         let mut partial = self.partial.borrow_mut();
         let mut ended = Ended::new();

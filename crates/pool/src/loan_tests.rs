@@ -52,7 +52,7 @@ impl Scene {
     async fn takes_in(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.worker.write_all(bytes)?;
         self.link.socket.readable().await?;
-        self.link.receive(&self.local).map(|_| ())
+        self.link.receive(&self.local, false).map(|_| ())
     }
 
     async fn says(&mut self, kind: Kind, flags: u8, payload: &[u8]) -> io::Result<()> {

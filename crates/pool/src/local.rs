@@ -331,7 +331,7 @@ impl Local {
         if let Some(call) = self.take_waiting(ticket) {
             call.was_queued(Instant::now(), 0);
             call.set_state(CallState::Finished);
-            call.fail(Failure::busy("waited for queue_timeout"));
+            call.fail(Failure::busy("waited for timeouts.queue"));
         }
     }
 
@@ -541,5 +541,5 @@ fn too_late(wait: Duration) -> Failure {
 }
 
 fn stuck_failure() -> Failure {
-    Failure::app(504, "no response for worker_timeout")
+    Failure::app(504, "no response for timeouts.worker")
 }

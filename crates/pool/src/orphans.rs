@@ -5,11 +5,10 @@
 //! Contract:
 //! 1. A child of our own is never reaped here: one that others wait for is reaped by them at once, so only those that have been dead
 //!    since the last look are ([`LOOK_EVERY`]).
-//! 2. Until then the process id of an adopted process is not given to another one, so it may be signalled.
-//! 3. Elsewhere than on Linux the system adopts orphans, and nothing is done.
+//! 2. Elsewhere than on Linux the system adopts orphans, and nothing is done.
 
 use crate::system;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, test_kill_process, waitpid};
+use rustix::process::{Pid, WaitOptions, waitpid};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -23,24 +22,6 @@ pub(crate) fn adopt() {
 
 fn pid_of(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
-}
-
-/// Whether the process with this id has exited. If it is our child, it is reaped.
-pub(crate) fn has_exited(pid: u32) -> bool {
-    let Some(pid) = pid_of(pid) else { return true };
-    match waitpid(Some(pid), WaitOptions::NOHANG) {
-        Ok(reaped) => reaped.is_some(),
-        // Its parent is still there, or somebody else has adopted it.
-        Err(_) => test_kill_process(pid).is_err(),
-    }
-}
-
-/// Kills the process with this id, if there is one.
-pub(crate) fn kill(pid: u32) {
-    if let Some(pid) = pid_of(pid) {
-        // It may have exited.
-        let _ = kill_process(pid, Signal::KILL);
-    }
 }
 
 /// Reaps orphans.
@@ -81,6 +62,7 @@ fn dead_children() -> impl Iterator<Item = u32> {
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod tests {
     use super::*;
+    use rustix::process::{Signal, kill_process};
     use std::process::{Command, Stdio};
 
     fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
@@ -111,15 +93,8 @@ mod tests {
         system::children().into_iter().filter(|child| *child != pid).collect()
     }
 
-    #[test]
-    fn whether_a_process_has_exited() {
-        assert!(!has_exited(std::process::id()) && has_exited(0));
-        let (pid, mut parent) = orphan();
-        assert!(!has_exited(pid), "a grandchild");
-        kill(pid);
-        parent.kill().unwrap();
-        parent.wait().unwrap();
-        wait_until("it has exited", || has_exited(pid) || crate::os::is_dead(pid));
+    fn kill(pid: u32) {
+        kill_process(pid_of(pid).unwrap(), Signal::KILL).unwrap();
     }
 
     #[test]

@@ -19,7 +19,8 @@
 //! 3. One reload runs at a time. Of those that come meanwhile only the newest waits; the others end at once.
 //! 4. Before anything happens, memory is [weighed](crate::room). In place, old workers leave and the old template ends before the new
 //!    code is loaded: if that fails, the old code is loaded again.
-//! 5. Every state has a way out that depends on nothing but time, or on the deadlines of the table.
+//! 5. An outcome is the truth: whatever has died, the code that it names is the one that serves, or that the next template loads.
+//! 6. Every state has a way out that depends on nothing but time, or on the deadlines of the table.
 
 use crate::table::{Census, Generation, TemplateStage};
 use settings::Step;
@@ -74,11 +75,11 @@ pub enum Order {
     Vacate(usize),
     /// As many old workers as wanted serve again.
     Reoccupy,
-    /// End the template of this generation; its workers serve on.
-    Retire(Generation),
+    /// End the templates that are there; their workers serve on.
+    Retire,
     /// Start a template with the code of before, which nobody has any more.
     Restore,
-    /// Start a template with the new code. Its number is told by [`Rollout::started`].
+    /// Start a template with the new code. The number that it is given is told by [`Rollout::started`].
     Start,
     /// Send the request to the worker on trial that it has to answer; the result is told by [`Rollout::probed`].
     Probe,
@@ -389,7 +390,7 @@ impl Rollout {
                 if facts.old.all > *serving && facts.old.template != TemplateStage::Gone {
                     return Vec::new();
                 }
-                let mut orders = vec![Order::Retire(self.old)];
+                let mut orders = vec![Order::Retire];
                 orders.extend(self.boot("loading the app in the place of the old one"));
                 orders
             }

@@ -44,6 +44,31 @@ fn in_place_code_that_cannot_be_loaded_leaves_the_old_workers_and_the_old_code_c
 }
 
 #[test]
+fn in_place_the_new_code_serves_although_the_old_template_dies_while_workers_leave() {
+    let mut world = World::new(in_place());
+    world.request();
+    world.kill_template(FIRST);
+    world.observe();
+    assert_eq!(world.rollout.stage(), Some(Stage::Booting), "there is nothing to wait for");
+    world.work(60);
+    assert!(matches!(world.outcomes()[..], [Outcome::Done(_)]), "{:?}", world.orders);
+    assert_eq!(world.codes_that_serve(), BTreeSet::from([FIRST_CODE + 1]));
+}
+
+#[test]
+fn in_place_a_template_that_was_being_replaced_already_makes_room() {
+    let mut world = World::new(in_place());
+    world.kill_template(FIRST);
+    assert_eq!(world.booting, [2], "its successor");
+    world.request();
+    world.observe();
+    assert_eq!(world.templates, BTreeSet::from([3]), "one template at a time");
+    world.work(60);
+    assert!(matches!(world.outcomes()[..], [Outcome::Done(_)]), "{:?}", world.orders);
+    assert_eq!(world.codes_that_serve(), BTreeSet::from([FIRST_CODE + 1]));
+}
+
+#[test]
 fn what_has_no_room_fails_before_anything_happens() {
     let mut world = World::new(plan());
     let orders = world.rollout.request(world.plan.clone(), FIRST, world.now);
@@ -138,5 +163,6 @@ proptest! {
         prop_assert_eq!(world.open.len(), WANTED);
         prop_assert_eq!(world.generations().len(), 1);
         prop_assert_eq!(&world.templates, &world.generations());
+        prop_assert_eq!(world.codes_that_serve(), BTreeSet::from([world.code_to_serve()]), "{:?}", world.orders);
     }
 }

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::spawner::ExitStatus;
-use crate::table::{self, Action, Event, FIRST, Row, Table, Timeouts, WorkerExit};
+use crate::table::{self, Action, Code, Event, FIRST, FIRST_CODE, Row, Table, Timeouts, WorkerExit};
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const SECOND: Duration = Duration::from_secs(1);
 const WANTED: usize = 3;
@@ -19,6 +19,11 @@ struct World {
     forking: Option<(Generation, u32, u32)>,
     templates: BTreeSet<Generation>,
     booting: Vec<Generation>,
+    /// The code of each generation that was started, as the front was told.
+    codes: BTreeMap<Generation, Code>,
+    /// The code that a reload brings, and the one before.
+    new: Code,
+    before: Code,
     /// Workers that take requests, by what the front was told.
     open: BTreeSet<u32>,
     orders: Vec<Order>,
@@ -43,6 +48,9 @@ impl World {
             forking: None,
             templates: BTreeSet::from([FIRST]),
             booting: vec![FIRST],
+            codes: BTreeMap::from([(FIRST, FIRST_CODE)]),
+            new: FIRST_CODE,
+            before: FIRST_CODE,
             open: BTreeSet::new(),
             orders: Vec::new(),
             plan,
@@ -70,7 +78,11 @@ impl World {
                 Action::Fork { generation, index, serial } => {
                     self.forking = Some((generation, index, serial))
                 }
-                Action::StartTemplate(generation) => {
+                Action::StartTemplate { generation, code } => {
+                    if code == self.new && self.rollout.is_busy() {
+                        self.rollout.started(generation);
+                    }
+                    assert!(self.codes.insert(generation, code).is_none(), "a number is given once");
                     self.templates.insert(generation);
                     self.booting.push(generation);
                 }
@@ -100,11 +112,10 @@ impl World {
                 }
                 Order::Vacate(serving) => self.on(Event::Vacate(*serving)),
                 Order::Reoccupy => self.on(Event::Reoccupy),
-                Order::Retire(generation) => self.on(Event::RetireTemplate(*generation)),
+                Order::Retire => self.on(Event::RetireTemplates),
                 Order::Restore => self.on(Event::NewGeneration),
                 Order::Start => {
-                    self.rollout.started(self.table.last_generation() + 1);
-                    self.on(Event::TrialGeneration);
+                    self.on(Event::TrialGeneration(self.new));
                 }
                 Order::Keep(generation) => self.on(Event::Keep(*generation)),
                 Order::Roll(generation, step) => {
@@ -114,7 +125,8 @@ impl World {
                 Order::Spare(generation) => self.on(Event::Spare(*generation)),
                 Order::Abandon(generation) => self.on(Event::Abandon(*generation)),
                 Order::Watch => self.on(Event::OpenTrial(self.rollout.new_generation().unwrap())),
-                Order::Probe | Order::Say(..) | Order::Finish(_) => {}
+                Order::Finish(outcome) => self.finish(outcome),
+                Order::Probe | Order::Say(..) => {}
             }
             self.orders.push(order);
         }
@@ -141,6 +153,9 @@ impl World {
     fn asks_to_undo(&mut self) -> usize {
         let was_busy = self.rollout.is_busy();
         let Ok(orders) = self.rollout.undo(&self.facts()) else { return 0 };
+        if !was_busy {
+            self.on(Event::InForce(self.before));
+        }
         self.carry_out(orders);
         usize::from(!was_busy)
     }
@@ -150,8 +165,38 @@ impl World {
             return;
         }
         if let Some(old) = self.table.serving() {
+            (self.before, self.new) = (self.table.in_force(), self.new + 1);
             let orders = self.rollout.request(self.plan.clone(), old, self.now);
             self.carry_out(orders);
+        }
+    }
+
+    /// The outcome names the code that serves.
+    fn finish(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Done(_) | Outcome::NoWayBack(_) => {
+                assert_eq!(self.codes_that_serve(), BTreeSet::from([self.new]), "{outcome:?}");
+                self.on(Event::InForce(self.new));
+            }
+            Outcome::Undone(_) => {
+                assert_eq!(self.codes_that_serve(), BTreeSet::from([self.before]), "{outcome:?}");
+                self.on(Event::InForce(self.before));
+            }
+            Outcome::Failed(_) => {}
+        }
+    }
+
+    fn codes_that_serve(&self) -> BTreeSet<Code> {
+        let open = self.table.rows().filter(|row| self.open.contains(&row.serial));
+        open.map(|row| self.codes[&row.generation]).collect()
+    }
+
+    /// After the last outcome, and after all deaths.
+    fn code_to_serve(&self) -> Code {
+        match self.outcomes().last() {
+            Some(Outcome::Done(_) | Outcome::NoWayBack(_)) => self.new,
+            Some(Outcome::Undone(_) | Outcome::Failed(_)) => self.before,
+            None => FIRST_CODE,
         }
     }
 
@@ -166,7 +211,7 @@ impl World {
         let orphan = !self.templates.contains(&row.generation);
         let ordered = row.stage == table::Stage::Leaving;
         self.on(if orphan {
-            Event::LinkLost { serial, served: true }
+            Event::Ended { serial, served: true }
         } else {
             let (generation, status) = (row.generation, ExitStatus::Signal(9));
             Event::Exited { generation, pid: row.pid, status, peak_kib: 1, served: true }
@@ -470,6 +515,7 @@ proptest! {
         prop_assert_eq!(world.table.rows().count(), WANTED);
         prop_assert_eq!(world.generations().len(), 1);
         prop_assert_eq!(&world.templates, &world.generations());
+        prop_assert_eq!(world.codes_that_serve(), BTreeSet::from([world.code_to_serve()]), "{:?}", world.orders);
     }
 }
 

@@ -63,6 +63,8 @@ pub(crate) enum Report {
     Due(Serial),
     /// It has been made; zero: it was not due any more.
     Collected { serial: Serial, took: Duration },
+    /// The process of a worker has ended.
+    Ended(Serial),
     /// A link ended, or a frame on it was malformed.
     LinkLost { serial: Serial, why: String },
     /// A request has held the worker for `worker_timeout`.

@@ -11,6 +11,7 @@ use crate::memory::{Memory, RSS_EVERY};
 use crate::oom::{OomKills, Verdict};
 use crate::orphans::{self, Orphans};
 use crate::os;
+use crate::process::Process;
 use crate::progress::{Decision, Observation, Progress};
 use crate::recycle::{self, Recycler, Seen};
 use crate::shared::{Report, Shared, ThreadMessage};
@@ -20,9 +21,10 @@ use crate::spawner::{
 };
 use crate::system::DUMP;
 use crate::table::{
-    Action, Cause, Event, FIRST, Generation, Row, Stage, Table, TemplateEnd, Timeouts, WorkerExit,
+    Action, Cause, Code, Event, FIRST, FIRST_CODE, Generation, Hopeless, Row, Stage, Table, TemplateEnd,
+    Timeouts, WorkerExit,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use settings::puma::Call;
 use settings::{Machine, Service, Settings};
 use stats::{DeathCause, Library};
@@ -159,8 +161,8 @@ pub enum Command {
 pub enum Notice {
     /// All workers are up: open the port.
     Settled,
-    /// Workers die before any of them was ready: give up.
-    Hopeless,
+    /// No worker was ever ready, and none will be, for this reason: give up.
+    Hopeless(&'static str),
     /// A line for the log.
     Log(String),
     /// The attached process wants the server to finish and end.
@@ -228,6 +230,8 @@ pub enum BootError {
     App(String),
     /// The template did not come up.
     Template(io::Error),
+    /// It took longer than `timeouts.worker_boot`. Where it was, a line for each call, if it could tell.
+    Slow(Option<String>),
 }
 
 /// A booted pool without workers yet.
@@ -253,17 +257,36 @@ pub struct Supervisor {
     reforks: Reforks,
     orphans: Orphans,
     collections: Collections,
+    jobs: Jobs,
 }
 
 struct RunningTemplate {
     process: Template,
     /// `None` while it boots.
     facts: Option<AppFacts>,
+    begun: Instant,
+    /// It has been asked where it is, because it has been loading the app for nearly too long.
+    asked: bool,
+    /// What it has replied.
+    loading: Option<String>,
+}
+
+impl RunningTemplate {
+    fn new(process: Template) -> RunningTemplate {
+        RunningTemplate { process, facts: None, begun: Instant::now(), asked: false, loading: None }
+    }
+
+    /// Where it was when it had been loading the app for nearly too long, as the rest of a sentence.
+    fn place(&self) -> String {
+        self.loading.as_ref().map_or_else(String::new, |lines| format!("; it was here:\n{}", lines.trim_end()))
+    }
 }
 
 /// What is known of a worker beside its row in the table. Kept until all front threads have cleared up after its death.
 struct Worker {
     generation: Generation,
+    /// Its process, from the report of its fork on.
+    process: Option<Process>,
     /// Requests that it serves at a time.
     seats: u32,
     /// The same of its fibers, beside threads.
@@ -297,6 +320,7 @@ impl Worker {
     fn new(generation: Generation, front_threads: usize, now: Instant) -> Worker {
         Worker {
             generation,
+            process: None,
             seats: 1,
             fiber_seats: 0,
             progress: Progress::new(now),
@@ -332,6 +356,8 @@ const BUSY_TICK: Duration = Duration::from_millis(200);
 const IDLE_TICK: Duration = Duration::from_secs(1);
 /// How many times `timeouts.worker_boot` a worker may take that is spawned.
 const SPAWNED_BOOT: u32 = 3;
+/// Why a server that is being started is not tried any longer.
+const TEMPLATES_DIE: &str = "the template, which loads the app and forks the workers, dies each time before a worker is ready: look at what the                              app does before and after a fork (`before_worker_fork`, `after_worker_fork`, its extensions and their threads), and see above for what it said";
 /// Why orders about workers and code are refused.
 const NO_SUPERVISION: &str = "the Ruby process that has started this server is its only worker, and loads its code itself: restart that process";
 /// A request that is in the app for so long is asked where it is, again after twice that time, and so on: should its worker die, that is
@@ -339,17 +365,19 @@ const NO_SUPERVISION: &str = "the Ruby process that has started this server is i
 const SLOW: Duration = Duration::from_secs(1);
 
 impl Supervisor {
-    /// Starts the first template and waits until it has loaded the app.
+    /// Starts the first template and waits until it has loaded the app, for no longer than `timeouts.worker_boot`.
     ///
     /// # Errors
     /// See [`BootError`].
     pub async fn boot(options: Options) -> Result<Supervisor, BootError> {
+        let limit = options.timeouts().worker_boot;
         if options.attached.is_none() {
             orphans::adopt();
         }
         let mut supervisor = Supervisor::new(options).map_err(BootError::Template)?;
-        supervisor.start_template(FIRST).map_err(BootError::Template)?;
-        supervisor.first_boot().await?;
+        supervisor.start_template(FIRST, FIRST_CODE).map_err(BootError::Template)?;
+        let until = tokio::time::Instant::now() + limit;
+        supervisor.first_boot(until - asks_before(limit), until).await?;
         Ok(supervisor)
     }
 
@@ -381,13 +409,13 @@ impl Supervisor {
             } else {
                 Table::new(workers.min as usize, slots, timeouts, now)
             },
+            reloads: Reloads::new(options.boot.clone(), now),
             options,
             shared,
             reports,
             template_reports: mpsc::unbounded_channel(),
             templates: BTreeMap::new(),
             workers: BTreeMap::new(),
-            reloads: Reloads::new(now),
             next_tick: now,
             empty: false,
             stopping: false,
@@ -399,12 +427,41 @@ impl Supervisor {
             reforks: Reforks::new(now),
             orphans: Orphans::new(now),
             collections: Collections::default(),
+            jobs: Jobs::default(),
         })
     }
 
-    async fn first_boot(&mut self) -> Result<(), BootError> {
-        let error = match self.template_reports.1.recv().await.map(|(_, message)| message) {
-            Some(Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes, libraries }))) => {
+    /// The first message about the app. From `ask` on the template is asked where it is, should there be none `until` then.
+    async fn first_message(
+        &mut self,
+        ask: tokio::time::Instant,
+        until: tokio::time::Instant,
+    ) -> Result<Option<io::Result<Option<TemplateMessage>>>, BootError> {
+        let (mut asked, mut loading) = (false, None);
+        loop {
+            let reports = &mut self.template_reports.1;
+            match tokio::time::timeout_at(if asked { until } else { ask }, reports.recv()).await {
+                Ok(Some((_, Ok(Some(TemplateMessage::Loading(text)))))) => loading = Some(text),
+                Ok(report) => return Ok(report.map(|(_, message)| message)),
+                Err(_) if asked => return Err(BootError::Slow(loading)),
+                Err(_) => {
+                    asked = true;
+                    self.templates.values().for_each(|template| template.process.ask_where());
+                }
+            }
+        }
+    }
+
+    async fn first_boot(
+        &mut self,
+        ask: tokio::time::Instant,
+        until: tokio::time::Instant,
+    ) -> Result<(), BootError> {
+        let error = match self.first_message(ask, until).await? {
+            Some(Ok(Some(TemplateMessage::Booted {
+                ruby, rack, ms, services, notes, libraries, jobs
+            }))) => {
+                self.jobs_started(FIRST, &jobs);
                 let took = Duration::from_millis(ms);
                 self.set_facts(FIRST, AppFacts { ruby, rack, took, services, notes, libraries });
                 return Ok(());
@@ -478,6 +535,7 @@ impl Supervisor {
             }
             self.observe_refork(&mut notify);
             self.observe_reload(&mut notify);
+            self.observe_jobs(&mut notify);
             self.observe_size();
             let tick =
                 next_tick(self.next_tick, Instant::now(), self.is_calm(), self.options.timeouts().worker);
@@ -491,6 +549,7 @@ impl Supervisor {
         while let Some((_, template)) = self.templates.pop_last() {
             template.process.exit().await;
         }
+        self.end_all_jobs().await;
     }
 
     fn is_calm(&self) -> bool {
@@ -510,8 +569,9 @@ impl Supervisor {
 
     fn act(&mut self, action: Action, notify: &mut impl FnMut(Notice)) -> Option<Event> {
         match action {
-            Action::StartTemplate(generation) => {
-                if let Err(e) = self.start_template(generation) {
+            Action::StartTemplate { generation, code } => {
+                self.reloads.started(generation, code);
+                if let Err(e) = self.start_template(generation, code) {
                     notify(Notice::Log(format!("the template cannot be started: {e}")));
                     self.new_template_failed(generation, &format!("the template cannot be started: {e}"));
                     return Some(Event::TemplateFailed(generation));
@@ -524,7 +584,7 @@ impl Supervisor {
                     return Some(Event::ForkFailed { generation, index });
                 }
             }
-            Action::Signal { generation, pid, name } => self.signal(generation, pid, name),
+            Action::Signal { serial, generation, pid, name } => self.signal(serial, generation, pid, name),
             Action::Open(serial) => self.open(serial),
             Action::OpenTrial(serial) => self.open_on_trial(serial),
             Action::Promote { serial, generation } => {
@@ -543,9 +603,12 @@ impl Supervisor {
             }
             Action::Gone(exit) => self.gone(exit),
             Action::Settled => notify(Notice::Settled),
-            Action::Hopeless => {
+            Action::Hopeless(why) => {
                 self.shared.to_all(|| ThreadMessage::Hopeless);
-                notify(Notice::Hopeless);
+                notify(Notice::Hopeless(match why {
+                    Hopeless::Workers => "the workers exit before they are ready; see above for the reason",
+                    Hopeless::Templates => TEMPLATES_DIE,
+                }));
             }
             Action::Empty => self.empty = true,
         }
@@ -554,8 +617,8 @@ impl Supervisor {
 
     // Templates.
 
-    fn start_template(&mut self, generation: Generation) -> io::Result<()> {
-        let boot = self.boot_config(generation);
+    fn start_template(&mut self, generation: Generation, code: Code) -> io::Result<()> {
+        let boot = self.boot_config(code);
         let (links, sizes) = self.template_sizes();
         let (scoreboard, to) = (self.shared.scoreboard().as_fd(), self.template_reports.0.clone());
         let process = match &self.options.attached {
@@ -571,20 +634,21 @@ impl Supervisor {
                 None => Template::start(generation, &boot, links, scoreboard, sizes, to)?,
             },
         };
-        self.templates.insert(generation, RunningTemplate { process, facts: None });
+        self.templates.insert(generation, RunningTemplate::new(process));
         Ok(())
     }
 
     /// Tells a template that has evaluated `puma.rb` to load the app.
     fn boot_template(&mut self, generation: Generation) -> io::Result<()> {
         let Some(template) = self.templates.get(&generation) else { return Ok(()) };
+        let boot = self.boot_config(self.table.code_of(generation).unwrap_or(self.table.in_force()));
         let (links, sizes) = self.template_sizes();
-        template.process.boot(&self.boot_config(generation), links, self.shared.scoreboard().as_fd(), sizes)
+        template.process.boot(&boot, links, self.shared.scoreboard().as_fd(), sizes)
     }
 
-    fn boot_config(&self, generation: Generation) -> BootConfig {
+    fn boot_config(&self, code: Code) -> BootConfig {
         let unlink = self.options.boot.unlink.clone();
-        BootConfig { unlink, ..self.reloads.boot_of(generation).unwrap_or(&self.options.boot).clone() }
+        BootConfig { unlink, ..self.reloads.boot_of(code).unwrap_or(&self.options.boot).clone() }
     }
 
     /// The number of links of a worker, and that of slots and their bytes.
@@ -602,6 +666,7 @@ impl Supervisor {
 
     fn end_template(&mut self, generation: Generation, why: TemplateEnd, notify: &mut impl FnMut(Notice)) {
         let Some(template) = self.templates.remove(&generation) else { return };
+        let place = template.place();
         let why = match why {
             TemplateEnd::Replaced => {
                 // It has no workers; that it exits is all that is left to be seen.
@@ -610,7 +675,7 @@ impl Supervisor {
             }
             // It loads the app and hears nothing.
             TemplateEnd::Abandoned => return,
-            TemplateEnd::BootTimeout => "did not load the app within worker_boot_timeout",
+            TemplateEnd::BootTimeout => "did not load the app within timeouts.worker_boot",
             TemplateEnd::Unresponsive => "does not respond",
             TemplateEnd::Broken => "forks only workers that die before they are ready",
         };
@@ -619,8 +684,9 @@ impl Supervisor {
             // No worker has left it behind yet.
             return;
         }
-        notify(Notice::Log(format!("the template (pid {}) {why} and is killed", template.process.pid())));
-        self.new_template_failed(generation, &format!("its template {why}"));
+        let pid = template.process.pid();
+        notify(Notice::Log(format!("the template (pid {pid}) {why} and is killed{place}")));
+        self.new_template_failed(generation, &format!("its template {why}{place}"));
     }
 
     fn template_reported(
@@ -634,7 +700,10 @@ impl Supervisor {
         let (booting, unborn) = (template.facts.is_none(), template.process.pid() == 0);
         let is_refork = self.reforks.generation() == Some(generation);
         let event = match message {
-            Ok(Some(TemplateMessage::Forked { index, pid })) => Event::Forked { generation, index, pid },
+            Ok(Some(TemplateMessage::Forked { index, pid })) => {
+                self.look_after(index, pid);
+                Event::Forked { generation, index, pid }
+            }
             Ok(Some(TemplateMessage::ForkFailed { index, text })) => {
                 notify(Notice::Log(format!("worker {index} cannot be forked: {text}")));
                 Event::ForkFailed { generation, index }
@@ -644,7 +713,14 @@ impl Supervisor {
                 let served = row.is_some_and(|row| self.has_served(row.index));
                 Event::Exited { generation, pid, status, peak_kib, served }
             }
-            Ok(Some(TemplateMessage::Stop)) if self.is_attached() => return notify(Notice::Stop),
+            Ok(Some(TemplateMessage::Stop)) if self.is_attached() => {
+                let timeouts = self.options.timeouts();
+                // For clients, and then for the app.
+                let within = timeouts.lame_duck.unwrap_or_default() + timeouts.shutdown * 2;
+                // If it has gone, that is noticed elsewhere.
+                let _ = template.process.stopping(within);
+                return notify(Notice::Stop);
+            }
             Ok(Some(TemplateMessage::Stop)) => return,
             Ok(None) | Err(_) if self.is_attached() => {
                 if let Err(e) = message {
@@ -654,13 +730,21 @@ impl Supervisor {
                 Event::TemplateGone(generation)
             }
             Ok(Some(TemplateMessage::Said(text))) => return notify(Notice::Log(text)),
+            Ok(Some(TemplateMessage::Loading(text))) => {
+                if let Some(template) = self.templates.get_mut(&generation) {
+                    template.loading = Some(text);
+                }
+                return;
+            }
             Ok(Some(TemplateMessage::Pid(pid))) => {
                 if let Some(template) = self.templates.get_mut(&generation) {
                     template.process.is_process(pid);
                 }
                 return;
             }
-            Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes, libraries })) => {
+            Ok(Some(TemplateMessage::Jobs(pids))) => return self.jobs_started(generation, &pids),
+            Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes, libraries, jobs })) => {
+                self.jobs_started(generation, &jobs);
                 let took = Duration::from_millis(ms);
                 let facts = AppFacts { ruby, rack, took, services: services.clone(), notes, libraries };
                 if !is_refork {
@@ -755,22 +839,34 @@ impl Supervisor {
         template.process.fork(index, &theirs)
     }
 
-    /// Through the template, which knows whether the process is still its child; an orphan directly.
-    fn signal(&self, generation: Option<Generation>, pid: u32, name: &'static str) {
-        let name = if name == "PWR" { DUMP.0 } else { name };
-        if let Some(generation) = generation {
-            // A template that cannot be reached is replaced; its workers become orphans.
-            let _ = self.templates.get(&generation).map(|template| template.process.kill(pid, name));
-            return;
+    /// A process has been forked for this slot: its end is noticed from now on, whatever becomes of its links and its template.
+    fn look_after(&mut self, index: u32, pid: u32) {
+        let Some(serial) = self.table.serial_in(index) else { return };
+        let Some(worker) = self.workers.get_mut(&serial) else { return };
+        let (process, shared) = (Process::open(pid), self.shared.clone());
+        worker.process = Some(process.clone());
+        tokio::spawn(async move {
+            process.ended().await;
+            shared.report(Report::Ended(serial));
+        });
+    }
+
+    /// Directly, where the system can promise that it reaches nobody else; otherwise through the template, which knows whether the process
+    /// is still its child. An attached process gets no signals, but messages.
+    fn signal(&self, serial: Serial, generation: Option<Generation>, pid: u32, name: &'static str) {
+        let process = self.workers.get(&serial).and_then(|worker| worker.process.as_ref());
+        let direct = |process: &&Process| !self.is_attached() && (process.is_exact() || generation.is_none());
+        if let Some(process) = process.filter(direct) {
+            return process.signal(match name {
+                "KILL" => Signal::KILL,
+                "URG" => Signal::URG,
+                _ => DUMP.1,
+            });
         }
-        let signal = match name {
-            "KILL" => Signal::KILL,
-            "URG" => Signal::URG,
-            _ => DUMP.1,
-        };
-        if let Some(pid) = Pid::from_raw(pid as i32) {
-            // It may have exited.
-            let _ = kill_process(pid, signal);
+        let name = if name == "PWR" { DUMP.0 } else { name };
+        if let Some(template) = generation.and_then(|generation| self.templates.get(&generation)) {
+            // A template that cannot be reached is replaced; its workers become orphans.
+            let _ = template.process.kill(pid, name);
         }
     }
 
@@ -784,7 +880,10 @@ impl Supervisor {
         self.shared.deliver(&assigned);
     }
 
-    fn gone(&mut self, exit: WorkerExit) {
+    fn gone(&mut self, mut exit: WorkerExit) {
+        let process = self.workers.get(&exit.serial).and_then(|worker| worker.process.as_ref());
+        // A worker whose template has died is a child of ours, where the system can do that.
+        exit.status = exit.status.or_else(|| process.and_then(Process::reap));
         self.new_worker_died(&exit);
         self.refork_worker_gone(&exit);
         let slot = self.shared.slot(exit.index as usize);
@@ -864,6 +963,10 @@ impl Supervisor {
                 }
                 let served = index.is_some_and(|index| self.has_served(index));
                 self.event(Event::LinkLost { serial, served }, notify);
+            }
+            Report::Ended(serial) => {
+                let served = self.table.index_of(serial).is_some_and(|index| self.has_served(index));
+                self.event(Event::Ended { serial, served }, notify);
             }
             Report::Stuck { serial, request } => {
                 if let Some(worker) = self.workers.get_mut(&serial) {
@@ -989,7 +1092,7 @@ impl Supervisor {
 
     fn ask_traces(&self, serial: Serial) {
         let Some(pid) = self.table.rows().find(|row| row.serial == serial).map(|row| row.pid) else { return };
-        self.signal(self.table.signal_by(pid), pid, "URG");
+        self.signal(serial, self.table.signal_by(pid), pid, "URG");
     }
 
     // Memory.
@@ -1098,12 +1201,27 @@ impl Supervisor {
         self.check_size(&rows, now, notify);
         self.check_collections(now);
         self.consider_refork(&rows, notify);
-        let ours: Vec<u32> = self.templates.values().map(|template| template.process.pid()).collect();
+        let templates = self.templates.values().map(|template| template.process.pid());
+        let ours: Vec<u32> = templates.chain(rows.iter().map(|row| row.pid)).collect();
         self.orphans.reap(&ours, now);
+        self.ask_slow_templates(now);
         for row in rows.iter().filter(|row| row.stage != Stage::Booting) {
             self.check_worker(row, now, notify);
         }
         self.event(Event::Tick, notify);
+    }
+
+    /// A template that is about to be ended because it has been loading the app for too long says before where it is.
+    fn ask_slow_templates(&mut self, now: Instant) {
+        let limit = self.options.timeouts().worker_boot;
+        let slow = limit.saturating_sub(asks_before(limit));
+        let loads = |one: &&mut RunningTemplate| one.facts.is_none() && !one.asked;
+        for template in self.templates.values_mut().filter(loads) {
+            if now.saturating_duration_since(template.begun) >= slow {
+                template.asked = true;
+                template.process.ask_where();
+            }
+        }
     }
 
     fn check_worker(&mut self, row: &Row, now: Instant, notify: &mut impl FnMut(Notice)) {
@@ -1201,6 +1319,11 @@ impl Supervisor {
     }
 }
 
+/// How long before its time is over a template is asked where it is.
+fn asks_before(limit: Duration) -> Duration {
+    (limit / 4).min(IDLE_TICK * 2)
+}
+
 /// When to look at deadlines next. An event may bring the next tick forward, but never put it off.
 fn next_tick(planned: Instant, now: Instant, calm: bool, worker_timeout: Option<Duration>) -> Instant {
     let idle = worker_timeout.map_or(IDLE_TICK, |timeout| IDLE_TICK.min(timeout / 2)).max(BUSY_TICK);
@@ -1216,10 +1339,12 @@ fn slots(workers: usize) -> usize {
 const SPARE_SLOTS: usize = 8;
 
 mod collections;
+mod jobs;
 mod refork;
 mod reload;
 mod services;
 mod sizing;
+use jobs::Jobs;
 use refork::Reforks;
 use reload::Reloads;
 pub use reload::{ReloadStep, Steps};

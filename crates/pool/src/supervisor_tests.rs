@@ -67,7 +67,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         let again = boot.clone();
         let refresh = Refresh::new(move |_| Ok(again.clone()));
         let mut supervisor = Supervisor::new(Options { boot, settings, refresh, attached: None }).unwrap();
-        supervisor.start_template(FIRST).unwrap();
+        supervisor.start_template(FIRST, FIRST_CODE).unwrap();
         let mut scene = Scene { supervisor, notices: Vec::new() };
         scene.event(Event::TemplateBooted(FIRST));
         scene.event(Event::Forked { generation: FIRST, index: 0, pid: u32::MAX >> 1 });
@@ -285,7 +285,7 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
         };
         scene.reported(Report::Cleared { serial: 1, served: vec![served] });
         let Some(Notice::Log(line)) = scene.notices.pop() else { panic!("a line for the log") };
-        for part in ["worker_timeout (2 s) by GET /stuck", "signal 9", "1.0 MiB", "serving GET /other"] {
+        for part in ["timeouts.worker (2 s) by GET /stuck", "signal 9", "1.0 MiB", "serving GET /other"] {
             assert!(line.contains(part), "{line}");
         }
     });

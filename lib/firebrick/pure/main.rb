@@ -28,10 +28,13 @@ module Firebrick
         def tidy; end
 
         def name_process; end
+
+        def threads_of_the_app(_threads) = []
       end
 
       # Returns when the worker has finished.
       def self.run
+        Template::Allocator.restore_environment
         new(ENV.delete("FIREBRICK_FRONT"), ENV.delete("FIREBRICK_TOKEN"), Integer(ENV.delete("FIREBRICK_WORKER"))).run
       end
 

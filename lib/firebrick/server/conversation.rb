@@ -13,6 +13,12 @@ module Firebrick
       DRAIN = "d"
       HALT = "h"
 
+      # The share of `timeouts.shutdown` in which a front has to reply that it ends. One that does not is stopped, or
+      # hangs, and is killed.
+      HEARING = 0.6
+      # Seconds, before the front has said what `timeouts.shutdown` is.
+      SHUTDOWN = 30.0
+
       # Where the server listens; empty before and after.
       attr_reader :addresses
       # What the front has read; nil before.
@@ -54,7 +60,8 @@ module Firebrick
 
       # Waits for something to do, and does it.
       def turn
-        seconds = @killed_by && [@killed_by - now, 0].max
+        first = [@killed_by, @ends_by].compact.min
+        seconds = first && [first - now, 0].max
         woken = @pipes.wait(@control.to_io, seconds) do |what|
           case what
           when :bell then tend
@@ -69,7 +76,21 @@ module Firebrick
         return @over = true if orders.include?(HALT)
 
         @stopped = true
+        unless @ends_by
+          @unheard = true
+          @ends_by = now + (HEARING * shutdown)
+        end
         @control.send_message("stop")
+      end
+
+      def shutdown
+        @settings&.shutdown || SHUTDOWN
+      end
+
+      # The front has heard that it is to end, and says how long that may take.
+      def stopping(milliseconds)
+        @unheard = false
+        @ends_by = now + (milliseconds / 1000.0) + Front::GRACE
       end
 
       def tend
@@ -94,6 +115,7 @@ module Firebrick
         when "fork" then attach(arguments.first, descriptors)
         when "listening" then listening(arguments)
         when "kill" then signal(arguments.last)
+        when "stopping" then stopping(Integer(arguments.first))
         when "failed" then @error = Front.error(arguments.first)
         when "exit" then @stopped = @over = true
         end

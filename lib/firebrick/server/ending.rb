@@ -28,7 +28,7 @@ module Firebrick
         # It may be about to say why it ends.
         hear_last
         @control&.close
-        @front.wait
+        @front.wait(@unheard ? 0 : [Front::GRACE, shutdown].min)
       end
 
       def hear_last

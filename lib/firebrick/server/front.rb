@@ -48,12 +48,12 @@ module Firebrick
         theirs&.close
       end
 
-      # Waits until the process has ended, which it does at the end of its socket; kills it if it does not. Returns its
-      # status; nil when somebody else has waited for it.
-      def wait
+      # Waits until the process has ended, which it does at the end of its socket; kills it if it does not do so in time.
+      # Returns its status; nil when somebody else has waited for it.
+      def wait(grace = GRACE)
         return unless @pid
 
-        limit = now + GRACE
+        limit = now + grace
         until (found = Process.wait2(@pid, Process::WNOHANG))
           Process.kill("KILL", @pid) if now > limit
           sleep 0.005

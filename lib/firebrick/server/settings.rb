@@ -31,6 +31,11 @@ module Firebrick
         one("wire")
       end
 
+      # Seconds that requests have when the server is stopped.
+      def shutdown
+        number("shutdown_ms") / 1000.0
+      end
+
       def threads
         [number("threads_min"), number("threads_max")]
       end

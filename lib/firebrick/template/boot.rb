@@ -1,9 +1,11 @@
 # frozen_string_literal: true
 
 require "firebrick/template/boot_frames"
+require "firebrick/template/boot_threads"
 require "firebrick/template/configured"
 require "firebrick/template/fiber_check"
 require "firebrick/template/heap"
+require "firebrick/template/jobs"
 
 module Firebrick
   class Template
@@ -30,27 +32,33 @@ module Firebrick
       def run
         started = now
         prepare_process
+        threads = BootThreads.new
         apply_puma_file
         load_app
         facts = facts_of_the_app
         warm_up
-        Firebrick.run_hooks(:before_fork)
+        facts += threads_of_the_app(threads)
+        jobs = start_jobs
         tidy
-        facts + [["ms", now - started]] + Firebrick.services.facts
+        facts + [["ms", now - started]] + jobs + Firebrick.services.facts
+      end
+
+      # The hooks of `before_fork` again; the ids of the processes that they have started.
+      def run_jobs_again
+        @jobs.start_again
       end
 
       def out_of_band_gc?
         flag?("out_of_band_gc")
       end
 
-      # In a template that was a worker: the app is loaded and warm.
+      # In a template that was a worker: the app is loaded and warm. Returns facts for `booted`.
       def run_again
         name_process
         Exchange.name = "template"
         Native.release_gaps
         Firebrick.run_hooks(:before_refork)
-        Firebrick.run_hooks(:before_fork)
-        tidy
+        start_jobs.tap { tidy }
       end
 
       private
@@ -124,6 +132,17 @@ module Firebrick
 
       def limits
         [*numbers("max_head", "response_memory", "response_spool"), one("temp_dir")]
+      end
+
+      # For `booted`.
+      def start_jobs
+        @jobs = Jobs.new(Firebrick.hooks(:before_fork))
+        @jobs.start.map { |pid| ["job", pid] }
+      end
+
+      # Where nothing is forked, they live where the app does.
+      def threads_of_the_app(threads)
+        threads.facts
       end
 
       def warm_up

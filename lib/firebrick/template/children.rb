@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "firebrick/fork_guard"
 require "firebrick/template/guard_process"
 require "firebrick/template/service_process"
 require "firebrick/worker"
@@ -21,28 +22,37 @@ module Firebrick
         @guards = []
         @indexes = {}
         @bell, @ring = IO.pipe
+        ForkGuard.hold(@bell, @ring)
         @app_trap = trap("CHLD") { @ring.write_nonblock(".", exception: false) }
       end
 
       # Yields in the child, which must not return.
       def fork_worker(index, descriptors)
+        ForkGuard.hold(*descriptors)
         pid = try_to_fork(index)
         if pid == :child
           leave
           yield
         end
         descriptors.each { |descriptor| IO.for_fd(descriptor).close }
+        ForkGuard.release(*descriptors)
         forked(index, pid) if pid
       end
 
       # Forks a process that nobody asks about again. Yields in the child, which must not return.
       def fork_guard
-        pid = fork
+        pid = ForkGuard.ours { fork }
         unless pid
           leave
+          ForkGuard.release_all
           yield
         end
         @guards << pid
+      end
+
+      # Processes that hooks have started: they are reaped, and no more.
+      def adopt(pids)
+        @guards.concat(pids)
       end
 
       def kill(pid, signal)
@@ -101,7 +111,7 @@ module Firebrick
       # The child's process id; `:child` in the child; nil when it could not be forked.
       def try_to_fork(index)
         Firebrick.run_hooks(:before_worker_fork, index)
-        fork || :child
+        ForkGuard.ours { fork } || :child
       rescue StandardError, ScriptError, NoMemoryError => e
         @control.send_message("fork_failed", index, e.message)
         nil
@@ -110,7 +120,9 @@ module Firebrick
       # In the child: what belongs to the template is given up.
       def leave
         trap("CHLD", @app_trap || "DEFAULT")
-        [@control, @bell, @ring].each(&:close)
+        own = [@control, @bell, @ring]
+        own.each(&:close)
+        ForkGuard.release(*own)
         @pids.clear
         @guards.clear
         @indexes.clear

@@ -44,16 +44,19 @@ module Firebrick
       # The child of a worker that has finished: it has that worker's memory, and no thread but this one.
       def succeed(control)
         @control = Control.new(control, @control.links)
+        ForkGuard.hold(@control)
         @control.send_message("pid", Process.pid)
         Native.retire
         ignore_signals(*IGNORED, "TERM")
         Worker::SIGNALS.each { |name| trap(name, "DEFAULT") }
+        tell_where_when_asked
         prepare_again
         serve_commands
       end
 
       def prepare_again
-        @boot.run_again
+        # What the template before has started is not started by this one.
+        @facts = @facts.reject { |name,| name == "job" } + @boot.run_again
         ready
       rescue Exception => e # rubocop:disable Lint/RescueException
         @control.send_message("failed", Boot.explain(e))

@@ -96,7 +96,7 @@ pub(crate) async fn ready(
 
 async fn in_time(timeout: Duration, loaded: impl Future<Output = Result<(), String>>) -> Result<(), String> {
     tokio::time::timeout(timeout, loaded).await.unwrap_or_else(|_| {
-        Err(format!("the handlers did not load within worker_boot_timeout ({} s)", timeout.as_secs_f64()))
+        Err(format!("the handlers did not load within timeouts.worker_boot ({} s)", timeout.as_secs_f64()))
     })
 }
 

@@ -167,10 +167,7 @@ impl<'a> Lifecycle<'a> {
                 }
                 Err(error) => self.fail(error).await,
             },
-            Notice::Hopeless => {
-                let error = "the workers exit before they are ready; see above for the reason";
-                self.fail(error.to_owned()).await;
-            }
+            Notice::Hopeless(why) => self.fail(why.to_owned()).await,
         }
     }
 

@@ -61,7 +61,7 @@ pub(crate) async fn head<S: Transport>(link: &Link<S>) -> Result<Received, NoHea
                 link.timer.arm(Lane::Read, since + link.shared.settings().timeouts.header);
                 if !link.readable().await {
                     return Err(if parser.has_begun() {
-                        let failure = Failure::client(408, "the head took longer than header_timeout");
+                        let failure = Failure::client(408, "the head took longer than timeouts.header");
                         NoHead::Refused(failure, since)
                     } else {
                         NoHead::Closed

@@ -179,7 +179,7 @@ async fn head(
     match head {
         Ok(Some(head)) => Ok(head),
         Ok(None) => Err(refusal(receiving.stopped.as_ref())),
-        Err(()) => Err(Some(Failure::client(408, "the head took longer than header_timeout"))),
+        Err(()) => Err(Some(Failure::client(408, "the head took longer than timeouts.header"))),
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) enum TemplateMessage {
         notes: Vec<String>,
         /// How the app's libraries get along with fibers.
         libraries: Vec<Library>,
+        /// Processes that its hooks of `before_fork` have started.
+        jobs: Vec<u32>,
     },
     /// The process id of a template that was a worker: its first message.
     Pid(u32),
@@ -35,6 +37,10 @@ pub(crate) enum TemplateMessage {
     Said(String),
     /// From an attached process: finish the requests and end.
     Stop,
+    /// Processes that its hooks of `before_fork` have started, because they have run again.
+    Jobs(Vec<u32>),
+    /// Where it is while it loads the app, because it was asked.
+    Loading(String),
     /// The app cannot be loaded, and why.
     Failed(String),
     /// What `puma.rb` has called, or why it cannot be evaluated.
@@ -91,6 +97,7 @@ pub(super) fn boot(
     put("fibers", number(fibers as usize));
     put("fiber_paths", switch(fibers > 0 && !settings.fiber_paths.is_empty()));
     put("links", number(links));
+    put("shutdown_ms", number(settings.timeouts.shutdown.as_millis() as usize));
     put("slots", number(slots));
     put("slot_len", number(slot_len));
     put("compact", switch(settings.rack.compact));
@@ -164,9 +171,14 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
                 services: services(pairs)?,
                 notes: all("note").map(|pair| pair[1].to_owned()).collect(),
                 libraries: all("fibers").filter_map(|pair| Library::from_fact(pair[1])).collect(),
+                jobs: all("job").map(|pair| number(pair[1])).collect::<io::Result<_>>()?,
             }
         }
         ["stop"] => TemplateMessage::Stop,
+        ["loading", text] => TemplateMessage::Loading(text.into()),
+        ["jobs", ref pids @ ..] => {
+            TemplateMessage::Jobs(pids.iter().map(|pid| number(pid)).collect::<io::Result<_>>()?)
+        }
         ["pid", pid] => TemplateMessage::Pid(number(pid)?),
         ["configured", ref words @ ..] => {
             TemplateMessage::Configured(Ok(Call::decode(words).map_err(unknown)?))
@@ -237,12 +249,18 @@ mod tests {
         let (ruby, rack) = ("ruby 3.1.2".to_owned(), "2.2".to_owned());
         let fact = "stops\tsqlite3\treads files with the thread";
         let libraries = vec![Library::from_fact(fact).unwrap()];
-        let booted = TemplateMessage::Booted { ruby, rack, ms: 12, services, notes, libraries };
-        let words =
-            ["booted", "rack", "2.2", "note", "no YJIT", "fibers", fact, "ruby", "ruby 3.1.2", "ms", "12"];
+        let jobs = vec![42, 43];
+        let booted = TemplateMessage::Booted { ruby, rack, ms: 12, services, notes, libraries, jobs };
+        let words = [
+            "booted", "rack", "2.2", "note", "no YJIT", "fibers", fact, "ruby", "ruby 3.1.2", "ms", "12", "job", "42",
+            "job", "43",
+        ];
         assert_eq!(read(&words).unwrap(), booted);
         assert_eq!(read(&["forked", "0", "42"]).unwrap(), TemplateMessage::Forked { index: 0, pid: 42 });
         assert_eq!(read(&["stop"]).unwrap(), TemplateMessage::Stop);
+        assert_eq!(read(&["loading", "a\nb"]).unwrap(), TemplateMessage::Loading("a\nb".to_owned()));
+        assert_eq!(read(&["jobs", "42"]).unwrap(), TemplateMessage::Jobs(vec![42]));
+        assert!(read(&["jobs", "x"]).is_err() && read(&["booted", "job", "x"]).is_err());
         assert_eq!(read(&["pid", "42"]).unwrap(), TemplateMessage::Pid(42));
         let exited = TemplateMessage::Exited { pid: 42, status: ExitStatus::Signal(9), peak_kib: 7 };
         assert_eq!(read(&["exited", "42", "signal", "9", "7"]).unwrap(), exited);

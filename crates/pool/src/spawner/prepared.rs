@@ -8,7 +8,9 @@
 use super::allocator;
 use super::message::{self, TemplateMessage};
 use crate::os;
+use crate::system::DUMP;
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, kill_process};
 use settings::Settings;
 use settings::puma::{Evaluated, PumaFile};
 use std::ffi::OsString;
@@ -75,7 +77,7 @@ impl Prepared {
         let Some(file) = &settings.puma_rb else { return Err("there is no puma.rb".to_owned()) };
         let prepared = Prepared::spawn(settings, lib, &[]).map_err(|e| e.to_string())?;
         let evaluated = match &prepared.socket {
-            Some(socket) => ask_for(file, socket, within)?,
+            Some(socket) => ask_for(file, socket, prepared.child.as_ref(), within)?,
             None => return Err("the process is another's already".to_owned()),
         };
         Ok((prepared, evaluated))
@@ -91,7 +93,7 @@ impl Prepared {
         within: Duration,
     ) -> Result<Evaluated, String> {
         let Some(file) = &settings.puma_rb else { return Err("there is no puma.rb".to_owned()) };
-        ask_for(file, socket, within)
+        ask_for(file, socket, None, within)
     }
 
     /// The process and our end of its control socket, for whoever looks after it from now on.
@@ -122,16 +124,33 @@ pub(super) fn command(settings: &Settings, environment: &[(OsString, Option<OsSt
     command
 }
 
-/// Has `file` evaluated at the other end of `socket`.
-fn ask_for(file: &PumaFile, socket: &UnixStream, within: Duration) -> Result<Evaluated, String> {
+/// How long a process has that is asked where it is.
+const ASKED: Duration = Duration::from_secs(1);
+
+/// Has `file` evaluated at the other end of `socket`, by `child` if that is ours.
+fn ask_for(
+    file: &PumaFile,
+    socket: &UnixStream,
+    child: Option<&Child>,
+    within: Duration,
+) -> Result<Evaluated, String> {
     let shown = file.shown.display();
+    let timed_out =
+        |e: &io::Error| matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
     match ask(socket, &message::encode(&message::configure(file)), within) {
         Ok(Some(TemplateMessage::Configured(evaluated))) => Ok(evaluated),
         Ok(Some(other)) => Err(format!("{shown}: the template's first message was {other:?}")),
         Ok(None) => Err(format!("{shown}: the process that evaluates it has ended; what it wrote is above")),
-        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-            let seconds = within.as_secs_f64();
-            Err(format!("{shown} was not evaluated within worker_boot_timeout ({seconds} s)"))
+        Err(e) if timed_out(&e) => {
+            let text =
+                format!("{shown} was not evaluated within timeouts.worker_boot ({} s)", within.as_secs_f64());
+            let Some(child) = child else { return Err(text) };
+            // It has not been waited for, so the number is its own. It may have exited.
+            let _ = kill_process(Pid::from_child(child), DUMP.1);
+            Err(match ask(socket, &[], ASKED) {
+                Ok(Some(TemplateMessage::Loading(lines))) => format!("{text}; it was here:\n{}", lines.trim_end()),
+                _ => text,
+            })
         }
         Err(e) => Err(format!("{shown}: {e}")),
     }

@@ -4,7 +4,7 @@
 //! Contract:
 //! 1. Only processes that were started here get links: the socket is in a folder of our user's, and each process has a token.
 //! 2. A process that is not wanted any more before it has a link is dismissed: it does not load the app to its end.
-//! 3. A process is reaped as soon as it has ended (pidfd), and signalled only before that.
+//! 3. A process is reaped as soon as it has ended, and signalled only before that.
 
 use super::message;
 use super::prepared::command;
@@ -13,6 +13,7 @@ use super::{BootConfig, ExitStatus, TemplateMessage};
 use crate::dispatch::{SeatKind, Serial};
 use crate::link::{Connections, Descriptors, End};
 use crate::os;
+use crate::process::Process;
 use crate::scores::Scores;
 use crate::shared::{Shared, ThreadMessage, locked};
 use crate::table::Generation;
@@ -120,6 +121,7 @@ impl Spawner {
             services: Vec::new(),
             notes,
             libraries: Vec::new(),
+            jobs: Vec::new(),
         });
         let acceptor = tokio::spawn(accept(listener, common.clone()));
         Ok(Spawner { common, acceptor })
@@ -322,7 +324,11 @@ async fn greet(mut stream: tokio::net::UnixStream, common: Arc<Common>) {
 
 /// Waits for the end of a process, and reports it.
 async fn reap(common: Arc<Common>, token: String, pid: u32) {
-    wait_for(pid).await;
+    let process = Process::open(pid);
+    // Whether it has ended is asked afterwards.
+    if process.is_exact() {
+        process.ended().await;
+    }
     let status = loop {
         match common.ended(&token) {
             Some(status) => break status,
@@ -331,23 +337,6 @@ async fn reap(common: Arc<Common>, token: String, pid: u32) {
     };
     common.report(TemplateMessage::Exited { pid, status, peak_kib: 0 });
 }
-
-/// Returns when the process has ended, or at once where the system cannot tell.
-#[cfg(target_os = "linux")]
-#[expect(deprecated, reason = "its replacement is unsafe, and an OwnedFd has what that asks for")]
-async fn wait_for(pid: u32) {
-    use rustix::process::{PidfdFlags, pidfd_open};
-    use tokio::io::{Interest, unix::AsyncFd};
-    let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let pidfd = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());
-    if let Some(pidfd) = pidfd.and_then(|fd| AsyncFd::with_interest(fd, Interest::READABLE).ok()) {
-        // Whether it has ended is asked afterwards.
-        let _ = pidfd.readable().await;
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-async fn wait_for(_: u32) {}
 
 /// A new folder that only our user can look into.
 fn private_folder(temp_dir: &Path, generation: Generation) -> io::Result<PathBuf> {

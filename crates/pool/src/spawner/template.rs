@@ -3,9 +3,11 @@
 use super::message::{self, TemplateMessage};
 use super::{BootConfig, Prepared, ServiceOrder, Spawner, fibers};
 use crate::dispatch::Serial;
-use crate::orphans;
 use crate::os;
+use crate::process::Process as Known;
+use crate::system::DUMP;
 use crate::table::Generation;
+use rustix::process::Signal;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -43,6 +45,8 @@ enum Process {
 pub(crate) struct Template {
     process: Process,
     pid: u32,
+    /// The same process, once there is one that is looked after.
+    known: Option<Known>,
     socket: Arc<UnixStream>,
     reader: JoinHandle<()>,
 }
@@ -159,14 +163,16 @@ impl Template {
         reports: mpsc::UnboundedSender<TemplateReport>,
     ) -> io::Result<Template> {
         let socket = Arc::new(UnixStream::from_std(socket)?);
-        let reader = tokio::spawn(read(generation, socket.clone(), reports));
-        Ok(Template { process, pid, socket, reader })
+        let known = (pid > 0).then(|| Known::open(pid));
+        let reader = tokio::spawn(read(generation, socket.clone(), known.clone(), reports));
+        Ok(Template { process, pid, known, socket, reader })
     }
 
     /// An adopted template exists now, as this process.
     pub(crate) fn is_process(&mut self, pid: u32) {
         if matches!(self.process, Process::Adopted) {
             self.pid = pid;
+            self.known = Some(Known::open(pid));
         }
     }
 
@@ -200,6 +206,21 @@ impl Template {
         self.send(&words, &[order.socket.as_fd(), order.program.as_fd()])
     }
 
+    /// Has it run the hooks of `before_fork` again: what they had started is to be started again.
+    ///
+    /// # Errors
+    /// The template is gone or does not read.
+    pub(crate) fn before_fork(&self) -> io::Result<()> {
+        self.send(&[b"before_fork".to_vec()], &[])
+    }
+
+    /// Asks where it is while it loads the app: it replies with [`TemplateMessage::Loading`], unless what it calls does not return to Ruby.
+    pub(crate) fn ask_where(&self) {
+        if let Process::Ours(_) = self.process {
+            self.known.iter().for_each(|known| known.signal(DUMP.1));
+        }
+    }
+
     /// Signals a worker.
     ///
     /// # Errors
@@ -230,6 +251,14 @@ impl Template {
         self.send(&std::iter::once(b"listening".to_vec()).chain(addresses).collect::<Vec<_>>(), &[])
     }
 
+    /// Tells an attached process that its wish to end has been heard, and how long that may take.
+    ///
+    /// # Errors
+    /// It is gone or does not read.
+    pub(crate) fn stopping(&self, within: Duration) -> io::Result<()> {
+        self.send(&[b"stopping".to_vec(), within.as_millis().to_string().into_bytes()], &[])
+    }
+
     /// Sends a message without waiting. The socket's buffer takes hundreds of messages: when it is full, the template is stopped.
     fn send(&self, parts: &[Vec<u8>], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         if let Process::Spawner(..) = self.process {
@@ -253,18 +282,25 @@ impl Template {
 
     /// The exit code of a process that was told to exit or has closed its socket; `None` for a signal. Kills it after a while.
     pub(crate) async fn exited(&mut self) -> Option<i32> {
+        let known = self.known.clone();
+        if matches!(self.process, Process::Adopted)
+            && let Some(known) = known
+        {
+            let ended = tokio::time::timeout(EXIT_TIMEOUT, known.ended()).await.is_ok();
+            if ended {
+                known.reap();
+                self.process = Process::Gone;
+            }
+            return None;
+        }
         let deadline = tokio::time::Instant::now() + EXIT_TIMEOUT;
         while tokio::time::Instant::now() < deadline {
-            let ended = match &mut self.process {
-                Process::Ours(child) => child.try_wait().map(|status| status.map(|status| status.code())),
-                Process::Adopted => Ok(orphans::has_exited(self.pid).then_some(None)),
-                Process::Attached | Process::Spawner(..) | Process::Gone => return None,
-            };
-            match ended {
+            let Process::Ours(child) = &mut self.process else { return None };
+            match child.try_wait() {
                 Ok(None) => tokio::time::sleep(Duration::from_millis(10)).await,
-                Ok(Some(code)) => {
+                Ok(Some(status)) => {
                     self.process = Process::Gone;
-                    return code;
+                    return status.code();
                 }
                 Err(_) => {
                     self.process = Process::Gone;
@@ -279,14 +315,14 @@ impl Template {
 impl Drop for Template {
     fn drop(&mut self) {
         self.reader.abort();
+        let known = self.known.take();
         match std::mem::replace(&mut self.process, Process::Gone) {
             Process::Ours(mut child) => {
-                // A process that has exited cannot be killed, only reaped.
-                let _ = child.kill();
+                known.inspect(|known| known.signal(Signal::KILL));
                 let _ = child.wait();
             }
-            // Its socket ends, which it obeys unless it hangs. Nobody has reaped it, so its id is not another's.
-            Process::Adopted => orphans::kill(self.pid),
+            // Its socket ends, which it obeys unless it hangs.
+            Process::Adopted => drop(known.inspect(|known| known.signal(Signal::KILL))),
             // Its socket ends, which says all.
             Process::Attached | Process::Spawner(..) | Process::Gone => {}
         }
@@ -297,11 +333,15 @@ impl Drop for Template {
 async fn read(
     generation: Generation,
     socket: Arc<UnixStream>,
+    mut process: Option<Known>,
     reports: mpsc::UnboundedSender<TemplateReport>,
 ) {
     let mut received = Vec::new();
     loop {
-        let message = next(&socket, &mut received).await;
+        let message = next(&socket, process.as_ref(), &mut received).await;
+        if let Ok(Some(TemplateMessage::Pid(pid))) = message {
+            process = Some(Known::open(pid));
+        }
         let last = !matches!(message, Ok(Some(_)));
         if reports.send((generation, message)).is_err() || last {
             return;
@@ -309,7 +349,21 @@ async fn read(
     }
 }
 
-async fn next(socket: &UnixStream, received: &mut Vec<u8>) -> io::Result<Option<TemplateMessage>> {
+/// The next message; none at the end of the socket, or when the process has ended and all that it wrote has been read: something that the
+/// app has forked may hold the other end open.
+async fn next(
+    socket: &UnixStream,
+    process: Option<&Known>,
+    received: &mut Vec<u8>,
+) -> io::Result<Option<TemplateMessage>> {
+    let ended = async {
+        match process {
+            Some(process) => process.ended().await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut ended = std::pin::pin!(ended);
+    let mut over = false;
     loop {
         if let Some((parts, used)) = message::decode(received)? {
             received.drain(..used);
@@ -317,11 +371,24 @@ async fn next(socket: &UnixStream, received: &mut Vec<u8>) -> io::Result<Option<
         }
         let mut buffer = [0; 4096];
         let mut strays = VecDeque::new();
-        let read = || os::receive(socket, &mut buffer, &mut strays);
-        match socket.async_io(Interest::READABLE, read).await {
+        let mut read = || os::receive(socket, &mut buffer, &mut strays);
+        let read = if over {
+            read()
+        } else {
+            tokio::select! {
+                biased;
+                read = socket.async_io(Interest::READABLE, &mut read) => read,
+                () = &mut ended => {
+                    over = true;
+                    continue;
+                }
+            }
+        };
+        match read {
             Ok(0) => return Ok(None),
             Ok(n) => received.extend_from_slice(&buffer[..n]),
             Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+            Err(e) if over && e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(e) => return Err(e),
         }
     }

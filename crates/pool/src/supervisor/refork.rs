@@ -110,7 +110,7 @@ impl Supervisor {
         let (ours, socket) = os::pair()?;
         socket.set_nonblocking(false)?;
         let process = Template::adopt(generation, ours, self.template_reports.0.clone())?;
-        self.templates.insert(generation, RunningTemplate { process, facts: None });
+        self.templates.insert(generation, RunningTemplate::new(process));
         self.shared.mailbox(0).post(ThreadMessage::Promote { serial, socket });
         Ok(())
     }

@@ -13,7 +13,7 @@ use crate::rollout::{Facts, Order, Outcome, Plan, Rollout, Stage};
 use crate::room::Figures;
 use crate::shared::{Report, ThreadMessage};
 use crate::spawner::BootConfig;
-use crate::table::{Cause, Generation, Stage as WorkerStage, WorkerExit};
+use crate::table::{Cause, Code, FIRST_CODE, Generation, Stage as WorkerStage, WorkerExit};
 use crate::verdict::{self, Tally, verdict};
 use settings::Machine;
 use settings::puma::Evaluated;
@@ -44,10 +44,16 @@ pub type Steps = mpsc::UnboundedSender<ReloadStep>;
 /// The reload under way, and the one that waits for it.
 pub(super) struct Reloads {
     rollout: Rollout,
-    /// How the template of the new generation is started.
-    boot: Option<(Generation, BootConfig)>,
-    /// How the one before it was started, while it is there.
-    before: Option<BootConfig>,
+    /// How templates are started, by the code that they load: that which a reload brings, and the one before.
+    boots: BTreeMap<Code, BootConfig>,
+    /// The code that was read last.
+    last_code: Code,
+    /// The code that the reload under way brings, or the last one has brought.
+    new: Code,
+    /// The one before.
+    before: Code,
+    /// Whose settings are in force.
+    published: Code,
     listener: Option<Steps>,
     /// The process of a template that ends.
     ending: Option<u32>,
@@ -88,11 +94,15 @@ enum Note {
 }
 
 impl Reloads {
-    pub(super) fn new(now: Instant) -> Reloads {
+    /// `boot` is how the first template is started.
+    pub(super) fn new(boot: BootConfig, now: Instant) -> Reloads {
         Reloads {
             rollout: Rollout::new(now),
-            boot: None,
-            before: None,
+            boots: BTreeMap::from([(FIRST_CODE, boot)]),
+            last_code: FIRST_CODE,
+            new: FIRST_CODE,
+            before: FIRST_CODE,
+            published: FIRST_CODE,
             listener: None,
             ending: None,
             waiting: None,
@@ -104,9 +114,21 @@ impl Reloads {
         }
     }
 
-    /// How to start the template of a generation that is new.
-    pub(super) fn boot_of(&self, generation: Generation) -> Option<&BootConfig> {
-        self.boot.as_ref().filter(|(number, _)| *number == generation).map(|(_, boot)| boot)
+    /// How to start a template with this code.
+    pub(super) fn boot_of(&self, code: Code) -> Option<&BootConfig> {
+        self.boots.get(&code)
+    }
+
+    /// A template of this generation is started with this code.
+    pub(super) fn started(&mut self, generation: Generation, code: Code) {
+        if code == self.new && self.rollout.is_busy() {
+            self.rollout.started(generation);
+        }
+    }
+
+    /// Whether this code is what a reload under way brings.
+    fn is_new(&self, code: Option<Code>) -> bool {
+        code == Some(self.new) && self.new != self.published && self.rollout.is_busy()
     }
 
     /// Whether a reload is under way, up to its last step.
@@ -122,6 +144,11 @@ impl Reloads {
     /// The generation that serves until a reload that is under way is done.
     pub(super) fn old_generation(&self) -> Option<Generation> {
         self.rollout.old_generation().filter(|_| self.rollout.is_busy())
+    }
+
+    /// What a reload under way is doing.
+    pub(super) fn stage(&self) -> Option<Stage> {
+        self.rollout.stage()
     }
 
     /// The generation that a reload brings.
@@ -169,8 +196,11 @@ impl Supervisor {
             // There is nothing to compare with for long, and nothing to go back to.
             (plan.in_place, plan.watch) = (true, None);
         }
-        self.reloads.before = None;
-        self.reloads.boot = Some((self.table.last_generation() + 1, boot));
+        let reloads = &mut self.reloads;
+        reloads.last_code += 1;
+        (reloads.before, reloads.new) = (self.table.in_force(), reloads.last_code);
+        reloads.boots.retain(|code, _| *code == reloads.before);
+        reloads.boots.insert(reloads.new, boot);
         let Some(old) = self.table.serving() else {
             let why = "no worker has been ready yet; reload when the server is up".to_owned();
             return self.finish_reload(Outcome::Failed(why), notify);
@@ -184,9 +214,10 @@ impl Supervisor {
     /// takes the place of a dead one has those in force.
     pub(super) fn configured(&mut self, generation: Generation, evaluated: Evaluated) -> Result<(), String> {
         let calls = evaluated.map_err(|refusal| refusal.to_string())?;
-        if self.reloads.boot_of(generation).is_some() {
+        let code = self.table.code_of(generation);
+        if let Some(code) = code.filter(|_| self.reloads.is_new(code)) {
             let boot = (self.options.refresh.0)(Some(&calls))?;
-            self.reloads.boot = Some((generation, boot));
+            self.reloads.boots.insert(code, boot);
         }
         self.boot_template(generation)
             .map_err(|e| format!("the template cannot be told to load the app: {e}"))
@@ -209,6 +240,8 @@ impl Supervisor {
                     self.reloads.record.undo_wished();
                 } else {
                     self.reloads.record.begun(true, (Instant::now(), SystemTime::now()));
+                    // Should a template die from now on, its successor loads what is wished.
+                    self.event(Event::InForce(self.reloads.before), notify);
                 }
                 if self.reloads.listener.is_none() {
                     self.reloads.listener = steps;
@@ -304,12 +337,11 @@ impl Supervisor {
                 Order::Weigh => self.weigh_memory(),
                 Order::Vacate(serving) => self.event(Event::Vacate(serving), notify),
                 Order::Reoccupy => self.event(Event::Reoccupy, notify),
-                Order::Retire(generation) => self.event(Event::RetireTemplate(generation), notify),
+                Order::Retire => self.event(Event::RetireTemplates, notify),
                 Order::Restore => self.event(Event::NewGeneration, notify),
                 Order::Start => {
                     notify(Notice::Reloading);
-                    self.reloads.rollout.started(self.table.last_generation() + 1);
-                    self.event(Event::TrialGeneration, notify);
+                    self.event(Event::TrialGeneration(self.reloads.new), notify);
                 }
                 Order::Probe => self.probe(notify),
                 Order::Watch => self.watch(notify),
@@ -380,7 +412,8 @@ impl Supervisor {
     }
 
     fn probe(&mut self, notify: &mut impl FnMut(Notice)) {
-        let (Some(serial), Some((_, boot))) = (self.worker_on_trial(), &self.reloads.boot) else { return };
+        let boot = self.reloads.boots.get(&self.reloads.new);
+        let (Some(serial), Some(boot)) = (self.worker_on_trial(), boot) else { return };
         let (wished, settings) = (boot.settings.reload.probe.clone(), &boot.settings);
         let targets = match (wished.is_empty(), settings.rack.warmup.is_empty()) {
             (false, _) => wished.clone(),
@@ -496,38 +529,32 @@ impl Supervisor {
         if !failed {
             self.reforks.reloaded();
         }
-        let (line, result) = match outcome {
-            Outcome::Done(text) => {
-                if let Some((_, boot)) = self.reloads.boot.take() {
-                    notify(Notice::Reloaded(boot.settings.clone(), self.declared_services()));
-                    self.reloads.before = Some(std::mem::replace(&mut self.options.boot, boot));
-                }
-                (format!("reload: {text}"), Ok(text))
-            }
-            Outcome::NoWayBack(why) => {
-                if let Some((_, boot)) = self.reloads.boot.take() {
-                    notify(Notice::Reloaded(boot.settings.clone(), self.declared_services()));
-                    self.options.boot = boot;
-                }
-                (format!("reload: {why}"), Err(why))
-            }
-            Outcome::Undone(text) => {
-                if let Some(before) = self.reloads.before.take() {
-                    notify(Notice::Reloaded(before.settings.clone(), self.declared_services()));
-                    self.options.boot = before;
-                }
-                (format!("reload: {text}"), Ok(text))
-            }
+        let (new, before) = (self.reloads.new, self.reloads.before);
+        let (in_force, line, result) = match outcome {
+            Outcome::Done(text) => (new, format!("reload: {text}"), Ok(text)),
+            Outcome::NoWayBack(why) => (new, format!("reload: {why}"), Err(why)),
+            Outcome::Undone(text) => (before, format!("reload: {text}"), Ok(text)),
             Outcome::Failed(why) => {
-                self.reloads.boot = None;
-                (format!("reload failed, the old code serves on: {why}"), Err(why))
+                (self.table.in_force(), format!("reload failed, the old code serves on: {why}"), Err(why))
             }
         };
+        self.event(Event::InForce(in_force), notify);
+        self.publish(in_force, notify);
         notify(Notice::Log(line));
         if !failed {
             self.reloaded_size(notify);
         }
         notify(Notice::ReloadEnded);
         end(self.reloads.listener.take().as_ref(), result);
+    }
+    /// The settings that were read with this code are in force from now on.
+    fn publish(&mut self, code: Code, notify: &mut impl FnMut(Notice)) {
+        if self.reloads.published != code
+            && let Some(boot) = self.reloads.boots.get(&code).cloned()
+        {
+            notify(Notice::Reloaded(boot.settings.clone(), self.declared_services()));
+            self.options.boot = BootConfig { unlink: self.options.boot.unlink.clone(), ..boot };
+            self.reloads.published = code;
+        }
     }
 }

@@ -2,11 +2,15 @@
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
-use rustix::process::Signal;
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use tokio::io::{Interest, unix::AsyncFd};
 
 pub(crate) const SEND: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 pub(crate) const RECEIVE: RecvFlags = RecvFlags::DONTWAIT.union(RecvFlags::CMSG_CLOEXEC);
@@ -47,4 +51,36 @@ pub(crate) fn children() -> Vec<u32> {
     let own = std::process::id();
     let children = std::fs::read_to_string(format!("/proc/self/task/{own}/children")).unwrap_or_default();
     children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// A pidfd.
+#[derive(Debug)]
+pub(crate) struct Exact(AsyncFd<OwnedFd>);
+
+impl Exact {
+    #[expect(deprecated, reason = "its replacement is unsafe, and an OwnedFd has what that asks for")]
+    pub(crate) fn open(pid: Pid) -> Result<Exact, Errno> {
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+        // Without an event loop there is nobody to tell.
+        AsyncFd::with_interest(pidfd, Interest::READABLE).map(Exact).map_err(|_| Errno::NOSYS)
+    }
+
+    pub(crate) async fn ended(&self) {
+        // It fails only when the event loop ends.
+        let _ = self.0.readable().await;
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        // It may have ended.
+        let _ = pidfd_send_signal(self.0.get_ref(), signal);
+    }
+
+    pub(crate) fn reap(&self) -> Option<Result<i32, i32>> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let status = waitid(WaitId::PidFd(self.0.get_ref().as_fd()), options).ok().flatten()?;
+        Some(match status.exit_status() {
+            Some(code) => Ok(code),
+            None => Err(status.terminating_signal().unwrap_or_default()),
+        })
+    }
 }

@@ -8,6 +8,9 @@
 //! 4. `DUMP`: the signal that makes a worker write the backtraces of its threads, with its name for Ruby (`Firebrick::Worker::DUMP`).
 //! 5. `adopt_orphans` and `children`: processes that have lost their parent become ours, if the system can do that, and are among our
 //!    children; otherwise the system reaps them, and there are no children to know of.
+//! 6. `Exact`: a process for certain, also when its number has been given to another one; `Errno::SRCH` if there is none, another error
+//!    where the system has no such thing. `ended` returns when it has exited, `signal` reaches it or nobody, `reap` reaps it if it is our
+//!    child and has exited: its exit code, or (an error) the signal.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;

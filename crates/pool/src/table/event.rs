@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 /// Number of a template and the workers that it forked; a newer one has a higher number.
 pub type Generation = u32;
 
+/// What a template loads, the app's code with its settings, numbered as it was read: a reload reads another one.
+pub type Code = u32;
+
 /// How long the stages of a process may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// For a template to load the app, and for a worker to get from fork to readiness (`worker_boot_timeout`).
+    /// For a template to load the app, and for a worker to get from fork to readiness (`timeouts.worker_boot`).
     pub boot: Duration,
-    /// For a worker to finish its requests (`shutdown_timeout`).
+    /// For a worker to finish its requests (`timeouts.shutdown`).
     pub shutdown: Duration,
 }
 
@@ -21,20 +24,23 @@ pub struct Timeouts {
 pub enum Event {
     /// Replace all workers by those of a new template. While one boots already, that is the new one.
     NewGeneration,
-    /// Start a new template beside the others. One worker of it is tried, without requests, until [`Event::Roll`].
-    TrialGeneration,
+    /// Start a new template beside the others, with this code. One worker of it is tried, without requests, until [`Event::Roll`].
+    TrialGeneration(Code),
+    /// From now on this code is that of templates which take the place of others that have died.
+    InForce(Code),
     /// The worker that is tried gets requests.
     OpenTrial(Generation),
     /// How many workers of a generation are replaced at a time from now on: so many exist beyond the wanted ones meanwhile.
     Step(usize),
     /// This generation takes over step by step, from whichever serves now. A trial ends.
     Roll(Generation),
-    /// A reload in place begins: so many workers serve until the next generation has taken over, the others leave now.
+    /// A reload in place begins: so many workers serve until the next generation has taken over, the others leave now. No template takes
+    /// the place of one that dies until a generation is ordered.
     Vacate(usize),
     /// It does not take place after all: there are to be as many workers as wanted again.
     Reoccupy,
-    /// The template of this generation ends although its workers serve on; nothing takes its place until that is ordered.
-    RetireTemplate(Generation),
+    /// The templates that are there end although their workers serve on.
+    RetireTemplates,
     /// A trial has failed, or a spare is not needed any longer: end it.
     Abandon(Generation),
     /// The template of this generation stays when its workers have been replaced.
@@ -69,6 +75,13 @@ pub enum Event {
     Stopping(Serial),
     /// A link to a worker ended.
     LinkLost {
+        /// Which worker.
+        serial: Serial,
+        /// Whether it had ever taken up a request.
+        served: bool,
+    },
+    /// A worker's process has ended: the kernel says so. Its template, if it has one, still has to report how.
+    Ended {
         /// Which worker.
         serial: Serial,
         /// Whether it had ever taken up a request.
@@ -132,7 +145,7 @@ impl Event {
         matches!(
             self,
             Event::NewGeneration
-                | Event::TrialGeneration
+                | Event::TrialGeneration(_)
                 | Event::Frozen(_)
                 | Event::Stuck(_)
                 | Event::Recycle(_)
@@ -150,7 +163,12 @@ impl Event {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Start a template.
-    StartTemplate(Generation),
+    StartTemplate {
+        /// The number of the generation that it begins.
+        generation: Generation,
+        /// What it loads.
+        code: Code,
+    },
     /// End a template. Nothing that it reports later counts.
     EndTemplate {
         /// Which one.
@@ -169,6 +187,8 @@ pub enum Action {
     },
     /// Send a signal.
     Signal {
+        /// To which worker.
+        serial: Serial,
         /// The template whose child the process is; `None` when that template has exited.
         generation: Option<Generation>,
         /// Process id.
@@ -193,10 +213,19 @@ pub enum Action {
     Gone(WorkerExit),
     /// All wanted workers are up for the first time.
     Settled,
-    /// Workers keep dying before one was ever ready.
-    Hopeless,
+    /// No worker was ever ready, and none will be.
+    Hopeless(Hopeless),
     /// No worker is left, as ordered.
     Empty,
+}
+
+/// Why there will be no worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hopeless {
+    /// They keep dying before they are ready.
+    Workers,
+    /// Templates keep dying before a worker of theirs is ready.
+    Templates,
 }
 
 /// Why a template is ended.
@@ -253,7 +282,7 @@ pub struct WorkerExit {
     pub forked: Instant,
     /// It was sent KILL.
     pub killed: bool,
-    /// How it exited; `None` when no template was left to report it.
+    /// How it exited; `None` when no template was left to report it and nobody else knows.
     pub status: Option<ExitStatus>,
     /// Peak memory in KiB.
     pub peak_kib: u64,

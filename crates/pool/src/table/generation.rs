@@ -1,6 +1,6 @@
 //! One template and the back-off of the workers that it forks.
 
-use super::event::Generation;
+use super::event::{Code, Generation};
 use std::time::{Duration, Instant};
 
 /// Wait after the first failure; each further one doubles it.
@@ -33,6 +33,8 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub(super) struct GenerationState {
     pub(super) number: Generation,
+    /// What its template has loaded.
+    pub(super) code: Code,
     pub(super) template: Template,
     pub(super) role: Role,
     /// Its template outlives its workers, because it may become a spare.
@@ -47,10 +49,11 @@ pub(super) struct GenerationState {
 }
 
 impl GenerationState {
-    pub(super) fn new(number: Generation, now: Instant) -> GenerationState {
+    pub(super) fn new(number: Generation, code: Code, now: Instant) -> GenerationState {
         let template = Template::Booting { since: now };
         GenerationState {
             number,
+            code,
             template,
             role: Role::Service,
             kept: false,

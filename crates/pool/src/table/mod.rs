@@ -16,17 +16,21 @@
 //!    worker that boots for longer than `boot` or drains for longer than `shutdown` is killed.
 //! 4. A worker with a stuck request gets no new requests, is asked for backtraces and is replaced. It is killed when its other requests
 //!    have finished, or after `shutdown`.
-//! 5. A new generation takes over one worker at a time, or in larger [steps](Event::Step): an old worker drains when a new one is
+//! 5. Each generation has the code that was asked for with it: that of a [trial](Event::TrialGeneration), or the one
+//!    [in force](Event::InForce). Its number is known when it begins, never before.
+//! 6. A new generation takes over one worker at a time, or in larger [steps](Event::Step): an old worker drains when a new one is
 //!    ready. Until then, and when the new generation fails, the old one serves on. So do the workers of a template that has died.
-//! 6. A worker that is recycled drains when its successor is ready, like one of an old generation. Until then it serves on.
-//! 7. A generation on trial has one worker, which does not count as one of the wanted ones. It costs the others nothing, whatever
+//! 7. A worker that is recycled drains when its successor is ready, like one of an old generation. Until then it serves on.
+//! 8. A generation on trial has one worker, which does not count as one of the wanted ones. It costs the others nothing, whatever
 //!    becomes of it.
-//! 8. In place, with fewer workers ([`Event::Vacate`]), one more than those that serve exists at most, those that leave included.
-//! 9. A worker that is promoted leaves the template of a new generation, which is on trial, behind when it leaves its place to its
+//! 9. In place, with fewer workers ([`Event::Vacate`]), one more than those that serve exists at most, those that leave included; and no
+//!    template is started but the one that is ordered.
+//! 10. A worker that is promoted leaves the template of a new generation, which is on trial, behind when it leaves its place to its
 //!    successor.
-//! 10. Attached ([`Table::attached`]): the process that has started the front is template and worker in one. There is never another worker,
+//! 11. Attached ([`Table::attached`]): the process that has started the front is template and worker in one. There is never another worker,
 //!     what is its end is the end of the server, and it is asked to stop but never told to be another.
-//! 11. Every worker that a fork was ordered for is reported [`Action::Gone`] exactly once.
+//! 12. Every worker that a fork was ordered for is reported [`Action::Gone`] exactly once: when its template has reported its exit, or when
+//!    its process [has ended](Event::Ended) and no template is left to report that. That its links end is only a sign.
 
 mod event;
 mod generation;
@@ -65,13 +69,15 @@ struct Worker {
     /// Since when it has had an idle thread and taken up nothing.
     suspended: Option<Instant>,
     link_lost: Option<Instant>,
+    /// Since when its process is known to have ended.
+    ended: Option<Instant>,
     /// It was sent KILL.
     killed: bool,
     /// It serves until its successor is ready.
     retiring: bool,
     /// It leaves a template behind when its successor is ready.
     promoted: bool,
-    /// Its template has exited, so its exit is only seen by its links.
+    /// Its template has exited, so nobody will report its exit.
     orphan: bool,
 }
 
@@ -95,6 +101,8 @@ struct InPlace {
     serving: usize,
     /// The generation that served before.
     old: Generation,
+    /// The generation that takes over has been ordered.
+    ordered: bool,
 }
 
 /// The table.
@@ -105,8 +113,12 @@ pub struct Table {
     /// The last one that can serve is the one that takes over.
     generations: Vec<GenerationState>,
     last_generation: Generation,
+    /// What the next template loads, unless it is on trial.
+    in_force: Code,
     /// When to try another template, while there is none.
     retry: Option<Instant>,
+    /// Templates that have died before any worker was ever ready; `None` once one was.
+    lost_at_start: Option<u32>,
     wanted: usize,
     /// Workers that may exist beyond the wanted ones while a generation takes over.
     step: usize,
@@ -121,7 +133,10 @@ pub struct Table {
 
 /// The generation that a table starts with.
 pub const FIRST: Generation = 1;
-/// Boot failures in a row after which a generation that never had a ready worker is given up.
+/// The code that a table starts with.
+pub const FIRST_CODE: Code = 1;
+/// Boot failures in a row after which a generation that never had a ready worker is given up; and templates that die before any
+/// worker was ready, after which the server is.
 const HOPELESS: u32 = 4;
 /// Time that a stuck worker gets to log its backtraces; and time between two attempts to kill a worker.
 const KILL_AFTER: Duration = Duration::from_secs(1);
@@ -129,6 +144,8 @@ const KILL_AFTER: Duration = Duration::from_secs(1);
 pub(crate) const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two attempts to start a template.
 const RETRY: Duration = Duration::from_secs(5);
+/// The same while the server starts, and clients wait for it.
+const RETRY_AT_START: Duration = Duration::from_secs(1);
 /// A worker that has been suspended for this long, with an idle thread, is replaced; it may still come back.
 const ABSENT: Duration = Duration::from_secs(4);
 
@@ -138,9 +155,11 @@ impl Table {
         Table {
             workers: vec![None; slots],
             restarts: vec![0; slots],
-            generations: vec![GenerationState::new(FIRST, now)],
+            generations: vec![GenerationState::new(FIRST, FIRST_CODE, now)],
             last_generation: FIRST,
+            in_force: FIRST_CODE,
             retry: None,
+            lost_at_start: Some(0),
             wanted: wanted.min(slots),
             step: 1,
             in_place: None,
@@ -165,11 +184,12 @@ impl Table {
         }
         match event {
             Event::NewGeneration => self.start_generation(now, &mut actions),
-            Event::TrialGeneration => self.start_trial(now, &mut actions),
+            Event::TrialGeneration(code) => self.start_trial(code, now, &mut actions),
+            Event::InForce(code) => self.in_force = code,
             Event::OpenTrial(generation) => self.open_trial(generation, &mut actions),
             Event::Vacate(serving) => self.vacate(serving),
-            Event::Reoccupy => self.in_place = None,
-            Event::RetireTemplate(generation) => self.retire_template(generation, now, &mut actions),
+            Event::Reoccupy => self.reoccupy(now, &mut actions),
+            Event::RetireTemplates => self.retire_templates(now, &mut actions),
             Event::Step(step) => self.step = step.max(1),
             Event::Roll(generation) => self.roll(generation, &mut actions),
             Event::Abandon(generation) => self.abandon(generation, now, &mut actions),
@@ -186,6 +206,7 @@ impl Table {
             Event::Ready(serial) => self.ready(serial, now, &mut actions),
             Event::Stopping(serial) => self.close(serial, now, &mut actions),
             Event::LinkLost { serial, served } => self.link_lost(serial, served, now, &mut actions),
+            Event::Ended { serial, served } => self.ended(serial, served, now, &mut actions),
             Event::Suspended { serial, idle_thread } => self.suspended(serial, idle_thread.then_some(now)),
             Event::Resumed(serial) => self.suspended(serial, None),
             Event::Frozen(serial) => self.kill_worker(serial, Cause::Frozen, now, &mut actions),
@@ -278,6 +299,21 @@ impl Table {
         self.last_generation
     }
 
+    /// The code that templates load which take the place of others.
+    pub fn in_force(&self) -> Code {
+        self.in_force
+    }
+
+    /// The code of a generation, while its template or one of its workers is there.
+    pub fn code_of(&self, number: Generation) -> Option<Code> {
+        self.generations.iter().find(|generation| generation.number == number).map(|one| one.code)
+    }
+
+    /// The worker that is in a slot of the scoreboard.
+    pub fn serial_in(&self, index: u32) -> Option<Serial> {
+        self.workers.get(index as usize)?.as_ref().map(|worker| worker.serial)
+    }
+
     /// Where a generation stands.
     pub fn census(&self, number: Generation) -> Census {
         let workers = || self.workers.iter().flatten().filter(|worker| worker.generation == number);
@@ -339,22 +375,32 @@ impl Table {
         if self.stopping || self.generations.iter().any(booting) {
             return;
         }
-        self.last_generation += 1;
         self.retry = None;
-        self.generations.push(GenerationState::new(self.last_generation, now));
-        actions.push(Action::StartTemplate(self.last_generation));
+        self.begin(Role::Service, self.in_force, now, actions);
     }
 
-    fn start_trial(&mut self, now: Instant, actions: &mut Vec<Action>) {
+    fn begin(&mut self, role: Role, code: Code, now: Instant, actions: &mut Vec<Action>) {
+        let generation = self.next_generation(role, code, now);
+        if let Some(place) = &mut self.in_place {
+            place.ordered = true;
+        }
+        actions.push(Action::StartTemplate { generation, code });
+    }
+
+    fn next_generation(&mut self, role: Role, code: Code, now: Instant) -> Generation {
+        self.last_generation += 1;
+        let mut generation = GenerationState::new(self.last_generation, code, now);
+        generation.role = role;
+        self.generations.push(generation);
+        self.last_generation
+    }
+
+    fn start_trial(&mut self, code: Code, now: Instant, actions: &mut Vec<Action>) {
         let on_trial = |generation: &GenerationState| matches!(generation.role, Role::Trial { .. });
         if self.stopping || self.generations.iter().any(on_trial) {
             return;
         }
-        self.last_generation += 1;
-        let mut generation = GenerationState::new(self.last_generation, now);
-        generation.role = Role::Trial { open: false };
-        self.generations.push(generation);
-        actions.push(Action::StartTemplate(self.last_generation));
+        self.begin(Role::Trial { open: false }, code, now, actions);
     }
 
     fn open_trial(&mut self, number: Generation, actions: &mut Vec<Action>) {
@@ -399,13 +445,32 @@ impl Table {
     }
 
     fn vacate(&mut self, serving: usize) {
-        self.in_place = self.serving().map(|old| InPlace { serving, old });
+        self.in_place = self.serving().map(|old| InPlace { serving, old, ordered: false });
     }
 
-    fn retire_template(&mut self, number: Generation, now: Instant, actions: &mut Vec<Action>) {
-        if self.generation(number).is_some_and(|generation| generation.template == Template::Up) {
-            actions.push(Action::EndTemplate { generation: number, why: TemplateEnd::Replaced });
-            self.orphan_workers(number, now, actions);
+    /// The templates may have died meanwhile.
+    fn reoccupy(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        self.in_place = None;
+        if !self.has_template() {
+            self.start_generation(now, actions);
+        }
+    }
+
+    /// Whether a template is there, or boots, that is in service.
+    fn has_template(&self) -> bool {
+        self.generations.iter().any(|g| g.role == Role::Service && g.template != Template::Gone)
+    }
+
+    /// More than one, if one had died and its successor boots.
+    fn retire_templates(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        self.retry = None;
+        let serves = |g: &&GenerationState| g.role == Role::Service && g.template != Template::Gone;
+        let numbers: Vec<(Generation, bool)> =
+            self.generations.iter().filter(serves).map(|g| (g.number, g.template == Template::Up)).collect();
+        for (generation, up) in numbers {
+            let why = if up { TemplateEnd::Replaced } else { TemplateEnd::Abandoned };
+            actions.push(Action::EndTemplate { generation, why });
+            self.orphan_workers(generation, now, actions);
         }
     }
 
@@ -455,12 +520,22 @@ impl Table {
             return self.detached(number, now, actions);
         }
         self.orphan_workers(number, now, actions);
-        let serves = |g: &GenerationState| g.role == Role::Service && g.template != Template::Gone;
-        if in_trial || self.generations.iter().any(serves) {
+        if in_trial || self.has_template() {
+            return;
+        }
+        if self.in_place.is_some_and(|place| !place.ordered) {
+            // There is room for one template, and it is the next one's.
             return;
         }
         // A template that never brought forth a worker is not tried again at once.
-        if proven {
+        if let Some(lost) = &mut self.lost_at_start {
+            *lost += 1;
+            let hopeless = *lost >= HOPELESS;
+            self.retry = Some(now + if hopeless { RETRY } else { RETRY_AT_START });
+            if *lost == HOPELESS && !self.stopping {
+                actions.push(Action::Hopeless(Hopeless::Templates));
+            }
+        } else if proven {
             self.start_generation(now, actions);
         } else {
             self.retry = Some(now + RETRY);
@@ -494,7 +569,7 @@ impl Table {
                 State::Ending(cause) => cause,
                 _ => Cause::Ordered,
             };
-            if worker.state == State::Forking || worker.link_lost.is_some() {
+            if worker.state == State::Forking || worker.ended.is_some() {
                 self.gone(index, None, cause, now, actions);
             }
         }
@@ -538,6 +613,7 @@ impl Table {
         }
         (worker.state, worker.since) = (State::Up, now);
         let generation = worker.generation;
+        self.lost_at_start = None;
         let Some(generation) = self.generation(generation) else { return };
         generation.worker_ready();
         match generation.role {
@@ -557,8 +633,7 @@ impl Table {
         }
     }
 
-    /// A link ends because the worker exits, and its template will report that. If no exit follows, the worker is broken: it is
-    /// killed; if even then none is reported, the template is broken.
+    /// A link ends because the worker exits, or is broken. It gets no more requests, and is killed should it not end.
     fn link_lost(&mut self, serial: Serial, served: bool, now: Instant, actions: &mut Vec<Action>) {
         let Some(index) = self.position(serial) else { return };
         let Some(worker) = self.workers[index].as_mut() else { return };
@@ -570,7 +645,7 @@ impl Table {
             // Its fork will be reported.
             return;
         }
-        let (state, orphan) = (worker.state, worker.orphan);
+        let state = worker.state;
         let cause = match state {
             State::Forking | State::Booting | State::Up => Cause::Crashed,
             State::Draining => Cause::Ordered,
@@ -584,7 +659,23 @@ impl Table {
         if cause == Cause::Crashed && !self.stopping {
             self.count_death(index, served, now, actions);
         }
-        if orphan {
+    }
+
+    /// A worker that has a template is gone when that has reported its exit. If none is reported in time, the template is broken.
+    fn ended(&mut self, serial: Serial, served: bool, now: Instant, actions: &mut Vec<Action>) {
+        let Some(index) = self.position(serial) else { return };
+        let Some(worker) = self.workers[index].as_mut().filter(|worker| worker.state != State::Forking) else {
+            return;
+        };
+        worker.ended.get_or_insert(now);
+        let (generation, orphan) = (worker.generation, worker.orphan);
+        if self.attached {
+            return self.detached(generation, now, actions);
+        }
+        self.link_lost(serial, served, now, actions);
+        if let Some(State::Ending(cause)) = self.workers[index].as_ref().map(|worker| worker.state)
+            && orphan
+        {
             self.gone(index, None, cause, now, actions);
         }
     }
@@ -619,12 +710,12 @@ impl Table {
     fn leave(&mut self, serial: Serial, now: Instant, actions: &mut Vec<Action>) {
         let promoted = self.worker(serial).is_some_and(|worker| worker.promoted && worker.state == State::Up);
         if promoted && !self.generations.iter().any(|g| matches!(g.role, Role::Trial { .. })) {
-            self.last_generation += 1;
+            let by = self.worker(serial).map(|worker| worker.generation).unwrap_or_default();
+            let code = self.code_of(by).unwrap_or(self.in_force);
             // It finishes its requests first.
-            let mut generation = GenerationState::new(self.last_generation, now + self.timeouts.shutdown);
-            generation.role = Role::Trial { open: false };
-            self.generations.push(generation);
-            actions.push(Action::Promote { serial, generation: self.last_generation });
+            let begins = now + self.timeouts.shutdown;
+            let generation = self.next_generation(Role::Trial { open: false }, code, begins);
+            actions.push(Action::Promote { serial, generation });
         }
         self.close(serial, now, actions);
     }
@@ -719,6 +810,7 @@ impl Table {
         let Some(worker) = &self.workers[index] else { return };
         let (number, ready) = (worker.generation, worker.ready);
         let others = self.generations.iter().any(|other| other.number != number && other.proven);
+        let at_start = self.lost_at_start.is_some();
         let Some(generation) = self.generation(number) else { return };
         if let Some(ready) = ready {
             return generation.worker_died(ready, served, now);
@@ -727,8 +819,8 @@ impl Table {
         let failures = if generation.proven { 0 } else { generation.boot_failures };
         if others && failures >= HOPELESS {
             self.end_template(number, TemplateEnd::Broken, now, actions);
-        } else if number == FIRST && failures == HOPELESS {
-            actions.push(Action::Hopeless);
+        } else if at_start && failures == HOPELESS {
+            actions.push(Action::Hopeless(Hopeless::Workers));
         }
     }
 
@@ -802,8 +894,10 @@ impl Table {
             {
                 self.kill(index, Cause::Stuck, now, actions);
             }
-            // Until it is gone: the signal may have been sent by a template that did not deliver it.
-            State::Ending(cause) if age >= KILL_AFTER => self.kill(index, cause, now, actions),
+            // Until it has ended: the signal may have been sent by a template that did not deliver it.
+            State::Ending(cause) if age >= KILL_AFTER && worker.ended.is_none() => {
+                self.kill(index, cause, now, actions);
+            }
             _ => {}
         }
     }
@@ -816,7 +910,7 @@ impl Table {
             Template::Booting { since } => over(since, self.timeouts.boot),
             Template::Up => self.workers.iter().flatten().any(|worker| {
                 let waits_for =
-                    if worker.state == State::Forking { Some(worker.since) } else { worker.link_lost };
+                    if worker.state == State::Forking { Some(worker.since) } else { worker.ended };
                 worker.generation == generation.number
                     && waits_for.is_some_and(|since| over(since, ORDER_TIMEOUT))
             }),
@@ -993,6 +1087,7 @@ impl Table {
             ready: None,
             suspended: None,
             link_lost: None,
+            ended: None,
             killed: false,
             retiring: false,
             promoted: false,
@@ -1004,7 +1099,7 @@ impl Table {
 
 fn signal(worker: &Worker, name: &'static str) -> Action {
     let generation = (!worker.orphan).then_some(worker.generation);
-    Action::Signal { generation, pid: worker.pid, name }
+    Action::Signal { serial: worker.serial, generation, pid: worker.pid, name }
 }
 
 #[cfg(test)]

@@ -52,12 +52,20 @@ fn lost(serial: Serial) -> Event {
     Event::LinkLost { serial, served: true }
 }
 
+fn ended(serial: Serial) -> Event {
+    Event::Ended { serial, served: true }
+}
+
+fn start(generation: Generation, code: Code) -> Action {
+    Action::StartTemplate { generation, code }
+}
+
 fn fork(generation: Generation, index: u32, serial: Serial) -> Action {
     Action::Fork { generation, index, serial }
 }
 
 fn signal(serial: Serial, name: &'static str) -> Action {
-    Action::Signal { generation: Some(FIRST), pid: 100 + serial, name }
+    Action::Signal { serial, generation: Some(FIRST), pid: 100 + serial, name }
 }
 
 fn gone(actions: &[Action]) -> Vec<&WorkerExit> {
@@ -192,7 +200,7 @@ fn a_server_that_never_had_a_worker_gives_up() {
         table.on(Event::Forked { generation: FIRST, index: 0, pid: 100 + serial }, now);
         actions = table.on(exited(serial), now);
     }
-    assert!(actions.contains(&Action::Hopeless), "{actions:?}");
+    assert!(actions.contains(&Action::Hopeless(Hopeless::Workers)), "{actions:?}");
 }
 
 #[test]
@@ -338,7 +346,7 @@ fn draining_ends_empty_and_kills_workers_that_do_not_finish() {
 #[test]
 fn workers_of_a_dead_template_serve_until_those_of_a_new_one_take_over() {
     let (mut table, now) = settled(2);
-    assert_eq!(table.on(Event::TemplateGone(FIRST), now), [Action::StartTemplate(2)]);
+    assert_eq!(table.on(Event::TemplateGone(FIRST), now), [start(2, FIRST_CODE)]);
     assert_eq!(table.signal_by(101), None);
     assert_eq!(up(&table), [1, 2]);
     let actions = table.on(Event::TemplateBooted(2), now);
@@ -349,6 +357,8 @@ fn workers_of_a_dead_template_serve_until_those_of_a_new_one_take_over() {
         [Action::Open(3), Action::Close(2), fork(2, 3, 4), Action::Open(4), Action::Close(1)]
     );
     let actions = [table.on(lost(1), now), table.on(lost(2), now)].concat();
+    assert_eq!(gone(&actions), Vec::<&WorkerExit>::new(), "they may still be there");
+    let actions = [table.on(ended(1), now), table.on(ended(2), now)].concat();
     assert_eq!(
         gone(&actions).iter().map(|exit| exit.serial).collect::<Vec<_>>(),
         [1, 2],
@@ -365,7 +375,7 @@ fn a_template_that_does_not_fork_in_time_is_replaced() {
     let why = TemplateEnd::Unresponsive;
     assert_eq!(actions[0], Action::EndTemplate { generation: FIRST, why });
     assert_eq!(gone(&actions)[0].serial, 3, "the fork that never came");
-    assert_eq!(actions.last(), Some(&Action::StartTemplate(2)));
+    assert_eq!(actions.last(), Some(&start(2, FIRST_CODE)));
     let actions = table.on(Event::TemplateBooted(2), now);
     carry_out(&mut table, actions, now);
     assert_eq!(table.rows().filter(|row| row.stage == Stage::Up && row.generation == 2).count(), 2);
@@ -374,10 +384,10 @@ fn a_template_that_does_not_fork_in_time_is_replaced() {
 #[test]
 fn a_template_that_does_not_report_an_exit_is_replaced() {
     let (mut table, now) = settled(1);
-    let actions = table.on(lost(1), now);
+    let actions = table.on(ended(1), now);
     assert_eq!(actions[0], Action::Close(1));
     carry_out(&mut table, actions, now);
-    assert_eq!(table.on(Event::Tick, now + KILL_AFTER), [signal(1, "KILL")]);
+    assert_eq!(table.on(Event::Tick, now + KILL_AFTER), [], "nobody is there to be killed");
     let actions = table.on(Event::Tick, now + ORDER_TIMEOUT);
     assert!(actions.contains(&Action::EndTemplate { generation: FIRST, why: TemplateEnd::Unresponsive }));
     assert_eq!(gone(&actions)[0].serial, 1);
@@ -385,10 +395,104 @@ fn a_template_that_does_not_report_an_exit_is_replaced() {
 }
 
 #[test]
+fn a_worker_whose_links_have_ended_is_killed_and_its_template_left_alone_until_it_has_ended() {
+    let (mut table, now) = settled(1);
+    let actions = table.on(lost(1), now);
+    assert_eq!(actions[0], Action::Close(1));
+    carry_out(&mut table, actions, now);
+    assert_eq!(table.on(Event::Tick, now + KILL_AFTER), [signal(1, "KILL")]);
+    let late = now + 2 * ORDER_TIMEOUT;
+    assert_eq!(table.on(Event::Tick, late), [signal(1, "KILL")], "the template has nothing to report");
+    assert_eq!(table.on(ended(1), late), []);
+    assert_eq!(gone(&table.on(exited(1), late)).len(), 1);
+}
+
+#[test]
+fn a_worker_ends_by_its_process_whoever_holds_its_links() {
+    let (mut table, now) = settled(2);
+    table.on(Event::TemplateGone(FIRST), now);
+    let actions = table.on(ended(1), now);
+    assert_eq!(actions[0], Action::Close(1));
+    let exit = gone(&actions)[0];
+    assert_eq!((exit.serial, exit.cause, exit.killed), (1, Cause::Crashed, false));
+    let actions = [table.on(Event::Drain, now), table.on(ended(2), now)].concat();
+    assert_eq!(actions.last(), Some(&Action::Empty), "{actions:?}");
+}
+
+#[test]
+fn a_worker_that_has_ended_goes_with_the_template_that_should_have_reported_it() {
+    let (mut table, now) = settled(2);
+    assert_eq!(gone(&table.on(ended(1), now)).len(), 0);
+    let actions = table.on(Event::TemplateGone(FIRST), now);
+    assert_eq!(gone(&actions).iter().map(|exit| exit.serial).collect::<Vec<_>>(), [1, 3], "3 was being forked");
+    assert_eq!(table.on(ended(1), now), [], "once");
+}
+
+#[test]
+fn a_server_whose_templates_die_before_a_worker_is_ready_gives_up() {
+    let mut now = Instant::now();
+    let mut table = table(1, now);
+    for generation in FIRST..FIRST + HOPELESS {
+        let forks = table.on(Event::TemplateBooted(generation), now);
+        assert!(forks.iter().any(is_fork), "{forks:?}");
+        let actions = table.on(Event::TemplateGone(generation), now);
+        let gives_up = actions.contains(&Action::Hopeless(Hopeless::Templates));
+        assert_eq!(gives_up, generation == HOPELESS, "{actions:?}");
+        now += RETRY_AT_START;
+        let again = table.on(Event::Tick, now);
+        assert_eq!(again.contains(&start(generation + 1, FIRST_CODE)), !gives_up, "{again:?}");
+    }
+}
+
+#[test]
+fn a_template_that_dies_later_is_tried_as_long_as_it_takes() {
+    let (mut table, mut now) = settled(1);
+    let mut actions = table.on(Event::TemplateGone(FIRST), now);
+    for generation in 2..20 {
+        while !actions.contains(&start(generation, FIRST_CODE)) {
+            now += SECOND;
+            actions = table.on(Event::Tick, now);
+        }
+        table.on(Event::TemplateBooted(generation), now);
+        actions = table.on(Event::TemplateGone(generation), now);
+        assert!(!actions.iter().any(|action| matches!(action, Action::Hopeless(_))));
+    }
+    assert_eq!(up(&table), [1]);
+}
+
+#[test]
+fn a_template_loads_the_code_that_it_was_asked_for_with() {
+    let (mut table, now) = settled(1);
+    assert_eq!(table.on(Event::TemplateGone(FIRST), now), [start(2, FIRST_CODE)]);
+    let new = FIRST_CODE + 1;
+    assert_eq!(table.on(Event::TrialGeneration(new), now), [start(3, new)], "whatever has been started meanwhile");
+    assert_eq!([2, 3].map(|generation| table.code_of(generation)), [Some(FIRST_CODE), Some(new)]);
+    table.on(Event::InForce(new), now);
+    table.on(Event::TemplateBooted(2), now);
+    assert_eq!(table.on(Event::TemplateFailed(3), now), [], "a trial is nobody's place to take");
+    table.on(Event::Forked { generation: 2, index: 1, pid: 102 }, now);
+    table.on(Event::Ready(2), now);
+    assert_eq!(table.on(Event::TemplateGone(2), now), [start(4, new)], "what is in force by then");
+}
+
+#[test]
+fn in_place_a_template_that_dies_while_old_workers_leave_has_no_successor() {
+    let (mut table, now) = settled(2);
+    table.on(Event::Vacate(1), now);
+    assert_eq!(table.on(Event::TemplateGone(FIRST), now), []);
+    assert_eq!(table.on(Event::Tick, now + 2 * RETRY), []);
+    assert_eq!(table.on(Event::TrialGeneration(2), now), [start(2, 2)]);
+    let (mut table, now) = settled(2);
+    table.on(Event::Vacate(1), now);
+    table.on(Event::TemplateGone(FIRST), now);
+    assert_eq!(table.on(Event::Reoccupy, now), [start(2, FIRST_CODE)], "it does not take place after all");
+}
+
+#[test]
 fn a_stopped_template_does_not_hold_up_the_end() {
     let (mut table, now) = settled(1);
     table.on(Event::Drain, now);
-    table.on(lost(1), now);
+    table.on(ended(1), now);
     let actions = table.on(Event::Tick, now + ORDER_TIMEOUT);
     assert_eq!(actions.last(), Some(&Action::Empty), "{actions:?}");
 }
@@ -402,16 +506,16 @@ fn a_template_that_boots_too_long_is_tried_again_later() {
     let why = TemplateEnd::BootTimeout;
     assert_eq!(table.on(Event::Tick, now), [Action::EndTemplate { generation: 2, why }]);
     assert_eq!(table.on(Event::Tick, now + RETRY - SECOND), []);
-    assert_eq!(table.on(Event::Tick, now + RETRY), [Action::StartTemplate(3)]);
+    assert_eq!(table.on(Event::Tick, now + RETRY), [start(3, FIRST_CODE)]);
     assert_eq!(table.on(Event::TemplateFailed(3), now + RETRY), []);
-    assert_eq!(table.on(Event::Tick, now + 2 * RETRY), [Action::StartTemplate(4)]);
+    assert_eq!(table.on(Event::Tick, now + 2 * RETRY), [start(4, FIRST_CODE)]);
     assert_eq!(up(&table), [1], "the old worker serves all the time");
 }
 
 #[test]
 fn a_new_generation_takes_over_one_worker_at_a_time() {
     let (mut table, now) = settled(3);
-    assert_eq!(table.on(Event::NewGeneration, now), [Action::StartTemplate(2)]);
+    assert_eq!(table.on(Event::NewGeneration, now), [start(2, FIRST_CODE)]);
     assert_eq!(table.on(Event::NewGeneration, now), [], "it boots already");
     assert_eq!(up(&table), [1, 2, 3], "the old generation serves while the new one boots");
     let actions = table.on(Event::TemplateBooted(2), now);
@@ -509,7 +613,7 @@ impl World {
                     prop_assert!(self.forking.replace((generation, index, serial)).is_none(), "two forks");
                     self.begun.insert(serial);
                 }
-                Action::StartTemplate(generation) => {
+                Action::StartTemplate { generation, .. } => {
                     prop_assert!(self.templates.insert(generation));
                     self.booting.push(generation);
                 }
@@ -566,6 +670,7 @@ impl World {
             18 => Event::Want(number as usize % 6),
             19 => Event::Promote(number),
             20 => Event::Demote(number),
+            21 => Event::Ended { serial: number, served: true },
             _ => {
                 self.now += 2 * SECOND;
                 Event::Tick
@@ -601,7 +706,7 @@ impl World {
                     Stage::Leaving if self.templates.contains(&row.generation) => {
                         self.on(exited_with(row.serial, row.generation, true))?;
                     }
-                    Stage::Leaving => self.on(Event::LinkLost { serial: row.serial, served: true })?,
+                    Stage::Leaving => self.on(ended(row.serial))?,
                 }
             }
         }
@@ -717,7 +822,7 @@ fn an_attached_worker_is_never_replaced() {
     let (mut table, now) = attached();
     let orders = [
         Event::NewGeneration,
-        Event::TrialGeneration,
+        Event::TrialGeneration(FIRST_CODE + 1),
         Event::Frozen(1),
         Event::Stuck(1),
         Event::Recycle(1),
@@ -776,12 +881,11 @@ proptest! {
     /// Whatever happens: one fork at a time, by a template that exists, and no worker is gone twice or without having been forked.
     /// When all works again, the newest generation alone serves, with as many workers as wanted, and all others were reported gone.
     #[test]
-    fn bookkeeping_holds(steps in proptest::collection::vec((0u8..24, 1u32..12), 1..150)) {
+    fn bookkeeping_holds(steps in proptest::collection::vec((0u8..25, 1u32..12), 1..150)) {
         let mut world = World::new(3);
         for (step, number) in steps {
             world.step(step, number)?;
         }
-        // A link that was lost while its worker lives on is the end of the worker.
         world.recover()?;
         let rows: Vec<Row> = world.table.rows().collect();
         prop_assert_eq!(rows.iter().filter(|row| row.stage == Stage::Up).count(), world.table.wanted());

@@ -1,0 +1,136 @@
+//! A process that is looked after: when it ends, and how to signal it and nobody else.
+//!
+//! Why: that a socket ends says little about the process at its other end, because whatever that has forked may hold the socket, too.
+//! And a process id is given to another process once the first one has been reaped.
+//!
+//! Contract:
+//! 1. [`Process::ended`] is the kernel's word. Where it has no such word (pidfd), the process is looked for again and again.
+//! 2. No signal reaches another process. Where the system cannot promise that ([`Process::is_exact`]), the process is looked for first, and
+//!    who knows its children better is to be preferred.
+
+use crate::os;
+use crate::spawner::ExitStatus;
+use crate::system::Exact;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time between two looks where the kernel does not tell.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A process; clones are the same one.
+#[derive(Debug, Clone)]
+pub(crate) struct Process(Arc<Known>);
+
+#[derive(Debug)]
+enum Known {
+    Exact(Exact),
+    ByNumber(Pid),
+    /// It had been reaped before anybody asked.
+    Gone,
+}
+
+impl Process {
+    /// The process that has this id now.
+    pub(crate) fn open(pid: u32) -> Process {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        Process(Arc::new(match pid.map(|pid| (pid, Exact::open(pid))) {
+            None | Some((_, Err(Errno::SRCH))) => Known::Gone,
+            Some((_, Ok(exact))) => Known::Exact(exact),
+            Some((pid, Err(_))) => Known::ByNumber(pid),
+        }))
+    }
+
+    /// Whether it is this process for certain, or none.
+    pub(crate) fn is_exact(&self) -> bool {
+        !matches!(*self.0, Known::ByNumber(_))
+    }
+
+    /// Returns when it has exited, reaped or not.
+    pub(crate) async fn ended(&self) {
+        match &*self.0 {
+            Known::Exact(exact) => exact.ended().await,
+            Known::ByNumber(pid) => {
+                while !os::is_dead(pid.as_raw_nonzero().get().unsigned_abs()) {
+                    tokio::time::sleep(LOOK).await;
+                }
+            }
+            Known::Gone => {}
+        }
+    }
+
+    /// Signals it, if it has not exited.
+    pub(crate) fn signal(&self, signal: Signal) {
+        match &*self.0 {
+            Known::Exact(exact) => exact.signal(signal),
+            Known::ByNumber(pid) if !os::is_dead(pid.as_raw_nonzero().get().unsigned_abs()) => {
+                // It may have exited just now.
+                let _ = kill_process(*pid, signal);
+            }
+            Known::ByNumber(_) | Known::Gone => {}
+        }
+    }
+
+    /// How it has exited, if it is our child and has. Nobody learns that again.
+    pub(crate) fn reap(&self) -> Option<ExitStatus> {
+        let how = match &*self.0 {
+            Known::Exact(exact) => exact.reap()?,
+            Known::ByNumber(pid) => {
+                let (_, status) = waitpid(Some(*pid), WaitOptions::NOHANG).ok().flatten()?;
+                status.exit_status().ok_or(status.terminating_signal().unwrap_or_default())
+            }
+            Known::Gone => return None,
+        };
+        Some(how.map_or_else(ExitStatus::Signal, ExitStatus::Exit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("60").spawn().unwrap()
+    }
+
+    async fn within<T>(future: impl Future<Output = T>) -> T {
+        tokio::time::timeout(Duration::from_secs(20), future).await.expect("it has not ended")
+    }
+
+    #[tokio::test]
+    async fn an_end_is_noticed_and_says_how() {
+        let mut child = sleeper();
+        let process = Process::open(child.id());
+        let early = tokio::time::timeout(Duration::from_millis(20), process.ended()).await;
+        assert!(early.is_err() && process.reap().is_none(), "it runs");
+        process.signal(Signal::KILL);
+        within(process.clone().ended()).await;
+        within(process.ended()).await;
+        assert_eq!(process.reap(), Some(ExitStatus::Signal(9)));
+        assert_eq!(process.reap(), None, "it has been reaped");
+        process.signal(Signal::KILL);
+        let _ = child.wait();
+    }
+
+    #[tokio::test]
+    async fn one_that_has_exited_by_itself_has_a_code() {
+        let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
+        let process = Process::open(child.id());
+        within(process.ended()).await;
+        assert_eq!(process.reap(), Some(ExitStatus::Exit(3)));
+        let _ = child.wait();
+    }
+
+    #[tokio::test]
+    async fn one_that_was_reaped_before_has_ended() {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        for process in [Process::open(child.id()), Process::open(0)] {
+            within(process.ended()).await;
+            process.signal(Signal::KILL);
+            assert_eq!(process.reap(), None);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+# frozen_string_literal: true
+
+# Processes that the app forks from the template and from workers: they hold nothing of the server's, and neither they nor the death of a
+# template keep the server from noticing who has ended.
+
+require "support/case"
+require "support/reloading"
+
+class AppProcessesTest < Case
+  parallel! slow: true
+
+  include Reloading
+
+  # Helpers as apps fork them: while loading, in a hook of the template, in a worker before and after it serves.
+  FORKING = <<~'RUBY'
+    require "firebrick"
+    def helper(name)
+      pid = fork { trap("TERM", "DEFAULT"); sleep }
+      File.write(File.join(__dir__, "helpers.log"), "#{name} #{pid}\n", mode: "a")
+    end
+    helper("loading")
+    Firebrick.before_worker_fork { helper("before_worker_fork") if (@forks = @forks.to_i + 1) == 1 }
+    Firebrick.after_fork { helper("after_fork") }
+    text = { "content-type" => "text/plain" }
+    run lambda { |env|
+      helper("serving") if env["PATH_INFO"] == "/fork"
+      [200, text, [Process.pid.to_s]]
+    }
+  RUBY
+
+  # The same by the C library's fork(), which no Ruby code hears of: such helpers hold everything.
+  SILENT = <<~'RUBY'
+    require "fiddle"
+    require "firebrick"
+    LIBC = %w[fork pause].to_h { |name| [name, Fiddle::Function.new(Fiddle.dlopen(nil)[name], [], Fiddle::TYPE_INT)] }
+    def helper(name)
+      pid = LIBC["fork"].call
+      loop { LIBC["pause"].call } if pid.zero?
+      File.write(File.join(__dir__, "helpers.log"), "#{name} #{pid}\n", mode: "a")
+    end
+    helper("loading")
+    Firebrick.after_fork { helper("after_fork") }
+    text = { "content-type" => "text/plain" }
+    run ->(_) { [200, text, [Process.pid.to_s]] }
+  RUBY
+
+  def teardown
+    @helpers.to_a.each { |path| kill_helpers(path) }
+    super
+  end
+
+  def serve(app, **options)
+    firebrick_only
+    skip "workers that are spawned fork nothing" unless Server.cruby?
+    own = launch_app(app: app, leaves: ["helpers.log"], **options)
+    (@helpers ||= []) << own.path("helpers.log")
+    own
+  end
+
+  # What the descriptors of a process are.
+  def descriptors(pid)
+    Dir["/proc/#{pid}/fd/*"].filter_map { |path| File.readlink(path) rescue nil }
+  end
+
+  # Name => process ids.
+  def helpers(own)
+    lines = File.readlines(own.path("helpers.log"), chomp: true).map(&:split)
+    lines.group_by(&:first).transform_values { |all| all.map { |_, pid| pid.to_i } }
+  end
+
+  def kill_helpers(path)
+    return unless File.exist?(path)
+
+    File.readlines(path).map { |line| line.split.last.to_i }.each do |pid|
+      Process.kill("KILL", pid) if Processes.alive?(pid)
+    rescue Errno::ESRCH
+      next
+    end
+  end
+
+  def ids(own) = own.stats["workers"].map { |worker| worker["pid"] }.sort
+
+  def leaving(own) = own.stats["workers"].reject { |worker| worker["state"] == "ready" }
+
+  it "lets them hold nothing of the server's" do
+    skip "needs /proc" unless File.directory?("/proc/self/fd")
+    own = serve(FORKING, workers: 2)
+    get("/fork", to: own)
+    found = helpers(own)
+    assert_equal %w[after_fork before_worker_fork loading serving], found.keys.sort
+    # What the front has inherited from those who have started it is nobody's.
+    ours = (own.processes.map(&:pid) - found.values.flatten - [own.pid]).flat_map { |pid| descriptors(pid) } - descriptors(own.pid)
+    found.each do |name, pids|
+      pids.each do |pid|
+        assert_empty descriptors(pid).grep(/socket:|memfd:/) + (descriptors(pid).grep(/pipe:/) & ours), "the helper of #{name}"
+      end
+    end
+  end
+
+  { "that are forked by Ruby" => FORKING, "that nobody hears of" => SILENT }.each do |kind, app|
+    it "notices who has ended, with helpers #{kind}" do
+      own = serve(app, workers: 2)
+      before = ids(own)
+      template = templates(own).first.pid
+      Process.kill("KILL", template)
+      assert_logged(/the template has died; its workers serve on/, on: own)
+      wait_until("workers of a new template", within: 60) { (ids(own) & before).empty? && leaving(own).empty? && ids(own).size == 2 }
+      assert_equal 1, (templates(own).map(&:pid) - helpers(own).values.flatten).size
+      assert_status 200, get("/", to: own)
+      wait_until("records of both") { own.control("/deaths").size == 2 }
+      assert_equal [["drain", 0]], own.control("/deaths").map { |death| death.values_at("cause", "exit_code") }.uniq, "their ends are known"
+    end
+
+    it "notices orphans that are killed, and ends by TERM, with helpers #{kind}" do
+      # A template that never comes back leaves its workers as they are.
+      own = serve("raise 'not again' if File.exist?(File.join(__dir__, 'broken.log'))\n#{app}", workers: 2)
+      before = ids(own)
+      File.write(own.path("broken.log"), "")
+      Process.kill("KILL", templates(own).first.pid)
+      assert_logged(/the app cannot be loaded again/, on: own)
+      Process.kill("KILL", before.first)
+      wait_until("one worker is left") { ids(own) == before.drop(1) }
+      record = own.control("/deaths").first
+      assert_equal ["signal", 9, before.first], record.values_at("cause", "signal", "pid")
+      assert_status 200, get("/", to: own)
+      own.signal("TERM")
+      assert_equal 0, own.wait_exit
+    end
+  end
+
+  it "ends by TERM when helpers hold all links and the template" do
+    own = serve(SILENT, workers: 2)
+    own.signal("TERM")
+    assert_equal 0, own.wait_exit
+  end
+
+  it "never signals a worker that has ended" do
+    skip "needs strace" unless system("strace -V", out: File::NULL, err: File::NULL)
+    own = serve(SILENT, workers: 1)
+    template = templates(own).first.pid
+    # It cannot report that a worker has ended.
+    trace = own.path("trace.log")
+    tracer = Process.spawn("strace", "-f", "-e", "trace=kill,tgkill,pidfd_send_signal", "-o", trace, "-p", own.pid.to_s, %i[out err] => File::NULL)
+    wait_until("strace") { File.exist?(trace) && File.read("/proc/#{own.pid}/status")[/TracerPid:\s*(\d+)/, 1].to_i.positive? }
+    Process.kill("KILL", template)
+    worker = ids(own).first
+    Process.kill("KILL", worker)
+    wait_until("another worker", within: 60) { ids(own).any? && ids(own) != [worker] && leaving(own).empty? }
+    sleep 2
+    Process.kill("TERM", tracer)
+    Process.wait(tracer)
+    refute_match(/\bkill\(#{worker},/, File.read(trace))
+  ensure
+    File.unlink(trace) if trace && File.exist?(trace)
+  end
+end
