@@ -1,19 +1,25 @@
 # frozen_string_literal: true
 
 require "firebrick/exchange"
+require "firebrick/native"
 require "firebrick/null_input"
-require "firebrick/request_timeout"
+require "firebrick/request_handle"
 require "firebrick/sendfile_rules"
 
 module Firebrick
   # The env that every request starts from. The native worker copies it and adds what is specific to the request.
   module Environment
+    # Stands where each request gets an object of its own. In the warm-up, where there is no request, it raises IOError.
+    OF_REQUEST = Object.new.extend(RequestHandle)
+    Native::Handle.include(RequestHandle)
+    Native::Hints.include(HintsHandle)
+
     module_function
 
     # +sendfile+ are the rules of the table of that name, as SendfileRules reads them.
     def base(multithread:, early_hints:, multiprocess: true, sendfile: [])
       cgi.merge(rack(multithread, multiprocess)).tap do |env|
-        env["rack.early_hints"] = ->(headers) { Native.early_hints(headers) } if early_hints
+        env["rack.early_hints"] = OF_REQUEST if early_hints
         env["firebrick.sendfile"] = SendfileRules.parse(sendfile) unless sendfile.empty?
       end
     end
@@ -31,9 +37,9 @@ module Firebrick
       {
         "rack.url_scheme" => "http", "rack.version" => [1, 6].freeze, "rack.errors" => $stderr,
         "rack.input" => NullInput.new, "rack.multithread" => multithread, "rack.multiprocess" => multiprocess,
-        "rack.run_once" => false, "rack.hijack?" => true, "rack.hijack" => Exchange.method(:hijack),
+        "rack.run_once" => false, "rack.hijack?" => true, "rack.hijack" => OF_REQUEST,
         "rack.after_reply" => nil, "rack.response_finished" => nil, "firebrick.queue_time" => 0.0,
-        "firebrick.timeout" => RequestTimeout.new
+        "firebrick.timeout" => OF_REQUEST
       }
     end
   end

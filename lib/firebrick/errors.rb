@@ -7,6 +7,17 @@ module Firebrick
   # The app's response violates the Rack SPEC and cannot be sent. The client gets a 500.
   class BadResponse < StandardError; end
 
-  # Raised in the body of a response whose client has disconnected, so that the body can clean up.
-  class ClientGone < IOError; end
+  # What all exceptions are that say that the client has gone; also the Errno::EPIPE of who writes to the stream of a
+  # streaming body. They are neither logged nor counted as a failure of the app, nor is what a library raises because of
+  # one.
+  module Disconnected; end
+
+  # Raised where a body yields, or where a request waits on a fiber, when the client has disconnected, so that the app
+  # can clean up (`ensure`).
+  #
+  # It is no StandardError, and so no IOError: libraries take those for a failure of the server that they talk to, and
+  # ask that again, as Net::HTTP does.
+  class ClientGone < Exception # rubocop:disable Lint/InheritException
+    include Disconnected
+  end
 end

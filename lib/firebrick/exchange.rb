@@ -1,15 +1,21 @@
 # frozen_string_literal: true
 
+require "set"
 require "stringio"
 require "firebrick/error_page"
 require "firebrick/fibers"
+require "firebrick/header_fields"
+require "firebrick/errors"
 require "firebrick/peer_certificates"
 require "firebrick/report"
+require "firebrick/spooled_input"
 
 module Firebrick
-  # The rare parts of serving a request, in Ruby. The native worker calls them on the thread that serves the request
-  # and treats what they raise as an exception of the app.
+  # The rare parts of serving a request, in Ruby. The worker calls them where the request is served, and treats what
+  # they raise as an exception of the app.
   module Exchange
+    extend HeaderFields
+
     PEER_CERTIFICATES = PeerCertificates.new
 
     class << self
@@ -24,7 +30,7 @@ module Firebrick
       def input(body)
         return StringIO.new(body) if body.is_a?(String)
 
-        File.for_fd(body, "rb").binmode
+        File.for_fd(body, "rb").binmode.extend(SpooledInput)
       end
 
       # `puma.peercert`, given the certificate in PEM.
@@ -67,20 +73,37 @@ module Firebrick
       end
 
       # Hands a connection to the app: the body that responds to `call`, or the `rack.hijack` of the headers.
-      def stream(callable, descriptor, env)
-        stream = open_stream(descriptor, env["rack.input"])
+      def stream(callable, descriptor, env, upgraded)
+        stream = open_stream(descriptor, env, upgraded)
         callable.call(stream)
-      rescue Exception # rubocop:disable Lint/RescueException
-        stream&.close
-        raise
+        returned = true
+      ensure
+        # The thread may also be killed.
+        stream&.abort unless returned
       end
 
-      # `rack.hijack`.
-      def hijack
-        descriptor, env = Native.hijack
-        io = socket(descriptor)
-        env["rack.hijack_io"] = io
-        io
+      # `rack.hijack` of the request that +handle+ stands for. Yields the socket and returns it.
+      def hijack(handle)
+        descriptor, env = Native.hijack(handle)
+        raise IOError, "rack.hijack is being called by another thread" unless descriptor
+
+        require "firebrick/client_socket"
+        HijackedSocket.for_fd(descriptor).tap do |socket|
+          socket.env = env
+          env["rack.hijack_io"] = socket
+          yield socket
+        end
+      end
+
+      # Whether an exception says that the client has gone, or has been raised because of one that does.
+      def client_gone?(error)
+        causes = Set.new.compare_by_identity
+        while error && causes.add?(error)
+          return true if error.is_a?(Disconnected)
+
+          error = error.cause
+        end
+        false
       end
 
       # `rack.response_finished`, in reverse order. The others run also when one raises.
@@ -120,15 +143,12 @@ module Firebrick
         Report.log("firebrick: #{name}: after the response: #{Report.text(e, env)}", env)
       end
 
-      def open_stream(descriptor, input)
+      def open_stream(descriptor, env, upgraded)
         require "firebrick/stream"
-        socket = StreamSocket.for_fd(descriptor)
+        socket = (upgraded ? UpgradedSocket : StreamSocket).for_fd(descriptor)
+        socket.env = env
+        input = env["rack.input"]
         input.nil? || input.is_a?(NullInput) ? socket : Stream.new(socket, input)
-      end
-
-      def socket(descriptor)
-        require "socket"
-        UNIXSocket.for_fd(descriptor)
       end
     end
   end

@@ -1,26 +1,43 @@
 # frozen_string_literal: true
 
+require "stringio"
+
 module Firebrick
-  # The `rack.input` of requests without a body. It has no state, so all of them share one.
-  class NullInput
+  # The `rack.input` of requests without a body: an empty StringIO that has no state, so all requests share one.
+  #
+  # Contract: what would change a StringIO changes nothing here, or raises what one that is open for reading raises.
+  class NullInput < StringIO
+    def initialize
+      super(String.new(encoding: Encoding::BINARY).freeze)
+    end
+
+    # Another one each time: the app may write into it.
+    def string
+      String.new(encoding: Encoding::BINARY)
+    end
+
     def read(length = nil, buffer = nil)
       buffer&.clear
       return if length&.positive?
 
-      buffer || String.new(encoding: Encoding::BINARY)
+      buffer || string
     end
 
-    def gets(*)
+    def each(*)
+      block_given? ? self : to_enum(:each)
+    end
+    alias each_line each
+
+    def gets(*, **)
       nil
     end
     alias getc gets
     alias getbyte gets
     alias close gets
-
-    def each
-      block_given? ? self : to_enum(:each)
-    end
-    alias each_line each
+    alias close_read gets
+    alias close_write gets
+    alias ungetc gets
+    alias ungetbyte gets
 
     def rewind(*)
       0
@@ -30,14 +47,25 @@ module Firebrick
     alias seek rewind
     alias size rewind
     alias length rewind
+    alias lineno rewind
+
+    def pos=(position); end
+    alias lineno= pos=
+    alias sync= pos=
 
     def eof?
       true
     end
+    alias eof eof?
     alias sync eof?
 
     def closed?
       false
+    end
+    alias closed_read? closed?
+
+    def closed_write?
+      true
     end
 
     def external_encoding
@@ -48,5 +76,26 @@ module Firebrick
       self
     end
     alias binmode set_encoding
+    alias set_encoding_by_bom set_encoding
+
+    def write(*)
+      raise IOError, "not opened for writing"
+    end
+    alias write_nonblock write
+    alias syswrite write
+    alias << write
+    alias print write
+    alias puts write
+    alias printf write
+    alias putc write
+    alias truncate write
+    alias string= write
+    alias reopen write
+
+    # A copy is what it looks like.
+    def dup
+      StringIO.new(string)
+    end
+    alias clone dup
   end
 end

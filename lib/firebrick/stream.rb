@@ -1,18 +1,114 @@
 # frozen_string_literal: true
 
-require "socket"
+require "forwardable"
+require "firebrick/client_socket"
+require "firebrick/errors"
+require "firebrick/null_input"
 
 module Firebrick
-  # The stream of a Rack 3 streaming body, or of `rack.hijack` in the headers.
-  class StreamSocket < UNIXSocket
+  # The stream of a Rack 3 streaming body, or of `rack.hijack` in the headers, on a connection that has been upgraded.
+  class UpgradedSocket < UNIXSocket
+    include ClientSocket
+
     # The Rack SPEC gives `close` no argument; libraries pass the reason.
     def close(*)
       super()
+    end
+
+    # The app has broken off.
+    def abort
+      close
+    end
+
+    def write(*)
+      super
+    rescue Errno::EPIPE, Errno::ECONNRESET => e
+      raise e.extend(Disconnected)
+    end
+
+    def syswrite(*)
+      super
+    rescue Errno::EPIPE, Errno::ECONNRESET => e
+      raise e.extend(Disconnected)
+    end
+
+    def write_nonblock(*, **)
+      super
+    rescue Errno::EPIPE, Errno::ECONNRESET => e
+      raise e.extend(Disconnected)
+    end
+  end
+
+  # The same where nothing has been upgraded: nothing comes from the client, and the response is complete when the app
+  # has closed the stream.
+  #
+  # Contract: a byte lies in the socket that the app does not read. Closing takes it out; so whatever else ends the
+  # socket (an exception, the end of the process, the collector), the other end learns that the connection was reset,
+  # and the response is cut off (ext/worker/src/body.rs). Of copies (`dup`) the last one that is closed counts.
+  class StreamSocket < UpgradedSocket
+    ENDED = NullInput.new
+    private_constant :ENDED
+
+    # What reads from the stream: as at its end.
+    READING = %i[each each_byte each_char each_codepoint each_line eof eof? getbyte getc gets read read_nonblock
+                 readbyte readchar readline readlines readpartial sysread].freeze
+
+    READING.each do |name|
+      define_method(name) do |*arguments, **options, &block|
+        raise IOError, "closed stream" if closed?
+
+        ENDED.public_send(name, *arguments, **options, &block)
+      end
+    end
+
+    def recv(_length, _flags = 0, buffer = nil)
+      ENDED.read(nil, buffer)
+    end
+
+    def recv_nonblock(_length, _flags = 0, buffer = nil, exception: true) # rubocop:disable Lint/UnusedMethodArgument
+      ENDED.read(nil, buffer)
+    end
+
+    def close(*)
+      take_mark if !closed? && (copies[0] -= 1).zero?
+      super
+    end
+
+    def abort
+      UpgradedSocket.instance_method(:close).bind_call(self)
+    end
+
+    def initialize_copy(other)
+      super
+      @copies = other.copies
+      @copies[0] += 1
+    end
+
+    protected
+
+    # How many there are that have not been closed, in an Array that they share.
+    def copies
+      @copies ||= [1]
+    end
+
+    private
+
+    def take_mark
+      UpgradedSocket.instance_method(:recv_nonblock).bind_call(self, 1, exception: false)
+    rescue SystemCallError
+      # The front has gone, or has ended the response.
+      nil
     end
   end
 
   # The stream of a Rack 3 streaming body whose request has a body: reads the body first, then what the client sends.
   class Stream
+    extend Forwardable
+
+    def_delegators :@socket, :write, :write_nonblock, :syswrite, :print, :puts, :printf, :putc, :close, :close_write,
+                   :closed?, :abort, :fileno, :sync, :sync=, :fsync, :setsockopt, :getsockopt, :peeraddr, :addr,
+                   :remote_address, :local_address, :getpeername, :getsockname
+
     def initialize(socket, input)
       @socket = socket
       @input = input
@@ -58,14 +154,6 @@ module Firebrick
       end
     end
 
-    def write(*parts)
-      @socket.write(*parts)
-    end
-
-    def write_nonblock(*arguments)
-      @socket.write_nonblock(*arguments)
-    end
-
     def <<(part)
       @socket << part
       self
@@ -76,21 +164,9 @@ module Firebrick
       self
     end
 
-    def close(*)
-      @socket.close
-    end
-
     def close_read
       @input = nil
       @socket.close_read
-    end
-
-    def close_write
-      @socket.close_write
-    end
-
-    def closed?
-      @socket.closed?
     end
 
     def to_io

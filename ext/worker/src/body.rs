@@ -8,13 +8,15 @@
 //!    response with a known length, or of one that could be an array, are gathered, because it will probably end soon. Rails' streams
 //!    respond to `to_ary`, too: the watchdog sends what has been gathered when the next chunk is not there at once.
 //! 3. BODY frames keep within the window.
+//! 4. `each` may yield on any thread or fiber. What its block writes goes to its own response, or raises an IOError when that has ended ([`Writer`]).
 
 use crate::names::names;
-use crate::place::place;
+use crate::place;
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::raw::ruby::{self, Value};
 use crate::task::{Stage, Task};
+use crate::ticket::Writer;
 use crate::worker::worker;
 use crate::{emit, head, loan, serve};
 use std::ffi::OsStr;
@@ -31,6 +33,8 @@ use wire::response::Suspended;
 const INLINE: usize = 128 << 10;
 /// BODY frames carry at most this much.
 const PIECE: usize = 64 << 10;
+/// What lies in a stream's socket until it is closed properly.
+const UNCLOSED: &[u8] = b"\0";
 /// Gathered chunks wait at most this long, in microseconds.
 const GATHER_US: u64 = 1000;
 
@@ -54,9 +58,11 @@ pub(crate) fn respond(gvl: &mut Gvl, task: &'static Task, head: Suspended, statu
     // A path that cannot be opened (a pipe has none, an unlinked file has lost it) is not an error: `each` is used.
     if ruby::responds(gvl, body, ids.to_path)
         && let path = ruby::call(gvl, body, ids.to_path, &[])
-        && let Some((fd, len)) = open(gvl, path)
+        && let Some((fd, size)) = open(gvl, path)
     {
-        return file(gvl, task, head, fd, len);
+        // A file that has been read, or sought in, goes on from there, as its `each` would.
+        let from = position(gvl, body).min(size);
+        return file(gvl, task, head, fd, from, size - from);
     }
     if ruby::responds(gvl, body, ids.each) {
         return each(gvl, task, head, body);
@@ -100,7 +106,7 @@ fn whole(gvl: &mut Gvl, task: &'static Task, head: Suspended, parts: Value) {
     let head = with_length(gvl, task, head, total as u64);
     emit::response(gvl, task, head, 0, None, |_| {});
     match spool(gvl, total as u64, (0..parts.array_len(gvl)).map(|at| parts.at(gvl, at).bytes(gvl))) {
-        Some(fd) => emit::file(gvl, task, fd, total as u64),
+        Some(fd) => emit::file(gvl, task, fd, 0, total as u64),
         None => push_parts(gvl, task, parts),
     }
     emit::end(gvl, task, false);
@@ -128,14 +134,27 @@ fn with_length(gvl: &Gvl, task: &'static Task, head: Suspended, len: u64) -> Sus
     if task.finite.get() { head } else { head::with_length(gvl, task, head, len) }
 }
 
+/// Where an open file stands; 0 for what is none, and for one that is closed.
+fn position(gvl: &mut Gvl, body: Value) -> u64 {
+    let mut position = 0;
+    // A file that is closed raises.
+    let asked = ruby::protect(gvl, |gvl| {
+        if ruby::is_a(gvl, body, names().io.get()) {
+            let at = ruby::call(gvl, body, names().pos, &[]);
+            position = at.fixnum().map_or(0, |at| at.max(0) as u64);
+        }
+    });
+    if asked.is_err() { 0 } else { position }
+}
+
 /// RESPONSE, FILE, END.
-fn file(gvl: &mut Gvl, task: &'static Task, head: Suspended, fd: RawFd, len: u64) {
+fn file(gvl: &mut Gvl, task: &'static Task, head: Suspended, fd: RawFd, from: u64, len: u64) {
     let head = with_length(gvl, task, head, len);
     emit::response(gvl, task, head, 0, None, |_| {});
     if len == 0 {
         os::close(fd);
     } else {
-        emit::file(gvl, task, fd, len);
+        emit::file(gvl, task, fd, from, len);
     }
     emit::end(gvl, task, false);
 }
@@ -158,40 +177,62 @@ fn each(gvl: &mut Gvl, task: &'static Task, head: Suspended, body: Value) {
     if !task.finite.get() && ruby::responds(gvl, body, names().to_ary) {
         task.finite.set(true);
     }
-    ruby::each(gvl, body, names().each, &mut |gvl, arguments| match arguments.first() {
-        Some(&part) => chunk(gvl, task, head, part),
-        None => must_be_string(gvl, ruby::NIL),
-    });
+    let writer = Writer::open(task, Some(head));
+    let data = writer.to_value(gvl);
+    ruby::each::<Chunks>(gvl, body, names().each, data);
+    writer.close(gvl);
     if task.stage.get() == Stage::Unsent {
         return emit::response(gvl, task, head, flag::END, None, |_| {});
     }
     emit::end(gvl, task, false);
 }
 
-fn chunk(gvl: &mut Gvl, task: &'static Task, head: Suspended, part: Value) {
+/// The block of `each`.
+struct Chunks;
+
+impl ruby::Block for Chunks {
+    fn call(gvl: &mut Gvl, data: Value, arguments: &[Value]) {
+        let Some(writer) = Writer::of_value(gvl, data) else { serve::body_is_over(gvl) };
+        match arguments.first() {
+            Some(&part) => chunk(gvl, writer, part),
+            None => must_be_string(gvl, ruby::NIL),
+        }
+    }
+}
+
+fn chunk(gvl: &mut Gvl, writer: Writer, part: Value) {
+    let task = writer.task;
     must_be_string(gvl, part);
     let size = part.bytes(gvl).len();
     if size == 0 {
         return;
     }
     if size >= PIECE {
-        if task.stage.get() == Stage::Unsent {
+        if let Some(head) = unsent(task) {
             emit::response(gvl, task, head, 0, None, |_| {});
         }
-        push_large(gvl, task, part);
-    } else if gather(gvl, task, head, part) {
-        place().watchdog.look();
+        push_large(gvl, writer, part);
+    } else if gather(gvl, writer, part) {
+        place::at(task.place.get()).watchdog.look();
         return;
     }
     part.keep();
-    serve::send(gvl, task, task.link.get() as usize);
-    task.flushed_us.set(os::now_us());
-    serve::check_client(gvl, task);
+    serve::flush(gvl, task);
+    if writer.is_open(gvl) {
+        task.flushed_us.set(os::now_us());
+    }
+    serve::check_client(gvl, writer);
+}
+
+/// The head, if the response has not begun.
+fn unsent(task: &Task) -> Option<Suspended> {
+    task.suspended.get().filter(|_| task.stage.get() == Stage::Unsent)
 }
 
 /// Appends a small chunk to the response. Whether that can wait to be sent.
-fn gather(gvl: &mut Gvl, task: &'static Task, head: Suspended, part: Value) -> bool {
-    if task.stage.get() == Stage::Unsent {
+fn gather(gvl: &mut Gvl, writer: Writer, part: Value) -> bool {
+    let task = writer.task;
+    if let Some(head) = unsent(task) {
         emit::open_response(gvl, task, head, part.bytes(gvl));
         return task.finite.get();
     }
@@ -200,44 +241,7 @@ fn gather(gvl: &mut Gvl, task: &'static Task, head: Suspended, part: Value) -> b
     }
     let mut at = 0;
     while at < part.bytes(gvl).len() {
-        let room = room(gvl, task);
-        let bytes = part.bytes(gvl);
-        let end = bytes.len().min(at + room);
-        emit::body(gvl, task, &bytes[at..end]);
-        at = end;
-    }
-    let waited_us = os::now_us().saturating_sub(task.flushed_us.get());
-    let outbox = worker(gvl, |w| w.links[task.link.get() as usize].outbox());
-    task.finite.get() && outbox.unsent() <= INLINE && waited_us < GATHER_US
-}
-
-/// Sends the Strings of an Array, which is read again after each wait: the app may change it.
-fn push_parts(gvl: &mut Gvl, task: &'static Task, parts: Value) {
-    let mut at = 0;
-    while at < parts.array_len(gvl) {
-        let part = parts.at(gvl, at);
-        must_be_string(gvl, part);
-        push_large(gvl, task, part);
-        at += 1;
-    }
-    parts.keep();
-}
-
-/// Sends bytes that stay where they are.
-pub(crate) fn push_bytes(gvl: &mut Gvl, task: &'static Task, mut bytes: &[u8]) {
-    while !bytes.is_empty() {
-        let (piece, rest) = bytes.split_at(bytes.len().min(room(gvl, task)));
-        emit::body(gvl, task, piece);
-        bytes = rest;
-        serve::send(gvl, task, task.link.get() as usize);
-    }
-}
-
-/// Sends a large String straight from where it is. It is read again after each wait: the app may change it.
-fn push_large(gvl: &mut Gvl, task: &'static Task, part: Value) {
-    let mut at = 0;
-    while at < part.bytes(gvl).len() {
-        let room = room(gvl, task);
+        let room = room(gvl, writer);
         let bytes = part.bytes(gvl);
         let end = bytes.len().min(at + room);
         if at >= end {
@@ -245,35 +249,93 @@ fn push_large(gvl: &mut Gvl, task: &'static Task, part: Value) {
         }
         emit::body(gvl, task, &bytes[at..end]);
         at = end;
-        serve::send(gvl, task, task.link.get() as usize);
+    }
+    let waited_us = os::now_us().saturating_sub(task.flushed_us.get());
+    task.finite.get() && task.outbox().unsent() <= INLINE && waited_us < GATHER_US
+}
+
+/// Sends the Strings of an Array, which is read again after each wait: the app may change it.
+fn push_parts(gvl: &mut Gvl, task: &'static Task, parts: Value) {
+    let writer = Writer::open(task, None);
+    let mut at = 0;
+    while at < parts.array_len(gvl) {
+        let part = parts.at(gvl, at);
+        must_be_string(gvl, part);
+        push_large(gvl, writer, part);
+        at += 1;
+    }
+    parts.keep();
+}
+
+/// Sends bytes that stay where they are.
+pub(crate) fn push_bytes(gvl: &mut Gvl, task: &'static Task, mut bytes: &[u8]) {
+    let writer = Writer::open(task, None);
+    while !bytes.is_empty() {
+        let (piece, rest) = bytes.split_at(bytes.len().min(room(gvl, writer)));
+        emit::body(gvl, task, piece);
+        bytes = rest;
+        serve::flush(gvl, task);
+    }
+}
+
+/// Sends a large String straight from where it is. It is read again after each wait: the app may change it.
+fn push_large(gvl: &mut Gvl, writer: Writer, part: Value) {
+    let task = writer.task;
+    let mut at = 0;
+    while at < part.bytes(gvl).len() {
+        let room = room(gvl, writer);
+        let bytes = part.bytes(gvl);
+        let end = bytes.len().min(at + room);
+        if at >= end {
+            break;
+        }
+        emit::body(gvl, task, &bytes[at..end]);
+        at = end;
+        serve::flush(gvl, task);
     }
     part.keep();
 }
 
-/// Bytes that the next BODY frame may have; waits until there are some. May raise.
-fn room(gvl: &mut Gvl, task: &'static Task) -> usize {
-    if task.window.get() <= 0 {
-        serve::wait_for_window(gvl, task);
+/// Bytes that the next BODY frame may have; waits until there are some. May raise; also when the body has ended meanwhile.
+fn room(gvl: &mut Gvl, writer: Writer) -> usize {
+    serve::must_be_open(gvl, writer);
+    if writer.task.window.get() <= 0 {
+        serve::wait_for_window(gvl, writer);
     }
-    PIECE.min(task.window.get() as usize)
+    PIECE.min(writer.task.window.get() as usize)
 }
 
 /// Makes a socket pair, sends RESPONSE with STREAM, and gives `callable` the worker's end. May raise.
+///
+/// A byte that nobody reads lies in the worker's end, until `Firebrick::StreamSocket#close` takes it out. So whatever else closes that end (the callable
+/// has raised, the process has died, nobody has closed it), the system tells the front that the connection was reset, and the front cuts the
+/// response off. An upgraded connection has nothing that could look complete, and what comes in is the client's.
 fn stream(gvl: &mut Gvl, task: &'static Task, head: Suspended, status: u16, callable: Value) {
     let ours = match pair() {
         Ok((ours, theirs)) => {
             if status != 101 {
                 // Only an upgrade passes on bytes from the client; otherwise the app reads the end of the stream.
+                let marked = os::send(theirs, UNCLOSED, None);
                 os::stop_writing(theirs);
+                if let Err(error) = marked {
+                    os::close(theirs);
+                    os::close(ours);
+                    ruby::raise(
+                        gvl,
+                        names().bad_response.get(),
+                        format!("a new socket takes nothing: {error}"),
+                    );
+                }
             }
             emit::response(gvl, task, head, flag::STREAM, Some(theirs), |_| {});
             ours
         }
         Err(text) => ruby::raise(gvl, names().bad_response.get(), text),
     };
-    serve::send(gvl, task, task.link.get() as usize);
+    serve::flush(gvl, task);
     let ours = ruby::integer(gvl, i64::from(ours));
-    let arguments = [callable, ours, task.env.get()];
+    let upgraded = if status == 101 { ruby::TRUE } else { ruby::FALSE };
+    let arguments = [callable, ours, task.env.get(), upgraded];
     ruby::call(gvl, names().exchange.get(), names().stream, &arguments);
     emit::end(gvl, task, false);
 }

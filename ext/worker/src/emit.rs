@@ -1,10 +1,9 @@
-//! Appending a task's frames to its link.
+//! Appending a task's frames to its link: to that of its request, whichever thread calls.
 
 use crate::outbox::{Mark, Outbox};
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::task::{Stage, Task};
-use crate::worker::worker;
 use std::os::fd::RawFd;
 use wire::frame::{append, finish};
 use wire::response::Suspended;
@@ -23,8 +22,8 @@ pub(crate) struct Open {
 }
 
 #[inline]
-fn outbox(gvl: &Gvl, task: &Task) -> &'static Outbox {
-    worker(gvl, |w| w.links[task.link.get() as usize].outbox())
+fn outbox(_gvl: &Gvl, task: &Task) -> &'static Outbox {
+    task.outbox()
 }
 
 /// RESPONSE: the head that waits in `task.head`, and the body bytes that `body` appends.
@@ -105,9 +104,10 @@ pub(crate) fn body(gvl: &Gvl, task: &Task, bytes: &[u8]) {
     task.window.set(task.window.get() - bytes.len() as i64);
 }
 
-/// FILE, all of it from its start. The link takes the descriptor over.
-pub(crate) fn file(gvl: &Gvl, task: &Task, fd: RawFd, len: u64) {
+/// FILE, from byte `from` on. The link takes the descriptor over.
+pub(crate) fn file(gvl: &Gvl, task: &Task, fd: RawFd, from: u64, len: u64) {
     let mut payload = [0; 16];
+    payload[..8].copy_from_slice(&from.to_le_bytes());
     payload[8..].copy_from_slice(&len.to_le_bytes());
     with_fd(gvl, task, Kind::File, fd, &payload);
 }

@@ -10,6 +10,7 @@ use crate::raw::gvl::Gvl;
 use crate::raw::ruby::{self, Value};
 use crate::raw::slots::Slot;
 use crate::task::Task;
+use crate::ticket::Ticket;
 use crate::worker::worker;
 use std::cell::Cell;
 use std::os::fd::RawFd;
@@ -80,6 +81,7 @@ pub(crate) fn build(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, f
             ruby::hash_set(gvl, env, key.get(), list.get());
         }
     }
+    put_handles(gvl, env, task, request);
     put_target(gvl, env, request);
     if request.head.remote_port != 0 {
         let port = decimal(gvl, u64::from(request.head.remote_port));
@@ -168,6 +170,21 @@ fn renew(gvl: &mut Gvl, slot: &Slot, key: &Slot, template: Value) {
     }
 }
 
+/// What the app has of its request: wherever it is called, it is about this one.
+#[inline]
+fn put_handles(gvl: &mut Gvl, env: Value, task: &'static Task, request: &Request<'_>) {
+    let (keys, ticket) = (names(), Ticket::of_request(task));
+    let handle = ticket.handle(gvl, keys.handle.get());
+    ruby::hash_set(gvl, env, keys.request_timeout.get(), handle);
+    if request.head.version < 20 {
+        ruby::hash_set(gvl, env, keys.hijack.get(), handle);
+    }
+    if worker(gvl, |w| w.options.early_hints) {
+        let hints = ticket.handle(gvl, keys.hints.get());
+        ruby::hash_set(gvl, env, keys.early_hints.get(), hints);
+    }
+}
+
 #[inline]
 fn put_target(gvl: &mut Gvl, env: Value, request: &Request<'_>) {
     let keys = names();
@@ -212,7 +229,7 @@ fn put_field(gvl: &mut Gvl, env: Value, task: &'static Task, field: &Field<'_>) 
         }
         // The front has decoded the body.
         TRANSFER_ENCODING => return,
-        code => names().fields[code as usize].get(),
+        code => names().known[code as usize].get(),
     };
     if !field.repeated {
         return ruby::hash_set(gvl, env, key, value);

@@ -10,7 +10,7 @@ use crate::names::names;
 use crate::raw::gvl::Gvl;
 use crate::raw::ruby::{self, Value};
 use crate::task::Task;
-use crate::worker::worker;
+use crate::worker::{worker, worker_at};
 use wire::response::{Encoder, Suspended};
 
 /// Bytes that a field takes in a head beside its name and value.
@@ -68,15 +68,21 @@ pub(crate) fn with_length(gvl: &Gvl, task: &'static Task, head: Suspended, len: 
     })
 }
 
-/// Writes an INTERIM frame with status 103 to `task.interim`. May raise.
-pub(crate) fn early_hints(gvl: &mut Gvl, task: &'static Task, headers: Value) {
+/// Writes an INTERIM frame with status 103 to `task.interim`, given what `Firebrick::Exchange.fields` returns: no code of the app runs, so no other
+/// thread comes in between. May raise.
+pub(crate) fn early_hints(gvl: &mut Gvl, task: &'static Task, list: Value) {
     let encoder = task.interim.with(gvl, |out| {
         out.clear();
         Encoder::interim(out, task.id.get(), 103).suspend()
     });
-    let mut fields =
-        Fields { task, encoder, interim: true, left: worker(gvl, |w| w.options.max_head), count: 0 };
-    fields.all(gvl, headers);
+    let mut fields = Fields {
+        task,
+        encoder,
+        interim: true,
+        left: worker_at(gvl, task.place.get(), |w| w.options.max_head).unwrap_or(0),
+        count: 0,
+    };
+    fields.listed(gvl, list);
     task.interim.with(gvl, |out| fields.encoder.resume(out).finish(0, wire::times::Times::default(), b""));
 }
 
@@ -93,18 +99,26 @@ impl Fields {
         if headers.is_hash(gvl) {
             return ruby::hash_each(gvl, headers, &mut |gvl, name, value| self.pair(gvl, name, value));
         }
-        ruby::each(gvl, headers, names().each, &mut |gvl, arguments| match *arguments {
-            [pair] if pair.is_array(gvl) => self.pair(gvl, pair.at(gvl, 0), pair.at(gvl, 1)),
-            [name, value] => self.pair(gvl, name, value),
-            _ => bad(gvl, "headers do not yield names and values"),
-        });
+        let fields = ruby::call(gvl, names().exchange.get(), names().fields, &[headers]);
+        self.listed(gvl, fields);
+    }
+
+    /// Adds what `Firebrick::Exchange.fields` returns: names and values, one after the other.
+    fn listed(&mut self, gvl: &mut Gvl, fields: Value) {
+        let mut at = 0;
+        while at < fields.array_len(gvl) {
+            let (name, value) = (fields.at(gvl, at), fields.at(gvl, at + 1));
+            self.pair(gvl, name, value);
+            at += 2;
+        }
+        fields.keep();
     }
 
     #[inline]
     fn pair(&mut self, gvl: &mut Gvl, name: Value, value: Value) {
         let name = if name.is_string(gvl) { name } else { ruby::to_s(gvl, name) };
         if name.bytes(gvl).starts_with(b"rack.") {
-            if name.bytes(gvl) == b"rack.hijack" && !value.is_nil() {
+            if name.bytes(gvl) == b"rack.hijack" && !value.is_nil() && !self.interim {
                 self.task.take_over.set(value);
             }
             return;

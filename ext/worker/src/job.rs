@@ -1,7 +1,7 @@
 //! One request, from its frame to its END.
 //!
 //! Contract: whatever the app does, exactly one response goes out, the body is closed exactly once, and the thread
-//! goes on. The app is entered in one place, under one [`ruby::protect`].
+//! goes on. The app is entered in one place, under one [`ruby::protect`]. A panic fails the request, and nothing else.
 
 use crate::fibers::blocking;
 use crate::link::Job;
@@ -19,8 +19,8 @@ use wire::request::{Request, asks_to_measure};
 
 /// Serves a request that is taken up at `started_us`; returns when it was finished, microseconds.
 pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64) -> u64 {
-    task.begin(job.link, job.id, started_us);
-    let board = worker(gvl, |w| w.scoreboard);
+    let (board, outbox) = worker(gvl, |w| (w.scoreboard, w.links[job.link as usize].outbox()));
+    task.begin(outbox, job.link, job.id, started_us);
     if task.fiber.is_some() {
         worker(gvl, |w| w.fiber_begins(task));
     }
@@ -29,14 +29,22 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
     let cpu_us = (samples || measure).then(os::thread_us);
     let waits = samples.then(os::thread_waits);
     cpu_us.filter(|_| measure).into_iter().for_each(|cpu_us| task.measure(cpu_us));
-    let failed = if job.gone { drop_unstarted(gvl, task, job.fd) } else { serve_request(gvl, task, &job) };
+    let served = ruby::contain(|| match job.gone {
+        true => drop_unstarted(gvl, task, job.fd),
+        false => serve_request(gvl, task, &job),
+    });
+    let failed = served.unwrap_or_else(|| {
+        task.in_app.set(false);
+        let _ = ruby::contain(|| end_unfinished(gvl, task));
+        true
+    });
     board.finish(task.thread.index, failed);
     let now_us = os::now_us();
     if task.fiber.is_some() {
         // Here it is still known which request it was.
         blocking::check(gvl, task.thread, Some(task), now_us);
     }
-    task.end();
+    task.end(gvl);
     let took_us = now_us.saturating_sub(started_us);
     // Without having waited it was only kept from a processor, and a thread beside it would be, too.
     let off_us = waits.zip(cpu_us).map(|(waits, cpu_us)| match os::thread_waits() == waits {
@@ -61,17 +69,23 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
 
 /// The thread is being killed: the request of a fiber that waits gets no more of a response.
 pub(crate) fn give_up(gvl: &mut Gvl, task: &'static Task) {
-    if task.stage.get() == Stage::Unsent {
-        emit::fallback(gvl, task);
-    } else if task.stage.get() != Stage::Ended {
-        emit::end(gvl, task, true);
-    }
+    end_unfinished(gvl, task);
     task.return_loan();
     place().watchdog.ended();
     worker(gvl, |w| {
         w.active -= 1;
         w.fiber_ends(task);
     });
+}
+
+/// Whatever has become of the request: it gets a response that has failed, or no more of one that has begun.
+fn end_unfinished(gvl: &mut Gvl, task: &'static Task) {
+    task.close_writer(gvl);
+    match task.stage.get() {
+        Stage::Unsent => emit::fallback(gvl, task),
+        Stage::Begun | Stage::Hijacked => emit::end(gvl, task, true),
+        Stage::Ended => {}
+    }
 }
 
 fn drop_unstarted(gvl: &mut Gvl, task: &'static Task, fd: Option<RawFd>) -> bool {
@@ -185,9 +199,10 @@ fn respond(gvl: &mut Gvl, task: &'static Task, response: Value, from_app: bool) 
 /// The app has raised: sends an error page, if the response has not begun. Whether it counts as a failure of the app.
 fn failure(gvl: &mut Gvl, task: &'static Task, (_, error): (Jump, Value)) -> bool {
     task.error.set(error);
+    task.close_writer(gvl);
     emit::take_back(gvl, task);
     let unsent = task.stage.get() == Stage::Unsent;
-    if task.gone.get() && !error.is_nil() && ruby::is_a(gvl, error, names().client_gone.get()) {
+    if is_client_gone(gvl, task, error) {
         emit::end(gvl, task, true);
         return false;
     }
@@ -198,12 +213,22 @@ fn failure(gvl: &mut Gvl, task: &'static Task, (_, error): (Jump, Value)) -> boo
             respond(gvl, task, page, false);
         }
     });
-    match (answered, task.stage.get()) {
-        (_, Stage::Unsent) => emit::fallback(gvl, task),
-        (_, Stage::Begun | Stage::Hijacked) => emit::end(gvl, task, true),
-        (_, Stage::Ended) => {}
+    if answered.is_err() || task.stage.get() != Stage::Ended {
+        end_unfinished(gvl, task);
     }
     true
+}
+
+/// Whether the app was only told that its client has gone, whatever a library has made of that: it has not failed.
+fn is_client_gone(gvl: &mut Gvl, task: &'static Task, error: Value) -> bool {
+    if error.is_nil() {
+        return false;
+    }
+    let mut gone = false;
+    let asked = attempt(gvl, task, |gvl| {
+        gone = ruby::call(gvl, names().exchange.get(), names().is_client_gone, &[error]).truthy();
+    });
+    asked.is_ok() && gone
 }
 
 /// Runs what comes after the response. Whether it failed, which is logged.
@@ -211,6 +236,9 @@ fn failure(gvl: &mut Gvl, task: &'static Task, (_, error): (Jump, Value)) -> boo
 fn afterwards(gvl: &mut Gvl, task: &'static Task, part: fn(&mut Gvl, &'static Task)) -> bool {
     let Err((_, error)) = attempt(gvl, task, |gvl| part(gvl, task)) else { return false };
     task.error.set(error);
+    if is_client_gone(gvl, task, error) {
+        return false;
+    }
     let _ = attempt(gvl, task, |gvl| {
         ruby::call(gvl, names().exchange.get(), names().failed, &[task.error.get(), task.env.get()]);
     });
@@ -222,7 +250,7 @@ fn afterwards(gvl: &mut Gvl, task: &'static Task, part: fn(&mut Gvl, &'static Ta
 #[inline]
 fn send_before_close(gvl: &mut Gvl, task: &'static Task) {
     if worker(gvl, |w| w.inbox.is_empty()) {
-        serve::send(gvl, task, task.link.get() as usize);
+        serve::flush(gvl, task);
     }
 }
 
@@ -250,7 +278,7 @@ fn finish(gvl: &mut Gvl, task: &'static Task) {
     }
     let finished = ruby::hash_get(gvl, env, ids.response_finished.get());
     if finished.is_array(gvl) && finished.array_len(gvl) > 0 {
-        serve::send(gvl, task, task.link.get() as usize);
+        serve::flush(gvl, task);
         let status = ruby::integer(gvl, i64::from(task.status.get()));
         ruby::call(
             gvl,
@@ -261,7 +289,7 @@ fn finish(gvl: &mut Gvl, task: &'static Task) {
     }
     let after = ruby::hash_get(gvl, env, ids.after_reply.get());
     if after.is_array(gvl) && after.array_len(gvl) > 0 {
-        serve::send(gvl, task, task.link.get() as usize);
+        serve::flush(gvl, task);
         ruby::call(gvl, ids.exchange.get(), ids.reply_sent, &[after, env]);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! `raw/` fences the unsafe code. `serve.rs` is the loop of a thread and `worker.rs` what the threads share and how
 //! they divide the work; `link.rs` is a socket to the front, `outbox.rs` what waits to be sent on it, `intake.rs` what has been taken up from it.
+//! What the app holds of a request is a ticket (`ticket.rs`), for its code runs on any thread; `guest.rs` is how those of the app wait.
 //! `watchdog.rs` sees to both while a request is slow; `place.rs` keeps apart the workers of a
 //! process that has several. `job.rs` takes one request from its frame to its END:
 //! `env.rs` builds its env, `head.rs`, `body.rs` and `loan.rs` its response, `emit.rs` the frames.
@@ -11,6 +12,7 @@ mod collection;
 mod emit;
 mod env;
 mod fibers;
+mod guest;
 mod head;
 mod intake;
 mod job;
@@ -24,6 +26,7 @@ mod scoreboard;
 mod serve;
 mod task;
 mod thread;
+mod ticket;
 mod watchdog;
 mod worker;
 

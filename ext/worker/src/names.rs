@@ -14,7 +14,7 @@ macro_rules! names {
             $(pub(crate) $key: &'static Slot,)*
             $(pub(crate) $class: &'static Slot,)*
             /// Env keys of the name codes of `wire::names`, by code.
-            pub(crate) fields: Vec<&'static Slot>,
+            pub(crate) known: Vec<&'static Slot>,
             /// Frozen names of the common methods.
             pub(crate) methods: Vec<&'static Slot>,
         }
@@ -29,7 +29,7 @@ macro_rules! names {
                     $($id: ruby::id(gvl, $method),)*
                     $($key: key(gvl, $text.as_bytes()),)*
                     $($class: constant(gvl, $path),)*
-                    fields: known,
+                    known,
                     methods: METHODS.iter().map(|name| key(gvl, name)).collect(),
                 }
             }
@@ -48,6 +48,7 @@ names! {
         send_file: "send_file",
         install: "install", uninstall: "uninstall", make: "make", clean: "clean", expired: "expired",
         own_paths: "own_paths", fileno: "fileno", timeout: "timeout", is_stopped: "stop?",
+        is_client_gone: "client_gone?", fields: "fields", pos: "pos",
         watch_calls: "watch_calls", call_seen: "call_seen", call_blocked: "call_blocked",
     }
     keys {
@@ -60,11 +61,13 @@ names! {
         response_finished: "rack.response_finished",
         http_1_0: "HTTP/1.0", http_1_1: "HTTP/1.1", http_2: "HTTP/2", http_3: "HTTP/3", scheme_http: "http", scheme_https: "https", on: "on",
         hijack: "rack.hijack", can_hijack: "rack.hijack?", peercert: "puma.peercert",
+        early_hints: "rack.early_hints", request_timeout: "firebrick.timeout",
         empty: "",
     }
     classes {
         exchange: c"Firebrick::Exchange", bad_response: c"Firebrick::BadResponse", client_gone: c"Firebrick::ClientGone",
-        fibers: c"Firebrick::Fibers", fibers_error: c"FiberError", io_error: c"IOError",
+        fibers: c"Firebrick::Fibers", fibers_error: c"FiberError", io_error: c"IOError", io: c"IO",
+        handle: c"Firebrick::Native::Handle", hints: c"Firebrick::Native::Hints",
     }
 }
 

@@ -49,6 +49,21 @@ pub(crate) struct Mark {
     end: usize,
 }
 
+/// Takes back what has been appended, unless it is done: half a frame would be the end of the link.
+struct Whole<'a> {
+    bytes: &'a mut Vec<u8>,
+    start: usize,
+    done: bool,
+}
+
+impl Drop for Whole<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.bytes.truncate(self.start);
+        }
+    }
+}
+
 impl Outbox {
     pub(crate) fn new(fd: RawFd) -> Outbox {
         let frames = Frames { bytes: Vec::new(), sent: 0, fds: VecDeque::new(), round: 0 };
@@ -57,8 +72,12 @@ impl Outbox {
 
     #[inline]
     fn lock(&self) -> MutexGuard<'_, Frames> {
-        // A panic ends the process, so a poisoned lock is never seen.
+        // What a panic has left is whole frames: see `append_frame`.
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd
     }
 
     /// Lets `f` append whole frames; `fd`, which the outbox then owns, travels with the first.
@@ -81,10 +100,13 @@ impl Outbox {
         if start == 0 {
             self.oldest_us.store(now_us, Relaxed);
         }
+        let mut whole = Whole { bytes: &mut frames.bytes, start, done: false };
+        f(whole.bytes);
+        whole.done = true;
+        drop(whole);
         if let Some(fd) = fd {
             frames.fds.push_back((start, fd));
         }
-        f(&mut frames.bytes);
         self.unsent.store(frames.bytes.len() - frames.sent, Relaxed);
         Mark { round: frames.round, start, end: frames.bytes.len() }
     }

@@ -10,21 +10,22 @@ use crate::raw::os::{self, Wait};
 use crate::raw::ruby::{self, Value};
 use crate::task::{Loan, Stage, Task};
 use crate::thread::ServingThread;
-use crate::worker::{Help, Pair, SLOW_US, STANDBY_AFTER, Step, Worker, worker};
-use crate::{collection, fibers, job};
+use crate::ticket::Writer;
+use crate::worker::{Help, Pair, SLOW_US, STANDBY_AFTER, Step, Worker, worker, worker_at};
+use crate::{collection, fibers, guest, job};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Acquire;
 
-thread_local! {
-    pub(crate) static CURRENT: Cell<Option<&'static Task>> = const { Cell::new(None) };
-}
+/// How many panics a thread survives outside of requests.
+pub(crate) const PANICS: usize = 100;
 
-/// The request that the calling thread is serving.
-pub(crate) fn current() -> Option<&'static Task> {
-    CURRENT.get().filter(|task| task.in_app.get())
+thread_local! {
+    /// The request that the calling thread serves; with fibers that of the fiber which the loop has entered last. What belongs to a request is not found by
+    /// it: code of the app may have led elsewhere since ([`crate::ticket`]).
+    pub(crate) static CURRENT: Cell<Option<&'static Task>> = const { Cell::new(None) };
 }
 
 /// Serves until the worker has drained, as thread `index`.
@@ -37,7 +38,8 @@ pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
     if worker(gvl, |w| w.options.fibers > 0) {
         fibers::serve(gvl, task);
     } else {
-        serve_in_turn(gvl, task);
+        // What a panic outside a request has left undone is done in the next round.
+        (0..PANICS).any(|_| ruby::contain(|| serve_in_turn(gvl, task)).is_some());
     }
     tell(gvl, names().thread_ended);
     // A thread that the app has killed is replaced: the worker keeps its size.
@@ -214,7 +216,7 @@ fn digest(gvl: &mut Gvl, at: usize, received: io::Result<usize>) -> bool {
                 protocol_error(gvl, &error);
                 return false;
             }
-            messages.iter().for_each(|(link, message)| worker(gvl, |w| w.handle(*link, message)));
+            messages.iter().for_each(|(link, message)| worker(gvl, |w| w.handle(gvl, *link, message)));
             true
         }
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => false,
@@ -236,7 +238,7 @@ pub(crate) fn end(gvl: &Gvl, code: i32) {
         if w.attached.is_none() {
             os::exit_now(code);
         }
-        w.lose();
+        w.lose(gvl);
     });
 }
 
@@ -257,7 +259,7 @@ pub(crate) fn send_all(gvl: &mut Gvl, task: &'static Task) {
     }
 }
 
-/// Sends the unsent frames of link `at`; waits without the GVL while the socket is full.
+/// Sends the unsent frames of link `at`, on a thread's own task; waits without the GVL while the socket is full.
 pub(crate) fn send(gvl: &mut Gvl, task: &'static Task, at: usize) {
     loop {
         let (outbox, fd, lost) = worker(gvl, |w| (w.links[at].outbox(), w.links[at].fd, w.lost));
@@ -268,9 +270,6 @@ pub(crate) fn send(gvl: &mut Gvl, task: &'static Task, at: usize) {
             Ok(Sent::All) => return,
             Ok(Sent::Part) => {}
             Err(_) => return end(gvl, 0),
-        }
-        if task.fiber.is_some() && fibers::wait_writable(gvl, fd) {
-            continue;
         }
         let mut wait = Wait::writable(fd);
         gvl::release(gvl, || wait.wait());
@@ -309,25 +308,48 @@ fn sleep(gvl: &mut Gvl, task: &'static Task) {
     interrupts(gvl, task);
 }
 
-/// Waits until the front has given window bytes back. May raise: the client has gone, or an interrupt.
-pub(crate) fn wait_for_window(gvl: &mut Gvl, task: &'static Task) {
-    while task.window.get() <= 0 && !task.gone.get() {
-        send(gvl, task, task.link.get() as usize);
-        if task.fiber.is_some() {
-            fibers::wait_for_news(gvl, task);
+/// Sends what waits on the request's link, whichever thread or fiber calls; waits while the socket is full. May raise.
+pub(crate) fn flush(gvl: &mut Gvl, task: &'static Task) {
+    let (at, outbox) = (task.place.get(), task.outbox());
+    while !worker_at(gvl, at, |w| w.lost).unwrap_or(true) {
+        match outbox.send() {
+            Ok(Sent::All) => return,
+            Ok(Sent::Part) => {}
+            Err(_) => return place::within(at, || end(gvl, 0)),
+        }
+        if !task.has_this_thread() && fibers::wait_writable(gvl, outbox.fd()) {
             continue;
         }
-        let leads = worker(gvl, |w| {
-            if matches!(w.leader, Some(leader) if leader != task.thread.index) || w.appoint() {
-                return false;
-            }
-            w.lead(task.thread.index);
-            true
-        });
-        watch(gvl, task, leads);
+        let mut wait = Wait::writable(outbox.fd());
+        gvl::release(gvl, || wait.wait());
+        drop(wait);
+        if task.is_current() {
+            interrupts(gvl, task);
+        } else {
+            ruby::check_interrupts(gvl);
+        }
+    }
+}
+
+/// Waits until the front has given window bytes back. May raise: the body has ended, the client has gone, or an interrupt.
+pub(crate) fn wait_for_window(gvl: &mut Gvl, writer: Writer) {
+    let task = writer.task;
+    let waits =
+        |gvl: &Gvl| task.window.get() <= 0 && !task.gone.get() && writer.is_open(gvl) && !is_lost(gvl, task);
+    while waits(gvl) {
+        flush(gvl, task);
+        // The front may have been heard of meanwhile.
+        if waits(gvl) {
+            wait_for_news(gvl, task, |_| true);
+        }
     }
     resign(gvl, task);
+    must_be_open(gvl, writer);
     raise_if_gone(gvl, task);
+}
+
+fn is_lost(gvl: &Gvl, task: &Task) -> bool {
+    worker_at(gvl, task.place.get(), |w| w.lost).unwrap_or(true)
 }
 
 /// Sends the offer that has been appended and waits for LEND: the client's socket, or none. May raise: the client has gone,
@@ -335,15 +357,26 @@ pub(crate) fn wait_for_window(gvl: &mut Gvl, task: &'static Task) {
 pub(crate) fn wait_for_loan(gvl: &mut Gvl, task: &'static Task) -> Option<RawFd> {
     task.loan.set(Loan::Offered);
     while task.loan.get() == Loan::Offered && !task.gone.get() {
-        send(gvl, task, task.link.get() as usize);
-        if task.fiber.is_some() {
-            fibers::wait_for_news(gvl, task);
-            continue;
+        flush(gvl, task);
+        if task.loan.get() == Loan::Offered && !task.gone.get() {
+            // LEND comes soon: reading it here is cheaper than waking another thread, unless requests are waiting for one.
+            wait_for_news(gvl, task, |w| !w.inbox.is_empty());
         }
-        // LEND comes soon: reading it here is cheaper than waking another thread, unless requests are waiting for one.
+    }
+    resign(gvl, task);
+    raise_if_gone(gvl, task);
+    match task.loan.get() {
+        Loan::Lent(fd) => Some(fd),
+        Loan::None | Loan::Offered | Loan::Declined => None,
+    }
+}
+
+/// Waits until the front has sent something for the request, on whatever thread or fiber the caller runs; may return early. The request's own thread reads the
+/// links itself if no other does; `appoints`: unless an idle one can. May raise.
+fn wait_for_news(gvl: &mut Gvl, task: &'static Task, appoints: fn(&Worker) -> bool) {
+    if task.has_this_thread() {
         let leads = worker(gvl, |w| {
-            if matches!(w.leader, Some(leader) if leader != task.thread.index)
-                || (!w.inbox.is_empty() && w.appoint())
+            if matches!(w.leader, Some(leader) if leader != task.thread.index) || (appoints(w) && w.appoint())
             {
                 return false;
             }
@@ -351,12 +384,8 @@ pub(crate) fn wait_for_loan(gvl: &mut Gvl, task: &'static Task) -> Option<RawFd>
             true
         });
         watch(gvl, task, leads);
-    }
-    resign(gvl, task);
-    raise_if_gone(gvl, task);
-    match task.loan.get() {
-        Loan::Lent(fd) => Some(fd),
-        Loan::None | Loan::Offered | Loan::Declined => None,
+    } else if !fibers::wait_for_news(gvl, task) {
+        guest::wait_for_news(gvl, task);
     }
 }
 
@@ -380,10 +409,24 @@ pub(crate) fn poll_links(gvl: &mut Gvl) {
     }
 }
 
-/// Raises if the client has gone; does not wait.
-pub(crate) fn check_client(gvl: &mut Gvl, task: &'static Task) {
-    poll_links(gvl);
-    raise_if_gone(gvl, task);
+/// Raises if the client has gone while the body is being written; does not wait.
+pub(crate) fn check_client(gvl: &mut Gvl, writer: Writer) {
+    if writer.is_open(gvl) {
+        place::within(writer.task.place.get(), || poll_links(gvl));
+        raise_if_gone(gvl, writer.task);
+    }
+}
+
+/// Raises if the body has ended.
+pub(crate) fn must_be_open(gvl: &mut Gvl, writer: Writer) {
+    if !writer.is_open(gvl) {
+        body_is_over(gvl)
+    }
+}
+
+/// A block of a body is called that has ended. It may be that of a request long ago.
+pub(crate) fn body_is_over(gvl: &mut Gvl) -> ! {
+    ruby::raise(gvl, names().io_error.get(), "the response has ended: nothing can be written to its body")
 }
 
 fn raise_if_gone(gvl: &mut Gvl, task: &'static Task) {
@@ -393,7 +436,7 @@ fn raise_if_gone(gvl: &mut Gvl, task: &'static Task) {
 }
 
 fn resign(gvl: &mut Gvl, task: &'static Task) {
-    if task.fiber.is_none() && worker(gvl, |w| w.leader == Some(task.thread.index)) {
+    if task.has_this_thread() && worker(gvl, |w| w.leader == Some(task.thread.index)) {
         provide(gvl, worker(gvl, |w| w.step_down(task.thread.index, os::now_us())));
     }
 }

@@ -4,15 +4,20 @@
 //! any of them is in use.
 
 use crate::emit::Open;
+use crate::fibers;
 use crate::fibers::Key;
 use crate::link::Job;
+use crate::outbox::Outbox;
 use crate::raw::gvl::{Guarded, Gvl, Scratch};
-use crate::raw::os;
+use crate::raw::os::{self, Wakeup};
 use crate::raw::ruby::NIL;
 use crate::raw::slots::Slot;
 use crate::thread::ServingThread;
+use crate::{place, serve, ticket};
 use std::cell::Cell;
 use std::os::fd::RawFd;
+use std::ptr;
+use wire::response::Suspended;
 use wire::times::Times;
 
 /// How far the response has come.
@@ -40,7 +45,17 @@ pub(crate) enum Loan {
     Lent(RawFd),
 }
 
+/// Who waits for news of a request, besides the thread that serves it.
+pub(crate) enum Watcher {
+    /// A fiber of the loop with this number.
+    Fiber { number: usize, key: Key },
+    /// A thread that serves no requests.
+    Thread(&'static Wakeup),
+}
+
 pub(crate) struct Task {
+    /// Its number among all of the process ([`crate::ticket`]).
+    pub(crate) number: usize,
     /// The thread that serves it.
     pub(crate) thread: &'static ServingThread,
     /// What it is in the loop of that thread; `None` where threads serve without fibers.
@@ -49,8 +64,19 @@ pub(crate) struct Task {
     /// Code of the app may be running: what is raised belongs to it.
     pub(crate) in_app: Cell<bool>,
     pub(crate) active: Cell<bool>,
+    /// Where the worker is that the request has come to.
+    pub(crate) place: Cell<usize>,
     pub(crate) link: Cell<u32>,
     pub(crate) id: Cell<u32>,
+    /// What waits to be sent on the request's link.
+    outbox: Cell<Option<&'static Outbox>>,
+    /// The last serial number that was given out ([`crate::ticket`]), that of the request, and that of the body which is being written (0: none is).
+    last_serial: Cell<u64>,
+    pub(crate) request: Cell<u64>,
+    pub(crate) writer: Cell<u64>,
+    /// The head that waits for the first bytes of that body.
+    pub(crate) suspended: Cell<Option<Suspended>>,
+    watchers: Cell<Vec<Watcher>>,
     pub(crate) started_us: Cell<u64>,
     /// How long the request had waited for a thread then, microseconds.
     pub(crate) queued_us: Cell<u64>,
@@ -95,6 +121,8 @@ pub(crate) struct Task {
 pub(crate) struct TaskFiber {
     /// The Ruby fiber; nil while the task has none.
     pub(crate) ruby: &'static Slot,
+    /// It is among the idle ones of its loop.
+    pub(crate) idle: Cell<bool>,
     /// The request that it is to serve next.
     pub(crate) next: Cell<Option<Job>>,
     /// It is to end when it is entered next.
@@ -119,6 +147,7 @@ impl TaskFiber {
     pub(crate) fn new(gvl: &mut Gvl) -> TaskFiber {
         TaskFiber {
             ruby: Slot::leak(gvl, NIL),
+            idle: Cell::new(false),
             next: Cell::new(None),
             ends: Cell::new(false),
             wait: Cell::new(None),
@@ -141,7 +170,7 @@ impl Task {
 
     /// The thread has ended with its worker: nothing of its last request stays, and no large buffer.
     pub(crate) fn retire(&self, gvl: &Gvl) {
-        self.end();
+        self.end(gvl);
         self.after_reply.set(NIL);
         self.response_finished.set(NIL);
         self.in_app.set(false);
@@ -156,13 +185,22 @@ impl Task {
         thread: &'static ServingThread,
         fiber: Option<TaskFiber>,
     ) -> &'static Task {
-        Box::leak(Box::new(Task {
+        let number = ticket::next_number(gvl);
+        let task = Box::leak(Box::new(Task {
+            number,
             thread,
             fiber,
             in_app: Cell::new(false),
             active: Cell::new(false),
+            place: Cell::new(place::here()),
             link: Cell::new(0),
             id: Cell::new(0),
+            outbox: Cell::new(None),
+            last_serial: Cell::new(0),
+            request: Cell::new(0),
+            writer: Cell::new(0),
+            suspended: Cell::new(None),
+            watchers: Cell::new(Vec::new()),
             started_us: Cell::new(0),
             queued_us: Cell::new(0),
             stage: Cell::new(Stage::Ended),
@@ -188,12 +226,17 @@ impl Task {
             response_finished: Slot::leak(gvl, NIL),
             head: Guarded::new(Vec::new()),
             interim: Guarded::new(Vec::new()),
-        }))
+        }));
+        ticket::add(gvl, task);
+        task
     }
 
-    /// Resets the state for a new request.
-    pub(crate) fn begin(&self, link: u32, id: u32, now_us: u64) {
+    /// Resets the state for a new request, which has come to the worker of the calling thread.
+    pub(crate) fn begin(&self, outbox: &'static Outbox, link: u32, id: u32, now_us: u64) {
         self.active.set(true);
+        self.place.set(place::here());
+        self.outbox.set(Some(outbox));
+        self.request.set(self.next_serial());
         self.link.set(link);
         self.id.set(id);
         self.started_us.set(now_us);
@@ -249,6 +292,64 @@ impl Task {
         Times { app_us, cpu_us: Some(cpu_us), gvl_us: gvl_us.map(part) }
     }
 
+    /// A number that this task has not given out before.
+    pub(crate) fn next_serial(&self) -> u64 {
+        self.last_serial.set(self.last_serial.get() + 1);
+        self.last_serial.get()
+    }
+
+    /// What waits to be sent on the request's link.
+    ///
+    /// # Panics
+    /// Before the first request.
+    #[inline]
+    pub(crate) fn outbox(&self) -> &'static Outbox {
+        self.outbox.get().expect("the task has had a request")
+    }
+
+    /// Whether the calling thread serves this request, and no other meanwhile: as it is without fibers.
+    #[inline]
+    pub(crate) fn has_this_thread(&self) -> bool {
+        self.fiber.is_none() && self.is_current()
+    }
+
+    /// Whether the calling thread runs code for this request, as far as its loop knows.
+    #[inline]
+    pub(crate) fn is_current(&self) -> bool {
+        serve::CURRENT.get().is_some_and(|task| ptr::eq(task, self))
+    }
+
+    /// The body that is being written has ended: whoever still has its block writes no more.
+    pub(crate) fn close_writer(&self, gvl: &Gvl) {
+        self.writer.set(0);
+        self.suspended.set(None);
+        self.tell(gvl);
+    }
+
+    /// Someone waits for news.
+    pub(crate) fn watch(&self, watcher: Watcher) {
+        let mut watchers = self.watchers.take();
+        watchers.push(watcher);
+        self.watchers.set(watchers);
+    }
+
+    /// A thread waits no more.
+    pub(crate) fn forget(&self, wakeup: &'static Wakeup) {
+        let mut watchers = self.watchers.take();
+        watchers.retain(|one| !matches!(one, Watcher::Thread(other) if ptr::eq(*other, wakeup)));
+        self.watchers.set(watchers);
+    }
+
+    /// There is news: all that wait look for themselves, and wait again if need be.
+    pub(crate) fn tell(&self, gvl: &Gvl) {
+        for watcher in self.watchers.take() {
+            match watcher {
+                Watcher::Fiber { number, key } => fibers::wake(gvl, number, key),
+                Watcher::Thread(wakeup) => wakeup.wake(),
+            }
+        }
+    }
+
     /// Closes the client's socket, if it is on loan.
     pub(crate) fn return_loan(&self) {
         if let Loan::Lent(fd) = self.loan.replace(Loan::None) {
@@ -257,8 +358,9 @@ impl Task {
     }
 
     /// Drops the references to the request, so that its objects can be collected.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end(&self, gvl: &Gvl) {
         self.active.set(false);
+        self.close_writer(gvl);
         if self.cpu_from.take().is_some() && self.fiber.is_none() {
             self.thread.gvl_wait.end();
         }

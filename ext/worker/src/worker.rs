@@ -8,7 +8,6 @@
 //!    thread, the *standby*, checks after [`STANDBY_AFTER`] whether a request is slow, and then becomes the leader.
 //! 3. All other idle threads sleep until they are woken. An idle worker causes no wake-ups.
 
-use crate::fibers;
 use crate::link::{Job, Link, Message};
 use crate::place::{self, PLACES, Place, place};
 use crate::raw::gvl::{Guarded, Gvl};
@@ -17,6 +16,7 @@ use crate::scoreboard::Scoreboard;
 use crate::task::{Loan, Task};
 use crate::thread::ServingThread;
 use crate::watchdog::Port;
+use crate::{fibers, guest};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -56,6 +56,8 @@ pub(crate) struct Options {
     pub(crate) blocking_us: u64,
     /// Largest response head, in bytes.
     pub(crate) max_head: usize,
+    /// Whether the app may send early hints.
+    pub(crate) early_hints: bool,
     /// Whether the app's Rack is 3 or later.
     pub(crate) rack3: bool,
     /// Bytes of a response that may wait for its client in memory.
@@ -154,6 +156,12 @@ pub(crate) fn worker<R>(gvl: &Gvl, f: impl FnOnce(&mut Worker) -> R) -> R {
     WORKERS.with(gvl, |workers| f(workers[place::here()].as_mut().expect("the worker has been set up")))
 }
 
+/// Borrows the worker at a place; `None` when there is none, or not any more.
+#[inline]
+pub(crate) fn worker_at<R>(gvl: &Gvl, at: usize, f: impl FnOnce(&mut Worker) -> R) -> Option<R> {
+    WORKERS.with(gvl, |workers| workers[at].as_mut().map(f))
+}
+
 /// Whether the worker of the calling thread is in another process: the app has forked this one.
 #[inline]
 pub(crate) fn is_abandoned(gvl: &Gvl) -> bool {
@@ -217,7 +225,7 @@ pub(crate) enum FiberStep {
 }
 
 /// What must be done, besides serving the request, so that the links are still read.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Help {
     None,
     /// Start one more thread: the one with this index.
@@ -298,15 +306,17 @@ impl Worker {
     }
 
     /// The front has gone: no request will come, and no response goes anywhere.
-    pub(crate) fn lose(&mut self) {
+    pub(crate) fn lose(&mut self, gvl: &Gvl) {
         (self.lost, self.finished) = (true, true);
         self.inbox.drain(..).for_each(|job| job.discard());
         for task in &self.tasks {
             task.gone.set(true);
+            task.tell(gvl);
             task.thread.wake();
         }
         for task in self.by_request.values() {
             task.gone.set(true);
+            task.tell(gvl);
             self.woken.push(task);
         }
         // Threads may have ended before.
@@ -340,6 +350,7 @@ impl Worker {
             worker.promotion.into_iter().for_each(os::close);
             ABANDONED.store(true, Relaxed);
             fibers::abandon(gvl);
+            guest::abandon(gvl);
             // The locks of another place may be held by threads that this child does not have. At place 0 nothing else starts.
             if at > 0 {
                 place::burn(gvl, at);
@@ -456,6 +467,24 @@ impl Worker {
         self.lead(chosen);
         self.tasks[chosen].thread.wake();
         true
+    }
+
+    /// A thread that serves nothing waits for the front, as `guest`. Whether it has to read the links meanwhile.
+    pub(crate) fn guest_leads(&mut self, guest: usize) -> bool {
+        let leads = self.leader.is_none() && !self.appoint();
+        if leads {
+            self.lead(guest);
+        }
+        leads
+    }
+
+    /// It has waited.
+    pub(crate) fn guest_leaves(&mut self, guest: usize, now_us: u64) -> Help {
+        if self.leader != Some(guest) {
+            return Help::None;
+        }
+        self.leader = None;
+        if self.appoint() { Help::None } else { self.step_down(guest, now_us) }
     }
 
     fn more(&mut self) -> Help {
@@ -609,7 +638,7 @@ impl Worker {
     }
 
     /// Acts on a frame other than REQUEST.
-    pub(crate) fn handle(&mut self, link: u32, message: &Message) {
+    pub(crate) fn handle(&mut self, gvl: &Gvl, link: u32, message: &Message) {
         match *message {
             Message::Drain => self.draining = true,
             Message::Collect => self.collect = true,
@@ -617,7 +646,7 @@ impl Worker {
             Message::Window { id, bytes } => {
                 if let Some(task) = self.serving(link, id) {
                     task.window.set(task.window.get() + i64::from(bytes));
-                    self.wake(task);
+                    self.wake(gvl, task);
                 }
             }
             // The thread that offered may have stopped waiting.
@@ -625,7 +654,7 @@ impl Worker {
                 match self.serving(link, id).filter(|task| task.loan.get() == Loan::Offered) {
                     Some(task) => {
                         task.loan.set(fd.map_or(Loan::Declined, Loan::Lent));
-                        self.wake(task);
+                        self.wake(gvl, task);
                     }
                     None => fd.into_iter().for_each(os::close),
                 }
@@ -633,7 +662,7 @@ impl Worker {
             Message::Abort { id } => match self.serving(link, id) {
                 Some(task) => {
                     task.gone.set(true);
-                    self.wake(task);
+                    self.wake(gvl, task);
                 }
                 None => {
                     let waiting = self.inbox.iter_mut().find(|job| job.link == link && job.id == id);
@@ -643,8 +672,9 @@ impl Worker {
         }
     }
 
-    /// Has the task's thread look at what has come for it.
-    fn wake(&mut self, task: &'static Task) {
+    /// Has the task's thread look at what has come for it, and whoever else waits for that.
+    fn wake(&mut self, gvl: &Gvl, task: &'static Task) {
+        task.tell(gvl);
         if task.fiber.is_none() {
             return task.thread.wake();
         }

@@ -132,6 +132,8 @@ module Firebrick
 
       def contain
         yield
+      rescue Disconnected
+        nil
       rescue StandardError, ScriptError => e
         Report.log("firebrick: #{Exchange.name}: in a fiber of the app: #{Report.text(e)}")
       end

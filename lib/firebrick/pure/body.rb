@@ -33,7 +33,7 @@ module Firebrick
 
       def send_object(body)
         file = open_file(body.to_path) if body.respond_to?(:to_path)
-        return send_file(file) if file
+        return send_file(file, position(body)) if file
         return each(body) if body.respond_to?(:each)
         return stream(body) if body.respond_to?(:call)
 
@@ -82,13 +82,22 @@ module Firebrick
         nil
       end
 
-      def send_file(file)
-        size = file.size
+      # Where an open file stands: one that has been read, or sought in, goes on from there, as its `each` would.
+      def position(body)
+        body.is_a?(IO) ? body.pos : 0
+      rescue IOError, SystemCallError
+        0
+      end
+
+      def send_file(file, from)
+        from = [from, file.size].min
+        size = file.size - from
         @head.length = size
         @response.start(@head)
         if @response.descriptors?
-          @response.file(file, size) if size.positive?
+          @response.file(file, from, size) if size.positive?
         else
+          file.seek(from)
           while (part = file.read(Response::PIECE))
             @response.push(part)
           end
@@ -100,35 +109,24 @@ module Firebrick
 
       def each(body)
         gathers = @head.finite? || body.respond_to?(:to_ary)
+        writer = @response.open
         body.each do |part|
           must_be_string(part)
-          chunk(part, gathers) unless part.empty?
+          @response.chunk(writer, @head, part, gathers) unless part.empty?
         end
         @response.finish(@head)
-      end
-
-      def chunk(part, gathers)
-        return @response.gather(@head, part) if gathers && part.bytesize < Response::PIECE
-
-        @response.flush
-        if @response.unsent? && part.bytesize < Response::PIECE
-          @response.start_with(@head, part)
-        else
-          @response.start(@head) if @response.unsent?
-          @response.push(part)
-        end
-        @response.check_client
       end
 
       # Gives +callable+ a socket, whose other end the front has.
       def stream(callable)
         stream = @response.stream
         # Only an upgrade passes on bytes from the client; otherwise the app reads the end of the stream.
-        stream.close_input unless @head.status == 101
+        upgraded = @head.status == 101
+        stream.close_input unless upgraded
         @response.start(@head, Frames::STREAM, stream.sent)
         stream.release
         stream.own.autoclose = false
-        Firebrick::Exchange.stream(callable, stream.own.fileno, @env)
+        Firebrick::Exchange.stream(callable, stream.own.fileno, @env, upgraded)
         @response.finish(@head)
       end
     end

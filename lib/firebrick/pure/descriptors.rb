@@ -169,8 +169,9 @@ module Firebrick
           @own, @sent = UNIXSocket.pair
         end
 
-        # The app reads the end of the stream.
+        # The app reads the end of the stream. Until it has closed that itself a byte lies in its end (StreamSocket).
         def close_input
+          @sent.write("\0")
           @sent.shutdown(Socket::SHUT_WR)
         end
 
@@ -199,9 +200,9 @@ module Firebrick
 
         def introduce
           @own = @connect.call
-          raise IOError, "the front has gone" unless @own.read(1)
+          return if @own.recv(1, @input ? 0 : Socket::MSG_PEEK) == "\0"
 
-          @own.close_read unless @input
+          raise IOError, "the front has gone"
         end
 
         def release; end

@@ -75,9 +75,18 @@ module Firebrick
 
       def call_app
         @env = @worker.env.build(@request, @started_us)
+        put_handles
         raise @job.error if @job.error
 
         @worker.app.call(@env).tap { exit!(0) if @worker.abandoned? }
+      end
+
+      # What the app has of its request: wherever it is called, it is about this one.
+      def put_handles
+        handle = Native::Handle.new(self)
+        @env["firebrick.timeout"] = handle
+        @env["rack.hijack"] = handle if @env.key?("rack.hijack")
+        @env["rack.early_hints"] = Native::Hints.new(self) if @env["rack.early_hints"]
       end
 
       # Takes status, headers and body apart and sends them.
@@ -100,7 +109,7 @@ module Firebrick
       # The app has raised: sends an error page, if the response has not begun.
       def failure(error)
         unsent = @response.take_back
-        return @response.stop(true) if @response.gone? && error.is_a?(ClientGone)
+        return @response.stop(true) if Firebrick::Exchange.client_gone?(error)
 
         @failed = true
         page(error, unsent)
@@ -135,8 +144,10 @@ module Firebrick
         yield
       rescue Exception => e # rubocop:disable Lint/RescueException
         exit!(1) if @worker.abandoned?
-        @failed = true
         @error = e
+        return if Firebrick::Exchange.client_gone?(e)
+
+        @failed = true
         Firebrick::Exchange.failed(e, @env)
       end
 

@@ -6,6 +6,21 @@ module Firebrick
   # What the native part does, in plain Ruby: for a Ruby that has no native extensions, and with `FIREBRICK_PURE=1`.
   # A worker of this kind serves with threads only, and there is no Firebrick::Server.
   module Native
+    # What the app has of a request.
+    class Handle
+      def initialize(exchange)
+        @exchange = exchange
+      end
+
+      # The Exchange: not for the app.
+      def self.exchange(handle)
+        handle.instance_variable_get(:@exchange) || raise(IOError, "the request has ended")
+      end
+    end
+
+    # The same for early hints.
+    class Hints < Handle; end
+
     class << self
       # The version of docs/wire.md that this library implements.
       def wire
@@ -67,25 +82,23 @@ module Firebrick
         @worker = nil
       end
 
-      def hijack
-        exchange = current("rack.hijack can only be called")
-        raise "rack.hijack was called after the response had begun" unless exchange.response.unsent?
+      def hijack(handle)
+        exchange = Handle.exchange(handle)
+        stream = nil
+        return unless exchange.response.hijack { (stream = exchange.response.stream).sent }
 
-        stream = exchange.response.stream
-        exchange.response.hijack(stream.sent)
         stream.release
         stream.own.autoclose = false
         [stream.own.fileno, exchange.env]
       end
 
-      def early_hints(headers)
-        exchange = current("rack.early_hints can only be called")
-        exchange.response.interim(Pure::Head.new(103, headers, @options.max_head))
+      def early_hints(handle, headers)
+        Handle.exchange(handle).response.interim(Pure::Head.new(103, headers, @options.max_head))
         nil
       end
 
-      def extend_timeout(milliseconds)
-        current("firebrick.timeout can only be extended").response.extend_timeout(milliseconds)
+      def extend_timeout(handle, milliseconds)
+        Handle.exchange(handle).response.extend_timeout(milliseconds)
         nil
       end
 
@@ -122,10 +135,6 @@ module Firebrick
 
       def transport(descriptor)
         Pure::Descriptors::WithFrames.new(UNIXSocket.for_fd(descriptor))
-      end
-
-      def current(what)
-        @worker&.current || raise("#{what} on the thread that serves the request")
       end
     end
   end

@@ -3,24 +3,24 @@
 require "firebrick/errors"
 require "firebrick/pure/frames"
 require "firebrick/pure/link"
+require "firebrick/pure/response_frames"
 
 module Firebrick
   module Pure
     # The frames of one response: what has been sent, what waits, and how much the front takes.
     #
     # Contract: the stage changes together with what is sent, whatever interrupts the thread; who has read the response
-    # finds that it has ended. Only the thread that
-    # serves the request calls it, but for #give and #leave (the link's reader) and #flush_waiting (the watchdog). Few
-    # responses ever wait for the front: those of a link share what they wait on.
+    # finds that it has ended. The thread that serves the request calls it, besides #give and #leave (the link's reader)
+    # and #flush_waiting (the watchdog); the body may be written by any thread, with the writer that #open has returned,
+    # and raises IOError when that is not the response's any more. Few responses ever wait for the front: those of a
+    # link share what they wait on.
     class Response
+      include ResponseFrames
+
       # BODY frames carry at most this much.
       PIECE = 64 << 10
       # So much of a body whose end is near is held back, to be sent in one frame.
       GATHERED = 128 << 10
-      UNKNOWN = 0xffffffff
-      # Bytes of the numbers that a RESPONSE begins with.
-      RESPONSE_NUMBERS = 16
-      CPU_CLOCK = (Process::CLOCK_THREAD_CPUTIME_ID if defined?(Process::CLOCK_THREAD_CPUTIME_ID))
 
       def self.now_us
         Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
@@ -44,6 +44,7 @@ module Firebrick
         @watched = false
         @window = Frames::WINDOW
         @gone = false
+        @writer = nil
       end
 
       # Nothing of it has been sent.
@@ -85,41 +86,71 @@ module Firebrick
         in_order { send_head(head, "", flags, descriptor) }
       end
 
-      # The head, and the first bytes of the body with it.
-      def start_with(head, body)
-        in_order { send_head(head, body.b) }
+      # A body begins. Its writer, for #chunk; that of another one is worth nothing from now on.
+      def open
+        in_order { @writer = Object.new }
+      end
+
+      # The body has ended, whoever still has its writer.
+      def close_writer
+        in_order { @writer = nil }
+        @link.news { nil }
+      end
+
+      # What a body has yielded, by any thread. +gathers+: it may wait for more.
+      def chunk(writer, head, part, gathers)
+        must_be(writer)
+        return gather(head, part, writer) if gathers && part.bytesize < PIECE
+
+        flush(writer)
+        small = part.bytesize < PIECE
+        begun = in_order do
+          must_be(writer)
+          next false unless unsent?
+
+          send_head(head, small ? part.b : "")
+          small
+        end
+        push(part, writer) unless begun
+        check_client
       end
 
       # Bytes of the body, as the front takes them.
-      def push(bytes)
+      # writer:: that of a body whose end may come before that of the bytes
+      def push(bytes, writer = nil)
         at = 0
         while at < bytes.bytesize
-          room = reserve([PIECE, bytes.bytesize - at].min)
+          room = reserve([PIECE, bytes.bytesize - at].min, writer)
           part = bytes.byteslice(at, room)
-          in_order { send_frame(Frames::BODY, part.b) }
+          in_order do
+            must_be(writer)
+            send_frame(Frames::BODY, part.b)
+          end
           at += room
         end
       end
 
       # Bytes of a body that will soon end: they wait for more, though not for long.
-      def gather(head, bytes)
+      def gather(head, bytes, writer)
         in_order do
+          must_be(writer)
           @head = head
           @waiting << bytes.b
           @watchdog.gathered(self) unless @watched
           @watched = true
         end
-        flush if @waiting.bytesize > GATHERED
+        flush(writer) if @waiting.bytesize > GATHERED
       end
 
       # Sends what waits.
-      def flush
+      def flush(writer = nil)
         rest = in_order do
+          must_be(writer)
           next send_open if unsent? && !@waiting.empty?
 
           @waiting.tap { @waiting = "".b }
         end
-        push(rest) if rest
+        push(rest, writer) if rest
       end
 
       # The watchdog sends what has waited long enough, as far as the front takes it.
@@ -144,29 +175,42 @@ module Firebrick
         @link.stream
       end
 
-      # A part of a file, all of it.
-      def file(descriptor, length)
-        in_order { send_frame(Frames::FILE, [0, length].pack("Q<Q<"), Frames::DESCRIPTOR, descriptor) }
+      # A part of a file.
+      def file(descriptor, from, length)
+        in_order { send_frame(Frames::FILE, [from, length].pack("Q<Q<"), Frames::DESCRIPTOR, descriptor) }
       end
 
       # The connection is the app's from now on.
-      def hijack(descriptor)
+      # Yields for the socket to send. Whether it has not been before.
+      def hijack
         in_order do
-          send_frame(Frames::HIJACK, "", Frames::DESCRIPTOR, descriptor)
+          next false if @stage == :hijacked
+
+          must_not_have_ended
+          raise IOError, "rack.hijack was called after the response had begun" unless unsent?
+
+          send_frame(Frames::HIJACK, "", Frames::DESCRIPTOR, yield)
           @stage = :hijacked
         end
       end
 
       def interim(head)
-        in_order { send_frame(Frames::INTERIM, head.pack) if unsent? }
+        in_order do
+          must_not_have_ended
+          send_frame(Frames::INTERIM, head.pack) if unsent?
+        end
       end
 
       def extend_timeout(milliseconds)
-        in_order { send_frame(Frames::EXTEND, [milliseconds].pack("Q<")) if unsent? }
+        in_order do
+          must_not_have_ended
+          send_frame(Frames::EXTEND, [milliseconds].pack("Q<")) if unsent?
+        end
       end
 
       # The end of a body, of which something may wait.
       def finish(head)
+        close_writer if @writer
         in_order { send_whole(head, @waiting) if unsent? }
         return if ended?
 
@@ -188,12 +232,19 @@ module Firebrick
       # What waits is not sent. Whether the response can still be another one.
       def take_back
         in_order do
+          @writer = nil
           @waiting.clear
           unsent?
         end
       end
 
       private
+
+      def must_be(writer)
+        return if writer.nil? || writer.equal?(@writer)
+
+        raise IOError, "the response has ended: nothing can be written to its body"
+      end
 
       # Neither another thread nor an interrupt comes between.
       def in_order(&block)
@@ -204,39 +255,10 @@ module Firebrick
         @link.put(Frames.frame(kind, @id, payload, flags), descriptor)
       end
 
-      def send_whole(head, body)
-        bytes = response(head, body, Frames::WHOLE)
-        @stage = :ended
-        return @link.put(bytes) unless @inbox.goes_on?
-
-        @link.hold(bytes)
-        @watchdog.look(@inbox)
-      end
-
-      def send_head(head, body, flags = 0, descriptor = nil)
-        flags |= Frames::DESCRIPTOR if descriptor
-        bytes = response(head, body, flags)
-        @stage = :begun
-        @link.put(bytes, descriptor)
-      end
-
-      # RESPONSE, all numbers packed at once.
-      def response(head, body, flags)
-        fields = head.fields
-        numbers = [RESPONSE_NUMBERS + fields.bytesize + body.bytesize, Frames::RESPONSE, flags, 0, @id,
-                   head.status, head.count, take_time, cpu_took_us, UNKNOWN]
-        numbers.pack("VCCvVvvV3") << fields << body
-      end
-
-      def send_open
-        send_head(@head, @waiting)
-        @waiting = "".b
-        nil
-      end
-
       # Waits until the front takes something; how many bytes.
-      def reserve(most)
-        @link.when(-> { @window.positive? || @gone }) do
+      def reserve(most, writer)
+        @link.when(-> { @window.positive? || @gone || (writer && !writer.equal?(@writer)) }) do
+          must_be(writer)
           check_client
           take_room(most)
         end
@@ -244,23 +266,6 @@ module Firebrick
 
       def take_room(most)
         [most, @window].min.tap { |bytes| @window -= bytes }
-      end
-
-      def times
-        [take_time, cpu_took_us, UNKNOWN].pack("V3")
-      end
-
-      def take_time
-        took = Response.now_us - @started_us
-        @took_us = took < UNKNOWN ? took : UNKNOWN - 1
-      end
-
-      def cpu_took_us
-        @cpu_from ? cpu_us - @cpu_from : UNKNOWN
-      end
-
-      def cpu_us
-        Process.clock_gettime(CPU_CLOCK, :microsecond)
       end
     end
   end

@@ -85,12 +85,6 @@ module Firebrick
         unfinished.map { |exchange| [exchange.thread, exchange.job.link.number, exchange.job.id] }
       end
 
-      # The Exchange that the calling thread serves; nil when it serves none.
-      def current
-        thread = Thread.current
-        @serving.find { |exchange| exchange && exchange.thread.equal?(thread) }
-      end
-
       # In a child that the app has forked: the links are the parent's.
       def abandon
         @abandoned = true

@@ -12,7 +12,7 @@ use crate::raw::os::{self, Wait};
 use crate::raw::poller;
 use crate::raw::ruby::{self, FALSE, NIL, TRUE, Value};
 use crate::serve::CURRENT;
-use crate::task::Task;
+use crate::task::{Task, Watcher};
 use std::os::fd::RawFd;
 
 /// How often a wait without a loop looks whether its fiber has been unblocked, microseconds.
@@ -78,9 +78,12 @@ fn can_park(gvl: &Gvl) -> bool {
     here(gvl, |l| l.root.get()).is_some_and(|root| root != fiber::current(gvl))
 }
 
-/// Waits until the worker wakes the task ([`crate::worker::Worker::handle`]). May raise.
-pub(crate) fn wait_for_news(gvl: &mut Gvl, _task: &'static Task) {
-    park(gvl, None, true, &mut |_, _| {});
+/// Waits until there is news of the request ([`Task::tell`]), which need not be the calling fiber's. False: the caller has to wait by itself, for this is
+/// no fiber that can be left. May raise.
+pub(crate) fn wait_for_news(gvl: &mut Gvl, task: &'static Task) -> bool {
+    let Some(number) = HERE.get().filter(|_| can_park(gvl)) else { return false };
+    park(gvl, None, true, &mut |_, key| task.watch(Watcher::Fiber { number, key }));
+    true
 }
 
 /// Waits until the socket takes something. False: the caller has to wait by itself. May raise.

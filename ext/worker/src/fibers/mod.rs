@@ -101,6 +101,14 @@ fn with<R>(gvl: &Gvl, number: usize, f: impl FnOnce(&mut Loop) -> R) -> Option<R
     LOOPS.with(gvl, |loops| loops.get_mut(number)?.as_deref_mut().map(f))
 }
 
+/// Ends a wait, of any thread's loop, if it is not over.
+pub(crate) fn wake(gvl: &Gvl, number: usize, key: Key) {
+    let thread = with(gvl, number, |l| l.waits.wake(key, Outcome::Woken).then_some(l.thread)).flatten();
+    if HERE.get() != Some(number) {
+        thread.into_iter().for_each(|thread| thread.wakeup.wake());
+    }
+}
+
 /// Borrows the loop of the calling thread.
 fn here<R>(gvl: &Gvl, f: impl FnOnce(&mut Loop) -> R) -> Option<R> {
     with(gvl, HERE.get()?, f)
@@ -129,7 +137,8 @@ pub(crate) fn serve(gvl: &mut Gvl, own: &'static Task) {
     }
     CURRENT.set(None);
     blocking::begin(gvl, own.thread);
-    run(gvl, own);
+    // What a panic outside a request has left undone is done in the next round.
+    (0..serve::PANICS).any(|_| ruby::contain(|| run(gvl, own)).is_some());
     close(gvl);
     blocking::end(own.thread);
     HERE.set(None);
@@ -282,6 +291,14 @@ impl Loop {
         (self.waits.preempted() > 0).then_some(self.turned)
     }
 
+    /// The fiber of this task waits for a request. It is only once among those that do, though the app may enter it meanwhile (by a `Fiber.current` that it
+    /// has kept): of two requests of one fiber one would get the other's response.
+    fn rests(&mut self, task: &'static Task) {
+        if task.fiber.as_ref().is_some_and(|part| !part.idle.replace(true)) {
+            self.idle.push(task);
+        }
+    }
+
     /// The front has sent something that concerns a request.
     fn news(&mut self, task: &'static Task) {
         let Some(fiber) = &task.fiber else { return };
@@ -387,6 +404,7 @@ fn enter(gvl: &mut Gvl, own: &'static Task, fiber: Value, task: Option<&'static 
 fn begin(gvl: &mut Gvl, own: &'static Task, job: Job) {
     let task = here(gvl, |l| {
         let task = l.idle.pop();
+        task.iter().filter_map(|task| task.fiber.as_ref()).for_each(|part| part.idle.set(false));
         l.starting = task;
         task
     });
@@ -406,7 +424,7 @@ fn has_idle(gvl: &mut Gvl, own: &'static Task) -> bool {
     let made = make(gvl, own);
     let left = here(gvl, |l| {
         match made {
-            Some(task) => l.idle.push(task),
+            Some(task) => l.rests(task),
             // The system gives no more: those that there are must do.
             None => l.most = l.all.len(),
         }
@@ -462,7 +480,7 @@ pub(crate) fn body(gvl: &mut Gvl) {
             return;
         }
         let Some(root) = here(gvl, |l| {
-            l.idle.push(task);
+            l.rests(task);
             l.root.get()
         }) else {
             return;
@@ -533,6 +551,7 @@ fn close(gvl: &mut Gvl) {
         let _ = fiber::transfer(gvl, part.ruby.get());
         part.ends.set(false);
         part.ruby.set(NIL);
+        part.idle.set(false);
         task.retire(gvl);
         SPARE.with(gvl, |spare| spare.push(task));
     }

@@ -1,6 +1,7 @@
 //! The methods of `Firebrick::Native`.
 
 use super::gvl::{self, Guarded, Gvl};
+use super::handle;
 use super::os;
 use super::ruby::{self, NIL, Value};
 use crate::link::Link;
@@ -8,6 +9,7 @@ use crate::place::{self, place};
 use crate::scoreboard::Scoreboard;
 use crate::task::{Stage, Task};
 use crate::thread::ServingThread;
+use crate::ticket::Ticket;
 use crate::watchdog::Port;
 use crate::worker::{self, Help, Options, Pair, Worker, worker};
 use crate::{body, collection, emit, fibers, head, names, serve};
@@ -46,6 +48,8 @@ pub extern "C" fn Init_native() {
             let firebrick = rb_sys::rb_define_module(c"Firebrick".as_ptr());
             rb_sys::rb_define_module_under(firebrick, c"Native".as_ptr())
         };
+        handle::define(module, c"Handle");
+        handle::define(module, c"Hints");
         methods! { module:
             c"wire" => wire_version();
             c"prepare" => prepare(app, base, threads, limits, rack3);
@@ -64,9 +68,9 @@ pub extern "C" fn Init_native() {
             c"promotion" => promotion();
             c"retire" => retire();
             c"collect_with" => collect_with(collector);
-            c"hijack" => hijack();
-            c"early_hints" => early_hints(headers);
-            c"extend_timeout" => extend_timeout(milliseconds);
+            c"hijack" => hijack(handle);
+            c"early_hints" => early_hints(handle, headers);
+            c"extend_timeout" => extend_timeout(handle, milliseconds);
             c"fiber_body" => fiber_body();
             c"fiber_io" => fiber_io(fd, events, us);
             c"fiber_select" => fiber_select(wanted, us);
@@ -112,12 +116,13 @@ static OPTIONS: Guarded<Option<Options>> = Guarded::new(None);
 fn prepare(gvl: &mut Gvl, app: Value, base: Value, threads: Value, limits: Value, rack3: Value) -> Value {
     names::look_up(gvl);
     place().set_app(gvl, app, base);
-    let options = options(gvl, threads, limits, rack3);
+    let options = options(gvl, base, threads, limits, rack3);
     OPTIONS.with(gvl, |slot| *slot = Some(options));
     NIL
 }
 
-fn options(gvl: &Gvl, threads: Value, limits: Value, rack3: Value) -> Options {
+fn options(gvl: &mut Gvl, base: Value, threads: Value, limits: Value, rack3: Value) -> Options {
+    let early_hints = ruby::hash_get(gvl, base, names::names().early_hints.get()).truthy();
     let temp_dir = PathBuf::from(OsStr::from_bytes(limits.at(gvl, 3).bytes(gvl)));
     Options {
         threads_min: number(threads.at(gvl, 0)).max(1),
@@ -128,6 +133,7 @@ fn options(gvl: &Gvl, threads: Value, limits: Value, rack3: Value) -> Options {
         fibers_apart: threads.at(gvl, 5).truthy(),
         // A frame must hold the head and an inline body.
         max_head: number(limits.at(gvl, 0)).min(512 << 10),
+        early_hints,
         rack3: rack3.truthy(),
         response_memory: number(limits.at(gvl, 1)) as u64,
         response_spool: number(limits.at(gvl, 2)) as u64,
@@ -219,7 +225,7 @@ fn attach(
     let Some(at) = worker::free_place(gvl) else {
         failed(gvl, format!("there are {} servers in this process already", place::PLACES - 1));
     };
-    let options = options(gvl, threads, limits, rack3);
+    let options = options(gvl, base, threads, limits, rack3);
     let (fd, slot_len, bell) = (number(scoreboard) as i32, number(slot_len), number(bell) as i32);
     let board = match Scoreboard::map(fd, 0, slot_len, options.threads_max) {
         Ok(board) => board,
@@ -295,7 +301,7 @@ fn revive(gvl: &mut Gvl, serial: Value) -> Value {
 /// The front of an attached worker has gone, or is about to.
 fn lose(gvl: &mut Gvl, serial: Value) -> Value {
     if let Some(at) = attached(gvl, serial) {
-        place::within(at, || worker(gvl, Worker::lose));
+        place::within(at, || worker(gvl, |w| w.lose(gvl)));
     }
     NIL
 }
@@ -414,47 +420,58 @@ fn retire(gvl: &mut Gvl) -> Value {
     NIL
 }
 
-/// `rack.hijack`: the worker's end of the connection, and the env.
-fn hijack(gvl: &mut Gvl) -> Value {
-    let Some(task) = serve::current() else {
-        failed(gvl, "rack.hijack can only be called on the thread that serves the request")
-    };
-    if task.stage.get() != Stage::Unsent {
-        failed(gvl, "rack.hijack was called after the response had begun");
+/// The request of a handle. Raises IOError when it is over, or in another process; nothing is found by the thread that calls.
+fn request(gvl: &mut Gvl, handle: Value) -> &'static Task {
+    match Ticket::of_handle(gvl, handle).and_then(|ticket| ticket.request(gvl)) {
+        Some(task) => task,
+        None => ruby::raise(gvl, names::names().io_error.get(), "the request has ended"),
+    }
+}
+
+/// `rack.hijack`: the worker's end of the connection, and the env; nil when that has been given already.
+fn hijack(gvl: &mut Gvl, handle: Value) -> Value {
+    let task = request(gvl, handle);
+    match task.stage.get() {
+        Stage::Unsent => {}
+        Stage::Hijacked => return NIL,
+        Stage::Begun | Stage::Ended => ruby::raise(
+            gvl,
+            names::names().io_error.get(),
+            "rack.hijack was called after the response had begun",
+        ),
     }
     match body::pair() {
         Ok((ours, theirs)) => {
+            let env = task.env.get();
             emit::hijack(gvl, task, theirs);
-            serve::send(gvl, task, task.link.get() as usize);
+            serve::flush(gvl, task);
             let ours = ruby::integer(gvl, i64::from(ours));
-            ruby::array(gvl, &[ours, task.env.get()])
+            ruby::array(gvl, &[ours, env])
         }
         Err(text) => failed(gvl, text),
     }
 }
 
 /// `rack.early_hints`: sends INTERIM, unless the response has begun.
-fn early_hints(gvl: &mut Gvl, headers: Value) -> Value {
-    let Some(task) = serve::current() else {
-        failed(gvl, "rack.early_hints can only be called on the thread that serves the request")
-    };
+fn early_hints(gvl: &mut Gvl, handle: Value, headers: Value) -> Value {
+    // That is the app's code, which may take its time.
+    let fields = ruby::call(gvl, names::names().exchange.get(), names::names().fields, &[headers]);
+    let task = request(gvl, handle);
     if task.stage.get() == Stage::Unsent {
-        head::early_hints(gvl, task, headers);
+        head::early_hints(gvl, task, fields);
         task.interim.with(gvl, |frame| emit::interim(gvl, task, frame));
-        serve::send(gvl, task, task.link.get() as usize);
+        serve::flush(gvl, task);
     }
     NIL
 }
 
 /// `env["firebrick.timeout"].extend`: sends EXTEND, unless the response has begun, which has no time-out.
-fn extend_timeout(gvl: &mut Gvl, milliseconds: Value) -> Value {
+fn extend_timeout(gvl: &mut Gvl, handle: Value, milliseconds: Value) -> Value {
     let milliseconds = number(milliseconds) as u64;
-    let Some(task) = serve::current() else {
-        failed(gvl, "firebrick.timeout can only be extended on the thread that serves the request")
-    };
+    let task = request(gvl, handle);
     if task.stage.get() == Stage::Unsent {
         emit::extend(gvl, task, milliseconds);
-        serve::send(gvl, task, task.link.get() as usize);
+        serve::flush(gvl, task);
     }
     NIL
 }

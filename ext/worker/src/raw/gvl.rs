@@ -1,9 +1,11 @@
 //! The proof that a thread has the GVL, state that the GVL guards, and waiting without it.
 
-use super::ruby::guard;
+use super::ruby::{contain, guard};
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
 
 /// Proof that the calling thread has the GVL.
 ///
@@ -13,7 +15,7 @@ use std::marker::PhantomData;
 /// [`release`] takes it away from the code that runs without the GVL.
 pub(crate) struct Gvl(PhantomData<*mut ()>);
 
-/// Runs what Ruby has called. A panic in it ends the process.
+/// Runs what Ruby has called. A panic in it becomes an exception.
 ///
 /// # Safety
 /// The thread has the GVL, and every other `Gvl` of this thread is borrowed by the call that has led here.
@@ -22,10 +24,19 @@ pub(super) unsafe fn enter<R>(f: impl FnOnce(&mut Gvl) -> R) -> R {
     guard(|| f(&mut Gvl(PhantomData)))
 }
 
+/// The same inside the collector, where nothing can be raised, and objects that are not marked would be lost: a panic ends the process. There is
+/// nothing in it that could be one.
+///
+/// # Safety
+/// As [`enter`].
+pub(super) unsafe fn unprotected<R>(f: impl FnOnce(&mut Gvl) -> R) -> R {
+    contain(|| f(&mut Gvl(PhantomData))).unwrap_or_else(|| std::process::abort())
+}
+
 /// State shared by the worker's threads and touched only while the GVL is held.
 ///
 /// The closure given to [`Guarded::with`] cannot call Ruby, for the token is borrowed meanwhile; so no other thread comes in
-/// between. A nested use is a panic, which ends the process with a message.
+/// between. A nested use is a panic.
 pub(crate) struct Guarded<T>(RefCell<T>);
 
 // SAFETY: access is serialised by the GVL, which the token proves.
@@ -55,16 +66,12 @@ pub(crate) type Scratch = Guarded<Vec<u8>>;
 pub(crate) fn release<R: Send, F: FnOnce() -> R + Send>(_gvl: &mut Gvl, f: F) -> Option<R> {
     struct Call<F, R> {
         f: Option<F>,
-        result: Option<R>,
+        result: Option<thread::Result<R>>,
     }
     unsafe extern "C" fn run<R, F: FnOnce() -> R>(arg: *mut c_void) -> *mut c_void {
         // SAFETY: `arg` is the `Call` below, which outlives the call and is not touched meanwhile.
         let call = unsafe { &mut *arg.cast::<Call<F, R>>() };
-        guard(|| {
-            if let Some(f) = call.f.take() {
-                call.result = Some(f());
-            }
-        });
+        call.result = call.f.take().map(|f| catch_unwind(AssertUnwindSafe(f)));
         std::ptr::null_mut()
     }
     let mut call = Call { f: Some(f), result: None };
@@ -75,5 +82,6 @@ pub(crate) fn release<R: Send, F: FnOnce() -> R + Send>(_gvl: &mut Gvl, f: F) ->
         let call = (&raw mut call).cast();
         rb_sys::rb_thread_call_without_gvl2(Some(run::<R, F>), call, ubf_io, std::ptr::null_mut());
     }
-    call.result
+    // A panic goes on where the GVL is held again.
+    call.result.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic)))
 }

@@ -5,7 +5,7 @@
 //! name the Ruby thread that they concern; in 3.2 they arrive on the thread itself.
 
 use super::gvl::Gvl;
-use super::ruby::{Value, guard, protect};
+use super::ruby::{Value, contain, protect};
 use rb_sys::VALUE;
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -145,7 +145,7 @@ pub(crate) fn attach(gvl: &mut Gvl, wait: &'static GvlWait) {
 }
 
 unsafe extern "C" fn hook(event: u32, data: *const EventData, _user: *mut c_void) {
-    guard(|| match api() {
+    let _ = contain(|| match api() {
         Some(Storage::Ruby { key, get, .. }) => {
             // SAFETY: since 3.3 Ruby passes the event's data, with a living thread. What is kept under the key is null or a
             // GvlWait that is never freed. Reading it needs no GVL.

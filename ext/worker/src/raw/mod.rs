@@ -7,7 +7,8 @@
 //!    `&mut Gvl`, so what is borrowed from Ruby's memory, or from [`gvl::Guarded`] state, is not used after it.
 //! 2. Functions of [`ruby`] may raise, that is, jump out to the nearest [`ruby::protect`]; between the two no frame owns
 //!    anything that needs dropping.
-//! 3. A panic never reaches Ruby: every function that Ruby calls is wrapped in [`ruby::guard`].
+//! 3. A panic never reaches Ruby, and never ends the process: every function that Ruby calls is wrapped in [`ruby::guard`], which makes an exception of
+//!    it, and what runs without Ruby in [`ruby::contain`].
 
 pub(crate) mod afterwards;
 pub(crate) mod cpu_timer;
@@ -16,6 +17,7 @@ pub(crate) mod fiber;
 pub(crate) mod frames;
 pub(crate) mod gvl;
 pub(crate) mod gvl_wait;
+pub(crate) mod handle;
 pub(crate) mod os;
 pub(crate) mod poller;
 pub(crate) mod ruby;

@@ -282,36 +282,32 @@ pub(crate) fn hash_each<F: FnMut(&mut Gvl, Value, Value)>(gvl: &mut Gvl, hash: V
     unsafe { rb_sys::rb_hash_foreach(hash.0, Some(pair::<F>), std::ptr::from_mut(f) as VALUE) };
 }
 
-/// Calls `receiver.each` with `f` as its block; `f` gets the block's arguments. May raise.
-pub(crate) fn each<F: FnMut(&mut Gvl, &[Value])>(_gvl: &mut Gvl, receiver: Value, method: Id, f: &mut F) {
-    unsafe extern "C" fn block<F: FnMut(&mut Gvl, &[Value])>(
+/// What a block of ours does. It has no variables but a value of Ruby's: the app may keep the block, and call it from any thread or fiber, also when
+/// the call that it was given to is over.
+pub(crate) trait Block {
+    /// `data` is what the block was made with. May raise.
+    fn call(gvl: &mut Gvl, data: Value, arguments: &[Value]);
+}
+
+/// Calls `receiver.each` with a block that keeps `data`. May raise.
+pub(crate) fn each<B: Block>(_gvl: &mut Gvl, receiver: Value, method: Id, data: Value) {
+    unsafe extern "C" fn block<B: Block>(
         _first: VALUE,
-        arg: VALUE,
+        data: VALUE,
         argc: c_int,
         argv: *const VALUE,
         _block: VALUE,
     ) -> VALUE {
-        // SAFETY: `arg` is the closure below, which outlives the iteration; the token of the caller is borrowed by it.
-        // argv holds argc values.
+        // SAFETY: Ruby calls blocks with the GVL; argv holds argc values.
         unsafe {
-            let f = &mut *(arg as *mut F);
             let arguments =
                 if argc == 0 { &[] } else { std::slice::from_raw_parts(argv.cast::<Value>(), argc as usize) };
-            enter(|gvl| f(gvl, arguments));
+            enter(|gvl| B::call(gvl, Value(data), arguments));
         }
         NIL.0
     }
-    // SAFETY: the callback has the type that rb_block_call wants.
-    unsafe {
-        rb_sys::rb_block_call(
-            receiver.0,
-            method.0,
-            0,
-            std::ptr::null(),
-            Some(block::<F>),
-            std::ptr::from_mut(f) as VALUE,
-        )
-    };
+    // SAFETY: the callback has the type that rb_block_call wants. Ruby keeps its data alive, if it is an object.
+    unsafe { rb_sys::rb_block_call(receiver.0, method.0, 0, std::ptr::null(), Some(block::<B>), data.0) };
 }
 
 /// How many collections there have been, of all kinds.
@@ -449,18 +445,29 @@ pub(crate) fn spawn(_gvl: &mut Gvl, f: Box<dyn FnOnce(&mut Gvl) + Send>) -> Valu
     Value(unsafe { rb_sys::rb_thread_create(Some(run), arg) })
 }
 
-/// Runs what Ruby has called: a panic in it is reported and ends the process, for it must not reach Ruby.
+/// Runs what Ruby has called, with the GVL. A panic in it becomes an exception of Ruby's: it must not reach Ruby otherwise, and concerns nobody but
+/// the request that it was for.
 #[inline]
 pub(crate) fn guard<R>(f: impl FnOnce() -> R) -> R {
-    match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(result) => result,
-        Err(_) => {
-            // The panic hook has written the message and the place.
-            crate::complain(format_args!(
-                "worker {}: internal error, ending the process",
-                std::process::id()
-            ));
-            std::process::abort()
-        }
+    match contain(f) {
+        Some(result) => result,
+        // SAFETY: the thread has the GVL, the class is set before any extension loads, and the text has no directives. The frames up to the
+        // nearest protect own nothing: all that `f` owned has been dropped.
+        None => unsafe { rb_sys::rb_raise(rb_sys::rb_eRuntimeError, INTERNAL_ERROR.as_ptr()) },
     }
+}
+
+/// What the app hears of a panic. Its message and place are in the log.
+const INTERNAL_ERROR: &CStr = c"internal error in Firebrick's native part, which has been logged";
+
+/// Runs something, and catches a panic in it, which is told in the log; `None` then.
+#[inline]
+pub(crate) fn contain<R>(f: impl FnOnce() -> R) -> Option<R> {
+    // The panic hook has written the message and the place.
+    catch_unwind(AssertUnwindSafe(f)).inspect_err(|_| say_internal_error()).ok()
+}
+
+#[cold]
+fn say_internal_error() {
+    crate::complain(format_args!("worker {}: internal error: the request at hand fails", std::process::id()));
 }

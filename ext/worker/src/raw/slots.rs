@@ -3,7 +3,7 @@
 //! Why not `rb_gc_register_address`: each registration is an element of a list that every collection walks, and a worker with thousands of
 //! fibers has a dozen variables for each. Here they lie side by side, and one object marks all.
 
-use super::gvl::{Guarded, Gvl, enter};
+use super::gvl::{Guarded, Gvl, unprotected};
 use super::ruby::{NIL, Value};
 use rb_sys::VALUE;
 use std::ffi::c_void;
@@ -71,7 +71,7 @@ fn register(gvl: &mut Gvl) {
     unsafe extern "C" fn mark(_data: *mut c_void) {
         // SAFETY: the collector runs with the GVL, and never while slots are being made: no object is made meanwhile.
         unsafe {
-            enter(|gvl| {
+            unprotected(|gvl| {
                 SLOTS.with(gvl, |slots| {
                     let all = slots.chunks.iter().flat_map(|chunk| chunk.iter());
                     all.filter(|slot| !slot.get().is_nil())

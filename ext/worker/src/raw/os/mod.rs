@@ -275,6 +275,9 @@ impl Wait {
     }
 }
 
+/// How often a watchdog begins again.
+const PANICS: usize = 100;
+
 /// Starts the watchdog of the worker at `place`: a thread that is no Ruby thread, with all signals blocked and a small stack. It must never
 /// call Ruby.
 ///
@@ -284,7 +287,12 @@ pub(crate) fn watchdog_thread(place: usize) -> io::Result<()> {
     const STACK: usize = 128 << 10;
     extern "C" fn start(place: *mut libc::c_void) -> *mut libc::c_void {
         // The pointer is a number.
-        super::ruby::guard(|| crate::watchdog::run(place.addr()));
+        // What a panic has left undone it does in its next round.
+        for _ in 0..PANICS {
+            if super::ruby::contain(|| crate::watchdog::run(place.addr())).is_some() {
+                break;
+            }
+        }
         std::ptr::null_mut()
     }
     // SAFETY: attributes and signal sets are initialised before they are used. The new thread inherits the signal mask.

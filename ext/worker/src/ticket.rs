@@ -1,0 +1,128 @@
+//! What stands for a request wherever the app takes it: to other threads, into other fibers, beyond the end of the request.
+//!
+//! Why: code that belongs to a request runs anywhere, and the thread or fiber that served it serves another one next. So what Ruby holds of a
+//! request is a number that is never used again, and nothing is found by the place where the code happens to run.
+//!
+//! Contract:
+//! 1. A ticket names a task and one of its serial numbers. A task gives each out once: to its request, and to each run of a body's `each`.
+//! 2. Between [`Ticket::request`] or [`Writer::is_open`] and what is appended to the link, the caller neither waits nor calls Ruby.
+
+use crate::raw::gvl::{Guarded, Gvl};
+use crate::raw::handle;
+use crate::raw::ruby::{self, Value};
+use crate::task::{Stage, Task};
+use crate::worker::worker_at;
+use wire::response::Suspended;
+
+/// Bits of a serial number. What is left of a small integer of Ruby is the task's number.
+const SERIAL: u32 = 40;
+/// Tasks that there can be.
+const TASKS: usize = 1 << 21;
+
+/// All tasks, by their numbers.
+static ALL: Guarded<Vec<&'static Task>> = Guarded::new(Vec::new());
+
+/// The number of the task that is made next, for [`add`].
+///
+/// # Panics
+/// When there are millions of them.
+pub(crate) fn next_number(gvl: &Gvl) -> usize {
+    let number = ALL.with(gvl, |all| all.len());
+    assert!(number < TASKS, "too many tasks");
+    number
+}
+
+/// Adds the task that has been given the next number.
+pub(crate) fn add(gvl: &Gvl, task: &'static Task) {
+    ALL.with(gvl, |all| all.push(task));
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticket(u64);
+
+impl Ticket {
+    /// Never 0.
+    fn new(task: &Task, serial: u64) -> Ticket {
+        Ticket((task.number as u64 + 1) << SERIAL | serial)
+    }
+
+    fn task(self, gvl: &Gvl) -> Option<&'static Task> {
+        let number = usize::try_from(self.0 >> SERIAL).ok()?.checked_sub(1)?;
+        ALL.with(gvl, |all| all.get(number).copied())
+    }
+
+    fn serial(self) -> u64 {
+        self.0 & ((1 << SERIAL) - 1)
+    }
+
+    /// That of the request which the task serves.
+    pub(crate) fn of_request(task: &Task) -> Ticket {
+        Ticket::new(task, task.request.get())
+    }
+
+    /// An object for the app that stands for it.
+    #[inline]
+    pub(crate) fn handle(self, gvl: &mut Gvl, class: Value) -> Value {
+        handle::new(gvl, class, self.0)
+    }
+
+    /// The ticket of such an object.
+    pub(crate) fn of_handle(gvl: &Gvl, handle: Value) -> Option<Ticket> {
+        handle::number(gvl, handle).map(Ticket)
+    }
+
+    /// The request, while it is being served and its response has not ended. Not in a child that the app has forked.
+    pub(crate) fn request(self, gvl: &Gvl) -> Option<&'static Task> {
+        let task = self.task(gvl)?;
+        let is_served =
+            task.active.get() && task.request.get() == self.serial() && task.stage.get() != Stage::Ended;
+        (is_served && has_worker(gvl, task)).then_some(task)
+    }
+}
+
+/// Whether the worker of the task is in this process.
+fn has_worker(gvl: &Gvl, task: &Task) -> bool {
+    worker_at(gvl, task.place.get(), |_| ()).is_some()
+}
+
+/// The right to write the body of a response: while the body's `each` runs, and for whoever has its block.
+#[derive(Clone, Copy)]
+pub(crate) struct Writer {
+    pub(crate) task: &'static Task,
+    serial: u64,
+}
+
+impl Writer {
+    /// A body begins; `head` waits for its first bytes. Another one's right is over.
+    pub(crate) fn open(task: &'static Task, head: Option<Suspended>) -> Writer {
+        let serial = task.next_serial();
+        task.writer.set(serial);
+        task.suspended.set(head);
+        Writer { task, serial }
+    }
+
+    /// What Ruby keeps with the block.
+    pub(crate) fn to_value(self, gvl: &mut Gvl) -> Value {
+        ruby::integer(gvl, Ticket::new(self.task, self.serial).0 as i64)
+    }
+
+    /// The writer of a block, if the body has not ended.
+    #[inline]
+    pub(crate) fn of_value(gvl: &Gvl, value: Value) -> Option<Writer> {
+        let ticket = Ticket(value.fixnum()? as u64);
+        let writer = Writer { task: ticket.task(gvl)?, serial: ticket.serial() };
+        writer.is_open(gvl).then_some(writer)
+    }
+
+    #[inline]
+    pub(crate) fn is_open(self, gvl: &Gvl) -> bool {
+        self.task.active.get() && self.task.writer.get() == self.serial && has_worker(gvl, self.task)
+    }
+
+    /// Nobody writes this body any more, whatever has become of its block.
+    pub(crate) fn close(self, gvl: &Gvl) {
+        if self.task.writer.get() == self.serial {
+            self.task.close_writer(gvl);
+        }
+    }
+}

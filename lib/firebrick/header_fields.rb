@@ -1,0 +1,30 @@
+# frozen_string_literal: true
+
+module Firebrick
+  # Headers as a list, for what must not call code of the app while it reads them.
+  module HeaderFields
+    # Headers that are no Hash, or are not to be read in the middle of something else: names and values, one after the
+    # other. All of them are Strings, Arrays of Strings, or nil; but for those that are meant for the server.
+    def fields(headers)
+      fields = []
+      headers.each do |*pair|
+        pair = pair.first if pair.length == 1 && pair.first.is_a?(Array)
+        raise BadResponse, "headers do not yield names and values" if pair.length < 2
+
+        name = pair[0].to_s
+        fields.push(name, name.start_with?("rack.") ? pair[1] : plain(pair[1]))
+      end
+      fields
+    end
+
+    private
+
+    def plain(value)
+      case value
+      when nil, String then value
+      when Array then value.map(&:to_s)
+      else value.to_s
+      end
+    end
+  end
+end

@@ -1,0 +1,69 @@
+# frozen_string_literal: true
+
+require "firebrick/pure/frames"
+
+module Firebrick
+  module Pure
+    # The frames of a response that have its head or its times. A part of Response, under whose lock all of it is
+    # called.
+    module ResponseFrames
+      UNKNOWN = 0xffffffff
+      # Bytes of the numbers that a RESPONSE begins with.
+      RESPONSE_NUMBERS = 16
+      CPU_CLOCK = (Process::CLOCK_THREAD_CPUTIME_ID if defined?(Process::CLOCK_THREAD_CPUTIME_ID))
+
+      private
+
+      def must_not_have_ended
+        raise IOError, "the request has ended" if ended?
+      end
+
+      def send_whole(head, body)
+        bytes = response(head, body, Frames::WHOLE)
+        @stage = :ended
+        return @link.put(bytes) unless @inbox.goes_on?
+
+        @link.hold(bytes)
+        @watchdog.look(@inbox)
+      end
+
+      def send_head(head, body, flags = 0, descriptor = nil)
+        flags |= Frames::DESCRIPTOR if descriptor
+        bytes = response(head, body, flags)
+        @stage = :begun
+        @link.put(bytes, descriptor)
+      end
+
+      # RESPONSE, all numbers packed at once.
+      def response(head, body, flags)
+        fields = head.fields
+        numbers = [RESPONSE_NUMBERS + fields.bytesize + body.bytesize, Frames::RESPONSE, flags, 0, @id,
+                   head.status, head.count, take_time, cpu_took_us, UNKNOWN]
+        numbers.pack("VCCvVvvV3") << fields << body
+      end
+
+      def send_open
+        send_head(@head, @waiting)
+        @waiting = "".b
+        nil
+      end
+
+      def times
+        [take_time, cpu_took_us, UNKNOWN].pack("V3")
+      end
+
+      def take_time
+        took = Response.now_us - @started_us
+        @took_us = took < UNKNOWN ? took : UNKNOWN - 1
+      end
+
+      def cpu_took_us
+        @cpu_from ? cpu_us - @cpu_from : UNKNOWN
+      end
+
+      def cpu_us
+        Process.clock_gettime(CPU_CLOCK, :microsecond)
+      end
+    end
+  end
+end
