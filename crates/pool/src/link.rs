@@ -468,7 +468,8 @@ impl Link {
         match frame.header.kind {
             Kind::Response => {
                 let response = Response::decode(frame.payload).map_err(bad)?;
-                ended.failed += u64::from(response.status >= 500);
+                // What becomes of a request whose client has gone says nothing of the app.
+                ended.failed += u64::from(response.status >= 500 && !call.reply.is_unwanted());
                 call.reply.on_event(match fd.map(app_stream).transpose() {
                     Ok(stream) => ReplyEvent::Head(head(&response, stream)),
                     Err(failure) => ReplyEvent::Failed(failure),
