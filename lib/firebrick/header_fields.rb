@@ -5,19 +5,34 @@ module Firebrick
   module HeaderFields
     # Headers that are no Hash, or are not to be read in the middle of something else: names and values, one after the
     # other. All of them are Strings, Arrays of Strings, or nil; but for those that are meant for the server.
-    def fields(headers)
+    #
+    # most:: bytes of names and values; the headers may be endless
+    def fields(headers, most)
       fields = []
       headers.each do |*pair|
-        pair = pair.first if pair.length == 1 && pair.first.is_a?(Array)
-        raise BadResponse, "headers do not yield names and values" if pair.length < 2
+        name, value = field(pair)
+        raise BadResponse, "response head is larger than max_head" if (most -= size(name, value)).negative?
 
-        name = pair[0].to_s
-        fields.push(name, name.start_with?("rack.") ? pair[1] : plain(pair[1]))
+        fields.push(name, value)
       end
       fields
     end
 
     private
+
+    # Of what headers have yielded.
+    def field(pair)
+      pair = pair.first if pair.length == 1 && pair.first.is_a?(Array)
+      raise BadResponse, "headers do not yield names and values" if pair.length < 2
+
+      name = pair[0].to_s
+      [name, name.start_with?("rack.") ? pair[1] : plain(pair[1])]
+    end
+
+    # Each field takes some bytes more than it has.
+    def size(name, value)
+      name.bytesize + 4 + (value.is_a?(Array) ? value.sum { |one| one.bytesize + 4 } : value.to_s.bytesize)
+    end
 
     def plain(value)
       case value

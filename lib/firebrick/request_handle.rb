@@ -16,6 +16,7 @@ module Firebrick
 
     # `firebrick.timeout`, for requests that know that they take longer than `timeouts.worker`: the request may take at
     # least +seconds+ from now until its response begins. Never makes the time shorter; may be called again.
+    # Only on the thread that serves the request.
     def extend(seconds)
       # Not between?, which raises for NaN.
       unless seconds.is_a?(Numeric) && seconds.real? && seconds >= 0 && seconds <= LONGEST

@@ -134,12 +134,12 @@ fn with_length(gvl: &Gvl, task: &'static Task, head: Suspended, len: u64) -> Sus
     if task.finite.get() { head } else { head::with_length(gvl, task, head, len) }
 }
 
-/// Where an open file stands; 0 for what is none, and for one that is closed.
+/// Where an open file stands, or what is used as one (a Tempfile); 0 for what is none, and for one that is closed.
 fn position(gvl: &mut Gvl, body: Value) -> u64 {
     let mut position = 0;
     // A file that is closed raises.
     let asked = ruby::protect(gvl, |gvl| {
-        if ruby::is_a(gvl, body, names().io.get()) {
+        if ruby::responds(gvl, body, names().pos) {
             let at = ruby::call(gvl, body, names().pos, &[]);
             position = at.fixnum().map_or(0, |at| at.max(0) as u64);
         }

@@ -86,6 +86,13 @@ pub(crate) fn early_hints(gvl: &mut Gvl, task: &'static Task, list: Value) {
     task.interim.with(gvl, |out| fields.encoder.resume(out).finish(0, wire::times::Times::default(), b""));
 }
 
+/// Headers as `Firebrick::Exchange.fields` lists them. May raise: it calls code of the app.
+pub(crate) fn list(gvl: &mut Gvl, task: &'static Task, headers: Value) -> Value {
+    let most = worker_at(gvl, task.place.get(), |w| w.options.max_head).unwrap_or(0);
+    let most = ruby::integer(gvl, most as i64);
+    ruby::call(gvl, names().exchange.get(), names().fields, &[headers, most])
+}
+
 /// Why a field cannot be sent.
 #[derive(Clone, Copy)]
 enum Refused {
@@ -99,7 +106,7 @@ impl Fields {
         if headers.is_hash(gvl) {
             return ruby::hash_each(gvl, headers, &mut |gvl, name, value| self.pair(gvl, name, value));
         }
-        let fields = ruby::call(gvl, names().exchange.get(), names().fields, &[headers]);
+        let fields = list(gvl, self.task, headers);
         self.listed(gvl, fields);
     }
 

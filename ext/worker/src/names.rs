@@ -66,7 +66,7 @@ names! {
     }
     classes {
         exchange: c"Firebrick::Exchange", bad_response: c"Firebrick::BadResponse", client_gone: c"Firebrick::ClientGone",
-        fibers: c"Firebrick::Fibers", fibers_error: c"FiberError", io_error: c"IOError", io: c"IO",
+        fibers: c"Firebrick::Fibers", fibers_error: c"FiberError", io_error: c"IOError",
         handle: c"Firebrick::Native::Handle", hints: c"Firebrick::Native::Hints",
     }
 }

@@ -82,9 +82,10 @@ module Firebrick
         nil
       end
 
-      # Where an open file stands: one that has been read, or sought in, goes on from there, as its `each` would.
+      # Where an open file stands, or what is used as one (a Tempfile): one that has been read, or sought in, goes on
+      # from there, as its `each` would.
       def position(body)
-        body.is_a?(IO) ? body.pos : 0
+        body.respond_to?(:pos) ? body.pos.to_i : 0
       rescue IOError, SystemCallError
         0
       end

@@ -98,7 +98,13 @@ module Firebrick
       end
 
       def extend_timeout(handle, milliseconds)
-        Handle.exchange(handle).response.extend_timeout(milliseconds)
+        exchange = Handle.exchange(handle)
+        raise IOError, "the request has ended" if exchange.response.ended?
+        unless exchange.thread.equal?(Thread.current)
+          raise "firebrick.timeout can only be extended on the thread that serves the request"
+        end
+
+        exchange.response.extend_timeout(milliseconds)
         nil
       end
 

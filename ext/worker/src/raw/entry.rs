@@ -454,8 +454,9 @@ fn hijack(gvl: &mut Gvl, handle: Value) -> Value {
 
 /// `rack.early_hints`: sends INTERIM, unless the response has begun.
 fn early_hints(gvl: &mut Gvl, handle: Value, headers: Value) -> Value {
-    // That is the app's code, which may take its time.
-    let fields = ruby::call(gvl, names::names().exchange.get(), names::names().fields, &[headers]);
+    let task = request(gvl, handle);
+    // That calls the app's code, which may take its time: is it the same request afterwards?
+    let fields = head::list(gvl, task, headers);
     let task = request(gvl, handle);
     if task.stage.get() == Stage::Unsent {
         head::early_hints(gvl, task, fields);
@@ -469,6 +470,9 @@ fn early_hints(gvl: &mut Gvl, handle: Value, headers: Value) -> Value {
 fn extend_timeout(gvl: &mut Gvl, handle: Value, milliseconds: Value) -> Value {
     let milliseconds = number(milliseconds) as u64;
     let task = request(gvl, handle);
+    if !task.is_current() {
+        failed(gvl, "firebrick.timeout can only be extended on the thread that serves the request");
+    }
     if task.stage.get() == Stage::Unsent {
         emit::extend(gvl, task, milliseconds);
         serve::flush(gvl, task);

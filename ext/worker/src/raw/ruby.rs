@@ -345,11 +345,6 @@ pub(crate) fn to_ary(_gvl: &mut Gvl, value: Value) -> Value {
     Value(unsafe { rb_sys::rb_check_array_type(value.0) })
 }
 
-pub(crate) fn is_a(_gvl: &mut Gvl, value: Value, class: Value) -> bool {
-    // SAFETY: callers pass a class.
-    Value(unsafe { rb_sys::rb_obj_is_kind_of(value.0, class.0) }).truthy()
-}
-
 /// The constant with this full name. May raise.
 pub(crate) fn constant(_gvl: &mut Gvl, path: &CStr) -> Value {
     // SAFETY: a C string.
