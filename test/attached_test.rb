@@ -55,6 +55,31 @@ class AttachedTest < Case
     assert_equal ["/a"], seen
   end
 
+  it "sends what a body yields on a thread of its own, past the window, and nothing after its end" do
+    kept = Queue.new
+    late = Queue.new
+    body = Class.new do
+      define_method(:initialize) { |id| @id = id }
+      define_method(:each) do |&write|
+        kept << write
+        Thread.new { 300.times { write.call(@id * 10_000) } }.join
+      end
+    end
+    servers = Array.new(2) do
+      serve(threads: "1:1") do |env|
+        Thread.new { kept.pop.call("late") }.tap { |thread| thread.report_on_exception = false }.join unless kept.empty?
+        [200, { "content-type" => "text/plain" }, body.new(env["QUERY_STRING"])]
+      rescue IOError => e
+        late << e
+        retry
+      end
+    end
+    %w[a b a b].each_with_index do |id, number|
+      assert_equal id * 3_000_000, fetch(servers[number % 2], "/?#{id}").body
+    end
+    assert_equal [IOError] * 3, Array.new(late.size) { late.pop.class }
+  end
+
   it "refuses what is no app" do
     error = assert_raises(ArgumentError) { Firebrick::Server.new(Object.new) }
     assert_equal "a Rack app responds to call, Object does not", error.message

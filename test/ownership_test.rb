@@ -14,7 +14,7 @@ class OwnershipTest < Case
 
   APP = <<~'RUBY'
     require "timeout"
-    GC.stress = true if ENV["OWNERSHIP_GC"] == "1"
+    Firebrick.after_fork { GC.stress = true } if ENV["OWNERSHIP_GC"] == "1"
     LOG = Queue.new
     # What earlier requests have left behind, and what comes of using it.
     KEPT = Queue.new
@@ -50,6 +50,8 @@ class OwnershipTest < Case
       body =
         case env["PATH_INFO"]
         when "/plain" then [line]
+        when "/panic" then Firebrick::Native.reap("no number")
+        when "/panic-late" then Body.new { |write| write.call(line); Firebrick::Native.reap("no number") }
         when "/input" then KEPT << ["input", -> { env["rack.input"].read(1) }]; [env["rack.input"].read]
         when "/thread" then Body.new { |write| in_thread.call { 20.times { write.call(line) } } }
         when "/unready" then Body.new { |write| in_thread.call { 5.times { write.call(line); sleep 0.002 } } }
@@ -92,7 +94,7 @@ class OwnershipTest < Case
     }
   RUBY
 
-  KINDS = APP.scan(%r{when "/([\w-]+)"}).flatten.freeze
+  KINDS = APP.scan(%r{when "/([\w-]+)"}).flatten.grep_v(/log|panic/).freeze
   # Their responses are cut off, or are error pages.
   FAIL = %w[raises raises-first raises-stream].freeze
   # Whole ones: a chunk may end in the middle of one.
@@ -198,5 +200,17 @@ class OwnershipTest < Case
       assert_empty Array.new(wrong.length) { wrong.pop }
       refute_match(/panicked|internal error|has a loop|\[BUG\]/, own.stderr)
     end
+  end
+
+  it "fails the request, and nothing else, when its native part panics" do
+    firebrick_only
+    skip "the native part is CRuby's" if !Server.cruby? || ENV["FIREBRICK_PURE"] == "1"
+    own = serving("fibers")
+    pid = own.stats["workers"].map { |worker| worker["pid"] }
+    assert_equal 500, get("/panic", to: own, headers: { "X-Id" => "id-1." }).status
+    bytes = exchange(own, "panic-late", "id-2.")
+    assert bytes.include?("id-2.") && !bytes.end_with?("0\r\n\r\n"), bytes
+    assert_equal "id-3.\n", get("/plain", to: own, headers: { "X-Id" => "id-3." }).body
+    assert_equal pid, (own.stats["workers"].map { |worker| worker["pid"] })
   end
 end
