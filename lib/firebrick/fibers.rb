@@ -6,8 +6,11 @@ module Firebrick
     autoload :Apart, "firebrick/fibers/apart"
     autoload :BlockingCalls, "firebrick/fibers/blocking_calls"
     autoload :Closing, "firebrick/fibers/closing"
-    autoload :Joining, "firebrick/fibers/joining"
+    autoload :Directory, "firebrick/fibers/directory"
     autoload :Guard, "firebrick/fibers/guard"
+    autoload :Interrupts, "firebrick/fibers/interrupts"
+    autoload :Joining, "firebrick/fibers/joining"
+    autoload :Masking, "firebrick/fibers/masking"
     autoload :Relocking, "firebrick/fibers/relocking"
     autoload :Scheduler, "firebrick/fibers/scheduler"
     autoload :Select, "firebrick/fibers/select"
@@ -21,6 +24,12 @@ module Firebrick
     # Other loops may have long calls while the first one starts the thread that watches them.
     @calls = BlockingCalls.new
 
+    # By the numbers of their loops.
+    @schedulers = {}
+
+    # Methods that resume another fiber and wait for it to come back.
+    RESUMING = %w[resume raise kill next peek next_values peek_values].freeze
+
     class << self
       def own_paths
         OWN
@@ -29,10 +38,11 @@ module Firebrick
       # Gives the calling thread its scheduler: that of loop `number`.
       def install(number)
         extend_ruby
-        Fiber.set_scheduler(Scheduler.new(number))
+        Fiber.set_scheduler(@schedulers[number] = Scheduler.new(number))
       end
 
       def uninstall
+        Fiber.scheduler&.ends
         Fiber.set_scheduler(nil)
       end
 
@@ -49,6 +59,24 @@ module Firebrick
       # On its fiber: an alarm of `Scheduler#timeout_after` has come.
       def expired(number)
         Fiber.scheduler.expired(number)
+      end
+
+      # Those of a request, when they are first asked for.
+      def interrupts
+        Interrupts.new
+      end
+
+      # Whether a fiber, which does not run, has resumed another one and waits for it to come back. Its innermost
+      # function tells; one that has yielded or transferred is in another.
+      def resumes?(fiber)
+        frame = fiber.alive? && fiber.backtrace(0, 1)&.first
+        frame ? RESUMING.include?(frame[/(\w+)'\z/, 1]) : false
+      end
+
+      # On the thread that sees where loops are: `alarm`'s time has come while its request stops loop `number`.
+      def late(number, since, alarm)
+        error, message = @schedulers[number]&.alarm(alarm)
+        Native.fiber_raise(number, since, alarm, error, message) if error
       end
 
       # Whether the caller is on a fiber that the loop can leave.
@@ -101,7 +129,9 @@ module Firebrick
         end
         IO.prepend(Closing)
         Mutex.prepend(Relocking)
+        Directory.extend_ruby
         Fiber.singleton_class.prepend(Guard)
+        Thread.prepend(Masking)
         Kernel.prepend(Apart) if defined?(::Async)
       end
     end

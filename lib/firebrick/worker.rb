@@ -7,10 +7,12 @@ require "firebrick/worker/out_of_band_gc"
 module Firebrick
   # A forked process that serves requests. The serving itself is native (ext/worker).
   class Worker
+    # Makes it send the front the backtraces of the threads that serve requests.
+    TRACE = "URG"
     # Makes it write the backtraces of all threads.
     DUMP = Template::DUMP
     # The signals that mean something else to a template.
-    SIGNALS = ["URG", DUMP].freeze
+    SIGNALS = [TRACE, DUMP].freeze
     # Those that make it finish. QUIT is the polite one of other servers, and often reaches the whole process group.
     STOP = %w[TERM QUIT].freeze
 
@@ -33,6 +35,7 @@ module Firebrick
       Native.start(@index, links, @boot.scoreboard, @boot.slot_len)
       # They are known there.
       ForkGuard.release(*links)
+      answer_signals
       serve
       control = Native.promotion
       return control if control && leave_child(control)
@@ -80,8 +83,18 @@ module Firebrick
         # A virtual machine keeps QUIT for itself.
         next
       end
-      trap("URG") { send_traces }
-      trap(DUMP) { Report.log(backtraces) }
+    end
+
+    # On a thread of its own: a trap would run on the main thread, and end waits of the request that it serves.
+    def answer_signals
+      Native.take_signals(SIGNALS.map { |name| Signal.list[name] })
+      Thread.new { loop { answer(Native.signals) } }.name = "firebrick: backtraces"
+    end
+
+    # asked:: has the bits of the signals that have come
+    def answer(asked)
+      send_traces if asked[Signal.list[TRACE]] == 1
+      dump if asked[Signal.list[DUMP]] == 1
     end
 
     def hooks(name)
@@ -92,11 +105,16 @@ module Firebrick
       exit 1
     end
 
-    # Sends the front the backtraces of the threads that serve requests. Runs inside whatever the main thread is doing,
-    # so it must not raise.
+    # Sends the front the backtraces of the threads that serve requests.
     def send_traces
       Native.traces(Native.serving.map { |thread, link, id| [link, id, Exchange.app_lines.of(thread.backtrace.to_a)] })
     rescue StandardError, SystemStackError
+      nil
+    end
+
+    def dump
+      Report.log(backtraces)
+    rescue StandardError
       nil
     end
 

@@ -139,6 +139,14 @@ pub(crate) struct TaskFiber {
     pub(crate) used_us: Cell<u64>,
     /// A wait of the app may end because the client has gone. That happens once, and not to requests that change something.
     pub(crate) interruptible: Cell<bool>,
+    /// What `Thread.handle_interrupt` and `Timeout.timeout` say of the request; nil while it has called neither.
+    pub(crate) interrupts: &'static Slot,
+    /// The first of them says that the client's leaving must not be raised here.
+    pub(crate) held: Cell<bool>,
+    /// How many `Dir.chdir { }` it is in.
+    pub(crate) away: Cell<u32>,
+    /// While it is in one, the working directory of the others: a descriptor, or -1.
+    pub(crate) home: Cell<RawFd>,
     /// How many `Firebrick.unsliced` it is in: it is not pre-empted there.
     pub(crate) unsliced: Cell<u32>,
 }
@@ -156,6 +164,10 @@ impl TaskFiber {
             computed_us: Cell::new(0),
             used_us: Cell::new(0),
             interruptible: Cell::new(false),
+            interrupts: Slot::leak(gvl, NIL),
+            held: Cell::new(false),
+            away: Cell::new(0),
+            home: Cell::new(-1),
             unsliced: Cell::new(0),
         }
     }
@@ -164,6 +176,11 @@ impl TaskFiber {
 impl Task {
     /// Whether the next wait of the app ends at once, because the client has gone.
     pub(crate) fn ends_waits(&self) -> bool {
+        self.has_lost_client() && self.fiber.as_ref().is_some_and(|part| !part.held.get())
+    }
+
+    /// Whether the client has gone, and a wait is still to end for it.
+    pub(crate) fn has_lost_client(&self) -> bool {
         let interruptible = self.fiber.as_ref().is_some_and(|part| part.interruptible.get());
         self.gone.get() && interruptible && self.stage.get() != Stage::Hijacked
     }

@@ -81,6 +81,34 @@ class LifeTest < Case
     end
   end
 
+  # Waits with a limit that Ruby ends early when the main thread gets a signal. It is the one that serves.
+  WAITS = {
+    "condition" => "m = Mutex.new; m.synchronize { ConditionVariable.new.wait(m, 1) }",
+    "mutex" => "m = Mutex.new; m.synchronize { m.sleep(1) }",
+    "monitor" => "m = Monitor.new; m.synchronize { m.new_cond.wait(1) }",
+    "select" => "IO.select([IO.pipe.first], nil, nil, 1)",
+    "sleep" => "sleep 1"
+  }.freeze
+
+  def test_asking_for_backtraces_ends_no_wait
+    trials = WAITS.map { |name, code| "#{name.inspect} => -> { #{code} }" }
+    app = app(<<~RUBY)
+      from = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      { #{trials.join(', ')} }.fetch(env["QUERY_STRING"]).call
+      [200, {}, [(Process.clock_gettime(Process::CLOCK_MONOTONIC) - from >= 0.99).to_s]]
+    RUBY
+    serve("require 'monitor'\n#{app}") do |worker|
+      WAITS.each_key do |name|
+        id = worker.start(target: "/?#{name}")
+        sleep 0.3
+        Process.kill("URG", worker.pid)
+        assert_match(/life_test|config\.ru/, worker.take { |frame| frame.kind == :traces }.payload)
+        Process.kill("PWR", worker.pid)
+        assert_equal "true", worker.response(id)[2], name
+      end
+    end
+  end
+
   def test_kill_is_for_own_workers_only
     serve(HELLO) do |worker, front|
       front.tell("kill", Process.pid, "TERM")

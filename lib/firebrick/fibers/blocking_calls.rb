@@ -33,7 +33,10 @@ module Firebrick
       # The body of the thread that sees where loops are.
       def watch
         while (away = Native.fiber_away)
-          away.each { |number, since, thread, env| see(number, since, thread, env) }
+          away.each do |number, since, thread, env, alarm|
+            see(number, since, thread, env)
+            Fibers.late(number, since, alarm) if alarm
+          end
         end
       end
 

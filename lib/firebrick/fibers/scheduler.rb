@@ -20,6 +20,16 @@ module Firebrick
       def initialize(number)
         @number = number
         @alarms = {}
+        @ends = false
+      end
+
+      # Whether its loop is about to end. Until then the thread keeps it.
+      def ends?
+        @ends
+      end
+
+      def ends
+        @ends = true
       end
 
       Native.fiber_reads(self) if READS
@@ -40,19 +50,25 @@ module Firebrick
         Native.fiber_unblock(@number, fiber)
       end
 
-      # `Timeout.timeout`: raises in the block's fiber at once if it waits, or else when it next waits or is pre-empted.
+      # `Timeout.timeout`: raises at once if the block waits, also in a fiber that it has resumed, or else when it next
+      # waits or is pre-empted.
       def timeout_after(duration, error, message)
-        number = Native.fiber_alarm(micros(duration))
-        @alarms[number] = [error, message]
-        yield duration
-      ensure
-        Native.fiber_cancel(number)
-        @alarms.delete(number)
+        Interrupts.here.alarm(micros(duration), error) do |number|
+          @alarms[number] = [error, message]
+          yield duration
+        ensure
+          @alarms.delete(number)
+        end
       end
 
       def expired(number)
         error, message = @alarms[number]
         raise error, message if error
+      end
+
+      # What an alarm raises.
+      def alarm(number)
+        @alarms[number]
       end
 
       def io_select(reads, writes, errors, timeout)

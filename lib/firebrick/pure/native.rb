@@ -63,6 +63,17 @@ module Firebrick
         @worker&.tell_later(Pure::Frames.traces(list))
       end
 
+      # Signals that ask for backtraces. A trap runs on the main thread, which serves nothing here.
+      def take_signals(signals)
+        @signals = came = Thread::Queue.new
+        signals.each { |signal| trap(signal) { came << (1 << signal) } }
+      end
+
+      # Waits until one has come: a number whose bits they are.
+      def signals
+        @signals.pop
+      end
+
       def collect_with(collector)
         @worker.collect_with(collector)
       end

@@ -10,6 +10,8 @@
 //! 2. asks for a postponed job, with Ruby 3.3 and later. It runs on the thread itself when the call ends, with its frame still there. Before, only
 //!    the timer of slices asks for jobs, so only calls that compute are found in this way.
 //!
+//! The thread of Ruby also raises what a `Timeout.timeout` is to raise whose time has come meanwhile, as the call would with threads ([`raise_late`]).
+//!
 //! Never by a signal, for calls of extensions may fail with EINTR.
 //!
 //! What does not count: waiting for the GVL while other threads compute (which Ruby tells since 3.2; before, it is judged by their processor
@@ -17,7 +19,7 @@
 //!
 //! Contract: a stretch that ends in time costs one look at the clock and one store.
 
-use super::{HERE, LOOPS, here};
+use super::{HERE, LOOPS, here, resumes, with};
 use crate::names::names;
 use crate::place::{self, place};
 use crate::raw::gvl::{self, Gvl};
@@ -281,13 +283,67 @@ pub(crate) fn away(gvl: &mut Gvl) -> Value {
             continue;
         }
         let all = ruby::array(gvl, &[]);
-        for (number, since_us, thread, env) in &found {
-            let (number, since) = (ruby::integer(gvl, *number), ruby::integer(gvl, *since_us as i64));
-            let one = ruby::array(gvl, &[number, since, *thread, *env]);
+        for (index, since_us, thread, env) in &found {
+            let alarm = unheard(gvl, *index as usize, now_us);
+            let alarm = alarm.map_or(NIL, |alarm| ruby::integer(gvl, alarm as i64));
+            let (number, since) = (ruby::integer(gvl, *index), ruby::integer(gvl, *since_us as i64));
+            let one = ruby::array(gvl, &[number, since, *thread, *env, alarm]);
             ruby::push(gvl, all, one);
         }
         return all;
     }
+}
+
+/// An alarm of the request that stops loop `number` whose time has come: one that was set by the request's own fiber, which is where it runs or
+/// has called from, or by another one that waits for what it has resumed.
+fn unheard(gvl: &mut Gvl, number: usize, now_us: u64) -> Option<u64> {
+    let task = with(gvl, number, |l| l.thread.running.get()).flatten()?;
+    let own = task.fiber.as_ref()?.ruby.get();
+    let mut at = 0;
+    while let Some((alarm, setter)) =
+        with(gvl, number, |l| l.waits.unheard(task, now_us).get(at).copied()).flatten()
+    {
+        let mut calls = setter == own;
+        if !calls {
+            let asked = ruby::protect(gvl, |gvl| calls = resumes(gvl, setter));
+            asked.err().map(|(_, error)| serve::report(gvl, error));
+        }
+        if calls {
+            return Some(alarm);
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Raises `error` on the thread of loop `number`, which has been away since `since` in a call that waits, because the time of an alarm has come.
+/// Nothing else of Ruby runs between the look and that, so it meets the request that is meant: a call that waits asks for interrupts when it has
+/// been woken.
+pub(crate) fn raise_late(
+    gvl: &mut Gvl,
+    number: Value,
+    since: Value,
+    alarm: Value,
+    error: Value,
+    message: Value,
+) -> Value {
+    let (Some(number), Some(since), Some(alarm)) = (number.fixnum(), since.fixnum(), alarm.fixnum()) else {
+        return FALSE;
+    };
+    let (number, since_us, alarm) = (number as usize, since as u64, alarm as u64);
+    let thread = with(gvl, number, |l| l.thread).map_or(NIL, |thread| {
+        let same = thread.stretch.since_us.load(Relaxed) == since_us;
+        if same { thread.ruby.get() } else { NIL }
+    });
+    if thread.is_nil()
+        || !ruby::call(gvl, thread, names().is_stopped, &[]).truthy()
+        || unheard(gvl, number, os::now_us()) != Some(alarm)
+    {
+        return FALSE;
+    }
+    with(gvl, number, |l| l.waits.heard(alarm));
+    ruby::call(gvl, thread, names().raise, &[error, message]);
+    TRUE
 }
 
 /// Whether the calling thread runs a loop.

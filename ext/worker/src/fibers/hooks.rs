@@ -1,10 +1,11 @@
 //! What fibers wait for: the requests of Ruby's scheduler, and those of the worker itself.
 //!
 //! Contract: a wait raises in its fiber when a `Timeout.timeout` around it has expired, and when its client has gone (once, and only in
-//! requests that change nothing). In a process without the loop (the app has forked) a wait stops the thread.
+//! requests that change nothing); not while `Thread.handle_interrupt` of its request keeps that out. What was in `$?` is there again when the wait is
+//! over. In a process without the loop (the app has forked) a wait stops the thread.
 
-use super::waits::{Key, Outcome, Waits};
-use super::{HERE, here, slot_for, with};
+use super::waits::{Hold, Key, Outcome, Waits};
+use super::{HERE, directory, here, resumes, slot_for, with};
 use crate::names::names;
 use crate::raw::fiber;
 use crate::raw::gvl::{self, Gvl};
@@ -31,12 +32,18 @@ fn park(
     watch: &mut dyn FnMut(&mut Waits, Key),
 ) -> (Key, Outcome) {
     let (fiber, task) = (fiber::current(gvl), CURRENT.get());
+    let missed = missed_alarm(gvl, fiber, task, Hold::OnBlocking);
+    let status = ruby::last_status(gvl);
     let slot = slot_for(gvl, fiber);
     let until_us = us.map(|us| os::now_us().saturating_add(us));
     let begun = here(gvl, |l| {
         let key = l.waits.begin(slot, task, until_us);
         watch(&mut l.waits, key);
-        l.waits.ring_missed(key, fiber);
+        if let Some(number) = missed
+            && !l.waits.wake(key, Outcome::Alarm(number))
+        {
+            l.waits.miss_first(number);
+        }
         // It may have gone while the request computed.
         if let Some(task) = task.filter(|task| !native && task.ends_waits())
             && l.waits.wake(key, Outcome::Gone)
@@ -51,7 +58,9 @@ fn park(
         part.wait.set(Some(key));
         part.native.set(native);
     }
+    let own = directory::leave(task);
     let left = fiber::transfer(gvl, root);
+    directory::enter(own);
     if let Some(part) = part {
         part.wait.set(None);
     }
@@ -59,6 +68,7 @@ fn park(
     if let Err(unwind) = left {
         fiber::go_on(gvl, unwind);
     }
+    ruby::restore_status(gvl, status);
     match outcome {
         Some(Outcome::Alarm(number)) => {
             let number = ruby::integer(gvl, number as i64);
@@ -71,6 +81,31 @@ fn park(
         // Somebody else has entered the fiber.
         None => (key, Outcome::Woken),
     }
+}
+
+/// Takes the first alarm that the request of the calling fiber has missed, if it may be raised here: where the fiber waits, or anywhere. An alarm of another
+/// fiber is for this one when the other one has resumed it. May raise.
+pub(super) fn missed_alarm(
+    gvl: &mut Gvl,
+    fiber: Value,
+    task: Option<&'static Task>,
+    place: Hold,
+) -> Option<u64> {
+    if !here(gvl, |l| l.waits.has_missed(fiber, task)).unwrap_or(false) {
+        return None;
+    }
+    let mut at = 0;
+    // They are looked at one by one: a list would be lost when Ruby raises.
+    while let Some((number, setter)) =
+        here(gvl, |l| l.waits.missed(fiber, task, Some(place)).get(at).copied()).flatten()
+    {
+        if setter == fiber || resumes(gvl, setter) {
+            here(gvl, |l| l.waits.take_missed(number));
+            return Some(number);
+        }
+        at += 1;
+    }
+    None
 }
 
 /// Whether the calling fiber can be parked: the thread has a loop, and this is another fiber.
@@ -245,11 +280,20 @@ pub(crate) fn start(gvl: &mut Gvl, new: Value) -> Value {
     pause(gvl)
 }
 
-/// `timeout_after`: the number of an alarm for the calling fiber.
-pub(crate) fn alarm(gvl: &mut Gvl, us: Value) -> Value {
-    let fiber = fiber::current(gvl);
+/// How `Firebrick::Fibers::Interrupts` tells where something may be raised.
+fn hold(value: Value) -> Hold {
+    match value.fixnum() {
+        Some(1) => Hold::OnBlocking,
+        Some(2) => Hold::Never,
+        _ => Hold::Immediate,
+    }
+}
+
+/// `timeout_after`: the number of an alarm for the calling fiber, and where it may be raised.
+pub(crate) fn alarm(gvl: &mut Gvl, us: Value, place: Value) -> Value {
+    let (fiber, task) = (fiber::current(gvl), CURRENT.get());
     let at_us = os::now_us().saturating_add(micros(us).unwrap_or(0));
-    match here(gvl, |l| l.waits.set_alarm(fiber, at_us)) {
+    match here(gvl, |l| l.waits.set_alarm(fiber, task, at_us, hold(place))) {
         Some(number) => ruby::integer(gvl, number as i64),
         None => NIL,
     }
@@ -260,6 +304,56 @@ pub(crate) fn cancel(gvl: &mut Gvl, number: Value) -> Value {
         here(gvl, |l| l.waits.cancel_alarm(number as u64));
     }
     NIL
+}
+
+/// The interrupts of the request that the calling fiber serves, made when they are first asked for; nil on a fiber that serves none. May raise.
+pub(crate) fn interrupts(gvl: &mut Gvl) -> Value {
+    let Some(part) = CURRENT.get().and_then(|task| task.fiber.as_ref()) else { return NIL };
+    if part.interrupts.get().is_nil() {
+        let made = ruby::call(gvl, names().fibers.get(), names().interrupts, &[]);
+        part.interrupts.set(made);
+    }
+    part.interrupts.get()
+}
+
+/// Where an alarm may be raised from now on; without a number, where the news that the client has gone may be.
+pub(crate) fn hold_off(gvl: &mut Gvl, number: Value, place: Value) -> Value {
+    let place = hold(place);
+    match number.fixnum() {
+        Some(number) => {
+            here(gvl, |l| l.waits.hold_alarm(number as u64, place));
+        }
+        None => {
+            let part = CURRENT.get().and_then(|task| task.fiber.as_ref());
+            part.into_iter().for_each(|part| part.held.set(place == Hold::Never));
+        }
+    }
+    NIL
+}
+
+/// Raises in the calling fiber what has come while it was kept out, and no longer is.
+pub(crate) fn deliver(gvl: &mut Gvl) -> Value {
+    let (fiber, task) = (fiber::current(gvl), CURRENT.get());
+    if let Some(number) = missed_alarm(gvl, fiber, task, Hold::Immediate) {
+        let number = ruby::integer(gvl, number as i64);
+        ruby::call(gvl, names().fibers.get(), names().expired, &[number]);
+    }
+    NIL
+}
+
+/// What has come for the request of the calling fiber and has not been raised: numbers of alarms, and whether its client has gone.
+pub(crate) fn pending(gvl: &mut Gvl) -> Value {
+    let (fiber, task) = (fiber::current(gvl), CURRENT.get());
+    let all = ruby::array(gvl, &[]);
+    let mut at = 0;
+    while let Some((number, _)) = here(gvl, |l| l.waits.missed(fiber, task, None).get(at).copied()).flatten()
+    {
+        let number = ruby::integer(gvl, number as i64);
+        ruby::push(gvl, all, number);
+        at += 1;
+    }
+    let gone = if task.is_some_and(Task::has_lost_client) { TRUE } else { FALSE };
+    ruby::array(gvl, &[all, gone])
 }
 
 /// A descriptor of this process is about to be closed, by any thread: raises in the fibers that wait for it. Whether there are such.

@@ -14,11 +14,13 @@
 //! 5. In a child that the app has forked there is no loop: waits stop it, as they stop any process.
 
 pub(crate) mod blocking;
+mod directory;
 mod hooks;
 mod preempt;
 mod timers;
 mod waits;
 
+pub(crate) use directory::changes_directory;
 pub(crate) use hooks::*;
 pub(crate) use preempt::{slice_is_over, unsliced};
 pub(crate) use waits::{Fast, Key};
@@ -283,6 +285,26 @@ fn look(gvl: &mut Gvl, own: &'static Task) {
             l.news(task);
         }
     });
+    ring_inner(gvl);
+}
+
+/// Alarms have come for requests that wait in other fibers than those that set them: they are raised there if that is inside.
+fn ring_inner(gvl: &mut Gvl) {
+    let alarms = here(gvl, |l| l.waits.take_inner()).unwrap_or_default();
+    for (number, setter) in alarms {
+        let mut inside = false;
+        if let Err((_, error)) = ruby::protect(gvl, |gvl| inside = resumes(gvl, setter)) {
+            serve::report(gvl, error);
+        }
+        if inside {
+            here(gvl, |l| l.waits.ring_inner(number));
+        }
+    }
+}
+
+/// Whether a fiber has resumed another one and waits for it to come back. May raise.
+fn resumes(gvl: &mut Gvl, fiber: Value) -> bool {
+    ruby::call(gvl, names().fibers.get(), names().resumes, &[fiber]).truthy()
 }
 
 impl Loop {
@@ -509,6 +531,9 @@ fn serve_one(gvl: &mut Gvl, task: &'static Task, mut job: Job) {
         part.used_us.set(0);
         part.computed_us.set(0);
         part.interruptible.set(false);
+        part.interrupts.set(NIL);
+        part.held.set(false);
+        directory::forget(part);
         part.unsliced.set(0);
     }
     Slices::turn_here();

@@ -13,7 +13,9 @@
 //!
 //! It is tried again with the next signal.
 
-use super::{Turned, blocking, here, slot_for};
+use super::hooks::missed_alarm;
+use super::waits::Hold;
+use super::{Turned, blocking, directory, here, slot_for};
 use crate::names::names;
 use crate::raw::cpu_timer::Timer;
 use crate::raw::frames::{self, Frames};
@@ -100,14 +102,24 @@ pub(crate) fn slice_is_over(gvl: &mut Gvl) {
         worker(gvl, |w| w.scoreboard.computes(index, true));
     }
     blocking::slices(gvl);
+    let status = ruby::last_status(gvl);
+    let own = directory::leave(task);
     let left = fiber::transfer(gvl, root);
+    directory::enter(own);
     here(gvl, |l| l.waits.finish(key));
     let mut killed = false;
     if let Err(unwind) = left {
         let (dies, error) = fiber::caught(gvl, unwind);
         killed = dies || (!error.is_nil() && afterwards::raise(gvl, error));
     }
-    let alarm = here(gvl, |l| l.waits.missed_alarm(fiber)).flatten();
+    let mut alarm = None;
+    let asked = ruby::protect(gvl, |gvl| {
+        ruby::restore_status(gvl, status);
+        alarm = missed_alarm(gvl, fiber, task, Hold::Immediate);
+    });
+    if let Err((_, error)) = asked {
+        killed |= afterwards::raise(gvl, error);
+    }
     if let Some(error) = alarm.and_then(|number| expired(gvl, number)) {
         killed |= afterwards::raise(gvl, error);
     }

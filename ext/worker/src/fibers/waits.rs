@@ -5,6 +5,9 @@
 //!    ready exactly once, by whatever comes first; but being unblocked comes before all other reasons ([`Waits::wake_fiber`]).
 //! 2. Ready fibers are entered in the order in which they became ready.
 //! 3. Nothing here calls Ruby.
+//! 4. An alarm (`Timeout.timeout`) belongs to what set it: a request with all fibers that it resumes, or a fiber of none. It is given to one fiber once: to the
+//!    one that set it, when that waits; to another one of the request, when the one that set it waits for that to come back ([`Waits::take_inner`],
+//!    [`Waits::missed`]). While [`Hold`] keeps it out it is given to none.
 
 use super::timers::{Due, Timers};
 use crate::raw::poller::{Event, Poller};
@@ -59,10 +62,31 @@ struct Interest {
     known: bool,
 }
 
+/// Where what comes from outside may be raised in a fiber, as `Thread.handle_interrupt` says it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Hold {
+    /// Anywhere.
+    #[default]
+    Immediate,
+    /// Where the fiber waits.
+    OnBlocking,
+    Never,
+}
+
 /// An expected `Timeout.timeout`.
 struct Alarm {
+    /// The fiber that set it, and holds it itself.
     fiber: Value,
+    task: Option<&'static Task>,
+    at_us: u64,
+    hold: Hold,
+    /// Its time has come.
     due: bool,
+}
+
+/// What an alarm of this fiber belongs to.
+fn owner(fiber: Value, task: Option<&'static Task>) -> usize {
+    task.map_or(fiber.id(), |task| std::ptr::from_ref(task).addr())
 }
 
 /// Object references and small numbers are their own hash, but for the bits that are always equal.
@@ -113,8 +137,10 @@ pub(super) struct Waits {
     polled: usize,
     timers: Timers,
     alarms: HashMap<u64, Alarm, Fast>,
-    /// Alarms that came while their fibers did not wait, by fiber, the first one first: they hear of them when they do.
+    /// Alarms that came while their fibers did not wait, by owner, the first one first: they hear of them when they do.
     missed: HashMap<usize, VecDeque<u64>, Fast>,
+    /// Those of them whose request waits in another fiber.
+    inner: Vec<u64>,
     last_alarm: u64,
     poller: Poller,
     events: Vec<Event>,
@@ -137,6 +163,7 @@ impl Waits {
             timers: Timers::new(),
             alarms: HashMap::default(),
             missed: HashMap::default(),
+            inner: Vec::new(),
             last_alarm: 0,
             poller: Poller::new()?,
             events: Vec::new(),
@@ -232,7 +259,7 @@ impl Waits {
     /// Ends the wait of a fiber, also one that begins next. Whether it waited.
     pub(super) fn wake_fiber(&mut self, fiber: Value) -> bool {
         match self.by_fiber.get(&fiber.id()).copied() {
-            Some(key) => self.wake(key, Outcome::Woken) || self.wake_after_all(key, fiber),
+            Some(key) => self.wake(key, Outcome::Woken) || self.wake_after_all(key),
             None => {
                 self.early.insert(fiber.id());
                 false
@@ -242,14 +269,12 @@ impl Waits {
 
     /// A fiber whose wait is over for another reason, but which has not run since, is unblocked. Ruby has given it what it waited for (a Mutex, an element
     /// of a Queue) and will offer that to nobody else, so it takes it first, and hears of the other reason when it waits again.
-    fn wake_after_all(&mut self, key: Key, fiber: Value) -> bool {
+    fn wake_after_all(&mut self, key: Key) -> bool {
         let Some(wait) = self.live(key) else { return false };
         match wait.outcome {
             Some(Outcome::Alarm(number)) => {
                 wait.outcome = Some(Outcome::Woken);
-                if self.alarms.contains_key(&number) {
-                    self.missed.entry(fiber.id()).or_default().push_front(number);
-                }
+                self.miss_first(number);
             }
             Some(Outcome::TimedOut) => {
                 // Its time has come and is not set any more.
@@ -426,25 +451,35 @@ impl Waits {
 
     // Alarms: Timeout.timeout.
 
-    /// Sets an alarm for a fiber, which holds it itself; its number.
-    pub(super) fn set_alarm(&mut self, fiber: Value, at_us: u64) -> u64 {
+    /// Sets an alarm for a fiber, which serves `task`; its number.
+    pub(super) fn set_alarm(
+        &mut self,
+        fiber: Value,
+        task: Option<&'static Task>,
+        at_us: u64,
+        hold: Hold,
+    ) -> u64 {
         self.last_alarm += 1;
-        self.alarms.insert(self.last_alarm, Alarm { fiber, due: false });
+        self.alarms.insert(self.last_alarm, Alarm { fiber, task, at_us, hold, due: false });
         self.timers.set(at_us, Due::Alarm(self.last_alarm));
         self.last_alarm
     }
 
+    /// Changes where it may be raised.
+    pub(super) fn hold_alarm(&mut self, number: u64, hold: Hold) {
+        self.alarms.get_mut(&number).into_iter().for_each(|alarm| alarm.hold = hold);
+    }
+
     pub(super) fn cancel_alarm(&mut self, number: u64) {
-        let Some(alarm) = self.alarms.remove(&number) else { return };
-        if alarm.due {
-            let fiber = alarm.fiber.id();
-            if let Some(numbers) = self.missed.get_mut(&fiber) {
-                numbers.retain(|&missed| missed != number);
-                if numbers.is_empty() {
-                    self.missed.remove(&fiber);
-                }
-            }
-        } else {
+        self.forget_timer(number);
+        self.take_missed(number);
+        self.alarms.remove(&number);
+    }
+
+    /// Its time need not come any more.
+    fn forget_timer(&mut self, number: u64) {
+        let Some(alarm) = self.alarms.get_mut(&number) else { return };
+        if !std::mem::replace(&mut alarm.due, true) {
             let (waits, alarms) = (&self.waits, &self.alarms);
             self.timers.forget(|due| is_wanted(waits, alarms, due));
         }
@@ -453,33 +488,104 @@ impl Waits {
     fn ring(&mut self, number: u64) {
         let Some(alarm) = self.alarms.get_mut(&number) else { return };
         alarm.due = true;
-        let fiber = alarm.fiber.id();
-        let waits = self.by_fiber.get(&fiber).copied();
-        if !waits.is_some_and(|key| self.wake(key, Outcome::Alarm(number))) {
-            self.missed.entry(fiber).or_default().push_back(number);
+        let (fiber, task, hold) = (alarm.fiber, alarm.task, alarm.hold);
+        if hold != Hold::Never {
+            let own = self.by_fiber.get(&fiber.id()).copied();
+            if own.is_some_and(|key| self.wake(key, Outcome::Alarm(number))) {
+                return;
+            }
+            let waits = |task: &Task| task.fiber.as_ref().is_some_and(|part| part.wait.get().is_some());
+            if own.is_none() && task.is_some_and(waits) {
+                self.inner.push(number);
+            }
+        }
+        self.missed.entry(owner(fiber, task)).or_default().push_back(number);
+    }
+
+    /// An alarm that was given to a wait, which has ended for another reason, comes before those that are missed.
+    pub(super) fn miss_first(&mut self, number: u64) {
+        if let Some(alarm) = self.alarms.get(&number) {
+            self.missed.entry(owner(alarm.fiber, alarm.task)).or_default().push_front(number);
         }
     }
 
-    /// The first alarm of this fiber that came while it did not wait.
-    pub(super) fn missed_alarm(&mut self, fiber: Value) -> Option<u64> {
-        if self.missed.is_empty() {
-            return None;
-        }
-        let numbers = self.missed.get_mut(&fiber.id())?;
-        let first = numbers.pop_front();
+    /// Whether something has missed an alarm: what the calling fiber belongs to.
+    #[inline]
+    pub(super) fn has_missed(&self, fiber: Value, task: Option<&'static Task>) -> bool {
+        !self.missed.is_empty() && self.missed.contains_key(&owner(fiber, task))
+    }
+
+    /// The alarms that this fiber's owner has missed, the first one first, with the fibers that set them; those that may be raised at `place`, or all for
+    /// `None`.
+    pub(super) fn missed(
+        &self,
+        fiber: Value,
+        task: Option<&'static Task>,
+        place: Option<Hold>,
+    ) -> Vec<(u64, Value)> {
+        let numbers = self.missed.get(&owner(fiber, task)).into_iter().flatten();
+        let alarms = numbers.filter_map(|number| Some((*number, self.alarms.get(number)?)));
+        alarms
+            .filter(|(_, alarm)| place.is_none_or(|place| alarm.hold <= place))
+            .map(|(number, alarm)| (number, alarm.fiber))
+            .collect()
+    }
+
+    /// Takes an alarm out of those that are missed. Whether it was.
+    pub(super) fn take_missed(&mut self, number: u64) -> bool {
+        let Some(alarm) = self.alarms.get(&number) else { return false };
+        let owner = owner(alarm.fiber, alarm.task);
+        let Some(numbers) = self.missed.get_mut(&owner) else { return false };
+        let before = numbers.len();
+        numbers.retain(|&missed| missed != number);
+        let was = numbers.len() < before;
         if numbers.is_empty() {
-            self.missed.remove(&fiber.id());
+            self.missed.remove(&owner);
         }
-        first
+        was
     }
 
-    /// The wait that the fiber begins ends with the first alarm that it has missed, if nothing else has ended it.
-    pub(super) fn ring_missed(&mut self, key: Key, fiber: Value) {
-        if let Some(number) = self.missed_alarm(fiber)
+    /// Alarms that have been missed while their requests wait in other fibers, and the fibers that set them.
+    pub(super) fn take_inner(&mut self) -> Vec<(u64, Value)> {
+        let numbers = std::mem::take(&mut self.inner);
+        let alarm = |number| Some((number, self.alarms.get(&number)?.fiber));
+        numbers.into_iter().filter_map(alarm).collect()
+    }
+
+    /// Gives a missed alarm to the fiber that its request waits in.
+    pub(super) fn ring_inner(&mut self, number: u64) {
+        let task = self.alarms.get(&number).and_then(|alarm| alarm.task);
+        let waits = task.and_then(|task| task.fiber.as_ref()?.wait.get());
+        if let Some(key) = waits
+            && self.take_missed(number)
             && !self.wake(key, Outcome::Alarm(number))
         {
-            self.missed.entry(fiber.id()).or_default().push_front(number);
+            self.miss_first(number);
         }
+    }
+
+    /// Alarms of a request whose times have come and which nobody has heard of, and the fibers that set them: what it calls does not let the loop go on.
+    pub(super) fn unheard(&self, task: &'static Task, now_us: u64) -> Vec<(u64, Value)> {
+        let is_missed = |number: &u64, alarm: &Alarm| {
+            self.missed.get(&owner(alarm.fiber, alarm.task)).is_some_and(|missed| missed.contains(number))
+        };
+        let its = |alarm: &Alarm| alarm.task.is_some_and(|owner| std::ptr::eq(owner, task));
+        let alarms = self.alarms.iter().filter(|(number, alarm)| {
+            its(alarm)
+                && alarm.hold != Hold::Never
+                && alarm.at_us <= now_us
+                && (!alarm.due || is_missed(number, alarm))
+        });
+        let mut found: Vec<(u64, u64, Value)> =
+            alarms.map(|(number, alarm)| (alarm.at_us, *number, alarm.fiber)).collect();
+        found.sort_by_key(|(at_us, number, _)| (*at_us, *number));
+        found.into_iter().map(|(_, number, fiber)| (number, fiber)).collect()
+    }
+
+    /// An alarm is raised from outside the loop.
+    pub(super) fn heard(&mut self, number: u64) {
+        self.forget_timer(number);
+        self.take_missed(number);
     }
 }
 

@@ -64,6 +64,8 @@ pub extern "C" fn Init_native() {
             c"stopping" => stopping();
             c"serving" => serving();
             c"traces" => send_traces(traces);
+            c"take_signals" => take_signals(signals);
+            c"signals" => asked_by_signals();
             c"abandon" => abandon();
             c"promotion" => promotion();
             c"retire" => retire();
@@ -79,12 +81,18 @@ pub extern "C" fn Init_native() {
             c"fiber_unblock" => fiber_unblock(number, fiber);
             c"fiber_pause" => fiber_pause();
             c"fiber_start" => fiber_start(fiber);
-            c"fiber_alarm" => fiber_alarm(us);
+            c"fiber_alarm" => fiber_alarm(us, place);
+            c"fiber_interrupts" => fiber_interrupts();
+            c"fiber_hold" => fiber_hold(number, place);
+            c"fiber_deliver" => fiber_deliver();
+            c"fiber_pending" => fiber_pending();
             c"fiber_cancel" => fiber_cancel(number);
             c"fiber_closes" => fiber_closes(fd);
             c"fiber_unsliced" => fiber_unsliced(begins);
+            c"fiber_chdir" => fiber_chdir(begins);
             c"fiber_reads" => fiber_reads(scheduler);
             c"fiber_away" => fiber_away();
+            c"fiber_raise" => fiber_raise(number, since, alarm, error, message);
             c"receive" => receive(fd);
             c"reap" => reap(pid);
             c"parent_death_signal" => parent_death_signal(signal);
@@ -375,6 +383,25 @@ fn send_traces(gvl: &mut Gvl, traces: Value) -> Value {
     NIL
 }
 
+/// See [`super::signals`]. A list of numbers.
+fn take_signals(gvl: &mut Gvl, signals: Value) -> Value {
+    let mut few = [0; 8];
+    let count = signals.array_len(gvl).min(few.len());
+    for (at, signal) in few.iter_mut().take(count).enumerate() {
+        *signal = number(signals.at(gvl, at)) as i32;
+    }
+    if let Err(error) = super::signals::take(&few[..count]) {
+        failed(gvl, format!("the worker's signals: {error}"));
+    }
+    NIL
+}
+
+/// Waits until some have come: a number whose bits they are.
+fn asked_by_signals(gvl: &mut Gvl) -> Value {
+    let came = super::signals::asked(gvl);
+    ruby::integer(gvl, came as i64)
+}
+
 /// Sends a frame that concerns the whole worker: at once if the socket takes it, otherwise with the next responses. A worker that has lost
 /// its front already, seen by a thread of its own, has no links.
 fn send_frame(gvl: &Gvl, frame: impl FnOnce(&mut Vec<u8>)) {
@@ -561,8 +588,24 @@ fn fiber_start(gvl: &mut Gvl, fiber: Value) -> Value {
     fibers::start(gvl, fiber)
 }
 
-fn fiber_alarm(gvl: &mut Gvl, us: Value) -> Value {
-    fibers::alarm(gvl, us)
+fn fiber_alarm(gvl: &mut Gvl, us: Value, place: Value) -> Value {
+    fibers::alarm(gvl, us, place)
+}
+
+fn fiber_interrupts(gvl: &mut Gvl) -> Value {
+    fibers::interrupts(gvl)
+}
+
+fn fiber_hold(gvl: &mut Gvl, number: Value, place: Value) -> Value {
+    fibers::hold_off(gvl, number, place)
+}
+
+fn fiber_deliver(gvl: &mut Gvl) -> Value {
+    fibers::deliver(gvl)
+}
+
+fn fiber_pending(gvl: &mut Gvl) -> Value {
+    fibers::pending(gvl)
 }
 
 fn fiber_cancel(gvl: &mut Gvl, number: Value) -> Value {
@@ -596,6 +639,24 @@ fn fiber_reads(_gvl: &mut Gvl, scheduler: Value) -> Value {
 /// See [`fibers::blocking::away`].
 fn fiber_away(gvl: &mut Gvl) -> Value {
     fibers::blocking::away(gvl)
+}
+
+/// A block of `Dir.chdir` begins, or has ended.
+fn fiber_chdir(_gvl: &mut Gvl, begins: Value) -> Value {
+    fibers::changes_directory(begins.truthy());
+    NIL
+}
+
+/// See [`fibers::blocking::raise_late`].
+fn fiber_raise(
+    gvl: &mut Gvl,
+    number: Value,
+    since: Value,
+    alarm: Value,
+    error: Value,
+    message: Value,
+) -> Value {
+    fibers::blocking::raise_late(gvl, number, since, alarm, error, message)
 }
 
 /// A block of `Firebrick.unsliced` begins, or ends.

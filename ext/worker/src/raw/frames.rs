@@ -5,8 +5,8 @@ use super::ruby::{NIL, Value};
 use rb_sys::VALUE;
 use std::ffi::c_int;
 
-/// The most frames that are looked at. A fiber's stack has room for fewer, unless it has been made larger (`RUBY_FIBER_VM_STACK_SIZE`).
-const MOST: usize = 4096;
+/// The most frames that are looked at. The largest stack that `rack.fiber_stack` gives a fiber has room for fewer.
+const MOST: usize = 160_000;
 
 /// Room for the frames of one thread.
 pub(crate) struct Frames {

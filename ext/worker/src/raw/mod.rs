@@ -21,5 +21,6 @@ pub(crate) mod handle;
 pub(crate) mod os;
 pub(crate) mod poller;
 pub(crate) mod ruby;
+pub(crate) mod signals;
 pub(crate) mod slice;
 pub(crate) mod slots;

@@ -419,6 +419,26 @@ pub(crate) fn protect<F: FnMut(&mut Gvl)>(_gvl: &mut Gvl, mut f: F) -> Result<()
     Err((Jump(state), if state == TAG_RAISE { error } else { NIL }))
 }
 
+/// `$?` of the calling thread.
+pub(crate) fn last_status(_gvl: &Gvl) -> Value {
+    // SAFETY: called with the GVL.
+    Value::from_raw(unsafe { rb_sys::rb_last_status_get() })
+}
+
+/// Puts into `$?` what was there, if that is another now. Ruby cannot make it nil again. May raise.
+pub(crate) fn restore_status(gvl: &mut Gvl, status: Value) {
+    if status.is_nil() || last_status(gvl) == status {
+        return;
+    }
+    let code = call(gvl, status, crate::names::names().to_i, &[]).fixnum();
+    let pid = call(gvl, status, crate::names::names().pid, &[]).fixnum();
+    if let (Some(code), Some(pid)) = (code, pid) {
+        // SAFETY: called with the GVL; it makes an object of two numbers.
+        unsafe { rb_sys::rb_last_status_set(code as c_int, pid as c_int) };
+    }
+    status.keep();
+}
+
 /// Lets Ruby act on signals, `Thread#raise` and the like. May raise.
 pub(crate) fn check_interrupts(_gvl: &mut Gvl) {
     // SAFETY: called with the GVL.

@@ -35,6 +35,27 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU64;
 
+/// A descriptor that only stands for a place in the file system.
+#[cfg(target_os = "linux")]
+const PLACE: i32 = libc::O_PATH;
+#[cfg(not(target_os = "linux"))]
+const PLACE: i32 = libc::O_RDONLY;
+
+/// The working directory of the process, for [`change_directory`].
+///
+/// # Errors
+/// As open(2).
+pub(crate) fn working_directory() -> io::Result<RawFd> {
+    // SAFETY: a C string.
+    check(unsafe { libc::open(c".".as_ptr(), PLACE | libc::O_DIRECTORY | libc::O_CLOEXEC) })
+}
+
+/// Makes it the working directory of the process. One that is gone changes nothing.
+pub(crate) fn change_directory(fd: RawFd) {
+    // SAFETY: no pointers.
+    let _ = unsafe { libc::fchdir(fd) };
+}
+
 /// For opening paths that may be pipes or devices.
 pub(crate) const NONBLOCK: i32 = libc::O_NONBLOCK;
 

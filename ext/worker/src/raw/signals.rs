@@ -1,0 +1,82 @@
+//! Signals to a worker that ask for backtraces.
+//!
+//! Why not `trap`: its block runs on the main thread, which serves requests, and Ruby wakes that for it: a request that waits with a limit there
+//! (`ConditionVariable#wait`, `Queue#pop`, `Mutex#sleep`) would go on too early. This handler leaves Ruby alone. A thread of Ruby that waits in
+//! [`asked`] does what is asked for.
+//!
+//! Contract: the handler reads atomics and writes to a descriptor. System calls that it meets go on.
+
+use super::gvl::{self, Gvl};
+use super::os::{Wait, Wakeup};
+use super::ruby;
+use std::ffi::c_int;
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// Wakes the thread of Ruby.
+static BELL: OnceLock<Wakeup> = OnceLock::new();
+
+/// The signals that have come since that thread looked last, as bits.
+static CAME: AtomicU64 = AtomicU64::new(0);
+
+#[cfg(target_os = "linux")]
+use libc::__errno_location as errno;
+#[cfg(not(target_os = "linux"))]
+use libc::__error as errno;
+
+extern "C" fn handler(signal: c_int) {
+    CAME.fetch_or(1 << (signal & 63), SeqCst);
+    // SAFETY: the thread's own errno, which the interrupted code may be about to read.
+    unsafe {
+        let own = errno();
+        let error = *own;
+        BELL.get().into_iter().for_each(Wakeup::wake);
+        *own = error;
+    }
+}
+
+/// From now on these signals are for [`asked`].
+///
+/// # Errors
+/// As eventfd(2) and sigaction(2).
+pub(crate) fn take(signals: &[c_int]) -> io::Result<()> {
+    match BELL.get() {
+        // One that was inherited would wake the parent's thread as well.
+        Some(bell) => bell.renew()?,
+        None => drop(BELL.set(Wakeup::new()?)),
+    }
+    CAME.store(0, SeqCst);
+    for &signal in signals {
+        // SAFETY: all zero is a valid sigaction; the handler has the type that is called without SA_SIGINFO.
+        let failed = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut()) != 0
+        };
+        if failed {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Waits until some of the signals have come: bit n is signal n. May raise.
+///
+/// # Panics
+/// When none has been taken.
+pub(crate) fn asked(gvl: &mut Gvl) -> u64 {
+    let bell = BELL.get().expect("signals have been taken");
+    loop {
+        let came = CAME.swap(0, SeqCst);
+        if came != 0 {
+            return came;
+        }
+        let mut wait = Wait::readable([bell.fd()].into_iter());
+        gvl::release(gvl, || wait.wait());
+        drop(wait);
+        bell.clear();
+        ruby::check_interrupts(gvl);
+    }
+}
