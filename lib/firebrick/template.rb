@@ -7,6 +7,7 @@ require "firebrick/template/allocator"
 require "firebrick/template/configuring"
 require "firebrick/template/control"
 require "firebrick/template/engine"
+require "firebrick/template/fiber_stack"
 require "firebrick/template/lives"
 require "firebrick/template/whereabouts"
 require "firebrick/template/yjit"
@@ -35,7 +36,7 @@ module Firebrick
         Engine.check
         again = ["-I", File.dirname(__dir__), "-rfirebrick/template", "-e", "Firebrick::Template.run"]
         Yjit.choose(ENV.delete("FIREBRICK_YJIT"), *again)
-        Allocator.restore_environment
+        [Allocator, FiberStack].each(&:restore_environment)
         @front = Integer(ENV.delete("FIREBRICK_FRONT_PID"))
         new(Control.new(Integer(ENV.delete("FIREBRICK_CONTROL_FD"))), @front).run
       end

@@ -21,6 +21,11 @@ module Firebrick
       APART = "keep what it does short, or leave its paths out of fiber_paths"
       # By a constant of theirs.
       ALWAYS = {
+        "Rack::Timeout" =>
+          Library.new("forbids", "rack-timeout",
+                      "rack-timeout ends a request by Thread#raise, which fibers share: it would end another one. " \
+                      "Take it out of the Gemfile, or require: false: timeouts.worker ends what takes too long, and " \
+                      "Timeout.timeout works in a fiber"),
         "Mysql2::Client" =>
           Library.new("stops", "mysql2",
                       "waits for results with the thread, apart from their first byte: #{AMONG_THREADS}"),

@@ -94,6 +94,7 @@ fn merge(now: &Settings, fresh: Settings) -> Settings {
             out_of_band_gc: fresh.rack.out_of_band_gc,
             refork_after: fresh.rack.refork_after,
             fiber_slice: fresh.rack.fiber_slice,
+            fiber_stack: fresh.rack.fiber_stack,
             blocking_call: fresh.rack.blocking_call,
             ..now.rack.clone()
         },

@@ -8,6 +8,7 @@
 mod allocator;
 mod engine;
 mod environment;
+mod fiber_stack;
 mod message;
 mod prepared;
 mod spawned;

@@ -5,8 +5,8 @@
 //!
 //! Contract: a process that nobody takes is killed.
 
-use super::allocator;
 use super::message::{self, TemplateMessage};
+use super::{allocator, fiber_stack};
 use crate::os;
 use crate::system::DUMP;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -120,7 +120,8 @@ pub(super) fn command(settings: &Settings, environment: &[(OsString, Option<OsSt
     let now = |name: &str| changed(name).map_or_else(|| std::env::var_os(name), |(_, value)| value.clone());
     let jemalloc = allocator::jemalloc();
     let allocator = allocator::variables(settings.rack.allocator, jemalloc.as_deref(), now);
-    command.current_dir(&settings.dir).envs(allocator);
+    let stack = settings.rack.fiber_stack.filter(|_| super::fibers(settings) > 0);
+    command.current_dir(&settings.dir).envs(allocator).envs(fiber_stack::variables(stack, now));
     command
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::entry::{Category, bare, long, section};
 use crate::kind::lists::{Generations, Proxies, RequestPaths};
-use crate::kind::numbers::Period;
+use crate::kind::numbers::{Period, Size};
 use crate::kind::texts::{Choice, HeaderName, Program, Switch};
 use crate::kind::wrappers::OrOff;
 use crate::value::allocator::Allocator;
@@ -111,6 +111,16 @@ section! { Category::Rack;
                `fibers`. Not while a file is loaded, nor inside Firebrick.unsliced { }: docs/fiber-slices.md.",
         reloadable: true,
         known_as: &["slice", "fibers.slice", "time_slice", "quantum"],
+    }
+    /// Bytes of the stack of a fiber
+    fiber_stack: Option<usize> = OrOff(Size { min: 64 << 10, max: 8 << 20 }), {
+        key: "rack.fiber_stack",
+        flags: &[long("fiber-stack", "SIZE|off")],
+        default: "off",
+        more: "How deep the calls of a request may be: 1MiB as with threads, about 9,300 levels. off leaves it to Ruby, whose 128KiB have \
+               room for about 1,150, and to RUBY_FIBER_VM_STACK_SIZE. Only what is used takes memory. Only with `fibers`: docs/fibers.md.",
+        reloadable: true,
+        known_as: &["fiber_stack", "stack_size", "fiber_stack_size", "fiber_vm_stack_size"],
     }
     /// A call that stops a thread's fibers for so long is told in the log
     blocking_call: Option<Duration> = OrOff(Period { min: Duration::from_millis(10), max: Duration::from_mins(10) }), {
