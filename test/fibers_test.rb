@@ -29,6 +29,19 @@ class FibersTest < Case
         File.open(__FILE__) { |file| file.flock(File::LOCK_EX) }
         Process.wait(holder)
         [200, text, ["mine"]]
+      when "/stubborn" # what ends waits is kept out, or another wait begins
+        begin
+          sleep
+        rescue Firebrick::ClientGone
+          sleep
+        end
+      when "/transfer" # the request's own fiber is not entered any more
+        Fiber.new { sleep }.transfer
+      when "/deep"
+        deep = ->(levels) { levels.zero? ? 0 : 1 + deep.(levels - 1) }
+        levels = begin deep.(env["QUERY_STRING"].to_i); rescue SystemStackError => e; e.class; end
+        [200, text, [levels.to_s]]
+      when "/stack" then [200, text, [`env`.lines.grep(/FIBER/).join]]
       when "/stream"
         [200, text, ->(stream) { 3.times { |n| stream.write("#{n}\n"); sleep 0.1 }; stream.close }]
       else [200, text, ["fine"]]
@@ -97,6 +110,65 @@ class FibersTest < Case
     assert_status 504, get("/forever", to: own)
     wait_until("the fiber to be free") { own.stats["workers"].first["busy_threads"].zero? }
     assert_equal pid, get("/pid", to: own).body
+  end
+
+  # As many requests as there are fibers, and none of them ends.
+  def assert_replaced(path, method: "GET", fibers: 5, **more)
+    own = server_with(fibers, more: { timeouts: { worker: 3 }, **more })
+    pid = get("/pid", to: own).body
+    clients = Array.new(5) { connect(own, deadline: 60).write(request(method, path, { "Content-Length" => 0 })) }
+    clients.each { |one| assert_status 504, one.read_response }
+    wait_until("another worker", within: 30) { (response = get("/pid", to: own)).status == 200 && response.body != pid }
+    wait_until("the worker to be killed", within: 30) { !Processes.alive?(pid.to_i) }
+    wait_until("the log tells") { own.stderr.match?(/worker 0 .*was stuck for more than worker_timeout \(3 s\) by #{method} #{path}/) }
+  end
+
+  it "replaces a worker whose fibers are lost, as one whose threads are" do
+    assert_replaced("/stubborn")
+  end
+
+  it "does so for requests that change something, whose waits do not end" do
+    assert_replaced("/forever", method: "POST")
+  end
+
+  it "does so where the app has left the request's fiber for one of its own" do
+    assert_replaced("/transfer")
+  end
+
+  it "does so while other fibers are free" do
+    assert_replaced("/stubborn", fibers: 50)
+  end
+
+  it "does so with fibers for some paths" do
+    assert_replaced("/stubborn", fiber_paths: ["/stubborn"])
+  end
+
+  it "lets the others of such a worker finish" do
+    own = server_with(10, more: { timeouts: { worker: 3 } })
+    pid = get("/pid", to: own).body
+    lost = connect(own, deadline: 60).write(request("GET", "/stubborn"))
+    sleep 2
+    slow = connect(own, deadline: 60).write(request("GET", "/hog?2.6"))
+    assert_status 504, lost.read_response
+    assert_equal pid, slow.read_response.body
+    wait_until("the worker to be killed", within: 30) { !Processes.alive?(pid.to_i) }
+  end
+
+  it "gives fibers the stack that it is told to, and programs of the app what they would have" do
+    assert_equal "SystemStackError", get("/deep?6000", to: server_with(10)).body
+    own = server_with(10, more: { rack: { fiber_stack: "1MiB" } })
+    assert_equal "6000", get("/deep?6000", to: own).body
+    assert_empty get("/stack", to: own).body
+  end
+
+  it "refuses rack-timeout, which would end other requests, and names it in check" do
+    app = "module Rack; class Timeout; end; end"
+    out, _, code = checked(app)
+    assert_equal 0, code
+    assert_match(/could not be used, because of rack-timeout/, out)
+    _, err, code = checked(app, fibers: 10)
+    assert_equal 1, code
+    assert_match(/fibers = 10: rack-timeout ends a request by Thread#raise.*timeouts\.worker/, err)
   end
 
   it "ends the wait of a client that leaves" do

@@ -26,8 +26,8 @@ pub(crate) struct Call {
     serial: Cell<Serial>,
     /// When it was last sent to one, microseconds of the monotonic clock.
     sent_us: Cell<u64>,
-    /// It has been reported as stuck.
-    overdue: Cell<bool>,
+    /// When it was given up because it takes too long, microseconds of the monotonic clock; `None` while it has not been.
+    overdue_us: Cell<Option<u64>>,
     blamed: Cell<bool>,
     /// It has asked for time until then, microseconds of the monotonic clock.
     until_us: Cell<u64>,
@@ -66,7 +66,7 @@ impl Call {
     ) -> Call {
         trace.asked.set(Some(asked));
         let (frame, state) = (RefCell::new(frame), Cell::new(CallState::New));
-        let (serial, overdue, until_us) = (Cell::new(0), Cell::new(false), Cell::new(0));
+        let (serial, overdue_us, until_us) = (Cell::new(0), Cell::new(None), Cell::new(0));
         let blamed = Cell::new(false);
         let sent_us = Cell::new(0);
         Call {
@@ -79,7 +79,7 @@ impl Call {
             state,
             serial,
             sent_us,
-            overdue,
+            overdue_us,
             blamed,
             until_us,
         }
@@ -152,7 +152,7 @@ impl Call {
             target: text(head.target),
             path: text(head.path()),
             age: self.asked.elapsed(),
-            answered: self.reply.headed() || self.overdue.get(),
+            answered: self.reply.headed() || self.overdue_us.get().is_some(),
             failed,
         })
     }
@@ -178,14 +178,21 @@ impl Call {
         self.sent_us.get()
     }
 
-    /// Marks it as stuck; whether it was marked before.
-    pub(crate) fn mark_overdue(&self) -> bool {
-        self.overdue.replace(true)
+    /// Notes that it is given up; whether it had been before.
+    pub(crate) fn mark_overdue(&self, now_us: u64) -> bool {
+        let before = self.overdue_us.get();
+        self.overdue_us.set(before.or(Some(now_us)));
+        before.is_some()
     }
 
-    /// Whether its worker is to be ended for it: once, when it holds a thread and has no response but one that it is overdue.
+    /// How long it has held its seat since it was given up, microseconds; `None` while it has not been.
+    pub(crate) fn overdue_for_us(&self, now_us: u64) -> Option<u64> {
+        self.overdue_us.get().map(|since_us| now_us.saturating_sub(since_us))
+    }
+
+    /// Whether its worker is to be ended for it: once, when it holds a seat and has no response but one that it is overdue.
     pub(crate) fn blames_worker(&self) -> bool {
-        (self.overdue.get() || !self.reply.headed()) && !self.blamed.replace(true)
+        (self.overdue_us.get().is_some() || !self.reply.headed()) && !self.blamed.replace(true)
     }
 
     /// Gives it time until then, microseconds of the monotonic clock; never less than it has.

@@ -21,6 +21,10 @@ use wire::Kind;
 /// Bytes read from a link in one go.
 const SCRATCH: usize = 256 << 10;
 
+/// How long the fiber of a request that has been given up may go on before its seat is lost. What ends its wait takes a moment; then `ensure` and
+/// `rescue` of the app run.
+const LOST_AFTER: Duration = Duration::from_secs(1);
+
 /// One front thread's view of the pool. Not `Send`: it stays on its thread.
 pub struct Local {
     index: u16,
@@ -401,20 +405,27 @@ impl Local {
         let Some(call) = call else { return };
         self.shared.report(Report::Stuck { serial: end.serial, request: call.describe() });
         // With fibers it may have been given up before, as one that waits.
-        if !call.mark_overdue() && !call.reply.is_unwanted() {
+        if !call.mark_overdue(os::monotonic_us()) && !call.reply.is_unwanted() {
             call.fail(stuck_failure());
         }
     }
 
-    /// With fibers: gives up what a worker was sent longer than `timeout` ago and has not responded to. The fiber ends when the app next waits;
-    /// the worker is not to blame.
+    /// With fibers: gives up what a worker was sent longer than `timeout` ago and has not responded to. The fiber ends when the app next waits, and
+    /// then the worker is not to blame. A fiber that goes on for [`LOST_AFTER`] is lost, as a thread would be: the supervisor replaces the worker.
     fn overdue_since(&self, serial: Serial, timeout: Duration) {
         let now_us = os::monotonic_us();
         let limit_us = now_us.saturating_sub(timeout.as_micros() as u64);
-        let mut late = Vec::new();
+        let (mut late, mut lost, mut kept) = (Vec::new(), Vec::new(), 0);
         let kind = if self.shared.is_apart() { SeatKind::Fiber } else { SeatKind::Thread };
         let Some(link) = self.link(End { serial, kind }) else { return };
         link.each_flight(|_, call| {
+            if let Some(for_us) = call.overdue_for_us(now_us) {
+                kept += 1;
+                if for_us >= LOST_AFTER.as_micros() as u64 && call.blames_worker() {
+                    lost.push(call.describe());
+                }
+                return;
+            }
             let sent_us = match call.sent_us() {
                 0 => {
                     call.sent_at(now_us);
@@ -426,9 +437,13 @@ impl Local {
                 late.push(call.clone());
             }
         });
-        for call in late.into_iter().filter(|call| !call.mark_overdue() && !call.reply.is_unwanted()) {
+        for call in late.into_iter().filter(|call| !call.mark_overdue(now_us) && !call.reply.is_unwanted()) {
             call.fail(stuck_failure());
         }
+        if kept > 0 {
+            self.shared.report(Report::Kept { serial, thread: self.index, count: kept });
+        }
+        lost.into_iter().for_each(|request| self.shared.report(Report::Stuck { serial, request }));
     }
 
     /// Takes back the requests that a worker has not started. What it has not read yet, it will return unserved.

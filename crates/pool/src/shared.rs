@@ -69,6 +69,8 @@ pub(crate) enum Report {
     LinkLost { serial: Serial, why: String },
     /// A request has held the worker for `worker_timeout`.
     Stuck { serial: Serial, request: String },
+    /// So many fibers of the worker still serve requests of a front thread that have been given up.
+    Kept { serial: Serial, thread: u16, count: usize },
     /// The status of the response to a probe, or why there is none.
     Probed { serial: Serial, result: Result<u16, String> },
     /// A front thread has withdrawn `count` requests from the worker.

@@ -294,6 +294,8 @@ struct Worker {
     progress: Progress,
     /// Descriptions of the requests that were stuck.
     stuck: Vec<String>,
+    /// Fibers that still serve what has been given up, by front thread, and when that was told.
+    kept: BTreeMap<u16, (usize, Instant)>,
     /// Waiting for its backtraces.
     tracing: Vec<oneshot::Sender<Vec<Trace>>>,
     exit: Option<WorkerExit>,
@@ -325,6 +327,7 @@ impl Worker {
             fiber_seats: 0,
             progress: Progress::new(now),
             stuck: Vec::new(),
+            kept: BTreeMap::new(),
             tracing: Vec::new(),
             exit: None,
             uncleared: front_threads,
@@ -337,6 +340,12 @@ impl Worker {
             traces: Vec::new(),
             trace_at: SLOW,
         }
+    }
+
+    /// Fibers that serve nothing but what has been given up. What was told some ticks ago is over.
+    fn kept(&self, now: Instant) -> usize {
+        let recent = |told: Instant| now.saturating_duration_since(told) < BUSY_TICK * 3;
+        self.kept.values().filter(|(_, told)| recent(*told)).map(|(count, _)| count).sum()
     }
 
     fn seats_of(&self, kind: SeatKind) -> u32 {
@@ -977,6 +986,11 @@ impl Supervisor {
                 // What it has not started does not wait until it is killed.
                 self.shared.to_all(|| ThreadMessage::Withdraw(serial));
             }
+            Report::Kept { serial, thread, count } => {
+                if let Some(worker) = self.workers.get_mut(&serial) {
+                    worker.kept.insert(thread, (count, Instant::now()));
+                }
+            }
             Report::Due(serial) => {
                 self.collections.due(serial);
                 self.grant_collection();
@@ -1246,7 +1260,16 @@ impl Supervisor {
             self.shared.mailbox(thread).post(ThreadMessage::Overdue { end, id: busy.serving.id });
         }
         let serves = self.shared.serving(&slot, self.options.fibers()) as usize;
-        if !worker.stuck.is_empty() && (overdue().count() >= serves || os::is_stopped(row.pid)) {
+        // Most fibers wait, which the scoreboard does not show: their front threads tell.
+        let held = match (self.options.fibers(), self.shared.is_apart()) {
+            (false, _) => overdue().count(),
+            (true, false) => worker.kept(now),
+            (true, true) => {
+                let threads = self.options.worker_threads() as u32;
+                worker.kept(now) + overdue().filter(|busy| busy.thread < threads).count()
+            }
+        };
+        if !worker.stuck.is_empty() && (held >= serves || os::is_stopped(row.pid)) {
             self.event(Event::OthersFinished(row.serial), notify);
         }
     }
