@@ -27,9 +27,6 @@ module Firebrick
     # By the numbers of their loops.
     @schedulers = {}
 
-    # Methods that resume another fiber and wait for it to come back.
-    RESUMING = %w[resume raise kill next peek next_values peek_values].freeze
-
     class << self
       def own_paths
         OWN
@@ -64,13 +61,6 @@ module Firebrick
       # Those of a request, when they are first asked for.
       def interrupts
         Interrupts.new
-      end
-
-      # Whether a fiber, which does not run, has resumed another one and waits for it to come back. Its innermost
-      # function tells; one that has yielded or transferred is in another.
-      def resumes?(fiber)
-        frame = fiber.alive? && fiber.backtrace(0, 1)&.first
-        frame ? RESUMING.include?(frame[/(\w+)'\z/, 1]) : false
       end
 
       # On the thread that sees where loops are: `alarm`'s time has come while its request stops loop `number`.

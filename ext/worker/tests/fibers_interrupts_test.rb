@@ -68,6 +68,19 @@ class FibersInterruptsTest < Case
     fibers(app) { |worker| assert_equal "inner", worker.get[2] }
   end
 
+  # The fiber that set it is gone, or will never go on; its place in memory may be another's.
+  def test_a_timeout_of_a_fiber_that_the_app_has_dropped
+    app = app(<<~'RUBY')
+      5.times { Fiber.new { Timeout.timeout(0.05) { Fiber.yield } }.resume }
+      GC.start
+      others = Array.new(50) { Fiber.new { sleep 0.01; Fiber.yield } }.each(&:resume)
+      sleep 0.2
+      others.each(&:resume)
+      [200, {}, ["fine"]]
+    RUBY
+    fibers(app, 3) { |worker| 10.times { assert_equal "fine", worker.get[2] } }
+  end
+
   # The call stops the thread, so the loop cannot ring: another thread raises.
   def test_a_timeout_of_a_call_that_stops_the_thread
     text = <<~RUBY

@@ -9,6 +9,8 @@ module Firebrick
       # As natively.
       PLACES = { immediate: 0, on_blocking: 1, never: 2 }.freeze
       IMMEDIATE = PLACES[:immediate]
+      # Methods that resume another fiber and wait for it to come back.
+      RESUMING = %w[resume raise kill next peek next_values peek_values].freeze
       # Of a fiber without a request, among its locals.
       KEY = :__firebrick_interrupts__
 
@@ -38,17 +40,25 @@ module Firebrick
       # Runs the block with an alarm, which is known by its number until it is over.
       def alarm(micros, error)
         number = Native.fiber_alarm(micros, place(error))
-        @alarms[number] = error
+        @alarms[number] = [error, Fiber.current]
         yield number
       ensure
         Native.fiber_cancel(number)
         @alarms.delete(number)
       end
 
+      # Whether the fiber that set this alarm has resumed another one and waits for it to come back. Its innermost
+      # function tells; one that has yielded or transferred is in another.
+      def resumes?(number)
+        _, fiber = @alarms[number]
+        frame = fiber&.alive? && fiber.backtrace(0, 1)&.first
+        frame ? RESUMING.include?(frame[/(\w+)'\z/, 1]) : false
+      end
+
       # Whether something is kept out that would be raised: of this class, if one is named.
       def pending?(kind = nil)
         numbers, gone = Native.fiber_pending
-        waiting = numbers.filter_map { |number| kind_of(@alarms[number]) if @alarms.key?(number) }
+        waiting = numbers.filter_map { |number| kind_of(@alarms[number].first) if @alarms.key?(number) }
         waiting << ClientGone if gone
         waiting.any? { |one| kind.nil? || one <= kind }
       end
@@ -64,7 +74,7 @@ module Firebrick
       # The rules have changed: tells the loop, and raises what has waited for that.
       def settle
         Native.fiber_hold(nil, place(ClientGone))
-        @alarms.each { |number, error| Native.fiber_hold(number, place(error)) }
+        @alarms.each { |number, (error, _)| Native.fiber_hold(number, place(error)) }
         Native.fiber_deliver
       end
 

@@ -305,7 +305,7 @@ fn unheard(gvl: &mut Gvl, number: usize, now_us: u64) -> Option<u64> {
     {
         let mut calls = setter == own;
         if !calls {
-            let asked = ruby::protect(gvl, |gvl| calls = resumes(gvl, setter));
+            let asked = ruby::protect(gvl, |gvl| calls = resumes(gvl, task, alarm));
             asked.err().map(|(_, error)| serve::report(gvl, error));
         }
         if calls {

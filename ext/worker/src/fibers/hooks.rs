@@ -99,7 +99,7 @@ pub(super) fn missed_alarm(
     while let Some((number, setter)) =
         here(gvl, |l| l.waits.missed(fiber, task, Some(place)).get(at).copied()).flatten()
     {
-        if setter == fiber || resumes(gvl, setter) {
+        if setter == fiber || task.is_some_and(|task| resumes(gvl, task, number)) {
             here(gvl, |l| l.waits.take_missed(number));
             return Some(number);
         }

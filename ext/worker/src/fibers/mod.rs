@@ -291,9 +291,9 @@ fn look(gvl: &mut Gvl, own: &'static Task) {
 /// Alarms have come for requests that wait in other fibers than those that set them: they are raised there if that is inside.
 fn ring_inner(gvl: &mut Gvl) {
     let alarms = here(gvl, |l| l.waits.take_inner()).unwrap_or_default();
-    for (number, setter) in alarms {
+    for (number, task) in alarms {
         let mut inside = false;
-        if let Err((_, error)) = ruby::protect(gvl, |gvl| inside = resumes(gvl, setter)) {
+        if let Err((_, error)) = ruby::protect(gvl, |gvl| inside = resumes(gvl, task, number)) {
             serve::report(gvl, error);
         }
         if inside {
@@ -302,9 +302,14 @@ fn ring_inner(gvl: &mut Gvl) {
     }
 }
 
-/// Whether a fiber has resumed another one and waits for it to come back. May raise.
-fn resumes(gvl: &mut Gvl, fiber: Value) -> bool {
-    ruby::call(gvl, names().fibers.get(), names().resumes, &[fiber]).truthy()
+/// Whether the fiber that set this alarm of a request has resumed another one and waits for it to come back. May raise.
+fn resumes(gvl: &mut Gvl, task: &Task, number: u64) -> bool {
+    let interrupts = task.fiber.as_ref().map_or(NIL, |part| part.interrupts.get());
+    if interrupts.is_nil() {
+        return false;
+    }
+    let number = ruby::integer(gvl, number as i64);
+    ruby::call(gvl, interrupts, names().resumes, &[number]).truthy()
 }
 
 impl Loop {
@@ -539,6 +544,12 @@ fn serve_one(gvl: &mut Gvl, task: &'static Task, mut job: Job) {
     Slices::turn_here();
     blocking::enters(task.thread, started_us);
     job::run(gvl, task, job, started_us);
+    if let Some(part) = &task.fiber
+        && !part.interrupts.get().is_nil()
+    {
+        here(gvl, |l| l.waits.drop_alarms(task));
+        part.interrupts.set(NIL);
+    }
     collection::check(gvl);
     if let Err((_, error)) = ruby::protect(gvl, |gvl| {
         ruby::call(gvl, names().fibers.get(), names().clean, &[]);

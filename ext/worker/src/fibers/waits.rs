@@ -75,7 +75,7 @@ pub(crate) enum Hold {
 
 /// An expected `Timeout.timeout`.
 struct Alarm {
-    /// The fiber that set it, and holds it itself.
+    /// The fiber that set it. An app may have dropped one that never goes on, so it is only compared.
     fiber: Value,
     task: Option<&'static Task>,
     at_us: u64,
@@ -531,6 +531,14 @@ impl Waits {
             .collect()
     }
 
+    /// A request is over: its alarms mean nothing any more. Those that are left were set by fibers that have not gone on.
+    pub(super) fn drop_alarms(&mut self, task: &'static Task) {
+        let its = |alarm: &Alarm| alarm.task.is_some_and(|owner| std::ptr::eq(owner, task));
+        let left: Vec<u64> =
+            self.alarms.iter().filter(|(_, alarm)| its(alarm)).map(|(number, _)| *number).collect();
+        left.into_iter().for_each(|number| self.cancel_alarm(number));
+    }
+
     /// Takes an alarm out of those that are missed. Whether it was.
     pub(super) fn take_missed(&mut self, number: u64) -> bool {
         let Some(alarm) = self.alarms.get(&number) else { return false };
@@ -545,10 +553,10 @@ impl Waits {
         was
     }
 
-    /// Alarms that have been missed while their requests wait in other fibers, and the fibers that set them.
-    pub(super) fn take_inner(&mut self) -> Vec<(u64, Value)> {
+    /// Alarms that have been missed while their requests wait in other fibers.
+    pub(super) fn take_inner(&mut self) -> Vec<(u64, &'static Task)> {
         let numbers = std::mem::take(&mut self.inner);
-        let alarm = |number| Some((number, self.alarms.get(&number)?.fiber));
+        let alarm = |number| Some((number, self.alarms.get(&number)?.task?));
         numbers.into_iter().filter_map(alarm).collect()
     }
 
