@@ -15,7 +15,7 @@ use crate::system::{self, SPREADS};
 use crate::systemd::activation::{Activated, Claim};
 use rustix::fs::{Mode, RawMode};
 use settings::Bind;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -23,6 +23,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use families::{Wanted, without_ipv6};
 
@@ -437,6 +438,22 @@ impl Bound {
         Ok(())
     }
 
+    /// What accepted sockets inherit, so that it costs no call for each: what the system keeps for a client, and how one is found that has
+    /// vanished (`keepalive`: after how long a silence it is asked).
+    pub(crate) fn prepare(&self, keepalive: Option<Duration>) {
+        if matches!(self.address, Address::Unix(_)) {
+            return;
+        }
+        for socket in &self.sockets {
+            system::bound_unsent(socket);
+            // What a system refuses stays as it is there.
+            let _ = match keepalive.filter(|time| !time.is_zero()) {
+                Some(time) => socket.set_tcp_keepalive(&asking(time)),
+                None => socket.set_keepalive(false),
+            };
+        }
+    }
+
     /// Opens the port: listeners for the threads in turn, and what an old program still uses.
     pub(crate) fn listen(self) -> io::Result<(Vec<Listener>, Option<LaterUdp>)> {
         let Bound { address, bind, backlog, sockets, udp, .. } = self;
@@ -479,6 +496,12 @@ impl LaterUdp {
 
 fn datagrams(port: ::quic::Port, listener: impl Fn(Listening) -> Listener) -> Vec<Listener> {
     port.into_sockets().into_iter().map(|socket| listener(Listening::Datagrams(socket))).collect()
+}
+
+/// A client that is silent for `time` is asked, and three times more before it counts as vanished.
+fn asking(time: Duration) -> TcpKeepalive {
+    let second = Duration::from_secs(1);
+    TcpKeepalive::new().with_time(time.max(second)).with_interval((time / 6).max(second)).with_retries(3)
 }
 
 /// One more socket of a port on which others listen already.

@@ -13,6 +13,7 @@
 pub mod body;
 mod context;
 mod date;
+mod delivery;
 mod idle;
 mod message;
 pub mod one;

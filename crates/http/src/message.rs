@@ -20,6 +20,10 @@ use std::time::{Duration, Instant};
 /// Files up to this size are read behind the head and written with it: cheaper than a second system call.
 pub(crate) const READ_BELOW: u64 = 16 << 10;
 
+/// With more bytes of informational responses that a client has not taken, the next ones are left out: they are optional (RFC 9110 section
+/// 15.2), and an app may send any number of them.
+pub(crate) const MOST_INTERIM: usize = 16 << 10;
+
 /// Bytes of a request that are read and dropped when its response has been sent before its end (HTTP/2 and HTTP/3). A client whose
 /// upload is stopped at once may not look at the response.
 pub(crate) const DISCARD_BYTES: u32 = 256 << 10;

@@ -78,6 +78,8 @@ pub struct Connection {
     pub(crate) early_priorities: Vec<(u32, Priority)>,
     /// Streams may be waiting for a window: each check finds out whether they are.
     pub(crate) may_stall: bool,
+    /// What was sent since then the client may not have received.
+    pub(crate) behind: Option<Instant>,
     pub(crate) going: Going,
     /// The client has sent GOAWAY.
     pub(crate) client_going: bool,
@@ -115,6 +117,7 @@ impl Connection {
             initial_window: DEFAULT_WINDOW,
             early_priorities: Vec::new(),
             may_stall: false,
+            behind: None,
             going: Going::Not,
             client_going: false,
             usual: (512, 12),

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 const DRAIN_WAIT: Duration = Duration::from_secs(1);
 /// A stream that has sent this much since its window was too small has not stalled.
 const PROGRESS: u32 = 1 << 10;
+/// Most time between two checks for streams that have stalled.
+const STALL_CHECK: Duration = Duration::from_secs(1);
 /// How long an idle connection keeps memory for streams.
 const SPARE_WAIT: Duration = Duration::from_secs(1);
 
@@ -53,17 +55,32 @@ impl Connection {
         Ok(())
     }
 
+    /// What was sent since `since` the client may not have received, but it is receiving; `None`: it has everything. A window that was used
+    /// up later counts as too small only when the client can have known: it may be slower than that, and must not lose its streams for it.
+    pub fn behind(&mut self, since: Option<Instant>) {
+        self.behind = since;
+    }
+
     fn reset_stalled(&mut self, events: &mut impl FnMut(Event<'_>)) {
         let (now, all_blocked) = (self.now, self.send_window <= 0);
         let timeout = self.limits.stall_timeout;
+        let is_behind = |since: Instant| self.behind.is_some_and(|behind| since > behind);
         let mut stalled = Vec::new();
         for (name, stream) in self.streams.iter_mut() {
             let blocked = stream.wants && (all_blocked || stream.send_window <= 0);
             match stream.stalled {
                 _ if !stream.wants => stream.stalled = None,
-                None if blocked => (stream.stalled, stream.sent) = (Some(now), 0),
+                None if blocked => {
+                    (stream.stalled, stream.sent, stream.owed) = (Some(now), 0, self.behind.is_some());
+                }
                 Some(_) if stream.sent >= PROGRESS => {
                     (stream.stalled, stream.sent) = (blocked.then_some(now), 0);
+                    stream.owed = self.behind.is_some();
+                }
+                Some(since) if blocked && stream.owed => {
+                    if !is_behind(since) {
+                        (stream.stalled, stream.owed) = (Some(now), false);
+                    }
                 }
                 Some(since) if blocked && now.saturating_duration_since(since) >= timeout => {
                     stalled.push(name);
@@ -90,7 +107,7 @@ impl Connection {
             self.settings_sent.map(|since| since + self.limits.settings_timeout),
             going,
             self.discard_deadline(),
-            self.may_stall.then(|| self.now + self.limits.stall_timeout / 4),
+            self.may_stall.then(|| self.now + (self.limits.stall_timeout / 4).min(STALL_CHECK)),
             self.has_spare_memory().then(|| self.now + SPARE_WAIT),
         ]
         .into_iter()
@@ -135,6 +152,58 @@ mod tests {
         let error = connection.check(late, &mut |_| {}).expect_err("it has not come");
         assert_eq!(connection.deadline(), None);
         assert_eq!(connection.check(late, &mut |_| {}), Err(error));
+    }
+
+    /// The events of checks at these times (seconds, and since when the client may not have received what was sent), of a connection with
+    /// a stream whose window is used up at first.
+    fn resets(checks: &[(u64, Option<u64>)]) -> Vec<u64> {
+        let start = Instant::now();
+        let at = |second: u64| start + Duration::from_secs(second);
+        let mut connection =
+            Connection::new(Limits { stall_timeout: Duration::from_secs(10), ..Limits::default() }, start);
+        let mut input = frame::PREFACE.to_vec();
+        // SETTINGS_INITIAL_WINDOW_SIZE is 0.
+        frame::header(&mut input, 6, frame::SETTINGS, 0, 0);
+        input.extend_from_slice(&[0, 4, 0, 0, 0, 0]);
+        frame::header(&mut input, 0, frame::SETTINGS, frame::ACK, 0);
+        frame::header(&mut input, 6, frame::HEADERS, 5, 1);
+        input.extend_from_slice(&[0x82, 0x87, 0x84, 0x41, 1, b'x']);
+        let mut stream = None;
+        let mut events = |event: Event<'_>| {
+            if let Event::Request { stream: name, .. } = event {
+                stream = Some(name);
+            }
+        };
+        assert_eq!(connection.receive(&input, start, &mut events), Ok(()));
+        let stream = stream.expect("a request");
+        assert!(connection.head(stream, 200, &handler::Fields::default(), b"", None, false));
+        connection.ready(stream);
+        let mut resets = Vec::new();
+        for (second, behind) in checks {
+            connection.behind(behind.map(at));
+            let mut events = |event: Event<'_>| {
+                if let Event::Reset { .. } = event {
+                    resets.push(*second);
+                }
+            };
+            assert_eq!(connection.check(at(*second), &mut events), Ok(()));
+        }
+        resets
+    }
+
+    #[test]
+    fn a_window_that_stays_too_small_ends_its_stream() {
+        assert_eq!(resets(&[(0, None), (9, None), (10, None)]), [10]);
+    }
+
+    #[test]
+    fn a_client_that_is_still_receiving_has_its_time_from_when_it_can_know() {
+        // At 2 s the window is too small, but what was sent since 1 s has not arrived; at 30 s all until 20 s has.
+        assert_eq!(
+            resets(&[(2, Some(1)), (12, Some(1)), (30, Some(20)), (39, Some(35)), (40, Some(36))]),
+            [40]
+        );
+        assert_eq!(resets(&[(2, Some(1)), (12, None), (21, None), (22, None)]), [22]);
     }
 
     /// An idle connection with TLS may hold 16 KiB; this is the engine's part, without the client's header table of up to 6 KiB.

@@ -261,6 +261,7 @@ impl Connection {
             left,
             stalled: None,
             sent: 0,
+            owed: false,
         })
     }
 

@@ -65,6 +65,8 @@ pub(crate) struct Stream {
     /// Since when its window has been too small, and what has been sent since.
     pub(crate) stalled: Option<Instant>,
     pub(crate) sent: u32,
+    /// When its window became too small, the client had not received all that filled it.
+    pub(crate) owed: bool,
 }
 
 /// All of them.
@@ -255,6 +257,7 @@ mod tests {
             left: NO_LENGTH,
             stalled: None,
             sent: 0,
+            owed: false,
         }
     }
 

@@ -27,6 +27,7 @@ pub use connect::connect_tcp;
 pub use connection::{Connection, Listener};
 pub use output::Output;
 pub use stream::Stream;
+pub use system::Delivery;
 pub use timers::{Lane, Timer, Timers};
 pub use tls::Tls;
 pub use transport::Transport;

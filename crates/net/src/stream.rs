@@ -1,10 +1,11 @@
 //! A connected stream whose kind is chosen at run time: TCP, a Unix socket, or TLS over TCP.
 
-use crate::{Tls, Transport};
+use crate::{Delivery, Tls, Transport};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 
 /// A connected stream.
@@ -98,5 +99,17 @@ impl Transport for Stream {
 
     fn abort_on_drop(&self) {
         delegate!(self, stream => Transport::abort_on_drop(stream));
+    }
+
+    fn delivery(&self) -> Option<Delivery> {
+        delegate!(self, stream => Transport::delivery(stream))
+    }
+
+    fn abandon_after(&self, time: Duration) {
+        delegate!(self, stream => Transport::abandon_after(stream, time));
+    }
+
+    fn cut(&self) {
+        delegate!(self, stream => Transport::cut(stream));
     }
 }

@@ -8,7 +8,7 @@
 //! 2. A read that does not fill its buffer has drained the session and the socket.
 //! 3. Bytes that [`Transport::try_write`] has accepted may be buffered here until [`Transport::poll_flush`].
 
-use crate::{Transport, read_cached};
+use crate::{Delivery, Transport, read_cached};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use std::cell::{Cell, RefCell};
@@ -20,6 +20,7 @@ use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -428,6 +429,22 @@ impl Transport for Tls {
     fn abort_on_drop(&self) {
         self.aborted.set(true);
         self.socket.abort_on_drop();
+    }
+
+    fn delivery(&self) -> Option<Delivery> {
+        let mut delivery = self.socket.delivery()?;
+        // What the session holds has not even been written.
+        delivery.outstanding += u64::from(self.session.borrow().wants_write());
+        Some(delivery)
+    }
+
+    fn abandon_after(&self, time: Duration) {
+        self.socket.abandon_after(time);
+    }
+
+    fn cut(&self) {
+        self.aborted.set(true);
+        self.socket.cut();
     }
 }
 

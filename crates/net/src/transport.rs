@@ -10,7 +10,7 @@
 //! 3. What `try_write` has accepted is sent once `poll_flush` is ready: a layer of encryption may buffer it.
 
 use crate::Connection;
-use crate::system::{SEND, SEND_MORE, send_file};
+use crate::system::{self, Delivery, SEND, SEND_MORE, send_file};
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, Shutdown, recv, sendmsg};
 use std::fs::File;
@@ -83,6 +83,13 @@ pub trait Transport: 'static {
     fn end_writing(&self);
     /// Makes dropping this a reset instead of an orderly end (TLS: `close_notify`, RFC 8446 section 6.1), so that the other side does not take what it has received for complete.
     fn abort_on_drop(&self);
+    /// How far the other side has received what was written; `None` where the system does not tell.
+    fn delivery(&self) -> Option<Delivery>;
+    /// Makes the system give up what the other side does not acknowledge for so long, when this has been dropped.
+    fn abandon_after(&self, time: Duration);
+    /// Ends both directions now: whoever waits for one of them is woken and fails. Dropping this is a reset, and discards what has not
+    /// been received.
+    fn cut(&self);
 }
 
 fn read_fd(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
@@ -264,6 +271,23 @@ macro_rules! transport {
             fn abort_on_drop(&self) {
                 // Fails only when the connection is gone already, and means nothing for a Unix socket.
                 let _ = self.on(|fd| Ok(rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO))?));
+            }
+
+            fn delivery(&self) -> Option<Delivery> {
+                self.on(|fd| Ok(system::delivery(fd))).ok().flatten()
+            }
+
+            fn abandon_after(&self, time: Duration) {
+                let _ = self.on(|fd| {
+                    system::abandon_after(fd, time);
+                    Ok(())
+                });
+            }
+
+            fn cut(&self) {
+                Transport::abort_on_drop(self);
+                // Fails only when the connection is gone already.
+                let _ = self.on(|fd| Ok(rustix::net::shutdown(fd, Shutdown::Both)?));
             }
         }
     };

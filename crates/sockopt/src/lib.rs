@@ -14,18 +14,99 @@ use std::time::Duration;
 /// # Errors
 /// The socket is none of TCP.
 pub fn defer_accept(listener: impl AsFd, wait: Duration) -> io::Result<()> {
-    let seconds = c_int::try_from(wait.as_secs().max(1)).unwrap_or(c_int::MAX);
+    set(listener, libc::TCP_DEFER_ACCEPT, seconds(wait))
+}
+
+/// A socket counts as writable, and takes more, only while less than `bytes` of what was written wait to be sent for the first time
+/// (`TCP_NOTSENT_LOWAT`, tcp(7)). What a listener is given its accepted sockets inherit.
+///
+/// # Errors
+/// The socket is none of TCP.
+pub fn unsent_low_water(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    set(socket, libc::TCP_NOTSENT_LOWAT, c_int::try_from(bytes).unwrap_or(c_int::MAX))
+}
+
+/// How long a closed socket waits for the other side's end after its own has been acknowledged (`TCP_LINGER2`, tcp(7); whole seconds, at
+/// least one). Accepted sockets inherit it.
+///
+/// # Errors
+/// The socket is none of TCP.
+pub fn wait_for_end(socket: impl AsFd, time: Duration) -> io::Result<()> {
+    set(socket, libc::TCP_LINGER2, seconds(time))
+}
+
+fn seconds(time: Duration) -> c_int {
+    c_int::try_from(time.as_secs().max(1)).unwrap_or(c_int::MAX)
+}
+
+/// Sets an option of TCP whose value is one int.
+fn set(socket: impl AsFd, option: c_int, value: c_int) -> io::Result<()> {
     // SAFETY: the descriptor is open while it is borrowed, and the option's value is one int, which is read during the call.
     let result = unsafe {
         libc::setsockopt(
-            listener.as_fd().as_raw_fd(),
+            socket.as_fd().as_raw_fd(),
             libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw const seconds).cast::<c_void>(),
+            option,
+            (&raw const value).cast::<c_void>(),
             size_of::<c_int>() as libc::socklen_t,
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// How far the other side has received what was written to a socket of TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// Bytes that it has acknowledged since the connection began.
+    pub acknowledged: u64,
+    /// Bytes that it has not: those that are on their way, which are known as segments and so counted roughly, and those that wait.
+    pub outstanding: u64,
+}
+
+/// Bytes of `struct tcp_info` that are asked for, and where in it are what is read of them (linux/tcp.h; the layout only grows at its end).
+const INFO: usize = 232;
+const STATE: usize = 0;
+const SEGMENT_SIZE: usize = 16;
+const UNACKNOWLEDGED: usize = 24;
+const ACKNOWLEDGED: usize = 120;
+const UNSENT: usize = 144;
+/// `TCP_CLOSE`.
+const CLOSED: u8 = 7;
+
+/// Asks how far the other side has received what was written (`TCP_INFO`, tcp(7)).
+///
+/// # Errors
+/// The socket is none of TCP, or the kernel is older than 4.6 and does not say.
+pub fn delivery(socket: impl AsFd) -> io::Result<Delivery> {
+    let mut info = [0_u8; INFO];
+    let mut length = INFO as libc::socklen_t;
+    // SAFETY: the descriptor is open while it is borrowed; the kernel writes at most `length` bytes to `info`, and how many to `length`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast::<c_void>(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let known = &info[..INFO.min(length as usize)];
+    let old = || io::Error::from(io::ErrorKind::Unsupported);
+    let four =
+        |at: usize| known.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
+    let eight =
+        |at: usize| known.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_ne_bytes);
+    // The counters of a connection that has failed stay as they were, and nothing is left of its bytes.
+    let ended = known.get(STATE) == Some(&CLOSED);
+    let unsent = four(UNSENT).ok_or_else(old)?;
+    let (segments, size) = (four(UNACKNOWLEDGED).ok_or_else(old)?, four(SEGMENT_SIZE).ok_or_else(old)?);
+    Ok(Delivery {
+        acknowledged: eight(ACKNOWLEDGED).ok_or_else(old)?,
+        outstanding: if ended { 0 } else { u64::from(unsent) + u64::from(segments) * u64::from(size) },
+    })
 }
 
 #[cfg(test)]
@@ -61,11 +142,64 @@ mod tests {
     }
 
     #[test]
+    fn what_a_client_has_received_is_known_and_what_waits_is_bounded() {
+        const LOW_WATER: usize = 128 << 10;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        unsent_low_water(&listener, LOW_WATER as u32).unwrap();
+        wait_for_end(&listener, Duration::from_secs(9)).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut server = accept(&listener);
+        assert_eq!(delivery(&server).unwrap().outstanding, 0);
+        server.set_nonblocking(true).unwrap();
+        let piece = [7; 64 << 10];
+        let mut sent = 0;
+        for _ in 0..10_000 {
+            match server.write(&piece) {
+                Ok(n) => sent += n,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let full = delivery(&server).unwrap();
+        assert!(full.outstanding > 0, "{full:?} of {sent}");
+        assert!(sent as u64 - full.acknowledged <= 4 * LOW_WATER as u64, "{full:?} of {sent}");
+        let mut read = vec![0; sent];
+        client.read_exact(&mut read).unwrap();
+        for _ in 0..1_000 {
+            if delivery(&server).unwrap().outstanding == 0 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(delivery(&server).unwrap(), Delivery { acknowledged: sent as u64, outstanding: 0 });
+    }
+
+    #[test]
+    fn nothing_is_outstanding_after_a_reset() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut server = accept(&listener);
+        server.set_nonblocking(true).unwrap();
+        while server.write(&[7; 64 << 10]).is_ok() {}
+        assert!(delivery(&server).unwrap().outstanding > 0);
+        // With unread bytes the end is a reset.
+        drop(client);
+        for _ in 0..1_000 {
+            if delivery(&server).unwrap().outstanding == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{:?}", delivery(&server));
+    }
+
+    #[test]
     fn other_sockets_are_refused() {
         let path = std::env::temp_dir().join(format!("sockopt-{}", std::process::id()));
         let unix = UnixListener::bind(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         assert!(defer_accept(&unix, Duration::ZERO).is_err());
+        assert!(delivery(&unix).is_err() && unsent_low_water(&unix, 1).is_err());
     }
 
     fn accept(listener: &TcpListener) -> TcpStream {

@@ -248,7 +248,9 @@ impl<'a> Lifecycle<'a> {
     /// Lets the ports listen; nothing accepts yet.
     pub(super) fn listen(&mut self) -> Result<Vec<(Address, Vec<Listener>)>, String> {
         let mut listening = Vec::new();
+        let keepalive = self.server.configuration.settings().timeouts.tcp_keepalive;
         for bound in self.ports.drain(..) {
+            bound.prepare(keepalive);
             let address = bound.address().clone();
             let failed = |e| format!("cannot listen on {address}: {e}");
             self.upgrades.keep(bound.copies().map_err(failed)?);

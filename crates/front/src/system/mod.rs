@@ -4,7 +4,8 @@
 //! 1. `SPREADS`: whether the kernel spreads connections over the sockets of a port (`SO_REUSEPORT`). If it does not, all threads share one
 //!    socket.
 //! 2. `do_not_pace` prepares the socket of an address that only this machine reaches. `defer_accept`: a connection
-//!    comes with its first bytes, or a moment later without. `listens`: whether a socket that was passed to the
+//!    comes with its first bytes, or a moment later without. `bound_unsent`: what the system keeps for the clients of a listener is
+//!    bounded, of open connections and of closed ones. `listens`: whether a socket that was passed to the
 //!    program accepts connections; true if that is not known.
 //! 3. `program`: a path of this program, good also when its file has been replaced; `BY_DESCRIPTOR`: if that path is only good in this
 //!    process, others need an open file. `DESCRIPTORS`: the folder whose files are this process's descriptors.

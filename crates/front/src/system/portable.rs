@@ -14,6 +14,8 @@ pub(crate) fn do_not_pace(_socket: &Socket) {}
 
 pub(crate) fn defer_accept(_socket: &Socket) {}
 
+pub(crate) fn bound_unsent(_socket: &Socket) {}
+
 pub(crate) fn listens(_socket: &Socket) -> bool {
     true
 }

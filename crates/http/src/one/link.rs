@@ -5,12 +5,15 @@
 
 use super::body_state::BodyState;
 use crate::context::{Counted, Shared};
+use crate::delivery::Delivery;
+use crate::message::MOST_INTERIM;
 use bytes::{Buf, Bytes, BytesMut};
 use handler::BodyError;
 use net::{Lane, Output, Timer, Transport};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -40,6 +43,8 @@ pub(crate) struct Link<S> {
     pub(crate) interim_allowed: Cell<bool>,
     /// Informational responses that did not fit into the socket yet.
     pub(crate) queued: RefCell<Vec<u8>>,
+    /// What the client takes of what it is sent.
+    pub(crate) delivery: Delivery,
     _open: Counted,
 }
 
@@ -62,6 +67,7 @@ impl<S: Transport> Link<S> {
             exchange: Cell::new(0),
             interim_allowed: Cell::new(false),
             queued: RefCell::default(),
+            delivery: Delivery::default(),
             _open: shared.count_open(),
             shared,
         })
@@ -109,31 +115,31 @@ impl<S: Transport> Link<S> {
         while !output.is_empty() {
             let written = self.stream.try_write(&output.slices(), more);
             match written {
-                Ok(n) => output.advance(n),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable().await?,
+                Ok(n) => {
+                    output.advance(n);
+                    self.wrote(n);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable().await,
                 Err(_) => return Err(Unsendable),
             }
         }
         self.flush().await
     }
 
-    /// Sends what encryption buffers, within `send_timeout`.
+    /// So many bytes were written.
+    #[inline]
+    pub(crate) fn wrote(&self, bytes: usize) {
+        self.delivery.wrote(bytes, &self.timer, &self.shared);
+    }
+
+    /// Sends what encryption buffers.
     pub(crate) async fn flush(&self) -> Result<(), Unsendable> {
-        let mut armed = false;
-        let result = poll_fn(|cx| match self.stream.poll_flush(cx) {
-            Poll::Ready(result) => Poll::Ready(result.map_err(|_| Unsendable)),
-            Poll::Pending if !std::mem::replace(&mut armed, true) => {
-                self.timer.arm(Lane::Write, Instant::now() + self.shared.settings().timeouts.send);
-                Poll::Pending
-            }
-            Poll::Pending if self.timer.expired(Lane::Write) => Poll::Ready(Err(Unsendable)),
-            Poll::Pending => Poll::Pending,
-        })
-        .await;
-        if armed {
-            self.timer.disarm(Lane::Write);
-        }
-        result
+        let result = poll_fn(|cx| {
+            let flushed = self.stream.poll_flush(cx).map_err(|_| Unsendable);
+            self.delivery.block(flushed.is_pending(), &self.timer, &self.shared);
+            flushed
+        });
+        result.await
     }
 
     /// Writes as much of `output` as possible without waiting; whether that was all. More of the message follows at once.
@@ -141,7 +147,10 @@ impl<S: Transport> Link<S> {
         while !output.is_empty() {
             let written = self.stream.try_write(&output.slices(), true);
             match written {
-                Ok(n) => output.advance(n),
+                Ok(n) => {
+                    output.advance(n);
+                    self.wrote(n);
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(_) => return Err(Unsendable),
             }
@@ -149,31 +158,34 @@ impl<S: Transport> Link<S> {
         Ok(true)
     }
 
-    /// Waits until a write may succeed, for no longer than `send_timeout`.
-    pub(crate) async fn writable(&self) -> Result<(), Unsendable> {
-        self.timer.arm(Lane::Write, Instant::now() + self.shared.settings().timeouts.send);
-        let result = poll_fn(|cx| {
-            if self.stream.poll_writable(cx).is_ready() {
-                Poll::Ready(Ok(()))
-            } else if self.timer.expired(Lane::Write) {
-                Poll::Ready(Err(Unsendable))
-            } else {
-                Poll::Pending
-            }
+    /// Waits until a write may succeed. A client that has stalled makes it fail: see [`Watched`].
+    pub(crate) async fn writable(&self) {
+        poll_fn(|cx| {
+            let writable = self.stream.poll_writable(cx);
+            self.delivery.block(writable.is_pending(), &self.timer, &self.shared);
+            writable
         })
         .await;
-        self.timer.disarm(Lane::Write);
-        result
     }
 
-    /// Writes an informational response now, or queues what does not fit.
+    /// Cuts the connection when its client has stalled: whoever waits for it finds out by reading or writing. Whether it was cut.
+    #[inline]
+    pub(crate) fn attend(&self) -> bool {
+        self.delivery.is_stalled(&self.stream, &self.timer, &self.shared)
+    }
+
+    /// Writes an informational response now, or queues what does not fit. A client that does not read those before misses none.
     pub(crate) fn send_interim(&self, text: &[u8]) {
         let mut queued = self.queued.borrow_mut();
+        if queued.len() >= MOST_INTERIM {
+            return;
+        }
         let sent = if queued.is_empty() {
             self.stream.try_write(&[IoSlice::new(text)], false).unwrap_or(0)
         } else {
             0
         };
+        self.wrote(sent);
         queued.extend_from_slice(&text[sent..]);
     }
 
@@ -182,7 +194,10 @@ impl<S: Transport> Link<S> {
         let mut queued = self.queued.borrow_mut();
         while !queued.is_empty() {
             match self.stream.try_write(&[IoSlice::new(&queued)], false) {
-                Ok(n) => drop(queued.drain(..n)),
+                Ok(n) => {
+                    queued.drain(..n);
+                    self.wrote(n);
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if self.stream.poll_writable(cx).is_pending() {
                         return;
@@ -194,6 +209,11 @@ impl<S: Transport> Link<S> {
         }
         // A failure shows up in the read.
         let _ = self.stream.poll_flush(cx);
+    }
+
+    /// The connection has ended: waits until its client has received what was sent, as far as the system cannot be left alone with it.
+    pub(super) async fn settle(&self) {
+        self.delivery.settle(&self.stream, &self.timer, &self.shared).await;
     }
 
     /// The stream, for another protocol.
@@ -211,6 +231,9 @@ impl<S: Transport> Link<S> {
         // All that is captured is moved into it: the future of an idle connection stays small.
         poll_fn(move |cx| {
             self.timer.wakes(cx.waker());
+            if self.attend() {
+                return Poll::Ready(false);
+            }
             if self.poll_readable(cx).is_ready() {
                 if waiting.is_chosen() {
                     // It is not idle any more: another one makes room in its place.
@@ -347,5 +370,27 @@ impl<S: Transport> Link<S> {
             }
         }
         Poll::Pending
+    }
+}
+
+/// The work of a connection, which ends early when its client takes nothing of what it is sent.
+pub(super) struct Watched<'a, S, F> {
+    link: &'a Link<S>,
+    work: Pin<Box<F>>,
+}
+
+impl<'a, S, F> Watched<'a, S, F> {
+    pub(super) fn new(link: &'a Link<S>, work: Pin<Box<F>>) -> Watched<'a, S, F> {
+        Watched { link, work }
+    }
+}
+
+impl<S: Transport, F: Future> Future for Watched<'_, S, F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        // The work finds out by itself: what it reads or writes next fails.
+        self.link.attend();
+        self.work.as_mut().poll(cx)
     }
 }

@@ -18,6 +18,7 @@ use crate::context::Context;
 use exchange::Then;
 use handler::{Failure, Handler, Peer};
 pub(crate) use link::Link;
+use link::Watched;
 use net::Transport;
 use std::rc::Rc;
 use std::time::Duration;
@@ -51,16 +52,18 @@ impl<S: Transport> Connection<S> {
         async move {
             let mut served = 0;
             while link.has_request(served).await {
-                match Box::pin(exchange::serve_requests(&link, &peer, &context, &mut served)).await {
+                let serving = Box::pin(exchange::serve_requests(&link, &peer, &context, &mut served));
+                match Watched::new(&link, serving).await {
                     Then::Idle => {}
                     Then::Close => break,
                     Then::Linger => {
                         // Boxed: the future of an idle connection stays small.
-                        Box::pin(link.linger(LINGER)).await;
+                        Watched::new(&link, Box::pin(link.linger(LINGER))).await;
                         break;
                     }
                 }
             }
+            Box::pin(link.settle()).await;
             drop(held);
         }
     }
@@ -80,9 +83,11 @@ pub async fn refuse<S: Transport, H: Handler>(
 ) {
     let link = Link::new(stream, context.shared.clone());
     link.wakes_this_task().await;
-    if exchange::refuse_connection(&link, &peer, &context, failure).await == Then::Linger {
-        link.linger(LINGER_REFUSED).await;
+    let refusing = Box::pin(exchange::refuse_connection(&link, &peer, &context, failure));
+    if Watched::new(&link, refusing).await == Then::Linger {
+        Watched::new(&link, Box::pin(link.linger(LINGER_REFUSED))).await;
     }
+    link.settle().await;
 }
 
 #[cfg(test)]

@@ -101,6 +101,7 @@ pub(crate) async fn respond<S: Transport>(
                 if plan.delimiter == Delimiter::Close {
                     // The end of the connection would be taken for the end of the body.
                     link.stream.abort_on_drop();
+                    link.delivery.give_up();
                 }
             }
             return sent;
@@ -276,11 +277,12 @@ async fn send_file<S: Transport>(
             Ok(n) => {
                 done += n as u64;
                 *sent += n as u64;
+                link.wrote(n);
                 if n as u64 == FILE_SLICE {
                     tokio::task::yield_now().await;
                 }
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => link.writable().await?,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => link.writable().await,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => return Err(Unsendable),
         }
@@ -432,6 +434,7 @@ impl<S: Transport> StreamSender<'_, S> {
         match taken {
             Ok(taken) => {
                 self.count(taken);
+                self.link.wrote(usize::try_from(taken).unwrap_or(usize::MAX));
                 Ok(())
             }
             Err(failure) => {

@@ -4,6 +4,8 @@
 //! 1. Bytes that were read ahead are delivered first.
 //! 2. Each direction buffers at most one read, and nothing while the tunnel is idle.
 //! 3. The end of one direction is passed on; the other direction goes on.
+//! 4. A client that takes nothing of what it is sent for `timeouts.send` ends the tunnel (see `delivery`). An idle tunnel has no end of its
+//!    own: TCP's keep-alive finds a client that has vanished.
 
 use super::link::Link;
 use net::{Transport, TunnelEnd};
@@ -47,7 +49,9 @@ impl<S: Transport> End for ClientEnd<'_, S> {
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.stream.poll_writable(cx)
+        let writable = self.0.stream.poll_writable(cx);
+        self.0.delivery.block(writable.is_pending(), &self.0.timer, &self.0.shared);
+        writable
     }
 
     fn read(&self, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
@@ -55,7 +59,9 @@ impl<S: Transport> End for ClientEnd<'_, S> {
     }
 
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.stream.try_write(&[IoSlice::new(bytes)], false)
+        let written = self.0.stream.try_write(&[IoSlice::new(bytes)], false)?;
+        self.0.wrote(written);
+        Ok(written)
     }
 
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -6,6 +6,7 @@
 use super::file;
 use super::life::Life;
 use crate::context::Shared;
+use crate::delivery::{Found, Watch, interval};
 use crate::message::{Promised, Sent};
 use bytes::Bytes;
 use handler::{BodyStream, Chunk, Client, Failure, FileRegion, Lender};
@@ -45,25 +46,41 @@ impl Sender<'_> {
     /// Writes all of `bytes`; the client has `timeouts.send` to make room for some of it.
     pub(super) async fn write(&mut self, mut bytes: Bytes) -> Result<(), Unsendable> {
         let mut left = [std::mem::take(&mut bytes)];
+        let (timer, shared) = (&self.life.timer, self.shared);
+        let mut watch = None;
+        let mut done: u64 = 0;
         while !left[0].is_empty() {
-            self.life.timer.arm_in(Lane::Write, self.shared.settings().timeouts.send);
-            let timer = &self.life.timer;
             let (stream, life) = (&mut *self.stream, self.life);
+            let before = left[0].len();
             let written = poll_fn(|cx| {
                 timer.wakes(cx.waker());
                 life.reprioritize(stream);
-                match pin!(stream.write_chunks(&mut left)).poll(cx) {
-                    Poll::Ready(written) => Poll::Ready(written.map(|_| ()).map_err(|_| Unsendable)),
-                    Poll::Pending if timer.expired(Lane::Write) => Poll::Ready(Err(Unsendable)),
-                    Poll::Pending => {
-                        life.wait_for_update(cx);
-                        Poll::Pending
-                    }
+                if let Poll::Ready(written) = pin!(stream.write_chunks(&mut left)).poll(cx) {
+                    return Poll::Ready(written.map(|_| ()).map_err(|_| Unsendable));
                 }
+                let settings = shared.settings();
+                let watched = watch.get_or_insert_with(|| {
+                    timer.arm_in(Lane::Write, interval(settings.timeouts.send));
+                    Watch::of_stream(done, life.taken(), shared.timers.now())
+                });
+                if timer.expired(Lane::Write) {
+                    if watched.judge(done, life.taken(), shared.timers.now(), &settings) == Found::Stalled {
+                        life.stalled.set(true);
+                        return Poll::Ready(Err(Unsendable));
+                    }
+                    timer.arm_in(Lane::Write, interval(settings.timeouts.send));
+                }
+                life.wait_for_update(cx);
+                Poll::Pending
             });
             written.await?;
+            let taken = before - left[0].len();
+            done += taken as u64;
+            self.life.took(taken);
         }
-        self.life.timer.disarm(Lane::Write);
+        if watch.is_some() {
+            timer.disarm(Lane::Write);
+        }
         Ok(())
     }
 

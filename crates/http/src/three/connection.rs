@@ -67,6 +67,7 @@ pub(super) async fn serve<H: Handler + 'static>(
         sections: Cell::new(0),
         windows: Windows::default(),
         waited: Notify::new(),
+        taken: Cell::new(0),
         failure: RefCell::default(),
     });
     let started = shared.timers.now();

@@ -5,6 +5,7 @@ use super::hub::{Hub, number};
 use super::life::{Life, refusal};
 use super::receiving::{Receiving, Stopped};
 use crate::context::{Context, Shared};
+use crate::delivery::interval;
 use crate::message::{self, Framed, Outcome, Sent, inadmissible};
 use fieldcode::{Expect, Flood, Priority, REFUSED, RequestHead};
 use handler::{After, Body, Exchange, Failure, Handler, Lent, Peer, Response, Trace, Version};
@@ -132,13 +133,17 @@ pub(super) async fn serve<H: Handler>(
     if complete.is_ok() {
         tokio::join!(acknowledged(&hub, &life, &mut send), life.discard());
     }
+    if life.stalled.get() && hub.active.get() == 0 {
+        // A client that takes none of its responses is not waited for as one that may ask for another.
+        hub.drain.notify_one();
+    }
 }
 
 /// Waits until the client has acknowledged all of the response, or is gone: closing the connection would discard the rest. When
 /// nothing more can be sent for `timeouts.send`, it is given up.
 async fn acknowledged(hub: &Hub, life: &Life, send: &mut SendStream) {
     let sent = || hub.connection.stats().frame_tx.stream;
-    let mut before = sent();
+    let (mut before, mut since) = (sent(), hub.shared.timers.now());
     loop {
         let mut stopped = pin!(send.stopped());
         let over = poll_fn(|cx| {
@@ -146,15 +151,18 @@ async fn acknowledged(hub: &Hub, life: &Life, send: &mut SendStream) {
             life.wait_for_update(cx);
             stopped.as_mut().poll(cx)
         });
-        if tokio::time::timeout(hub.shared.settings().timeouts.send, over).await.is_ok() {
+        let timeout = hub.shared.settings().timeouts.send;
+        if tokio::time::timeout(interval(timeout), over).await.is_ok() {
             return;
         }
-        let now = sent();
-        if now == before {
+        let (count, now) = (sent(), hub.shared.timers.now());
+        if count != before {
+            (before, since) = (count, now);
+        } else if now.duration_since(since) >= timeout {
+            life.stalled.set(true);
             let _ = send.reset(number(Code::RequestCancelled));
             return;
         }
-        before = now;
     }
 }
 

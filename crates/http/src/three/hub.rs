@@ -38,6 +38,8 @@ pub(super) struct Hub {
     pub(super) sections: Cell<usize>,
     /// How far the client may send ahead, and whether it sends what is waited for.
     pub(super) windows: Windows,
+    /// Bytes of responses that QUIC has taken: it takes more when the client has acknowledged some.
+    pub(super) taken: Cell<u64>,
     /// Why the connection was closed, once it was.
     pub(super) failure: RefCell<Option<&'static str>>,
 }

@@ -7,7 +7,7 @@
 use super::hub::Hub;
 use super::priorities::rank;
 use super::receiving::{Receiving, Stopped};
-use crate::message::{DISCARD_BYTES, DISCARD_TIME, Pace};
+use crate::message::{DISCARD_BYTES, DISCARD_TIME, MOST_INTERIM, Pace};
 use bytes::{Bytes, BytesMut};
 use fieldcode::Priority;
 use handler::{BodyError, Client, Departure, Fields, Incoming, IncomingBody};
@@ -39,6 +39,8 @@ pub(super) struct Life {
     receiving: RefCell<Receiving>,
     upload: RefCell<Upload>,
     gone: Cell<bool>,
+    /// The client has stopped to take the response.
+    pub(super) stalled: Cell<bool>,
     /// Whether an informational response may be sent now.
     pub(super) interim_allowed: Cell<bool>,
     /// Informational responses that wait for the exchange's task, and its waker.
@@ -82,6 +84,7 @@ impl Life {
             timer,
             receiving: RefCell::new(receiving),
             gone: Cell::new(false),
+            stalled: Cell::new(false),
             interim_allowed: Cell::new(true),
             queued: RefCell::default(),
             task: RefCell::default(),
@@ -132,6 +135,16 @@ impl Life {
                 Poll::Pending => break,
             }
         }
+    }
+
+    /// QUIC has taken so many bytes of the response.
+    pub(super) fn took(&self, bytes: usize) {
+        self.hub.taken.update(|taken| taken + bytes as u64);
+    }
+
+    /// What it has taken of all responses of the connection.
+    pub(super) fn taken(&self) -> u64 {
+        self.hub.taken.get()
     }
 
     /// Tells QUIC how urgent the response is; `large`: it does not fit into a few packets.
@@ -211,6 +224,10 @@ impl Life {
 
     fn queue_interim(&self, status: u16, fields: &Fields) {
         let mut queued = self.queued.borrow_mut();
+        if queued.len() >= MOST_INTERIM {
+            // The client does not read them: it does not miss one.
+            return;
+        }
         self.hub.encoder.borrow_mut().interim(&mut queued, status, fields);
         drop(queued);
         self.task.borrow().iter().for_each(Waker::wake_by_ref);

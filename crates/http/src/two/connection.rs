@@ -4,6 +4,7 @@ use super::exchange::Slot;
 use super::hub::Hub;
 use super::ready::{Places, ReadyList};
 use crate::context::{Context, Counted};
+use crate::delivery::{Delivery, Found};
 use crate::message::{DISCARD_BYTES, DISCARD_TIME, Outcome, Sent};
 use handler::{Failure, Handler, Peer};
 use http2::{ConnectionError, ErrorCode, Event, Limits, StreamId};
@@ -64,6 +65,8 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     pub(super) done: VecDeque<(u64, Outcome)>,
     pub(super) served: u64,
     written: u64,
+    /// What the client takes of what it is sent.
+    pub(super) delivery: Delivery,
     woken: Vec<u32>,
     active: Option<Counted>,
     /// Since when there has been no stream.
@@ -121,6 +124,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             done: VecDeque::new(),
             served: 0,
             written: 0,
+            delivery: Delivery::default(),
             woken: Vec::new(),
             active: None,
             idle_since: now,
@@ -148,6 +152,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     pub(super) fn poll(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Over> {
         self.hub.ready.attend(cx.waker());
         self.hub.timer.wakes(cx.waker());
+        if self.hub.timer.expired(Lane::Write) {
+            self.look();
+        }
         if self.hub.timer.expired(Lane::Read) {
             self.armed = None;
             self.hub.timer.disarm(Lane::Read);
@@ -173,6 +180,21 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.hub.ready.leave();
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Looks whether the client takes what it is sent; one that does not is not waited for.
+    fn look(&mut self) {
+        let hub = &self.hub;
+        if self.failed {
+            // The time for its last words is over; the end of the connection would wait behind what the client does not read.
+            self.stream.abort_on_drop();
+            self.gone = true;
+            return;
+        }
+        let queued = hub.engine.borrow_mut().output().len();
+        let found = self.delivery.look(&self.stream, queued, &hub.timer, &hub.shared);
+        hub.engine.borrow_mut().behind(self.delivery.has_until());
+        self.gone |= found == Found::Stalled;
     }
 
     /// Whether what arrives is read: not while the client itself does not read, nor while too much of what has arrived is held.
@@ -277,14 +299,17 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     fn write(&mut self, cx: &mut std::task::Context<'_>) {
         let mut engine = self.hub.engine.borrow_mut();
         let output = engine.output();
-        let (timer, before) = (&self.hub.timer, self.written);
-        let was_blocked = std::mem::replace(&mut self.blocked, false);
+        let timer = &self.hub.timer;
+        self.blocked = false;
         while !output.is_empty() && !self.gone {
             let written = self.stream.try_write(&output.slices(), false);
             match written {
                 Ok(n) => {
                     output.advance(n);
                     self.written += n as u64;
+                    if !self.failed {
+                        self.delivery.wrote(n, timer, &self.hub.shared);
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if self.stream.poll_writable(cx).is_pending() {
@@ -302,19 +327,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
                 Poll::Pending => self.blocked = true,
             }
         }
-        if self.blocked && !self.failed {
-            let advanced = self.written > before;
-            if advanced || !was_blocked {
-                let time = self.hub.shared.settings().timeouts.send;
-                timer.arm(Lane::Write, Instant::now() + time);
-            }
-        } else if was_blocked && !self.blocked {
-            timer.disarm(Lane::Write);
-        }
-        if timer.expired(Lane::Write) {
-            // The end of the connection would wait behind what the client does not read.
-            self.stream.abort_on_drop();
-            self.gone = true;
+        if !self.failed {
+            self.delivery.block(self.blocked, timer, &self.hub.shared);
         }
         if !self.blocked && self.open == 0 && output.capacity() > 0 {
             // An idle connection keeps no buffer.
@@ -462,7 +476,12 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
         let hub = self.hub.clone();
         let now = hub.shared.timers.now();
+        let before = self.departed.len();
         let result = hub.engine.borrow_mut().check(now, &mut |event| self.take(event, now));
+        if self.departed.len() > before && self.open == 0 {
+            // A client that takes none of its responses is not waited for as one that may ask for another.
+            self.end();
+        }
         if let Err(error) = result {
             if self.begun {
                 self.fail(&error, 408, now);

@@ -4,6 +4,7 @@
 //! 1. The client gets its window back as the handler takes the bytes, not before: a slow handler slows its client down.
 //! 2. When the stream has ended, whichever way, the client is gone and the rest of the body is [`BodyError::Gone`].
 
+use super::connection::FILL;
 use super::hub::Hub;
 use bytes::{Bytes, BytesMut};
 use handler::{BodyError, Client, Departure, Fields, Incoming, IncomingBody};
@@ -160,7 +161,13 @@ impl Client for Life {
             && (100..200).contains(&status)
             && status != 101
         {
-            hub.engine.borrow_mut().interim(self.stream, status, fields);
+            let mut engine = hub.engine.borrow_mut();
+            if engine.output().len() >= FILL {
+                // The client does not read what is sent: it does not miss one.
+                return;
+            }
+            engine.interim(self.stream, status, fields);
+            drop(engine);
             hub.touch();
         }
     }

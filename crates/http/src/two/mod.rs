@@ -66,6 +66,12 @@ pub async fn refuse<S: Transport, H: Handler + 'static>(
 /// Closes our direction and discards what still arrives, within bounds. Closing with unread bytes would reset the
 /// connection, and the client might lose the last responses.
 async fn linger<S: Transport, H: Handler>(connection: &Conn<S, H>) {
+    discard(connection).await;
+    let hub = &connection.hub;
+    connection.delivery.settle(&connection.stream, &hub.timer, &hub.shared).await;
+}
+
+async fn discard<S: Transport, H: Handler>(connection: &Conn<S, H>) {
     let (stream, timer) = (&connection.stream, &connection.hub.timer);
     let shared: &Shared = &connection.hub.shared;
     stream.end_writing();
@@ -81,6 +87,7 @@ async fn linger<S: Transport, H: Handler>(connection: &Conn<S, H>) {
             Err(_) => return,
         }
         let readable = poll_fn(|cx| match stream.poll_readable(cx) {
+            _ if connection.delivery.is_stalled(stream, timer, shared) => std::task::Poll::Ready(false),
             ready if ready.is_ready() => ready.map(|()| true),
             _ if timer.expired(Lane::Read) => std::task::Poll::Ready(false),
             _ => std::task::Poll::Pending,

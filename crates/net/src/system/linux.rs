@@ -1,11 +1,13 @@
 //! On Linux.
 
+use super::Delivery;
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{SendFlags, SocketFlags, acceptfrom_with};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 pub(crate) const SEND: SendFlags = SendFlags::NOSIGNAL;
 pub(crate) const SEND_MORE: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::MORE);
@@ -38,4 +40,17 @@ pub(crate) fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Re
 pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     let (socket, address) = acceptfrom_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
     Ok((socket, super::inet(address)?))
+}
+
+pub(crate) fn delivery(socket: BorrowedFd<'_>) -> Option<Delivery> {
+    let sockopt::Delivery { acknowledged, outstanding } = sockopt::delivery(socket).ok()?;
+    Some(Delivery { acknowledged, outstanding })
+}
+
+/// By `TCP_USER_TIMEOUT`. Not while a connection is in use: a client that reads slowly may have room for a part of the next segment again
+/// and again, and the kernel counts that as one long wait.
+pub(crate) fn abandon_after(socket: BorrowedFd<'_>, time: Duration) {
+    let millis = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+    // Fails only when the connection is gone already, and means nothing for a Unix socket.
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(socket, millis);
 }

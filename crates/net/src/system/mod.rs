@@ -7,6 +7,7 @@
 //!    `offset`, fewer than `len` at any time.
 //! 3. `read_cached`: see [`crate::read_cached`].
 //! 4. `accept` accepts a connection, whose socket does not block and is closed on exec.
+//! 5. `delivery`: see [`crate::Transport::delivery`]. `abandon_after`: see [`crate::Transport::abandon_after`].
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;
@@ -21,6 +22,15 @@ pub(crate) use portable::*;
 use rustix::net::SocketAddrAny;
 use std::io;
 use std::net::SocketAddr;
+
+/// How far the other side has received what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// Bytes that it has acknowledged since the connection began; with TLS, encrypted ones.
+    pub acknowledged: u64,
+    /// About how many it has not.
+    pub outstanding: u64,
+}
 
 /// The address of a client, as accept(2) returns it.
 fn inet(address: Option<SocketAddrAny>) -> io::Result<SocketAddr> {

@@ -1,6 +1,7 @@
 //! Elsewhere.
 #![cfg_attr(all(test, not(firebrick_portable)), allow(dead_code))] // Tests on Linux compare some of it.
 
+use super::Delivery;
 use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};
 use rustix::net::{SendFlags, acceptfrom};
 use std::cell::RefCell;
@@ -9,6 +10,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 /// Bytes of a file that are read for one send.
 const SLICE: usize = 64 << 10;
@@ -48,3 +50,11 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAdd
     ioctl_fionbio(&socket, true)?;
     Ok((socket, super::inet(address)?))
 }
+
+/// Nobody can tell.
+pub(crate) fn delivery(_socket: BorrowedFd<'_>) -> Option<Delivery> {
+    None
+}
+
+/// The system's own patience counts.
+pub(crate) fn abandon_after(_socket: BorrowedFd<'_>, _time: Duration) {}

@@ -52,6 +52,17 @@ section! { Category::Limits;
         reloadable: true,
         known_as: &["worker_connections"],
     }
+    /// Slowest client of a response, in bytes per second; 0 is off
+    min_download_rate: Option<u64> = OrOff(Count { min: 0, max: 1_000_000_000 }), {
+        key: "limits.min_download_rate",
+        flags: &[long("min-download-rate", "BYTES")],
+        default: "0",
+        more: "Without it a client may read as slowly as it likes, as long as it reads (timeouts.send). The rate is that of a whole \
+               connection, over ten seconds in which the client always had something to read; a slower client's connection is cut. \
+               timeouts.body_min_rate is the same for request bodies.",
+        reloadable: true,
+        known_as: &["min_download_rate", "min_send_rate"],
+    }
     /// Most requests on one connection; 0 is unlimited
     max_requests_per_connection: Option<u64> = OrOff(Count { min: 0, max: u64::MAX }), {
         key: "limits.max_requests_per_connection",

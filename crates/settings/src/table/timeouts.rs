@@ -57,8 +57,22 @@ section! { Category::Timeouts;
         key: "timeouts.send",
         flags: &[long("send-timeout", "TIME")],
         default: "60s",
+        more: "A client reads as long as its system acknowledges bytes of what it was sent, however slowly; what the server has handed \
+               to its own system does not count as read. After this time the connection is cut, or the stream of HTTP/2 or HTTP/3 \
+               whose window it leaves closed, and nothing is kept for it. The same holds for tunnels, for connections that wait for \
+               another request, and for those that the server has closed. limits.min_download_rate bounds the rate.",
         reloadable: true,
         known_as: &["send_timeout", "write_timeout"],
+    }
+    /// How long a connection over TCP may be silent before the client is asked whether it is there; 0 is off
+    tcp_keepalive: Option<Duration> = OrOff(Period::ANY), {
+        key: "timeouts.tcp_keepalive",
+        flags: &[long("tcp-keepalive", "TIME")],
+        default: "60s",
+        more: "The keep-alive of TCP (SO_KEEPALIVE), which finds clients that have vanished while nothing is sent: of tunnels and event \
+               streams, and while a request waits. A client that does not answer is asked three times more, each a sixth of this time \
+               later; then its connection ends. The system counts whole seconds.",
+        known_as: &["so_keepalive", "tcp_keepalive"],
     }
     /// How long a request may wait for a worker (503)
     queue: Duration = Period::POSITIVE, {

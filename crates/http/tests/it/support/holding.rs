@@ -112,4 +112,16 @@ impl Transport for Holding {
     fn abort_on_drop(&self) {
         self.socket.abort_on_drop();
     }
+
+    fn delivery(&self) -> Option<net::Delivery> {
+        self.socket.delivery()
+    }
+
+    fn abandon_after(&self, time: std::time::Duration) {
+        self.socket.abandon_after(time);
+    }
+
+    fn cut(&self) {
+        self.socket.cut();
+    }
 }

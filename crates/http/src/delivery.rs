@@ -1,0 +1,307 @@
+//! Whether a client takes what it is sent: [`Delivery`], of one connection over TCP or a Unix socket; [`Watch`], of a stream of QUIC.
+//!
+//! Why: what a write has accepted is in the system's buffers, and no event tells whether the client reads it. A client that reads nothing
+//! would cost the server hundreds of kilobytes until the connection is closed, and the system for minutes after that. A client that reads
+//! slowly makes room for a write only now and then, although it never stops reading.
+//!
+//! Contract:
+//! 1. `timeouts.send` is how long a client may acknowledge nothing of what it has been sent, whatever the connection does meanwhile: sending a
+//!    response, waiting for one, idle, a tunnel. Then the connection is cut, and what was not received is discarded.
+//! 2. What the client acknowledges counts, not what a write accepts. Where the system does not tell, only a client that leaves no room is
+//!    waited for, and what a write accepts counts.
+//! 3. `limits.min_download_rate` bounds the rate from below, while there is something that the client has not acknowledged.
+//! 4. What costs a system call happens at most a few times in `timeouts.send`, and not for the first [`SMALL`] bytes.
+//! 5. It is late by at most a quarter of `timeouts.send`, or [`LONGEST`].
+
+use crate::context::Shared;
+use net::{Lane, Timer, Transport};
+use settings::Settings;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// Fewer bytes are not watched: the window of every usual client takes them at once.
+const SMALL: u32 = 1 << 10;
+/// What a closed connection may leave to the system, which discards it after `timeouts.send`.
+const LEFT_BEHIND: u64 = 16 << 10;
+/// Most time between two looks, and the least.
+const LONGEST: Duration = Duration::from_millis(2_500);
+const SHORTEST: Duration = Duration::from_millis(100);
+/// A client may be slower than `limits.min_download_rate` for so long.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What a connection has sent, as far as its client is concerned.
+#[derive(Default)]
+pub(crate) struct Delivery {
+    /// Bytes written since the client was last known to have everything.
+    unproved: Cell<u32>,
+    /// A deadline is set for the next look.
+    watching: Cell<bool>,
+    /// A write waits for room.
+    blocked: Cell<bool>,
+    watch: Cell<Option<Box<Watch>>>,
+}
+
+/// What was seen of a client that has not acknowledged everything.
+pub(crate) struct Watch {
+    progress: Progress,
+    /// Since when it has acknowledged nothing.
+    since: Instant,
+    /// Where the rate is counted from.
+    measured: (Instant, u64),
+    /// What was written until then it has.
+    has_until: Instant,
+    /// And what was written until then, when it has taken so much.
+    next: Option<(Instant, Progress)>,
+}
+
+/// How much a client has taken; it only grows.
+type Progress = u64;
+
+/// What a look has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The client has everything.
+    Everything,
+    /// It is receiving.
+    Receiving,
+    /// It has stopped, or is too slow.
+    Stalled,
+}
+
+impl Watch {
+    /// `begun`: when there was something that the client did not have.
+    fn new(progress: Progress, begun: Instant, now: Instant) -> Watch {
+        Watch { progress, since: now, measured: (now, progress), has_until: begun, next: None }
+    }
+
+    /// Of one of several streams: `all` is what the client has taken of the whole connection.
+    pub(crate) fn of_stream(progress: Progress, all: Progress, now: Instant) -> Watch {
+        Watch { measured: (now, all), ..Watch::new(progress, now, now) }
+    }
+
+    /// Follows what the client has. `left`: about how many bytes it has not taken.
+    fn follow(&mut self, left: u64, now: Instant) {
+        match self.next {
+            Some((_, wanted)) if self.progress < wanted => {}
+            reached => {
+                self.has_until = reached.map_or(self.has_until, |(until, _)| until);
+                self.next = Some((now, self.progress.saturating_add(left)));
+            }
+        }
+    }
+
+    /// Judges what a client that has not acknowledged everything has taken so far. `all`: by the whole connection, for its rate.
+    pub(crate) fn judge(
+        &mut self,
+        progress: Progress,
+        all: Progress,
+        now: Instant,
+        settings: &Settings,
+    ) -> Found {
+        if progress != self.progress {
+            (self.progress, self.since) = (progress, now);
+        }
+        if now.duration_since(self.since) >= settings.timeouts.send {
+            return Found::Stalled;
+        }
+        let (begun, before) = self.measured;
+        let time = now.duration_since(begun);
+        if let Some(rate) = settings.limits.min_download_rate
+            && time >= GRACE
+        {
+            if (all.saturating_sub(before) as f64) < rate as f64 * time.as_secs_f64() {
+                return Found::Stalled;
+            }
+            self.measured = (now, all);
+        }
+        Found::Receiving
+    }
+}
+
+impl Delivery {
+    /// So many bytes were written.
+    #[inline]
+    pub(crate) fn wrote(&self, bytes: usize, timer: &Timer, shared: &Shared) {
+        let unproved = self.unproved.get().saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.unproved.set(unproved);
+        if unproved >= SMALL && !self.watching.get() {
+            self.watch(timer, shared);
+        }
+    }
+
+    /// Whether a write waits for room now.
+    pub(crate) fn block(&self, blocked: bool, timer: &Timer, shared: &Shared) {
+        if self.blocked.replace(blocked) != blocked && blocked && !self.watching.get() {
+            self.watch(timer, shared);
+        }
+    }
+
+    /// The connection ends with a reset: nobody waits for what its client has not received.
+    pub(crate) fn give_up(&self) {
+        self.unproved.set(0);
+    }
+
+    fn watch(&self, timer: &Timer, shared: &Shared) {
+        self.watching.set(true);
+        timer.arm_in(Lane::Write, interval(shared.settings().timeouts.send));
+    }
+
+    /// Looks when it is time to; `true` when the client has stalled. Then the stream is cut.
+    #[inline]
+    pub(crate) fn is_stalled<S: Transport>(&self, stream: &S, timer: &Timer, shared: &Shared) -> bool {
+        timer.expired(Lane::Write) && self.look(stream, 0, timer, shared) == Found::Stalled
+    }
+
+    /// Asks the system what the client has acknowledged. `queued`: bytes that were not even written.
+    pub(crate) fn look<S: Transport>(
+        &self,
+        stream: &S,
+        queued: usize,
+        timer: &Timer,
+        shared: &Shared,
+    ) -> Found {
+        let (settings, now) = (shared.settings(), shared.timers.now());
+        let (progress, left) = match stream.delivery() {
+            Some(delivery) => (delivery.acknowledged, delivery.outstanding),
+            None => (u64::from(self.unproved.get()), u64::from(self.blocked.get())),
+        };
+        if left == 0 {
+            self.watch.set(None);
+            self.watching.set(false);
+            self.unproved.set(0);
+            timer.disarm(Lane::Write);
+            return Found::Everything;
+        }
+        let mut watch = self.watch.take().unwrap_or_else(|| {
+            let begun = now.checked_sub(interval(settings.timeouts.send)).unwrap_or(now);
+            Box::new(Watch::new(progress, begun, now))
+        });
+        let found = watch.judge(progress, progress, now, &settings);
+        watch.follow(left.saturating_add(queued as u64), now);
+        self.watch.set(Some(watch));
+        if found == Found::Stalled {
+            timer.disarm(Lane::Write);
+            stream.cut();
+        } else {
+            self.watch(timer, shared);
+        }
+        found
+    }
+
+    /// Until when the client has all that was written; `None`: always, as far as it is known.
+    pub(crate) fn has_until(&self) -> Option<Instant> {
+        let watch = self.watch.take()?;
+        let until = watch.has_until;
+        self.watch.set(Some(watch));
+        Some(until)
+    }
+
+    /// Waits, with our direction closed, until the client has nearly everything, or has stalled; the system has the rest, which it discards
+    /// after `timeouts.send`. What still arrives is discarded.
+    pub(crate) async fn settle<S: Transport>(&self, stream: &S, timer: &Timer, shared: &Shared) {
+        if self.unproved.get() < SMALL {
+            return;
+        }
+        let (mut wait, mut closed) = (SHORTEST, false);
+        loop {
+            let left = stream.delivery().map_or(0, |delivery| delivery.outstanding);
+            if left == 0 {
+                return;
+            }
+            let send = shared.settings().timeouts.send;
+            if left <= LEFT_BEHIND || shared.draining.get() {
+                return stream.abandon_after(send);
+            }
+            if self.look(stream, 0, timer, shared) == Found::Stalled {
+                return;
+            }
+            if !std::mem::replace(&mut closed, true) {
+                stream.end_writing();
+            }
+            timer.arm_in(Lane::Read, wait);
+            wait = (wait * 2).min(interval(send));
+            poll_fn(|cx| {
+                timer.wakes(cx.waker());
+                // What encryption buffers goes on; a failure shows up in the next look.
+                let _ = stream.poll_flush(cx);
+                if timer.expired(Lane::Read) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            // Unread bytes would make the end of the connection a reset.
+            let mut scratch = shared.scratch.borrow_mut();
+            while stream.read_anyway(&mut scratch).is_ok_and(|n| n == scratch.len()) {}
+        }
+    }
+}
+
+/// How long after a write, or after the last look, it is looked again.
+pub(crate) fn interval(send: Duration) -> Duration {
+    (send / 4).clamp(SHORTEST, LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// What comes of looks at a client, one each second: how much it has acknowledged.
+    fn looks(send: u64, rate: Option<u64>, seen: impl IntoIterator<Item = u64>) -> Vec<Found> {
+        let mut settings = Settings::defaults(Path::new("/"));
+        settings.timeouts.send = Duration::from_secs(send);
+        settings.limits.min_download_rate = rate;
+        let start = Instant::now();
+        let mut watch = Watch::new(0, start, start);
+        let at = |second| start + Duration::from_secs(second);
+        seen.into_iter()
+            .zip(0..)
+            .map(|(progress, second)| watch.judge(progress, progress, at(second), &settings))
+            .collect()
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_for_long_enough_has_stalled() {
+        use Found::{Receiving, Stalled};
+        assert_eq!(looks(3, None, [0, 0, 0, 0]), [Receiving, Receiving, Receiving, Stalled]);
+        assert_eq!(looks(3, None, [0, 0, 1, 1, 1]), [Receiving; 5]);
+        assert_eq!(looks(3, None, [0, 9, 9, 9, 9]), [Receiving, Receiving, Receiving, Receiving, Stalled]);
+    }
+
+    #[test]
+    fn a_byte_now_and_then_is_enough_without_a_rate() {
+        let steady = (0..600).map(|second| second / 5);
+        assert!(looks(6, None, steady.clone()).iter().all(|found| *found == Found::Receiving));
+        assert_eq!(looks(6, Some(1), steady).iter().position(|found| *found == Found::Stalled), Some(10));
+    }
+
+    #[test]
+    fn a_client_at_the_rate_is_kept_and_one_that_slows_down_is_not() {
+        let steady = (0..600).map(|second| second * 500);
+        assert!(looks(60, Some(500), steady.clone()).iter().all(|found| *found == Found::Receiving));
+        let slowing = steady.map(|bytes| bytes.min(50_000));
+        let end = looks(60, Some(500), slowing).iter().position(|found| *found == Found::Stalled);
+        assert!(end.is_some_and(|end| (100..=120).contains(&end)), "{end:?}");
+    }
+
+    #[test]
+    fn what_a_client_has_is_known_by_what_it_takes() {
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let mut watch = Watch::new(0, start, at(1));
+        let mut seen = |progress, left, second| {
+            watch.progress = progress;
+            watch.follow(left, at(second));
+            watch.has_until.duration_since(start).as_secs()
+        };
+        assert_eq!([seen(0, 100, 1), seen(50, 200, 2), seen(100, 200, 3)], [0, 0, 1]);
+        assert_eq!([seen(299, 9, 4), seen(300, 9, 5)], [1, 3]);
+    }
+
+    #[test]
+    fn looks_are_few_and_early_enough() {
+        let seconds = Duration::from_secs;
+        assert_eq!((interval(seconds(60)), interval(seconds(3))), (LONGEST, Duration::from_millis(750)));
+        assert_eq!(interval(Duration::from_millis(1)), SHORTEST);
+    }
+}

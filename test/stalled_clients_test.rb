@@ -1,0 +1,180 @@
+# frozen_string_literal: true
+
+# Clients that read slowly or not at all: `timeouts.send` is how long a client may acknowledge nothing, whatever carries its response. Nothing
+# is kept for one that has stopped, neither by the server nor by the kernel; one that reads on is served, however slowly.
+
+require "support/http2_client"
+require "support/tls_case"
+
+class StalledClientsTest < TlsCase
+  parallel!
+
+  SEND = 2
+  APP = <<~'RUBY'
+    class Pieces
+      def each = 400.times { yield "0123456789" * 1000 }
+    end
+
+    class Ticking
+      def each = loop { yield "tick" * 5_000; sleep 0.05 }
+    end
+
+    text = { "content-type" => "text/plain" }
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/string" then [200, text, ["0123456789" * 400_000]]
+      when "/chunked" then [200, text, Pieces.new]
+      when "/file" then [200, text, File.open("large.log", "rb")]
+      when "/some" then [200, text, ["0123456789" * 15_000]]
+      when "/ticking" then [200, text, Ticking.new]
+      when "/tunnel"
+        [101, { "connection" => "upgrade", "upgrade" => "raw", "rack.hijack" => lambda { |io|
+          Thread.new { loop { io.write("x" * 65_536) } }
+        } }, []]
+      else [200, text, ["quick"]]
+      end
+    }
+  RUBY
+  FILES = { "large.log" => "0123456789" * 400_000 }.freeze
+  STATES = { "01" => "ESTABLISHED", "04" => "FIN-WAIT-1", "09" => "LAST-ACK", "0B" => "CLOSING" }.freeze
+
+  def serve(binds: nil, **timeouts)
+    pem = pair("own", "localhost", "127.0.0.1")
+    binds ||= ["tcp://127.0.0.1:0?h2c=true"]
+    start(app: APP, files: FILES.merge(pem), threads: "16:16", binds:,
+          settings: { front_threads: 1, timeouts: { send: SEND, keep_alive: 60 }.merge(timeouts) })
+  end
+
+  def serve_tls = serve(binds: ["ssl://127.0.0.1:0?cert=own.pem&key=own.key"])
+
+  # The connections of the server that it has not ended: their states and the bytes that the kernel keeps to be sent.
+  def kept(own)
+    port = format("%04X", own.port)
+    File.readlines("/proc/net/tcp").filter_map do |line|
+      fields = line.split
+      STATES[fields[3]]&.then { |state| [state, fields[4].split(":").first.hex] } if fields[1]&.end_with?(":#{port}")
+    end
+  end
+
+  def assert_nothing_kept(own, clients)
+    wait_until("all are connected") { kept(own).size >= clients }
+    sleep 0.5
+    total = kept(own).sum(&:last)
+    assert_operator total, :<=, clients * (200 << 10), "bytes that the kernel keeps"
+    wait_until(-> { "nothing to be kept for clients that read nothing: #{kept(own)}" }, within: SEND + 5) { kept(own).empty? }
+  end
+
+  %w[string chunked file some ticking].each do |path|
+    ["HTTP/1.1", "HTTP/1.0"].each do |version|
+      it "keeps nothing for clients of #{version} that do not read /#{path}" do
+        own = serve
+        clients = Array.new(10) { connect(own, receive_buffer: 8192).write("GET /#{path} #{version}\r\nHost: x\r\n\r\n") }
+        assert_nothing_kept(own, clients.size)
+      end
+    end
+  end
+
+  it "keeps nothing for clients that take nothing of a tunnel" do
+    own = serve
+    upgrade = request("GET", "/tunnel", { "Connection" => "upgrade", "Upgrade" => "raw" })
+    clients = Array.new(5) { connect(own, receive_buffer: 8192).write(upgrade) }
+    assert_nothing_kept(own, clients.size)
+  end
+
+  %w[string file chunked].each do |path|
+    it "keeps nothing for clients of TLS that do not read /#{path}" do
+      own = serve_tls
+      clients = Array.new(5) { dial(own, receive_buffer: 8192).write(request("GET", "/#{path}")) }
+      assert_nothing_kept(own, clients.size)
+    end
+  end
+
+  [["that leave their windows open", 1 << 30], ["whose windows are used up", 20_000]].each do |which, window|
+    it "keeps nothing for clients of HTTP/2 #{which} and who do not read" do
+      own = serve
+      clients = Array.new(5) do
+        client = Http2Client.new(own.address, settings: { 4 => window }, receive_buffer: 8192)
+        @connections << client
+        3.times { client.request("/string") }
+        client
+      end
+      assert_nothing_kept(own, clients.size)
+    end
+  end
+
+  it "keeps nothing of a response that was written whole before its client stopped to read" do
+    own = serve
+    clients = Array.new(10) do
+      connect(own, receive_buffer: 8192).write(request("GET", "/some", { "Connection" => "close" }))
+    end
+    assert_nothing_kept(own, clients.size)
+  end
+
+  # Reads slower than a third of what the kernel would buffer in `timeouts.send`, for longer than that; how many bytes.
+  def read_steadily(connection, seconds: 10, piece: 800)
+    stop, bytes = Clock.now + seconds, 0
+    while Clock.now < stop
+      bytes += connection.read_exactly(piece).bytesize
+      sleep 0.02
+    end
+    bytes
+  end
+
+  [%w[string 0], %w[file 0], %w[chunked 0], %w[string tls], %w[file tls]].each do |path, tls|
+    it "serves a client that reads /#{path} steadily but slowly#{' over TLS' if tls == 'tls'}" do
+      own = tls == "tls" ? serve_tls : serve
+      connection = tls == "tls" ? dial(own, receive_buffer: 8192) : connect(own, receive_buffer: 8192)
+      connection.write(request("GET", "/#{path}"))
+      head = connection.read_head
+      assert_status 200, head
+      if path == "chunked"
+        read_steadily(connection)
+      else
+        rest = 4_000_000 - read_steadily(connection)
+        assert_equal rest, connection.read_exactly(rest).bytesize
+        assert_alive connection
+      end
+    end
+  end
+
+  it "serves a client of HTTP/2 that reads steadily but slowly" do
+    own = serve
+    client = Http2Client.new(own.address, receive_buffer: 8192)
+    @connections << client
+    streams = Array.new(2) { client.request("/string") }
+    raw = client.instance_variable_get(:@connection)
+    stop = Clock.now + 10
+    # Bytes are taken from the socket slowly, and frames of them later.
+    while Clock.now < stop
+      raw.buffered << raw.socket.readpartial(800)
+      sleep 0.02
+    end
+    streams.each { |stream| assert_equal 4_000_000, client.answer(stream).body.bytesize }
+  end
+
+  it "ends the connection of a client that is slower than the least rate, and keeps one that is faster" do
+    own = start(app: APP, files: FILES, threads: "4:4",
+                settings: { front_threads: 1, timeouts: { send: 8 }, limits: { min_download_rate: 20_000 } })
+    slow, fast = Array.new(2) { connect(own, receive_buffer: 8192).write(request("GET", "/string")) }
+    [slow, fast].each(&:read_head)
+    reader = Thread.new { read_steadily(fast, seconds: 20, piece: 1_600) }
+    wait_until("the slow one is cut", within: 20) do
+      slow.read_exactly(100)
+      false
+    rescue TruncatedResponse, Errno::ECONNRESET
+      true
+    end
+    reader.join
+  end
+
+  it "asks clients over TCP whether they are there when nothing is sent" do
+    own = serve(tcp_keepalive: 7)
+    client = connect(own)
+    client.write(request("GET", "/quick"))
+    assert_status 200, client.read_response
+    port = format("%04X", own.port)
+    timer = File.readlines("/proc/net/tcp").map(&:split).find { |fields| fields[1].end_with?(":#{port}") && fields[3] == "01" }[5]
+    assert timer.start_with?("02:"), "a timer of keep-alive: #{timer}"
+    assert_operator timer.split(":").last.hex, :<=, 700
+  end
+end
