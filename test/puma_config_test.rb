@@ -110,6 +110,7 @@ class PumaConfigTest < Case
     "an exception elsewhere" =>
       ["require 'json'\nJSON.parse('{')", %r{config/puma\.rb:2: JSON::ParserError: .*}m],
     "a syntax error" => ["workers 1\nthreads (", %r{config/puma\.rb:\d+: SyntaxError: }],
+    "a constant that is not there" => ["workers 1\nNotThereAtAll.call", %r{config/puma\.rb:2: NameError: uninitialized constant NotThereAtAll$}],
     "a library that is missing" => ["require 'not_there_at_all'", %r{config/puma\.rb:1: LoadError: cannot load such file}],
     "exit" => ["exit 3", %r{config/puma\.rb:1: exit was called \(3\)}],
     "a value that its setting does not take" =>
@@ -336,7 +337,7 @@ class PumaConfigTest < Case
   it "has a row in docs/puma-rb.md for each method" do
     table = File.read(File.join(Server::ROOT, "docs/puma-rb.md")).scan(/^\| (`.*?) \| /).flatten
     rows = table.flat_map { |cell| cell.scan(/`([^`]+)`/).flatten }
-    ruby = "require 'firebrick/puma_file'; require 'firebrick/puma_file/dsl'; puts Firebrick::PumaFile::DSL::PUMAS"
+    ruby = "require 'firebrick/puma_file'; require 'firebrick/puma_file/dsl'; puts Firebrick::PumaFile::PUMAS"
     out, status = Open3.capture2(ENV.fetch("RUBY", "ruby"), "-I", File.join(Server::ROOT, "lib"), "-e", ruby)
     assert status.success?
     assert_equal rows.sort, out.split.sort

@@ -110,6 +110,12 @@ fn flags_of_other_servers_are_taken_or_translated() {
         assert_eq!(settings.binds, [Bind::tcp("h", 1)]);
         assert!(matches!(settings.logs.error, settings::ErrorLog::File(path) if path.ends_with("err.log")));
     }
+    for (words, after) in [("-f", 1000), ("--fork-worker=50", 50), ("-f70", 70)] {
+        assert!(
+            format!("{:?}", shelf.settings(words).rack.refork_after).contains(&after.to_string()),
+            "{words}"
+        );
+    }
     assert!(matches!(shelf.type_in("version"), Ok(Command::Version)));
 }
 

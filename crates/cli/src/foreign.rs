@@ -5,7 +5,7 @@
 //!
 //! Contract: a word is looked at only when clap does not know it, so no flag of ours is ever hidden.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use settings::table::COMMANDS;
@@ -14,7 +14,7 @@ use settings::table::COMMANDS;
 enum Fate {
     /// Nothing; why.
     Taken(&'static str),
-    /// These words stand for it; `{}` is its value.
+    /// These words stand for it; `{DEFAULT}` is its value.
     Means(&'static [&'static str]),
     /// It cannot be taken; what to write.
     Refused(&'static str),
@@ -59,7 +59,7 @@ const FOREIGN: &[Foreign] = &[
     Foreign(&["--no-config"], false, Means(&["--config", "-"])),
     Foreign(&["--dir"], true, Means(&["{}"])),
     Foreign(&["--redirect-stderr"], true, Means(&["--error-log", "{}"])),
-    Foreign(&["-f", "--fork-worker"], false, Means(&["--refork-after", "1000"])),
+    Foreign(&["-f", "--fork-worker"], false, Means(&["--refork-after", "{1000}"])),
     Foreign(&["-P", "--pid"], true, Means(&["--pidfile", "{}"])),
     Foreign(&["-E", "--env"], true, Means(&["--environment", "{}"])),
     Foreign(&["-l", "--listen"], true, Means(&["--bind", "{}"])),
@@ -87,13 +87,13 @@ const FOREIGN: &[Foreign] = &[
     ),
 ];
 
+/// Words in place of those that were typed, and a note.
+type Translated = (Vec<OsString>, Option<String>);
+
 /// What to do about an error of clap: the words without the flag that it does not know, or a message; `None` where it is no flag of this
 /// list. With a note of what was ignored.
-pub(crate) fn translate(
-    error: &clap::Error,
-    words: &[OsString],
-) -> Option<Result<(Vec<OsString>, Option<String>), String>> {
-    if error.kind() != ErrorKind::UnknownArgument || words.iter().skip(1).any(is_other_command) {
+pub(crate) fn translate(error: &clap::Error, words: &[OsString]) -> Option<Result<Translated, String>> {
+    if error.kind() != ErrorKind::UnknownArgument || words.iter().skip(1).any(|word| is_other_command(word)) {
         return None;
     }
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return None };
@@ -114,8 +114,9 @@ pub(crate) fn translate(
             Some(Ok((rest, Some(format!("{flag} is ignored: {why}")))))
         }
         Means(ours) => {
-            let word = |ours: &&str| {
-                if *ours == "{}" { value.clone().unwrap_or_default() } else { OsString::from(ours) }
+            let word = |ours: &&str| match ours.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+                Some(default) => value.clone().unwrap_or_else(|| default.into()),
+                None => OsString::from(ours),
             };
             let ours: Vec<OsString> = ours.iter().map(word).collect();
             rest.splice(at..at + count, ours);
@@ -125,16 +126,16 @@ pub(crate) fn translate(
 }
 
 /// Other commands have flags of their own.
-fn is_other_command(word: &OsString) -> bool {
+fn is_other_command(word: &OsStr) -> bool {
     COMMANDS.iter().any(|command| word == command.name && !["serve", "check"].contains(&command.name))
 }
 
-fn is_it(word: &OsString, flag: &str) -> bool {
+fn is_it(word: &OsStr, flag: &str) -> bool {
     word == flag || inner_value(word, flag).is_some()
 }
 
 /// The value in `--flag=value`, or in `-fvalue`.
-fn inner_value(word: &OsString, flag: &str) -> Option<OsString> {
+fn inner_value(word: &OsStr, flag: &str) -> Option<OsString> {
     let rest = word.to_str()?.strip_prefix(flag)?;
     let rest = match rest.strip_prefix('=') {
         Some(value) => value,

@@ -86,7 +86,7 @@ fn proceed(given: &Trust, introduction: &str, stores: &[Store]) -> u8 {
     let nothing = if given.undo { "does not have it" } else { "trusts it already" };
     let mut out = introduction.to_owned();
     stores.iter().for_each(|store| describe(&mut out, store, nothing));
-    output::print(&out);
+    output::print(out);
     let impossible = stores.iter().any(|store| matches!(store.need, Need::Impossible(_)));
     let code = u8::from(impossible);
     if given.dry_run || !stores.iter().any(|store| matches!(store.need, Need::Run(_))) {

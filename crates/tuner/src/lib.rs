@@ -191,12 +191,12 @@ fn report(setup: &Setup<'_>, done: &Results) -> Result<ExitCode, String> {
         &verdict,
     )?;
     if options.output.json_only {
-        output::print(&json);
+        output::print(json);
     } else if done.measured.is_empty() {
         output::print("\nNo measurements.\n");
     } else {
-        output::print(&summary::text(&verdict, width()));
-        output::print(&format!("\n{}\n", how_long(done)));
+        output::print(summary::text(&verdict, width()));
+        output::print(format!("\n{}\n", how_long(done)));
     }
     if let Some(path) = &options.output.json {
         save(path, &json)?;

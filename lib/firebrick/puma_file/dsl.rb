@@ -206,7 +206,8 @@ module Firebrick
         return ::Rails if name == :Rails && PumaFile.current&.load_rails
         return ::Puma.const_get(name, false) if defined?(::Puma) && ::Puma.const_defined?(name, false)
 
-        super
+        # Whatever looks for the app's classes does so there.
+        Object.const_missing(name)
       end
 
       # All that is public up to here is Puma's.

@@ -24,9 +24,15 @@ module Firebrick
       def text_of(error)
         return "exit was called (#{error.status})" if error.is_a?(SystemExit)
 
-        text = "#{error.class}: #{error.message.to_s.strip}"
+        text = "#{error.class}: #{message_of(error).strip}"
         elsewhere = error.backtrace.to_a.first unless error.is_a?(SyntaxError)
         elsewhere && !own?(elsewhere) ? "#{text}\n    #{elsewhere}" : text
+      end
+
+      # Ruby 3.1 to 3.3 add the line of code to a NameError, which may be ours.
+      def message_of(error)
+        plain = error.is_a?(NameError) && error.respond_to?(:original_message)
+        (plain ? error.original_message : error.message).to_s
       end
 
       # Whether a line of a backtrace says no more than the place that is named anyway.

@@ -1,0 +1,3 @@
+# frozen_string_literal: true
+
+# For `require "puma/dsl"` where the gem is not in the bundle: firebrick/compat/puma has been loaded.
