@@ -191,7 +191,7 @@ fn report(setup: &Setup<'_>, done: &Results) -> Result<ExitCode, String> {
         &verdict,
     )?;
     if options.output.json_only {
-        output::print(json);
+        output::print(json.as_bytes());
     } else if done.measured.is_empty() {
         output::print("\nNo measurements.\n");
     } else {
