@@ -141,6 +141,19 @@ class CommandLineTest < Case
     end
   end
 
+  it "exits 1 with a line where the output of commands about a server that runs cannot be written" do
+    skip "no /dev/full" unless File.exist?("/dev/full")
+    own = start(files: { "a.html" => "page", "index.html" => "" }, workers: nil, threads: nil)
+    assert_equal "page", get("/a.html", to: own).body
+    ["bench #{own.url('/a.html')} -n 5", "stats", "stats --json", "status", "deaths", "top --once", "stop"].each do |command|
+      env = { "XDG_RUNTIME_DIR" => own.run_dir, **Server.ruby_files }
+      err, status = Open3.capture2e(env, "#{Server.binary} #{command} 2>&1 > /dev/full", chdir: own.dir)
+      assert_equal 1, status.exitstatus, "#{command}: #{err}"
+      assert_equal 1, err.scan("cannot write to standard output").size, "#{command}: #{err}"
+    end
+    assert_equal 0, own.wait_exit
+  end
+
   it "exits 1 or 2 where its errors cannot be written" do
     skip "no /dev/full" unless File.exist?("/dev/full")
     write("broken.ru", "raise 'no'")
