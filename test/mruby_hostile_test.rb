@@ -48,7 +48,7 @@ class MrubyHostileTest < Case
       when "/session"
         mine = env["HTTP_X_CLIENT"]
         $kept = Fiber.current
-        sleep 0.05
+        sleep 0.4
         [200, { "set-cookie" => "session=#{mine}" }, [env["HTTP_X_CLIENT"]]]
       else HOSTILE[env["PATH_INFO"]].call(env)
       end
@@ -69,11 +69,18 @@ class MrubyHostileTest < Case
   end
 
   def session(client)
-    connect(@own).tap { |one| one.write(request("GET", "/session", { "x-client" => client })) }
+    connect(@own, deadline: 120).tap { |one| one.write(request("GET", "/session", { "x-client" => client })) }
   end
 
   def own_session?(response, client)
     response.status == 200 && response.body == client && response["set-cookie"] == "session=#{client}"
+  end
+
+  # nil if the response was cut off.
+  def complete_status(connection)
+    connection.read_response("GET").status
+  rescue StandardError
+    nil
   end
 
   it "answers a stray yield with 500, and nobody gets the response or session of another" do
@@ -81,12 +88,12 @@ class MrubyHostileTest < Case
     STRAYS.each do |path|
       beside = Array.new(8) { |i| ["before #{path} #{i}", session("before #{path} #{i}")] }
       wait_for_tasks(1, on: @own)
-      strays = Array.new(8) { connect(@own).tap { |one| one.write(request("GET", path)) } }
+      strays = Array.new(8) { connect(@own, deadline: 120).tap { |one| one.write(request("GET", path)) } }
       assert_equal([500], strays.map { |one| one.read_response("GET").status }.uniq, path)
       beside += Array.new(8) { |i| ["after #{path} #{i}", session("after #{path} #{i}")] }
       beside.each { |client, one| assert own_session?(one.read_response("GET"), client), client }
     end
-    assert_logged(/500 for GET \/yield: .*hostile\.rb.*cannot yield here.*FiberError/, on: @own)
+    assert_logged(%r{500 for GET /yield: .*hostile\.rb.*cannot yield here.*FiberError}, on: @own)
   end
 
   it "cuts off a body that yields, and serves the next" do
@@ -94,7 +101,7 @@ class MrubyHostileTest < Case
     4.times do |i|
       one = connect(@own)
       one.write(request("GET", "/stream"))
-      assert_raises(StandardError) { one.read_response("GET") }
+      refute_equal 200, complete_status(one)
       assert own_session?(session("client #{i}").read_response("GET"), "client #{i}")
     end
   end
@@ -103,8 +110,8 @@ class MrubyHostileTest < Case
     serve("[mruby]\nheap = \"8MiB\"\nrequest_heap = \"4MiB\"\nstep_time = \"2s\"\nmax_tasks = 5000")
     alive = @own.pid
     GREEDY.each do |path|
-      greedy = Array.new(40) { connect(@own).tap { |one| one.write(request("GET", path)) } }
-      statuses = greedy.map { |one| one.read_response("GET", timeout: 120).status }
+      greedy = Array.new(40) { connect(@own, deadline: 120).tap { |one| one.write(request("GET", path)) } }
+      statuses = greedy.map { |one| one.read_response("GET").status }
       assert_empty statuses.uniq - [500], path
       wait_until("responses after #{path}", within: 60) { own_session?(session("next").read_response("GET"), "next") }
     end
@@ -115,10 +122,10 @@ class MrubyHostileTest < Case
   it "survives a crowd in a small heap" do
     serve("[mruby]\nheap = \"6MiB\"\nstep_time = \"2s\"\nmax_tasks = 5000\ndeadline = \"60s\"")
     crowd = Array.new(1_600) do |i|
-      connect(@own).tap { |one| one.write(request("GET", i % 4 == 0 ? "/fibers" : "/session", { "x-client" => "client #{i}" })) }
+      connect(@own, deadline: 240).tap { |one| one.write(request("GET", i % 4 == 0 ? "/fibers" : "/session", { "x-client" => "client #{i}" })) }
     end
     statuses = crowd.map.with_index do |one, i|
-      response = one.read_response("GET", timeout: 240)
+      response = one.read_response("GET")
       assert own_session?(response, "client #{i}"), "client #{i}" if response.status == 200
       response.status
     end

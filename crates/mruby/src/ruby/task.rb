@@ -1,6 +1,7 @@
 # Tasks: code that runs in pooled fibers and can wait.
 #
 # No exception leaves a task's fiber: some releases of mruby break if one does.
+
 # When a task waits within a Fiber or Enumerator of the handler, the marker is passed out through it, and the result back in. Endlessly
 # nested fibers would leave mruby in a state in which it can neither continue nor be stopped.
 class Fiber
