@@ -2,6 +2,7 @@
 
 # HTTP/3 in the real Chromium, and what leads clients to it.
 
+require "io/wait"
 require "json"
 require "open3"
 require "socket"
@@ -89,6 +90,46 @@ class Http3Test < TlsCase
     assert_equal [200, nil], [response.status, response["alt-svc"]]
   ensure
     taken&.close
+  end
+
+  # HKDF-Expand-Label (RFC 8446 section 7.1), of one block.
+  def expand(secret, label, length)
+    info = [length].pack("n") + [label.bytesize + 6].pack("C") + "tls13 #{label}" + "\0\1"
+    OpenSSL::HMAC.digest("SHA256", secret, info)[0, length]
+  end
+
+  # The first packet of a connection of QUIC (RFC 9001 section 5), whose ClientHello does not go on.
+  def initial_packet
+    ids = Array.new(2) { OpenSSL::Random.random_bytes(8) }
+    secret = OpenSSL::HMAC.digest("SHA256", ["38762cf7f55934b34d179ae6a4c80cadccbb7f0a"].pack("H*"), ids[0])
+    secret = expand(secret, "client in", 32)
+    payload = [6, 0, 0x44, 0, 1, 0, 0x10, 0].pack("C*").ljust(1140, "\0".b)
+    payload = payload.byteslice(0, 4) + payload.byteslice(4, 1024) + "\0".b * 112
+    header = [0xc3, 1].pack("CN") + ids.sum("".b) { |id| [8].pack("C") + id } + [0, 0x4000 | (payload.bytesize + 20), 0].pack("CnN")
+    cipher = OpenSSL::Cipher.new("aes-128-gcm").encrypt
+    cipher.key = expand(secret, "quic key", 16)
+    cipher.iv = expand(secret, "quic iv", 12)
+    cipher.auth_data = header
+    sealed = cipher.update(payload) + cipher.final + cipher.auth_tag
+    mask = OpenSSL::Cipher.new("aes-128-ecb").encrypt.tap { |one| one.key = expand(secret, "quic hp", 16) }.update(sealed[0, 16]).bytes
+    header.setbyte(0, header.getbyte(0) ^ (mask[0] & 0x0f))
+    4.times { |n| header.setbyte(header.bytesize - 4 + n, header.getbyte(header.bytesize - 4 + n) ^ mask[1 + n]) }
+    header + sealed
+  end
+
+  it "gives no place to clients that begin and prove nothing" do
+    own = secure(settings: { limits: { max_connections: 20 } })
+    idle = Array.new(15) { dial(own).tap { |connection| assert_alive(connection) } }
+    sockets = Array.new(150) do
+      UDPSocket.new.tap { |socket| socket.connect("127.0.0.1", own.port) && socket.send(initial_packet, 0) }
+    end
+    # Most of them are asked for a proof: a Retry packet (RFC 9000 section 17.2.5).
+    kinds = sockets.map { |socket| socket.wait_readable(2) && socket.recv(2000).getbyte(0) }
+    assert_operator kinds.count { |first| first && first & 0xf0 == 0xf0 }, :>=, 100, kinds.tally.inspect
+    4.times { assert_status 200, fetch(own) }
+    idle.each { |connection| assert_alive(connection) }
+  ensure
+    sockets&.each(&:close)
   end
 
   it "ends at TERM although datagrams without meaning arrive" do

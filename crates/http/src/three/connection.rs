@@ -4,7 +4,7 @@ use super::exchange;
 use super::hub::{Hub, number};
 use super::priorities::Priorities;
 use super::silence::{Heard, Silence};
-use super::windows::{self, Windows};
+use super::windows::{self, Arrived, Windows};
 use crate::context::{Context, Counted, Shared};
 use crate::message::{Outcome, Sent};
 use fieldcode::{Budget, Flood};
@@ -234,8 +234,13 @@ impl Task {
     fn look_at_windows(&mut self) {
         self.timer.disarm(Lane::Write);
         let stats = self.hub.connection.stats();
+        let arrived = Arrived {
+            bytes: stats.udp_rx.bytes,
+            datagrams: stats.udp_rx.datagrams,
+            acks: stats.frame_rx.acks,
+        };
         let now = self.shared.timers.now();
-        if self.hub.windows.is_fruitless(stats.frame_rx.stream, self.hub.connection.rtt(), now) {
+        if self.hub.windows.is_fruitless(arrived, self.hub.connection.rtt(), now) {
             return self.hub.fail(Code::ExcessiveLoad, "too many bytes behind ones that do not come");
         }
         if self.hub.windows.is_waiting() {

@@ -218,7 +218,9 @@ impl Life {
     /// Whether the client has taken its request back, as far as it is known now.
     pub(super) fn is_cancelled(&self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
-        self.receiving.borrow().stopped == Some(Stopped::Gone)
+        // What has departed is not asked again.
+        self.gone.get()
+            || self.receiving.borrow().stopped == Some(Stopped::Gone)
             || self.departed.borrow_mut().as_mut().poll(&mut cx).is_ready()
     }
 

@@ -20,8 +20,11 @@ pub(super) const LOOK: Duration = Duration::from_millis(200);
 /// Lost packets are sent again after a round trip, and once more after another.
 const PATIENCE: Duration = Duration::from_millis(400);
 const ROUND_TRIPS: u32 = 6;
-/// Frames of streams that are no gap yet, but what was on its way behind a packet that was lost.
-const FRUITLESS: u64 = 32;
+/// Bytes behind a gap that are too many: less is on its way behind a packet that was lost.
+const FRUITLESS: u64 = 32 << 10;
+/// What a datagram, and an acknowledgement, take at most besides what streams send.
+const AROUND: u64 = 60;
+const ACKNOWLEDGEMENT: u64 = 250;
 
 /// The windows of a connection.
 #[derive(Debug, Default)]
@@ -34,7 +37,7 @@ pub(super) struct Windows {
     waiting: Cell<usize>,
     /// Bytes that have been read from streams.
     read: Cell<u64>,
-    gap: RefCell<Option<Gap>>,
+    gap: RefCell<Gap>,
 }
 
 impl Windows {
@@ -89,37 +92,54 @@ impl Windows {
         self.waiting.get() > 0
     }
 
-    /// Whether the client sends what nobody can use. To be asked every [`LOOK`] while bytes are waited for; `received`: frames of streams that have come.
-    pub(super) fn is_fruitless(&self, received: u64, round_trip: Duration, now: Instant) -> bool {
-        let mut gap = self.gap.borrow_mut();
+    /// Whether the client sends what nobody can use. To be asked every [`LOOK`] while bytes are waited for.
+    pub(super) fn is_fruitless(&self, arrived: Arrived, round_trip: Duration, now: Instant) -> bool {
         // What a handler has not read yet is no gap.
-        if !self.is_waiting() || self.waiting.get() < self.open.get() {
-            *gap = None;
-            return false;
-        }
-        let read = self.read.get();
-        let known = gap.get_or_insert(Gap { read, received, since: now });
-        known.is_final(read, received, round_trip, now)
+        let all_wait = self.is_waiting() && self.waiting.get() == self.open.get();
+        let mut gap = self.gap.borrow_mut();
+        gap.look(arrived, self.read.get(), all_wait, now);
+        let patience = PATIENCE.max(round_trip.saturating_mul(ROUND_TRIPS));
+        let since = gap.since.is_some_and(|since| now.saturating_duration_since(since) >= patience);
+        since && gap.held >= FRUITLESS
     }
 }
 
-/// What a client has sent since something could last be read.
-#[derive(Debug)]
+/// What has come of a client since its connection began.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Arrived {
+    /// Bytes of datagrams.
+    pub(super) bytes: u64,
+    /// Datagrams.
+    pub(super) datagrams: u64,
+    /// Acknowledgements in them.
+    pub(super) acks: u64,
+}
+
+/// What a client has sent and nobody could read.
+#[derive(Debug, Default)]
 struct Gap {
+    arrived: Arrived,
     read: u64,
-    received: u64,
-    since: Instant,
+    /// An estimate that is rather too low: what has come, without what was read and what is around it.
+    held: u64,
+    /// Since when nothing could be read although it was waited for.
+    since: Option<Instant>,
 }
 
 impl Gap {
-    fn is_final(&mut self, read: u64, received: u64, round_trip: Duration, now: Instant) -> bool {
-        if read != self.read {
-            *self = Gap { read, received, since: now };
-            return false;
+    fn look(&mut self, arrived: Arrived, read: u64, all_wait: bool, now: Instant) {
+        let before = std::mem::replace(&mut self.arrived, arrived);
+        let more = arrived.bytes.saturating_sub(before.bytes);
+        let around = arrived.datagrams.saturating_sub(before.datagrams).saturating_mul(AROUND)
+            + arrived.acks.saturating_sub(before.acks).saturating_mul(ACKNOWLEDGEMENT);
+        let used = read.saturating_sub(self.read).saturating_add(around);
+        self.held = self.held.saturating_add(more).saturating_sub(used);
+        let progress = read != std::mem::replace(&mut self.read, read);
+        match self.since {
+            _ if !all_wait => self.since = None,
+            Some(_) if !progress => {}
+            _ => self.since = Some(now),
         }
-        let patience = PATIENCE.max(round_trip.saturating_mul(ROUND_TRIPS));
-        received.saturating_sub(self.received) >= FRUITLESS
-            && now.saturating_duration_since(self.since) >= patience
     }
 }
 
@@ -130,41 +150,67 @@ mod tests {
 
     const TRIP: Duration = Duration::from_millis(20);
 
+    /// That many full datagrams.
+    fn datagrams(count: u64) -> Arrived {
+        Arrived { bytes: count * 1252, datagrams: count, acks: 0 }
+    }
+
     #[test]
     fn bytes_behind_a_gap_end_the_connection() {
         let (windows, start) = (Windows::default(), Instant::now());
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
-        assert!(!windows.is_fruitless(100, TRIP, at(0)), "nobody waits");
         windows.open();
         windows.open();
         assert!(windows.wait(true) && !windows.wait(true));
-        assert!(!windows.is_fruitless(100, TRIP, at(100)), "it is looked at for the first time");
-        assert!(!windows.is_fruitless(200, TRIP, at(300)), "it may be on its way again");
-        assert!(windows.is_fruitless(200, TRIP, at(700)));
-        assert!(!windows.is_fruitless(200, Duration::from_secs(1), at(700)), "the way is long");
-        windows.count_read(1);
-        assert!(!windows.is_fruitless(300, TRIP, at(900)), "something could be used");
-        assert!(!windows.is_fruitless(310, TRIP, at(5000)), "it is silent");
+        // A head, and at once all that the window takes, but for the first byte.
+        windows.count_read(100);
+        assert!(!windows.is_fruitless(datagrams(100), TRIP, at(200)), "it may be on its way");
+        assert!(!windows.is_fruitless(datagrams(100), TRIP, at(400)));
+        assert!(windows.is_fruitless(datagrams(100), TRIP, at(600)));
+        assert!(!windows.is_fruitless(datagrams(100), Duration::from_secs(1), at(800)), "the way is long");
+        windows.count_read(118_000);
+        assert!(!windows.is_fruitless(datagrams(101), TRIP, at(900)), "the gap is filled");
+        assert!(!windows.is_fruitless(datagrams(103), TRIP, at(5000)), "it is silent");
         windows.open();
-        assert!(!windows.is_fruitless(900, TRIP, at(6000)), "a handler has not read what came for it");
+        assert!(
+            !windows.is_fruitless(datagrams(900), TRIP, at(6000)),
+            "a handler has not read what came for it"
+        );
         windows.close();
         windows.wait(false);
         windows.wait(false);
-        assert!(!windows.is_waiting() && !windows.is_fruitless(999, TRIP, at(9000)));
+        assert!(!windows.is_waiting() && !windows.is_fruitless(datagrams(999), TRIP, at(9000)));
+    }
+
+    #[test]
+    fn a_download_is_no_gap() {
+        let (windows, mut now, mut arrived) = (Windows::default(), Instant::now(), Arrived::default());
+        windows.open();
+        windows.wait(true);
+        for _ in 0..1000 {
+            now += LOOK;
+            // Acknowledgements of a way that loses much, while an upload pauses.
+            arrived = Arrived {
+                bytes: arrived.bytes + 500 * 180,
+                datagrams: arrived.datagrams + 500,
+                acks: arrived.acks + 500,
+            };
+            assert!(!windows.is_fruitless(arrived, TRIP, now));
+        }
     }
 
     proptest! {
-        /// Who sends what can be used at least every round trip is never given up, whatever the amounts.
+        /// Who sends what can be used in time is never given up, whatever the amounts.
         #[test]
         fn a_useful_client_is_kept(steps in prop::collection::vec((1u64..1 << 12, 1usize..1 << 20, 0u64..390), 1..50)) {
-            let (windows, mut now, mut received) = (Windows::default(), Instant::now(), 0);
+            let (windows, mut now, mut count) = (Windows::default(), Instant::now(), 0);
             windows.open();
             windows.wait(true);
-            for (frames, read, milliseconds) in steps {
-                received += frames;
+            for (more, read, milliseconds) in steps {
+                count += more;
                 windows.count_read(read);
                 now += Duration::from_millis(milliseconds);
-                prop_assert!(!windows.is_fruitless(received, TRIP, now));
+                prop_assert!(!windows.is_fruitless(datagrams(count), TRIP, now));
             }
         }
     }

@@ -63,6 +63,17 @@ fn requests_that_are_taken_back() {
     };
     let count = flood(&quic, 2000, cancel);
     assert!((200..1500).contains(&count), "{count}");
+    quic.server.eventually("the end of all", |server| server.connections().open == 0);
+    // When the handler knows already.
+    let leave = async |connection: &Connection, _: usize| {
+        let Ok((mut send, mut receive)) = connection.open_bi().await else { return };
+        let _ = send.write_all(&head("/gone", 1)).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let _ = receive.stop(VarInt::from_u32(0x10c));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let _ = send.reset(VarInt::from_u32(0x10c));
+    };
+    assert!((200..1500).contains(&flood(&quic, 2000, leave)));
     // Without a head.
     let cancel = async |connection: &Connection, _: usize| {
         let Ok((mut send, _receive)) = connection.open_bi().await else { return };
