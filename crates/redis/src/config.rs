@@ -105,6 +105,10 @@ impl Config {
                     self.db = db(&path[1..])?;
                 }
             }
+            // Quoted only where it can be one: a URL that is written otherwise may begin with its password.
+            _ if scheme.len() <= 12 && scheme.bytes().all(|byte| byte.is_ascii_alphabetic()) => {
+                return Err(wrong(&format!("the scheme \"{scheme}\"")));
+            }
             _ => return Err(wrong("an unknown scheme")),
         }
         if let Some(number) = query.split('&').find_map(|pair| pair.strip_prefix("db=")) {
