@@ -63,7 +63,6 @@ fn requests_that_are_taken_back() {
     };
     let count = flood(&quic, 2000, cancel);
     assert!((200..1500).contains(&count), "{count}");
-    quic.server.eventually("the end of all", |server| server.connections().open == 0);
     // When the handler knows already.
     let leave = async |connection: &Connection, _: usize| {
         let Ok((mut send, mut receive)) = connection.open_bi().await else { return };
