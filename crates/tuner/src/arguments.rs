@@ -141,6 +141,7 @@ fn servers() -> Vec<Arg> {
 fn output() -> Vec<Arg> {
     vec![
         switch("write", OUTPUT, "Write the recommendation into the app's firebrick.toml"),
+        switch("noisy", OUTPUT, "Recommend even if other programs used the CPU during most measurements"),
         value("html", "FILE", OUTPUT, "Write a report with plots, as one self-contained file")
             .value_hint(ValueHint::FilePath),
         value("json", "FILE", OUTPUT, "Write all results as JSON, for programs and `firebrick plan --from`")

@@ -47,7 +47,7 @@ fn lead(verdict: &Verdict, budget: &Budget) -> Vec<KeyFigure> {
     let Some(best) = &verdict.recommendation.best else {
         return vec![KeyFigure {
             label: "Recommended".to_owned(),
-            value: "nothing fits".to_owned(),
+            value: summary::nothing(verdict).to_lowercase(),
             note: String::new(),
             verdict: Rating::Bad,
         }];
@@ -117,7 +117,7 @@ fn recommended(verdict: &Verdict) -> Option<Section> {
     let title = recommendation
         .best
         .as_ref()
-        .map_or_else(|| "Nothing fits".to_owned(), |best| format!("Why {}", best.shape));
+        .map_or_else(|| summary::nothing(verdict).to_owned(), |best| format!("Why {}", best.shape));
     Some(section(&title, "", blocks))
 }
 

@@ -206,6 +206,11 @@ fn report(setup: &Setup<'_>, done: &Results) -> Result<ExitCode, String> {
         remark(options, &format!("Report written to {}.\n", path.display()));
     }
     write_config(options, &verdict)?;
+    if verdict.disturbed {
+        return Err(
+            "other programs disturbed most measurements: there is no recommendation (see above)".to_owned()
+        );
+    }
     let ran = done.measured.iter().any(|one| one.server == Kind::Firebrick && one.cell.rate_per_s > 0.0);
     Ok(if ran { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -229,7 +234,10 @@ fn write_config(options: &Options, verdict: &Verdict) -> Result<(), String> {
             }
             Ok(())
         }
-        None => Err("--write: nothing to write, because no shape fits".to_owned()),
+        None if verdict.disturbed => {
+            Err("--write: nothing is written, because other programs disturbed the measurements".to_owned())
+        }
+        None => Err("--write: nothing to write, because no measured shape fits".to_owned()),
     }
 }
 

@@ -92,6 +92,8 @@ pub(crate) enum Amount {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Output {
     pub(crate) write: bool,
+    /// Recommend what was measured while other programs used the CPU.
+    pub(crate) noisy: bool,
     pub(crate) html: Option<PathBuf>,
     pub(crate) json: Option<PathBuf>,
     pub(crate) json_only: bool,
@@ -302,6 +304,7 @@ impl<'a> Parser<'a> {
         let json = self.target("json");
         Output {
             write: self.matches.get_flag("write"),
+            noisy: self.matches.get_flag("noisy"),
             html,
             json,
             json_only: self.text("format") == Some("json"),

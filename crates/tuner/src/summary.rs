@@ -12,7 +12,7 @@ pub(crate) fn text(verdict: &Verdict, width: usize) -> String {
     section(&mut out, "Application profile", &verdict.profile.words, width);
     section(&mut out, "Fibers", &verdict.fibers.words, width);
     section(&mut out, "Other servers", &verdict.others, width);
-    out.push_str(&recommended(&verdict.recommendation, verdict.pool.as_deref(), width));
+    out.push_str(&recommended(verdict, width));
     out
 }
 
@@ -39,10 +39,16 @@ pub(crate) fn laws(verdict: &Verdict) -> Vec<String> {
         .collect()
 }
 
-fn recommended(recommendation: &Recommendation, pool: Option<&str>, width: usize) -> String {
+/// The title of a summary without a recommendation.
+pub(crate) fn nothing(verdict: &Verdict) -> &'static str {
+    if verdict.disturbed { "No recommendation" } else { "Nothing fits" }
+}
+
+fn recommended(verdict: &Verdict, width: usize) -> String {
+    let (recommendation, pool) = (&verdict.recommendation, verdict.pool.as_deref());
     let mut out = String::new();
     let Some(best) = &recommendation.best else {
-        section(&mut out, "Nothing fits", &recommendation.reasons, width);
+        section(&mut out, nothing(verdict), &recommendation.reasons, width);
         section(&mut out, "Rejected", &rejected(recommendation), width);
         return out;
     };
@@ -52,9 +58,8 @@ fn recommended(recommendation: &Recommendation, pool: Option<&str>, width: usize
     } else {
         String::new()
     };
-    let how = if best.measured { "" } else { " (predicted, not measured)" };
     let title = format!(
-        "Recommended: {} {}{how}: {} requests/s{p95}{memory}",
+        "Recommended: {} {}: {} requests/s{p95}{memory}",
         best.shape,
         in_words(best.shape),
         figure(best.rate_per_s)

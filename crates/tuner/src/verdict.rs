@@ -1,7 +1,7 @@
 //! The evaluation of all cells: the app's profile, the recommendation, the other servers. The text, the JSON and the
 //! HTML report are made from this value.
 
-use planner::{Budget, Cell, LimitedBy, Profile, Recommendation, Shape, profile, recommend};
+use planner::{Budget, Cell, LimitedBy, Prediction, Profile, Recommendation, Shape, profile, recommend};
 
 use crate::fibers::{self, FiberReport, Known};
 use crate::hints::{self, Pool};
@@ -15,6 +15,8 @@ use crate::work::{Measured, Results};
 pub(crate) struct Verdict {
     pub(crate) profile: Profile,
     pub(crate) recommendation: Recommendation,
+    /// Other programs used the CPU during most measurements: they say nothing about the app.
+    pub(crate) disturbed: bool,
     /// What to know before trusting the results.
     pub(crate) remarks: Vec<String>,
     /// Comparison with the other servers.
@@ -30,14 +32,8 @@ pub(crate) fn verdict(options: &Options, budget: &Budget, done: &Results, pool: 
     let firm = done.firm();
     let usable = done.usable();
     let profile = profile(&usable);
-    let mut recommendation = recommend(&firm, &done.predictions, budget);
-    // If something was measured, predictions are recommended only if nothing measured fits.
-    if recommendation.best.as_ref().is_some_and(|best| !best.measured) {
-        let measured = recommend(&firm, &[], budget);
-        if measured.best.is_some() {
-            recommendation = measured;
-        }
-    }
+    let disturbed = noise(done).filter(|_| !options.output.noisy);
+    let recommendation = recommendation(&firm, &done.predictions, budget, disturbed.as_deref());
     let best = recommendation.best.as_ref().map(|best| best.shape);
     let fibers = fibers::report(&Known {
         wanted: options.shapes.fibers.as_ref(),
@@ -49,12 +45,58 @@ pub(crate) fn verdict(options: &Options, budget: &Budget, done: &Results, pool: 
     });
     Verdict {
         fibers,
+        disturbed: disturbed.is_some(),
         remarks: remarks(options, done),
         others: others(done),
         pool: best.and_then(|shape| hints::about_pool(pool, shape)),
         profile,
         recommendation,
     }
+}
+
+/// The best of the measured shapes. What is only predicted is never recommended: a plot of the measurements may refute it.
+fn recommendation(
+    firm: &[Cell],
+    predictions: &[Prediction],
+    budget: &Budget,
+    disturbed: Option<&str>,
+) -> Recommendation {
+    let mut found = recommend(firm, &[], budget);
+    if let Some(why) = disturbed {
+        return Recommendation {
+            best: None,
+            reasons: vec![why.to_owned()],
+            runners_up: Vec::new(),
+            rejected: found.rejected,
+        };
+    }
+    if found.best.is_none()
+        && let Some(hope) = recommend(firm, predictions, budget).best
+    {
+        let Shape { processes, threads, .. } = hope.shape;
+        found.reasons.push(format!(
+            "{} may fit: that is predicted from other shapes, not measured. Measure it with -w {processes} -t {threads}.",
+            hope.shape
+        ));
+    }
+    found
+}
+
+/// How many full measurements have to be disturbed before the search ends.
+const DISTURBED_AT_LEAST: usize = 2;
+
+/// Why the measurements say nothing about the app: other programs disturbed most of them.
+pub(crate) fn noise(done: &Results) -> Option<String> {
+    let ours = done.measured.iter().filter(|one| one.server == Kind::Firebrick && !one.look);
+    let ran: Vec<&Measured> = ours.filter(|one| one.cell.crashed.is_none()).collect();
+    let disturbed = ran.iter().filter(|one| one.cell.limited_by == Some(LimitedBy::Machine)).count();
+    (disturbed >= DISTURBED_AT_LEAST && disturbed * 2 > ran.len()).then(|| {
+        format!(
+            "Other programs used much of this machine's CPU during {disturbed} of {} measurements, which therefore say nothing \
+             about the app. Stop those programs and measure again, or add --noisy to use the figures all the same.",
+            ran.len()
+        )
+    })
 }
 
 fn remarks(options: &Options, done: &Results) -> Vec<String> {
@@ -158,6 +200,78 @@ pub(crate) fn lines_for(shape: Shape) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use planner::{Bottleneck, Estimate, Times};
+
+    fn measured(processes: u32, rate_per_s: f64, p95: f64, limited_by: Option<LimitedBy>) -> Measured {
+        let latency_ms = Times { mean: p95 / 2.0, p50: p95 / 2.0, p95, p99: p95, ..Times::default() };
+        let cell = Cell {
+            processes,
+            threads: 5,
+            requests: 600,
+            rate_per_s,
+            latency_ms,
+            limited_by,
+            ..Cell::default()
+        };
+        Measured {
+            server: Kind::Firebrick,
+            undisturbed: cell.clone(),
+            cell,
+            look: false,
+            wanted_spread: 0.1,
+            error_text: None,
+            redirects: false,
+        }
+    }
+
+    fn cells(measured: &[Measured]) -> Vec<Cell> {
+        measured.iter().map(|one| one.cell.clone()).collect()
+    }
+
+    fn predicted(processes: u32, rate: f64, p95: f64) -> Prediction {
+        Prediction {
+            processes,
+            threads: 5,
+            fibers: 0,
+            users: 30,
+            rate_per_s: Estimate { value: rate, low: rate, high: rate },
+            latency_ms: Times { mean: p95 / 2.0, p50: p95 / 2.0, p95, p99: p95, ..Times::default() },
+            pss_bytes: Estimate { value: 0.0, low: 0.0, high: 0.0 },
+            cpu_cores: 1.0,
+            bottleneck: Bottleneck::Cores,
+        }
+    }
+
+    #[test]
+    fn what_is_only_predicted_is_never_recommended() {
+        let known = cells(&[measured(1, 153.0, 150.0, None), measured(2, 181.0, 160.0, None)]);
+        let slo = |text: &str| Budget { slo: Some(text.parse().expect("an objective")), ..Budget::default() };
+        let found = recommendation(&known, &[predicted(3, 363.0, 90.0)], &slo("p95<200ms"), None);
+        assert_eq!(found.best.map(|best| (best.shape, best.measured)), Some((Shape::new(2, 5), true)));
+        let found = recommendation(&known, &[predicted(3, 363.0, 90.0)], &slo("p95<100ms"), None);
+        assert_eq!(found.best, None);
+        assert!(
+            found.reasons.iter().any(|why| why.contains("Measure it with -w 3 -t 5")),
+            "{:?}",
+            found.reasons
+        );
+    }
+
+    #[test]
+    fn nothing_is_recommended_on_a_machine_that_others_use() {
+        let noisy = |limits: &[Option<LimitedBy>]| {
+            let measured = limits.iter().map(|limit| measured(1, 100.0, 10.0, *limit)).collect();
+            noise(&Results { measured, ..Results::default() })
+        };
+        let machine = Some(LimitedBy::Machine);
+        assert_eq!(noisy(&[machine]), None, "one measurement is no reason to stop");
+        assert_eq!(noisy(&[machine, machine, None, None]), None);
+        let why = noisy(&[machine, machine, None]).expect("two of three");
+        assert!(why.contains("during 2 of 3 measurements"), "{why}");
+        let found =
+            recommendation(&cells(&[measured(1, 100.0, 10.0, machine)]), &[], &Budget::default(), Some(&why));
+        assert_eq!((found.best, found.reasons), (None, vec![why]));
+    }
 
     #[test]
     fn lines_of_each_file() {

@@ -12,6 +12,7 @@ use crate::running::{Context, Failure};
 use crate::screen::Screen;
 use crate::search::{SearchState, Step, candidates, fiber_candidates, list_of_fibers};
 use crate::server::Kind;
+use crate::verdict::noise;
 use crate::workload::Portion;
 
 /// Time limit of a short look, apart from the last responses.
@@ -209,7 +210,9 @@ impl Session<'_, '_> {
                 Whole::Search => known.next(),
                 Whole::Grid => known.fibers(),
             };
-            let step = next.filter(|_| !self.context.stop.requested());
+            // What others disturb is not worth more time.
+            let disturbed = !options.output.noisy && noise(&self.done).is_some();
+            let step = next.filter(|_| !self.context.stop.requested() && !disturbed);
             let Some(step) = step else {
                 self.done.predictions =
                     if whole_search == Whole::Search { known.predictions() } else { Vec::new() };
