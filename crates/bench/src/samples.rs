@@ -133,6 +133,7 @@ pub(crate) fn description() -> Description {
         port: 9292,
         path: "/a".to_owned(),
         connections: 10,
+        crowded: 0,
         threads: 1,
         duration_s: Some(2.0),
         protocol: "HTTP/1.1".to_owned(),

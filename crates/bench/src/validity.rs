@@ -27,6 +27,7 @@ pub(crate) fn remarks(document: &Document) -> Vec<String> {
     }
     if matches!(description.traffic, Traffic::Open { .. } | Traffic::Replay { .. })
         && outcome.errors.unsent == 0
+        && outcome.crowded > 0
     {
         let (due, sent) = (Figures::of(&outcome.latency), Figures::of(&outcome.service));
         if sent.p99 > 0.0 && due.p99 > sent.p99 * LATE && due.p99 > sent.p99 + 1.0 {
@@ -75,6 +76,9 @@ mod tests {
         let mut late = document();
         late.description.traffic = Traffic::Open { rate: "5/s".to_owned(), random: false };
         late.outcome.service = histogram([1_000; 1_000]);
+        // Late for another reason, such as a new connection.
+        assert_eq!(remarks(&late), Vec::<String>::new());
+        late.outcome.crowded = 1;
         assert!(remarks(&late)[0].contains("all 10 connections were in use"));
         late.outcome.errors.unsent = 7;
         assert!(remarks(&late)[0].contains("7 requests were due but never sent"));

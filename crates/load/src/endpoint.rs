@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -76,7 +76,7 @@ impl Endpoint {
         let tls = match tls.filter(|_| origin.tls) {
             None => None,
             Some(tls) => {
-                let server = ServerName::try_from(origin.host.clone());
+                let server = ServerName::try_from(origin.host_without_zone().to_owned());
                 let server = server
                     .map_err(|_| format!("{}: this is not a valid server name for TLS", url(origin)))?;
                 Some((tls.clone(), server))
@@ -111,6 +111,10 @@ impl Endpoint {
     /// The sentence about a failed handshake.
     pub(crate) fn tls_failed(&self, error: &io::Error) -> String {
         use CertificateError::{Expired, ExpiredContext, NotValidForName, NotValidForNameContext};
+        if let Some(why) = not_tls(error) {
+            let rest = self.name.strip_prefix("https://").unwrap_or(&self.name);
+            return format!("{}{why}: this port speaks http; use http://{rest}", self.tls_failure());
+        }
         let hint = match trust::certificate_error(error) {
             None => "",
             // Naming the file would not help.
@@ -139,6 +143,14 @@ impl Endpoint {
     }
 }
 
+/// How the peer showed that it does not speak TLS.
+fn not_tls(error: &io::Error) -> Option<&'static str> {
+    let cause = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    // An answer in plain text is no record of TLS.
+    matches!(cause, rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType))
+        .then_some("the answer is not TLS")
+}
+
 async fn open_tcp(addresses: &[SocketAddr], good: &AtomicUsize) -> io::Result<TcpStream> {
     let first = good.load(Ordering::Relaxed);
     let mut last = None;
@@ -158,6 +170,9 @@ async fn open_tcp(addresses: &[SocketAddr], good: &AtomicUsize) -> io::Result<Tc
 }
 
 fn look_up(origin: &Origin) -> Result<Vec<SocketAddr>, String> {
+    if let Some((address, zone)) = origin.host.split_once('%') {
+        return in_zone(origin, address, zone).map(|address| vec![address]);
+    }
     let found = (origin.host.as_str(), origin.port).to_socket_addrs();
     let addresses: Vec<SocketAddr> =
         found.map_err(|error| format!("{}: cannot resolve the name: {error}", url(origin)))?.collect();
@@ -165,6 +180,20 @@ fn look_up(origin: &Origin) -> Result<Vec<SocketAddr>, String> {
         true => Err(format!("{}: the name has no address", url(origin))),
         false => Ok(addresses),
     }
+}
+
+/// An IPv6 address with a zone. The system knows zones of link-local addresses only, so its number is asked for with one.
+fn in_zone(origin: &Origin, address: &str, zone: &str) -> Result<SocketAddr, String> {
+    let known = (format!("fe80::1%{zone}").as_str(), origin.port).to_socket_addrs();
+    let scope = known.ok().into_iter().flatten().find_map(|found| match found {
+        SocketAddr::V6(found) => Some(found.scope_id()),
+        SocketAddr::V4(_) => None,
+    });
+    let scope =
+        scope.ok_or_else(|| format!("{}: this machine has no network interface {zone}", url(origin)))?;
+    let address =
+        address.parse().map_err(|_| format!("{}: {address} is not an IPv6 address", url(origin)))?;
+    Ok(SocketAddr::V6(SocketAddrV6::new(address, origin.port, 0, scope)))
 }
 
 /// The system's error text, with advice where it is not obvious.

@@ -50,6 +50,7 @@ fn add(outcome: &mut Outcome, mut result: ThreadResult, names: &[String]) {
     outcome.statuses = record.statuses;
     outcome.errors = recorder.errors;
     outcome.connections = recorder.connections;
+    outcome.crowded = recorder.crowded;
     outcome.bytes = recorder.bytes;
     outcome.latency = record.latency;
     outcome.service = record.service;
@@ -98,6 +99,7 @@ fn empty(started_at: jiff::Timestamp, seconds: f64) -> Outcome {
         statuses: std::collections::BTreeMap::new(),
         errors: Errors::default(),
         connections: 0,
+        crowded: 0,
         bytes: Bytes::default(),
         latency: Histogram::default(),
         service: Histogram::default(),

@@ -20,6 +20,7 @@ impl Outcome {
         }
         self.errors.merge(other.errors);
         self.connections += other.connections;
+        self.crowded += other.crowded;
         self.bytes.merge(&other.bytes);
         self.latency.take(&other.latency);
         self.service.take(&other.service);

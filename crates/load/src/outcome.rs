@@ -24,6 +24,9 @@ pub struct Outcome {
     pub errors: Errors,
     /// Connections opened.
     pub connections: u64,
+    /// Open models: requests that were due while all connections were in use.
+    #[serde(default)]
+    pub crowded: u64,
     /// Bytes on the wire.
     pub bytes: Bytes,
     /// From the intended send time to the end of the response; microseconds; successful responses only.

@@ -138,8 +138,9 @@ fn on_stream(request: &Request, fields: &[(String, String)]) -> Result<http_type
 
 /// Host and port as in the `Host` field: the scheme's default port is left out.
 pub(crate) fn authority(origin: &Origin) -> String {
+    // The zone means something on this machine only (RFC 6874, 1).
     let host = match origin.host.contains(':') {
-        true => format!("[{}]", origin.host),
+        true => format!("[{}]", origin.host_without_zone()),
         false => origin.host.clone(),
     };
     match origin.port == if origin.tls { 443 } else { 80 } {

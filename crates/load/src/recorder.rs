@@ -28,6 +28,8 @@ pub(crate) struct Recorder {
     pub ok: u64,
     pub failures: u64,
     pub in_flight: u64,
+    /// Requests that were due while all connections were in use.
+    pub crowded: u64,
     pub errors: Errors,
     pub connections: u64,
     pub bytes: Bytes,
@@ -63,6 +65,7 @@ impl Recorder {
             ok: 0,
             failures: 0,
             in_flight: 0,
+            crowded: 0,
             errors: Errors::default(),
             connections: 0,
             bytes: Bytes::default(),

@@ -59,10 +59,17 @@ pub struct Request {
 pub struct Origin {
     /// `https`.
     pub tls: bool,
-    /// A name or an address, IPv6 without brackets.
+    /// A name or an address, IPv6 without brackets; a link-local one with its zone, such as `fe80::1%eth0`.
     pub host: String,
     /// From the URL, or the scheme's default.
     pub port: u16,
+}
+
+impl Origin {
+    /// The host as others know it: a zone names a network interface of this machine.
+    pub fn host_without_zone(&self) -> &str {
+        self.host.split_once('%').map_or(&self.host, |(address, _)| address)
+    }
 }
 
 /// Which request is next.

@@ -171,8 +171,8 @@ async fn pace(lane: Rc<Lane>, thread: usize, threads: usize, starter: Starter) {
                 break;
             }
         }
-        if !lane.enqueue(job) {
-            starter.start();
+        if !lane.enqueue(job) && !starter.start() {
+            lane.recorder.borrow_mut().crowded += 1;
         }
     }
     if run.scenario.stop.requests.is_some() {

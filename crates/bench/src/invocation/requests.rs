@@ -91,7 +91,11 @@ pub(crate) fn written(target: &ParsedUrl) -> String {
 }
 
 fn origin(origin: &Origin) -> String {
-    let host = if origin.host.contains(':') { format!("[{}]", origin.host) } else { origin.host.clone() };
+    let host = if origin.host.contains(':') {
+        format!("[{}]", origin.host.replace('%', "%25"))
+    } else {
+        origin.host.clone()
+    };
     let usual = if origin.tls { 443 } else { 80 };
     let port = if origin.port == usual { String::new() } else { format!(":{}", origin.port) };
     format!("http{}://{host}{port}", if origin.tls { "s" } else { "" })

@@ -247,6 +247,9 @@ impl Connection {
                 return Some(Exit::Closed { failed: true, responded: self.responded });
             };
             if self.reader.is_fresh() {
+                if let Some(why) = foreign(bytes) {
+                    return Some(self.broken(lane, Failure::Read, why, feed));
+                }
                 self.incoming.reset();
                 self.incoming.response.first_byte = now;
             }
@@ -324,5 +327,18 @@ impl Connection {
             lane.recorder.borrow_mut().failed(&sent.job, failure, text, now);
             feed.finished();
         }
+    }
+}
+
+/// Whether a response is the beginning of another protocol, and what to do then.
+fn foreign(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        // An alert, or a handshake: record type, version.
+        [0x15 | 0x16, 0x03, ..] => Some("the answer is TLS: this port speaks https; use https://"),
+        // SETTINGS: length, type, no flags, stream 0.
+        [0, _, _, 4, 0, 0, 0, 0, 0, ..] => {
+            Some("the answer is HTTP/2: this port speaks HTTP/2 only, not HTTP/1.1")
+        }
+        _ => None,
     }
 }

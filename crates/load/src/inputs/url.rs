@@ -129,15 +129,13 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
             let (address, behind) = rest
                 .split_once(']')
                 .ok_or("the bracket of the IPv6 address is not closed; expected http://[::1]:9292/")?;
-            let known = address.parse::<Ipv6Addr>().is_ok();
-            if !known {
-                return Err(format!("[{address}] is not an IPv6 address; expected one such as [::1]"));
-            }
-            match behind.strip_prefix(':') {
-                Some(port) => (address, Some(port)),
-                None if behind.is_empty() => (address, None),
+            let host = ipv6(address)?;
+            let port = match behind.strip_prefix(':') {
+                Some(port) => Some(number(port)?),
+                None if behind.is_empty() => None,
                 None => return Err(format!("{behind:?} after the bracket is neither a port nor a path")),
-            }
+            };
+            return Ok((host, port));
         }
         None if authority.matches(':').count() > 1 => {
             return Err(format!("an IPv6 address needs brackets: expected [::1]:9292, found {authority}"));
@@ -150,6 +148,28 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
     name(host)?;
     let port = port.map(number).transpose()?;
     Ok((host.to_owned(), port))
+}
+
+/// An IPv6 address, perhaps with the zone of a link-local one: `fe80::1%25eth0` (RFC 6874), or as other programs write it
+/// `fe80::1%eth0`. The result has the latter form.
+fn ipv6(text: &str) -> Result<String, String> {
+    let (address, zone) = match text.split_once('%') {
+        Some((address, zone)) => {
+            (address, Some(zone.strip_prefix("25").filter(|rest| !rest.is_empty()).unwrap_or(zone)))
+        }
+        None => (text, None),
+    };
+    if address.parse::<Ipv6Addr>().is_err() {
+        return Err(format!("[{text}] is not an IPv6 address; expected one such as [::1]"));
+    }
+    let Some(zone) = zone else { return Ok(address.to_owned()) };
+    let zone = decoded(zone)?;
+    if zone.is_empty() || !zone.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)) {
+        return Err(format!(
+            "[{text}]: expected the name or number of a network interface after the %25, such as [fe80::1%25eth0]"
+        ));
+    }
+    Ok(format!("{address}%{zone}"))
 }
 
 fn name(host: &str) -> Result<(), String> {
@@ -215,6 +235,10 @@ mod tests {
             ("example.org", false, "example.org", 80, "/"),
             ("http://[::1]:3000/x", false, "::1", 3000, "/x"),
             ("[::1]", false, "::1", 80, "/"),
+            ("http://[::1%25lo]:3000/x", false, "::1%lo", 3000, "/x"),
+            ("http://[fe80::1%25eth0.7]", false, "fe80::1%eth0.7", 80, "/"),
+            ("https://[fe80::1%2]/", true, "fe80::1%2", 443, "/"),
+            ("http://[fe80::1%eth0]/", false, "fe80::1%eth0", 80, "/"),
             ("http://127.0.0.1?q=1", false, "127.0.0.1", 80, "/?q=1"),
             ("http://h/a#part", false, "h", 80, "/a"),
             ("http://h/a%20b", false, "h", 80, "/a%20b"),
@@ -279,7 +303,7 @@ mod tests {
                 prop_assert!(!found.origin.host.is_empty() && found.origin.port > 0);
                 // Formatted and parsed again, it is the same.
                 if found.unix.is_none() {
-                    let host = if found.origin.host.contains(':') { format!("[{}]", found.origin.host) } else { found.origin.host.clone() };
+                    let host = if found.origin.host.contains(':') { format!("[{}]", found.origin.host.replace('%', "%25")) } else { found.origin.host.clone() };
                     let again = url(&format!("{}://{host}:{}{}", if found.origin.tls { "https" } else { "http" }, found.origin.port, found.target)).unwrap();
                     prop_assert_eq!((again.origin, again.target), (found.origin, found.target));
                 }

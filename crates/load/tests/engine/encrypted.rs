@@ -153,3 +153,16 @@ fn handshakes_that_fail_are_counted_with_their_reason() {
     assert!(reason.contains("corrupt message") && !reason.contains("TLS with"), "{reason}");
     std::fs::remove_file(path).expect("the file");
 }
+
+#[test]
+fn a_port_without_tls_is_named_as_one() {
+    let address = crate::support::serve(|mut stream| {
+        let _ = std::io::Read::read(&mut stream, &mut [0; 1024]);
+        let _ =
+            std::io::Write::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    });
+    let tls = Tls { insecure: true, ..Tls::default() };
+    let error = load::run(&scenario(address, tls), &mut |_| Flow::Continue).expect_err("there is no TLS");
+    assert!(error.contains("this port speaks http; use http://"), "{error}");
+    assert!(!error.contains("InvalidContentType"), "{error}");
+}

@@ -201,3 +201,18 @@ fn invalid_scenarios() {
         assert!(error.contains(why), "{error}");
     }
 }
+
+#[test]
+fn another_protocol_is_named() {
+    for (bytes, said) in [
+        (&[0x15, 3, 3, 0, 2, 2, 22][..], "this port speaks https"),
+        (&[0, 0, 0, 4, 0, 0, 0, 0, 0], "this port speaks HTTP/2 only"),
+    ] {
+        let address = serve(move |mut stream| {
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(bytes);
+        });
+        let outcome = ends_soon(&for_a_while(closed(address, 1, 1)));
+        assert!(outcome.errors.texts.keys().any(|text| text.contains(said)), "{:?}", outcome.errors);
+    }
+}
