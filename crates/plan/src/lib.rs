@@ -64,9 +64,9 @@ fn result(matches: &ArgMatches) -> Result<(String, bool), String> {
     Ok((text, enough))
 }
 
-/// Whether the best result keeps up and meets the objective.
+/// Whether the best result keeps up, meets the objective, and has the required reserve.
 fn enough(best: &Sizing) -> bool {
-    best.load.times.is_some() && best.keeps_slo != Some(false)
+    best.load.times.is_some() && best.keeps_slo != Some(false) && best.instances >= best.needed.with_headroom
 }
 
 #[cfg(test)]
@@ -97,6 +97,9 @@ mod tests {
             plan(&["--rate", "500/s", "--response-time", "7ms", "--instances", "2"]).unwrap();
         assert!(!enough && text.starts_with("2 instances are not enough"), "{text}");
         assert!(text.contains("5 instances are needed"), "{text}");
+        let (text, enough) =
+            plan(&["--rate", "900/s", "--response-time", "7ms", "--instances", "7"]).unwrap();
+        assert!(!enough && text.starts_with("9 instances are needed to keep 30 % headroom; 7"), "{text}");
         let (text, enough) = plan(&[&MANUAL[..], &["--slo", "p99<5ms"]].concat()).unwrap();
         assert!(!enough && text.starts_with("No number of instances meets p99 < 5 ms"), "{text}");
         let (text, enough) =

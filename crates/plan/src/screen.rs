@@ -75,15 +75,27 @@ fn headline(inputs: &Inputs, best: &Sizing, several: bool) -> String {
             None => format!(
                 "No number of instances meets {slo}: requests take longer in the app, even without waiting."
             ),
-            Some(needed) => {
-                format!("{name} {} not meet {slo}. {needed} are needed.", if one { "does" } else { "do" })
-            }
+            // With the required reserve, if that takes more.
+            Some(_) => format!(
+                "{name} {} not meet {slo}. {} are needed.",
+                if one { "does" } else { "do" },
+                best.needed.in_all
+            ),
         };
     }
     let (times, kept) = match (inputs.facts.slo, best.headroom_within_slo_times) {
         (Some(slo), Some(times)) => (times, format!(" and meet {slo}")),
         _ => (best.headroom_times, String::new()),
     };
+    if best.instances < best.needed.with_headroom {
+        let needed = count(best.needed.in_all.into(), "instance", "instances");
+        let keeps = if one { "keeps" } else { "keep" };
+        return format!(
+            "{needed} are needed to keep {} headroom; {name} {keeps} up with this rate and could handle {} times it{kept}.",
+            percent(inputs.facts.headroom),
+            multiple(times)
+        );
+    }
     match &best.cost {
         Some(cost) if several => {
             format!("{name} {are} enough and cheapest: {} per month.", money(cost, cost.per_month))
