@@ -103,8 +103,8 @@ class Http3Test < TlsCase
     ids = Array.new(2) { OpenSSL::Random.random_bytes(8) }
     secret = OpenSSL::HMAC.digest("SHA256", ["38762cf7f55934b34d179ae6a4c80cadccbb7f0a"].pack("H*"), ids[0])
     secret = expand(secret, "client in", 32)
-    payload = [6, 0, 0x44, 0, 1, 0, 0x10, 0].pack("C*").ljust(1140, "\0".b)
-    payload = payload.byteslice(0, 4) + payload.byteslice(4, 1024) + "\0".b * 112
+    payload = [6, 0, 0x44, 0, 1, 0, 0x10, 0].pack("C*").ljust(1180, "\0".b)
+    payload = payload.byteslice(0, 4) + payload.byteslice(4, 1024) + "\0".b * 152
     header = [0xc3, 1].pack("CN") + ids.sum("".b) { |id| [8].pack("C") + id } + [0, 0x4000 | (payload.bytesize + 20), 0].pack("CnN")
     cipher = OpenSSL::Cipher.new("aes-128-gcm").encrypt
     cipher.key = expand(secret, "quic key", 16)

@@ -43,12 +43,12 @@ class PasswordFloodsTest < SiteCase
     assert_empty seen.uniq - [401, 429, 503]
   ensure
     stop = true
-    floods&.each { |thread| thread.join(30) }
+    floods&.each(&:kill)
   end
 
   it "answers all of those who are slow to be checked" do
     own = served({ basic_auth: true }, "/.htpasswd" => "ann:#{HASH}\n")
-    statuses = Array.new(40) do |n|
+    statuses = Array.new(12) do |n|
       Thread.new { get("/", to: own, headers: { "Authorization" => authorization("wrong #{n}") }).status }
     end.map(&:value)
     # Each has a connection of its own: all of them are answered, one after the other.

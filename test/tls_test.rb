@@ -182,8 +182,11 @@ class TlsTest < TlsCase
     assert_equal([%w[localhost 127.0.0.1]], JSON.parse(json).map { |one| one["names"] })
     own.signal("TERM")
     own.wait_exit
-    out, = own.command_line("certs", own.dir, "-b", "ssl://127.0.0.1:0?cert=own.pem&key=own.key")
+    File.write(own.path("firebrick.toml"), %(bind = "ssl://127.0.0.1:0?cert=own.pem&key=own.key"\n))
+    out, = own.command_line("certs", own.dir)
     assert_match(/^localhost, 127\.0\.0\.1: valid$/, out)
+  ensure
+    FileUtils.rm_f(own.path("firebrick.toml")) if own
   end
 
   it "serves an expired certificate with a loud line, and warns of a missing intermediate" do

@@ -49,7 +49,9 @@ fn appendable(path: &Path) -> io::Result<()> {
 /// Whether a file can be made in a folder; makes none.
 pub(crate) fn writable_folder(folder: Option<&Path>) -> io::Result<()> {
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !std::fs::metadata(folder)?.is_dir() {
+    let found = std::fs::metadata(folder)
+        .map_err(|why| io::Error::new(why.kind(), format!("{}: {why}", folder.display())))?;
+    if !found.is_dir() {
         return Err(io::Error::new(
             io::ErrorKind::NotADirectory,
             format!("{} is no folder", folder.display()),

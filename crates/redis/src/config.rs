@@ -179,7 +179,9 @@ mod tests {
             let error = url(wrong).unwrap_err();
             assert!(error.contains("expected redis://"), "{wrong}: {error}");
         }
-        for secret in ["redis://:open/sesame@h", "redis://h?db=sesame", "open-sesame://h", "redis://:sesame@h:port"] {
+        for secret in
+            ["redis://:open/sesame@h", "redis://h?db=sesame", "open-sesame://h", "redis://:sesame@h:port"]
+        {
             let error = url(secret).unwrap_err();
             assert!(!error.contains("sesame"), "{error}");
         }

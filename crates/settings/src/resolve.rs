@@ -31,7 +31,7 @@ use crate::raw::Raw;
 use crate::settings::{DEVELOPMENT, Files, Health, Logs, Process, Rack, Settings, Shared, Traces};
 use crate::table::entry::Section;
 use crate::table::{self, app, files, logs, traces, workers};
-use crate::value::log::AccessLog;
+use crate::value::log::{AccessLog, LogFormat};
 use crate::value::refork::ReforkAfter;
 use crate::value::workers::Workers;
 use crate::value::yjit::Yjit;
@@ -318,7 +318,9 @@ fn logs_of(taker: &Taker<'_>, shown: bool) -> Logs {
     if shown && taker.origin(&logs::access) == Origin::Default {
         logs.access = AccessLog::Stdout;
     }
-    if logs.access == AccessLog::Off && taker.origin(&logs::format) != Origin::Default {
+    // With json it is the error log's format, too.
+    let is_used = logs.access != AccessLog::Off || logs.format == LogFormat::Json;
+    if !is_used && taker.origin(&logs::format) != Origin::Default {
         taker.warn("log.format has no effect, because log.access is off".to_owned());
     }
     logs

@@ -8,7 +8,7 @@ module Firebrick
       # Lines that are shown of a backtrace without any of the app.
       MOST = 12
       # Shows everything.
-      FULL = "FIREBRICK_BACKTRACE"
+      FULL = "FIREBRICK_ALL_FRAMES"
       # Folders in an app that hold the code of others.
       FOREIGN = %r{\A(?:vendor|node_modules|\.bundle)/}
       GEM = %r{/gems/([^/]+?)-\d[^/]*/}
@@ -53,7 +53,7 @@ module Firebrick
       end
 
       def own?(line)
-        !line.start_with?("/", "<", "(") && !line.match?(FOREIGN)
+        !line.start_with?("/", "<", "(", "-e:") && !line.match?(FOREIGN)
       end
 
       def folded(lines)

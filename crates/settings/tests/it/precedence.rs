@@ -393,7 +393,7 @@ fn what_is_allowed_but_odd_is_a_warning() {
         assert!(warnings.iter().any(|warning| warning.contains(text)), "{text}: {warnings:?}");
     };
     warned(App::with("environment = 'prodution'"), "did you mean \"production\"?");
-    warned(App::with("environment = 'production'\nlog.format = 'json'"), "log.format has no effect");
+    warned(App::with("environment = 'production'\nlog.format = 'common'"), "log.format has no effect");
     warned(App::with("workers = 1\nworker_memory_estimate = '1GiB'"), "worker_memory_estimate has no effect");
     warned(App::with("files.public = 'x'").flag("--no-public", ""), "because --no-public turns it off");
     warned(App::with("bind = 'h:1'\nhost = '::1'"), "host from firebrick.toml:2 has no effect");
