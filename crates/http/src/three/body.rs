@@ -65,7 +65,6 @@ impl Sender<'_> {
                 });
                 if timer.expired(Lane::Write) {
                     if watched.judge(done, life.taken(), shared.timers.now(), &settings) == Found::Stalled {
-                        life.stalled.set(true);
                         return Poll::Ready(Err(Unsendable));
                     }
                     timer.arm_in(Lane::Write, interval(settings.timeouts.send));

@@ -133,10 +133,6 @@ pub(super) async fn serve<H: Handler>(
     if complete.is_ok() {
         tokio::join!(acknowledged(&hub, &life, &mut send), life.discard());
     }
-    if life.stalled.get() && hub.active.get() == 0 {
-        // A client that takes none of its responses is not waited for as one that may ask for another.
-        hub.drain.notify_one();
-    }
 }
 
 /// Waits until the client has acknowledged all of the response, or is gone: closing the connection would discard the rest. When
@@ -159,7 +155,6 @@ async fn acknowledged(hub: &Hub, life: &Life, send: &mut SendStream) {
         if count != before {
             (before, since) = (count, now);
         } else if now.duration_since(since) >= timeout {
-            life.stalled.set(true);
             let _ = send.reset(number(Code::RequestCancelled));
             return;
         }

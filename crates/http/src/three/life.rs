@@ -39,8 +39,6 @@ pub(super) struct Life {
     receiving: RefCell<Receiving>,
     upload: RefCell<Upload>,
     gone: Cell<bool>,
-    /// The client has stopped to take the response.
-    pub(super) stalled: Cell<bool>,
     /// Whether an informational response may be sent now.
     pub(super) interim_allowed: Cell<bool>,
     /// Informational responses that wait for the exchange's task, and its waker.
@@ -84,7 +82,6 @@ impl Life {
             timer,
             receiving: RefCell::new(receiving),
             gone: Cell::new(false),
-            stalled: Cell::new(false),
             interim_allowed: Cell::new(true),
             queued: RefCell::default(),
             task: RefCell::default(),

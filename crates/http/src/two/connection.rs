@@ -33,6 +33,8 @@ const SPARE_WAIT: Duration = Duration::from_secs(1);
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a client for which there is no room may take for its first request.
 const REFUSED_WAIT: Duration = Duration::from_secs(1);
+/// How long a client whose streams have all stalled may say nothing.
+const STALLED_WAIT: Duration = Duration::from_millis(500);
 /// How long the client of a connection that has failed may take to read why.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 /// The clock reading in use may be that old: a deadline must not be early.
@@ -77,6 +79,8 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     draining: bool,
     /// It has been idle for too long.
     ending: bool,
+    /// The last of its streams has stalled, and the client has said nothing since.
+    stalled: bool,
     /// Nothing is read any more: the client has broken a rule, or a deadline.
     failed: bool,
     /// A byte has arrived.
@@ -132,6 +136,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             blocked: false,
             draining: false,
             ending: false,
+            stalled: false,
             failed: false,
             begun: false,
             refusal: None,
@@ -224,6 +229,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             return;
         }
         self.begun = true;
+        self.stalled = false;
         let hub = self.hub.clone();
         let now = hub.shared.timers.now();
         let result = hub.engine.borrow_mut().receive(bytes, now, &mut |event| self.take(event, now));
@@ -447,6 +453,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let timeouts = &self.hub.shared.settings().timeouts;
         let time = match self.served {
             _ if self.draining => DRAIN_TIMEOUT,
+            _ if self.stalled => STALLED_WAIT,
             0 if self.refusal.is_some() => REFUSED_WAIT,
             _ if self.refusal.is_some() => Duration::ZERO,
             0 => timeouts.header,
@@ -479,8 +486,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let before = self.departed.len();
         let result = hub.engine.borrow_mut().check(now, &mut |event| self.take(event, now));
         if self.departed.len() > before && self.open == 0 {
-            // A client that takes none of its responses is not waited for as one that may ask for another.
-            self.end();
+            // A client that takes none of its responses is not waited for as one that may ask for another, unless it says something.
+            (self.stalled, self.idle_since) = (true, now);
         }
         if let Err(error) = result {
             if self.begun {
