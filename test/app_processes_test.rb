@@ -134,6 +134,57 @@ class AppProcessesTest < Case
     assert_equal 0, own.wait_exit
   end
 
+  # A puma.rb with a job of its own, which says which release it is of; its processes by that.
+  JOB = <<~'RUBY'
+    workers 2
+    before_fork { @job ||= spawn("exec sleep 100#{File.read(File.expand_path('../version.txt', __dir__)).size}") }
+  RUBY
+
+  def with_job
+    firebrick_only
+    skip "workers that are spawned fork nothing" unless Server.cruby?
+    # A firebrick.toml would take the place of the puma.rb.
+    start(app: Reloading::APP, files: { "config/puma.rb" => JOB, "version.txt" => "one" }, workers: nil, threads: nil, args: ["--reload-watch", "0s"])
+  end
+
+  def jobs(own)
+    Processes.in_directory(own.base).map { |one| Processes.command(one.pid) }.grep(/\Asleep 100\d\z/)
+  end
+
+  it "runs one job of a puma.rb, that of the code that serves, across reloads" do
+    own = with_job
+    wait_until("the job") { jobs(own) == ["sleep 1003"] }
+    deploy(own, "three")
+    assert_reloads(own)
+    wait_until("the job of the new code alone") { jobs(own) == ["sleep 1005"] }
+    assert_reloads(own, "--undo")
+    # The hooks read the file that is there now.
+    wait_until("a job of the old template again") { own.stderr.include?("the hooks of before_fork run again") && jobs(own).size == 1 }
+    File.write(own.path("config.ru"), "raise 'broken'")
+    assert_equal 1, reload(own).last
+    assert_equal 1, jobs(own).size
+    own.signal("TERM")
+    assert_equal 0, own.wait_exit
+    assert_empty jobs(own)
+  end
+
+  it "brings the job back when new code that has one fails its trial" do
+    own = with_job
+    app = File.read(own.path("config.ru"))
+    deploy(own, "three")
+    File.write(own.path("config.ru"), "run ->(env) { [500, {}, []] }")
+    assert_equal 1, reload(own).last
+    File.write(own.path("config.ru"), app)
+    wait_until("one job") { jobs(own).size == 1 }
+  end
+
+  it "has one job after the template was killed" do
+    own = with_job
+    Process.kill("KILL", templates(own).first.pid)
+    assert_logged(/a new template has loaded the app/, on: own)
+    wait_until("one job") { jobs(own).size == 1 }
+  end
+
   it "never signals a worker that has ended" do
     skip "needs strace" unless system("strace -V", out: File::NULL, err: File::NULL)
     own = serve(SILENT, workers: 1)

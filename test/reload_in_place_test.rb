@@ -34,6 +34,29 @@ class ReloadInPlaceTest < Case
     refute_match(/worker \d+ \(pid \d+\) (ended|finished)/, own.stderr, "workers that finish as they were told are not news")
   end
 
+  it "serves the new code, and nothing else later, although the old template is killed while old workers leave" do
+    firebrick_only
+    app = APP.sub("sleep 1;", "sleep 0.1 until File.exist?('go.log');")
+    own = launch_app(app: app, workers: 3, threads: "1:1")
+    # Whichever worker leaves has a request.
+    slow = Array.new(3) { connect(own).write(request("GET", "/slow")) }
+    wait_until("all workers are busy") { own.stats["workers"].sum { |worker| worker["busy_threads"] } == 3 }
+    deploy(own, "two")
+    old = templates(own).first.pid
+    command = own.begin_command("reload", own.dir, "--in-place")
+    assert_logged(/reload: vacating/, on: own)
+    Process.kill("KILL", old)
+    assert_logged(/the template has died/, on: own)
+    File.write(own.path("go.log"), "")
+    assert_equal 0, command.wait.code, -> { "#{command.output}#{own.report}" }
+    assert_equal ["one to the end"], slow.map { |one| one.read_response.body }.uniq
+    assert_equal ["two"], Array.new(20) { get("/", to: own).body }.uniq
+    # What takes the place of a template that dies has the code that serves.
+    Process.kill("KILL", templates(own).first.pid)
+    assert_logged(/a new template has loaded the app/, on: own)
+    assert_equal ["two"], Array.new(20) { get("/", to: own).body }.uniq
+  end
+
   it "serves with one worker all the time" do
     firebrick_only
     own = launch_app(workers: 1)

@@ -255,6 +255,90 @@ class ReloadReleasesTest < Case
     FileUtils.rm_rf(root)
   end
 
+  it "serves the files, rules and folders of the release whose code serves, and forgets the old one" do
+    firebrick_only
+    released do |root|
+      %w[1 2].each do |number|
+        settings = "[sendfile]\n\"/inner/\" = \"files\"\n[reload]\nwatch = \"0s\"\n"
+        release(root, number, { "public/robots.txt" => "robots #{number}", "public/only-#{number}.txt" => "asset #{number}", "files/a.txt" => "sent #{number}", "firebrick.toml" => settings })
+      end
+      own = serve_link(root)
+      assert_equal ["robots 1", "asset 1", "sent 1"], bodies(own, "/robots.txt", "/only-1.txt", "/sendfile")
+      link(root, "2")
+      assert_equal "robots 1", get("/robots.txt", to: own).body, "a release is one thing"
+      assert_reloads(own)
+      FileUtils.rm_rf(File.join(root, "releases/1"))
+      wait_until("all threads") { Array.new(20) { get("/robots.txt", to: own).body }.uniq == ["robots 2"] }
+      assert_equal ["asset 2", "sent 2"], bodies(own, "/only-2.txt", "/sendfile")
+      assert_equal "release 2", get("/only-1.txt", to: own).body, "it is the app's"
+    end
+  end
+
+  it "takes the static.json of the release, and refuses one that is wrong before anything of it serves" do
+    firebrick_only
+    released do |root|
+      rules = ->(number) { JSON.generate(root: "public", headers: { "/**" => { "X-Release" => number } }) }
+      %w[1 2].each { |number| release(root, number, { "public/a.txt" => "file #{number}", "static.json" => rules[number] }) }
+      release(root, "3", { "public/a.txt" => "file 3", "static.json" => "{ no" })
+      own = serve_link(root, "--reload-watch", "0s")
+      assert_equal ["file 1", "1"], [get("/a.txt", to: own).body, get("/a.txt", to: own)["x-release"]]
+      link(root, "3")
+      _, err, code = reload(own)
+      assert_equal 1, code
+      assert_match(/static\.json/, err)
+      assert_equal ["file 1", "release 1"], bodies(own, "/a.txt", "/")
+      link(root, "2")
+      assert_reloads(own)
+      wait_until("all threads") { Array.new(20) { get("/a.txt", to: own).body }.uniq == ["file 2"] }
+      assert_equal "2", get("/a.txt", to: own)["x-release"]
+    end
+  end
+
+  it "loses the way to files of neither release while it is undone" do
+    firebrick_only
+    released do |root|
+      %w[1 2].each { |number| release(root, number, { "public/robots.txt" => "robots #{number}" }) }
+      own = serve_link(root, "--reload-watch", "0s")
+      link(root, "2")
+      assert_reloads(own)
+      wait_until("the new files") { Array.new(20) { get("/robots.txt", to: own).body }.uniq == ["robots 2"] }
+      assert_reloads(own, "--undo")
+      wait_until("the old files") { Array.new(20) { get("/robots.txt", to: own).body }.uniq == ["robots 1"] }
+      assert_equal "release 1", get("/", to: own).body
+    end
+  end
+
+  # What is opened without an app, below a link named `current`.
+  { "a folder below the link" => ["current/dist", "dist/index.html", "/"],
+    "the link itself" => ["current", "index.html", "/"],
+    "a folder of a mounted volume" => ["..data", "index.html", "/"] }.each do |name, (target, file, path)|
+    it "follows #{name} that is served without an app" do
+      firebrick_only
+      released do |root|
+        %w[1 2].each { |number| release(root, number, { file => "files #{number}" }, app: nil) }
+        File.symlink("current", File.join(root, "..data")) if target == "..data"
+        own = serve_link(root, target: target)
+        assert_equal "files 1", get(path, to: own).body
+        link(root, "2")
+        FileUtils.rm_rf(File.join(root, "releases/1"))
+        wait_until("the new files") { Array.new(10) { get(path, to: own).body }.uniq == ["files 2"] }
+      end
+    end
+  end
+
+  it "follows the file of a handler below the link" do
+    mruby_only
+    released do |root|
+      handler = ->(number) { "->(env) { [200, {}, ['handler #{number}']] }" }
+      %w[1 2].each { |number| release(root, number, { "h.rb" => handler[number], "firebrick.toml" => "[routes]\n\"/\" = { mruby = \"h.rb\" }\n" }, app: nil) }
+      own = serve_link(root)
+      assert_equal "handler 1", get("/", to: own).body
+      link(root, "2")
+      FileUtils.rm_rf(File.join(root, "releases/1"))
+      wait_until("the new handler") { Array.new(10) { get("/", to: own).body }.uniq == ["handler 2"] }
+    end
+  end
+
   it "leaves the Gemfile of the old release behind" do
     firebrick_only
     app = <<~'RUBY'
@@ -272,13 +356,43 @@ class ReloadReleasesTest < Case
 
   private
 
-  def release(root, number)
-    dir = File.join(root, "releases", number)
-    FileUtils.mkdir_p(dir)
-    File.write(File.join(dir, "config.ru"), <<~RUBY)
-      run ->(env) { [200, {}, ["release #{number}" + (env["PATH_INFO"] == "/dir" ? " in \#{Dir.pwd}" : "")]] }
-    RUBY
+  APP_OF_A_RELEASE = <<~'RUBY'
+    run lambda { |env|
+      number = File.basename(__dir__)
+      case env["PATH_INFO"]
+      when "/dir" then [200, {}, ["release #{number} in #{Dir.pwd}"]]
+      when "/sendfile" then [200, { "x-accel-redirect" => "/inner/a.txt" }, []]
+      else [200, {}, ["release #{number}"]]
+      end
+    }
+  RUBY
+
+  def release(root, number, files = {}, app: APP_OF_A_RELEASE)
+    files = { "config.ru" => app }.merge(files) if app
+    files.each do |name, content|
+      path = File.join(root, "releases", number, name)
+      FileUtils.mkdir_p(File.dirname(path))
+      File.write(path, content)
+    end
   end
+
+  # A folder for releases, which is removed afterwards.
+  def released
+    root = File.realpath(Dir.mktmpdir("firebrick-releases"))
+    yield root
+  ensure
+    FileUtils.rm_rf(root)
+  end
+
+  # A server of what +target+ leads to; the link leads to the first release.
+  def serve_link(root, *args, target: "current")
+    link(root, "1")
+    own = Server.new(directory: File.join(root, target), args: args)
+    @own_servers << own.start
+    own
+  end
+
+  def bodies(own, *paths) = paths.map { |path| get(path, to: own).body }
 
   def link(root, number)
     File.symlink("releases/#{number}", File.join(root, "next"))

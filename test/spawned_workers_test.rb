@@ -63,6 +63,12 @@ class SpawnedWorkersTest < Case
     connection.read_response("GET").body
   end
 
+  it "gives what the app starts the environment that the server was started with" do
+    app = "run ->(_) { [200, {}, [%x(printenv LD_PRELOAD; printenv FIREBRICK_LD_PRELOAD; printenv FIREBRICK_TOKEN)]] }"
+    own = launch(app: app, settings: { rack: { allocator: "jemalloc" } })
+    assert_equal "", patient_get("/", own)
+  end
+
   it "serves with workers that the front has started, and asks once what the Ruby is" do
     own = launch(workers: 2)
     assert_equal "one", get("/", to: own).body

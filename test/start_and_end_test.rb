@@ -75,17 +75,25 @@ class StartAndEndTest < Case
   { "in Ruby" => ["def hang = sleep\nhang", /config\.ru:1:in `hang'|config\.ru:1:in 'Object#hang'/],
     "in a lock" => ["q = Queue.new\nThread.new { sleep }\nq.pop", /config\.ru:3:in/] }.each do |where, (app, place)|
     it "says which time is over, and where the app hangs, #{where}" do
-      code, log = failing(app, settings: { timeouts: { worker_boot: "3s" } })
+      code, log = failing(app, settings: { timeouts: { worker_boot: "10s" } })
       assert_equal 1, code
-      assert_match(/the app did not load within timeouts\.worker_boot \(3 s\); it was here:\n/, log)
+      assert_match(/the app did not load within timeouts\.worker_boot \(10 s\); it was here:\n/, log)
       assert_match(place, log)
     end
   end
 
-  it "says where a puma.rb hangs" do
-    code, log = failing("run ->(_) { [200, #{TEXT}, []] }", files: { "config/puma.rb" => "workers 1\nsleep\n" }, args: ["--worker-boot-timeout", "3s"])
+  it "says where a worker hangs before it is ready" do
+    app = "require 'firebrick'\nFirebrick.after_fork { sleep }\nrun ->(_) { [200, #{TEXT}, []] }"
+    code, log = failing(app, within: 120, settings: { timeouts: { worker_boot: "6s" } })
     assert_equal 1, code
-    assert_match(%r{config/puma\.rb was not evaluated within timeouts\.worker_boot \(3 s\); it was here:\n}, log)
+    assert_match(/did not get ready within timeouts\.worker_boot and was killed/, log)
+    assert_match(/worker 0 \(pid \d+\):     .*config\.ru:2:in/, log)
+  end
+
+  it "says where a puma.rb hangs" do
+    code, log = failing("run ->(_) { [200, #{TEXT}, []] }", files: { "config/puma.rb" => "workers 1\nsleep\n" }, args: ["--worker-boot-timeout", "10s"])
+    assert_equal 1, code
+    assert_match(%r{config/puma\.rb was not evaluated within timeouts\.worker_boot \(10 s\); it was here:\n}, log)
     assert_match(%r{config/puma\.rb:2:in}, log)
   end
 

@@ -12,7 +12,7 @@ module Firebrick
       # Descriptors, as numbers or objects that respond to close. A new Array each time: a fork may come at any moment.
       def hold(*descriptors)
         Process.singleton_class.prepend(self)
-        @held += descriptors
+        @held += descriptors.compact
       end
 
       # They are closed, or others look after them.

@@ -55,8 +55,8 @@ module Firebrick
       self
     end
 
-    # Starts the server, and returns when it has ended: by #stop, or by INT, TERM or QUIT if this is the main thread. Yields
-    # the server when it listens. Raises Firebrick::Error when it has ended by itself.
+    # Starts the server, and returns when it has ended: by #stop, or by INT, TERM or QUIT if this is the main thread.
+    # Yields the server when it listens. Raises Firebrick::Error when it has ended by itself.
     def run
       start
       traps = trap_signals

@@ -9,6 +9,7 @@ require "firebrick/template/control"
 require "firebrick/template/engine"
 require "firebrick/template/fiber_stack"
 require "firebrick/template/lives"
+require "firebrick/template/oom_score"
 require "firebrick/template/whereabouts"
 require "firebrick/template/yjit"
 
@@ -18,15 +19,11 @@ module Firebrick
   class Template
     include Configuring
     include Lives
+    include OomScore
+    include Whereabouts
 
     # Ignored by template and workers. By a handler, not "IGNORE", which processes that the app starts would inherit.
     IGNORED = %w[INT QUIT HUP USR1 USR2 TTIN TTOU WINCH].freeze
-
-    # Makes a worker write the backtraces of its threads, and a template that loads the app send its own.
-    DUMP = Signal.list.key?("PWR") ? "PWR" : "INFO"
-
-    # Added to the score by which the kernel chooses what to kill when memory runs out: a worker rather than the front.
-    OOM_SCORE = 500
 
     class << self
       # The front's process id.
@@ -72,22 +69,8 @@ module Firebrick
 
     private
 
-    # Workers, and what they start, inherit it.
-    def offer_to_the_kernel
-      own = Integer(File.read("/proc/self/oom_score_adj"))
-      File.write("/proc/self/oom_score_adj", [own + OOM_SCORE, 1000].min.to_s)
-    rescue SystemCallError, ArgumentError
-      # No Linux, or not permitted.
-      nil
-    end
-
     def ignore_signals(*names)
       names.each { |name| trap(name) { nil } }
-    end
-
-    # The app may hang while it loads.
-    def tell_where_when_asked
-      trap(DUMP) { @control.send_message("loading", Whereabouts.text(caller)) }
     end
 
     def boot(message)
@@ -101,7 +84,6 @@ module Firebrick
     def load_app(settings, scoreboard)
       require "firebrick/template/boot"
       check_wire(settings.fetch("wire", []).last)
-      ForkGuard.hold(scoreboard)
       @boot = Boot.new(settings, scoreboard)
       @control.links = Integer(settings.fetch("links").last)
       @facts = @boot.run
@@ -113,8 +95,7 @@ module Firebrick
     end
 
     def ready
-      @children = Children.new(@control)
-      @children.adopt(@facts.filter_map { |name, pid| pid if name == "job" })
+      @children = Children.new(@control, @boot.jobs)
       @control.send_message("booted", *@facts.flatten)
     end
 
@@ -140,14 +121,6 @@ module Firebrick
       exit
     end
 
-    def run_jobs_again
-      jobs = @boot.run_jobs_again
-      @children.adopt(jobs)
-      @control.send_message("jobs", *jobs)
-    rescue StandardError, ScriptError => e
-      Report.log("firebrick: #{Exchange.name}: before_fork hook: #{Report.text(e)}")
-    end
-
     def unlink_all
       @unlink.each do |path|
         File.unlink(path)
@@ -163,7 +136,7 @@ module Firebrick
       when "service" then fork_service(arguments, descriptors)
       when "kill" then @children.kill(Integer(arguments[0]), arguments[1])
       when "unlink" then @unlink = arguments
-      when "before_fork" then run_jobs_again
+      when "before_fork" then @children.start_jobs_again
       # What the app has registered with at_exit runs, as in Puma's master process.
       when "exit" then exit
       end

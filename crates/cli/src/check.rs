@@ -130,8 +130,9 @@ impl Plan<'_> {
                 .iter()
                 .map(|host| ("site", format!("{} for {}", host.site.dir.display(), host.host))),
         );
-        lines
-            .extend(settings.mruby.routes.iter().rev().map(|route| ("mruby", route.describe(&settings.dir))));
+        lines.extend(
+            settings.mruby.routes.iter().rev().map(|route| ("mruby", route.describe(settings.base()))),
+        );
         let plural = if settings.front_threads == 1 { "thread" } else { "threads" };
         lines.push(("front", format!("{} {plural} ({front_threads_why})", settings.front_threads)));
         if settings.app.is_some() {

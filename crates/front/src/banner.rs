@@ -55,7 +55,7 @@ impl Banner {
         }
         let version = script::version().unwrap_or_default();
         for route in settings.mruby.routes.iter().rev() {
-            writeln!(out, "* mruby {version}: {}", route.describe(&settings.dir))?;
+            writeln!(out, "* mruby {version}: {}", route.describe(settings.base()))?;
         }
         let process = format!("{}, pid {}", front_threads(settings), std::process::id());
         match &self.facts {

@@ -76,7 +76,9 @@ fn explain(error: &BootError, settings: &Settings) -> String {
             let text = format!("the app did not load within timeouts.worker_boot ({seconds} s)");
             match place {
                 Some(lines) => format!("{text}; it was here:\n{}", lines.trim_end()),
-                None => format!("{text}, and what it calls does not return to Ruby, so it cannot say where it is"),
+                None => {
+                    format!("{text}, and what it calls does not return to Ruby, so it cannot say where it is")
+                }
             }
         }
     }

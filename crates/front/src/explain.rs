@@ -54,7 +54,7 @@ fn first(settings: &Settings, path: &[u8]) -> String {
     let mut routes = settings.mruby.routes.iter();
     match routes.find(|route| script::is_below(path, route.path.as_bytes())) {
         Some(route) => {
-            let handlers = route.describe(&settings.dir);
+            let handlers = route.describe(settings.base());
             format!("First {handlers} on mruby; if they pass it on (399):\n\n")
         }
         None => String::new(),

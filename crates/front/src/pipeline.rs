@@ -19,6 +19,7 @@ use ratelimit::Limiter;
 use script::{Hops, Next};
 use site::{Outcome, PublicFiles};
 use stats::Finished;
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -27,8 +28,8 @@ use std::time::Instant;
 /// The app and what is tried before it.
 pub(crate) struct App {
     pub(crate) stamp: Stamp,
-    /// Its `public` directory, unless a site serves it.
-    pub(crate) files: Option<PublicFiles>,
+    /// Its `public` directory, unless a site serves it; a reload may bring another one.
+    pub(crate) files: RefCell<Option<Rc<PublicFiles>>>,
     pub(crate) rack: Rack,
 }
 
@@ -297,7 +298,7 @@ impl App {
     /// Stamps the request; a file of the `public` directory if it is one.
     async fn before(&self, exchange: &mut Exchange) -> Option<Response> {
         self.stamp.apply(&mut exchange.request);
-        let files = self.files.as_ref()?;
+        let files = self.files.borrow().clone()?;
         let file = files.find(&exchange.request)?;
         Box::pin(files.respond(&exchange.request, file)).await
     }

@@ -30,6 +30,7 @@ use settings::{Current, Settings};
 use site::PublicFiles;
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,6 +133,7 @@ async fn run(seed: Seed) {
         Err(why) => return error_log.write(&why),
     };
     spawn_local(limits.clone().keep_in_touch());
+    let later = settings.clone();
     let current = follow(settings, limits.clone());
     let settings = current.get();
     let local = shared.map(|shared| Local::new(index, shared, current.clone(), log_to(&error_log)));
@@ -152,6 +154,7 @@ async fn run(seed: Seed) {
     let redirects = Redirects::new(&settings, &encryption);
     let pipeline = pipeline(&settings, local, scripts, local_sites, recorder.clone(), access_log, &error_log);
     spawn_local(pipeline.failures.follow());
+    spawn_local(follow_files(later, pipeline.content.clone()));
     let probes = Probes::new(&settings.health, &vitals);
     let traces = traces.map(Tracing::new);
     let pipeline = Pipeline {
@@ -264,6 +267,29 @@ fn failures(settings: &Settings, log: &Arc<ErrorLog>) -> FailureLog {
     FailureLog::new(write, settings.rack.request_id_header.as_deref())
 }
 
+/// The folder whose files are served before the app; a site serves them if there is one.
+fn public_folder(settings: &Settings) -> Option<PathBuf> {
+    settings.files.public.clone().filter(|_| settings.sites.main.is_none())
+}
+
+fn public_files(settings: &Settings) -> Option<Rc<PublicFiles>> {
+    public_folder(settings).map(|folder| Rc::new(PublicFiles::new(folder, bounds(settings))))
+}
+
+/// The files of the release that serves: a reload may bring another folder.
+async fn follow_files(mut arriving: watch::Receiver<Arc<Settings>>, content: Rc<Content>) {
+    let Some(app) = &content.app else { return };
+    let mut folder = public_folder(&arriving.borrow_and_update());
+    while arriving.changed().await.is_ok() {
+        let settings = arriving.borrow_and_update().clone();
+        let now = public_folder(&settings);
+        if now != folder {
+            app.files.replace(public_files(&settings));
+            folder = now;
+        }
+    }
+}
+
 /// Writes lines to the error log.
 fn log_to(log: &Arc<ErrorLog>) -> Box<dyn Fn(&str)> {
     let log = log.clone();
@@ -279,14 +305,10 @@ fn pipeline(
     access_log: Option<AccessLog>,
     log: &Arc<ErrorLog>,
 ) -> Pipeline {
-    let app = local.map(|local| {
-        // A site serves the files if there is one.
-        let public = settings.files.public.as_deref().filter(|_| settings.sites.main.is_none());
-        App {
-            stamp: Stamp::default(),
-            files: public.map(|dir| PublicFiles::new(dir, bounds(settings))),
-            rack: Rack::new(local),
-        }
+    let app = local.map(|local| App {
+        stamp: Stamp::default(),
+        files: RefCell::new(public_files(settings)),
+        rack: Rack::new(local),
     });
     // Ids are for finding a request in an app's log.
     let ids = settings.rack.request_id_header.as_deref().filter(|_| app.is_some()).map(RequestIds::new);

@@ -19,7 +19,7 @@ use crate::spawner::{
     BootConfig, ServiceOrder, Spawner, Template, TemplateMessage, TemplateReport, fibers, fibers_apart,
     without_fork,
 };
-use crate::system::DUMP;
+use crate::system::{DUMP, catches_dump};
 use crate::table::{
     Action, Cause, Code, Event, FIRST, FIRST_CODE, Generation, Hopeless, Row, Stage, Table, TemplateEnd,
     Timeouts, WorkerExit,
@@ -278,7 +278,9 @@ impl RunningTemplate {
 
     /// Where it was when it had been loading the app for nearly too long, as the rest of a sentence.
     fn place(&self) -> String {
-        self.loading.as_ref().map_or_else(String::new, |lines| format!("; it was here:\n{}", lines.trim_end()))
+        self.loading
+            .as_ref()
+            .map_or_else(String::new, |lines| format!("; it was here:\n{}", lines.trim_end()))
     }
 }
 
@@ -467,9 +469,7 @@ impl Supervisor {
         until: tokio::time::Instant,
     ) -> Result<(), BootError> {
         let error = match self.first_message(ask, until).await? {
-            Some(Ok(Some(TemplateMessage::Booted {
-                ruby, rack, ms, services, notes, libraries, jobs
-            }))) => {
+            Some(Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes, libraries, jobs }))) => {
                 self.jobs_started(FIRST, &jobs);
                 let took = Duration::from_millis(ms);
                 self.set_facts(FIRST, AppFacts { ruby, rack, took, services, notes, libraries });
@@ -863,6 +863,10 @@ impl Supervisor {
     /// Directly, where the system can promise that it reaches nobody else; otherwise through the template, which knows whether the process
     /// is still its child. An attached process gets no signals, but messages.
     fn signal(&self, serial: Serial, generation: Option<Generation>, pid: u32, name: &'static str) {
+        if name == "PWR" && self.options.spawns() && !catches_dump(pid) {
+            // A virtual machine that starts would end.
+            return;
+        }
         let process = self.workers.get(&serial).and_then(|worker| worker.process.as_ref());
         let direct = |process: &&Process| !self.is_attached() && (process.is_exact() || generation.is_none());
         if let Some(process) = process.filter(direct) {

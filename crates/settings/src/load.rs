@@ -108,7 +108,9 @@ fn load_as(
             given.add(entry.about().key, Written { raw, origin: Origin::Default });
         }
     }
-    let site_base = target.dir.clone();
+    // A release of an app is one thing, which a reload replaces. Files without an app are followed wherever the link leads.
+    let is_release = target.app.is_some() || puma_rb.is_some() || attached.is_some();
+    let base = if is_release { target.dir.clone() } else { target.typed_dir.clone() };
     let is_named = given
         .written(app::TARGET.about.key)
         .first()
@@ -119,8 +121,8 @@ fn load_as(
         nothing_else && given.routes.is_empty() && given.sites.is_empty() && attached.is_none();
     let site = match app_only {
         true => Discovered::default(),
-        false if is_named && nothing_else => Discovered::named(&site_base),
-        false => Discovered::look(&site_base),
+        false if is_named && nothing_else => Discovered::named(&base),
+        false => Discovered::look(&base),
     };
     let facts = Facts {
         state_dir: state_dir(environment),
@@ -149,8 +151,9 @@ fn load_as(
         handler: target.handler,
         routes: given.routes.clone(),
         config,
-        host_sites: host_sites(&given, &site_base),
+        host_sites: host_sites(&given, &base),
         site,
+        base,
         attached: attached.is_some(),
         machine: environment.machine(),
         kubernetes: environment.var("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
@@ -244,7 +247,7 @@ fn target(given: &Given, typed_in: &Path) -> Result<Target, Error> {
             typed_dir: typed_parent(dir),
             dir: dir.to_owned(),
             app: None,
-            handler: Some(path),
+            handler: Some(as_typed(&typed, &path)),
             found: true,
         }),
         Some(dir) if is("ru") => Ok(Target {

@@ -45,6 +45,8 @@ pub(crate) struct Facts {
     pub(crate) dir: PathBuf,
     /// The same with the links that were typed.
     pub(crate) typed_dir: PathBuf,
+    /// Where relative paths of files and folders begin: one of these two.
+    pub(crate) base: PathBuf,
     pub(crate) app: Option<PathBuf>,
     pub(crate) config: Option<PathBuf>,
     /// What the directory holds of a static site.
@@ -116,7 +118,7 @@ impl Loaded {
 
 /// The settings, or all that is wrong.
 pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>> {
-    let taker = Taker::new(given, &facts.typed_in, &facts.dir);
+    let taker = Taker::new(given, &facts.typed_in, &facts.base);
     let process = process(&taker, facts);
     let development = process.environment == DEVELOPMENT;
     let (workers, workers_auto, workers_why) = workers_of(&taker, facts, development);
@@ -354,6 +356,7 @@ impl Settings {
             typed_in: dir.to_owned(),
             dir: dir.to_owned(),
             typed_dir: dir.to_owned(),
+            base: dir.to_owned(),
             app: None,
             config: None,
             puma_rb: None,

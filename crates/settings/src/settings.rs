@@ -128,6 +128,12 @@ impl Settings {
         }
     }
 
+    /// Where relative paths of files and folders begin: in the release of an app; without an app in the directory as it was typed, which
+    /// may lead elsewhere later.
+    pub fn base(&self) -> &Path {
+        if self.app.is_some() || self.puma_rb.is_some() { &self.dir } else { &self.typed_dir }
+    }
+
     /// Whether there is anything to serve.
     ///
     /// # Errors

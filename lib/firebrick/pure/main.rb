@@ -29,7 +29,9 @@ module Firebrick
 
         def name_process; end
 
-        def threads_of_the_app(_threads) = []
+        def threads_of_the_app(_threads)
+          []
+        end
       end
 
       # Returns when the worker has finished.

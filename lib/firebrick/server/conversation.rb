@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "firebrick/server/ending"
+require "firebrick/server/stopping"
 require "firebrick/template/yjit"
 
 module Firebrick
@@ -8,16 +9,11 @@ module Firebrick
     # What is said between this process and its front, from the start of the front to its end.
     class Conversation
       include Ending
+      include Stopping
 
       # Orders: finish the requests and end; end at once.
       DRAIN = "d"
       HALT = "h"
-
-      # The share of `timeouts.shutdown` in which a front has to reply that it ends. One that does not is stopped, or
-      # hangs, and is killed.
-      HEARING = 0.6
-      # Seconds, before the front has said what `timeouts.shutdown` is.
-      SHUTDOWN = 30.0
 
       # Where the server listens; empty before and after.
       attr_reader :addresses
@@ -60,8 +56,7 @@ module Firebrick
 
       # Waits for something to do, and does it.
       def turn
-        first = [@killed_by, @ends_by].compact.min
-        seconds = first && [first - now, 0].max
+        seconds = patience
         woken = @pipes.wait(@control.to_io, seconds) do |what|
           case what
           when :bell then tend
@@ -75,22 +70,7 @@ module Firebrick
       def obey(orders)
         return @over = true if orders.include?(HALT)
 
-        @stopped = true
-        unless @ends_by
-          @unheard = true
-          @ends_by = now + (HEARING * shutdown)
-        end
-        @control.send_message("stop")
-      end
-
-      def shutdown
-        @settings&.shutdown || SHUTDOWN
-      end
-
-      # The front has heard that it is to end, and says how long that may take.
-      def stopping(milliseconds)
-        @unheard = false
-        @ends_by = now + (milliseconds / 1000.0) + Front::GRACE
+        ask_to_stop
       end
 
       def tend
@@ -115,9 +95,7 @@ module Firebrick
         when "fork" then attach(arguments.first, descriptors)
         when "listening" then listening(arguments)
         when "kill" then signal(arguments.last)
-        when "stopping" then stopping(Integer(arguments.first))
-        when "failed" then @error = Front.error(arguments.first)
-        when "exit" then @stopped = @over = true
+        else hear_of_the_end(verb, arguments.first)
         end
       end
 

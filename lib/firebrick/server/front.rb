@@ -48,8 +48,8 @@ module Firebrick
         theirs&.close
       end
 
-      # Waits until the process has ended, which it does at the end of its socket; kills it if it does not do so in time.
-      # Returns its status; nil when somebody else has waited for it.
+      # Waits until the process has ended, which it does at the end of its socket; kills it if it does not do so in
+      # time. Returns its status; nil when somebody else has waited for it.
       def wait(grace = GRACE)
         return unless @pid
 

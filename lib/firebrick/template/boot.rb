@@ -1,17 +1,17 @@
 # frozen_string_literal: true
 
 require "firebrick/template/boot_frames"
-require "firebrick/template/boot_threads"
 require "firebrick/template/configured"
 require "firebrick/template/fiber_check"
 require "firebrick/template/heap"
-require "firebrick/template/jobs"
+require "firebrick/template/started"
 
 module Firebrick
   class Template
     # Loads the app and prepares the process for forking.
     class Boot
       include Configured
+      include Started
 
       attr_reader :scoreboard, :slot_len, :tag, :dir
 
@@ -23,6 +23,7 @@ module Firebrick
       def initialize(settings, scoreboard)
         @settings = settings
         @scoreboard = scoreboard
+        ForkGuard.hold(scoreboard)
         @slot_len = Integer(one("slot_len"))
         @tag = one("tag")
         @dir = File.dirname(File.expand_path(one("app")))
@@ -32,20 +33,10 @@ module Firebrick
       def run
         started = now
         prepare_process
-        threads = BootThreads.new
-        apply_puma_file
-        load_app
-        facts = facts_of_the_app
-        warm_up
-        facts += threads_of_the_app(threads)
+        facts = watch_threads { load_and_warm_up }
         jobs = start_jobs
         tidy
         facts + [["ms", now - started]] + jobs + Firebrick.services.facts
-      end
-
-      # The hooks of `before_fork` again; the ids of the processes that they have started.
-      def run_jobs_again
-        @jobs.start_again
       end
 
       def out_of_band_gc?
@@ -102,6 +93,13 @@ module Firebrick
         Process.setproctitle(["firebrick: template", ("[#{tag}]" unless tag.empty?)].compact.join(" "))
       end
 
+      # Facts about the app.
+      def load_and_warm_up
+        apply_puma_file
+        load_app
+        facts_of_the_app.tap { warm_up }
+      end
+
       def load_app
         require_rack
         @app = find_app
@@ -128,21 +126,6 @@ module Firebrick
                                  sendfile: @settings.fetch("sendfile", []))
         threads << flag?("fiber_paths")
         Native.prepare(@app, @base, threads, limits, Rack.release.to_i >= 3)
-      end
-
-      def limits
-        [*numbers("max_head", "response_memory", "response_spool"), one("temp_dir")]
-      end
-
-      # For `booted`.
-      def start_jobs
-        @jobs = Jobs.new(Firebrick.hooks(:before_fork))
-        @jobs.start.map { |pid| ["job", pid] }
-      end
-
-      # Where nothing is forked, they live where the app does.
-      def threads_of_the_app(threads)
-        threads.facts
       end
 
       def warm_up

@@ -16,10 +16,12 @@ module Firebrick
       # Readable when a child has exited.
       attr_reader :bell
 
-      def initialize(control)
+      # jobs:: what the hooks of `before_fork` have started: it is reaped, and no more
+      def initialize(control, jobs)
         @control = control
         @pids = []
-        @guards = []
+        @jobs = jobs
+        @guards = jobs.pids.dup
         @indexes = {}
         @bell, @ring = IO.pipe
         ForkGuard.hold(@bell, @ring)
@@ -50,9 +52,12 @@ module Firebrick
         @guards << pid
       end
 
-      # Processes that hooks have started: they are reaped, and no more.
-      def adopt(pids)
-        @guards.concat(pids)
+      # The front has ended them, and their code is in charge again.
+      def start_jobs_again
+        @guards.concat(@jobs.start_again)
+        @control.send_message("jobs", *@jobs.pids)
+      rescue StandardError, ScriptError => e
+        Report.log("firebrick: #{Exchange.name}: before_fork hook: #{Report.text(e)}")
       end
 
       def kill(pid, signal)

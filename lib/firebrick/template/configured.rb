@@ -19,6 +19,10 @@ module Firebrick
         puma_file.install
       end
 
+      def limits
+        [*numbers("max_head", "response_memory", "response_spool"), one("temp_dir")]
+      end
+
       # What the app has become with this Ruby; it may have to be refused.
       def facts_of_the_app
         fibers = FiberCheck.new(*numbers("fibers", "threads_max"), apart: flag?("fiber_paths"))

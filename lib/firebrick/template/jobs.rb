@@ -2,9 +2,12 @@
 
 module Firebrick
   class Template
-    # The hooks of `before_fork`, and the processes that they start: the front ends those of code that is not in charge any
-    # more, and may ask for them again (docs/processes.md).
+    # The hooks of `before_fork`, and the processes that they start: the front ends those of code that is not in charge
+    # any more, and may ask for them again (docs/processes.md).
     class Jobs
+      # The ids of these processes.
+      attr_reader :pids
+
       def initialize(hooks)
         @hooks = hooks
         @pids = []
@@ -17,7 +20,8 @@ module Firebrick
         @pids = children - before
       end
 
-      # What they had started has been ended, so what they remember of it is forgotten: `@pid ||= spawn(...)` starts again.
+      # What they had started has been ended, so what they remember of it is forgotten: `@pid ||= spawn(...)` starts
+      # again.
       def start_again
         @hooks.map { |hook| receiver(hook) }.uniq.each { |object| forget(object) }
         start

@@ -14,14 +14,24 @@ use tokio::sync::watch;
 const SETTLED: Duration = Duration::from_millis(50);
 
 /// Gives new handlers to `threads` whenever a file changes. A syntax error is written to `log`; then the old ones stay.
-pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Edition>>, log: Arc<ErrorLog>) {
-    if !settings.sites.cache.watch {
+pub(crate) async fn run(
+    settings: watch::Receiver<Arc<Settings>>,
+    threads: watch::Sender<Arc<Edition>>,
+    log: Arc<ErrorLog>,
+) {
+    if !settings.borrow().sites.cache.watch {
         std::future::pending::<()>().await;
     }
-    let sources = threads.borrow().plan.sources.iter().map(|source| source.file.clone()).collect();
-    let mut files = Files::new(sources);
+    let sources = |edition: &Edition| edition.plan.sources.iter().map(|source| source.file.clone()).collect();
+    let mut edition = threads.borrow().clone();
+    let mut files = Files::new(sources(&edition));
     loop {
         tokio::time::sleep(EVERY).await;
+        // A reload has named others.
+        if !Arc::ptr_eq(&edition, &threads.borrow()) {
+            edition = threads.borrow().clone();
+            files = Files::new(sources(&edition));
+        }
         if !files.changed(script::required()) {
             continue;
         }
@@ -32,8 +42,12 @@ pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Edit
                 break;
             }
         }
+        let settings = settings.borrow().clone();
         match plan(&settings) {
-            Ok(Some(new)) => drop(threads.send_replace(Edition::new(new))),
+            Ok(Some(new)) => {
+                edition = Edition::new(new);
+                threads.send_replace(edition.clone());
+            }
             Ok(None) => {}
             Err(error) => log.write(&format!("{error}\nthe handlers before this change stay in force")),
         }

@@ -56,16 +56,39 @@ impl Configuration {
         self.handlers.as_ref().map(watch::Sender::subscribe)
     }
 
-    /// Puts new settings in force.
-    pub(super) fn replace(&self, settings: Arc<Settings>) {
-        self.settings.send_replace(settings);
+    /// Puts new settings in force, and the sites and handlers that they name. Those that are where they were are read again by whoever watches
+    /// their files.
+    ///
+    /// # Errors
+    /// One of them is wrong; sites and handlers stay as they were.
+    pub(super) fn replace(&self, settings: Arc<Settings>) -> Result<(), String> {
+        let now = self.settings.send_replace(settings.clone());
+        let moved = now.sites != settings.sites || now.files != settings.files;
+        let sites = moved.then(|| sites::load::load(&settings)).transpose()?;
+        let other = now.mruby.routes != settings.mruby.routes;
+        let handlers = other.then(|| scripts::plan(&settings)).transpose()?.flatten();
+        if let Some((sites, _)) = sites {
+            self.sites.send_replace(Arc::new(sites));
+        }
+        match (&self.handlers, handlers) {
+            (Some(sender), Some(plan)) => drop(sender.send_replace(Edition::new(plan))),
+            (None, Some(_)) => {
+                return Err("handlers on mruby take a restart: the server has started without any".to_owned());
+            }
+            (_, None) => {}
+        }
+        Ok(())
     }
 
     /// From now on reads sites and handlers again when their files change.
     pub(super) fn follow_files(&self, log: &Arc<ErrorLog>) {
-        tokio::task::spawn_local(sites::watch::run(self.settings(), self.sites.clone(), log.clone()));
+        tokio::task::spawn_local(sites::watch::run(self.watch_settings(), self.sites.clone(), log.clone()));
         if let Some(handlers) = &self.handlers {
-            tokio::task::spawn_local(scripts::watch::run(self.settings(), handlers.clone(), log.clone()));
+            tokio::task::spawn_local(scripts::watch::run(
+                self.watch_settings(),
+                handlers.clone(),
+                log.clone(),
+            ));
         }
     }
 }

@@ -150,7 +150,10 @@ impl<'a> Lifecycle<'a> {
                 self.server.systemd.reloaded();
             }
             Notice::Reloaded(settings, declared) => {
-                self.server.configuration.replace(settings);
+                if let Err(error) = self.server.configuration.replace(settings) {
+                    let text = format!("{error}\nsites and handlers stay as they were before the reload");
+                    self.server.logs.error.write(&text);
+                }
                 self.services.replace(&self.server.configuration.settings(), declared);
             }
             Notice::Services(declared) => {

@@ -4,10 +4,12 @@ use super::configuration::{Configuration, with_rules};
 use super::pool::RunningPool;
 use crate::boot;
 use crate::error_log::ErrorLog;
+use crate::scripts;
+use crate::sites::load::load as load_sites;
 use ::pool::spawner::{BootConfig, Handoff, before_bundler};
 use ::pool::supervisor::{Command, Refresh};
 use settings::puma::Call;
-use settings::{Limits, Loaded, Rack, Settings, Timeouts};
+use settings::{Limits, Loaded, Mruby, Rack, Route, Settings, Sites, Timeouts};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -42,6 +44,9 @@ pub(super) fn refresh(
             log.write(&format!("warning: {text}"));
         }
         let settings = Arc::new(merge(&settings.borrow(), fresh));
+        // What a release says about its files and handlers is judged before anything of it serves.
+        load_sites(&settings)?;
+        scripts::plan(&settings)?;
         Ok(BootConfig {
             app,
             lib: boot::lib()?,
@@ -99,11 +104,23 @@ fn merge(now: &Settings, fresh: Settings) -> Settings {
             ..now.rack.clone()
         },
         reload: fresh.reload,
+        files: fresh.files,
+        sites: Sites { cache: now.sites.cache.clone(), ..fresh.sites },
+        mruby: Mruby { routes: routes(&now.mruby, fresh.mruby), ..now.mruby.clone() },
         sendfile: fresh.sendfile,
         services: fresh.services,
         rate_limits: fresh.rate_limits,
         ..now.clone()
     }
+}
+
+/// The handlers that `fresh` names, within the limits in force.
+fn routes(now: &Mruby, fresh: Mruby) -> Vec<Route> {
+    let limited = |route: Route| match now.routes.iter().find(|one| one.path == route.path) {
+        Some(one) => Route { limits: one.limits.clone(), ..route },
+        None => route,
+    };
+    fresh.routes.into_iter().map(limited).collect()
 }
 
 /// Time between two looks at `tmp/restart.txt`.

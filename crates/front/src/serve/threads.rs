@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(status(address, 100), "404", "within the default limit");
 
         settings.limits.max_uri = 64;
-        configuration.replace(Arc::new(settings));
+        configuration.replace(Arc::new(settings)).unwrap();
         // Connections go to either thread: both have the new limit when 20 in a row are refused.
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut refused = 0;

@@ -21,20 +21,33 @@ pub(crate) type Mark = Option<(u64, u64, i64, i64)>;
 
 /// Gives new sites to `threads` whenever a file changes. Mistakes are written to `log`; then the old sites stay.
 /// Health checks run for the sites that are in force.
-pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Sites>>, log: Arc<ErrorLog>) {
+pub(crate) async fn run(
+    settings: watch::Receiver<Arc<Settings>>,
+    threads: watch::Sender<Arc<Sites>>,
+    log: Arc<ErrorLog>,
+) {
     let mut sites = threads.borrow().clone();
     let mut checks = Checks::start(&sites);
-    if !settings.sites.cache.watch {
-        std::future::pending::<()>().await;
-    }
+    let watches = settings.borrow().sites.cache.watch;
     let mut marks = marks(&sites.sources);
     loop {
         tokio::time::sleep(EVERY).await;
+        // A reload has put others in force.
+        if !Arc::ptr_eq(&sites, &threads.borrow()) {
+            sites = threads.borrow().clone();
+            marks = self::marks(&sites.sources);
+            checks.restart(&sites);
+            continue;
+        }
+        if !watches {
+            continue;
+        }
         let now = self::marks(&sites.sources);
         if now == marks {
             continue;
         }
         marks = now;
+        let settings = settings.borrow().clone();
         match load::load(&settings) {
             Ok((new, notes)) => {
                 notes.iter().for_each(|note| log.write(&format!("warning: {note}")));

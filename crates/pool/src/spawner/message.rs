@@ -252,8 +252,21 @@ mod tests {
         let jobs = vec![42, 43];
         let booted = TemplateMessage::Booted { ruby, rack, ms: 12, services, notes, libraries, jobs };
         let words = [
-            "booted", "rack", "2.2", "note", "no YJIT", "fibers", fact, "ruby", "ruby 3.1.2", "ms", "12", "job", "42",
-            "job", "43",
+            "booted",
+            "rack",
+            "2.2",
+            "note",
+            "no YJIT",
+            "fibers",
+            fact,
+            "ruby",
+            "ruby 3.1.2",
+            "ms",
+            "12",
+            "job",
+            "42",
+            "job",
+            "43",
         ];
         assert_eq!(read(&words).unwrap(), booted);
         assert_eq!(read(&["forked", "0", "42"]).unwrap(), TemplateMessage::Forked { index: 0, pid: 42 });

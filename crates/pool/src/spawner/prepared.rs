@@ -8,7 +8,7 @@
 use super::message::{self, TemplateMessage};
 use super::{allocator, fiber_stack};
 use crate::os;
-use crate::system::DUMP;
+use crate::system::{DUMP, catches_dump};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, kill_process};
 use settings::Settings;
@@ -136,8 +136,7 @@ fn ask_for(
     within: Duration,
 ) -> Result<Evaluated, String> {
     let shown = file.shown.display();
-    let timed_out =
-        |e: &io::Error| matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+    let timed_out = |e: &io::Error| matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
     match ask(socket, &message::encode(&message::configure(file)), within) {
         Ok(Some(TemplateMessage::Configured(evaluated))) => Ok(evaluated),
         Ok(Some(other)) => Err(format!("{shown}: the template's first message was {other:?}")),
@@ -145,11 +144,13 @@ fn ask_for(
         Err(e) if timed_out(&e) => {
             let text =
                 format!("{shown} was not evaluated within timeouts.worker_boot ({} s)", within.as_secs_f64());
-            let Some(child) = child else { return Err(text) };
+            let Some(child) = child.filter(|child| catches_dump(child.id())) else { return Err(text) };
             // It has not been waited for, so the number is its own. It may have exited.
             let _ = kill_process(Pid::from_child(child), DUMP.1);
             Err(match ask(socket, &[], ASKED) {
-                Ok(Some(TemplateMessage::Loading(lines))) => format!("{text}; it was here:\n{}", lines.trim_end()),
+                Ok(Some(TemplateMessage::Loading(lines))) => {
+                    format!("{text}; it was here:\n{}", lines.trim_end())
+                }
                 _ => text,
             })
         }

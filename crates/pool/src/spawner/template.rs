@@ -5,7 +5,7 @@ use super::{BootConfig, Prepared, ServiceOrder, Spawner, fibers};
 use crate::dispatch::Serial;
 use crate::os;
 use crate::process::Process as Known;
-use crate::system::DUMP;
+use crate::system::{DUMP, catches_dump};
 use crate::table::Generation;
 use rustix::process::Signal;
 use std::collections::VecDeque;
@@ -216,7 +216,7 @@ impl Template {
 
     /// Asks where it is while it loads the app: it replies with [`TemplateMessage::Loading`], unless what it calls does not return to Ruby.
     pub(crate) fn ask_where(&self) {
-        if let Process::Ours(_) = self.process {
+        if matches!(self.process, Process::Ours(_)) && catches_dump(self.pid) {
             self.known.iter().for_each(|known| known.signal(DUMP.1));
         }
     }

@@ -5,7 +5,8 @@
 //!    for calls that never wait; each descriptor that arrives goes through `close_on_exec`.
 //! 2. `memory_file`: an empty file without a name, to be mapped.
 //! 3. `state`: the state of a process as a letter of ps(1), `T` stopped, `Z` not reaped yet; `None` if there is none.
-//! 4. `DUMP`: the signal that makes a worker write the backtraces of its threads, with its name for Ruby (`Firebrick::Worker::DUMP`).
+//! 4. `DUMP`: the signal that makes a worker write the backtraces of its threads, with its name for Ruby (`Firebrick::Template::DUMP`).
+//!    `catches_dump`: whether it is certain that it does not end a process, which may have been started just now.
 //! 5. `adopt_orphans` and `children`: processes that have lost their parent become ours, if the system can do that, and are among our
 //!    children; otherwise the system reaps them, and there are no children to know of.
 //! 6. `Exact`: a process for certain, also when its number has been given to another one; `Errno::SRCH` if there is none, another error

@@ -48,6 +48,11 @@ pub(crate) fn state(pid: u32) -> Option<u8> {
     told.map_or(Some(b'R'), |told| told.stdout.trim_ascii_start().first().copied())
 }
 
+/// SIGINFO is ignored by default, SIGPWR is not.
+pub(crate) fn catches_dump(_: u32) -> bool {
+    cfg!(not(target_os = "linux"))
+}
+
 pub(crate) fn adopt_orphans() {}
 
 pub(crate) fn children() -> Vec<u32> {

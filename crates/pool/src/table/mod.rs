@@ -26,11 +26,11 @@
 //! 9. In place, with fewer workers ([`Event::Vacate`]), one more than those that serve exists at most, those that leave included; and no
 //!    template is started but the one that is ordered.
 //! 10. A worker that is promoted leaves the template of a new generation, which is on trial, behind when it leaves its place to its
-//!    successor.
+//!     successor.
 //! 11. Attached ([`Table::attached`]): the process that has started the front is template and worker in one. There is never another worker,
 //!     what is its end is the end of the server, and it is asked to stop but never told to be another.
 //! 12. Every worker that a fork was ordered for is reported [`Action::Gone`] exactly once: when its template has reported its exit, or when
-//!    its process [has ended](Event::Ended) and no template is left to report that. That its links end is only a sign.
+//!     its process [has ended](Event::Ended) and no template is left to report that. That its links end is only a sign.
 
 mod event;
 mod generation;
@@ -71,6 +71,8 @@ struct Worker {
     link_lost: Option<Instant>,
     /// Since when its process is known to have ended.
     ended: Option<Instant>,
+    /// It was asked where it is, because it has been booting for nearly too long.
+    asked: bool,
     /// It was sent KILL.
     killed: bool,
     /// It serves until its successor is ready.
@@ -138,7 +140,7 @@ pub const FIRST_CODE: Code = 1;
 /// Boot failures in a row after which a generation that never had a ready worker is given up; and templates that die before any
 /// worker was ready, after which the server is.
 const HOPELESS: u32 = 4;
-/// Time that a stuck worker gets to log its backtraces; and time between two attempts to kill a worker.
+/// Time that a worker that is stuck, or boots for too long, gets to log its backtraces; and time between two attempts to kill a worker.
 const KILL_AFTER: Duration = Duration::from_secs(1);
 /// Time that a template gets to carry out an order or to report an exit.
 pub(crate) const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -664,7 +666,8 @@ impl Table {
     /// A worker that has a template is gone when that has reported its exit. If none is reported in time, the template is broken.
     fn ended(&mut self, serial: Serial, served: bool, now: Instant, actions: &mut Vec<Action>) {
         let Some(index) = self.position(serial) else { return };
-        let Some(worker) = self.workers[index].as_mut().filter(|worker| worker.state != State::Forking) else {
+        let Some(worker) = self.workers[index].as_mut().filter(|worker| worker.state != State::Forking)
+        else {
             return;
         };
         worker.ended.get_or_insert(now);
@@ -886,6 +889,12 @@ impl Table {
                 self.count_death(index, false, now, actions);
                 self.kill(index, Cause::SlowBoot, now, actions);
             }
+            State::Booting if age + KILL_AFTER >= self.timeouts.boot && !worker.asked => {
+                actions.push(signal(worker, "PWR"));
+                if let Some(worker) = &mut self.workers[index] {
+                    worker.asked = true;
+                }
+            }
             State::Draining if age >= self.timeouts.shutdown => {
                 self.kill(index, Cause::SlowDrain, now, actions);
             }
@@ -1088,6 +1097,7 @@ impl Table {
             suspended: None,
             link_lost: None,
             ended: None,
+            asked: false,
             killed: false,
             retiring: false,
             promoted: false,

@@ -208,6 +208,9 @@ fn a_worker_that_boots_too_long_is_killed_and_counts_as_failed() {
     let (mut table, now) = settled(1);
     table.on(exited(1), now);
     table.on(Event::Forked { generation: FIRST, index: 0, pid: 102 }, now);
+    let nearly = now + TIMEOUTS.boot - KILL_AFTER;
+    assert_eq!(table.on(Event::Tick, nearly), [signal(2, "PWR")], "it says where it is");
+    assert_eq!(table.on(Event::Tick, nearly), [], "once");
     assert_eq!(table.on(Event::Tick, now + TIMEOUTS.boot)[0], signal(2, "KILL"));
     let actions = table.on(exited(2), now + TIMEOUTS.boot);
     assert_eq!(gone(&actions)[0].cause, Cause::SlowBoot);
@@ -424,7 +427,11 @@ fn a_worker_that_has_ended_goes_with_the_template_that_should_have_reported_it()
     let (mut table, now) = settled(2);
     assert_eq!(gone(&table.on(ended(1), now)).len(), 0);
     let actions = table.on(Event::TemplateGone(FIRST), now);
-    assert_eq!(gone(&actions).iter().map(|exit| exit.serial).collect::<Vec<_>>(), [1, 3], "3 was being forked");
+    assert_eq!(
+        gone(&actions).iter().map(|exit| exit.serial).collect::<Vec<_>>(),
+        [1, 3],
+        "3 was being forked"
+    );
     assert_eq!(table.on(ended(1), now), [], "once");
 }
 
@@ -465,7 +472,11 @@ fn a_template_loads_the_code_that_it_was_asked_for_with() {
     let (mut table, now) = settled(1);
     assert_eq!(table.on(Event::TemplateGone(FIRST), now), [start(2, FIRST_CODE)]);
     let new = FIRST_CODE + 1;
-    assert_eq!(table.on(Event::TrialGeneration(new), now), [start(3, new)], "whatever has been started meanwhile");
+    assert_eq!(
+        table.on(Event::TrialGeneration(new), now),
+        [start(3, new)],
+        "whatever has been started meanwhile"
+    );
     assert_eq!([2, 3].map(|generation| table.code_of(generation)), [Some(FIRST_CODE), Some(new)]);
     table.on(Event::InForce(new), now);
     table.on(Event::TemplateBooted(2), now);

@@ -90,7 +90,7 @@ fn files(taker: &Taker<'_>, given: &GivenRoute, written: &Written, facts: &Facts
         refuse(taker, given, written, expected.to_owned());
     }
     for part in parts {
-        let file = part.text().filter(|text| !text.is_empty()).map(|text| facts.dir.join(text));
+        let file = part.text().filter(|text| !text.is_empty()).map(|text| facts.base.join(text));
         match file.map(|file| file.components().collect::<PathBuf>()) {
             Some(file) if file.is_file() => files.push(file),
             Some(file) => refuse(

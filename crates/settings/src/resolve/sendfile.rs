@@ -30,7 +30,7 @@ pub(super) fn rules(taker: &Taker<'_>, given: &Given, facts: &Facts) -> Vec<Send
             refuse("expected a folder, such as \"/srv/files\" or \"storage\"");
             continue;
         };
-        rules.push(SendfileRule { prefix: prefix.clone(), folder: facts.dir.join(folder) });
+        rules.push(SendfileRule { prefix: prefix.clone(), folder: facts.base.join(folder) });
     }
     rules.sort_by(|one, other| (other.prefix.len(), &one.prefix).cmp(&(one.prefix.len(), &other.prefix)));
     rules

@@ -34,7 +34,7 @@ pub(super) fn sites(taker: &Taker<'_>, facts: &Facts) -> Sites {
         found.is_site()
     };
     let main = (named || there).then(|| Site {
-        dir: facts.dir.clone(),
+        dir: facts.base.clone(),
         static_json: rules.or_else(|| found.static_json.clone()),
         root: root_dir,
         found: if facts.app.is_some() { None } else { found.root.clone() },

@@ -13,6 +13,7 @@ entries! { Category::Files;
         flags: &[long("public", "DIR")],
         default: "public",
         more: "It need not exist.",
+        reloadable: true,
         known_as: &["public_dir", "public_folder", "root"],
     }
     /// Serve files of the public directory
@@ -21,6 +22,7 @@ entries! { Category::Files;
         flags: &[bare("no-public", "false")],
         default: "true",
         more: "The flag --no-public leaves every request to the app.",
+        reloadable: true,
         known_as: &["serve_static_files", "public_file_server"],
     }
 }

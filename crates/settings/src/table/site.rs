@@ -16,6 +16,7 @@ entries! { Category::Site;
         default_shown: Some("root of static.json, else _site, public_html, dist, build or the directory"),
         more: "Without it a directory is a static site when it holds static.json, _site/, public_html/, \
                dist/index.html, build/index.html or index.html, and no config.ru.",
+        reloadable: true,
         known_as: &["document_root", "docroot"],
     }
     /// Rules of the static site
@@ -24,6 +25,7 @@ entries! { Category::Site;
         flags: &[long("static-json", "FILE")],
         default_shown: Some("static.json in the directory, if there is one"),
         more: "Next to a config.ru, its rules come first, then the app.",
+        reloadable: true,
         known_as: &["static_json", "rules"],
     }
 }
