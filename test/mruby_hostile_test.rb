@@ -122,7 +122,7 @@ class MrubyHostileTest < Case
   it "survives a crowd in a small heap" do
     serve("[mruby]\nheap = \"6MiB\"\nstep_time = \"2s\"\nmax_tasks = 5000\ndeadline = \"60s\"")
     crowd = Array.new(1_600) do |i|
-      connect(@own, deadline: 240).tap { |one| one.write(request("GET", i % 4 == 0 ? "/fibers" : "/session", { "x-client" => "client #{i}" })) }
+      connect(@own, deadline: 240).tap { |one| one.write(request("GET", (i % 4).zero? ? "/fibers" : "/session", { "x-client" => "client #{i}" })) }
     end
     statuses = crowd.map.with_index do |one, i|
       response = one.read_response("GET")

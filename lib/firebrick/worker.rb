@@ -83,6 +83,8 @@ module Firebrick
         # A virtual machine keeps QUIT for itself.
         next
       end
+      # Until the signals are answered elsewhere: a hook may hang.
+      trap(DUMP) { Report.log(backtraces(Thread.list)) }
     end
 
     # On a thread of its own: a trap would run on the main thread, and end waits of the request that it serves.
@@ -113,15 +115,15 @@ module Firebrick
     end
 
     def dump
-      Report.log(backtraces)
+      Report.log(backtraces(Thread.list | Native.serving.map(&:first)))
     rescue StandardError
       nil
     end
 
-    def backtraces
+    # Of threads, and of the fibers that serve.
+    def backtraces(them)
       prefix = "firebrick: #{Exchange.name}:"
-      fibers = Native.serving.map(&:first) - Thread.list
-      (Thread.list + fibers).flat_map do |one|
+      them.flat_map do |one|
         ["#{prefix} #{one.inspect}", *one.backtrace.to_a.map { |line| "#{prefix}     #{line}" }]
       end.join("\n")
     end

@@ -41,6 +41,7 @@ pub(crate) fn outcome() -> Outcome {
             ..Errors::default()
         },
         connections: 10,
+        crowded: 0,
         bytes: Bytes { sent: 50_000, received: 2_097_152, bodies: 1_048_576 },
         service: latency.clone(),
         corrected: Some(latency.clone()),
@@ -133,7 +134,6 @@ pub(crate) fn description() -> Description {
         port: 9292,
         path: "/a".to_owned(),
         connections: 10,
-        crowded: 0,
         threads: 1,
         duration_s: Some(2.0),
         protocol: "HTTP/1.1".to_owned(),

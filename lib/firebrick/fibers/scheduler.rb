@@ -24,9 +24,7 @@ module Firebrick
       end
 
       # Whether its loop is about to end. Until then the thread keeps it.
-      def ends?
-        @ends
-      end
+      def ends? = @ends
 
       def ends
         @ends = true
@@ -67,9 +65,7 @@ module Firebrick
       end
 
       # What an alarm raises.
-      def alarm(number)
-        @alarms[number]
-      end
+      def alarm(number) = @alarms[number]
 
       def io_select(reads, writes, errors, timeout)
         ready = ready_now(reads, writes, errors)
