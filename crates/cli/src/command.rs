@@ -230,7 +230,7 @@ fn matches<Word: Into<OsString> + Clone>(
     for _ in 0..=words.len() {
         let error = match grammar().try_get_matches_from(&words) {
             Ok(matches) => {
-                notes.iter().for_each(|note| output::complain(note));
+                notes.iter().for_each(output::complain);
                 return Ok(matches);
             }
             Err(error) => error,

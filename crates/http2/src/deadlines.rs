@@ -77,12 +77,10 @@ impl Connection {
                     (stream.stalled, stream.sent) = (blocked.then_some(now), 0);
                     stream.owed = self.behind.is_some();
                 }
-                Some(since) if blocked && stream.owed => {
-                    if !is_behind(since) {
-                        (stream.stalled, stream.owed) = (Some(now), false);
-                    }
+                Some(since) if blocked && stream.owed && !is_behind(since) => {
+                    (stream.stalled, stream.owed) = (Some(now), false);
                 }
-                Some(since) if blocked && now.saturating_duration_since(since) >= timeout => {
+                Some(since) if blocked && !stream.owed && now.saturating_duration_since(since) >= timeout => {
                     stalled.push(name);
                 }
                 _ => {}

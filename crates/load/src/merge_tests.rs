@@ -42,6 +42,7 @@ fn outcome(second: i64, values: Vec<u64>, corrected: bool, names: Vec<String>, r
             ..Errors::default()
         },
         connections: count,
+        crowded: count,
         bytes: Bytes { sent: count, received: count, bodies: count },
         latency: histogram(&values),
         service: histogram(&values),

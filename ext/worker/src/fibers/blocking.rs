@@ -306,7 +306,9 @@ fn unheard(gvl: &mut Gvl, number: usize, now_us: u64) -> Option<u64> {
         let mut calls = setter == own;
         if !calls {
             let asked = ruby::protect(gvl, |gvl| calls = resumes(gvl, task, alarm));
-            asked.err().map(|(_, error)| serve::report(gvl, error));
+            if let Err((_, error)) = asked {
+                serve::report(gvl, error);
+            }
         }
         if calls {
             return Some(alarm);
