@@ -65,9 +65,26 @@ impl Judged {
     }
 }
 
-/// Whether a path is one of the prefixes or below one.
+/// Whether a path is one of the prefixes or below one. A format behind it makes no difference: with Rails `/login.json` is the same
+/// action as `/login`, and would get around its limit.
 pub(crate) fn is_below(prefixes: &[String], path: &Path<'_>) -> bool {
-    prefixes.iter().any(|prefix| path.below(prefix.as_bytes()).is_some())
+    prefixes
+        .iter()
+        .any(|prefix| path.below(prefix.as_bytes()).is_some() || has_format(path, prefix.as_bytes()))
+}
+
+/// Whether a path is the prefix with a format behind its last name, as routes of Rails take it.
+fn has_format(path: &Path<'_>, prefix: &[u8]) -> bool {
+    // Most paths have neither, and need not be taken apart.
+    let may = path.below(b"").is_some_and(|raw| raw.iter().any(|byte| b".%".contains(byte)));
+    if prefix.is_empty() || !may {
+        return false;
+    }
+    let plain = path.plain();
+    let format = plain.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(b"."));
+    let format = format.map(|rest| rest.strip_suffix(b"/").unwrap_or(rest));
+    let letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
+    format.is_some_and(|format| !format.is_empty() && format.iter().all(letter))
 }
 
 #[cfg(test)]
@@ -135,8 +152,20 @@ pub(crate) mod tests {
         });
         let concerns =
             |method: &str, path: &str| limit.concerns(method.as_bytes(), &Path::new(path.as_bytes()));
-        for path in ["/login", "/login/", "/login/x", "/%6cogin", "//login", "/x/../login"] {
+        for path in [
+            "/login",
+            "/login/",
+            "/login/x",
+            "/%6cogin",
+            "//login",
+            "/x/../login",
+            "/login.json",
+            "/%6cogin.xml",
+        ] {
             assert!(concerns("POST", path), "{path}");
+        }
+        for path in ["/logins.json", "/login.", "/login.json/x", "/login.a.b", "/x/login.json", "/.json"] {
+            assert!(!concerns("POST", path), "{path}");
         }
         assert!(!concerns("GET", "/login") && !concerns("POST", "/logins") && !concerns("POST", "/"));
         let all = judged(written("a"));
