@@ -49,7 +49,7 @@ class Http2Test < Http2Case
     }
   RUBY
 
-  shared_server app: APP, threads: "8:8", args: ["-v", "--log-format", "json"]
+  shared_server app: APP, threads: "8:8", args: ["--early-hints", "-v", "--log-format", "json"]
 
   it "serves an app" do
     answer = fetch("/hello?x=1")

@@ -61,7 +61,10 @@ section! { Category::Rack;
     early_hints: bool = Switch, {
         key: "rack.early_hints",
         flags: &[bare("early-hints", "true"), bare("no-early-hints", "false")],
-        default: "true",
+        default: "false",
+        more: "Not all proxies and clients understand a response before the response: nginx before 1.29 waits for \
+               ever, and some libraries take the 103 for the answer. Switch it on where browsers, or a proxy that \
+               knows them, are at the other end.",
     }
     /// Paths requested once before workers are forked
     warmup: Vec<String> = RequestPaths, {
