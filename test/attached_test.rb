@@ -268,7 +268,7 @@ class AttachedTest < Case
       FileUtils.mkdir_p("#{dir}/public")
       File.write("#{dir}/public/x.txt", "the file")
       File.write("#{dir}/static.json", '{"headers": {"/**": {"X-Rules": "yes"}}}')
-      File.write("#{dir}/firebrick.toml", "[limits]\nmax_body = 10\n")
+      File.write("#{dir}/firebrick.toml", "[limits]\nmax_body = 10\n[files]\npublic = \"always\"\n")
       app = ->(_) { text("the app") }
       bare = serve(app, dir: dir)
       assert_equal ["the app", "200"], [fetch(bare, "/x.txt").body, fetch(bare, "/", body: "x" * 20).code]

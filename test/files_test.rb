@@ -15,7 +15,7 @@ class FilesTest < Case
     run ->(env) { [200, { "content-type" => "text/plain" }, ["app #{env['REQUEST_METHOD']} #{env['PATH_INFO']}"]] }
   RUBY
 
-  shared_server threads: "1:5", app: APP, files: {
+  shared_server threads: "1:5", app: APP, settings: { files: { public: "always" } }, files: {
     "public/page.html" => "<p>page", "public/style.css" => "a{}", "public/code.js" => "1", "public/data.json" => "{}", "public/image.svg" => "<svg/>",
     "public/image.png" => "\x89PNG", "public/font.woff2" => "wOF2", "public/text.txt" => TEXT, "public/empty.txt" => "", "public/large.bin" => LARGE,
     "public/no-extension" => "?", "public/dir/inside.txt" => "inside", "public/with space.txt" => "space", "public/caf\u00e9.txt" => "umlaut",
@@ -137,9 +137,13 @@ class FilesTest < Case
     end
   end
 
-  it "does not follow links out of public/" do
+  it "follows links out of public/, as the app would: what releases share is linked there" do
     File.symlink(server.path("secret.txt"), server.path("public/link.log")) unless File.symlink?(server.path("public/link.log"))
-    refute_equal "outside", get("/link.log").body
+    assert_equal "outside", get("/link.log").body
+    FileUtils.mkdir_p(server.path("shared/assets"))
+    File.write(server.path("shared/assets/app.css"), "a{}")
+    File.symlink(server.path("shared/assets"), server.path("public/assets")) unless File.symlink?(server.path("public/assets"))
+    assert_equal "a{}", get("/assets/app.css").body
   end
 
   it "does not truncate a name at a NUL" do

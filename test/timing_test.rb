@@ -56,7 +56,7 @@ end
 
 # Alone: it compares the server's times with what the app has waited and computed.
 class ServerTimingTest < TimingCase
-  shared_server app: TIMING_APP, files: { "public/file.txt" => "a file" }, threads: "4:4"
+  shared_server app: TIMING_APP, files: { "public/file.txt" => "a file" }, settings: { files: { public: "always" } }, threads: "4:4"
 
   it "reports how long a request was in the app, and its CPU time" do
     took = stages(get("/mixed", headers: ASKS))

@@ -9,6 +9,7 @@ require "support/tls_case"
 class TlsTransferTest < TlsCase
   MIB = 1 << 20
   SIZE = Integer(ENV.fetch("TEST_UPLOAD_MIB", "200")) * MIB
+  PUBLIC = { files: { public: "always" } }.freeze
   APP = <<~'RUBY'
     require "digest"
     BIG = Class.new do
@@ -70,7 +71,7 @@ class TlsTransferTest < TlsCase
 
   it "uploads and downloads hundreds of MiB in bounded memory" do
     file = Random.new(1).bytes(MIB) * (SIZE / MIB)
-    own = secure(app: APP, files: { "public/big.bin" => file })
+    own = secure(app: APP, files: { "public/big.bin" => file }, settings: PUBLIC)
     fetch(own)
     before = own.pss
     most = before
@@ -103,7 +104,7 @@ class TlsTransferTest < TlsCase
   { "a string" => "/string?20971520", "a stream" => "/stream?20971520", "a file" => "/big.bin" }.each do |kind, path|
     it "holds nothing of #{kind} back for a slow reader" do
       file = Random.new(1).bytes(20 * MIB)
-      own = secure(app: APP, files: { "public/big.bin" => file })
+      own = secure(app: APP, files: { "public/big.bin" => file }, settings: PUBLIC)
       slow = dial(own, receive_buffer: 65_536, deadline: 20)
       slow.write(request("GET", path))
       sleep 0.5

@@ -96,7 +96,7 @@ module Firebrick
 
     def ready
       @children = Children.new(@control, @boot.jobs)
-      @control.send_message("booted", *@facts.flatten)
+      @control.booted(@facts)
     end
 
     # Frames of another version would show only as workers that exit.

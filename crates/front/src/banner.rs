@@ -2,6 +2,7 @@
 
 use crate::VERSION;
 use crate::listen::Address;
+use crate::public;
 use crate::sites::Sites;
 use crate::tls::development::Shown;
 use pool::supervisor::AppFacts;
@@ -74,6 +75,9 @@ impl Banner {
             None => writeln!(out, "* {process}")?,
         }
         for note in self.facts.iter().flat_map(|facts| facts.notes(settings.fibers > 0)) {
+            writeln!(out, "* {note}")?;
+        }
+        for note in self.facts.iter().flat_map(|facts| public::notes(settings, &facts.files)) {
             writeln!(out, "* {note}")?;
         }
         if settings.tls.development {

@@ -1,6 +1,6 @@
 //! Loading the app once without serving it: the last line of `firebrick check`.
 
-use crate::{boot, libraries, log_file, scripts, sites, tls};
+use crate::{boot, libraries, log_file, public, scripts, sites, tls};
 use pool::spawner::Handoff;
 use settings::{ServiceProgram, Settings};
 use std::ffi::{OsStr, OsString};
@@ -115,7 +115,13 @@ fn app(settings: &Settings, prepared: Handoff) -> Result<String, String> {
             let seconds = facts.took.as_secs_f64();
             let loads = format!("The app loads in {seconds:.2} s ({}, Rack {}).", facts.ruby, facts.rack);
             let fibers = libraries::lines(settings, &facts.libraries);
-            std::iter::once(loads).chain(facts.notes).chain(fibers).collect::<Vec<_>>().join("\n")
+            let files = public::lines(settings, &facts.files);
+            std::iter::once(loads)
+                .chain(facts.notes)
+                .chain(fibers)
+                .chain(files)
+                .collect::<Vec<_>>()
+                .join("\n")
         }))
     })
 }

@@ -31,6 +31,7 @@ mod log_file;
 mod pipeline;
 mod probes;
 mod proxied;
+mod public;
 mod quic;
 mod redirect;
 mod request_id;

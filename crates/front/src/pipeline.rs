@@ -28,8 +28,8 @@ use std::time::Instant;
 /// The app and what is tried before it.
 pub(crate) struct App {
     pub(crate) stamp: Stamp,
-    /// Its `public` directory, unless a site serves it; a reload may bring another one.
-    pub(crate) files: RefCell<Option<Rc<PublicFiles>>>,
+    /// What its middleware would send, unless a site serves it.
+    pub(crate) files: RefCell<Option<PublicFiles>>,
     pub(crate) rack: Rack,
 }
 
@@ -287,7 +287,7 @@ impl Content {
 }
 
 impl App {
-    /// A file of the app's `public` directory, else the app.
+    /// A file that the app's middleware would send, else the app.
     async fn serve(&self, mut exchange: Exchange) -> Response {
         match self.before(&mut exchange).await {
             Some(response) => response,
@@ -295,12 +295,11 @@ impl App {
         }
     }
 
-    /// Stamps the request; a file of the `public` directory if it is one.
+    /// Stamps the request; a file if it is for one.
     async fn before(&self, exchange: &mut Exchange) -> Option<Response> {
         self.stamp.apply(&mut exchange.request);
-        let files = self.files.borrow().clone()?;
-        let file = files.find(&exchange.request)?;
-        Box::pin(files.respond(&exchange.request, file)).await
+        let file = self.files.borrow().as_ref()?.find(&exchange.request)?;
+        Box::pin(file.respond(&exchange.request)).await
     }
 }
 

@@ -149,6 +149,8 @@ async fn run(
     configuration.follow_files(&logs.error);
     encryption.follow_files(configuration.settings(), logs.error.clone());
     let pool = pool.run();
+    // The banner says what there is to say.
+    configuration.replace_public(pool.facts().map_or(&[][..], |facts| facts.files.as_slice()));
     if !is_attached {
         reload::follow(&configuration.settings(), &pool);
     }

@@ -27,7 +27,7 @@ use net::Timers;
 use pool::{Local, Rack, Shared};
 use ratelimit::{Ledger, Limiter};
 use settings::{Current, Settings};
-use site::PublicFiles;
+use site::{AppFiles, PublicFiles};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::PathBuf;
@@ -61,6 +61,8 @@ pub(crate) struct Seed {
     /// The pool that runs the app, if there is one.
     pub(crate) shared: Option<Arc<Shared>>,
     pub(crate) sites: watch::Receiver<Arc<Sites>>,
+    /// The files of the app, whenever other code serves.
+    pub(crate) public: watch::Receiver<Arc<AppFiles>>,
     pub(crate) scripts: Option<Scripts>,
     pub(crate) recorder: stats::Recorder,
     /// Counters of its handlers on mruby.
@@ -113,6 +115,7 @@ async fn run(seed: Seed) {
         settings,
         shared,
         sites,
+        public,
         scripts,
         recorder,
         handlers,
@@ -154,9 +157,9 @@ async fn run(seed: Seed) {
     let redirects = Redirects::new(&settings, &encryption);
     let pipeline = pipeline(&settings, local, scripts, local_sites, recorder.clone(), access_log, &error_log);
     spawn_local(pipeline.failures.follow());
-    spawn_local(follow_files(later, pipeline.content.clone()));
     let probes = Probes::new(&settings.health, &vitals);
     let traces = traces.map(Tracing::new);
+    spawn_local(follow_public(public, pipeline.content.clone(), current.clone()));
     let pipeline = Pipeline {
         limits: Some(limits),
         redirects,
@@ -267,25 +270,19 @@ fn failures(settings: &Settings, log: &Arc<ErrorLog>) -> FailureLog {
     FailureLog::new(write, settings.rack.request_id_header.as_deref())
 }
 
-/// The folder whose files are served before the app; a site serves them if there is one.
-fn public_folder(settings: &Settings) -> Option<PathBuf> {
-    settings.files.public.clone().filter(|_| settings.sites.main.is_none())
-}
-
-fn public_files(settings: &Settings) -> Option<Rc<PublicFiles>> {
-    public_folder(settings).map(|folder| Rc::new(PublicFiles::new(folder, bounds(settings))))
-}
-
-/// The files of the release that serves: a reload may bring another folder.
-async fn follow_files(mut arriving: watch::Receiver<Arc<Settings>>, content: Rc<Content>) {
+/// The files of the app, replaced when other code serves.
+async fn follow_public(
+    mut arriving: watch::Receiver<Arc<AppFiles>>,
+    content: Rc<Content>,
+    settings: Current,
+) {
     let Some(app) = &content.app else { return };
-    let mut folder = public_folder(&arriving.borrow_and_update());
-    while arriving.changed().await.is_ok() {
-        let settings = arriving.borrow_and_update().clone();
-        let now = public_folder(&settings);
-        if now != folder {
-            app.files.replace(public_files(&settings));
-            folder = now;
+    loop {
+        let files = arriving.borrow_and_update().clone();
+        let any = files.roots().next().is_some();
+        *app.files.borrow_mut() = any.then(|| PublicFiles::new(&files, bounds(&settings.get())));
+        if arriving.changed().await.is_err() {
+            return;
         }
     }
 }
@@ -305,11 +302,8 @@ fn pipeline(
     access_log: Option<AccessLog>,
     log: &Arc<ErrorLog>,
 ) -> Pipeline {
-    let app = local.map(|local| App {
-        stamp: Stamp::default(),
-        files: RefCell::new(public_files(settings)),
-        rack: Rack::new(local),
-    });
+    let app =
+        local.map(|local| App { stamp: Stamp::default(), files: RefCell::default(), rack: Rack::new(local) });
     // Ids are for finding a request in an app's log.
     let ids = settings.rack.request_id_header.as_deref().filter(|_| app.is_some()).map(RequestIds::new);
     Pipeline {

@@ -171,6 +171,8 @@ pub enum Notice {
     Reloading,
     /// The app runs with these settings now, and has declared these services.
     Reloaded(Arc<Settings>, Vec<Service>),
+    /// What the middleware of the app in force does with files.
+    Files(Vec<String>),
     /// A template that had died has a successor, whose app has declared these services.
     Services(Vec<Service>),
     /// The reload is over, however it ended.
@@ -213,6 +215,8 @@ pub struct AppFacts {
     pub notes: Vec<String>,
     /// How the app's libraries get along with fibers.
     pub libraries: Vec<Library>,
+    /// What its middleware does with files, a line each.
+    pub files: Vec<String>,
 }
 
 impl AppFacts {
@@ -469,10 +473,10 @@ impl Supervisor {
         until: tokio::time::Instant,
     ) -> Result<(), BootError> {
         let error = match self.first_message(ask, until).await? {
-            Some(Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes, libraries, jobs }))) => {
+            Some(Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes, libraries, jobs, files }))) => {
                 self.jobs_started(FIRST, &jobs);
                 let took = Duration::from_millis(ms);
-                self.set_facts(FIRST, AppFacts { ruby, rack, took, services, notes, libraries });
+                self.set_facts(FIRST, AppFacts { ruby, rack, took, services, notes, libraries, files });
                 return Ok(());
             }
             Some(Ok(Some(TemplateMessage::Failed(text)))) => BootError::App(text),
@@ -673,6 +677,17 @@ impl Supervisor {
         }
     }
 
+    /// A worker that loads the app by itself says what its middleware does with files. All of a generation say the same.
+    fn told_of_files(&mut self, generation: Generation, files: Vec<String>, notify: &mut impl FnMut(Notice)) {
+        let facts = self.templates.get_mut(&generation).and_then(|template| template.facts.as_mut());
+        let Some(facts) = facts.filter(|facts| facts.files != files) else { return };
+        facts.files.clone_from(&files);
+        // Of a reload it counts when that is done.
+        if self.reloads.generation() != Some(generation) {
+            notify(Notice::Files(files));
+        }
+    }
+
     fn end_template(&mut self, generation: Generation, why: TemplateEnd, notify: &mut impl FnMut(Notice)) {
         let Some(template) = self.templates.remove(&generation) else { return };
         let place = template.place();
@@ -751,11 +766,21 @@ impl Supervisor {
                 }
                 return;
             }
+            Ok(Some(TemplateMessage::Files(files))) => return self.told_of_files(generation, files, notify),
             Ok(Some(TemplateMessage::Jobs(pids))) => return self.jobs_started(generation, &pids),
-            Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes, libraries, jobs })) => {
+            Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes, libraries, jobs, files })) => {
                 self.jobs_started(generation, &jobs);
                 let took = Duration::from_millis(ms);
-                let facts = AppFacts { ruby, rack, took, services: services.clone(), notes, libraries };
+                let services_of_it = services.clone();
+                let facts = AppFacts {
+                    ruby,
+                    rack,
+                    took,
+                    services: services_of_it,
+                    notes,
+                    libraries,
+                    files: files.clone(),
+                };
                 if !is_refork {
                     facts.notes(self.options.fibers()).for_each(|note| notify(Notice::Log(note)));
                 }
@@ -766,6 +791,7 @@ impl Supervisor {
                 if self.reloads.generation() != Some(generation) && !is_refork {
                     notify(Notice::Log("a new template has loaded the app".to_owned()));
                     notify(Notice::Services(services));
+                    notify(Notice::Files(files));
                 }
                 Event::TemplateBooted(generation)
             }

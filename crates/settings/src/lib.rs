@@ -61,6 +61,7 @@ pub use value::control::ControlAddress;
 pub use value::hsts::Hsts;
 pub use value::log::{AccessLog, ErrorLog, LogFormat};
 pub use value::proxies::{Cidr, TrustedProxies};
+pub use value::public::ServePublic;
 pub use value::rate_limit::{Rate, RateKey, RateLimit};
 pub use value::refork::ReforkAfter;
 pub use value::sendfile::SendfileRule;

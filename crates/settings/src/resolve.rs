@@ -32,6 +32,7 @@ use crate::settings::{DEVELOPMENT, Files, Health, Logs, Process, Rack, Settings,
 use crate::table::entry::Section;
 use crate::table::{self, app, files, logs, traces, workers};
 use crate::value::log::{AccessLog, LogFormat};
+use crate::value::public::{Public, ServePublic};
 use crate::value::refork::ReforkAfter;
 use crate::value::workers::Workers;
 use crate::value::yjit::Yjit;
@@ -296,10 +297,22 @@ fn process(taker: &Taker<'_>, facts: &Facts) -> Process {
 fn files_of(taker: &Taker<'_>) -> Files {
     let serve = taker.take(&files::SERVE_PUBLIC);
     let public = taker.take(&files::PUBLIC);
-    if !serve.value && public.origin != Origin::Default {
+    if serve.value.is_none() && public.origin != Origin::Default {
         taker.warn(format!("files.public has no effect, because {} turns it off", serve.origin));
     }
-    Files { public: serve.value.then_some(public.value) }
+    let named = public.origin != Origin::Default;
+    let (directory, word) = match public.value {
+        Public::Directory(directory) => (directory, Some(None)),
+        Public::Word(word, directory) => (directory, word.map(Some)),
+    };
+    let always = |serve: ServePublic| serve == ServePublic::Always;
+    let serve = match (serve.value, word) {
+        (None, _) | (_, None) => return Files { public: None, serve: ServePublic::Auto },
+        (Some(one), Some(other)) if always(one) || other.is_some_and(always) => ServePublic::Always,
+        (Some(_), Some(None)) if named => ServePublic::Named,
+        (Some(_), Some(_)) => ServePublic::Auto,
+    };
+    Files { public: Some(directory), serve }
 }
 
 /// What changes a process that belongs to somebody else is left alone.

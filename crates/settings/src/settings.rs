@@ -24,6 +24,7 @@ pub use crate::table::traces::Traces;
 use crate::value::acme::Acme;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
+use crate::value::public::ServePublic;
 use crate::value::rate_limit::RateLimit;
 use crate::value::sendfile::SendfileRule;
 use crate::value::service::Service;
@@ -296,4 +297,6 @@ pub struct HostSite {
 pub struct Files {
     /// The directory, absolute; `None` when serving is off. It need not exist.
     pub public: Option<PathBuf>,
+    /// Who decides whether its files are served.
+    pub serve: ServePublic,
 }

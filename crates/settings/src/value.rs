@@ -7,6 +7,7 @@ pub(crate) mod control;
 pub(crate) mod hsts;
 pub(crate) mod log;
 pub(crate) mod proxies;
+pub(crate) mod public;
 pub(crate) mod rate_limit;
 pub(crate) mod refork;
 pub(crate) mod sendfile;

@@ -1,11 +1,11 @@
 //! Static sites: the rules of `static.json`, and the files they lead to.
 //!
 //! [`rules`] decides in pure code which file, redirect or origin a path leads to; [`Site`] follows the rules and serves files;
-//! [`PublicFiles`] serves the `public` directory of an app.
+//! [`PublicFiles`] serves what the middleware of an app would.
 //!
 //! Contract:
 //! 1. A [`Site`] and [`PublicFiles`] belong to one thread; [`rules::Rules`] are shared and immutable.
-//! 2. Nothing outside the root is read or shown.
+//! 2. Nothing outside the root of a site is read or shown. Links in the directories of an app are followed, as the app would.
 //! 3. Requests for an origin or the app are returned to the caller as an [`Outcome`]; this crate knows neither.
 #![forbid(unsafe_code)]
 
@@ -14,11 +14,11 @@ pub mod coding;
 mod disk;
 mod explain;
 mod files;
+mod links;
 pub mod listing;
 pub mod media_type;
 mod page;
 mod public;
-mod public_path;
 pub mod rules;
 mod site;
 #[cfg(test)]
@@ -27,5 +27,6 @@ mod testing;
 pub use disk::Disk;
 pub use explain::{ExplainRequest, explain};
 pub use files::store::Bounds;
-pub use public::{PublicFile, PublicFiles};
+pub use links::{broken_links, refused_links};
+pub use public::{AppFiles, FilesNote, PublicFile, PublicFiles, Wanted};
 pub use site::{Forwarding, Outcome, ResponseEdits, Site, SiteConfig};

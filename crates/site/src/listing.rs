@@ -28,7 +28,12 @@ pub struct Entry {
 }
 
 /// The listing of the directory at `path` (decoded, begins and ends with `/`): a complete HTML document in UTF-8.
-pub fn page(path: &str, mut entries: Vec<Entry>) -> String {
+pub fn page(path: &str, entries: Vec<Entry>) -> String {
+    page_of_some(path, entries, 0)
+}
+
+/// The same with some of the names; the directory has `more`.
+pub fn page_of_some(path: &str, mut entries: Vec<Entry>, more: usize) -> String {
     entries.retain(|entry| !entry.name.starts_with('.'));
     entries.sort_by_cached_key(order);
     let mut page = String::with_capacity(1500 + entries.len().min(MAX_NAMES) * 160);
@@ -40,7 +45,8 @@ pub fn page(path: &str, mut entries: Vec<Entry>) -> String {
         row(&mut page, entry);
     }
     page.push_str("</tbody>\n</table>\n");
-    if let Some(more @ 1..) = entries.len().checked_sub(MAX_NAMES) {
+    let more = more + entries.len().saturating_sub(MAX_NAMES);
+    if more > 0 {
         let _ = writeln!(page, "<p>{more} more entries are not shown: a page has at most {MAX_NAMES}.</p>");
     } else if entries.is_empty() {
         page.push_str("<p>This directory is empty.</p>\n");

@@ -33,6 +33,15 @@ pub fn content_type(path: &str, charset: Option<&str>, compat: bool) -> Cow<'sta
     }
 }
 
+/// A Content-Type of somebody else's and, where it takes one, the charset.
+pub(crate) fn with_charset(media_type: &str, charset: Option<&str>) -> Cow<'static, str> {
+    let takes = !media_type.contains(';') && has_charset(media_type, false);
+    match charset.filter(|_| takes) {
+        Some(charset) => Cow::Owned(format!("{media_type};charset={charset}")),
+        None => Cow::Owned(media_type.to_owned()),
+    }
+}
+
 /// Whether content of this type is worth compressing; parameters after `;` are ignored.
 pub fn is_compressible(media_type: &str) -> bool {
     let mut buffer = [0; MAX_TYPE];

@@ -54,7 +54,7 @@ module Firebrick
         scoreboard = receive_scoreboard(control)
         settings = read_settings(control)
         watch(control)
-        boot = load_app(settings, scoreboard)
+        boot = load_app(settings, scoreboard, control)
         links = Array.new(Integer(settings.fetch("links").last)) { |number| link(number) }
         require "firebrick/worker"
         Firebrick::Worker.run(@index, links, boot)
@@ -130,14 +130,21 @@ module Firebrick
         nil
       end
 
-      def load_app(settings, scoreboard)
+      def load_app(settings, scoreboard, control)
         check_wire(settings.fetch("wire", []).last)
         boot = Boot.new(settings, scoreboard)
-        boot.run
+        tell_of_files(control, boot.run)
         boot
       rescue Exception => e # rubocop:disable Lint/RescueException
         warn "firebrick: worker #{@index} (pid #{Process.pid}): the app cannot be loaded:\n#{Template::Boot.explain(e)}"
         exit!(1)
+      end
+
+      # What a template says with `booted`.
+      def tell_of_files(control, facts)
+        lines = facts.filter_map { |key, line| line if key == PublicFiles::KEY }
+        text = ["files", *lines].map { |line| line.b.delete("\0") }.join("\0")
+        control.write([text.bytesize].pack("V") << text)
       end
 
       def check_wire(wanted)

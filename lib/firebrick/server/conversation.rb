@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "firebrick/public_files"
 require "firebrick/server/ending"
 require "firebrick/server/stopping"
 require "firebrick/template/yjit"
@@ -113,8 +114,8 @@ module Firebrick
         @scoreboard = IO.for_fd(descriptors.first)
         Front.check_wire(@settings.wire)
         Exchange.name ||= "server (pid #{Process.pid})"
-        facts = { **Template::Yjit.apply(@settings.yjit), "rack" => Worker.rack || "none", "ms" => 0 }
-        @control.send_message("booted", *facts.to_a.flatten)
+        facts = { **Template::Yjit.apply(@settings.yjit), "rack" => Worker.rack || "none", "ms" => 0 }.to_a
+        @control.booted(facts + PublicFiles.facts(@app))
       end
 
       # This process is the worker that the front orders.

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "firebrick/public_files"
+
 module Firebrick
   class Template
     # Of the boot: which app it is, what a puma.rb has said, if there is one, and what the front is told.
@@ -27,7 +29,7 @@ module Firebrick
       def facts_of_the_app
         fibers = FiberCheck.new(*numbers("fibers", "threads_max"), apart: flag?("fiber_paths"))
         [*Yjit.apply(one("yjit", "off")), ["rack", Rack.release]] + fibers.facts +
-          Allocator.facts(one("allocator", "system"))
+          Allocator.facts(one("allocator", "system")) + PublicFiles.facts(@app)
       end
 
       # A puma.rb can be the app itself.

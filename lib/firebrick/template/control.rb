@@ -54,6 +54,11 @@ module Firebrick
         nil
       end
 
+      # The app is loaded, and this is what is known of it: pairs.
+      def booted(facts)
+        send_message("booted", *facts.flatten)
+      end
+
       def to_io
         @io
       end

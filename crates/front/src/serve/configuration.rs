@@ -1,9 +1,11 @@
 //! What is served: settings, sites and handlers, read and checked before anything starts.
 
 use crate::error_log::ErrorLog;
+use crate::public::Public;
 use crate::scripts::{self, Edition};
 use crate::sites::{self, Sites};
 use settings::{AccessLog, Bind, Choice, Loaded, Origin, Settings};
+use site::AppFiles;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -13,6 +15,8 @@ pub(super) struct Configuration {
     sites: watch::Sender<Arc<Sites>>,
     /// The handlers on mruby, if there are routes to any.
     handlers: Option<watch::Sender<Arc<Edition>>>,
+    /// The files of the app.
+    public: Public,
     /// What is allowed but probably not meant; for the error log.
     pub(super) warnings: Vec<String>,
 }
@@ -32,6 +36,7 @@ impl Configuration {
             settings: watch::Sender::new(Arc::new(settings)),
             sites: watch::Sender::new(Arc::new(sites)),
             handlers: handlers.map(|plan| watch::Sender::new(Edition::new(plan))),
+            public: Public::new(),
             warnings: warnings.iter().map(ToString::to_string).collect(),
         })
     }
@@ -54,6 +59,16 @@ impl Configuration {
     /// The handlers in force, and new ones when they come.
     pub(super) fn watch_handlers(&self) -> Option<watch::Receiver<Arc<Edition>>> {
         self.handlers.as_ref().map(watch::Sender::subscribe)
+    }
+
+    /// The files of the app that are served, and others when other code serves.
+    pub(super) fn watch_public(&self) -> watch::Receiver<Arc<AppFiles>> {
+        self.public.watch()
+    }
+
+    /// Puts in force what an app has told about its files. Sentences about what is not as one might expect.
+    pub(super) fn replace_public(&self, told: &[String]) -> Vec<String> {
+        self.public.replace(&self.settings(), told)
     }
 
     /// Puts new settings in force, and the sites and handlers that they name. Those that are where they were are read again by whoever watches
@@ -125,6 +140,7 @@ impl Configuration {
             settings: watch::Sender::new(Arc::new(settings)),
             sites: watch::Sender::new(Arc::new(sites)),
             handlers: None,
+            public: Public::new(),
             warnings: Vec::new(),
         }
     }

@@ -156,6 +156,11 @@ impl<'a> Lifecycle<'a> {
                 }
                 self.services.replace(&self.server.configuration.settings(), declared);
             }
+            Notice::Files(told) => {
+                for note in self.server.configuration.replace_public(&told) {
+                    self.server.logs.error.write(&note);
+                }
+            }
             Notice::Services(declared) => {
                 self.services.declared(&self.server.configuration.settings(), declared);
             }

@@ -66,6 +66,7 @@ impl Threads {
                 settings: configuration.watch_settings(),
                 shared: shared.clone(),
                 sites: configuration.watch_sites(),
+                public: configuration.watch_public(),
                 scripts: scripts.clone(),
                 recorder,
                 handlers,

@@ -48,8 +48,13 @@ pub(crate) fn check(settings: &Settings) -> Result<Option<String>, String> {
         return Ok(None);
     }
     let lint = sites.all().flat_map(|site| rules::lint(&site.plan.rules, &Disk::new(&site.plan)));
-    let mut lines: Vec<String> =
-        notes.into_iter().chain(lint).map(|note| format!("warning: {note}")).collect();
+    // Before an app links are followed.
+    let links = sites.all().flat_map(|site| match site.plan.before_app {
+        true => site::broken_links(&site.plan.root),
+        false => site::refused_links(&site.plan.root),
+    });
+    let warnings = notes.into_iter().chain(lint).map(|note| note.to_string()).chain(links);
+    let mut lines: Vec<String> = warnings.map(|warning| format!("warning: {warning}")).collect();
     lines.dedup();
     lines.push("The rules of the static site are right.".to_owned());
     Ok(Some(lines.join("\n")))

@@ -30,7 +30,11 @@ pub(crate) enum TemplateMessage {
         libraries: Vec<Library>,
         /// Processes that its hooks of `before_fork` have started.
         jobs: Vec<u32>,
+        /// What its middleware does with files, as the app has told it.
+        files: Vec<String>,
     },
+    /// The same of a worker that has loaded the app by itself.
+    Files(Vec<String>),
     /// The process id of a template that was a worker: its first message.
     Pid(u32),
     /// A line for the log, from a spawner.
@@ -172,7 +176,11 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
                 notes: all("note").map(|pair| pair[1].to_owned()).collect(),
                 libraries: all("fibers").filter_map(|pair| Library::from_fact(pair[1])).collect(),
                 jobs: all("job").map(|pair| number(pair[1])).collect::<io::Result<_>>()?,
+                files: all("files").map(|pair| pair[1].to_owned()).collect(),
             }
+        }
+        ["files", ref lines @ ..] => {
+            TemplateMessage::Files(lines.iter().map(|line| (*line).to_owned()).collect())
         }
         ["stop"] => TemplateMessage::Stop,
         ["loading", text] => TemplateMessage::Loading(text.into()),
@@ -250,7 +258,17 @@ mod tests {
         let fact = "stops\tsqlite3\treads files with the thread";
         let libraries = vec![Library::from_fact(fact).unwrap()];
         let jobs = vec![42, 43];
-        let booted = TemplateMessage::Booted { ruby, rack, ms: 12, services, notes, libraries, jobs };
+        let files = vec!["mount\t".to_owned(), "rule\tRack::Static\t/app/public".to_owned()];
+        let booted = TemplateMessage::Booted {
+            ruby,
+            rack,
+            ms: 12,
+            services,
+            notes,
+            libraries,
+            jobs,
+            files: files.clone(),
+        };
         let words = [
             "booted",
             "rack",
@@ -259,6 +277,12 @@ mod tests {
             "no YJIT",
             "fibers",
             fact,
+            "files",
+            &files[0],
+            "fibers",
+            fact,
+            "files",
+            &files[1],
             "ruby",
             "ruby 3.1.2",
             "ms",
@@ -270,6 +294,7 @@ mod tests {
         ];
         assert_eq!(read(&words).unwrap(), booted);
         assert_eq!(read(&["forked", "0", "42"]).unwrap(), TemplateMessage::Forked { index: 0, pid: 42 });
+        assert_eq!(read(&["files", &files[0], &files[1]]).unwrap(), TemplateMessage::Files(files));
         assert_eq!(read(&["stop"]).unwrap(), TemplateMessage::Stop);
         assert_eq!(read(&["loading", "a\nb"]).unwrap(), TemplateMessage::Loading("a\nb".to_owned()));
         assert_eq!(read(&["jobs", "42"]).unwrap(), TemplateMessage::Jobs(vec![42]));

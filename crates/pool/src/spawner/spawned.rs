@@ -122,6 +122,8 @@ impl Spawner {
             notes,
             libraries: Vec::new(),
             jobs: Vec::new(),
+            // Workers tell it when they have loaded the app.
+            files: Vec::new(),
         });
         let acceptor = tokio::spawn(accept(listener, common.clone()));
         Ok(Spawner { common, acceptor })
@@ -213,7 +215,9 @@ impl Common {
         match hello.role {
             Role::Control => {
                 self.boot(&stream, hello.can & can::BESIDE != 0)?;
+                let told = stream.try_clone()?;
                 worker.control = Some(stream);
+                self.listen_to(told);
                 return Ok(());
             }
             Role::Link(number) => put(worker, number, |link| link.socket = Some(stream)),
@@ -254,6 +258,27 @@ impl Common {
         }
         worker.linked = linked;
         Ok(())
+    }
+
+    /// Hears what a worker tells when it has loaded the app. It says nothing else.
+    fn listen_to(&self, control: UnixStream) {
+        let (generation, reports) = (self.generation, self.reports.clone());
+        drop(tokio::spawn(async move {
+            let mut control = tokio::net::UnixStream::from_std(control)?;
+            let mut received = Vec::new();
+            loop {
+                if let Some((words, _)) = message::decode(&received)? {
+                    if let Ok(told @ TemplateMessage::Files(_)) = message::interpret(&words) {
+                        // Nobody asks any more when the pool has ended.
+                        let _ = reports.send((generation, Ok(Some(told))));
+                    }
+                    return Ok::<_, io::Error>(());
+                }
+                if control.read_buf(&mut received).await? == 0 {
+                    return Ok(());
+                }
+            }
+        }));
     }
 
     /// The scoreboard, if the worker can be sent it, and then what a template is told.

@@ -553,6 +553,7 @@ impl Supervisor {
             && let Some(boot) = self.reloads.boots.get(&code).cloned()
         {
             notify(Notice::Reloaded(boot.settings.clone(), self.declared_services()));
+            notify(Notice::Files(self.files_told()));
             self.options.boot = BootConfig { unlink: self.options.boot.unlink.clone(), ..boot };
             self.reloads.published = code;
         }

@@ -1,6 +1,6 @@
 //! Services of the app: which template forks them, and what it has declared. They are looked after by whoever orders them.
 
-use super::{Generation, Service, ServiceOrder, Supervisor};
+use super::{AppFacts, Generation, Service, ServiceOrder, Supervisor};
 use std::io;
 
 impl Supervisor {
@@ -23,9 +23,16 @@ impl Supervisor {
 
     /// What the app of the generation that serves has declared.
     pub(super) fn declared_services(&self) -> Vec<Service> {
+        self.serving_facts().map_or(Vec::new(), |facts| facts.services.clone())
+    }
+
+    /// What the middleware of the app in force does with files.
+    pub(super) fn files_told(&self) -> Vec<String> {
+        self.serving_facts().map_or(Vec::new(), |facts| facts.files.clone())
+    }
+
+    fn serving_facts(&self) -> Option<&AppFacts> {
         let template = self.table.serving().and_then(|generation| self.templates.get(&generation));
-        template
-            .and_then(|template| template.facts.as_ref())
-            .map_or(Vec::new(), |facts| facts.services.clone())
+        template.and_then(|template| template.facts.as_ref())
     }
 }

@@ -87,7 +87,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("reload.step", "'101%'", "expected a number of workers"),
     ("files.public", "1979-05-27", "expected the path of a directory"),
-    ("files.serve_public", "'no'", "expected true or false"),
+    ("files.serve_public", "'no'", "expected \"auto\", \"always\" (or true) or \"off\" (or false)"),
     ("site.root", "'nowhere'", "expected a directory that exists"),
     ("site.root", "3", "expected the path of a directory"),
     ("site.static_json", "'nowhere.json'", "expected a file that exists"),

@@ -4,10 +4,14 @@
 //! 1. Each version of a file is compressed at most once at a time for each coding; other requests wait for that one.
 //! 2. Compression runs on another thread, never on the event loop.
 //! 3. A file that does not shrink is remembered as such and sent uncompressed.
+//! 4. What does not fit into memory is kept in an unlinked file: it is compressed once as well. The disk that this takes is bounded;
+//!    where no file can be had, such files are compressed each time.
 
 use super::document::{Document, read};
+use super::spill::Spill;
 use crate::coding::{Coding, compress};
 use bytes::Bytes;
+use handler::{Body, FileRegion};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use std::cell::RefCell;
@@ -22,11 +26,29 @@ const MAX_LENGTH: u64 = 4 << 20;
 type Key = (u64, Coding);
 type Pending = Rc<OnceCell<Option<Bytes>>>;
 
+/// A compressed file, wherever it is.
+#[derive(Debug, Clone)]
+pub(crate) enum Encoded {
+    Bytes(Bytes),
+    File(FileRegion),
+}
+
+impl Encoded {
+    pub(crate) fn body(self) -> Body {
+        match self {
+            Encoded::Bytes(bytes) => Body::Bytes(bytes),
+            Encoded::File(region) => Body::File(region),
+        }
+    }
+}
+
 /// Compressed representations of a site's files.
 #[derive(Debug)]
 pub(crate) struct CompressionCache {
     min: u64,
     done: RefCell<Cache<Key, Option<Bytes>, ByLength>>,
+    /// The same again, for when it has left `done`.
+    spilled: RefCell<Spill<Key>>,
     pending: RefCell<HashMap<Key, Pending>>,
 }
 
@@ -45,6 +67,7 @@ impl CompressionCache {
         CompressionCache {
             min,
             done: RefCell::new(Cache::with_weighter((bytes >> 12) as usize, bytes, ByLength)),
+            spilled: RefCell::default(),
             pending: RefCell::default(),
         }
     }
@@ -55,17 +78,23 @@ impl CompressionCache {
     }
 
     /// The document in that coding; `None` when it does not shrink or cannot be read.
-    pub(crate) async fn get(&self, document: &Document, coding: Coding) -> Option<Bytes> {
+    pub(crate) async fn get(&self, document: &Document, coding: Coding) -> Option<Encoded> {
         let key = (document.id, coding);
         if let Some(done) = self.done.borrow().get(&key) {
-            return done.clone();
+            return done.clone().map(Encoded::Bytes);
+        }
+        if let Some(region) = self.spilled.borrow_mut().get(&key) {
+            return Some(Encoded::File(region));
         }
         let pending = self.pending(key);
         let done = pending.get_or_init(|| compress_file(document, coding)).await.clone();
         if self.pending.borrow_mut().remove(&key).is_some() {
+            if let Some(bytes) = &done {
+                self.spilled.borrow_mut().put(key, bytes);
+            }
             self.done.borrow_mut().insert(key, done.clone());
         }
-        done
+        done.map(Encoded::Bytes)
     }
 
     fn pending(&self, key: Key) -> Pending {
@@ -89,4 +118,37 @@ async fn compress_file(document: &Document, coding: Coding) -> Option<Bytes> {
     });
     let compressed = compressed.await.ok().flatten()?;
     ((compressed.len() as u64) < len).then(|| compressed.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::wait;
+    use std::os::unix::fs::FileExt;
+    use std::time::{Instant, SystemTime};
+
+    #[test]
+    fn what_does_not_fit_into_memory_is_compressed_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large.json");
+        let mut number = 1_u64;
+        let text: String = (0..40_000)
+            .map(|_| {
+                number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                format!("{} ", number >> 40)
+            })
+            .collect();
+        std::fs::write(&path, &text).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        let metadata = file.metadata().unwrap();
+        let document = Document::new(1, "large.json", file, &metadata, Instant::now(), SystemTime::now());
+        let cache = CompressionCache::new(16 << 10, 1);
+        let get = || wait(cache.get(&document, Coding::Gzip)).unwrap();
+        let Encoded::Bytes(first) = get() else { panic!("it has just been made") };
+        assert!(first.len() > 16 << 10);
+        let Encoded::File(region) = get() else { panic!("it was made again") };
+        let mut kept = vec![0; region.len as usize];
+        region.file.read_exact_at(&mut kept, region.offset).unwrap();
+        assert_eq!(kept, first);
+    }
 }

@@ -10,8 +10,10 @@ pub(crate) struct Validators<'a> {
     pub tag: &'a str,
     /// The tag is weak: equal tags mean equivalent content, not equal bytes.
     pub weak: bool,
-    /// Last-Modified in whole seconds; never later than the request.
-    pub modified: SystemTime,
+    /// Last-Modified in whole seconds; never later than the request. `None` if there is no such field.
+    pub modified: Option<SystemTime>,
+    /// The time is that of the last change, and not one that a tool has set: no other content has the same.
+    pub genuine: bool,
     /// When the request arrived.
     pub now: SystemTime,
 }
@@ -34,12 +36,15 @@ impl Validators<'_> {
             if !self.listed(fields, "if-match", Comparison::Strong) {
                 return Verdict::PreconditionFailed;
             }
-        } else if date(fields, "if-unmodified-since").is_some_and(|limit| self.modified > limit) {
+        } else if date(fields, "if-unmodified-since")
+            .is_some_and(|limit| self.modified.is_some_and(|modified| modified > limit))
+        {
             return Verdict::PreconditionFailed;
         }
         let fresh = match fields.get("if-none-match") {
             Some(_) => self.listed(fields, "if-none-match", Comparison::Weak),
-            None => date(fields, "if-modified-since").is_some_and(|have| self.modified <= have),
+            None => date(fields, "if-modified-since")
+                .is_some_and(|have| self.modified.is_some_and(|modified| modified <= have)),
         };
         if fresh { Verdict::NotModified } else { Verdict::Proceed }
     }
@@ -51,8 +56,9 @@ impl Validators<'_> {
             return !self.weak && value == self.tag.as_bytes();
         }
         // A date is strong enough only if the file cannot have changed twice in that second (section 8.8.2.2).
-        let settled = self.now.duration_since(self.modified).is_ok_and(|age| age >= Duration::from_secs(2));
-        settled && parse_date(value) == Some(self.modified)
+        let Some(modified) = self.modified.filter(|_| self.genuine) else { return false };
+        let settled = self.now.duration_since(modified).is_ok_and(|age| age >= Duration::from_secs(2));
+        settled && parse_date(value) == Some(modified)
     }
 
     fn listed(&self, fields: &Fields, name: &str, comparison: Comparison) -> bool {
@@ -135,7 +141,8 @@ mod tests {
 
     fn file(age: u64) -> Validators<'static> {
         let modified = UNIX_EPOCH + Duration::from_secs(1_769_860_800);
-        Validators { tag: TAG, weak: false, modified, now: modified + Duration::from_secs(age) }
+        let now = modified + Duration::from_secs(age);
+        Validators { tag: TAG, weak: false, modified: Some(modified), genuine: true, now }
     }
 
     fn fields(all: &[(&str, &str)]) -> Fields {
@@ -214,6 +221,21 @@ mod tests {
         assert!(counts(60, etag) && !counts(60, &format!("W/{etag}")) && !counts(60, "\"other\""));
         assert!(counts(60, THEN) && !counts(60, LATER) && !counts(60, EARLIER) && !counts(60, "soon"));
         assert!(!counts(1, THEN), "the file may have changed again within that second");
+    }
+
+    #[test]
+    fn a_time_that_a_tool_has_set_is_no_strong_validator_and_one_that_says_nothing_is_none() {
+        let set = Validators { genuine: false, ..file(60) };
+        assert!(
+            !set.range_counts(&fields(&[("If-Range", THEN)]))
+                && set.range_counts(&fields(&[("If-Range", TAG)]))
+        );
+        assert_eq!(set.evaluate(&fields(&[("If-Modified-Since", THEN)])), Verdict::NotModified);
+        let none = Validators { modified: None, ..file(60) };
+        for name in ["If-Modified-Since", "If-Unmodified-Since"] {
+            assert_eq!(none.evaluate(&fields(&[(name, THEN)])), Verdict::Proceed, "{name}");
+        }
+        assert!(!none.range_counts(&fields(&[("If-Range", THEN)])));
     }
 
     #[test]

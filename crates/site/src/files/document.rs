@@ -2,7 +2,8 @@
 
 use super::conditions;
 use super::root::{SETTLED, Version};
-use std::cell::Cell;
+use sha2::{Digest, Sha256};
+use std::cell::{Cell, OnceCell};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -11,6 +12,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The clock of file timestamps is behind by less than this.
 const TICK: Duration = Duration::from_millis(20);
+
+/// Times before 1990 are those that tools set, for builds that can be repeated: 1 (Nix, Paketo), 1980, 1985 (npm).
+const PLAUSIBLE_FROM: i64 = 631_152_000;
+
+/// Larger files are not read for their tags.
+const DIGESTED: u64 = 256 << 10;
 
 /// One version of one file. When the file changes, another document replaces it.
 ///
@@ -39,8 +46,9 @@ pub(crate) struct Document {
     pub coverable: bool,
     /// Its path below the root.
     pub path: Box<str>,
-    /// Last modification in whole seconds.
-    pub modified: SystemTime,
+    /// Last modification in whole seconds; `None` where a tool has set it to a time when there was no such file.
+    pub modified: Option<SystemTime>,
+    tag: OnceCell<Box<str>>,
 }
 
 impl Document {
@@ -61,7 +69,8 @@ impl Document {
             path: path.into(),
             file: Rc::new(file),
             version,
-            modified: conditions::modified(seconds, wall),
+            modified: (seconds >= PLAUSIBLE_FROM).then(|| conditions::modified(seconds, wall)),
+            tag: OnceCell::new(),
             covered: Cell::new(None),
             coverable: false,
             checked: Cell::new(now),
@@ -72,10 +81,28 @@ impl Document {
         }
     }
 
-    /// The opaque part of the entity tag, with quotes.
-    pub(crate) fn tag(&self) -> String {
-        let (seconds, nanos) = self.version.modified();
-        conditions::tag(self.len(), seconds, nanos)
+    /// The opaque part of the entity tag, with quotes. Length and time are enough where the time is that of the last change. Tools that
+    /// copy files set it (rsync, tar, images of containers), some to the same for all (Nix, Paketo): there the content counts. So machines
+    /// with the same files give the same tags. Of a file that is too large to be read for this, inode and change time count, too.
+    pub(crate) fn tag(&self) -> &str {
+        self.tag.get_or_init(|| {
+            let (seconds, nanos) = self.version.modified();
+            let tag = if self.version.is_genuine() {
+                conditions::tag(self.len(), seconds, nanos)
+            } else if let Some(digest) = self.digest() {
+                format!("\"{digest}-{:x}\"", self.len())
+            } else {
+                let tag = conditions::tag(self.len(), seconds, nanos);
+                format!("{}-{}\"", tag.trim_end_matches('"'), self.version.local())
+            };
+            tag.into()
+        })
+    }
+
+    /// Of the content; `None` of a large file, and of one that cannot be read.
+    fn digest(&self) -> Option<String> {
+        let content = (self.len() <= DIGESTED).then(|| self.read().ok()).flatten()?;
+        Some(Sha256::digest(content)[..12].iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// Length in bytes.
@@ -125,6 +152,30 @@ pub(crate) fn read(file: &File, len: u64) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tags_differ_with_the_content_although_length_and_time_are_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let set = UNIX_EPOCH + Duration::from_secs(1);
+        let document = |name: &str, len: usize, content: u8, time: SystemTime| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, vec![content; len]).unwrap();
+            File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+            let file = File::open(&path).unwrap();
+            let metadata = file.metadata().unwrap();
+            Document::new(1, name, file, &metadata, Instant::now(), SystemTime::now())
+        };
+        for len in [1000, DIGESTED as usize + 1] {
+            let [one, other] =
+                [b'a', b'b'].map(|byte| document(&format!("{len}-{byte}"), len, byte, set).tag().to_owned());
+            assert_ne!(one, other, "{len}");
+        }
+        let copies = ["one", "two"].map(|name| document(name, 1000, b'a', set).tag().to_owned());
+        assert_eq!(copies[0], copies[1], "two machines with the same file");
+        assert_eq!(document("old", 10, b'a', set).modified, None);
+        let then = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        assert_eq!(document("new", 10, b'a', then).modified, Some(then));
+    }
 
     #[test]
     fn a_file_of_another_length_is_not_read() {

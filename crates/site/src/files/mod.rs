@@ -12,5 +12,6 @@ pub(crate) mod presentation;
 pub(crate) mod requested;
 pub(crate) mod respond;
 pub(crate) mod root;
+mod spill;
 pub(crate) mod store;
 pub(crate) mod watches;

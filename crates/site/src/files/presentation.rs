@@ -15,8 +15,8 @@ pub(crate) struct FileOptions {
     pub compat: bool,
     /// Compress on the fly.
     pub compress: bool,
-    /// Look for precompressed side-cars.
-    pub precompressed: bool,
+    /// Codings of the side-cars that are looked for.
+    pub precompressed: Vec<Coding>,
 }
 
 impl FileOptions {
@@ -55,11 +55,22 @@ impl Presentation {
     ) -> Presentation {
         let content_type =
             media_type::content_type(&document.path, options.charset.as_deref(), options.compat);
+        Presentation::of_type(id, document, content_type, rules, options)
+    }
+
+    /// The same with a type that is not ours.
+    pub(crate) fn of_type(
+        id: u64,
+        document: &Document,
+        content_type: Cow<'static, str>,
+        rules: Vec<(String, String)>,
+        options: &FileOptions,
+    ) -> Presentation {
         let compressible = options.compresses(&content_type);
         let mut presentation = Presentation {
             id,
             content_type,
-            codable: compressible && (options.compress || options.precompressed),
+            codable: compressible && (options.compress || !options.precompressed.is_empty()),
             rules: rules.into(),
             whole: Fields::default(),
         };
@@ -89,6 +100,15 @@ impl Presentation {
         fields
     }
 
+    /// The fields of a page for another status than 200.
+    pub(crate) fn page(&self, coding: Coding) -> Fields {
+        let mut fields = Fields::with_capacity(3, 96);
+        fields.push(b"Content-Type", self.content_type.as_bytes());
+        self.coded(&mut fields, coding);
+        self.finish(&mut fields);
+        fields
+    }
+
     /// Only the fields of the rules, for responses without a representation.
     pub(crate) fn bare(&self) -> Fields {
         let mut fields = Fields::default();
@@ -97,12 +117,18 @@ impl Presentation {
     }
 
     fn version(&self, fields: &mut Fields, version_fields: &VersionFields, coding: Coding) {
-        fields.push(b"Last-Modified", version_fields.modified.as_bytes());
+        if let Some(modified) = &version_fields.modified {
+            fields.push(b"Last-Modified", modified.as_bytes());
+        }
         if version_fields.weak {
             fields.push(b"ETag", format!("W/{}", version_fields.tag).as_bytes());
         } else {
             fields.push(b"ETag", version_fields.tag.as_bytes());
         }
+        self.coded(fields, coding);
+    }
+
+    fn coded(&self, fields: &mut Fields, coding: Coding) {
         if let Some(token) = coding.token() {
             fields.push(b"Content-Encoding", token.as_bytes());
         }
@@ -135,12 +161,14 @@ pub(crate) struct VersionFields {
     /// The opaque part of the entity tag, with quotes.
     pub tag: String,
     pub weak: bool,
-    pub modified: String,
+    /// `None` where the time of the file says nothing.
+    pub modified: Option<String>,
 }
 
 impl VersionFields {
     pub(crate) fn of(document: &Document, weak: bool) -> VersionFields {
-        VersionFields { tag: document.tag(), weak, modified: httpdate::fmt_http_date(document.modified) }
+        let modified = document.modified.map(httpdate::fmt_http_date);
+        VersionFields { tag: document.tag().to_owned(), weak, modified }
     }
 }
 

@@ -70,6 +70,7 @@ impl Responder {
             tag: &version_fields.tag,
             weak: version_fields.weak,
             modified: document.modified,
+            genuine: document.version.is_genuine(),
             now: request.received,
         };
         if requested.conditional {
@@ -84,7 +85,7 @@ impl Responder {
         if on_the_fly {
             if let Some(bytes) = self.compressed.get(document, coding).await {
                 let fields = presentation.fields(&version_fields, coding, false);
-                return Ok(Response::new(200, fields, Body::Bytes(bytes)));
+                return Ok(Response::new(200, fields, bytes.body()));
             }
             return self.plain(request, document, presentation);
         }
@@ -93,6 +94,31 @@ impl Responder {
             Some(range) => part(document, presentation, fields, range),
             None => whole(document, fields),
         })
+    }
+
+    /// A page for another status than 200, such as an error page: encoded as the client likes it, whatever it asks for otherwise.
+    pub(crate) async fn page(
+        &self,
+        request: &Request,
+        document: &Rc<Document>,
+        presentation: &Presentation,
+        status: u16,
+    ) -> Response {
+        let requested = RequestedRepresentation {
+            range: None,
+            conditional: false,
+            ..RequestedRepresentation::of(request)
+        };
+        let (coding, side_car) = self.choose(request, document, presentation, &requested);
+        let (coding, body) = match side_car {
+            Some(side_car) => (coding, body(&side_car, 0, side_car.len())),
+            None if coding == Coding::Identity => (coding, body(document, 0, document.len())),
+            None => match self.compressed.get(document, coding).await {
+                Some(encoded) => (coding, encoded.body()),
+                None => (Coding::Identity, body(document, 0, document.len())),
+            },
+        };
+        Response::new(status, presentation.page(coding), body)
     }
 
     /// The coding, and the side-car that holds it; without a side-car it is compressed on the fly.
@@ -110,7 +136,7 @@ impl Responder {
             if coding == Coding::Identity {
                 break;
             }
-            if self.options.precompressed
+            if self.options.precompressed.contains(&coding)
                 && let Lookup::File(side_car) = self.store.find(
                     &format!("{}{}", document.path, coding.suffix()),
                     request.arrived,

@@ -1,7 +1,8 @@
 //! The directory that files come from; no path leads out of it.
 //!
 //! Contract:
-//! 1. No path and no symbolic link leads out of the directory. A link with an absolute target counts as leading out.
+//! 1. No path and no symbolic link leads out of the directory. A link with an absolute target counts as leading out. Only with
+//!    [`Root::following`] links are followed wherever they lead.
 //! 2. Opening a FIFO or device never blocks.
 //! 3. A directory that is replaced (a deployment that switches a symbolic link) is noticed within [`RECHECK_PATH_AFTER`];
 //!    then [`Root::generation`] changes.
@@ -9,9 +10,10 @@
 //!    system call once the directory has not changed for two seconds, and none when there is no directory. This is for
 //!    directories in front of an app, whose requests must not pay for files.
 
-use super::beneath::Opener;
+use super::beneath::{self, Opener};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
 use std::io;
@@ -40,6 +42,8 @@ pub(crate) struct Root {
     state: RefCell<State>,
     generation: Cell<u64>,
     opener: Opener,
+    /// Links may lead out.
+    follow: bool,
 }
 
 #[derive(Debug)]
@@ -87,7 +91,13 @@ impl Root {
             state: RefCell::new(State::Unknown),
             generation: Cell::new(0),
             opener: Opener::new(),
+            follow: false,
         }
+    }
+
+    /// The same, with links that may lead out.
+    pub(crate) fn following(self) -> Root {
+        Root { follow: true, ..self }
     }
 
     /// The same, with the top-level names cached.
@@ -151,7 +161,11 @@ impl Root {
     pub(crate) fn open(&self, path: &str) -> io::Result<(File, Metadata)> {
         let state = self.state.borrow();
         let State::Present(directory) = &*state else { return Err(io::ErrorKind::NotFound.into()) };
-        let file = self.opener.open(&directory.handle, path)?;
+        let file = if self.follow {
+            beneath::follow(&directory.handle, path)?
+        } else {
+            self.opener.open(&directory.handle, path)?
+        };
         let metadata = file.metadata()?;
         Ok((file, metadata))
     }
@@ -178,30 +192,56 @@ impl Root {
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink())
     }
 
-    /// The entries of a directory below the root, at most `limit`.
+    /// The first `limit` entries of a directory below the root, in the order of a listing, and the number of all others. Names that begin
+    /// with a dot are left out, and those that are `hidden`.
     ///
     /// # Errors
     /// The directory cannot be opened or read.
-    pub(crate) fn list(&self, path: &str, limit: usize) -> io::Result<Vec<(String, Metadata)>> {
+    pub(crate) fn list(
+        &self,
+        path: &str,
+        limit: usize,
+        hidden: impl Fn(&str) -> bool,
+    ) -> io::Result<(Vec<(String, Metadata)>, usize)> {
+        use rustix::fs::FileType;
         let (directory, _) = self.open(path)?;
-        let mut found = Vec::new();
+        // Entries that lead out of the root, or have disappeared, are not listed.
+        let look = |name: &str| {
+            let below = if path == "." { name.to_owned() } else { format!("{path}/{name}") };
+            let metadata = self.open(&below).ok()?.1;
+            (metadata.is_file() || metadata.is_dir()).then_some(metadata)
+        };
+        let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&directory)? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            if found.len() > limit {
-                break;
-            }
-            if name.starts_with('.') {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with('.') || hidden(&name) {
                 continue;
             }
-            // Entries that lead out of the root, or have disappeared, are not listed.
-            let below = if path == "." { name.clone() } else { format!("{path}/{name}") };
-            if let Ok((_, metadata)) = self.open(&below)
-                && (metadata.is_file() || metadata.is_dir())
-            {
-                found.push((name, metadata));
+            match entry.file_type() {
+                FileType::Directory => names.push((Reverse(true), name, None)),
+                FileType::RegularFile => names.push((Reverse(false), name, None)),
+                // What these are shows only when they are opened.
+                FileType::Symlink | FileType::Unknown => {
+                    if let Some(metadata) = look(&name) {
+                        names.push((Reverse(metadata.is_dir()), name, Some(metadata)));
+                    }
+                }
+                _ => {}
             }
         }
-        Ok(found)
+        names.sort_by_cached_key(|(directory, name, _)| (*directory, name.to_lowercase(), name.clone()));
+        let mut left = names.into_iter();
+        let mut found = Vec::new();
+        for (_, name, known) in left.by_ref() {
+            if let Some(metadata) = known.or_else(|| look(&name)) {
+                found.push((name, metadata));
+            }
+            if found.len() == limit {
+                break;
+            }
+        }
+        Ok((found, left.len()))
     }
 }
 
@@ -265,6 +305,16 @@ impl Version {
             modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
             changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
         }
+    }
+
+    /// Whether the time of modification is that of the last change, and not one that a tool has set: then no other content has the same.
+    pub(crate) fn is_genuine(&self) -> bool {
+        self.modified == self.changed
+    }
+
+    /// What differs when anything does, on this machine.
+    pub(crate) fn local(&self) -> String {
+        format!("{:x}.{:x}.{:x}", self.identity.1, self.changed.0, self.changed.1)
     }
 
     /// Seconds and nanoseconds of the last modification.
@@ -464,9 +514,32 @@ mod tests {
         let (_dir, root) = tree();
         std::fs::write(root.path.join(".hidden"), "").unwrap();
         root.refresh(Instant::now());
-        let mut names: Vec<String> = root.list(".", 100).unwrap().into_iter().map(|(name, _)| name).collect();
-        names.sort();
-        assert_eq!(names, ["a", "in", "sub"]);
+        let list = |limit| {
+            let (found, more) = root.list(".", limit, |name| name == "private").unwrap();
+            (found.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), more)
+        };
+        std::fs::write(root.path.join("private"), "").unwrap();
+        assert_eq!(list(100), (vec!["sub".to_owned(), "a".to_owned(), "in".to_owned()], 0));
+        assert_eq!(list(2), (vec!["sub".to_owned(), "a".to_owned()], 1));
+    }
+
+    #[test]
+    fn a_root_that_follows_links_finds_what_is_elsewhere() {
+        let (dir, root) = tree();
+        let shared = dir.path().join("shared");
+        std::fs::create_dir(&shared).unwrap();
+        std::fs::write(shared.join("app.css"), "a{}").unwrap();
+        symlink(&shared, root.path.join("assets")).unwrap();
+        let root = root.following();
+        let read = |path| read(&root, path, Instant::now());
+        for (path, text) in
+            [("assets/app.css", "a{}"), ("out", "secret"), ("sibling/x", "secret"), ("in", "b")]
+        {
+            assert_eq!(read(path).as_deref(), Some(text), "{path}");
+        }
+        for path in ["loop", "fifo", "missing", "assets/missing", "assets"] {
+            assert_eq!(read(path), None, "{path}");
+        }
     }
 
     #[test]

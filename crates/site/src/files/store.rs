@@ -39,6 +39,8 @@ pub(crate) enum Lookup {
     File(Rc<Document>),
     Directory,
     Missing,
+    /// A symbolic link leads out of the directory.
+    LeadsOut,
     /// It exists, but the server may not read it.
     Forbidden,
     /// A system error: too many open files, out of memory, or an I/O error.
@@ -121,6 +123,9 @@ impl Store {
                 ) =>
                 {
                     Lookup::Failed(error)
+                }
+                _ if rustix::io::Errno::from_io_error(&error) == Some(rustix::io::Errno::XDEV) => {
+                    Lookup::LeadsOut
                 }
                 _ => Lookup::Missing,
             },

@@ -64,7 +64,7 @@ impl Site {
     }
 
     /// Whether an origin's response may be compressed.
-    fn may_encode(&self, response: &Response) -> bool {
+    pub(super) fn may_encode(&self, response: &Response) -> bool {
         let options = &self.responder.options;
         let min = if options.compat { COMPRESS_FROM } else { coding::MIN_LENGTH };
         let fits = |content_type: &[u8]| {
@@ -76,7 +76,7 @@ impl Site {
     }
 
     /// The coding for responses that are encoded for each request: brotli, which is slow, only if the client accepts no other.
-    fn quick(&self, codings: &Preferences) -> Coding {
+    pub(super) fn quick(&self, codings: &Preferences) -> Coding {
         let compat = self.responder.options.compat;
         let quick =
             |coding| matches!(coding, Coding::Gzip | Coding::Identity) || (coding == Coding::Zstd && !compat);

@@ -7,6 +7,7 @@ mod walk;
 
 pub use finish::ResponseEdits;
 
+use crate::coding::Coding;
 use crate::files::compression_cache::CompressionCache;
 use crate::files::document::Document;
 use crate::files::path::{PathError, SitePath, percent_encode};
@@ -19,9 +20,11 @@ use crate::rules::{RequestView, Rules};
 use auth::{Authenticator, Busy, Client};
 use handler::{Failure, PeerAddr, Request, Response};
 use path_cache::{CachedPath, PathCache, Target};
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 use walk::WalkResult;
 
 /// The configuration of a site.
@@ -73,6 +76,8 @@ pub struct Site {
     responder: Responder,
     paths: PathCache,
     log_error: Box<dyn Fn(&str)>,
+    /// When a link that leads out of the root was last logged.
+    refused: Cell<Option<Instant>>,
 }
 
 impl Site {
@@ -83,10 +88,17 @@ impl Site {
             charset: (!rules.encoding().is_empty()).then(|| rules.encoding().to_ascii_lowercase()),
             compat: rules.compat(),
             compress: rules.compress(),
-            precompressed: rules.precompressed() && !rules.compat(),
+            precompressed: if rules.precompressed() && !rules.compat() {
+                vec![Coding::Br, Coding::Zstd, Coding::Gzip]
+            } else {
+                Vec::new()
+            },
         };
+        // Before an app links are followed, as the app would.
+        let root = Root::new(config.root);
+        let root = if config.before_app { root.following() } else { root };
         let responder = Responder {
-            store: Store::new(Root::new(config.root), config.bounds),
+            store: Store::new(root, config.bounds),
             compressed: CompressionCache::new(config.bounds.bytes / 2, COMPRESS_FROM),
             options,
         };
@@ -98,6 +110,7 @@ impl Site {
             responder,
             paths: PathCache::new(config.bounds.files),
             log_error,
+            refused: Cell::new(None),
         }
     }
 
@@ -157,7 +170,7 @@ impl Site {
                 return outcome;
             }
         }
-        self.failed(request, &path, 500, "the file changes faster than it can be read")
+        self.failed(request, &path, 500, "the file changes faster than it can be read").await
     }
 
     /// The redirect or the 401 that comes before everything else.
@@ -211,9 +224,9 @@ impl Site {
                 }
                 self.with_headers(path.as_str(), redirect(301, &location))
             }
-            WalkResult::Listing(directory) => match self.listing(&directory, path.as_str()) {
+            WalkResult::Listing(directory) => match self.listing(request, &directory, path.as_str()) {
                 Ok(response) => self.with_headers(path.as_str(), response),
-                Err(error) => self.failed(request, path, 500, &format!("{directory}: {error}")),
+                Err(error) => self.failed(request, path, 500, &format!("{directory}: {error}")).await,
             },
             WalkResult::Proxy(id) => {
                 let fields = self.fields(path.as_str());
@@ -225,7 +238,7 @@ impl Site {
                 let to = self.rules.redirect(id, &captures, &view(request, path.as_str()));
                 self.with_headers(path.as_str(), redirect(to.status, &to.location))
             }
-            WalkResult::Forbidden => self.error_page(request, path, 403),
+            WalkResult::Forbidden => self.error_page(request, path, 403).await,
             WalkResult::Missing if self.before_app => {
                 let fields = self.fields(path.as_str());
                 let outcome = Outcome::App(ResponseEdits::app(&fields));
@@ -234,8 +247,8 @@ impl Site {
                 }
                 outcome
             }
-            WalkResult::Missing => self.error_page(request, path, 404),
-            WalkResult::Failed(why) => self.failed(request, path, 500, &why),
+            WalkResult::Missing => self.error_page(request, path, 404).await,
+            WalkResult::Failed(why) => self.failed(request, path, 500, &why).await,
         })
     }
 

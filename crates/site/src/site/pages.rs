@@ -1,24 +1,27 @@
 //! Pages that are not simply a file: directory listings and error pages.
 
 use super::{Outcome, Site};
-use crate::files::document::Document;
+use crate::coding;
 use crate::files::path::SitePath;
-use crate::files::respond::body;
+use crate::files::presentation::Presentation;
+use crate::files::requested::{RequestedRepresentation, preferences};
 use crate::files::store::Lookup;
 use crate::listing;
 use crate::page::status_page;
-use handler::{Fields, Request, Response};
-
-/// Most names in a listing.
-const MAX_LISTED: usize = 10_000;
+use handler::{Request, Response};
 
 impl Site {
-    pub(super) fn listing(&self, directory: &str, path: &str) -> std::io::Result<Response> {
-        let found = self.responder.store.root.list(directory, MAX_LISTED)?;
+    pub(super) fn listing(
+        &self,
+        request: &Request,
+        directory: &str,
+        path: &str,
+    ) -> std::io::Result<Response> {
         let at_top = directory == ".";
+        let hidden = |name: &str| at_top && self.private.iter().any(|private| private == name);
+        let (found, more) = self.responder.store.root.list(directory, listing::MAX_NAMES, hidden)?;
         let entries = found
             .into_iter()
-            .filter(|(name, _)| !(at_top && self.private.contains(name)))
             .map(|(name, metadata)| listing::Entry {
                 name,
                 directory: metadata.is_dir(),
@@ -27,33 +30,33 @@ impl Site {
             })
             .collect();
         let path = if path.ends_with('/') { path.to_owned() } else { format!("{path}/") };
-        Ok(Response::text(200, "text/html; charset=utf-8", listing::page(&path, entries)))
+        let page = listing::page_of_some(&path, entries, more);
+        let mut response = Response::text(200, "text/html; charset=utf-8", page);
+        if self.may_encode(&response) {
+            let asked = RequestedRepresentation::of(request).coding;
+            let coding = if asked { self.quick(&preferences(request)) } else { coding::Coding::Identity };
+            coding::encode_response(&mut response, coding);
+        }
+        Ok(response)
     }
 
     /// A response with the site's own error page, if it has one.
-    pub(super) fn error_page(&self, request: &Request, path: &SitePath, status: u16) -> Outcome {
+    pub(super) async fn error_page(&self, request: &Request, path: &SitePath, status: u16) -> Outcome {
         let own = self.rules.error_page().filter(|_| matches!(status, 404 | 500));
         let default = (status == 404 && !self.rules.compat()).then_some("404.html");
-        let name = own.or(default).map(|name| name.trim_start_matches('/'));
-        let page = name.and_then(|name| match self.find(request, name) {
-            Lookup::File(document) => Some(self.page(status, &document)),
-            _ => None,
-        });
-        self.with_headers(path.as_str(), page.unwrap_or_else(|| status_page(status)))
+        let page = match own.or(default).map(|name| self.find(request, name.trim_start_matches('/'))) {
+            Some(Lookup::File(document)) => {
+                let (id, options) = (self.responder.store.next_id(), &self.responder.options);
+                let presentation = Presentation::new(id, &document, Vec::new(), options);
+                self.responder.page(request, &document, &presentation, status).await
+            }
+            _ => status_page(status),
+        };
+        self.with_headers(path.as_str(), page)
     }
 
-    fn page(&self, status: u16, document: &Document) -> Response {
-        let body = body(document, 0, document.len());
-        let options = &self.responder.options;
-        let content_type =
-            crate::media_type::content_type(&document.path, options.charset.as_deref(), options.compat);
-        let mut fields = Fields::default();
-        fields.push(b"Content-Type", content_type.as_bytes());
-        Response::new(status, fields, body)
-    }
-
-    pub(super) fn failed(&self, request: &Request, path: &SitePath, status: u16, why: &str) -> Outcome {
+    pub(super) async fn failed(&self, request: &Request, path: &SitePath, status: u16, why: &str) -> Outcome {
         (self.log_error)(&format!("{status} for {}: {why}", path.as_str().escape_debug()));
-        self.error_page(request, path, status)
+        self.error_page(request, path, status).await
     }
 }

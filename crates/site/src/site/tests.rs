@@ -140,6 +140,32 @@ fn error_pages_keep_their_status_and_the_rules_of_the_path() {
 }
 
 #[test]
+fn error_pages_and_listings_are_compressed() {
+    let page = "<p>nothing is here</p>\n".repeat(200);
+    let folder = Folder::new("{}", false, &[("404.html", &page)]);
+    let gzip = [("Accept-Encoding", "gzip"), ("Range", "bytes=0-1"), ("If-None-Match", "*")];
+    let missing = folder.response("GET", "/x", &gzip);
+    assert_eq!((missing.status, field(&missing, "content-encoding").as_str()), (404, "gzip"));
+    assert_eq!((field(&missing, "vary").as_str(), field(&missing, "etag").as_str()), ("Accept-Encoding", ""));
+    assert!(text(&missing).len() < page.len() / 4);
+    let plain = folder.response("GET", "/x", &[]);
+    assert_eq!((text(&plain), field(&plain, "vary").as_str()), (page.clone(), "Accept-Encoding"));
+
+    let folder = Folder::new("{}", false, &[("404.html", &page), ("404.html.gz", "beside")]);
+    let beside = folder.response("GET", "/x", &gzip);
+    assert_eq!(
+        (beside.status, text(&beside).as_str(), field(&beside, "content-encoding").as_str()),
+        (404, "beside", "gzip")
+    );
+
+    let names: Vec<String> = (0..100).map(|n| format!("name-{n}.txt")).collect();
+    let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
+    let folder = Folder::new(r#"{"directory_listing": true}"#, false, &files);
+    let listing = folder.response("GET", "/", &gzip);
+    assert_eq!((listing.status, field(&listing, "content-encoding").as_str()), (200, "gzip"));
+}
+
+#[test]
 fn in_front_of_an_app() {
     let rules = r#"{"redirects": {"/old": {"url": "/new"}}, "headers": {"/**": {"X-A": "1"}}}"#;
     let folder = Folder::new(rules, true, &[("a.txt", "text")]);

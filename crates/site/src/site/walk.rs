@@ -8,6 +8,10 @@ use crate::files::store::Lookup;
 use crate::rules::{FileAction, Step};
 use handler::Request;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Links that lead out of the root are logged this often.
+const REFUSED_EVERY: Duration = Duration::from_secs(600);
 
 /// The files that were looked for and not found, and what was there instead.
 pub(super) type Misses = Vec<(Box<str>, Stat)>;
@@ -114,7 +118,25 @@ impl Site {
     }
 
     pub(super) fn find(&self, request: &Request, below: &str) -> Lookup {
-        self.responder.store.find(below, request.arrived, request.received)
+        let found = self.responder.store.find(below, request.arrived, request.received);
+        if matches!(found, Lookup::LeadsOut) {
+            self.refused(below, request.arrived);
+        }
+        found
+    }
+
+    /// Says which link is not followed, a few times an hour.
+    fn refused(&self, below: &str, now: Instant) {
+        let lately = |then: Instant| now.saturating_duration_since(then) < REFUSED_EVERY;
+        if !self.refused.get().is_some_and(lately) {
+            self.refused.set(Some(now));
+            let root = self.responder.store.root.path().join(below);
+            (self.log_error)(&format!(
+                "{}: a symbolic link leads out of the site's folder, so this is not served; put a copy there, or make \
+                 a folder that holds both the root",
+                root.display()
+            ));
+        }
     }
 
     /// The path below the root, if all its names may be shown.
@@ -135,7 +157,7 @@ fn on_miss(found: Lookup, below: &str, misses: &mut Misses) -> Option<WalkResult
             misses.push((below.into(), Stat::Directory));
             None
         }
-        Lookup::File(_) | Lookup::Missing => {
+        Lookup::File(_) | Lookup::LeadsOut | Lookup::Missing => {
             misses.push((below.into(), Stat::Missing));
             None
         }

@@ -16,20 +16,31 @@ pub(super) use linux::Opener;
 #[cfg(any(not(target_os = "linux"), firebrick_portable))]
 pub(super) use portable::Opener;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
 
 /// Without NONBLOCK, opening a FIFO would wait for a writer. For a regular file it has no effect.
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
+/// Opens a path without `..` below a folder, and follows links wherever they lead.
+pub(super) fn follow(folder: &File, path: &str) -> io::Result<File> {
+    loop {
+        match openat(folder, path, FILE, Mode::empty()) {
+            Err(Errno::INTR) => {}
+            opened => return Ok(opened?.into()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Opener;
     use super::portable::Opener as Portable;
+    use super::*;
     use proptest::prelude::*;
-    use rustix::fs::{FileType, Mode};
-    use rustix::io::Errno;
-    use std::fs::File;
-    use std::io::{self, Read};
+    use rustix::fs::FileType;
+    use std::io::Read;
     use std::os::unix::fs::{MetadataExt, symlink};
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};

@@ -39,15 +39,20 @@ impl FilePath {
         below.then_some(name)
     }
 
-    /// The candidate files in order: `a/index.html` for `/a/`; `a`, then `a.html` for `/a`.
-    pub(crate) fn candidates(&self) -> impl Iterator<Item = String> + '_ {
-        let text = &self.text;
-        let (first, second) = match (self.directory, text.as_str()) {
-            (true, "") => ("index.html".to_owned(), None),
-            (true, _) => (format!("{text}/index.html"), None),
-            (false, _) => (text.clone(), (!text.ends_with(".html")).then(|| format!("{text}.html"))),
-        };
-        std::iter::once(first).chain(second)
+    /// The path, decoded, with its slashes.
+    pub(crate) fn url(&self) -> String {
+        let end = if self.directory && !self.text.is_empty() { "/" } else { "" };
+        format!("/{}{end}", self.text)
+    }
+
+    /// Without the slash before and the one behind.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it ends with a slash.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.directory
     }
 }
 
@@ -74,12 +79,15 @@ fn hex(digit: u8) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rule::FileRule;
+    use super::super::told::Types;
     use super::*;
     use proptest::prelude::*;
     use std::path::{Component, Path};
 
     fn names(path: &str) -> Option<Vec<String>> {
-        FilePath::decode(path.as_bytes()).map(|path| path.candidates().collect())
+        let plain = FileRule::plain(Path::new("/"));
+        FilePath::decode(path.as_bytes()).map(|path| plain.candidates(&path, &Types::new()))
     }
 
     fn some(names: &[&str]) -> Option<Vec<String>> {
@@ -172,7 +180,9 @@ mod tests {
         #[test]
         fn no_bytes_lead_out_of_the_root(bytes in path_bytes()) {
             let Some(path) = FilePath::decode(&bytes) else { return Ok(()) };
-            for candidate in path.candidates() {
+            let rails = FileRule { chomp: true, tries: vec![".html".into(), "/index.html".into()], ..FileRule::default() };
+            let of = |rule: &FileRule| rule.candidates(&path, &Types::new());
+            for candidate in of(&FileRule::plain(Path::new("/"))).into_iter().chain(of(&rails)) {
                 prop_assert!(!candidate.is_empty() && !candidate.contains('\0'));
                 for part in Path::new(&candidate).components() {
                     let Component::Normal(name) = part else { panic!("{part:?} in {candidate:?}") };

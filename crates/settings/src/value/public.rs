@@ -1,0 +1,110 @@
+//! The public directory of an app, and who decides about its files.
+
+use std::path::{Path, PathBuf};
+
+use crate::kind::{Completion, Kind, Mistake};
+use crate::nearest::nearest;
+use crate::raw::Raw;
+
+/// Where the directory is unless something else is said.
+const USUAL: &str = "public";
+
+/// Who decides whether files of the public directory are served without entering the app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServePublic {
+    /// The app's middleware: its files are served as it would.
+    Auto,
+    /// The same, and the directory that was named is served even if no middleware does.
+    Named,
+    /// Nobody: they are served, whatever stands before them.
+    Always,
+}
+
+/// What was written: a directory, or a word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Public {
+    Directory(PathBuf),
+    /// The usual directory; `None`: nothing is served.
+    Word(Option<ServePublic>, PathBuf),
+}
+
+/// The path of a directory, or one of the words.
+pub(crate) struct PublicDirectory;
+
+/// One of the words.
+pub(crate) struct ServeWord;
+
+const WORDS: [&str; 3] = ["auto", "always", "off"];
+
+fn word(raw: &Raw) -> Option<Option<ServePublic>> {
+    match raw {
+        Raw::Switch(on) => Some(on.then_some(ServePublic::Always)),
+        _ => match raw.text()? {
+            "auto" => Some(Some(ServePublic::Auto)),
+            "always" | "true" => Some(Some(ServePublic::Always)),
+            "off" | "false" => Some(None),
+            _ => None,
+        },
+    }
+}
+
+impl Kind<Public> for PublicDirectory {
+    fn read(&self, raw: &Raw) -> Result<Public, Mistake> {
+        if let Some(word) = word(raw) {
+            return Ok(Public::Word(word, USUAL.into()));
+        }
+        let usable = |text: &&str| !text.trim().is_empty() && !text.contains('\0');
+        raw.text().filter(usable).map(|path| Public::Directory(path.into())).ok_or_else(Mistake::default)
+    }
+
+    fn anchor(&self, value: Public, base: &Path) -> Public {
+        let anchored = |path: &Path| crate::kind::texts::anchored(path, base);
+        match value {
+            Public::Directory(path) => Public::Directory(anchored(&path)),
+            Public::Word(word, path) => Public::Word(word, anchored(&path)),
+        }
+    }
+
+    fn expected(&self) -> String {
+        "the path of a directory, \"auto\", \"always\" or \"off\"".to_owned()
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        WORDS.to_vec()
+    }
+
+    fn completion(&self) -> Completion {
+        Completion::Directory
+    }
+}
+
+impl Kind<Option<ServePublic>> for ServeWord {
+    fn read(&self, raw: &Raw) -> Result<Option<ServePublic>, Mistake> {
+        word(raw).ok_or_else(|| Mistake::default().near(raw.text().and_then(|text| nearest(text, WORDS))))
+    }
+
+    fn expected(&self) -> String {
+        "\"auto\", \"always\" (or true) or \"off\" (or false)".to_owned()
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        WORDS.to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_or_a_word() {
+        let read = |text: &str| PublicDirectory.read(&Raw::Word(text.to_owned())).unwrap();
+        assert_eq!(read("dist"), Public::Directory("dist".into()));
+        assert_eq!(read("./always"), Public::Directory("./always".into()));
+        assert_eq!(read("always"), Public::Word(Some(ServePublic::Always), "public".into()));
+        assert_eq!(read("off"), Public::Word(None, "public".into()));
+        let anchored = PublicDirectory.anchor(read("auto"), Path::new("/srv/app"));
+        assert_eq!(anchored, Public::Word(Some(ServePublic::Auto), "/srv/app/public".into()));
+        assert!(ServeWord.read(&Raw::Word("alway".into())).unwrap_err().nearest.is_some());
+    }
+}

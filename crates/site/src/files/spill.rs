@@ -1,0 +1,110 @@
+//! Bytes kept in unlinked files, for what does not fit into memory.
+//!
+//! Contract:
+//! 1. At most two files of [`LONGEST`] bytes are on the disk at a time, besides those that responses still read.
+//! 2. When a file is full, the older one is given up. What is asked for is then made again.
+//! 3. Where no file can be written, nothing is kept.
+
+use handler::FileRegion;
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::hash::Hash;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Most bytes of a file.
+const LONGEST: u64 = 128 << 20;
+/// Most entries of a file.
+const MOST: usize = 65_536;
+
+/// Two files: the newer is written to.
+#[derive(Debug)]
+pub(crate) struct Spill<K> {
+    newer: Option<Pack<K>>,
+    older: Option<Pack<K>>,
+    longest: u64,
+}
+
+#[derive(Debug)]
+struct Pack<K> {
+    file: Rc<File>,
+    len: u64,
+    index: HashMap<K, (u64, u64)>,
+}
+
+impl<K> Default for Spill<K> {
+    fn default() -> Spill<K> {
+        Spill { newer: None, older: None, longest: LONGEST }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Spill<K> {
+    /// What was put.
+    pub(crate) fn get(&mut self, key: &K) -> Option<FileRegion> {
+        self.newer.as_ref().and_then(|pack| pack.get(key)).or_else(|| self.older.as_ref()?.get(key))
+    }
+
+    /// Keeps bytes, if it can.
+    pub(crate) fn put(&mut self, key: K, bytes: &[u8]) {
+        let full = |pack: &Pack<K>| pack.len + bytes.len() as u64 > self.longest || pack.index.len() >= MOST;
+        if self.newer.as_ref().is_none_or(full) {
+            self.older = self.newer.take();
+            // Without a file there is nothing to keep it in.
+            self.newer =
+                unnamed().ok().map(|file| Pack { file: Rc::new(file), len: 0, index: HashMap::new() });
+        }
+        let Some(pack) = &mut self.newer else { return };
+        if pack.file.write_all_at(bytes, pack.len).is_ok() {
+            pack.index.insert(key, (pack.len, bytes.len() as u64));
+            pack.len += bytes.len() as u64;
+        }
+    }
+}
+
+impl<K: Eq + Hash> Pack<K> {
+    fn get(&self, key: &K) -> Option<FileRegion> {
+        let (offset, len) = *self.index.get(key)?;
+        Some(FileRegion { file: self.file.clone(), offset, len })
+    }
+}
+
+/// A file in the folder for temporary files that nobody else can open, and that ends with us.
+fn unnamed() -> io::Result<File> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let nanos = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
+    let name = format!("firebrick-{}-{number}-{nanos:x}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(region: &FileRegion) -> Vec<u8> {
+        let mut bytes = vec![0; region.len as usize];
+        region.file.read_exact_at(&mut bytes, region.offset).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn what_was_put_is_there_until_two_files_are_full() {
+        let mut spill = Spill { longest: 10, ..Spill::default() };
+        for key in 0..6_u8 {
+            spill.put(key, &[key; 4]);
+        }
+        // Two fit into a file.
+        assert!(spill.get(&0).is_none() && spill.get(&1).is_none());
+        for key in 2..6_u8 {
+            assert_eq!(read(&spill.get(&key).unwrap()), [key; 4]);
+        }
+        let held = spill.get(&2).unwrap();
+        (6..20).for_each(|key| spill.put(key, &[key; 4]));
+        assert_eq!(read(&held), [2; 4], "who reads a file that was given up goes on");
+    }
+}

@@ -1,0 +1,112 @@
+# frozen_string_literal: true
+
+require "firebrick/public_files/inner"
+
+module Firebrick
+  module PublicFiles
+    # Middleware that the front can stand in for: fields that it adds to responses, requests that it refuses. What is
+    # asked for here is a line for each; a request that the front cannot judge goes to the app.
+    module Effects
+      ASSUME = "ActionDispatch::AssumeSSL"
+      SESSIONS = %w[Rack::Session::Cookie Rack::Session::Pool Rack::Session::Memcache Rack::Session::Dalli
+                    ActionDispatch::Session::CookieStore ActionDispatch::Session::CacheStore].freeze
+      # With these each response sets a cookie.
+      ALWAYS = %i[max_age renew drop defer expire_after].freeze
+
+      METHODS = {
+        ASSUME => :nothing,
+        "ActionDispatch::SSL" => :ssl,
+        "ActionDispatch::HostAuthorization" => :hosts_of_rails,
+        "Rack::ETag" => :etag,
+        "Rack::Protection::HostAuthorization" => :hosts_of_rack,
+        "Rack::Protection::FrameOptions" => :frame_options,
+        "Rack::Protection::XSSHeader" => :xss_header,
+        "Rack::Protection::IPSpoofing" => :ip_spoofing,
+        "Rack::Protection::JsonCsrf" => :json_csrf,
+        "Rack::Protection::StrictTransport" => :strict_transport,
+        "Rack::Protection::ReferrerPolicy" => :referrer_policy,
+        **SESSIONS.to_h { |name| [name, :session] }
+      }.freeze
+
+      class << self
+        # Lines; nil when it is not known.
+        def of(app, name)
+          method = METHODS[name]
+          method && send(method, app)
+        end
+
+        private
+
+        def nothing(_) = []
+
+        # What comes without TLS, it redirects, or not.
+        def ssl(app)
+          value = Inner.variable(app, :@hsts_header)
+          [["https"], *([["default", "all", "Strict-Transport-Security", value]] if value)]
+        end
+
+        def hosts_of_rails(app)
+          permissions = Inner.variable(app, :@permissions)
+          return [] if permissions.respond_to?(:empty?) && permissions.empty?
+
+          hosts(::Rails.application.config.hosts)
+        end
+
+        def hosts_of_rack(app)
+          permitted = Array(app.options[:permitted_hosts])
+          permitted.empty? ? [] : hosts(permitted)
+        end
+
+        # A name that only Ruby can match is one that the front does not serve.
+        def hosts(permitted)
+          known = Array(permitted).filter_map { |host| host.is_a?(String) ? host : any_address(host) }
+          return if known.empty?
+
+          [%w[unless X-Forwarded-Host], %w[unless Forwarded], *known.map { |host| ["host", host] }]
+        end
+
+        # The networks of all addresses are the only ones that need no arithmetic.
+        def any_address(network)
+          "any-address" if defined?(::IPAddr) && network.is_a?(::IPAddr) && network.prefix.zero?
+        end
+
+        # It adds a field to responses that it makes no digest of, if told so.
+        def etag(app)
+          [] if Inner.variable(app, :@no_cache_control).nil?
+        end
+
+        def session(app)
+          options = Inner.variable(app, :@default_options)
+          [] if options.respond_to?(:values_at) && options.values_at(*ALWAYS).none?
+        end
+
+        def frame_options(app)
+          [["default", "markup", "X-Frame-Options", app.frame_options]]
+        end
+
+        def xss_header(app)
+          lines = [["default", "markup", "X-XSS-Protection", "1; mode=#{app.options[:xss_mode]}"]]
+          lines << %w[default all X-Content-Type-Options nosniff] if app.options[:nosniff]
+          lines
+        end
+
+        # It compares two fields with a third.
+        def ip_spoofing(_)
+          [["spoofing"]]
+        end
+
+        def json_csrf(_)
+          [%w[unless Referer application/json]]
+        end
+
+        def strict_transport(app)
+          [["default", "all", "Strict-Transport-Security", app.strict_transport]]
+        end
+
+        def referrer_policy(app)
+          [["default", "all", "Referrer-Policy", app.options[:referrer_policy]]]
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,100 @@
+# frozen_string_literal: true
+
+require "firebrick/public_files/inner"
+require "firebrick/public_files/static"
+
+module Firebrick
+  module PublicFiles
+    # Rails and Sinatra.
+    module Frameworks
+      module_function
+
+      # ActionDispatch::Static.
+      def rails(app)
+        handler = Inner.variable(app, :@file_handler)
+        server = handler && Inner.variable(handler, :@file_server)
+        return Senders::Sender.new(Senders::RAILS, "", nil, false) unless server
+
+        codings = Array(Inner.variable(handler, :@precompressed) || "gzip").map(&:to_s) - ["identity"]
+        lines = rails_paths(Inner.variable(handler, :@index), codings)
+        lines += Static.headers("all", Inner.variable(server, :@headers))
+        Senders::Sender.new(Senders::RAILS, File.expand_path(Inner.variable(handler, :@root).to_s), lines, false)
+      end
+
+      # A path without a type of its own may be that of a page.
+      def rails_paths(index, codings)
+        page = "ActionController::Base".split("::").inject(Object) { |scope, name| scope&.const_get(name) }
+        extension = page.default_static_extension
+        [["chomp"], ["typed"], ["next"], ["try", extension], ["try", "/#{index || 'index'}#{extension}"],
+         *codings.map { |one| ["coding", one] }, Static::TYPE]
+      end
+
+      # What stands in the place of the middleware that Rails has left out. nil when it has not, or when the operator
+      # has said that the app should send files.
+      def left_to_the_server
+        config = rails_config
+        files = config&.public_file_server
+        return if files.nil? || files.enabled || asked_to_send?
+
+        lines = rails_paths(files.index_name, %w[br gzip]) + Static.headers("all", files.headers)
+        Senders::Sender.new(Senders::LEFT, rails_folder(config), lines, false)
+      end
+
+      def asked_to_send?
+        !ENV["RAILS_SERVE_STATIC_FILES"].to_s.empty?
+      end
+
+      def rails_folder(config)
+        File.expand_path(config.paths["public"].first.to_s, config.root.to_s)
+      end
+
+      def rails_config
+        return unless defined?(::Rails) && ::Rails.respond_to?(:application) && ::Rails.application
+
+        config = ::Rails.application.config
+        config if config.respond_to?(:public_file_server)
+      end
+
+      # `static!` of Sinatra comes before the filters and routes of an app, and behind all of its middleware.
+      def sinatra(app)
+        settings = app.class
+        return Senders::Sender.new(Inner.name(app), "", nil, true) unless sinatra_itself?(app)
+        return unless settings.static?
+
+        lines = [["default-type", "application/octet-stream"], ["charset", settings.default_encoding.to_s.downcase],
+                 *cache_control(settings), *static_headers(settings)]
+        # Routes, which nothing is known of, come before what follows.
+        Senders::Sender.new(Inner.name(app), File.expand_path(settings.public_folder.to_s), lines, true)
+      end
+
+      # An app may have methods of its own.
+      def sinatra_itself?(app)
+        %i[call call! dispatch! static!].all? { |name| app.method(name).owner == ::Sinatra::Base }
+      end
+
+      # As its method of that name.
+      def cache_control(settings)
+        return [] unless settings.static_cache_control?
+
+        *words, last = Array(settings.static_cache_control)
+        pairs = last.is_a?(Hash) ? last : { last => true }
+        words = words.to_h { |word| [word, true] }.merge(pairs).filter_map { |name, value| directive(name, value) }
+        words.empty? ? [] : [["header", "all", "Cache-Control", words.join(", ")]]
+      end
+
+      def directive(name, value)
+        name = name.to_s.tr("_", "-")
+        return (name if value) if [true, false].include?(value)
+
+        "#{name}=#{%w[max-age s-maxage].include?(name) ? value.to_i : value}"
+      end
+
+      # Since Sinatra 4.
+      def static_headers(settings)
+        return [] unless settings.respond_to?(:static_headers) && settings.static_headers
+
+        Static.headers("all", settings.static_headers)
+      end
+    end
+  end
+end

@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+module Firebrick
+  module PublicFiles
+    # What is inside a Rack app: the next one, or several.
+    module Inner
+      # They have no say about a request.
+      SHELLS = %w[ActionDispatch::MiddlewareStack::InstrumentationProxy Sinatra::Wrapper].freeze
+
+      USUAL = %i[@app @middleware @stack].freeze
+
+      module_function
+
+      # The class of a middleware; of an app that is a class itself, its own name.
+      def name(app)
+        kind = app.is_a?(Module) ? app : app.class
+        Module.instance_method(:name).bind_call(kind) || "a #{kind.superclass || kind.class} without a name"
+      end
+
+      def variable(object, name)
+        Kernel.instance_method(:instance_variable_get).bind_call(object, name)
+      end
+
+      # Whether it only holds the next one.
+      def shell?(app)
+        return true if app.is_a?(Class)
+
+        SHELLS.include?(name(app)) || name(app).start_with?("Firebrick::") || rails?(app)
+      end
+
+      def rails?(app)
+        defined?(::Rails::Engine) ? app.is_a?(::Rails::Engine) : false
+      end
+
+      # The next one; nil at the end.
+      def of(app)
+        case app
+        when Proc, Method then nil
+        when Class then of_class(app)
+        else rails?(app) ? app.app : of_object(app)
+        end
+      end
+
+      # Sinatra and Roda are classes that build their app once.
+      def of_class(app)
+        return app.prototype if sinatra?(app)
+
+        app.app if app.ancestors.any? { |one| name(one) == "Roda" } && app.respond_to?(:app)
+      end
+
+      def sinatra?(app)
+        defined?(::Sinatra::Base) ? app <= ::Sinatra::Base : false
+      end
+
+      # By the name that middleware has for it, else whatever can be called.
+      def of_object(app)
+        names = Kernel.instance_method(:instance_variables).bind_call(app)
+        named = USUAL.find { |name| names.include?(name) }
+        candidates = named ? [variable(app, named)] : names.map { |name| variable(app, name) }
+        candidates << app.to_a.first if app.is_a?(Struct)
+        candidates.find { |one| app?(one) }
+      end
+
+      def app?(object)
+        Kernel.instance_method(:respond_to?).bind_call(object, :call) && !object.is_a?(Proc) && !object.is_a?(Method)
+      rescue StandardError
+        false
+      end
+
+      def branches?(app)
+        %w[Rack::URLMap Rack::Cascade].include?(name(app)) && !app.is_a?(Module)
+      end
+
+      def cascade(app)
+        Array(variable(app, :@apps))
+      end
+
+      # Pairs of a path and an app. What is for one host only is left to the app.
+      def mounts(app)
+        Array(variable(app, :@mapping)).filter_map do |host, location, _, inner|
+          return [] if host
+
+          [location.to_s, inner]
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+require "firebrick/public_files/effects"
+require "firebrick/public_files/inner"
+
+module Firebrick
+  module PublicFiles
+    # What a request for a file passes before it reaches the middleware that sends files.
+    class Passing
+      # By its name: whatever they do makes no difference to a file that is there, or the front does it itself.
+      NEUTRAL = %w[
+        ActionDispatch::ActionableExceptions ActionDispatch::Callbacks ActionDispatch::DebugExceptions
+        ActionDispatch::DebugLocks ActionDispatch::Executor ActionDispatch::Reloader ActionDispatch::RemoteIp
+        ActionDispatch::RequestId ActionDispatch::ServerTiming ActionDispatch::ShowExceptions
+        ActiveSupport::Cache::Strategy::LocalCache::Middleware Rails::Rack::Logger Rails::Rack::SilenceRequest
+        Rack::Chunked Rack::CommonLogger Rack::ConditionalGet Rack::ContentLength Rack::ContentType Rack::Deflater
+        Rack::Head Rack::Lint Rack::Lock Rack::Logger Rack::MethodOverride Rack::NullLogger Rack::Reloader
+        Rack::RewindableInput::Middleware Rack::Runtime Rack::Sendfile Rack::ShowExceptions Rack::ShowStatus
+        Rack::TempfileReaper Rack::Timeout RequestStore::Middleware
+        Sinatra::CommonLogger Sinatra::ExtendedRack Sinatra::ShowExceptions
+        Rack::Protection::AuthenticityToken Rack::Protection::FormToken Rack::Protection::HttpOrigin
+        Rack::Protection::PathTraversal Rack::Protection::RemoteReferrer Rack::Protection::RemoteToken
+        Airbrake::Rack::Middleware Appsignal::Rack::EventMiddleware Appsignal::Rack::SinatraInstrumentation
+        Datadog::Contrib::Rack::TraceMiddleware Datadog::Tracing::Contrib::Rack::TraceMiddleware ElasticAPM::Middleware
+        Honeybadger::Rack::ErrorNotifier NewRelic::Rack::AgentHooks
+        OpenTelemetry::Instrumentation::Rack::Middlewares::TracerMiddleware
+        OpenTelemetry::Instrumentation::Rack::Middlewares::Stable::TracerMiddleware
+        OpenTelemetry::Instrumentation::Rack::Middlewares::Old::TracerMiddleware
+        Prometheus::Middleware::Collector PrometheusExporter::Middleware Raven::Rack
+        Sentry::Rack::CaptureExceptions Sentry::Rails::CaptureExceptions Skylight::Middleware
+      ].to_h { |name| [name, true] }.freeze
+
+      # What a rule needs besides its own lines.
+      attr_reader :lines
+      # The first middleware that may refuse or change what is behind it.
+      attr_reader :obstacle
+
+      def initialize
+        @lines = []
+      end
+
+      def initialize_copy(other)
+        super
+        @lines = other.lines.dup
+      end
+
+      # It passes a middleware.
+      def pass(app)
+        name = Inner.name(app)
+        return if @obstacle || NEUTRAL[name] || Inner.shell?(app)
+
+        # Behind it Rails takes every request for one over TLS.
+        @assumed ||= name == Effects::ASSUME
+        effect = Effects.of(app, name)
+        effect ? add(effect) : @obstacle = name
+      end
+
+      private
+
+      def add(effect)
+        @lines.concat(@assumed ? effect.reject { |verb,| verb == "https" } : effect)
+      end
+    end
+  end
+end
