@@ -30,7 +30,6 @@ use settings::{Current, Settings};
 use site::{AppFiles, PublicFiles};
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,7 +135,6 @@ async fn run(seed: Seed) {
         Err(why) => return error_log.write(&why),
     };
     spawn_local(limits.clone().keep_in_touch());
-    let later = settings.clone();
     let current = follow(settings, limits.clone());
     let settings = current.get();
     let local = shared.map(|shared| Local::new(index, shared, current.clone(), log_to(&error_log)));

@@ -473,7 +473,16 @@ impl Supervisor {
         until: tokio::time::Instant,
     ) -> Result<(), BootError> {
         let error = match self.first_message(ask, until).await? {
-            Some(Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes, libraries, jobs, files }))) => {
+            Some(Ok(Some(TemplateMessage::Booted {
+                ruby,
+                rack,
+                ms,
+                services,
+                notes,
+                libraries,
+                jobs,
+                files,
+            }))) => {
                 self.jobs_started(FIRST, &jobs);
                 let took = Duration::from_millis(ms);
                 self.set_facts(FIRST, AppFacts { ruby, rack, took, services, notes, libraries, files });

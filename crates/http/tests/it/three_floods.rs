@@ -106,7 +106,8 @@ fn unidirectional_streams_of_unknown_types() {
     let unknown = async |connection: &Connection, count: usize| {
         let Ok(mut stream) = connection.open_uni().await else { return };
         // Some of them end before their type has come.
-        let _ = stream.write_all(if count.is_multiple_of(4) { &[0x40] } else { &[0x40, 0x41, 1, 2, 3] }).await;
+        let _ =
+            stream.write_all(if count.is_multiple_of(4) { &[0x40] } else { &[0x40, 0x41, 1, 2, 3] }).await;
         let _ = stream.reset(VarInt::from_u32(0x10c));
     };
     assert!(flood(&quic, 1000, unknown) < 200);
