@@ -302,8 +302,9 @@ mod tests {
         let (files, notes) = settle(&lines, Wanted::Auto(dir));
         assert_eq!(files.roots().count(), 0);
         let behind = FilesNote::Behind(dir.into(), "Rack::Static".into(), "Rack::Auth::Basic".into());
-        assert_eq!(notes, [behind.clone()]);
-        assert_eq!(settle(&lines, Wanted::Named(dir)).1, [behind]);
+        let behind = [behind];
+        assert_eq!(notes, behind);
+        assert_eq!(settle(&lines, Wanted::Named(dir)).1, behind);
         assert_eq!(settle(&lines, Wanted::Always(dir)).0.roots().count(), 2);
     }
 
