@@ -135,7 +135,8 @@ class Server
     return uri.delete_prefix("unix://") if uri.start_with?("unix://")
 
     match = %r{\A(?:https?|tcp)://(.+):(\d+)\z}.match(uri)
-    [match[1].delete("[]"), match[2].to_i]
+    # Listeners of all addresses take IPv4, too.
+    [match[1].delete("[]").sub(/\A::\z/, "127.0.0.1"), match[2].to_i]
   end
 
   def port

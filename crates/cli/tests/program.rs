@@ -45,7 +45,7 @@ fn completions_and_manual_go_to_standard_output() {
 #[test]
 fn wrong_usage_exits_with_2() {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    for words in [&["--nonsense"][..], &["-w", "0"], &["nowhere"], &["stats", "--control", "off"]] {
+    for words in [&["--nonsense"][..], &["-w", "-1"], &["nowhere"], &["stats", "--control", "off"]] {
         let output = firebrick(folder.path(), words, &[]);
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         assert!(text(&output.stderr).starts_with("error: "), "{words:?}: {}", text(&output.stderr));

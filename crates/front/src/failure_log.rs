@@ -140,10 +140,13 @@ fn settle(kinds: &mut Vec<Kind>, now: Instant, write: &Write) {
     });
 }
 
-/// What makes failures alike: the beginning of the reason, without its numbers.
+/// What makes failures alike: the beginning of the reason, without its numbers, however long they are.
 fn kind_of(reason: &str) -> String {
     let line = reason.lines().next().unwrap_or_default();
-    line.chars().take(160).map(|letter| if letter.is_ascii_digit() { '0' } else { letter }).collect()
+    let mut letters: Vec<char> =
+        line.chars().take(160).map(|letter| if letter.is_ascii_digit() { '0' } else { letter }).collect();
+    letters.dedup_by(|next, before| *next == '0' && *before == '0');
+    letters.into_iter().collect()
 }
 
 fn shown(bytes: &[u8], most: usize) -> String {

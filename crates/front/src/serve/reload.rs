@@ -88,6 +88,8 @@ fn merge(now: &Settings, fresh: Settings) -> Settings {
         timeouts: Timeouts {
             worker_boot: now.timeouts.worker_boot,
             shutdown: now.timeouts.shutdown,
+            // A property of the listeners.
+            tcp_keepalive: now.timeouts.tcp_keepalive,
             ..fresh.timeouts
         },
         rack: Rack {

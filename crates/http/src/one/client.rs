@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The client of one exchange.
 pub(crate) struct ClientView<S> {
     pub(crate) link: Weak<Link<S>>,
-    pub(crate) exchange: u64,
+    pub(crate) exchange: u32,
     half_closed: Cell<bool>,
     /// A deadline is set after which the event loop watches the client.
     patient: Cell<bool>,
@@ -24,7 +24,7 @@ pub(crate) struct ClientView<S> {
 }
 
 impl<S: Transport> ClientView<S> {
-    pub(crate) fn new(link: Weak<Link<S>>, exchange: u64) -> ClientView<S> {
+    pub(crate) fn new(link: Weak<Link<S>>, exchange: u32) -> ClientView<S> {
         ClientView {
             link,
             exchange,

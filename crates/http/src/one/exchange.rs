@@ -53,7 +53,7 @@ pub(super) async fn serve_requests<S: Transport, H: Handler>(
                 report.outcome.sent =
                     respond::respond(link, facts.response, &mut response, &mut output).await;
                 drop(response);
-                link.exchange.update(|number| number + 1);
+                link.exchange.update(|number| number.wrapping_add(1));
                 let sent = (report.outcome.sent.reusable, report.outcome.sent.is_over());
                 drop(report);
                 match sent {
@@ -220,7 +220,7 @@ impl Facts {
 }
 
 /// The request's body: all of it if it has been read ahead, else to be read.
-fn incoming<S: Transport>(link: &Rc<Link<S>>, head: &RequestHead, exchange: u64) -> Incoming {
+fn incoming<S: Transport>(link: &Rc<Link<S>>, head: &RequestHead, exchange: u32) -> Incoming {
     let mut body = link.body.borrow_mut();
     *body = BodyState::new(head, &link.shared.settings().limits);
     let mut input = link.input.borrow_mut();

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 /// A request body as its handler reads it.
 pub(crate) struct BodyReader<S> {
     pub(crate) link: Weak<Link<S>>,
-    pub(crate) exchange: u64,
+    pub(crate) exchange: u32,
     pub(crate) length: Option<u64>,
 }
 

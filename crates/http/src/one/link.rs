@@ -37,8 +37,8 @@ pub(crate) struct Link<S> {
     /// The socket has bytes although its readiness says otherwise.
     pub(crate) unread: Cell<bool>,
     pub(crate) body: RefCell<BodyState>,
-    /// Number of the current exchange; for holders of an older one the client has gone.
-    pub(crate) exchange: Cell<u64>,
+    /// Number of the current exchange; for holders of an older one the client has gone. It begins anew after four thousand million of them.
+    pub(crate) exchange: Cell<u32>,
     /// Whether an informational response may be sent now.
     pub(crate) interim_allowed: Cell<bool>,
     /// Informational responses that did not fit into the socket yet.

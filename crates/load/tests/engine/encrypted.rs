@@ -150,7 +150,7 @@ fn handshakes_that_fail_are_counted_with_their_reason() {
     assert_eq!((handshakes.complete(), handshakes.failures()), (10, 10), "{:?}", outcome.errors);
     assert_eq!(outcome.errors.connect, 10);
     let reason = handshakes.failed.keys().next().expect("a reason");
-    assert!(reason.contains("corrupt message") && !reason.contains("TLS with"), "{reason}");
+    assert!(reason.contains("this port speaks http") && !reason.contains("TLS with"), "{reason}");
     std::fs::remove_file(path).expect("the file");
 }
 

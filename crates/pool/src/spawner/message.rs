@@ -279,8 +279,6 @@ mod tests {
             fact,
             "files",
             &files[0],
-            "fibers",
-            fact,
             "files",
             &files[1],
             "ruby",

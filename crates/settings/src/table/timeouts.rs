@@ -64,7 +64,7 @@ section! { Category::Timeouts;
         reloadable: true,
         known_as: &["send_timeout", "write_timeout"],
     }
-    /// How long a connection over TCP may be silent before the client is asked whether it is there; 0 is off
+    /// Silence of a TCP connection after which its client is probed; 0 is off
     tcp_keepalive: Option<Duration> = OrOff(Period::ANY), {
         key: "timeouts.tcp_keepalive",
         flags: &[long("tcp-keepalive", "TIME")],

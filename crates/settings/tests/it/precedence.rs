@@ -33,7 +33,7 @@ fn nothing_written_gives_the_defaults() {
     assert_eq!(settings.timeouts.keep_alive, Duration::from_secs(65));
     assert_eq!(settings.timeouts.worker, None);
     assert_eq!(settings.rack.ruby, Path::new("ruby"));
-    assert!(settings.rack.trusted_proxies.unix && settings.rack.early_hints && settings.rack.compact);
+    assert!(settings.rack.trusted_proxies.unix && !settings.rack.early_hints && settings.rack.compact);
     assert!(!settings.limits.allow_underscore_headers && settings.rack.warmup.is_empty());
     assert_eq!(settings.rack.request_id_header.as_deref(), Some("X-Request-Id"));
     assert_eq!(settings.files.public, Some(below(&app, "public")));

@@ -144,7 +144,8 @@ impl Served {
         if store.root.is_absent(request.arrived) || !store.refresh(request.arrived) {
             return None;
         }
-        let mapped = !self.rule.exact.is_empty();
+        // Its path need not be that of a file, or need not name a directory although it ends with a slash.
+        let mapped = !self.rule.exact.is_empty() || self.rule.chomp && path.is_directory();
         if !mapped && path.directory_name().is_some_and(|name| !store.root.may_have(name)) {
             return None;
         }
@@ -332,7 +333,7 @@ mod tests {
         for (target, wanted) in
             [("/", "home"), ("/about", "about"), ("/about/", "about"), ("/docs", "docs"), ("/docs/", "docs")]
         {
-            let response = ask(&files, "GET", target, &[]).unwrap();
+            let response = ask(&files, "GET", target, &[]).unwrap_or_else(|| panic!("{target}"));
             assert_eq!(
                 (text(&response).as_str(), field(&response, "content-type").as_str()),
                 (wanted, "text/html")

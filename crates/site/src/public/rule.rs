@@ -183,7 +183,8 @@ impl FileRule {
         }
         let more = self.tries.iter().filter(|suffix| !text.ends_with(suffix.as_str()));
         let more = more.map(|suffix| format!("{text}{suffix}").trim_start_matches('/').to_owned());
-        files.extend(more.filter(|name| !name.starts_with('.')));
+        // A suffix alone is no name.
+        files.extend(more.filter(|name| !text.is_empty() || !name.starts_with('.')));
         files
     }
 

@@ -16,8 +16,8 @@ fn trusted_certificates() {
         (maker.file("empty.pem", ""), "contains no certificate"),
         (maker.file("text.pem", "nothing\n"), "contains no certificate"),
         (made.key_pem.clone(), "contains no certificate"),
-        (maker.file("half.pem", &half(&made.pem)), "missing section end"),
-        (maker.file("broken.pem", broken), "BadEncoding"),
+        (maker.file("half.pem", &half(&made.pem)), "-----END is missing"),
+        (maker.file("broken.pem", broken), "a certificate in it is damaged"),
     ];
     for (file, expected) in files {
         for trusted in [Trusted::File(&file), Trusted::SystemAndFile(&file)] {
@@ -46,8 +46,8 @@ fn client_certificates_and_keys() {
         (with_key(Path::new(NOWHERE)), Role::Key, "No such file"),
         (with_key(&made.pem), Role::Key, "contains no unencrypted private key"),
         (with_key(&encrypted), Role::Key, "contains no unencrypted private key"),
-        (with_key(&half), Role::Key, "missing section end"),
-        (with_key(&broken), Role::Key, "failed to parse private key"),
+        (with_key(&half), Role::Key, "-----END is missing"),
+        (with_key(&broken), Role::Key, "a private key that cannot be used"),
     ];
     for (identity, expected, message) in files {
         let (role, path, why) = file_error(Trusted::Any, Some(identity));
