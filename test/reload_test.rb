@@ -259,7 +259,7 @@ class ReloadReleasesTest < Case
     firebrick_only
     released do |root|
       %w[1 2].each do |number|
-        settings = "[sendfile]\n\"/inner/\" = \"files\"\n[reload]\nwatch = \"0s\"\n"
+        settings = "[files]\npublic = \"always\"\n[sendfile]\n\"/inner/\" = \"files\"\n[reload]\nwatch = \"0s\"\n"
         release(root, number, { "public/robots.txt" => "robots #{number}", "public/only-#{number}.txt" => "asset #{number}", "files/a.txt" => "sent #{number}", "firebrick.toml" => settings })
       end
       own = serve_link(root)
@@ -297,7 +297,8 @@ class ReloadReleasesTest < Case
   it "loses the way to files of neither release while it is undone" do
     firebrick_only
     released do |root|
-      %w[1 2].each { |number| release(root, number, { "public/robots.txt" => "robots #{number}" }) }
+      always = "[files]\npublic = \"always\"\n"
+      %w[1 2].each { |number| release(root, number, { "public/robots.txt" => "robots #{number}", "firebrick.toml" => always }) }
       own = serve_link(root, "--reload-watch", "0s")
       link(root, "2")
       assert_reloads(own)
