@@ -169,7 +169,7 @@ class FilesTest < Case
   end
 
   it "does not involve Ruby" do
-    own = start(threads: "1:1", files: { "public/a.txt" => "file" }, app: 'run ->(_) { sleep 0.01 until File.exist?("gate.log"); [200, {}, ["app"]] }')
+    own = start(threads: "1:1", settings: { files: { public: "always" } }, files: { "public/a.txt" => "file" }, app: 'run ->(_) { sleep 0.01 until File.exist?("gate.log"); [200, {}, ["app"]] }')
     holder = connect(own).write(request("GET", "/app"))
     assert_equal "file", get("/a.txt", to: own).body
     File.write(own.path("gate.log"), "")

@@ -148,7 +148,7 @@ class GrowthTest < Case
 
   it "refuses ranges that are none" do
     own = Server.new(app: GROWTH_APP)
-    { "0:4" => /expected "MIN:MAX" or a number of workers, from 1 to 1024/, "8:2" => /did you mean "2:8"\?/ }.each do |range, message|
+    { "x:4" => /expected "MIN:MAX" or a number of workers, from 1 to 1024/, "8:2" => /did you mean "2:8"\?/ }.each do |range, message|
       _, err, code = own.command_line("check", own.dir, "-w", range)
       assert_equal 1, code
       assert_match message, err

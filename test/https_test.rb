@@ -190,7 +190,7 @@ class HttpsTest < Case
     server = Server.new(app: APP, env: environment(dir))
     out, err, code = server.command_line("check", "--https", server.dir)
     assert_equal 0, code, err
-    assert_match(%r{^  listen +ssl://0\.0\.0\.0:9292$}, out)
+    assert_match(%r{^  listen +ssl://\[::\]:9292$}, out)
     assert_match(/for localhost, \*\.localhost, \*\.test, .*authority of development/, out)
     assert_empty Dir.children(dir)
   ensure

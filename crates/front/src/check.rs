@@ -51,11 +51,17 @@ fn places(settings: &Settings) -> Result<(), String> {
             Err(std::io::Error::other("it is a folder, expected the path of a file"))
         }
         Ok(_) => std::fs::File::options().append(true).open(pidfile).map(drop),
+        Err(_) if pidfile.starts_with(&settings.dir) => log_file::writable_folder(existing(pidfile)),
         Err(_) => log_file::writable_folder(pidfile.parent()),
     };
     fits.map_err(|why| {
         format!("the pid file {name} cannot be written: {why}; create the folder, or name a file elsewhere")
     })
+}
+
+/// The folder nearest to a file that is there; a start makes the others.
+fn existing(file: &Path) -> Option<&Path> {
+    file.ancestors().skip(1).find(|folder| folder.exists())
 }
 
 /// Whether the programs of services are there.

@@ -64,6 +64,10 @@ impl Sockets {
             control.take_over().map_err(|e| format!("the control socket cannot be used: {e}"))?;
         }
         if let Some(pidfile) = &settings.process.pidfile {
+            // A fresh checkout has no tmp/pids. Elsewhere a missing folder may be a mistake; the file's error names it.
+            if let Some(folder) = pidfile.parent().filter(|folder| folder.starts_with(&settings.dir)) {
+                let _ = std::fs::create_dir_all(folder);
+            }
             leftovers.write_pidfile(pidfile, old)?;
         }
         let no_release = |e: io::Error| format!("the control socket cannot be used: {e}");
