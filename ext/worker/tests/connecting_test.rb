@@ -62,7 +62,7 @@ class ConnectingTest < Case
       boot(control, dir, settings)
       yield server, control, log
     rescue Timeout::Error, FakeFront::Gone => e
-      flunk "#{e.message}\n#{File.read(log)}"
+      flunk "#{e.message}\n#{e.backtrace.first(8).join("\n")}\n#{File.read(log)}"
     ensure
       Process.kill("KILL", @pid) if @pid
       exit_code if @pid
@@ -169,12 +169,12 @@ class ConnectingTest < Case
       assert_equal [200, "1001001 File"], link.response(70, timeout: PATIENCE).values_at(0, 2)
       assert_equal APP, link.get("/file", timeout: PATIENCE)[2]
       id = link.start(target: "/stream")
-      stream = hello(server, 3).tap { |socket| socket.write("x") }
+      stream = hello(server, 3).tap { |socket| socket.write("\0") }
       assert_predicate link.take_for(id, :response), :stream?
       assert_equal "hello", stream.read
       assert_raises(Errno::EPIPE) { stream.write("to an app that does not read") }
       id = link.start(target: "/hijack")
-      socket = hello(server, 3).tap { |one| one.write("x") }
+      socket = hello(server, 3).tap { |one| one.write("\0") }
       link.take_for(id, :hijack)
       socket << "line\n"
       assert_equal "line\n", socket.read

@@ -133,7 +133,7 @@ class LifeTest < Case
     FakeFront.open("at_exit { $stderr.puts 'at_exit' }\n#{HELLO}", workers: 0) do |front|
       front.tell("exit")
       assert_equal 0, front.wait.exitstatus
-      assert_empty front.log
+      assert_equal "at_exit\n", front.log
     end
   end
 

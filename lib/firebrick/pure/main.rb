@@ -116,9 +116,16 @@ module Firebrick
       # The end of the control socket is that of the front; a byte is the end of its interest in this process.
       def watch(control)
         Thread.new do
-          clean_up unless control.read(1)
+          clean_up unless byte(control)
           exit!(0)
         end
+      end
+
+      # A front that ends before it has read everything resets the connection.
+      def byte(control)
+        control.read(1)
+      rescue SystemCallError
+        nil
       end
 
       # A front that was killed has left the socket.
