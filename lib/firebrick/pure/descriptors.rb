@@ -200,7 +200,7 @@ module Firebrick
 
         def introduce
           @own = @connect.call
-          return if @own.recv(1, @input ? 0 : Socket::MSG_PEEK) == "\0"
+          return unless @own.recv(1, @input ? 0 : Socket::MSG_PEEK).to_s.empty?
 
           raise IOError, "the front has gone"
         end
