@@ -117,7 +117,7 @@ module Packages
     def port(pid, log)
       found = nil
       Clock.wait_until(within: START_WITHIN) do
-        found = File.read(log)[%r{Listening on http://[\d.]+:(\d+)}, 1]
+        found = File.read(log)[%r{Listening on http://\[?[\d.:]+?\]?:(\d+)$}, 1]
         found || Process.wait(pid, Process::WNOHANG)
       end
       found || raise(Failure, "the server did not start:\n#{File.read(log)}")
