@@ -104,7 +104,7 @@ impl Drop for Place<'_> {
 }
 
 impl Checks {
-    /// So many at once as leave a processor for everything else.
+    /// Runs one check fewer at a time than the machine has processors, at least one.
     pub(crate) fn new() -> Arc<Checks> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Checks::with(processors.saturating_sub(1).clamp(1, MOST_AT_ONCE))
@@ -125,7 +125,7 @@ impl Checks {
         admitted.await.unwrap_or(Err(Busy::Server))
     }
 
-    /// What came of a check.
+    /// Takes the result of a check: `right` says whether the password matched.
     pub(crate) fn checked(&self, client: Client, right: bool) {
         let mut state = self.state();
         if right {

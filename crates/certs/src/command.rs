@@ -123,7 +123,7 @@ pub fn table(certificates: &[CertificateSnapshot], now: SystemTime) -> String {
             line(&mut text, 2, "until", &to);
         }
         if one.directory.is_empty() {
-            // Nobody orders it here.
+            // The operator renews a certificate of files.
             one.error.iter().for_each(|error| line(&mut text, 2, "error", error));
             line(&mut text, 2, "file", &one.storage);
             line(&mut text, 2, "renewal", "not here: replace the file, it is read again at once");

@@ -220,7 +220,7 @@ impl Output {
     }
 }
 
-/// What clap makes of the words, once flags of other servers have been translated.
+/// Parses the command line, after flags of other servers have been translated.
 fn matches<Word: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = Word>,
 ) -> Result<ArgMatches, Output> {

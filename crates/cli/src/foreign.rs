@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use settings::table::COMMANDS;
 
-/// What becomes of a flag.
+/// How Firebrick treats a flag of another server.
 enum Fate {
     /// Nothing; why.
     Taken(&'static str),
@@ -90,8 +90,8 @@ const FOREIGN: &[Foreign] = &[
 /// Words in place of those that were typed, and a note.
 type Translated = (Vec<OsString>, Option<String>);
 
-/// What to do about an error of clap: the words without the flag that it does not know, or a message; `None` where it is no flag of this
-/// list. With a note of what was ignored.
+/// Translates the flag that an error of clap is about: the command line without the flag and a note that says so, or a message.
+/// `None` if the flag is not in this list.
 pub(crate) fn translate(error: &clap::Error, words: &[OsString]) -> Option<Result<Translated, String>> {
     if error.kind() != ErrorKind::UnknownArgument || words.iter().skip(1).any(|word| is_other_command(word)) {
         return None;

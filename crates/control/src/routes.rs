@@ -83,7 +83,7 @@ enum Route {
     Upgrade,
     /// What Puma's tools ask for; `None` where it is always so.
     Order(Option<Order>),
-    /// What they ask for and there is not: why.
+    /// A command of pumactl that Firebrick does not have, with the reason.
     Unsupported(&'static str),
     Metrics(Format),
     Live,

@@ -150,6 +150,6 @@ mod tests {
         held.extend((2..2000).filter_map(|from| begin(&beginnings, from, true)));
         assert_eq!(beginnings.open.borrow().len(), MOST);
         let of_first = beginnings.open.borrow().values().filter(|one| one.address == address(1)).count();
-        assert_eq!(of_first, 1, "who has the most makes room");
+        assert_eq!(of_first, 1, "the address that has the most makes room");
     }
 }

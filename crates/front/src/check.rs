@@ -1,6 +1,6 @@
 //! Loading the app once without serving it: the last line of `firebrick check`.
 
-use crate::{boot, libraries, log_file, public, scripts, sites, tls};
+use crate::{boot, leftovers, libraries, log_file, public, scripts, sites, tls};
 use pool::spawner::Handoff;
 use settings::{ServiceProgram, Settings};
 use std::ffi::{OsStr, OsString};
@@ -51,7 +51,9 @@ fn places(settings: &Settings) -> Result<(), String> {
             Err(std::io::Error::other("it is a folder, expected the path of a file"))
         }
         Ok(_) => std::fs::File::options().append(true).open(pidfile).map(drop),
-        Err(_) if pidfile.starts_with(&settings.dir) => log_file::writable_folder(existing(pidfile)),
+        Err(_) if leftovers::makes_folders(pidfile, &settings.dir) => {
+            log_file::writable_folder(existing(pidfile))
+        }
         Err(_) => log_file::writable_folder(pidfile.parent()),
     };
     fits.map_err(|why| {

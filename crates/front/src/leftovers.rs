@@ -86,6 +86,12 @@ impl Leftovers {
     }
 }
 
+/// Whether a start makes missing folders of a pid file: those below the app's, because a fresh checkout has no tmp/pids. Elsewhere a missing
+/// folder may be a mistake.
+pub(crate) fn makes_folders(pidfile: &Path, app: &Path) -> bool {
+    pidfile.starts_with(app)
+}
+
 impl Drop for Leftovers {
     fn drop(&mut self) {
         for file in &self.files {

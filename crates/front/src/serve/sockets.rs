@@ -5,7 +5,7 @@ use super::logs::Logs;
 use super::observer::Observer;
 use crate::control_socket;
 use crate::handover::{Handed, Offer};
-use crate::leftovers::Leftovers;
+use crate::leftovers::{self, Leftovers};
 use crate::listen::{self, Address, Bound};
 use crate::systemd::activation::Activated;
 use control::Release;
@@ -64,8 +64,10 @@ impl Sockets {
             control.take_over().map_err(|e| format!("the control socket cannot be used: {e}"))?;
         }
         if let Some(pidfile) = &settings.process.pidfile {
-            // A fresh checkout has no tmp/pids. Elsewhere a missing folder may be a mistake; the file's error names it.
-            if let Some(folder) = pidfile.parent().filter(|folder| folder.starts_with(&settings.dir)) {
+            if leftovers::makes_folders(pidfile, &settings.dir)
+                && let Some(folder) = pidfile.parent()
+            {
+                // Where that fails the file's own error names it.
                 let _ = std::fs::create_dir_all(folder);
             }
             leftovers.write_pidfile(pidfile, old)?;
