@@ -176,4 +176,17 @@ class InputAndStreamsTest < Http2Case
       refute_match(/Wrapped|ClientGone|IOError/, own.stderr)
     end
   end
+
+  it "tells apps on fibers of a client that leaves, also when what they wait for comes at the same time" do
+    firebrick_only
+    skip "fibers are CRuby's" unless Server.cruby?
+    own = start(app: APP, threads: "2:2", files: FILES, settings: { fibers: 10 })
+    5.times do |round|
+      clients = Array.new(15) { connect(own).write(request("GET", "/proxy-waits")) }
+      wait_until("all are served") { own.stats["workers"].sum { |worker| worker["busy_threads"] } == clients.size }
+      sleep 0.1 + (0.01 * round)
+      clients.each(&:reset!)
+      wait_until("the requests to end") { own.stats["workers"].sum { |worker| worker["busy_threads"] }.zero? }
+    end
+  end
 end

@@ -332,14 +332,14 @@ impl Loop {
         let Some(key) = fiber.wait.get() else { return };
         let outcome = match task.gone.get() {
             true if fiber.native.get() => Outcome::Woken,
-            true if task.ends_waits() => {
-                fiber.interruptible.set(false);
-                Outcome::Gone
-            }
+            true if task.ends_waits() => Outcome::Gone,
             false if fiber.native.get() => Outcome::Woken,
             _ => return,
         };
-        self.waits.wake(key, outcome);
+        // A wait that is over for another reason ends for that one; then the next wait hears of the client.
+        if self.waits.wake(key, outcome) && outcome == Outcome::Gone {
+            fiber.interruptible.set(false);
+        }
     }
 }
 
