@@ -59,7 +59,7 @@ impl Results {
     pub(crate) fn firm(&self) -> Vec<Cell> {
         let ours = self.measured.iter().filter(|one| one.server == Kind::Firebrick);
         let firm = ours.filter(|one| !one.look || one.cell.crashed.is_some());
-        usable(firm.map(|one| one.cell.clone()).collect())
+        with_the_fastest(usable(firm.map(|one| one.cell.clone()).collect()))
     }
 
     /// All of Firebrick's cells, as input of prediction and diagnosis.
@@ -77,6 +77,15 @@ fn usable(mut cells: Vec<Cell>) -> Vec<Cell> {
     if tells * 2 < ran {
         cells.iter_mut().for_each(|cell| cell.limited_by = None);
     }
+    cells
+}
+
+/// What a shape reaches while something else limits it is the least that it can: one that is faster all the same counts, so that nothing is
+/// recommended that the table refutes.
+fn with_the_fastest(mut cells: Vec<Cell>) -> Vec<Cell> {
+    let best = cells.iter().filter(|cell| cell.is_valid()).map(|cell| cell.rate_per_s).fold(0.0, f64::max);
+    let faster = |cell: &&mut Cell| cell.crashed.is_none() && cell.rate_per_s > best;
+    cells.iter_mut().filter(faster).for_each(|cell| cell.limited_by = None);
     cells
 }
 
@@ -380,5 +389,21 @@ mod tests {
         assert!(noisy.iter().all(Cell::is_valid));
         let calm = usable(vec![cell(Some(LimitedBy::Machine)), cell(None), cell(None)]);
         assert_eq!(calm.iter().filter(|cell| cell.is_valid()).count(), 2);
+    }
+
+    #[test]
+    fn a_limited_cell_that_is_faster_than_all_others_counts() {
+        let cell = |rate_per_s, limited_by| Cell { rate_per_s, limited_by, ..Cell::default() };
+        let machine = Some(LimitedBy::Machine);
+        let generator = Some(LimitedBy::LoadGenerator);
+        let cells = with_the_fastest(vec![
+            cell(40.0, None),
+            cell(50.0, None),
+            cell(700.0, machine),
+            cell(45.0, machine),
+            cell(900.0, generator),
+        ]);
+        let valid: Vec<f64> = cells.iter().filter(|cell| cell.is_valid()).map(|cell| cell.rate_per_s).collect();
+        assert_eq!(valid, [40.0, 50.0, 700.0, 900.0]);
     }
 }
