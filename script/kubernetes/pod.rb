@@ -101,7 +101,7 @@ module Kubernetes
 
     def loopback = self.class.loopback(address)
 
-    def arguments = @container.fetch("args").map { |arg| arg.sub("tcp://0.0.0.0:", "tcp://#{loopback}:") }
+    def arguments = @container.fetch("args").map { |arg| arg.sub("tcp://[::]:", "tcp://#{loopback}:") }
 
     def environment(secrets)
       given = @container.fetch("env", []).to_h do |one|

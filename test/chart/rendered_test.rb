@@ -81,7 +81,7 @@ class ChartRenderedTest < Minitest::Test
       assert_includes container["args"], "--live-path=#{container.dig('startupProbe', 'httpGet', 'path')}"
       assert_includes container["args"], "--ready-path=#{container.dig('readinessProbe', 'httpGet', 'path')}"
       ports = container["ports"].to_h { |port| port.values_at("name", "containerPort") }
-      assert_includes container["args"].join(" "), "--bind=tcp://0.0.0.0:#{ports.fetch('http')}"
+      assert_includes container["args"].join(" "), "--bind=tcp://[::]:#{ports.fetch('http')}"
       assert_equal "http", container.dig("readinessProbe", "httpGet", "port")
     end
 

@@ -16,7 +16,7 @@ use stats::{History, RecentLoad};
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::io::{self, Read};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -84,7 +84,7 @@ impl Server {
                 let named = |error: io::Error| {
                     io::Error::new(error.kind(), format!("control port {address}: {}", in_words(&error)))
                 };
-                let listener = TcpListener::bind((host.as_str(), *port)).map_err(named)?;
+                let listener = bind_port(host, *port).map_err(named)?;
                 let bound = listener.local_addr().map_err(named)?;
                 if self.token.is_none() {
                     self.token = Some(Token { text: random_token().map_err(named)?, generated: true });
@@ -312,6 +312,20 @@ where
     drop((accept, taken));
     while tasks.join_next().await.is_some() {}
     std::future::pending().await
+}
+
+/// A port of `host`; `::` is every address of both families, and of IPv4 on a machine without IPv6, as for the ports of clients.
+fn bind_port(host: &str, port: u16) -> io::Result<TcpListener> {
+    use rustix::io::Errno;
+    match TcpListener::bind((host, port)) {
+        Err(error)
+            if host == "::"
+                && matches!(Errno::from_io_error(&error), Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL)) =>
+        {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))
+        }
+        bound => bound,
+    }
 }
 
 fn listen_again(listener: &UnixListener) -> io::Result<()> {

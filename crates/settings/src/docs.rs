@@ -18,7 +18,7 @@ flag, environment variable, `firebrick.toml`, [`config/puma.rb`](puma-rb.md), de
 ```toml
 workers = 2
 threads = \"1:5\"
-bind = [\"tcp://0.0.0.0:3000\", \"unix:///run/app.sock?mode=0660\"]
+bind = [\"tcp://[::]:3000\", \"unix:///run/app.sock?mode=0660\"]
 
 [limits]
 max_body = \"10MB\"
