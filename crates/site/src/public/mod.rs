@@ -1,7 +1,7 @@
 //! Files that the middleware of an app would send, sent before the app sees the request.
 //!
 //! Why here: a file takes a Ruby thread far longer than it takes the front, and a slow reader of a large file would occupy
-//! that thread. The app has told what its middleware does with files ([`told`]), and they are sent as it would have done ([`rule`]).
+//! that thread. The app has told what its middleware does with files ([`app_files`]), and they are sent as it would have done ([`rule`]).
 //!
 //! Contract:
 //! 1. Only GET and HEAD for a readable regular file are served; everything else goes to the app, and so does a request that
@@ -13,10 +13,10 @@
 
 mod path;
 mod rule;
-mod told;
+mod app_files;
 
-pub(crate) use told::Types;
-pub use told::{AppFiles, FilesNote, Wanted};
+pub(crate) use app_files::Types;
+pub use app_files::{AppFiles, FilesNote, Wanted};
 
 use crate::files::compression_cache::CompressionCache;
 use crate::files::document::Document;
@@ -33,7 +33,7 @@ use rule::FileRule;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use told::{Mount, Part};
+use app_files::{Mount, Part};
 
 /// Smaller files are sent uncompressed.
 const COMPRESS_FROM: u64 = 1024;

@@ -80,7 +80,7 @@ fn hex(digit: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::super::rule::FileRule;
-    use super::super::told::Types;
+    use super::super::app_files::Types;
     use super::*;
     use proptest::prelude::*;
     use std::path::{Component, Path};
