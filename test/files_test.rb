@@ -138,12 +138,15 @@ class FilesTest < Case
   end
 
   it "follows links out of public/, as the app would: what releases share is linked there" do
-    File.symlink(server.path("secret.txt"), server.path("public/link.log")) unless File.symlink?(server.path("public/link.log"))
+    shared = %w[shared/app.css shared public/link.log public/assets].map { |name| server.path(name) }
+    FileUtils.mkdir_p(server.path("shared"))
+    File.write(server.path("shared/app.css"), "a{}")
+    File.symlink(server.path("secret.txt"), server.path("public/link.log"))
+    File.symlink(server.path("shared"), server.path("public/assets"))
     assert_equal "outside", get("/link.log").body
-    FileUtils.mkdir_p(server.path("shared/assets"))
-    File.write(server.path("shared/assets/app.css"), "a{}")
-    File.symlink(server.path("shared/assets"), server.path("public/assets")) unless File.symlink?(server.path("public/assets"))
     assert_equal "a{}", get("/assets/app.css").body
+  ensure
+    FileUtils.rm_rf(shared)
   end
 
   it "does not truncate a name at a NUL" do

@@ -116,7 +116,7 @@ class SiteFilesRangesTest < SiteFilesCase
   end
 
   {
-    "its ETag" => [->(v) { v.etag }, 206], "its date" => [->(v) { v.date }, 206], "another ETag" => [->(_) { '"other"' }, 200], "an earlier date" => [->(v) { v.date(-1) }, 200],
+    "its ETag" => [->(v) { v.etag }, 206], "its date, which a tool has set," => [->(v) { v.date }, 200], "another ETag" => [->(_) { '"other"' }, 200], "an earlier date" => [->(v) { v.date(-1) }, 200],
     "its ETag in weak form" => [->(v) { v.weak }, 200], "garbage" => [->(_) { "garbage" }, 200]
   }.each do |validator, (value, status)|
     it "responds with #{status} to a range with If-Range and #{validator}" do
@@ -124,6 +124,14 @@ class SiteFilesRangesTest < SiteFilesCase
       assert_status status, response
       assert_equal status == 206 ? TEXT[0, 10] : TEXT, response.body
     end
+  end
+
+  it "responds with 206 to a range with If-Range and the date when the file was written" do
+    File.write(root("written.txt"), TEXT)
+    # It cannot change again in that second.
+    sleep 2.5
+    date = get("/written.txt")["last-modified"]
+    assert_status 206, get("/written.txt", headers: { "Range" => "bytes=0-9", "If-Range" => date })
   end
 
   it "sends the whole file when If-Range has a later date" do

@@ -45,7 +45,7 @@ class StalledClientsTest < TlsCase
           settings: { front_threads: 1, timeouts: { send: SEND, keep_alive: 60 }.merge(timeouts) })
   end
 
-  def serve_tls = serve(binds: ["ssl://127.0.0.1:0?cert=own.pem&key=own.key"])
+  def serve_tls(**timeouts) = serve(binds: ["ssl://127.0.0.1:0?cert=own.pem&key=own.key"], **timeouts)
 
   # The connections of the server that it has not ended: their states and the bytes that the kernel keeps to be sent.
   def kept(own)
@@ -110,8 +110,11 @@ class StalledClientsTest < TlsCase
     assert_nothing_kept(own, clients.size)
   end
 
+  # `timeouts.send` of a client that reads steadily: long enough for a machine on which it is not run for a second.
+  STEADY = 6
+
   # Reads slower than a third of what the kernel would buffer in `timeouts.send`, for longer than that; how many bytes.
-  def read_steadily(connection, seconds: 10, piece: 800)
+  def read_steadily(connection, seconds: 2 * STEADY, piece: 800)
     stop = Clock.now + seconds
     bytes = 0
     while Clock.now < stop
@@ -123,7 +126,7 @@ class StalledClientsTest < TlsCase
 
   [%w[string 0], %w[file 0], %w[chunked 0], %w[string tls], %w[file tls]].each do |path, tls|
     it "serves a client that reads /#{path} steadily but slowly#{' over TLS' if tls == 'tls'}" do
-      own = tls == "tls" ? serve_tls : serve
+      own = tls == "tls" ? serve_tls(send: STEADY) : serve(send: STEADY)
       connection = tls == "tls" ? dial(own, receive_buffer: 8192) : connect(own, receive_buffer: 8192)
       connection.write(request("GET", "/#{path}"))
       head = connection.read_head
@@ -139,12 +142,12 @@ class StalledClientsTest < TlsCase
   end
 
   it "serves a client of HTTP/2 that reads steadily but slowly" do
-    own = serve
+    own = serve(send: STEADY)
     client = Http2Client.new(own.address, receive_buffer: 8192)
     @connections << client
     streams = Array.new(2) { client.request("/string") }
     raw = client.instance_variable_get(:@connection)
-    stop = Clock.now + 10
+    stop = Clock.now + (2 * STEADY)
     # Bytes are taken from the socket slowly, and frames of them later.
     while Clock.now < stop
       raw.buffered << raw.socket.readpartial(800)
@@ -155,12 +158,13 @@ class StalledClientsTest < TlsCase
 
   it "ends the connection of a client that is slower than the least rate, and keeps one that is faster" do
     own = start(app: APP, files: FILES, threads: "4:4",
-                settings: { front_threads: 1, timeouts: { send: 8 }, limits: { min_download_rate: 20_000 } })
+                settings: { front_threads: 1, timeouts: { send: 120 }, limits: { min_download_rate: 5_000 } })
     slow, fast = Array.new(2) { connect(own, receive_buffer: 8192).write(request("GET", "/string")) }
     [slow, fast].each(&:read_head)
     reader = Thread.new { read_steadily(fast, seconds: 20, piece: 1_600) }
-    wait_until("the slow one is cut", within: 30) do
+    wait_until("the slow one is cut", within: 60) do
       slow.socket.readpartial(100)
+      sleep 0.2
       false
     rescue SystemCallError, EOFError
       true

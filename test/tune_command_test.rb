@@ -79,7 +79,7 @@ class TuneRulesTest < TuneCase
   parallel!
 
   it "continues when shapes crash, reports where and why, and recommends one that works" do
-    out, err, code = tune(app("crash"), *GRID, *LOAD, "--json", File.join(@folder, "cells.json"))
+    out, err, code = tune(app("crash"), *GRID, *LOAD, "--noisy", "--json", File.join(@folder, "cells.json"))
     assert_equal 0, code, err
     figures = JSON.parse(File.read(File.join(@folder, "cells.json")))
     assert_equal 2, figures.dig("nature", "crash", "from_processes")
@@ -107,7 +107,7 @@ class TuneRulesTest < TuneCase
       run(->(env) { [env["PATH_INFO"] == "/wrong" ? 500 : 200, {}, [env["REQUEST_METHOD"], env["HTTP_X_A"].to_s]] })
     RUBY
     File.write(File.join(@folder, "urls.txt"), "http://example.test/right\nhttp://example.test/wrong POST a=b\n")
-    out, err, code = tune(dir, "-w", "1", "-t", "2", "-c", "2", "-n", "40", "--urls", "urls.txt", "-H", "X-A: 1", "--repeats", "2")
+    out, err, code = tune(dir, "-w", "1", "-t", "2", "-c", "2", "-n", "40", "--urls", "urls.txt", "-H", "X-A: 1", "--repeats", "2", "--noisy")
     assert_equal 0, code, err
     assert_match(%r{GET /right, POST /wrong}, out)
     assert_match(/20 of 40 requests failed/, out)
@@ -147,7 +147,7 @@ class TuneEndTest < TuneCase
 
   %w[INT TERM].each do |name|
     it "ends cleanly with partial results after #{name}" do
-      out, err, status = interrupted(name, app("sleep"), *GRID, "-c", "16", "-d", "2s")
+      out, err, status = interrupted(name, app("sleep"), *GRID, "-c", "16", "-d", "2s", "--noisy")
       assert_equal 0, status.exitstatus, err
       assert_match(/Stopped early/, out)
       assert_match(/Recommended: 1x8/, out)
@@ -205,7 +205,7 @@ class TuneCommandTest < TuneCase
   it "writes its recommendation and keeps the rest of the file" do
     dir = app("sleep")
     File.write(File.join(dir, "firebrick.toml"), "# ours\nthreads = \"1:5\" # few\n\n[limits]\nmax_body = \"1MB\"\n")
-    out, err, code = tune(dir, "-w", "1", "-t", "3", "-c", "3", "-n", "30", "--repeats", "2", "--write", "--html", File.join(@folder, "report.html"))
+    out, err, code = tune(dir, "-w", "1", "-t", "3", "-c", "3", "-n", "30", "--repeats", "2", "--noisy", "--write", "--html", File.join(@folder, "report.html"))
     assert_equal 0, code, err
     assert_equal "# ours\nthreads = 3 # few\nworkers = 1\n\n[limits]\nmax_body = \"1MB\"\n", File.read(File.join(dir, "firebrick.toml"))
     assert_match(/^ +-threads = "1:5" # few\n +\+threads = 3 # few$/, out)

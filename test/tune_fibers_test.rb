@@ -21,7 +21,7 @@ class TuneFibersTest < TuneCase
   it "tries fibers on an app that waits, recommends them where they gain, and writes them" do
     dir = own_app(WAITS)
     page, json = %w[tune.html tune.json].map { |name| File.join(@folder, name) }
-    out, err, code = tune(dir, *MANY, "--fibers", "auto", "--html", page, "--json", json, "--write")
+    out, err, code = tune(dir, *MANY, "--noisy", "--fibers", "auto", "--html", page, "--json", json, "--write")
     assert_equal 0, code, err
     figures = JSON.parse(File.read(json))
     with, without = figures["fibers"].values_at("with", "without")
@@ -107,7 +107,7 @@ class TuneFibersRulesTest < TuneCase
   it "turns fibers of the configuration off where threads are measured, and in the file when they are better" do
     dir = own_app("run(->(env) { sleep 0.02; [200, {}, [env['rack.multithread'].to_s]] })")
     File.write(File.join(dir, "firebrick.toml"), "fibers = 20 # many\n")
-    _, err, code = tune(dir, "-w", "1", "-t", "2", "-c", "2", "-n", "20", "--repeats", "2", "--fibers", "off", "--write")
+    _, err, code = tune(dir, "-w", "1", "-t", "2", "-c", "2", "-n", "20", "--repeats", "2", "--noisy", "--fibers", "off", "--write")
     assert_equal 0, code, err
     assert_equal "fibers = \"off\" # many\nworkers = 1\nthreads = 2\n", File.read(File.join(dir, "firebrick.toml"))
   end

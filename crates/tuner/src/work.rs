@@ -403,7 +403,8 @@ mod tests {
             cell(45.0, machine),
             cell(900.0, generator),
         ]);
-        let valid: Vec<f64> = cells.iter().filter(|cell| cell.is_valid()).map(|cell| cell.rate_per_s).collect();
+        let valid: Vec<f64> =
+            cells.iter().filter(|cell| cell.is_valid()).map(|cell| cell.rate_per_s).collect();
         assert_eq!(valid, [40.0, 50.0, 700.0, 900.0]);
     }
 }

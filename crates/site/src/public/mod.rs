@@ -11,9 +11,9 @@
 //! 3. Symbolic links are followed wherever they lead, as the app would: `public/assets` may be a link to what releases share.
 //! 4. A `PublicFiles` belongs to one thread.
 
+mod app_files;
 mod path;
 mod rule;
-mod app_files;
 
 pub(crate) use app_files::Types;
 pub use app_files::{AppFiles, FilesNote, Wanted};
@@ -26,6 +26,7 @@ use crate::files::respond::Responder;
 use crate::files::root::Root;
 use crate::files::store::{Bounds, Lookup, Store};
 use crate::media_type;
+use app_files::{Mount, Part};
 use handler::{Request, Response};
 use path::FilePath;
 use quick_cache::unsync::Cache;
@@ -33,7 +34,6 @@ use rule::FileRule;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use app_files::{Mount, Part};
 
 /// Smaller files are sent uncompressed.
 const COMPRESS_FROM: u64 = 1024;

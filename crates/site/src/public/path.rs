@@ -79,8 +79,8 @@ fn hex(digit: u8) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rule::FileRule;
     use super::super::app_files::Types;
+    use super::super::rule::FileRule;
     use super::*;
     use proptest::prelude::*;
     use std::path::{Component, Path};

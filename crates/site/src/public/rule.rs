@@ -1,7 +1,7 @@
 //! How one middleware of an app sends files: which names belong to a path, for whom, with which fields. Pure.
 
-use super::path::FilePath;
 use super::app_files::Types;
+use super::path::FilePath;
 use crate::coding::Coding;
 use handler::Request;
 use std::net::IpAddr;
