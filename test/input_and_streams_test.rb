@@ -37,6 +37,16 @@ class InputAndStreamsTest < Http2Case
       uri = URI("http://127.0.0.1:#{BACKEND.local_address.ip_port}/")
       Net::HTTP.start(uri.host, uri.port) { |http| http.request(Net::HTTP::Get.new(uri)) { |answer| answer.read_body(&block) } }
     end
+    RAISED = Queue.new
+    # Writes, until that raises; what it is, an app may rescue as of any socket.
+    endless = lambda do |stream, &write|
+      loop { write.call("x" * 1_000); sleep 0.002 }
+    rescue Errno::EPIPE, Errno::ECONNRESET => error
+      RAISED << error.class
+      raise
+    ensure
+      stream.close
+    end
     each = ->(&block) { Object.new.tap { |body| body.define_singleton_method(:each) { |&write| block.call(write) } } }
     run lambda { |env|
       input = env["rack.input"]
@@ -81,6 +91,28 @@ class InputAndStreamsTest < Http2Case
       when "/proxy" then [200, text, each.call { |write| backend.call { |part| write.call(part) } }]
       when "/proxy-wrapped" then [200, text, each.call { |write| begin; backend.call { |part| write.call(part) }; rescue Exception; raise Wrapped, "a library"; end }]
       when "/proxy-waits" then backend.call { |part| }
+      when "/proxy-stream" then [200, text, ->(stream) { backend.call { |part| stream.write(part) }; stream.close }]
+      when "/proxy-copied" then [200, text, ->(stream) { backend.call { |part| IO.copy_stream(StringIO.new(part), stream) }; stream.close }]
+      when "/proxy-partial" then [200, text.merge("rack.hijack" => ->(stream) { backend.call { |part| stream << part }; stream.close }), []]
+      when "/proxy-partial-wrapped"
+        [200, text.merge("rack.hijack" => ->(stream) { begin; backend.call { |part| stream.print(part) }; rescue Exception; raise Wrapped, "a library"; end }), []]
+      when "/proxy-hijacked"
+        io = env["rack.hijack"].call
+        io.write("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        begin
+          backend.call { |part| io.write(part) }
+        ensure
+          io.close
+        end
+      when "/written" then [200, text, ->(stream) { endless.call(stream) { |part| stream.write(part) } }]
+      when "/sent" then [200, text, ->(stream) { endless.call(stream) { |part| stream.send(part, 0) } }]
+      when "/copied-to" then [200, text, ->(stream) { endless.call(stream) { |part| IO.copy_stream(StringIO.new(part), stream) } }]
+      when "/copied-file" then [200, text, ->(stream) { endless.call(stream) { |part| IO.copy_stream("ten.txt", stream) } }]
+      when "/written-hijacked"
+        io = env["rack.hijack"].call
+        io.write("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+        endless.call(io) { |part| io.write(part) }
+      when "/raised" then plain.call(Array.new(RAISED.size) { RAISED.pop })
       when "/asked" then plain.call(Array.new(ASKED.size) { ASKED.pop }.length)
       else plain.call("ok")
       end
@@ -160,20 +192,30 @@ class InputAndStreamsTest < Http2Case
     end
   end
 
+  PROXIES = %w[/proxy /proxy-wrapped /proxy-stream /proxy-copied /proxy-partial /proxy-partial-wrapped /proxy-hijacked].freeze
+  WRITERS = %w[/written /sent /copied-to /copied-file /written-hijacked].freeze
+
+  def leave_at(path, own, waits: false)
+    connection = connect(own).write(request("GET", path))
+    waits ? sleep(0.3) : connection.read_some
+    connection.reset!
+    wait_until("the request of #{path} to end") { own.stats["workers"].sum { |worker| worker["busy_threads"] }.zero? }
+  end
+
   [{}, { fibers: 10 }].each do |settings|
     it "asks no backend twice for a client that leaves, and counts no failure, with #{settings.empty? ? 'threads' : 'fibers'}" do
       firebrick_only
       skip "fibers are CRuby's" unless settings.empty? || Server.cruby?
       own = start(app: APP, threads: "2:2", files: FILES, settings: settings)
-      paths = settings.empty? ? %w[/proxy /proxy-wrapped] : %w[/proxy /proxy-wrapped /proxy-waits]
-      paths.each do |path|
-        connection = connect(own).write(request("GET", path))
-        path == "/proxy-waits" ? sleep(0.3) : connection.read_some
-        connection.reset!
-        wait_until("the request of #{path} to end") { own.stats["workers"].sum { |worker| worker["busy_threads"] }.zero? }
+      PROXIES.each do |path|
+        leave_at(path, own)
         assert_equal "1", get("/asked", to: own).body, path
       end
-      refute_match(/Wrapped|ClientGone|IOError/, own.stderr)
+      unless settings.empty?
+        leave_at("/proxy-waits", own, waits: true)
+        assert_equal "1", get("/asked", to: own).body
+      end
+      refute_match(/Wrapped|ClientGone|IOError|EPIPE|ECONNRESET/, own.stderr)
     end
   end
 
@@ -188,5 +230,15 @@ class InputAndStreamsTest < Http2Case
       clients.each(&:reset!)
       wait_until("the requests to end") { own.stats["workers"].sum { |worker| worker["busy_threads"] }.zero? }
     end
+  end
+
+  it "raises where the app writes what a socket raises, which is no failure of the app, whichever method writes" do
+    firebrick_only
+    own = start(app: APP, threads: "2:2", files: FILES)
+    WRITERS.each do |path|
+      leave_at(path, own)
+      assert_match(/\A\[Errno::E(?:PIPE|CONNRESET)\]\z/, get("/raised", to: own).body, path)
+    end
+    refute_match(/EPIPE|ECONNRESET|failed/, own.stderr)
   end
 end

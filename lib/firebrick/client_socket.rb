@@ -1,12 +1,15 @@
 # frozen_string_literal: true
 
 require "socket"
+require "firebrick/departed_client"
 
 module Firebrick
   # The app's socket of a connection that it has taken over. The client's connection is with the front, and this is a
   # Unix socket; but what libraries ask the socket of an HTTP server for concerns the client's: addresses, and options
   # of TCP, which the front has set already.
   module ClientSocket
+    include DepartedClient
+
     # Levels of options that only the client's connection can have.
     LEVELS = [Socket::IPPROTO_TCP, Socket::IPPROTO_IP, Socket::IPPROTO_IPV6].freeze
     NAMES = %w[TCP IP IPV6].freeze

@@ -19,24 +19,6 @@ module Firebrick
     def abort
       close
     end
-
-    def write(*)
-      super
-    rescue Errno::EPIPE, Errno::ECONNRESET => e
-      raise e.extend(Disconnected)
-    end
-
-    def syswrite(*)
-      super
-    rescue Errno::EPIPE, Errno::ECONNRESET => e
-      raise e.extend(Disconnected)
-    end
-
-    def write_nonblock(*, **)
-      super
-    rescue Errno::EPIPE, Errno::ECONNRESET => e
-      raise e.extend(Disconnected)
-    end
   end
 
   # The same where nothing has been upgraded: nothing comes from the client, and the response is complete when the app
@@ -94,7 +76,7 @@ module Firebrick
     private
 
     def take_mark
-      UpgradedSocket.instance_method(:recv_nonblock).bind_call(self, 1, exception: false)
+      UNIXSocket.instance_method(:recv_nonblock).bind_call(self, 1, exception: false)
     rescue SystemCallError
       # The front has gone, or has ended the response.
       nil

@@ -1,0 +1,64 @@
+# frozen_string_literal: true
+
+require "rbconfig"
+require "socket"
+require "firebrick/errors"
+
+module Firebrick
+  # What the app hears from its client's socket when the client has gone: the Errno::EPIPE or Errno::ECONNRESET of a
+  # socket, marked as what it is (Disconnected). In a block that the app has given to a client of another server it is
+  # ClientGone: such a library would take the error for one of its own connection, and ask the other server again.
+  module DepartedClient
+    ERRORS = [Errno::EPIPE, Errno::ECONNRESET].freeze
+    # What sends or receives. A method that calls a block of the app for each line is left out: what the block raises is
+    # not about this socket.
+    CALLS = %i[write syswrite write_nonblock send sendmsg sendmsg_nonblock read readpartial read_nonblock sysread gets
+               getc getbyte readline readlines readchar readbyte eof? eof recv recv_nonblock recvmsg
+               recvmsg_nonblock].freeze
+
+    # Gems that are clients of servers. Those that stand on Net::HTTP are found by that.
+    GEMS = %w[async-http aws-sdk-core bunny curb dalli elastic-transport ethon excon faraday faraday-[a-z_-]+
+              grpc http httparty httpclient httpx manticore mechanize mongo net-[a-z-]+ open-uri opensearch-ruby patron
+              protocol-http[12]? redis redis-client rest-client stripe typhoeus].freeze
+    RUBY = Regexp.escape(RbConfig::CONFIG["rubylibdir"])
+    LIBRARIES = %r{\A#{RUBY}/(?:net/|open-uri\.rb)|/gems/(?:#{GEMS.join('|')})-\d}
+    private_constant :GEMS, :RUBY, :LIBRARIES
+
+    class << self
+      # What to raise in the place of +error+, where the calling method was called.
+      def error(error)
+        return ClientGone.new("the client has gone") if in_client_of_another_server?
+
+        error.extend(Disconnected)
+      end
+
+      private
+
+      def in_client_of_another_server?
+        caller_locations.any? { |location| LIBRARIES.match?(location.path.to_s) }
+      end
+    end
+
+    CALLS.each do |name|
+      class_eval <<~RUBY, __FILE__, __LINE__ + 1
+        def #{name}(...)              # def write(...)
+          super
+        rescue *ERRORS => e
+          raise DepartedClient.error(e)
+        end
+      RUBY
+    end
+
+    # `IO.copy_stream` to such a socket, which writes to its descriptor.
+    module Copying
+      def copy_stream(source, target, *)
+        super
+      rescue Errno::EPIPE => e
+        raise e unless target.is_a?(DepartedClient)
+
+        raise DepartedClient.error(e)
+      end
+    end
+    IO.singleton_class.prepend(Copying)
+  end
+end
