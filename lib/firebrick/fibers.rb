@@ -3,6 +3,7 @@
 module Firebrick
   # Serving with fibers. The loop that enters them is native (ext/worker/src/fibers), and calls what is here.
   module Fibers
+    autoload :Alarms, "firebrick/fibers/alarms"
     autoload :Apart, "firebrick/fibers/apart"
     autoload :BlockingCalls, "firebrick/fibers/blocking_calls"
     autoload :Closing, "firebrick/fibers/closing"
@@ -11,6 +12,7 @@ module Firebrick
     autoload :Interrupts, "firebrick/fibers/interrupts"
     autoload :Joining, "firebrick/fibers/joining"
     autoload :Masking, "firebrick/fibers/masking"
+    autoload :PassingTimeout, "firebrick/fibers/passing_timeout"
     autoload :Relocking, "firebrick/fibers/relocking"
     autoload :Scheduler, "firebrick/fibers/scheduler"
     autoload :Select, "firebrick/fibers/select"
@@ -58,14 +60,24 @@ module Firebrick
         Fiber.scheduler.expired(number)
       end
 
-      # Those of a request, when they are first asked for.
+      # Whether the fiber that set `alarm` of loop `number` is inside what it has called.
+      def calls?(number, alarm)
+        @schedulers[number]&.alarms&.calls?(alarm) || false
+      end
+
+      # On the thread of the loop: the fiber that set this alarm has been left for good.
+      def forget(alarm)
+        Fiber.scheduler&.alarms&.forget(alarm)
+      end
+
+      # Those of a request or a fiber of `Fiber.schedule`, when they are first asked for.
       def interrupts
         Interrupts.new
       end
 
       # On the thread that sees where loops are: `alarm`'s time has come while its request stops loop `number`.
       def late(number, since, alarm)
-        error, message = @schedulers[number]&.alarm(alarm)
+        error, message = @schedulers[number]&.alarms&.of(alarm)
         Native.fiber_raise(number, since, alarm, error, message) if error
       end
 

@@ -5,8 +5,7 @@
 
 use crate::emit::Open;
 use crate::fibers;
-use crate::fibers::Key;
-use crate::link::Job;
+use crate::fibers::{Key, Strand};
 use crate::outbox::Outbox;
 use crate::raw::gvl::{Guarded, Gvl, Scratch};
 use crate::raw::os::{self, Wakeup};
@@ -59,7 +58,7 @@ pub(crate) struct Task {
     /// The thread that serves it.
     pub(crate) thread: &'static ServingThread,
     /// What it is in the loop of that thread; `None` where threads serve without fibers.
-    pub(crate) fiber: Option<TaskFiber>,
+    pub(crate) fiber: Option<Strand>,
 
     /// Code of the app may be running: what is raised belongs to it.
     pub(crate) in_app: Cell<bool>,
@@ -117,62 +116,6 @@ pub(crate) struct Task {
     pub(crate) interim: Scratch,
 }
 
-/// The fiber that a task belongs to.
-pub(crate) struct TaskFiber {
-    /// The Ruby fiber; nil while the task has none.
-    pub(crate) ruby: &'static Slot,
-    /// It is among the idle ones of its loop.
-    pub(crate) idle: Cell<bool>,
-    /// The request that it is to serve next.
-    pub(crate) next: Cell<Option<Job>>,
-    /// It is to end when it is entered next.
-    pub(crate) ends: Cell<bool>,
-    /// What it waits for, while it does.
-    pub(crate) wait: Cell<Option<Key>>,
-    /// It waits for the front, not because the app does.
-    pub(crate) native: Cell<bool>,
-    /// Since when it has been running, microseconds: the loop entered it then.
-    pub(crate) entered_us: Cell<u64>,
-    /// How long it had been running, without a wait, when it was pre-empted last, microseconds.
-    pub(crate) computed_us: Cell<u64>,
-    /// Processor time that a measured request had used when the loop left it, microseconds.
-    pub(crate) used_us: Cell<u64>,
-    /// A wait of the app may end because the client has gone. That happens once, and not to requests that change something.
-    pub(crate) interruptible: Cell<bool>,
-    /// What `Thread.handle_interrupt` and `Timeout.timeout` say of the request; nil while it has called neither.
-    pub(crate) interrupts: &'static Slot,
-    /// The first of them says that the client's leaving must not be raised here.
-    pub(crate) held: Cell<bool>,
-    /// How many `Dir.chdir { }` it is in.
-    pub(crate) away: Cell<u32>,
-    /// While it is in one, the working directory of the others: a descriptor, or -1.
-    pub(crate) home: Cell<RawFd>,
-    /// How many `Firebrick.unsliced` it is in: it is not pre-empted there.
-    pub(crate) unsliced: Cell<u32>,
-}
-
-impl TaskFiber {
-    pub(crate) fn new(gvl: &mut Gvl) -> TaskFiber {
-        TaskFiber {
-            ruby: Slot::leak(gvl, NIL),
-            idle: Cell::new(false),
-            next: Cell::new(None),
-            ends: Cell::new(false),
-            wait: Cell::new(None),
-            native: Cell::new(false),
-            entered_us: Cell::new(0),
-            computed_us: Cell::new(0),
-            used_us: Cell::new(0),
-            interruptible: Cell::new(false),
-            interrupts: Slot::leak(gvl, NIL),
-            held: Cell::new(false),
-            away: Cell::new(0),
-            home: Cell::new(-1),
-            unsliced: Cell::new(0),
-        }
-    }
-}
-
 impl Task {
     /// Whether the next wait of the app ends at once, because the client has gone.
     pub(crate) fn ends_waits(&self) -> bool {
@@ -200,7 +143,7 @@ impl Task {
     pub(crate) fn leak(
         gvl: &mut Gvl,
         thread: &'static ServingThread,
-        fiber: Option<TaskFiber>,
+        fiber: Option<Strand>,
     ) -> &'static Task {
         let number = ticket::next_number(gvl);
         let task = Box::leak(Box::new(Task {
@@ -244,6 +187,7 @@ impl Task {
             head: Guarded::new(Vec::new()),
             interim: Guarded::new(Vec::new()),
         }));
+        task.fiber.iter().for_each(|strand| strand.task.set(Some(task)));
         ticket::add(gvl, task);
         task
     }
@@ -281,9 +225,8 @@ impl Task {
     }
 
     /// The loop enters the fiber.
-    pub(crate) fn enter(&self, now_us: u64) {
+    pub(crate) fn enter(&self) {
         let Some(fiber) = &self.fiber else { return };
-        fiber.entered_us.set(now_us);
         if self.cpu_from.get().is_some() {
             self.cpu_from.set(Some(os::thread_us().saturating_sub(fiber.used_us.get())));
         }

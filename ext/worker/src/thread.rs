@@ -3,6 +3,7 @@
 //! Contract: lives as long as the process, and serves the next worker at its place when its own has gone.
 
 use crate::env::Memo;
+use crate::fibers::Strand;
 use crate::fibers::blocking::Stretch;
 use crate::place::{self, PLACES};
 use crate::raw::gvl::{Guarded, Gvl};
@@ -23,8 +24,8 @@ pub(crate) struct ServingThread {
     /// The thread is being killed and must not go on.
     pub(crate) killed: Cell<bool>,
     pub(crate) gvl_wait: GvlWait,
-    /// What the fiber serves that runs on it.
-    pub(crate) running: Cell<Option<&'static Task>>,
+    /// What its loop of fibers has entered.
+    pub(crate) running: Cell<Option<&'static Strand>>,
     /// Since when it has been away from its loop; only with fibers.
     pub(crate) stretch: Stretch,
     /// The Ruby thread.

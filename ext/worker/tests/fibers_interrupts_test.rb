@@ -53,6 +53,55 @@ class FibersInterruptsTest < Case
     end
   end
 
+  # What a request evaluates, in a fiber of `Fiber.schedule` instead.
+  def scheduled(text)
+    "done = Queue.new; Fiber.schedule { done << begin\n#{text}\nend }; done.pop"
+  end
+
+  def test_a_timeout_in_a_scheduled_fiber_around_waits_in_inner_fibers
+    requests(INNER.transform_values { |text| scheduled(text) }, slice_us: 5_000, blocking_us: 100_000) do |worker|
+      INNER.each_key do |name|
+        id = worker.start(target: "/?#{name}")
+        assert_equal "execution expired".inspect, worker.response(id, timeout: 20)[2], name
+      end
+    end
+  end
+
+  # It is set in a fiber that is left inside its block, and goes on elsewhere.
+  MOVED = {
+    "by a scheduled fiber" => "Fiber.schedule { done << inner.resume }",
+    "by a fiber of a scheduled one" => "Fiber.schedule { done << Fiber.new { inner.resume }.resume }",
+    "late, by a scheduled fiber" => "sleep 0.3; Fiber.schedule { done << inner.resume }",
+    "by the request, late" => "sleep 0.3; done << inner.resume"
+  }.freeze
+  # What the fiber does then.
+  GOING_ON = { "waits" => "sleep", "waits in a fiber of its own" => "Fiber.new { Fiber.new { sleep }.resume }.resume" }.freeze
+
+  def test_a_timeout_goes_with_the_fiber_that_has_set_it
+    trials = MOVED.to_a.product(GOING_ON.to_a).to_h do |(how, resume), (what, waits)|
+      ["#{how}, #{what}".tr(" ", "_"), <<~RUBY]
+        done = Queue.new
+        inner = Fiber.new do
+          Timeout.timeout(0.2) { Fiber.yield; #{waits} }
+        rescue Timeout::Error
+          :inner
+        end
+        inner.resume
+        #{resume}
+        begin # it waits in another fiber meanwhile, and that has set nothing
+          other = Fiber.new { done.pop }.resume
+        rescue Timeout::Error
+          other = :outer
+        end
+        other
+      RUBY
+    end
+    requests(trials, slice_us: 5_000) do |worker|
+      ids = trials.keys.to_h { |name| [name, worker.start(target: "/?#{name}")] }
+      ids.each { |name, id| assert_equal ":inner", worker.response(id, timeout: 20)[2], name }
+    end
+  end
+
   # It waits for something else: the time-out is not around that.
   def test_a_timeout_of_a_fiber_that_has_yielded
     app = app(<<~'RUBY')
@@ -81,24 +130,27 @@ class FibersInterruptsTest < Case
     fibers(app, 3) { |worker| 10.times { assert_equal "fine", worker.get[2] } }
   end
 
+  LOCKED = <<~RUBY
+    path = File.join(Dir.pwd, "locked")
+    holder = File.open(path, "w").tap { |file| file.flock(File::LOCK_EX) }
+    begin
+      Timeout.timeout(0.2) { File.open(path) { |file| file.flock(File::LOCK_EX) } }
+    rescue Timeout::Error => e
+      e.message
+    ensure
+      holder.close
+    end
+  RUBY
+
   # The call stops the thread, so the loop cannot ring: another thread raises.
   def test_a_timeout_of_a_call_that_stops_the_thread
-    text = <<~RUBY
-      path = File.join(Dir.pwd, "locked")
-      holder = File.open(path, "w").tap { |file| file.flock(File::LOCK_EX) }
-      begin
-        Timeout.timeout(0.2) { File.open(path) { |file| file.flock(File::LOCK_EX) } }
-      rescue Timeout::Error => e
-        e.message
-      ensure
-        holder.close
-      end
-    RUBY
-    requests({ "flock" => text, "other" => "1" }, blocking_us: 100_000) do |worker|
-      3.times do
-        ids = %w[flock other other other].map { |name| worker.start(target: "/?#{name}") }
-        answers = ids.map { |id| worker.response(id)[2] }
-        assert_equal ["execution expired".inspect, "1", "1", "1"], answers
+    trials = { "flock" => LOCKED, "inner" => "Fiber.new { #{LOCKED} }.resume", "scheduled" => scheduled(LOCKED),
+               "inner_of_scheduled" => scheduled("Fiber.new { #{LOCKED} }.resume") }
+    requests(trials.merge("other" => "1"), blocking_us: 100_000) do |worker|
+      trials.each_key do |trial|
+        ids = [trial, "other", "other", "other"].map { |name| worker.start(target: "/?#{name}") }
+        answers = ids.map { |id| worker.response(id, timeout: 20)[2] }
+        assert_equal ["execution expired".inspect, "1", "1", "1"], answers, trial
       end
     end
   end
@@ -179,6 +231,13 @@ class FibersInterruptsTest < Case
   def test_what_is_kept_out_comes_when_that_is_over
     requests(NEVER, slice_us: 5_000) do |worker|
       # All at a time: none keeps anything out of another.
+      ids = OUTCOMES.keys.to_h { |name| [name, worker.start(target: "/?#{name}")] }
+      ids.each { |name, id| assert_equal OUTCOMES[name].inspect, worker.response(id)[2], name }
+    end
+  end
+
+  def test_what_a_scheduled_fiber_keeps_out_comes_when_that_is_over
+    requests(NEVER.transform_values { |text| scheduled(text) }, slice_us: 5_000) do |worker|
       ids = OUTCOMES.keys.to_h { |name| [name, worker.start(target: "/?#{name}")] }
       ids.each { |name, id| assert_equal OUTCOMES[name].inspect, worker.response(id)[2], name }
     end
@@ -269,44 +328,70 @@ class FibersInterruptsTest < Case
     end
   end
 
-  def test_the_status_of_a_child_is_that_of_the_request
-    app = app(<<~'RUBY')
-      code = env["QUERY_STRING"].to_i
-      system("exit #{code}")
-      3.times { sleep 0.02 * (code % 3) }
-      late = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.03
-      nil until Process.clock_gettime(Process::CLOCK_MONOTONIC) > late
-      [200, {}, ["#{$?.exitstatus} #{$?.pid > 1}"]]
-    RUBY
-    fibers(app, slice_us: 5_000) do |worker|
-      ids = (1..10).map { |code| worker.start(target: "/?#{code}") }
-      assert_equal((1..10).map { |code| "#{code} true" }, ids.map { |id| worker.response(id, timeout: 30)[2] })
+  # How a request does it, or a fiber of its own.
+  BY = {
+    "request" => ->(text) { "begin\n#{text}\nend" },
+    "scheduled fiber" => ->(text) { "begin; done = Queue.new; Fiber.schedule { done << begin\n#{text}\nend }; done.pop; end" }
+  }.freeze
+
+  BY.each do |who, wrap|
+    define_method("test_the_status_of_a_child_is_that_of_the_#{who.tr(' ', '_')}") do
+      app = app(<<~RUBY)
+        code = env["QUERY_STRING"].to_i
+        answer = #{wrap.call(<<~'INNER')}
+          system("exit #{code}")
+          3.times { sleep 0.02 * (code % 3) }
+          late = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.03
+          nil until Process.clock_gettime(Process::CLOCK_MONOTONIC) > late
+          [$?.exitstatus, $?.pid > 1].join(" ")
+        INNER
+        [200, {}, [answer]]
+      RUBY
+      fibers(app, slice_us: 5_000) do |worker|
+        ids = (1..10).map { |code| worker.start(target: "/?#{code}") }
+        assert_equal((1..10).map { |code| "#{code} true" }, ids.map { |id| worker.response(id, timeout: 30)[2] })
+      end
+    end
+
+    define_method("test_the_directory_of_a_block_is_that_of_the_#{who.tr(' ', '_')}") do
+      app = app(<<~RUBY)
+        base = File.realpath(File.dirname(__FILE__))
+        name = env["QUERY_STRING"]
+        seen = #{wrap.call(<<~'INNER')}
+          if name.empty?
+            6.times.map { sleep 0.02; Dir.pwd }.uniq
+          else
+            Dir.mkdir(name) unless File.exist?(name)
+            inside = Dir.chdir(name) do |path|
+              late = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.03
+              nil until Process.clock_gettime(Process::CLOCK_MONOTONIC) > late
+              [path, *4.times.map { sleep 0.02; Dir.pwd }, `pwd`.chomp, Dir.chdir("..") { sleep 0.02; Dir.pwd }].uniq
+            end
+            inside + [Dir.pwd]
+          end
+        INNER
+        [200, {}, [seen.map { |one| one.delete_prefix(base) }.inspect]]
+      RUBY
+      fibers(app, slice_us: 5_000) do |worker|
+        ids = (1..8).map { |at| [at, worker.start(target: at.odd? ? "/?d#{at}" : "/")] }
+        answers = ids.map { |at, id| [at, worker.response(id, timeout: 30)[2]] }
+        answers.each do |at, answer|
+          wanted = at.odd? ? ["d#{at}", "/d#{at}", "", ""] : [""]
+          assert_equal wanted.inspect, answer
+        end
+      end
     end
   end
 
-  def test_the_directory_of_a_block_is_that_of_the_request
+  # It is left inside its block for good.
+  def test_the_directory_of_a_scheduled_fiber_that_is_lost
     app = app(<<~'RUBY')
-      base = File.realpath(File.dirname(__FILE__))
-      name = env["QUERY_STRING"]
-      seen = 6.times.map { sleep 0.02; Dir.pwd }.uniq if name.empty?
-      seen ||= begin
-        Dir.mkdir(name) unless File.exist?(name)
-        inside = Dir.chdir(name) do |path|
-          late = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.03
-          nil until Process.clock_gettime(Process::CLOCK_MONOTONIC) > late
-          [path, *4.times.map { sleep 0.02; Dir.pwd }, `pwd`.chomp, Dir.chdir("..") { sleep 0.02; Dir.pwd }].uniq
-        end
-        inside + [Dir.pwd]
-      end
-      [200, {}, [seen.map { |one| one.delete_prefix(base) }.inspect]]
+      base = Dir.pwd
+      Dir.mkdir("lost") unless File.exist?("lost")
+      Fiber.schedule { Dir.chdir("lost") { Fiber.new { 1 }.transfer } }
+      here = [Dir.pwd, (sleep 0.02; Dir.pwd)]
+      [200, {}, [(here.uniq == [base]).to_s]]
     RUBY
-    fibers(app, slice_us: 5_000) do |worker|
-      ids = (1..8).map { |at| [at, worker.start(target: at.odd? ? "/?d#{at}" : "/")] }
-      answers = ids.map { |at, id| [at, worker.response(id, timeout: 30)[2]] }
-      answers.each do |at, answer|
-        wanted = at.odd? ? ["d#{at}", "/d#{at}", "", ""] : [""]
-        assert_equal wanted.inspect, answer
-      end
-    end
+    fibers(app) { |worker| 3.times { assert_equal "true", worker.get[2] } }
   end
 end

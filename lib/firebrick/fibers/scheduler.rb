@@ -19,9 +19,11 @@ module Firebrick
 
       def initialize(number)
         @number = number
-        @alarms = {}
+        @alarms = Alarms.new
         @ends = false
       end
+
+      attr_reader :alarms
 
       # Whether its loop is about to end. Until then the thread keeps it.
       def ends? = @ends
@@ -52,20 +54,14 @@ module Firebrick
       # waits or is pre-empted.
       def timeout_after(duration, error, message)
         Interrupts.here.alarm(micros(duration), error) do |number|
-          @alarms[number] = [error, message]
-          yield duration
-        ensure
-          @alarms.delete(number)
+          @alarms.during(number, error, message) { yield duration }
         end
       end
 
       def expired(number)
-        error, message = @alarms[number]
+        error, message = @alarms.of(number)
         raise error, message if error
       end
-
-      # What an alarm raises.
-      def alarm(number) = @alarms[number]
 
       def io_select(reads, writes, errors, timeout)
         ready = ready_now(reads, writes, errors)

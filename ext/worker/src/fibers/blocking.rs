@@ -19,7 +19,7 @@
 //!
 //! Contract: a stretch that ends in time costs one look at the clock and one store.
 
-use super::{HERE, LOOPS, here, resumes, with};
+use super::{HERE, LOOPS, calls, here, with};
 use crate::names::names;
 use crate::place::{self, place};
 use crate::raw::gvl::{self, Gvl};
@@ -243,7 +243,7 @@ pub(super) fn sample(gvl: &mut Gvl) -> Result<(), Value> {
         return Ok(());
     }
     stretch.sampled_us.store(now_us, Relaxed);
-    let env = thread.running.get().map_or(NIL, |task| task.env.get());
+    let env = thread.running.get().and_then(|strand| strand.task.get()).map_or(NIL, |task| task.env.get());
     let noted = ruby::protect(gvl, |gvl| {
         let number = ruby::integer(gvl, thread.index as i64);
         let since = ruby::integer(gvl, since_us as i64);
@@ -274,7 +274,8 @@ pub(crate) fn away(gvl: &mut Gvl) -> Value {
             })
             .map(|(one, since_us)| {
                 one.thread.stretch.sampled_us.store(now_us, Relaxed);
-                let env = one.thread.running.get().map_or(NIL, |task| task.env.get());
+                let task = one.thread.running.get().and_then(|strand| strand.task.get());
+                let env = task.map_or(NIL, |task| task.env.get());
                 (one.thread.index as i64, since_us, one.thread.ruby.get(), env)
             })
             .collect()
@@ -294,23 +295,23 @@ pub(crate) fn away(gvl: &mut Gvl) -> Value {
     }
 }
 
-/// An alarm of the request that stops loop `number` whose time has come: one that was set by the request's own fiber, which is where it runs or
-/// has called from, or by another one that waits for what it has resumed.
+/// An alarm of what stops loop `number` whose time has come: one that was set by the fiber that this began with, which is where it runs or has called
+/// from, by another one that runs, or by one that waits for what it has resumed.
 fn unheard(gvl: &mut Gvl, number: usize, now_us: u64) -> Option<u64> {
-    let task = with(gvl, number, |l| l.thread.running.get()).flatten()?;
-    let own = task.fiber.as_ref()?.ruby.get();
+    let strand = with(gvl, number, |l| l.thread.running.get()).flatten()?;
+    let own = strand.ruby.get();
     let mut at = 0;
     while let Some((alarm, setter)) =
-        with(gvl, number, |l| l.waits.unheard(task, now_us).get(at).copied()).flatten()
+        with(gvl, number, |l| l.waits.unheard(strand, now_us).get(at).copied()).flatten()
     {
-        let mut calls = setter == own;
-        if !calls {
-            let asked = ruby::protect(gvl, |gvl| calls = resumes(gvl, task, alarm));
+        let mut is_called = setter == own;
+        if !is_called {
+            let asked = ruby::protect(gvl, |gvl| is_called = calls(gvl, number, alarm));
             if let Err((_, error)) = asked {
                 serve::report(gvl, error);
             }
         }
-        if calls {
+        if is_called {
             return Some(alarm);
         }
         at += 1;

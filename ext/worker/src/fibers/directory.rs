@@ -1,17 +1,16 @@
-//! The working directory of a request that is in `Dir.chdir { }`. A process has one; so while the fiber of such a request is left, the process is where it was
-//! before the block.
+//! The working directory of a request, or a fiber of `Fiber.schedule`, that is in `Dir.chdir { }`. A process has one; so while such a one is left, the process is
+//! where it was before the block.
 //!
 //! Contract: costs nothing outside of such blocks. Threads of the app, and requests of other serving threads, see the directory of whoever runs, as
 //! with threads. Where no descriptor can be had, or a directory is gone, the others run in that of the request.
 
+use super::strand::{self, Strand};
 use crate::raw::os;
-use crate::serve::CURRENT;
-use crate::task::{Task, TaskFiber};
 use std::os::fd::RawFd;
 
-/// A block of `Dir.chdir` begins in the request of the calling fiber, before it changes the directory, or has ended.
+/// A block of `Dir.chdir` begins in what the calling fiber belongs to, before it changes the directory, or has ended.
 pub(crate) fn changes_directory(begins: bool) {
-    let Some(part) = CURRENT.get().and_then(|task| task.fiber.as_ref()) else { return };
+    let Some(part) = strand::current() else { return };
     let depth = part.away.get();
     if !begins {
         part.away.set(depth.saturating_sub(1));
@@ -26,8 +25,8 @@ pub(crate) fn changes_directory(begins: bool) {
     part.away.set(depth + 1);
 }
 
-/// The request is over, or in no block any more.
-pub(super) fn forget(part: &TaskFiber) {
+/// It is over, or in no block any more.
+pub(super) fn forget(part: &Strand) {
     part.away.set(0);
     let home = part.home.replace(-1);
     if home >= 0 {
@@ -37,9 +36,19 @@ pub(super) fn forget(part: &TaskFiber) {
 
 /// The fiber is about to be left: goes to the directory of the others. Where to go back to with [`enter`].
 #[inline]
-pub(super) fn leave(task: Option<&Task>) -> Option<RawFd> {
-    let home = task?.fiber.as_ref()?.home.get();
+pub(super) fn leave(strand: Option<&Strand>) -> Option<RawFd> {
+    let home = strand?.home.get();
     if home < 0 { None } else { swap(home) }
+}
+
+/// It is over: if it was left inside a block for good, the others are where they were.
+#[inline]
+pub(super) fn go_home(strand: &Strand) {
+    let home = strand.home.get();
+    if home >= 0 {
+        os::change_directory(home);
+        forget(strand);
+    }
 }
 
 #[cold]

@@ -4,15 +4,16 @@
 //! requests that change nothing); not while `Thread.handle_interrupt` of its request keeps that out. What was in `$?` is there again when the wait is
 //! over. In a process without the loop (the app has forked) a wait stops the thread.
 
+use super::strand::{self, Strand};
 use super::waits::{Hold, Key, Outcome, Waits};
-use super::{HERE, directory, here, resumes, slot_for, with};
+use super::{HERE, calls, directory, here, slot_for, with};
 use crate::names::names;
 use crate::raw::fiber;
 use crate::raw::gvl::{self, Gvl};
 use crate::raw::os::{self, Wait};
 use crate::raw::poller;
 use crate::raw::ruby::{self, FALSE, NIL, TRUE, Value};
-use crate::serve::CURRENT;
+use crate::raw::switches;
 use crate::task::{Task, Watcher};
 use std::os::fd::RawFd;
 
@@ -31,13 +32,13 @@ fn park(
     native: bool,
     watch: &mut dyn FnMut(&mut Waits, Key),
 ) -> (Key, Outcome) {
-    let (fiber, task) = (fiber::current(gvl), CURRENT.get());
-    let missed = missed_alarm(gvl, fiber, task, Hold::OnBlocking);
+    let (fiber, strand) = (fiber::current(gvl), strand::current());
+    let missed = missed_alarm(gvl, fiber, strand, Hold::OnBlocking);
     let status = ruby::last_status(gvl);
     let slot = slot_for(gvl, fiber);
     let until_us = us.map(|us| os::now_us().saturating_add(us));
     let begun = here(gvl, |l| {
-        let key = l.waits.begin(slot, task, until_us);
+        let key = l.waits.begin(slot, strand, until_us);
         watch(&mut l.waits, key);
         if let Some(number) = missed
             && !l.waits.wake(key, Outcome::Alarm(number))
@@ -45,24 +46,24 @@ fn park(
             l.waits.miss_first(number);
         }
         // It may have gone while the request computed.
-        if let Some(task) = task.filter(|task| !native && task.ends_waits())
-            && l.waits.wake(key, Outcome::Gone)
-        {
-            task.fiber.iter().for_each(|part| part.interruptible.set(false));
+        let task = strand.and_then(|strand| strand.task.get());
+        if task.is_some_and(|task| !native && task.ends_waits()) && l.waits.wake(key, Outcome::Gone) {
+            strand.into_iter().for_each(|strand| strand.interruptible.set(false));
         }
         (key, l.root.get())
     });
     let (key, root) = begun.expect("the thread has a loop");
-    let part = task.and_then(|task| task.fiber.as_ref());
-    if let Some(part) = part {
-        part.wait.set(Some(key));
-        part.native.set(native);
+    if let Some(strand) = strand {
+        strand.wait.set(Some(key));
+        strand.native.set(native);
+        strand.goes_on.set(true);
     }
-    let own = directory::leave(task);
+    let own = directory::leave(strand);
     let left = fiber::transfer(gvl, root);
     directory::enter(own);
-    if let Some(part) = part {
-        part.wait.set(None);
+    // One of `Fiber.schedule` may be another's by now, if somebody else has entered the fiber.
+    if let Some(strand) = strand.filter(|strand| strand.wait.get() == Some(key)) {
+        strand.wait.set(None);
     }
     let outcome = here(gvl, |l| l.waits.finish(key)).flatten();
     if let Err(unwind) = left {
@@ -83,23 +84,23 @@ fn park(
     }
 }
 
-/// Takes the first alarm that the request of the calling fiber has missed, if it may be raised here: where the fiber waits, or anywhere. An alarm of another
-/// fiber is for this one when the other one has resumed it. May raise.
+/// Takes the first alarm that the calling fiber has missed, or what it belongs to, if it may be raised here: where the fiber waits, or anywhere. An alarm of
+/// another fiber is for this one when the other one has resumed it. May raise.
 pub(super) fn missed_alarm(
     gvl: &mut Gvl,
     fiber: Value,
-    task: Option<&'static Task>,
+    strand: Option<&'static Strand>,
     place: Hold,
 ) -> Option<u64> {
-    if !here(gvl, |l| l.waits.has_missed(fiber, task)).unwrap_or(false) {
+    if !here(gvl, |l| l.waits.has_missed(fiber, strand)).unwrap_or(false) {
         return None;
     }
     let mut at = 0;
     // They are looked at one by one: a list would be lost when Ruby raises.
     while let Some((number, setter)) =
-        here(gvl, |l| l.waits.missed(fiber, task, Some(place)).get(at).copied()).flatten()
+        here(gvl, |l| l.waits.missed(fiber, strand, Some(place)).get(at).copied()).flatten()
     {
-        if setter == fiber || task.is_some_and(|task| resumes(gvl, task, number)) {
+        if setter == fiber || HERE.get().is_some_and(|index| calls(gvl, index, number)) {
             here(gvl, |l| l.waits.take_missed(number));
             return Some(number);
         }
@@ -275,8 +276,9 @@ pub(crate) fn start(gvl: &mut Gvl, new: Value) -> Value {
             "Fiber.schedule needs a thread that serves requests with fibers",
         );
     }
+    let strand = Strand::of_app(gvl, new);
     let slot = slot_for(gvl, new);
-    here(gvl, |l| l.waits.start(slot));
+    here(gvl, |l| l.waits.start(slot, strand));
     pause(gvl)
 }
 
@@ -291,12 +293,30 @@ fn hold(value: Value) -> Hold {
 
 /// `timeout_after`: the number of an alarm for the calling fiber, and where it may be raised.
 pub(crate) fn alarm(gvl: &mut Gvl, us: Value, place: Value) -> Value {
-    let (fiber, task) = (fiber::current(gvl), CURRENT.get());
+    let (fiber, strand) = (fiber::current(gvl), strand::current());
     let at_us = os::now_us().saturating_add(micros(us).unwrap_or(0));
-    match here(gvl, |l| l.waits.set_alarm(fiber, task, at_us, hold(place))) {
-        Some(number) => ruby::integer(gvl, number as i64),
-        None => NIL,
+    let set = here(gvl, |l| {
+        let number = l.waits.set_alarm(fiber, strand, at_us, hold(place));
+        (number, l.waits.has_inner_alarms())
+    });
+    let Some((number, may_move)) = set else { return NIL };
+    if may_move {
+        switches::watch(gvl);
     }
+    ruby::integer(gvl, number as i64)
+}
+
+/// The numbers of the alarms of what the calling fiber belongs to.
+pub(crate) fn alarms(gvl: &mut Gvl) -> Value {
+    let all = ruby::array(gvl, &[]);
+    let mut at = 0;
+    // They are looked at one by one: a list would be lost when Ruby raises.
+    while let Some(number) = strand::current().and_then(|strand| strand.alarms().get(at).copied()) {
+        let number = ruby::integer(gvl, number as i64);
+        ruby::push(gvl, all, number);
+        at += 1;
+    }
+    all
 }
 
 pub(crate) fn cancel(gvl: &mut Gvl, number: Value) -> Value {
@@ -306,9 +326,9 @@ pub(crate) fn cancel(gvl: &mut Gvl, number: Value) -> Value {
     NIL
 }
 
-/// The interrupts of the request that the calling fiber serves, made when they are first asked for; nil on a fiber that serves none. May raise.
+/// The interrupts of what the calling fiber belongs to, made when they are first asked for; nil in a loop itself. May raise.
 pub(crate) fn interrupts(gvl: &mut Gvl) -> Value {
-    let Some(part) = CURRENT.get().and_then(|task| task.fiber.as_ref()) else { return NIL };
+    let Some(part) = strand::current() else { return NIL };
     if part.interrupts.get().is_nil() {
         let made = ruby::call(gvl, names().fibers.get(), names().interrupts, &[]);
         part.interrupts.set(made);
@@ -324,8 +344,7 @@ pub(crate) fn hold_off(gvl: &mut Gvl, number: Value, place: Value) -> Value {
             here(gvl, |l| l.waits.hold_alarm(number as u64, place));
         }
         None => {
-            let part = CURRENT.get().and_then(|task| task.fiber.as_ref());
-            part.into_iter().for_each(|part| part.held.set(place == Hold::Never));
+            strand::current().into_iter().for_each(|part| part.held.set(place == Hold::Never));
         }
     }
     NIL
@@ -333,25 +352,27 @@ pub(crate) fn hold_off(gvl: &mut Gvl, number: Value, place: Value) -> Value {
 
 /// Raises in the calling fiber what has come while it was kept out, and no longer is.
 pub(crate) fn deliver(gvl: &mut Gvl) -> Value {
-    let (fiber, task) = (fiber::current(gvl), CURRENT.get());
-    if let Some(number) = missed_alarm(gvl, fiber, task, Hold::Immediate) {
+    let (fiber, strand) = (fiber::current(gvl), strand::current());
+    if let Some(number) = missed_alarm(gvl, fiber, strand, Hold::Immediate) {
         let number = ruby::integer(gvl, number as i64);
         ruby::call(gvl, names().fibers.get(), names().expired, &[number]);
     }
     NIL
 }
 
-/// What has come for the request of the calling fiber and has not been raised: numbers of alarms, and whether its client has gone.
+/// What has come for the calling fiber, or what it belongs to, and has not been raised: numbers of alarms, and whether its client has gone.
 pub(crate) fn pending(gvl: &mut Gvl) -> Value {
-    let (fiber, task) = (fiber::current(gvl), CURRENT.get());
+    let (fiber, strand) = (fiber::current(gvl), strand::current());
     let all = ruby::array(gvl, &[]);
     let mut at = 0;
-    while let Some((number, _)) = here(gvl, |l| l.waits.missed(fiber, task, None).get(at).copied()).flatten()
+    while let Some((number, _)) =
+        here(gvl, |l| l.waits.missed(fiber, strand, None).get(at).copied()).flatten()
     {
         let number = ruby::integer(gvl, number as i64);
         ruby::push(gvl, all, number);
         at += 1;
     }
+    let task = strand.and_then(|strand| strand.task.get());
     let gone = if task.is_some_and(Task::has_lost_client) { TRUE } else { FALSE };
     ruby::array(gvl, &[all, gone])
 }

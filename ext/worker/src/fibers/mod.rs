@@ -1,6 +1,6 @@
 //! Serving with fibers: thousands of requests wait on one thread, written as if each had a thread of its own.
 //!
-//! A thread that serves so runs a *loop* on its first fiber. Requests run on other fibers of the thread. When the app waits (for a socket, a
+//! A thread that serves so runs a *loop* on its first fiber. Requests run on other fibers of the thread, as do the app's of `Fiber.schedule`. When the app waits (for a socket, a
 //! time, a lock, another fiber), Ruby asks the thread's scheduler (`lib/firebrick/fibers/scheduler.rb`), which parks the fiber here: the loop goes on with
 //! another one, and waits for all of them at once when none can run.
 //!
@@ -17,12 +17,14 @@ pub(crate) mod blocking;
 mod directory;
 mod hooks;
 mod preempt;
+mod strand;
 mod timers;
 mod waits;
 
 pub(crate) use directory::changes_directory;
 pub(crate) use hooks::*;
 pub(crate) use preempt::{slice_is_over, unsliced};
+pub(crate) use strand::Strand;
 pub(crate) use waits::{Fast, Key};
 
 use crate::link::Job;
@@ -35,7 +37,7 @@ use crate::raw::ruby::{self, NIL, Value};
 use crate::raw::slice::Slices;
 use crate::raw::slots::Slot;
 use crate::serve::{self, CURRENT};
-use crate::task::{Task, TaskFiber};
+use crate::task::Task;
 use crate::thread::ServingThread;
 use crate::worker::{FiberStep, Pair, worker};
 use crate::{collection, job};
@@ -197,9 +199,9 @@ fn run(gvl: &mut Gvl, own: &'static Task) {
             serve::provide(gvl, help);
         }
         for _ in 0..ready {
-            let Some((fiber, task)) = here(gvl, |l| l.waits.next()).flatten() else { break };
-            task.iter().filter_map(|task| task.fiber.as_ref()).for_each(|part| part.computed_us.set(0));
-            enter(gvl, own, fiber, task);
+            let Some((fiber, strand)) = here(gvl, |l| l.waits.next()).flatten() else { break };
+            strand.iter().for_each(|strand| strand.computed_us.set(0));
+            enter(gvl, own, fiber, strand);
         }
         let mut now_us = os::now_us();
         if worker(gvl, |w| w.must_send(now_us)) {
@@ -250,8 +252,8 @@ fn run(gvl: &mut Gvl, own: &'static Task) {
 fn go_on(gvl: &mut Gvl, own: &'static Task) {
     let help = worker(gvl, |w| w.fiber_works(own.thread.index, os::now_us()));
     serve::provide(gvl, help);
-    if let Some((fiber, task)) = here(gvl, |l| l.waits.next_preempted()).flatten() {
-        enter(gvl, own, fiber, task);
+    if let Some((fiber, strand)) = here(gvl, |l| l.waits.next_preempted()).flatten() {
+        enter(gvl, own, fiber, strand);
     }
     let ended = here(gvl, |l| {
         l.turned = Turned::now();
@@ -288,12 +290,15 @@ fn look(gvl: &mut Gvl, own: &'static Task) {
     ring_inner(gvl);
 }
 
-/// Alarms have come for requests that wait in other fibers than those that set them: they are raised there if that is inside.
+/// Alarms have come for what waits in other fibers than those that set them: they are raised there if that is inside.
 fn ring_inner(gvl: &mut Gvl) {
     let alarms = here(gvl, |l| l.waits.take_inner()).unwrap_or_default();
-    for (number, task) in alarms {
+    for number in alarms {
         let mut inside = false;
-        if let Err((_, error)) = ruby::protect(gvl, |gvl| inside = resumes(gvl, task, number)) {
+        let asked = ruby::protect(gvl, |gvl| {
+            inside = HERE.get().is_some_and(|index| calls(gvl, index, number));
+        });
+        if let Err((_, error)) = asked {
             serve::report(gvl, error);
         }
         if inside {
@@ -302,14 +307,17 @@ fn ring_inner(gvl: &mut Gvl) {
     }
 }
 
-/// Whether the fiber that set this alarm of a request has resumed another one and waits for it to come back. May raise.
-fn resumes(gvl: &mut Gvl, task: &Task, number: u64) -> bool {
-    let interrupts = task.fiber.as_ref().map_or(NIL, |part| part.interrupts.get());
-    if interrupts.is_nil() {
-        return false;
-    }
-    let number = ruby::integer(gvl, number as i64);
-    ruby::call(gvl, interrupts, names().resumes, &[number]).truthy()
+/// Whether the fiber that set this alarm of loop `index` runs, or has resumed another one and waits for it to come back. May raise.
+fn calls(gvl: &mut Gvl, index: usize, number: u64) -> bool {
+    let (index, number) = (ruby::integer(gvl, index as i64), ruby::integer(gvl, number as i64));
+    ruby::call(gvl, names().fibers.get(), names().calls, &[index, number]).truthy()
+}
+
+/// A fiber of the calling thread goes on.
+pub(crate) fn switched(gvl: &mut Gvl) {
+    let Some(strand) = strand::current() else { return };
+    let fiber = fiber::current(gvl);
+    here(gvl, |l| l.waits.runs(fiber, strand));
 }
 
 impl Loop {
@@ -397,25 +405,31 @@ fn wait(gvl: &mut Gvl, own: &'static Task, leads: bool) {
 }
 
 /// Lets a fiber run until it waits or has nothing to do.
-fn enter(gvl: &mut Gvl, own: &'static Task, fiber: Value, task: Option<&'static Task>) {
+fn enter(gvl: &mut Gvl, own: &'static Task, fiber: Value, strand: Option<&'static Strand>) {
     let (index, now_us) = (own.thread.index, os::now_us());
-    let serves = task.filter(|task| task.active.get());
-    if let Some(task) = serves {
-        task.enter(now_us);
+    let task = strand.and_then(|strand| strand.task.get());
+    if let (Some(strand), Some(task)) = (strand, task.filter(|task| task.active.get())) {
+        task.enter();
         // For the scoreboard it has run since it waited last, without the turns of others in between.
-        let computed_us = task.fiber.as_ref().map_or(0, |part| part.computed_us.get());
-        let since_us = now_us.saturating_sub(computed_us);
+        let since_us = now_us.saturating_sub(strand.computed_us.get());
         worker(gvl, |w| w.scoreboard.begin(index, task.link.get(), task.id.get(), since_us));
     }
+    if let Some(strand) = strand {
+        strand.entered_us.set(now_us);
+        strand.goes_on.set(false);
+    }
     CURRENT.set(task);
-    own.thread.running.set(task);
+    strand::set_current(strand);
+    own.thread.running.set(strand);
     Slices::turn_here();
     blocking::enters(own.thread, now_us);
     let left = fiber::transfer(gvl, fiber);
     CURRENT.set(None);
+    strand::set_current(None);
     own.thread.running.set(None);
     blocking::check(gvl, own.thread, task, os::now_us());
     blocking::returns(own.thread);
+    strand.iter().for_each(|strand| strand.come_back(gvl));
     if let Some(task) = task.filter(|task| task.active.get()) {
         task.leave();
     }
@@ -438,7 +452,7 @@ fn begin(gvl: &mut Gvl, own: &'static Task, job: Job) {
     let task = task.flatten().expect("a request is taken up when a fiber is idle");
     let Some(part) = &task.fiber else { return };
     part.next.set(Some(job));
-    enter(gvl, own, part.ruby.get(), Some(task));
+    enter(gvl, own, part.ruby.get(), Some(part));
     here(gvl, |l| l.starting = None);
 }
 
@@ -474,7 +488,7 @@ fn make(gvl: &mut Gvl, own: &'static Task) -> Option<&'static Task> {
     let task = match SPARE.with(gvl, spare) {
         Some(task) => task,
         None => {
-            let part = TaskFiber::new(gvl);
+            let part = Strand::new(gvl);
             Task::leak(gvl, own.thread, Some(part))
         }
     };
@@ -533,23 +547,12 @@ fn serve_one(gvl: &mut Gvl, task: &'static Task, mut job: Job) {
     }
     if let Some(part) = &task.fiber {
         part.entered_us.set(started_us);
-        part.used_us.set(0);
-        part.computed_us.set(0);
-        part.interruptible.set(false);
-        part.interrupts.set(NIL);
-        part.held.set(false);
-        directory::forget(part);
-        part.unsliced.set(0);
+        part.begin();
     }
     Slices::turn_here();
     blocking::enters(task.thread, started_us);
     job::run(gvl, task, job, started_us);
-    if let Some(part) = &task.fiber
-        && !part.interrupts.get().is_nil()
-    {
-        here(gvl, |l| l.waits.drop_alarms(task));
-        part.interrupts.set(NIL);
-    }
+    task.fiber.iter().for_each(|part| part.drop_alarms(gvl));
     collection::check(gvl);
     if let Err((_, error)) = ruby::protect(gvl, |gvl| {
         ruby::call(gvl, names().fibers.get(), names().clean, &[]);

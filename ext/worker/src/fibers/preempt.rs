@@ -15,7 +15,7 @@
 
 use super::hooks::missed_alarm;
 use super::waits::Hold;
-use super::{Turned, blocking, directory, here, slot_for};
+use super::{Turned, blocking, directory, here, slot_for, strand};
 use crate::names::names;
 use crate::raw::cpu_timer::Timer;
 use crate::raw::frames::{self, Frames};
@@ -23,7 +23,6 @@ use crate::raw::gvl::Gvl;
 use crate::raw::ruby::{self, Value};
 use crate::raw::slice::Slices;
 use crate::raw::{afterwards, fiber};
-use crate::serve::CURRENT;
 use crate::worker::worker;
 use std::io;
 use std::sync::Once;
@@ -86,16 +85,17 @@ pub(crate) fn slice_is_over(gvl: &mut Gvl) {
     if !Slices::here().is_over() || !can_leave(gvl) {
         return;
     }
-    let (fiber, task) = (fiber::current(gvl), CURRENT.get());
+    let (fiber, strand) = (fiber::current(gvl), strand::current());
     let slot = slot_for(gvl, fiber);
     let put_back = here(gvl, |l| {
         l.turned = Turned::now();
-        if let Some(part) = task.and_then(|task| task.fiber.as_ref()) {
+        if let Some(part) = strand {
             let ran_us = l.turned.at_us.saturating_sub(part.entered_us.get());
             part.computed_us.set(part.computed_us.get() + ran_us);
+            part.goes_on.set(true);
         }
         let begins = (!std::mem::replace(&mut l.computes, true)).then_some(l.thread.index);
-        (l.waits.put_back(slot, task), l.root.get(), begins)
+        (l.waits.put_back(slot, strand), l.root.get(), begins)
     });
     let Some((key, root, begins)) = put_back else { return };
     if let Some(index) = begins {
@@ -103,7 +103,7 @@ pub(crate) fn slice_is_over(gvl: &mut Gvl) {
     }
     blocking::slices(gvl);
     let status = ruby::last_status(gvl);
-    let own = directory::leave(task);
+    let own = directory::leave(strand);
     let left = fiber::transfer(gvl, root);
     directory::enter(own);
     here(gvl, |l| l.waits.finish(key));
@@ -115,7 +115,7 @@ pub(crate) fn slice_is_over(gvl: &mut Gvl) {
     let mut alarm = None;
     let asked = ruby::protect(gvl, |gvl| {
         ruby::restore_status(gvl, status);
-        alarm = missed_alarm(gvl, fiber, task, Hold::Immediate);
+        alarm = missed_alarm(gvl, fiber, strand, Hold::Immediate);
     });
     if let Err((_, error)) = asked {
         killed |= afterwards::raise(gvl, error);
@@ -151,7 +151,7 @@ fn can_leave(gvl: &mut Gvl) -> bool {
     if !here(gvl, |l| l.root.get()).is_some_and(|root| root != fiber) || !frames::asks_scheduler(gvl) {
         return false;
     }
-    if CURRENT.get().and_then(|task| task.fiber.as_ref()).is_some_and(|part| part.unsliced.get() > 0) {
+    if strand::current().is_some_and(|strand| strand.unsliced.get() > 0) {
         return false;
     }
     // The loop's own, while nothing else can borrow it: what is asked may make objects, but runs no code of Ruby.
@@ -181,7 +181,7 @@ fn app_interrupted(gvl: &mut Gvl, error: Value) {
 
 /// The calling fiber is not pre-empted from now on, until the same has been called with `false`. Calls can be nested.
 pub(crate) fn unsliced(begins: bool) {
-    if let Some(part) = CURRENT.get().and_then(|task| task.fiber.as_ref()) {
+    if let Some(part) = strand::current() {
         let depth = part.unsliced.get();
         part.unsliced.set(if begins { depth + 1 } else { depth.saturating_sub(1) });
     }

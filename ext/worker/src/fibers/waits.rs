@@ -5,15 +5,15 @@
 //!    ready exactly once, by whatever comes first; but being unblocked comes before all other reasons ([`Waits::wake_fiber`]).
 //! 2. Ready fibers are entered in the order in which they became ready.
 //! 3. Nothing here calls Ruby.
-//! 4. An alarm (`Timeout.timeout`) belongs to what set it: a request with all fibers that it resumes, or a fiber of none. It is given to one fiber once: to the
-//!    one that set it, when that waits; to another one of the request, when the one that set it waits for that to come back ([`Waits::take_inner`],
+//! 4. An alarm (`Timeout.timeout`) belongs to the strand that the fiber which set it runs in, or ran in last ([`Waits::runs`]). It is given to one fiber once: to
+//!    the one that set it, when that waits; to another one of the strand, when the one that set it waits for that to come back ([`Waits::take_inner`],
 //!    [`Waits::missed`]). While [`Hold`] keeps it out it is given to none.
 
+use super::strand::Strand;
 use super::timers::{Due, Timers};
 use crate::raw::poller::{Event, Poller};
 use crate::raw::ruby::{NIL, Value};
 use crate::raw::slots::Slot;
-use crate::task::Task;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
@@ -44,8 +44,8 @@ struct Wait {
     generation: u32,
     /// `None`: it is over.
     fiber: Option<&'static Slot>,
-    /// The request that the fiber serves.
-    task: Option<&'static Task>,
+    /// What the fiber belongs to.
+    strand: Option<&'static Strand>,
     outcome: Option<Outcome>,
     limited: bool,
     /// The fiber has not run yet, so nobody will call [`Waits::finish`].
@@ -75,18 +75,18 @@ pub(crate) enum Hold {
 
 /// An expected `Timeout.timeout`.
 struct Alarm {
-    /// The fiber that set it. An app may have dropped one that never goes on, so it is only compared.
+    /// The fiber that set it, which the scheduler keeps (`lib/firebrick/fibers/scheduler.rb`).
     fiber: Value,
-    task: Option<&'static Task>,
+    strand: Option<&'static Strand>,
     at_us: u64,
     hold: Hold,
     /// Its time has come.
     due: bool,
 }
 
-/// What an alarm of this fiber belongs to.
-fn owner(fiber: Value, task: Option<&'static Task>) -> usize {
-    task.map_or(fiber.id(), |task| std::ptr::from_ref(task).addr())
+/// By what an alarm that has been missed is found: what it belongs to.
+fn owner(fiber: Value, strand: Option<&'static Strand>) -> usize {
+    strand.map_or(fiber.id(), |strand| std::ptr::from_ref(strand).addr())
 }
 
 /// Object references and small numbers are their own hash, but for the bits that are always equal.
@@ -137,9 +137,11 @@ pub(super) struct Waits {
     polled: usize,
     timers: Timers,
     alarms: HashMap<u64, Alarm, Fast>,
-    /// Alarms that came while their fibers did not wait, by owner, the first one first: they hear of them when they do.
+    /// Those of fibers that another one has resumed, by fiber: another strand may resume it next.
+    inner_alarms: HashMap<usize, Vec<u64>, Fast>,
+    /// Alarms that came while their fibers did not wait, by [`owner`], the first one first: they hear of them when they do.
     missed: HashMap<usize, VecDeque<u64>, Fast>,
-    /// Those of them whose request waits in another fiber.
+    /// Those of them whose request, or fiber of `Fiber.schedule`, waits in another fiber.
     inner: Vec<u64>,
     last_alarm: u64,
     poller: Poller,
@@ -162,6 +164,7 @@ impl Waits {
             polled: 0,
             timers: Timers::new(),
             alarms: HashMap::default(),
+            inner_alarms: HashMap::default(),
             missed: HashMap::default(),
             inner: Vec::new(),
             last_alarm: 0,
@@ -179,14 +182,14 @@ impl Waits {
     pub(super) fn begin(
         &mut self,
         slot: &'static Slot,
-        task: Option<&'static Task>,
+        strand: Option<&'static Strand>,
         until_us: Option<u64>,
     ) -> Key {
         let at = self.free.pop().unwrap_or_else(|| {
             self.waits.push(Wait {
                 generation: 0,
                 fiber: None,
-                task: None,
+                strand: None,
                 outcome: None,
                 limited: false,
                 starts: false,
@@ -198,7 +201,7 @@ impl Waits {
         let wait = &mut self.waits[at as usize];
         wait.generation = wait.generation.wrapping_add(1);
         let key = Key { at, generation: wait.generation };
-        (wait.fiber, wait.task, wait.outcome) = (Some(slot), task, None);
+        (wait.fiber, wait.strand, wait.outcome) = (Some(slot), strand, None);
         wait.limited = until_us.is_some();
         wait.fired.clear();
         self.by_fiber.insert(slot.get().id(), key);
@@ -239,8 +242,8 @@ impl Waits {
     }
 
     /// A fiber that has not run yet is the next to be entered; `slot` holds it until then.
-    pub(super) fn start(&mut self, slot: &'static Slot) {
-        let key = self.begin(slot, None, None);
+    pub(super) fn start(&mut self, slot: &'static Slot, strand: &'static Strand) {
+        let key = self.begin(slot, Some(strand), None);
         self.by_fiber.remove(&slot.get().id());
         self.waits[key.at as usize].starts = true;
         self.waits[key.at as usize].outcome = Some(Outcome::Woken);
@@ -248,8 +251,8 @@ impl Waits {
     }
 
     /// A fiber has been pre-empted: it does not wait, so nothing else can make it go on. It comes after the others.
-    pub(super) fn put_back(&mut self, slot: &'static Slot, task: Option<&'static Task>) -> Key {
-        let key = self.begin(slot, task, None);
+    pub(super) fn put_back(&mut self, slot: &'static Slot, strand: Option<&'static Strand>) -> Key {
+        let key = self.begin(slot, strand, None);
         self.by_fiber.remove(&slot.get().id());
         self.waits[key.at as usize].outcome = Some(Outcome::Woken);
         self.preempted.push_back(key);
@@ -282,8 +285,7 @@ impl Waits {
             }
             Some(Outcome::Gone) => {
                 wait.outcome = Some(Outcome::Woken);
-                let part = wait.task.and_then(|task| task.fiber.as_ref());
-                part.into_iter().for_each(|part| part.interruptible.set(true));
+                wait.strand.into_iter().for_each(|strand| strand.interruptible.set(true));
             }
             Some(Outcome::Woken | Outcome::Closed) | None => return false,
         }
@@ -295,11 +297,11 @@ impl Waits {
         !self.early.is_empty() && self.early.remove(&fiber.id())
     }
 
-    /// The next ready fiber, and what it serves.
-    pub(super) fn next(&mut self) -> Option<(Value, Option<&'static Task>)> {
+    /// The next ready fiber, and what it belongs to.
+    pub(super) fn next(&mut self) -> Option<(Value, Option<&'static Strand>)> {
         while let Some(key) = self.ready.pop_front() {
             let Some(wait) = self.live(key) else { continue };
-            let next = wait.fiber.map(|slot| (slot.get(), wait.task));
+            let next = wait.fiber.map(|slot| (slot.get(), wait.strand));
             if std::mem::take(&mut wait.starts) {
                 self.finish(key);
             }
@@ -308,11 +310,11 @@ impl Waits {
         None
     }
 
-    /// The fiber that was pre-empted first, and what it serves.
-    pub(super) fn next_preempted(&mut self) -> Option<(Value, Option<&'static Task>)> {
+    /// The fiber that was pre-empted first, and what it belongs to.
+    pub(super) fn next_preempted(&mut self) -> Option<(Value, Option<&'static Strand>)> {
         let key = self.preempted.pop_front()?;
         let wait = self.live(key)?;
-        wait.fiber.map(|slot| (slot.get(), wait.task))
+        wait.fiber.map(|slot| (slot.get(), wait.strand))
     }
 
     pub(super) fn preempted(&self) -> usize {
@@ -334,7 +336,7 @@ impl Waits {
         let outcome = wait.outcome;
         let limited = std::mem::take(&mut wait.limited);
         let slot = wait.fiber.take();
-        wait.task = None;
+        wait.strand = None;
         if !wait.interests.is_empty() {
             self.polled -= 1;
             self.unwatch(key);
@@ -451,18 +453,52 @@ impl Waits {
 
     // Alarms: Timeout.timeout.
 
-    /// Sets an alarm for a fiber, which serves `task`; its number.
+    /// Sets an alarm for a fiber, which belongs to `strand`; its number.
     pub(super) fn set_alarm(
         &mut self,
         fiber: Value,
-        task: Option<&'static Task>,
+        strand: Option<&'static Strand>,
         at_us: u64,
         hold: Hold,
     ) -> u64 {
         self.last_alarm += 1;
-        self.alarms.insert(self.last_alarm, Alarm { fiber, task, at_us, hold, due: false });
-        self.timers.set(at_us, Due::Alarm(self.last_alarm));
-        self.last_alarm
+        let number = self.last_alarm;
+        self.alarms.insert(number, Alarm { fiber, strand, at_us, hold, due: false });
+        self.timers.set(at_us, Due::Alarm(number));
+        if let Some(strand) = strand {
+            strand.has_alarm(number);
+            if strand.ruby.get() != fiber {
+                self.inner_alarms.entry(fiber.id()).or_default().push(number);
+            }
+        }
+        number
+    }
+
+    /// Whether the app has left fibers inside `Timeout.timeout` which another strand than that may resume.
+    pub(super) fn has_inner_alarms(&self) -> bool {
+        !self.inner_alarms.is_empty()
+    }
+
+    /// A fiber goes on in this strand, with what it has set in another one.
+    #[inline]
+    pub(super) fn runs(&mut self, fiber: Value, strand: &'static Strand) {
+        if !self.inner_alarms.is_empty()
+            && let Some(numbers) = self.inner_alarms.get(&fiber.id())
+        {
+            numbers.clone().into_iter().for_each(|number| self.moves(number, strand));
+        }
+    }
+
+    #[cold]
+    fn moves(&mut self, number: u64, strand: &'static Strand) {
+        let is_missed = self.take_missed(number);
+        let Some(alarm) = self.alarms.get_mut(&number) else { return };
+        let before = alarm.strand.replace(strand);
+        before.into_iter().for_each(|before| before.has_lost_alarm(number));
+        strand.has_alarm(number);
+        if is_missed {
+            self.miss_first(number);
+        }
     }
 
     /// Changes where it may be raised.
@@ -473,7 +509,14 @@ impl Waits {
     pub(super) fn cancel_alarm(&mut self, number: u64) {
         self.forget_timer(number);
         self.take_missed(number);
-        self.alarms.remove(&number);
+        let Some(alarm) = self.alarms.remove(&number) else { return };
+        alarm.strand.into_iter().for_each(|strand| strand.has_lost_alarm(number));
+        if let Some(numbers) = self.inner_alarms.get_mut(&alarm.fiber.id()) {
+            numbers.retain(|&other| other != number);
+            if numbers.is_empty() {
+                self.inner_alarms.remove(&alarm.fiber.id());
+            }
+        }
     }
 
     /// Its time need not come any more.
@@ -488,31 +531,30 @@ impl Waits {
     fn ring(&mut self, number: u64) {
         let Some(alarm) = self.alarms.get_mut(&number) else { return };
         alarm.due = true;
-        let (fiber, task, hold) = (alarm.fiber, alarm.task, alarm.hold);
+        let (fiber, strand, hold) = (alarm.fiber, alarm.strand, alarm.hold);
         if hold != Hold::Never {
             let own = self.by_fiber.get(&fiber.id()).copied();
             if own.is_some_and(|key| self.wake(key, Outcome::Alarm(number))) {
                 return;
             }
-            let waits = |task: &Task| task.fiber.as_ref().is_some_and(|part| part.wait.get().is_some());
-            if own.is_none() && task.is_some_and(waits) {
+            if own.is_none() && strand.is_some_and(|strand| strand.wait.get().is_some()) {
                 self.inner.push(number);
             }
         }
-        self.missed.entry(owner(fiber, task)).or_default().push_back(number);
+        self.missed.entry(owner(fiber, strand)).or_default().push_back(number);
     }
 
     /// An alarm that was given to a wait, which has ended for another reason, comes before those that are missed.
     pub(super) fn miss_first(&mut self, number: u64) {
         if let Some(alarm) = self.alarms.get(&number) {
-            self.missed.entry(owner(alarm.fiber, alarm.task)).or_default().push_front(number);
+            self.missed.entry(owner(alarm.fiber, alarm.strand)).or_default().push_front(number);
         }
     }
 
     /// Whether something has missed an alarm: what the calling fiber belongs to.
     #[inline]
-    pub(super) fn has_missed(&self, fiber: Value, task: Option<&'static Task>) -> bool {
-        !self.missed.is_empty() && self.missed.contains_key(&owner(fiber, task))
+    pub(super) fn has_missed(&self, fiber: Value, strand: Option<&'static Strand>) -> bool {
+        !self.missed.is_empty() && self.missed.contains_key(&owner(fiber, strand))
     }
 
     /// The alarms that this fiber's owner has missed, the first one first, with the fibers that set them; those that may be raised at `place`, or all for
@@ -520,10 +562,10 @@ impl Waits {
     pub(super) fn missed(
         &self,
         fiber: Value,
-        task: Option<&'static Task>,
+        strand: Option<&'static Strand>,
         place: Option<Hold>,
     ) -> Vec<(u64, Value)> {
-        let numbers = self.missed.get(&owner(fiber, task)).into_iter().flatten();
+        let numbers = self.missed.get(&owner(fiber, strand)).into_iter().flatten();
         let alarms = numbers.filter_map(|number| Some((*number, self.alarms.get(number)?)));
         alarms
             .filter(|(_, alarm)| place.is_none_or(|place| alarm.hold <= place))
@@ -531,18 +573,10 @@ impl Waits {
             .collect()
     }
 
-    /// A request is over: its alarms mean nothing any more. Those that are left were set by fibers that have not gone on.
-    pub(super) fn drop_alarms(&mut self, task: &'static Task) {
-        let its = |alarm: &Alarm| alarm.task.is_some_and(|owner| std::ptr::eq(owner, task));
-        let left: Vec<u64> =
-            self.alarms.iter().filter(|(_, alarm)| its(alarm)).map(|(number, _)| *number).collect();
-        left.into_iter().for_each(|number| self.cancel_alarm(number));
-    }
-
     /// Takes an alarm out of those that are missed. Whether it was.
     pub(super) fn take_missed(&mut self, number: u64) -> bool {
         let Some(alarm) = self.alarms.get(&number) else { return false };
-        let owner = owner(alarm.fiber, alarm.task);
+        let owner = owner(alarm.fiber, alarm.strand);
         let Some(numbers) = self.missed.get_mut(&owner) else { return false };
         let before = numbers.len();
         numbers.retain(|&missed| missed != number);
@@ -553,17 +587,15 @@ impl Waits {
         was
     }
 
-    /// Alarms that have been missed while their requests wait in other fibers.
-    pub(super) fn take_inner(&mut self) -> Vec<(u64, &'static Task)> {
-        let numbers = std::mem::take(&mut self.inner);
-        let alarm = |number| Some((number, self.alarms.get(&number)?.task?));
-        numbers.into_iter().filter_map(alarm).collect()
+    /// Alarms that have been missed while what they belong to waits in other fibers.
+    pub(super) fn take_inner(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.inner)
     }
 
-    /// Gives a missed alarm to the fiber that its request waits in.
+    /// Gives a missed alarm to the fiber that it waits in, what the alarm belongs to.
     pub(super) fn ring_inner(&mut self, number: u64) {
-        let task = self.alarms.get(&number).and_then(|alarm| alarm.task);
-        let waits = task.and_then(|task| task.fiber.as_ref()?.wait.get());
+        let strand = self.alarms.get(&number).and_then(|alarm| alarm.strand);
+        let waits = strand.and_then(|strand| strand.wait.get());
         if let Some(key) = waits
             && self.take_missed(number)
             && !self.wake(key, Outcome::Alarm(number))
@@ -572,20 +604,19 @@ impl Waits {
         }
     }
 
-    /// Alarms of a request whose times have come and which nobody has heard of, and the fibers that set them: what it calls does not let the loop go on.
-    pub(super) fn unheard(&self, task: &'static Task, now_us: u64) -> Vec<(u64, Value)> {
-        let is_missed = |number: &u64, alarm: &Alarm| {
-            self.missed.get(&owner(alarm.fiber, alarm.task)).is_some_and(|missed| missed.contains(number))
+    /// Alarms whose times have come and which nobody has heard of, and the fibers that set them: what is called does not let the loop go on.
+    pub(super) fn unheard(&self, strand: &'static Strand, now_us: u64) -> Vec<(u64, Value)> {
+        let alarms =
+            strand.alarms().into_iter().filter_map(|number| Some((number, self.alarms.get(&number)?)));
+        let is_missed = |number: u64, alarm: &Alarm| {
+            let missed = self.missed.get(&owner(alarm.fiber, alarm.strand));
+            missed.is_some_and(|missed| missed.contains(&number))
         };
-        let its = |alarm: &Alarm| alarm.task.is_some_and(|owner| std::ptr::eq(owner, task));
-        let alarms = self.alarms.iter().filter(|(number, alarm)| {
-            its(alarm)
-                && alarm.hold != Hold::Never
-                && alarm.at_us <= now_us
-                && (!alarm.due || is_missed(number, alarm))
+        let unheard = alarms.filter(|&(number, alarm)| {
+            alarm.hold != Hold::Never && alarm.at_us <= now_us && (!alarm.due || is_missed(number, alarm))
         });
         let mut found: Vec<(u64, u64, Value)> =
-            alarms.map(|(number, alarm)| (alarm.at_us, *number, alarm.fiber)).collect();
+            unheard.map(|(number, alarm)| (alarm.at_us, number, alarm.fiber)).collect();
         found.sort_by_key(|(at_us, number, _)| (*at_us, *number));
         found.into_iter().map(|(_, number, fiber)| (number, fiber)).collect()
     }

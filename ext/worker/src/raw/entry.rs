@@ -83,6 +83,7 @@ pub extern "C" fn Init_native() {
             c"fiber_start" => fiber_start(fiber);
             c"fiber_alarm" => fiber_alarm(us, place);
             c"fiber_interrupts" => fiber_interrupts();
+            c"fiber_alarms" => fiber_alarms();
             c"fiber_hold" => fiber_hold(number, place);
             c"fiber_deliver" => fiber_deliver();
             c"fiber_pending" => fiber_pending();
@@ -594,6 +595,10 @@ fn fiber_alarm(gvl: &mut Gvl, us: Value, place: Value) -> Value {
 
 fn fiber_interrupts(gvl: &mut Gvl) -> Value {
     fibers::interrupts(gvl)
+}
+
+fn fiber_alarms(gvl: &mut Gvl) -> Value {
+    fibers::alarms(gvl)
 }
 
 fn fiber_hold(gvl: &mut Gvl, number: Value, place: Value) -> Value {

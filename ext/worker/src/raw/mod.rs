@@ -24,3 +24,4 @@ pub(crate) mod ruby;
 pub(crate) mod signals;
 pub(crate) mod slice;
 pub(crate) mod slots;
+pub(crate) mod switches;
