@@ -161,14 +161,56 @@ class FibersTest < Case
     assert_empty get("/stack", to: own).body
   end
 
-  it "refuses rack-timeout, which would end other requests, and names it in check" do
-    app = "module Rack; class Timeout; end; end"
-    out, _, code = checked(app)
+  # As the gem has it, as far as its middleware goes.
+  RACK_TIMEOUT = <<~RUBY
+    module Rack
+      class Timeout
+        def initialize(app, service_timeout: nil) = (@app, @service_timeout = app, service_timeout)
+
+        def call(env)
+          thread = Thread.current
+          watch = Thread.new { sleep @service_timeout; thread.raise(RuntimeError, "too late") }
+          @app.call(env)
+        ensure
+          watch.kill
+        end
+      end
+    end
+  RUBY
+  USES = {
+    "the stack" => "use Rack::Timeout, service_timeout: 5",
+    "a class of the app" => "use Class.new(Rack::Timeout), service_timeout: 5",
+    "a path" => "map('/slow') { use Rack::Timeout, service_timeout: 5; run ->(_) { [200, {}, []] } }",
+    "an app of a cascade" => "map('/both') { run Rack::Cascade.new([Rack::Timeout.new(->(_) { [404, {}, []] }), ->(_) { [200, {}, []] }]) }"
+  }.freeze
+
+  it "refuses rack-timeout where the app uses it, because it would end other requests, and names it in check" do
+    USES.each do |where, line|
+      out, _, code = checked("#{RACK_TIMEOUT}\n#{line}")
+      assert_equal 0, code, where
+      assert_match(/could not be used, because of rack-timeout/, out, where)
+      _, err, code = checked("#{RACK_TIMEOUT}\n#{line}", fibers: 10)
+      assert_equal 1, code, where
+      assert_match(/fibers = 10: rack-timeout ends a request by Thread#raise.*timeouts\.worker/, err, where)
+    end
+  end
+
+  it "takes an app that has rack-timeout loaded and not among its middleware, and passes it by where a request reaches it" do
+    out, _, code = checked(RACK_TIMEOUT)
     assert_equal 0, code
-    assert_match(/could not be used, because of rack-timeout/, out)
-    _, err, code = checked(app, fibers: 10)
-    assert_equal 1, code
-    assert_match(/fibers = 10: rack-timeout ends a request by Thread#raise.*timeouts\.worker/, err)
+    assert_match(/They could be used.*rack-timeout +waits +loaded, and not among the middleware/m, out)
+    own = server_with(10, app: <<~RUBY)
+      #{RACK_TIMEOUT}
+      HIDDEN = lambda do |env|
+        inner = ->(_) { sleep env["QUERY_STRING"].to_f; [200, {}, ["passed"]] }
+        Rack::Timeout.new(inner, service_timeout: 0.1).call(env)
+      end
+      map("/hidden") { run HIDDEN }
+      #{APP}
+    RUBY
+    clients = %w[0.5 0.6 0.05].map { |time| connect(own).write(request("GET", "/hidden?#{time}")) }
+    clients.each { |client| assert_equal "passed", client.read_response.body }
+    assert_equal 1, own.stderr.scan("rack-timeout is passed by").length
   end
 
   it "ends the wait of a client that leaves" do

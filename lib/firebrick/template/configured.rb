@@ -27,7 +27,7 @@ module Firebrick
 
       # What the app has become with this Ruby; it may have to be refused.
       def facts_of_the_app
-        fibers = FiberCheck.new(*numbers("fibers", "threads_max"), apart: flag?("fiber_paths"))
+        fibers = FiberCheck.new(@app, *numbers("fibers", "threads_max"), apart: flag?("fiber_paths"))
         [*Yjit.apply(one("yjit", "off")), ["rack", Rack.release]] + fibers.facts +
           Allocator.facts(one("allocator", "system")) + PublicFiles.facts(@app)
       end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "firebrick/template/known_libraries"
+require "firebrick/template/middleware"
 
 module Firebrick
   class Template
@@ -12,10 +13,12 @@ module Firebrick
       RAILS = "config.active_support.isolation_level = :fiber"
       SEQUEL = "Sequel.extension :fiber_concurrency"
 
+      # @param app [#call] what the server serves
       # @param fibers [Integer] of each thread; 0 while they are off
       # @param threads [Integer] of each worker
       # @param apart [Boolean] whether one more thread has the fibers, and these threads none
-      def initialize(fibers, threads, apart: false)
+      def initialize(app, fibers, threads, apart: false)
+        @app = app
         @fibers = fibers
         @threads = threads
         @apart = apart && fibers.positive?
@@ -24,8 +27,14 @@ module Firebrick
       # @return [Array<Library>] those that are loaded, the worst first; Ruby itself is one
       def to_a
         always = KnownLibraries.of(apart: @apart).select { |name, _| loaded(name) }.values
-        all = [ruby, native_threads, active_record, sequel, pg, *always].compact
+        all = [ruby, native_threads, rack_timeout, active_record, sequel, pg, *always].compact
         all.sort_by.with_index { |library, at| [%w[forbids stops slows waits].index(library.verdict), at] }
+      end
+
+      # Takes precautions for what is loaded and has not been found in use.
+      def guard
+        timeout = loaded(KnownLibraries::TIMEOUT)
+        timeout.prepend(Fibers::PassingTimeout) if timeout.is_a?(Class)
       end
 
       private
@@ -53,6 +62,14 @@ module Firebrick
         return unless ENV["RUBY_MN_THREADS"] == "1"
 
         Library.new("forbids", "RUBY_MN_THREADS", "RUBY_MN_THREADS=1 moves threads while their fibers wait: unset it")
+      end
+
+      # A Gemfile loads it for the whole app, also where only Rails's railtie would put it to use.
+      def rack_timeout
+        return unless loaded(KnownLibraries::TIMEOUT)
+
+        used = Middleware.new(@app).uses?(KnownLibraries::TIMEOUT)
+        used ? KnownLibraries::TIMEOUT_USED : KnownLibraries::TIMEOUT_LOADED
       end
 
       def active_record

@@ -21,11 +21,6 @@ module Firebrick
       APART = "keep what it does short, or leave its paths out of fiber_paths"
       # By a constant of theirs.
       ALWAYS = {
-        "Rack::Timeout" =>
-          Library.new("forbids", "rack-timeout",
-                      "rack-timeout ends a request by Thread#raise, which fibers share: it would end another one. " \
-                      "Take it out of the Gemfile, or require: false: timeouts.worker ends what takes too long, and " \
-                      "Timeout.timeout works in a fiber"),
         "Mysql2::Client" =>
           Library.new("stops", "mysql2",
                       "waits for results with the thread, apart from their first byte: #{AMONG_THREADS}"),
@@ -40,6 +35,18 @@ module Firebrick
         "Async::Task" =>
           Library.new("waits", "async", "Async { } gets a thread of its own, because it brings a scheduler of its own")
       }.freeze
+
+      # rack-timeout, among the middleware of the app and elsewhere.
+      TIMEOUT = "Rack::Timeout"
+      TIMEOUT_USED =
+        Library.new("forbids", "rack-timeout",
+                    "rack-timeout ends a request by Thread#raise, which fibers share: it would end another one. " \
+                    "Take it out of the middleware (Rails: require: false in the Gemfile): timeouts.worker ends what " \
+                    "takes too long, and Timeout.timeout works in a fiber")
+      TIMEOUT_LOADED =
+        Library.new("waits", "rack-timeout",
+                    "loaded, and not among the middleware of the app. A request that reaches it on a fiber passes it " \
+                    "by: timeouts.worker ends what takes too long")
 
       # @param apart [Boolean] whether one thread has all fibers, for fiber_paths
       # @return [Hash{String => Library}] by a constant of the library

@@ -1,0 +1,28 @@
+# frozen_string_literal: true
+
+module Firebrick
+  module Fibers
+    # rack-timeout in an app that has it loaded, where a request reaches it on a fiber nevertheless: it raises on the
+    # thread, where it would end another request. So it is passed by there, which is said once.
+    module PassingTimeout
+      @told = false
+
+      class << self
+        def tell
+          return if @told
+
+          @told = true
+          Report.log("firebrick: #{Exchange.name}: rack-timeout is passed by for requests on fibers, because it " \
+                     "would end others: timeouts.worker ends what takes too long")
+        end
+      end
+
+      def call(env)
+        return super unless Fibers.here?
+
+        PassingTimeout.tell
+        @app.call(env)
+      end
+    end
+  end
+end
