@@ -72,9 +72,15 @@ class FleetTest < Case
   end
 
   it "adds up what all servers did, and finds the slow one" do
-    servers = [member, member, member(pause: 0.2), member]
+    servers = [member, member, member(pause: 1), member]
     told = nil
-    under_load(servers) { told = json(servers, "--interval", "3s") }
+    # Others than the slow one may be slow for a moment, too, where the machine is busy.
+    under_load(servers) do
+      wait_until("the slow one, alone, at the top", within: 60) do
+        told = json(servers, "--interval", "3s")
+        told["servers"].map { |row| row["outlier"].to_a.grep(/p99/).any? } == [true, false, false, false]
+      end
+    end
     totals = told["totals"]
     assert_equal [4, 4, 0], totals.values_at("servers", "up", "unreachable")
     rows = told["servers"]
@@ -84,7 +90,7 @@ class FleetTest < Case
     slow, = rows
     assert_equal control_port(servers[2]), slow["address"], "what needs attention comes first"
     assert_match(/\Ap99 \d+ ms \(median [\d.]+ ms\)\z/, slow["outlier"].first)
-    assert_in_delta 200, totals["total_ms"]["max"], 150
+    assert_operator totals["total_ms"]["max"], :>=, 950
     assert_equal [{ "name" => slow["version"], "servers" => 4 }], told["versions"]
     text, = fleet(servers, "--once", "--interval", "300ms")
     assert_match(/^Firebrick fleet  4 servers up$/, text)
@@ -98,7 +104,9 @@ class FleetTest < Case
     frozen.signal("STOP")
     dead.signal("TERM")
     dead.wait_exit
-    told = json(ports)
+    told = nil
+    # One that the machine keeps from responding in time does not count as up, either.
+    wait_until("the third to respond") { (told = json(ports))["totals"]["up"] == 1 }
     assert_equal [3, 1, 2], told["totals"].values_at("servers", "up", "unreachable")
     why = told["servers"].to_h { |row| row.values_at("address", "why") }
     assert_equal ["nothing listens there", "it does not respond", nil], why.values_at(*ports)

@@ -118,6 +118,7 @@ class MetricsTest < Case
 
   it "shows saturation: what is served and what waits, by seats, in the last 15 s" do
     own = start(app: APP, threads: "2:2", workers: 1)
+    began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     waiting = Array.new(5) { connect(own).tap { |connection| connection.write(request("GET", "/wait")) } }
     wait_for_requests(5, on: own)
     families = nil
@@ -127,9 +128,9 @@ class MetricsTest < Case
        value(families, "puma_backlog")]
     end
     assert(wait_until { now.call == [3, 2, 3] }, scrape(own).last)
-    # The mean of 15 s, most of which were before.
-    assert_operator value(families, "firebrick_saturation"), :<, 2.5
-    assert(wait_until(within: 30, every: 0.5) { own.metrics.include?("firebrick_saturation 2.5\n") }, -> { own.metrics })
+    # The mean of 15 s, most of which were before, unless the machine has been busy with others.
+    assert_operator value(families, "firebrick_saturation"), :<, 2.5 if Process.clock_gettime(Process::CLOCK_MONOTONIC) - began < 10
+    assert(wait_until(within: 60, every: 0.5) { own.metrics.include?("firebrick_saturation 2.5\n") }, -> { own.metrics })
   ensure
     FileUtils.touch(File.join(own.base, "go")) if own
     waiting&.each { |connection| assert_status 200, connection.read_response("GET") }

@@ -34,7 +34,7 @@ WAITS = {
   "/fiber" => lambda { |env| Fiber.new { sleep }.resume },
   "/each" => lambda { |env| [1].each { sleep } },
   "/channel" => lambda { |env| Channel.new.shift },
-  "/join" => lambda { |env| task { sleep 0.3 }.join },
+  "/join" => lambda { |env| task { sleep 2 }.join },
   "/next" => lambda { |env| H2O.next.call(env) },
   "/http" => lambda { |env| http_request("http://ADDRESS/").join },
   "/redis" => lambda { |env| Redis.new(:host => "127.0.0.1", :port => PORT, :timeout => 60).get("a") },
@@ -83,6 +83,17 @@ async fn open() -> (Server, TcpListener) {
     (Server::open(Source { file: "leaving.rb".into(), code }, limits()).await, silent)
 }
 
+/// Waits until a task waits for something.
+async fn waiting(server: &Server, path: &str) {
+    let patience = async {
+        while server.counted().waiting == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waits = tokio::time::timeout(Duration::from_secs(20), patience).await;
+    assert!(waits.is_ok(), "{path}: {:?}: {}", server.counted(), server.log_text());
+}
+
 /// Waits until nothing is running any more.
 async fn settled(server: &Server) {
     let patience = async {
@@ -105,10 +116,9 @@ fn every_wait_ends_when_the_client_disconnects() {
             server.log.borrow_mut().clear();
             let client = Rc::new(Visitor::default());
             let response_task = tokio::task::spawn_local(server.get(path, &client));
-            tokio::time::sleep(Duration::from_millis(30)).await;
+            waiting(&server, path).await;
             assert!(!response_task.is_finished(), "{path}: {}", server.log_text());
-            let counted = server.counted();
-            assert!(counted.tasks > 0 && counted.waiting > 0, "{path}: {counted:?}");
+            assert!(server.counted().tasks > 0, "{path}: {:?}", server.counted());
             client.leave();
             let response = tokio::time::timeout(Duration::from_secs(20), response_task).await;
             assert_eq!(response.expect("it responds in time").expect("no panic").status, 499, "{path}");
@@ -124,7 +134,7 @@ fn waits_in_ensure_are_finished() {
         let (server, _silent) = open().await;
         let client = Rc::new(Visitor::default());
         let response_task = tokio::task::spawn_local(server.get("/lock", &client));
-        tokio::time::sleep(Duration::from_millis(30)).await;
+        waiting(&server, "/lock").await;
         client.leave();
         assert_eq!(response_task.await.expect("no panic").status, 499);
         settled(&server).await;
