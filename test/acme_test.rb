@@ -19,6 +19,9 @@ class AcmeTest < AcmeCase
     assert_match(/\AHTTP.1\.1 200 .*hello/m, get_https(ca.tls_port))
     assert_logged(/certificate for #{NAME}, b\.test obtained from .*Pebble.*, valid until .* UTC; it is renewed on/, on: own)
     assert_equal 1, ca.issued
+    path = "/.well-known/acme-challenge/token-_1"
+    [NAME, "B.test", "b.test:80"].each { |host| assert_match(/\Atoken-_1\.[\w-]{43}\z/, get(path, to: own, headers: { "Host" => host }).body, host) }
+    ["c.test", "x.b.test", "127.0.0.1"].each { |host| assert_status 404, get(path, to: own, headers: { "Host" => host }), host }
   end
 
   it "keeps keys to itself" do

@@ -94,6 +94,11 @@ impl Ca {
         &self.client
     }
 
+    /// What answers HTTP-01.
+    pub fn answers(&self) -> &HttpAnswers {
+        &self.answers
+    }
+
     /// The address of its directory.
     pub fn directory(&self) -> &str {
         &self.directory

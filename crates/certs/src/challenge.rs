@@ -1,12 +1,14 @@
 //! How a CA is shown that a name is ours: which challenge is taken, and the answers that front threads give.
 //!
 //! Contract:
-//! 1. HTTP-01 is answered from the account's thumbprint alone, for any token: nothing is shared between threads or machines.
+//! 1. HTTP-01 is answered from the account's thumbprint alone, for any token, at the names that are obtained: nothing is shared between
+//!    threads or machines. At other hosts a request for a token is one like any other.
 //! 2. TLS-ALPN-01 needs the token: its certificates are kept by name while an order runs.
 //! 3. Answers take no lock that an order holds for longer than it takes to copy a pointer.
 
 use instant_acme::ChallengeType;
 use settings::{AcmeChallenge, DomainKind};
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The path of HTTP-01 (RFC 8555 section 8.3), up to the token.
@@ -58,21 +60,62 @@ pub fn choose(
 
 /// What answers HTTP-01; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct HttpAnswers(Arc<RwLock<Option<Arc<str>>>>);
+pub struct HttpAnswers(Arc<RwLock<Answering>>);
+
+#[derive(Debug, Default)]
+struct Answering {
+    /// Of the account's key (RFC 7638).
+    thumbprint: Option<Arc<str>>,
+    /// Names that are always obtained.
+    configured: HashSet<String>,
+    /// Names that clients have asked for.
+    on_demand: HashSet<String>,
+    /// Another machine may obtain names that this one does not know.
+    any: bool,
+}
 
 impl HttpAnswers {
-    /// Sets the thumbprint of the account's key (RFC 7638).
+    /// Sets the thumbprint of the account's key.
     pub fn set_thumbprint(&self, thumbprint: &str) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(thumbprint.into());
+        self.change(|answering| answering.thumbprint = Some(thumbprint.into()));
     }
 
-    /// The body of the response to a request for `path`; `None` when it is no challenge of ours.
-    pub fn answer(&self, path: &str) -> Option<String> {
+    /// Sets the names that are obtained; `any` if another machine may obtain further ones.
+    pub fn set_names(&self, names: impl IntoIterator<Item = String>, any: bool) {
+        let names = names.into_iter().map(|name| name.to_ascii_lowercase()).collect();
+        self.change(|answering| (answering.configured, answering.any) = (names, any));
+    }
+
+    /// Answers for a name that a client has asked for.
+    pub fn allow(&self, name: &str) {
+        self.change(|answering| answering.on_demand.insert(name.to_ascii_lowercase()));
+    }
+
+    /// Takes back [`HttpAnswers::allow`].
+    pub fn forbid(&self, name: &str) {
+        self.change(|answering| answering.on_demand.remove(&name.to_ascii_lowercase()));
+    }
+
+    /// The body of the response to a request for `path` at a host, without its port; `None` when it is no challenge of ours.
+    pub fn answer(&self, host: &str, path: &str) -> Option<String> {
         let token = path.strip_prefix(HTTP_PATH)?;
         let valid = (1..=MAX_TOKEN).contains(&token.len())
             && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
-        let thumbprint = self.0.read().unwrap_or_else(PoisonError::into_inner).clone()?;
-        valid.then(|| format!("{token}.{thumbprint}"))
+        let answering = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let thumbprint = answering.thumbprint.clone()?;
+        (valid && answering.obtains(host)).then(|| format!("{token}.{thumbprint}"))
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Answering) -> R) {
+        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Answering {
+    fn obtains(&self, host: &str) -> bool {
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&host);
+        self.any || self.configured.contains(host) || self.on_demand.contains(host)
     }
 }
 
@@ -116,10 +159,11 @@ mod tests {
     #[test]
     fn tokens_are_answered_when_there_is_an_account() {
         let answers = HttpAnswers::default();
+        answers.set_names(["a.test".to_owned()], false);
         let path = format!("{HTTP_PATH}abc-_1");
-        assert_eq!(answers.answer(&path), None);
+        assert_eq!(answers.answer("a.test", &path), None);
         answers.set_thumbprint("print");
-        assert_eq!(answers.answer(&path).as_deref(), Some("abc-_1.print"));
+        assert_eq!(answers.answer("a.test", &path).as_deref(), Some("abc-_1.print"));
         for wrong in [
             "/",
             HTTP_PATH,
@@ -127,8 +171,25 @@ mod tests {
             "/.well-known/acme-challenge/a.b",
             "/.well-known/acme-challenge/a%20",
         ] {
-            assert_eq!(answers.answer(wrong), None, "{wrong}");
+            assert_eq!(answers.answer("a.test", wrong), None, "{wrong}");
         }
-        assert_eq!(answers.answer(&format!("{HTTP_PATH}{}", "a".repeat(300))), None);
+        assert_eq!(answers.answer("a.test", &format!("{HTTP_PATH}{}", "a".repeat(300))), None);
+    }
+
+    #[test]
+    fn tokens_are_answered_at_the_names_that_are_obtained() {
+        let answers = HttpAnswers::default();
+        let path = format!("{HTTP_PATH}abc");
+        let answered = |host: &str| answers.answer(host, &path).is_some();
+        answers.set_thumbprint("print");
+        assert!(!answered("a.test"));
+        answers.set_names(["A.test", "2001:db8::1"].map(str::to_owned), false);
+        answers.allow("asked.test");
+        assert!(["a.test", "A.TEST", "a.test.", "[2001:db8::1]", "asked.test"].into_iter().all(answered));
+        assert!(!["b.test", "x.a.test", "", "localhost", "192.0.2.1"].into_iter().any(answered));
+        answers.forbid("asked.test");
+        assert!(!answered("asked.test"));
+        answers.set_names(["a.test".to_owned()], true);
+        assert!(answered("b.test"));
     }
 }

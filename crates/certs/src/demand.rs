@@ -140,9 +140,12 @@ impl Door {
             challenge: self.settings.challenge,
         };
         let mut keeper = Keeper::new(self.shared.clone(), order, Some(sender));
+        let (answers, kept) = (self.shared.production.answers().clone(), name.to_owned());
+        answers.allow(name);
         spawn_local(async move {
             keeper.begin().await;
             keeper.run().await;
+            answers.forbid(&kept);
         });
         names.insert(name.to_owned(), progress.clone());
         Some(progress)

@@ -85,6 +85,8 @@ impl Service {
             Redis::new(url, &acme.directory).map_err(|error| error.0)?;
         }
         let (http, board) = (HttpAnswers::default(), Board::default());
+        // Names that another machine lets in are known there only.
+        http.set_names(acme.domains().map(str::to_owned), acme.on_demand.is_some() && acme.storage.is_some());
         let (stop, stopped) = oneshot::channel();
         let (sender, questions) = mpsc::channel(WAITING);
         let (ready, begun) = std::sync::mpsc::channel();

@@ -162,8 +162,7 @@ impl Pipeline {
             return as_it_is(answer);
         }
         if let Some(challenges) = &self.challenges
-            && let Some(answer) =
-                std::str::from_utf8(exchange.request.path()).ok().and_then(|path| challenges.answer(path))
+            && let Some(answer) = challenge(challenges, &exchange.request)
         {
             return as_it_is(Response::text(200, "application/octet-stream", answer));
         }
@@ -309,6 +308,12 @@ fn of_connection(request: &mut Request) {
     if let Some(session) = &peer.session {
         request.variables.extend(session.variables.iter().cloned());
     }
+}
+
+/// The answer to a CA that verifies a name of this server.
+fn challenge(challenges: &certs::HttpAnswers, request: &Request) -> Option<String> {
+    let path = std::str::from_utf8(request.path()).ok().filter(|path| path.starts_with(certs::HTTP_PATH))?;
+    challenges.answer(std::str::from_utf8(request.server().0).ok()?, path)
 }
 
 /// The statistics' word for a fault.
