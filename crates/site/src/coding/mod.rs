@@ -3,6 +3,7 @@
 mod compress;
 mod encoder;
 mod negotiate;
+mod places;
 mod stream;
 
 pub use compress::compress;
@@ -23,7 +24,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// All codings, the preferred one first.
+    /// All codings, the preferred one first; identity is the last one.
     pub const ALL: [Coding; 4] = [Coding::Br, Coding::Zstd, Coding::Gzip, Coding::Identity];
 
     /// The name in Content-Encoding; `None` for identity, which never appears there.

@@ -47,7 +47,16 @@ fn bytes(text: &[u8]) -> Option<Result<Chunk, Failure>> {
 }
 
 fn encoded(coding: Coding, script: Vec<Option<Result<Chunk, Failure>>>) -> EncodedStream {
-    EncodedStream::new(Box::new(Script(script.into())), coding, coding.level()).ok().unwrap()
+    let place = Place::take(coding, &connection()).unwrap();
+    EncodedStream::new(Box::new(Script(script.into())), coding, coding.level(), place).ok().unwrap()
+}
+
+fn connection() -> Rc<Peer> {
+    crate::testing::request("GET", "/", &[]).peer
+}
+
+fn encode(response: &mut Response, coding: Coding) {
+    encode_response(response, &[coding], &connection());
 }
 
 /// Reads to the end.
@@ -240,7 +249,7 @@ fn an_encoded_response_has_the_fields() {
             ("accept-ranges", "bytes"),
             ("Vary", "Origin"),
         ]);
-        encode_response(&mut response, coding);
+        encode(&mut response, coding);
         let fields = &response.fields;
         assert_eq!(fields.get("content-encoding"), coding.token().map(str::as_bytes));
         assert_eq!(fields.all("etag").collect::<Vec<_>>(), [b"W/\"abc\""]);
@@ -255,7 +264,7 @@ fn an_encoded_response_has_the_fields() {
 fn vary_is_added_once_and_weak_tags_stay() {
     for vary in ["accept-encoding, Origin", "*"] {
         let mut response = page(&[("Vary", vary), ("ETag", "W/\"abc\"")]);
-        encode_response(&mut response, Coding::Gzip);
+        encode(&mut response, Coding::Gzip);
         assert_eq!(response.fields.all("vary").collect::<Vec<_>>(), [vary.as_bytes()]);
         assert_eq!(response.fields.all("etag").collect::<Vec<_>>(), [b"W/\"abc\""]);
     }
@@ -264,7 +273,7 @@ fn vary_is_added_once_and_weak_tags_stay() {
 #[test]
 fn identity_only_adds_vary() {
     let mut response = page(&[("ETag", "\"abc\"")]);
-    encode_response(&mut response, Coding::Identity);
+    encode(&mut response, Coding::Identity);
     assert_eq!(response.fields.get("etag"), Some(&b"\"abc\""[..]));
     assert!(
         response.fields.lists("vary", "accept-encoding") && response.fields.get("content-encoding").is_none()
@@ -274,7 +283,7 @@ fn identity_only_adds_vary() {
 #[test]
 fn bodies_that_would_grow_stay() {
     let mut response = Response::text(200, "text/plain", "abc");
-    encode_response(&mut response, Coding::Gzip);
+    encode(&mut response, Coding::Gzip);
     assert!(matches!(&response.body, Body::Bytes(body) if &body[..] == b"abc"));
     assert!(response.fields.get("content-encoding").is_none());
 }
@@ -286,7 +295,7 @@ fn large_bodies_files_and_streams_become_streams() {
     let stream = Script(vec![bytes(&text)].into());
     for body in [Body::Bytes(text.clone().into()), Body::File(region), Body::Stream(Box::new(stream))] {
         let mut response = Response { body, ..page(&[]) };
-        encode_response(&mut response, Coding::Zstd);
+        encode(&mut response, Coding::Zstd);
         let Body::Stream(mut stream) = response.body else { panic!("a stream") };
         assert_eq!(decompress(Coding::Zstd, &drain(&mut *stream).unwrap()), text);
     }
@@ -296,8 +305,30 @@ fn large_bodies_files_and_streams_become_streams() {
 fn a_head_response_has_the_fields_of_get() {
     let mut response =
         Response { body: Body::Empty, ..page(&[("Content-Length", "2600"), ("ETag", "\"a\"")]) };
-    encode_response(&mut response, Coding::Br);
+    encode(&mut response, Coding::Br);
     assert!(matches!(response.body, Body::Empty));
     assert_eq!(response.fields.get("content-encoding"), Some(&b"br"[..]));
     assert_eq!(response.fields.get("etag"), Some(&b"W/\"a\""[..]));
+}
+
+#[test]
+fn unread_streams_of_a_connection_take_cheaper_codings_and_then_none() {
+    let connection = connection();
+    let respond = || {
+        let body = Body::Stream(Box::new(Script(vec![bytes(b"some text")].into())));
+        let mut response = Response::new(200, handler::Fields::default(), body);
+        response.fields.push(b"ETag", b"\"1\"");
+        encode_response(&mut response, &[Coding::Zstd, Coding::Gzip, Coding::Identity], &connection);
+        response
+    };
+    let coding = |response: &Response| response.fields.get("content-encoding").map(<[u8]>::to_vec);
+    let held: Vec<Response> = (0..128).map(|_| respond()).collect();
+    let count = |token: Option<&[u8]>| held.iter().filter(|one| coding(one).as_deref() == token).count();
+    assert_eq!((count(Some(b"zstd")), count(Some(b"gzip")), count(None)), (4, 16, 108));
+    let mut plain = held.into_iter().next_back().unwrap();
+    assert_eq!(plain.fields.get("etag"), Some(&b"\"1\""[..]));
+    assert!(plain.fields.lists("vary", "accept-encoding"));
+    let Body::Stream(stream) = &mut plain.body else { panic!("a stream") };
+    assert_eq!(drain(&mut **stream).unwrap(), b"some text");
+    assert_eq!(coding(&respond()).as_deref(), Some(&b"zstd"[..]), "the others have ended");
 }

@@ -4,7 +4,7 @@ use super::{COMPRESS_FROM, Forwarding, Outcome, Site, view};
 use crate::coding::{self, Coding, Preferences};
 use crate::files::presentation::apply;
 use crate::files::requested::{RequestedRepresentation, preferences};
-use handler::{Request, Response};
+use handler::{Peer, Request, Response};
 use std::rc::Rc;
 
 /// The changes that the rules make to a response of an origin or the app.
@@ -13,6 +13,8 @@ pub struct ResponseEdits {
     fields: Rc<[(String, String)]>,
     proxy: Option<usize>,
     codings: Option<Preferences>,
+    /// The client's, if the response may be encoded.
+    connection: Option<Rc<Peer>>,
 }
 
 impl ResponseEdits {
@@ -33,7 +35,8 @@ impl Site {
     ) -> Outcome {
         let encoded = self.rules.compress() && RequestedRepresentation::of(request).coding;
         let codings = encoded.then(|| preferences(request));
-        let edits = ResponseEdits { fields: fields.clone(), proxy: Some(id), codings };
+        let connection = self.rules.compress().then(|| request.peer.clone());
+        let edits = ResponseEdits { fields: fields.clone(), proxy: Some(id), codings, connection };
         let target = self.rules.upstream_target(id, &view(request, path));
         Outcome::Proxy(Forwarding { id, target, edits })
     }
@@ -43,8 +46,10 @@ impl Site {
         if let Some(id) = edits.proxy {
             self.map_location(id, response);
             if self.may_encode(response) {
-                let coding = edits.codings.map_or(Coding::Identity, |codings| self.quick(&codings));
-                coding::encode_response(response, coding);
+                let codings = edits.codings.map_or([Coding::Identity; 3], |codings| self.quick(&codings));
+                if let Some(connection) = &edits.connection {
+                    coding::encode_response(response, &codings, connection);
+                }
             }
         }
         apply(&mut response.fields, edits.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())));
@@ -75,8 +80,20 @@ impl Site {
             && coding::may_encode(response, min)
     }
 
-    /// The coding for responses that are encoded for each request: brotli, which is slow, only if the client accepts no other.
-    pub(super) fn quick(&self, codings: &Preferences) -> Coding {
+    /// The codings for responses that are encoded for each request, the best one first: brotli, which is slow, only if the client
+    /// accepts no other.
+    pub(super) fn quick(&self, codings: &Preferences) -> [Coding; 3] {
+        let best = self.quickest(codings);
+        let zstd = !self.responder.options.compat && codings.accepts(Coding::Zstd);
+        let next = match best {
+            Coding::Gzip if zstd => Coding::Zstd,
+            Coding::Zstd if codings.accepts(Coding::Gzip) => Coding::Gzip,
+            _ => Coding::Identity,
+        };
+        [best, next, Coding::Identity]
+    }
+
+    fn quickest(&self, codings: &Preferences) -> Coding {
         let compat = self.responder.options.compat;
         let quick =
             |coding| matches!(coding, Coding::Gzip | Coding::Identity) || (coding == Coding::Zstd && !compat);

@@ -34,8 +34,9 @@ impl Site {
         let mut response = Response::text(200, "text/html; charset=utf-8", page);
         if self.may_encode(&response) {
             let asked = RequestedRepresentation::of(request).coding;
-            let coding = if asked { self.quick(&preferences(request)) } else { coding::Coding::Identity };
-            coding::encode_response(&mut response, coding);
+            let identity = [coding::Coding::Identity; 3];
+            let codings = if asked { self.quick(&preferences(request)) } else { identity };
+            coding::encode_response(&mut response, &codings, &request.peer);
         }
         Ok(response)
     }

@@ -1,0 +1,106 @@
+//! Encoders of streams in progress: how many a thread and a connection may have.
+//!
+//! Why: an encoder takes 0.4 to 3.6 MiB for as long as its client takes to read, and a client may leave a hundred streams unread.
+//! A response that finds all places taken gets another coding, or goes out as it is, which costs nothing.
+
+use super::Coding;
+use handler::Peer;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Places by coding, as in [`Coding::ALL`].
+type Counts = [usize; 3];
+
+/// Places of a thread.
+const OF_THREAD: Counts = [16, 32, 128];
+/// Places of a connection.
+const OF_CONNECTION: Counts = [2, 4, 16];
+
+thread_local! {
+    static TAKEN: RefCell<Taken> = RefCell::default();
+}
+
+#[derive(Default)]
+struct Taken {
+    all: Counts,
+    /// By the address of the connection's ends, which a place keeps alive.
+    by_connection: HashMap<*const Peer, Counts>,
+}
+
+/// The right to have an encoder until it is dropped.
+pub struct Place {
+    coding: usize,
+    connection: Rc<Peer>,
+}
+
+impl Place {
+    /// A place for a response on the connection, if one is left. Identity has none, since it needs none.
+    pub fn take(coding: Coding, connection: &Rc<Peer>) -> Option<Place> {
+        let index = coding as usize;
+        TAKEN.with_borrow_mut(|taken| {
+            let all = taken.all.get_mut(index)?;
+            if *all >= OF_THREAD[index] {
+                return None;
+            }
+            let own = &mut taken.by_connection.entry(Rc::as_ptr(connection)).or_default()[index];
+            if *own >= OF_CONNECTION[index] {
+                return None;
+            }
+            (*all, *own) = (*all + 1, *own + 1);
+            Some(Place { coding: index, connection: connection.clone() })
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let key = Rc::as_ptr(&self.connection);
+        TAKEN.with_borrow_mut(|taken| {
+            taken.all[self.coding] -= 1;
+            if let Some(own) = taken.by_connection.get_mut(&key) {
+                own[self.coding] -= 1;
+                if *own == Counts::default() {
+                    taken.by_connection.remove(&key);
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::request;
+
+    fn connection() -> Rc<Peer> {
+        request("GET", "/", &[]).peer
+    }
+
+    fn take(coding: Coding, connection: &Rc<Peer>, count: usize) -> Vec<Place> {
+        (0..count).map_while(|_| Place::take(coding, connection)).collect()
+    }
+
+    #[test]
+    fn a_connection_has_few_places_and_gets_them_back() {
+        let (one, other) = (connection(), connection());
+        for (coding, most) in Coding::ALL.into_iter().zip(OF_CONNECTION) {
+            let places = take(coding, &one, 200);
+            assert_eq!(places.len(), most);
+            assert!(Place::take(coding, &other).is_some());
+            drop(places);
+            assert_eq!(take(coding, &one, 200).len(), most);
+        }
+        assert!(Place::take(Coding::Identity, &one).is_none());
+        assert!(TAKEN.with_borrow(|taken| taken.by_connection.is_empty() && taken.all == Counts::default()));
+    }
+
+    #[test]
+    fn many_connections_share_the_places_of_their_thread() {
+        let connections: Vec<_> = (0..100).map(|_| connection()).collect();
+        for (coding, most) in Coding::ALL.into_iter().zip(OF_THREAD) {
+            let places: Vec<_> = connections.iter().flat_map(|one| take(coding, one, 200)).collect();
+            assert_eq!(places.len(), most);
+        }
+    }
+}
