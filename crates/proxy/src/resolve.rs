@@ -1,4 +1,8 @@
-//! Names to addresses: by the system's resolver, off the event loop, repeated every [`TTL`].
+//! Names to addresses: by the system's resolver, off the event loop, repeated every [`TTL`], and at once when none of the addresses
+//! can be connected to.
+//!
+//! Contract: one look-up of a name at a time, for all threads; requests that wait for it share its result. An origin that is down causes one
+//! look-up in [`AGAIN`], however many requests it fails.
 
 use crate::Origin;
 use crate::origin::Endpoint;
@@ -10,6 +14,9 @@ use std::time::{Duration, Instant};
 /// How long a result is used. The system's resolver does not return the record's own TTL.
 const TTL: Duration = Duration::from_secs(30);
 
+/// How long a result is used in any case, also a failure.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// The addresses of one origin.
 #[derive(Debug)]
 pub(crate) enum Addresses {
@@ -18,7 +25,41 @@ pub(crate) enum Addresses {
     /// Written as an address.
     Literal(Arc<[SocketAddr]>),
     /// A name with its last result.
-    Name { host: String, port: u16, last: Mutex<Option<(Instant, Arc<[SocketAddr]>)>> },
+    Name(Box<Name>),
+}
+
+/// A name and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Name {
+    host: String,
+    port: u16,
+    known: Mutex<Known>,
+    /// Held during a look-up.
+    looking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Known {
+    addresses: Option<Arc<[SocketAddr]>>,
+    /// When the resolver was asked last.
+    asked: Option<Instant>,
+    /// Its error, if there is no address.
+    error: Option<(io::ErrorKind, String)>,
+}
+
+impl Known {
+    fn asked_within(&self, time: Duration) -> bool {
+        self.asked.is_some_and(|at| at.elapsed() < time)
+    }
+
+    /// The addresses, also old ones if the resolver fails.
+    fn result(&self) -> io::Result<Arc<[SocketAddr]>> {
+        match (&self.addresses, &self.error) {
+            (Some(addresses), _) => Ok(addresses.clone()),
+            (None, Some((kind, text))) => Err(io::Error::new(*kind, text.clone())),
+            (None, None) => Err(io::Error::new(io::ErrorKind::NotFound, "the name has not been looked up")),
+        }
+    }
 }
 
 impl Addresses {
@@ -27,7 +68,12 @@ impl Addresses {
             Endpoint::Unix(_) => Addresses::None,
             Endpoint::Tcp { host, port, .. } => match host.parse::<IpAddr>() {
                 Ok(address) => Addresses::Literal([SocketAddr::new(address, *port)].into()),
-                Err(_) => Addresses::Name { host: host.clone(), port: *port, last: Mutex::default() },
+                Err(_) => Addresses::Name(Box::new(Name {
+                    host: host.clone(),
+                    port: *port,
+                    known: Mutex::default(),
+                    looking: tokio::sync::Mutex::default(),
+                })),
             },
         }
     }
@@ -37,27 +83,65 @@ impl Addresses {
     /// # Errors
     /// The resolver finds no address.
     pub(crate) async fn get(&self) -> io::Result<Arc<[SocketAddr]>> {
-        let (host, port, last) = match self {
+        let name = match self {
             Addresses::None => return Ok([].into()),
             Addresses::Literal(address) => return Ok(address.clone()),
-            Addresses::Name { host, port, last } => (host, *port, last),
+            Addresses::Name(name) => name,
         };
-        let known = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((at, addresses)) = &known
-            && at.elapsed() < TTL
-        {
-            return Ok(addresses.clone());
+        let known = name.known();
+        if known.asked_within(TTL) && known.addresses.is_some() {
+            return known.result();
         }
-        let found = match tokio::net::lookup_host((host.as_str(), port)).await {
-            Ok(found) => alternate(found.collect()),
-            Err(error) => return known.map(|(_, addresses)| addresses).ok_or(error),
+        name.refreshed().await.result()
+    }
+
+    /// The addresses that are new since `old`, which have failed; `None` if there are none.
+    pub(crate) async fn after(&self, old: &[SocketAddr]) -> Option<Arc<[SocketAddr]>> {
+        let Addresses::Name(name) = self else { return None };
+        let new = |known: &Known| {
+            let found = known.addresses.iter().flat_map(|addresses| addresses.iter());
+            let new: Vec<SocketAddr> = found.filter(|address| !old.contains(address)).copied().collect();
+            (!new.is_empty()).then(|| new.into())
         };
-        if found.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+        // Another request may have found out.
+        if let Some(new) = new(&name.known()) {
+            return Some(new);
         }
-        let found: Arc<[SocketAddr]> = found.into();
-        *last.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), found.clone()));
-        Ok(found)
+        new(&name.refreshed().await)
+    }
+
+    /// Sets what was known since `age`.
+    #[cfg(test)]
+    pub(crate) fn knew(&self, addresses: &[SocketAddr], age: Duration) {
+        let Addresses::Name(name) = self else { panic!("no name") };
+        let asked = Instant::now().checked_sub(age);
+        *name.known.lock().unwrap() = Known { addresses: Some(addresses.into()), asked, error: None };
+    }
+}
+
+impl Name {
+    fn known(&self) -> Known {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is known after a look-up, which may be that of another request.
+    async fn refreshed(&self) -> Known {
+        let _turn = self.looking.lock().await;
+        let known = self.known();
+        if known.asked_within(AGAIN) {
+            return known;
+        }
+        let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
+        let (addresses, error) = match found.map(|found| alternate(found.collect())) {
+            Ok(found) if found.is_empty() => {
+                (known.addresses, Some((io::ErrorKind::NotFound, "the name has no address".to_owned())))
+            }
+            Ok(found) => (Some(found.into()), None),
+            Err(error) => (known.addresses, Some((error.kind(), error.to_string()))),
+        };
+        let known = Known { addresses, asked: Some(Instant::now()), error };
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known.clone();
+        known
     }
 }
 
@@ -79,6 +163,46 @@ fn alternate(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn local() -> Addresses {
+        Addresses::new(&Origin::parse("http://localhost:9").unwrap())
+    }
+
+    fn old() -> [SocketAddr; 1] {
+        ["192.0.2.1:9".parse().unwrap()]
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_connected_to_is_looked_up_again() {
+        let addresses = local();
+        addresses.knew(&old(), Duration::from_secs(5));
+        assert_eq!(*addresses.get().await.unwrap(), old());
+        let new = addresses.after(&old()).await.expect("other addresses");
+        assert!(new.iter().all(|address| address.ip().is_loopback()), "{new:?}");
+        assert_eq!(addresses.get().await.unwrap(), new);
+        assert_eq!(addresses.after(&old()).await, Some(new.clone()), "another request learns of it, too");
+        assert_eq!(addresses.after(&new).await, None, "nothing is new");
+    }
+
+    #[tokio::test]
+    async fn an_origin_that_is_down_is_not_looked_up_for_each_request() {
+        let addresses = local();
+        addresses.knew(&old(), Duration::ZERO);
+        assert_eq!(addresses.after(&old()).await, None, "it has just been looked up");
+        assert_eq!(*addresses.get().await.unwrap(), old());
+        let literal = Addresses::new(&Origin::parse("http://192.0.2.1:9").unwrap());
+        assert_eq!(literal.after(&old()).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_failing_resolver_leaves_the_last_result() {
+        let addresses = Addresses::new(&Origin::parse("http://name.invalid:9").unwrap());
+        let error = addresses.get().await.unwrap_err();
+        assert_eq!(addresses.get().await.unwrap_err().to_string(), error.to_string());
+        addresses.knew(&old(), TTL);
+        assert_eq!(*addresses.get().await.unwrap(), old());
+        assert_eq!(addresses.after(&old()).await, None);
+    }
 
     #[test]
     fn families_take_turns() {
