@@ -23,16 +23,30 @@ impl RequestIds {
     /// The request's id: its own, or a new one that is added to its fields.
     pub(crate) fn identify(&self, request: &mut Request) -> Id {
         match request.fields.get(&self.header) {
-            Some(own) if is_sane(own) => return Id::Own(own.into()),
+            Some(own) if is_sane(own) => {
+                let own: Box<[u8]> = own.into();
+                if request.fields.lists("connection", &self.header) {
+                    // The client cannot let it end here: from now on it is this server's.
+                    self.replace(request, &own);
+                }
+                return Id::Own(own);
+            }
             None => {}
             Some(_) => {
-                let header = self.header.as_bytes();
-                request.fields.retain(|name, _| !name.eq_ignore_ascii_case(header));
+                let id = self.next();
+                self.replace(request, id.as_bytes());
+                return id;
             }
         }
         let id = self.next();
         request.fields.push(self.header.as_bytes(), id.as_bytes());
         id
+    }
+
+    fn replace(&self, request: &mut Request, id: &[u8]) {
+        let header = self.header.as_bytes();
+        request.fields.retain(|name, _| !name.eq_ignore_ascii_case(header));
+        request.fields.push(header, id);
     }
 
     /// Puts the id into a response, unless the app has put one there.

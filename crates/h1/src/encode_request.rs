@@ -3,13 +3,16 @@
 //! Contract:
 //! 1. Nothing of the client's framing gets through: length and coding are written here.
 //! 2. `Host` is written once.
-//! 3. `Expect` ends here: the client is told to continue when its body is wanted.
+//! 3. Fields that the client's `Connection` names end here, but for two kinds that a client cannot take away: fields that the server has
+//!    added since the request arrived, and those by which servers tell each other about the client.
+//! 4. `Expect` ends here: the client is told to continue when its body is wanted.
 
 use crate::field::{Options, lists};
 use crate::framing::Framing;
 use crate::syntax;
 use crate::write::{decimal, field};
 use handler::{Incoming, Request, Version};
+use std::ops::Range;
 
 /// How a request's body is framed for an origin; `None` if it has none and none is expected.
 pub fn body_framing(incoming: &Incoming, method: &[u8]) -> Option<Framing> {
@@ -82,10 +85,15 @@ impl RequestEncoder<'_> {
         let mut options = Options::default();
         request.fields.all("connection").for_each(|value| options.add(value));
         let mut accepts_trailers = false;
+        let received = if options.names { received(request.fields.text()) } else { [].as_ptr_range() };
         for (name, value) in request.fields.iter() {
             if is_for_one_hop(name) || replaced(name) {
                 accepts_trailers |= name.len() == 2 && lists(value, b"trailers");
-            } else if !options.names || !request.fields.all("connection").any(|list| lists(list, name)) {
+            } else if !options.names
+                || !request.fields.all("connection").any(|list| lists(list, name))
+                || !received.contains(&name.as_ptr())
+                || is_for_all_hops(name)
+            {
                 field(to, name, value);
             }
         }
@@ -109,6 +117,32 @@ impl RequestEncoder<'_> {
         }
         to.extend_from_slice(b"\r\n");
     }
+}
+
+/// The head as it was received. Fields that the server has added since stand behind it, and have no line breaks.
+fn received(text: &[u8]) -> Range<*const u8> {
+    let len = text.windows(2).rposition(|pair| pair == b"\r\n").unwrap_or(0);
+    text[..len].as_ptr_range()
+}
+
+/// Whether a field says which client the request is from, or where it has been. A server before this one may have written it: the client
+/// cannot take it away by naming it in `Connection` (RFC 9110 section 7.6.1 forbids to name fields that are for all recipients).
+fn is_for_all_hops(name: &[u8]) -> bool {
+    const FIELDS: [&str; 11] = [
+        "authorization",
+        "cookie",
+        "forwarded",
+        "traceparent",
+        "tracestate",
+        "via",
+        "x-client-ip",
+        "x-real-ip",
+        "x-request-id",
+        "x-request-start",
+        "true-client-ip",
+    ];
+    let begins = |with: &[u8]| name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
+    begins(b"x-forwarded-") || FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()))
 }
 
 /// Whether a field of a request is not passed on as it is (RFC 9110 section 7.6.1), or is written anew.

@@ -30,6 +30,7 @@ pub(crate) fn request_from(
         }
         slots.push(slot);
     }
+    text.extend_from_slice(b"\r\n\r\n");
     let remote = remote.map_or(PeerAddr::Unix, |address| PeerAddr::Inet(address.parse().unwrap()));
     let remote_text = match remote {
         PeerAddr::Inet(address) => address.ip().to_string().into(),
