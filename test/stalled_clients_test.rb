@@ -3,7 +3,9 @@
 # Clients that read slowly or not at all: `timeouts.send` is how long a client may acknowledge nothing, whatever carries its response. Nothing
 # is kept for one that has stopped, neither by the server nor by the kernel; one that reads on is served, however slowly.
 
+require "support/background_command"
 require "support/http2_client"
+require "support/quic_go"
 require "support/tls_case"
 
 class StalledClientsTest < TlsCase
@@ -99,6 +101,20 @@ class StalledClientsTest < TlsCase
         client
       end
       assert_nothing_kept(own, clients.size)
+    end
+  end
+
+  %w[string file chunked].each do |path|
+    it "ends the response to a client of HTTP/3 that does not read /#{path}" do
+      skip "needs Go and quic-go: script/setup test" unless QuicGo.client
+      own = serve_tls
+      client = BackgroundCommand.new({}, *QuicGo.command(own, "/#{path}", "-read", 1_000, "-pause", "#{SEND + 8}s"), chdir: own.dir)
+      wait_until("it has stopped") { client.output.include?("paused") }
+      assert_equal 0, own.stats.dig("requests", "total")
+      wait_until("the request to end", within: SEND + 6) { own.stats.dig("requests", "total") == 1 }
+      answer = JSON.parse(client.wait.output.lines.last).first
+      refute_nil answer["error"], "a response that was cut off looks complete"
+      assert_operator answer["length"], :<, 4_000_000
     end
   end
 
