@@ -103,6 +103,23 @@ class PreemptTest < Case
     end
   end
 
+  # Each switch of the app's own fibers carries something: all of it arrives, however often others come in between.
+  CARRIED = {
+    values: "f = Fiber.new { |x| loop { fib(9); x = Fiber.yield(x + 1) } }; v = 0; 4_000.times { v = f.resume(v) }; v == 4_000",
+    transferred: "back = Fiber.current; f = Fiber.new { |x| loop { fib(9); x = back.transfer(x + 1) } }; v = 0; 4_000.times { v = f.transfer(v) }; v == 4_000",
+    next: "e = Enumerator.new { |y| n = 0; loop { fib(9); y << (n += 1) } }; (1..4_000).all? { |i| e.next == i }",
+    errors: "f = Fiber.new { loop { begin; Fiber.yield(1); rescue RuntimeError => x; fib(9); Fiber.yield(x.message); end } }; f.resume; " \
+            "2_000.times.all? { |i| (f.raise(RuntimeError, i.to_s) == i.to_s).tap { f.resume } }"
+  }.freeze
+
+  def test_what_fibers_give_each_other_arrives
+    kinds = CARRIED.map { |name, code| "'/#{name}' => -> { #{code} }" }
+    sliced("KINDS.fetch(path).call", before: "KINDS = { #{kinds.join(",\n")} }", slice_us: 1_000) do |worker|
+      targets = CARRIED.keys.map { |name| "/#{name}" } * 3
+      assert_equal targets.product(["true"]), targets.zip(answers(worker, *targets))
+    end
+  end
+
   def test_a_lock_of_one_that_was_left
     text = "path == '/holds' ? (LOCK.lock; begin; spin { $go } ensure LOCK.unlock; end) : ($go = true; LOCK.synchronize { LOCK.owned? })"
     sliced(text, before: "LOCK = Mutex.new") do |worker|

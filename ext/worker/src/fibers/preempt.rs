@@ -7,7 +7,8 @@
 //! Contract: a fiber is not left
 //! 1. while it loads a file: others must not see that half loaded, and part of what guards it belongs to threads;
 //! 2. inside [`unsliced`], where the app says so;
-//! 3. inside Firebrick's own library, whose fibers are between two states, and in functions of IO, Zlib and threads, which may hold a lock;
+//! 3. inside Firebrick's own library, whose fibers are between two states; in functions of IO, Zlib and threads, which may hold a lock; and in those of
+//!    fibers and Enumerators, which may have to return what another fiber has given;
 //! 4. where the scheduler is not asked (`Fiber.blocking`; Enumerators of Ruby 3.1), nor while the thread itself sleeps;
 //! 5. on Ruby 3.1 inside `synchronize`: an Enumerator that wants the lock could not wait for the fiber that has it.
 //!

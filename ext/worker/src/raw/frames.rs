@@ -15,8 +15,9 @@ pub(crate) struct Frames {
     count: usize,
 }
 
-/// How the names of classes begin whose functions may wait while they hold a lock, or are about to.
-const HOLDING: [&[u8]; 4] = [b"IO", b"Monitor", b"Thread", b"Zlib"];
+/// How the names of classes begin whose functions may wait while they hold a lock, or are about to; or which have just got from another fiber what they
+/// return, or raise: Ruby looks for interrupts before it takes that from where the next switch puts something else.
+const HOLDING: [&[u8]; 6] = [b"Enumerator", b"Fiber", b"IO", b"Monitor", b"Thread", b"Zlib"];
 
 impl Frames {
     pub(crate) fn new() -> Frames {
