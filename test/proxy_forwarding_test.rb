@@ -50,6 +50,23 @@ class ProxyForwardingTest < SiteCase
     refute_match(/x-private|upgrade/i, req["connection"].to_s)
   end
 
+  it "lets no client take away what servers say about it by naming it in Connection" do
+    behind = backend
+    # Only a server with an app has ids.
+    own = served({ proxies: { "/api": { origin: behind.origin } } }, app: "run ->(_) { [200, {}, []] }")
+    named = %w[X-Forwarded-For X-Forwarded-Proto Forwarded X-Request-Id Via X-Real-IP Authorization Cookie X-Mine]
+    fields = { "Connection" => named.join(", "), "X-Forwarded-For" => "192.0.2.1", "X-Real-IP" => "192.0.2.1", "Authorization" => "Basic YTpi", "Cookie" => "a=1", "X-Mine" => "1" }
+    [{}, { "X-Request-Id" => "from-before" }].each do |more|
+      id = ask(request("GET", "/api/x", fields.merge(more)), to: own)["x-request-id"]
+      refute_nil id
+      req = behind.requests.last
+      assert_equal "192.0.2.1, 127.0.0.1", req["x-forwarded-for"]
+      assert_equal [["http"], [id], ["192.0.2.1"], ["Basic YTpi"], ["a=1"], []], (%w[x-forwarded-proto x-request-id x-real-ip authorization cookie x-mine].map { |name| req.all(name) })
+      assert_match(/for=127/, req["forwarded"])
+      assert_match(/\A1\.1 firebrick-/, req["via"])
+    end
+  end
+
   it "sends the origin's host, or the client's if configured" do
     behind = backend
     get("/api/x", to: proxied(behind))
@@ -360,6 +377,15 @@ class ProxyForwardingTest < SiteCase
       sleep 0.1 # a request counts until the end of its response has been processed
       assert_equal "quick", get("/api/x", to: own).body
     end
+  end
+
+  it "keeps an origin that closes its connection because of a client's requests" do
+    sturdy = backend { |conn, _| conn.respond("sturdy") }
+    other = backend { |conn, req| req.target == "/close" ? conn.close : conn.respond("other") }
+    own = served(proxies: { "/api": { origin: [sturdy.origin, other.origin] } })
+    20.times { get("/api/close", to: own) }
+    bodies = Array.new(8) { get("/api/x", to: own).body }
+    assert_equal({ "sturdy" => 4, "other" => 4 }, bodies.tally)
   end
 
   it "skips an origin that is down" do

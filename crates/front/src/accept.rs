@@ -247,7 +247,8 @@ impl Acceptor {
     /// Counts a connection as open; whether there is room for it, if need be in place of an idle one of this thread.
     fn count(&self, socket: &impl AsRawFd, max: usize) -> (Admitted, bool) {
         let (admitted, room) = self.admission.count(max);
-        (admitted, (room && descriptors::admit_connection(socket)) || self.make_room())
+        let descriptors = || descriptors::admit_connection(socket) || proxy::make_room();
+        (admitted, (room && descriptors()) || self.make_room())
     }
 
     fn admit<S: Transport + AsRawFd>(self: Rc<Self>, stream: S, peer: Peer, protocol: Protocol) {

@@ -4,18 +4,19 @@
 //! 1. It ends only where its framing says. Anything else breaks it off visibly for the client.
 //! 2. Nothing is read from the origin that the client has no room for.
 //! 3. The connection returns to the pool when the body has ended and nothing follows it.
+//! 4. Others may need it more while the client does not read: see [`crate::holds`].
 
+use crate::holds::Hold;
 use crate::pool::Connection;
 use crate::proxy::Local;
 use crate::receiver::{Received, Rest};
-use crate::upstreams::Active;
 use bytes::{Buf, Bytes};
-use handler::{BodyStream, Chunk, Failure};
+use handler::{BodyStream, Chunk, Failure, Peer};
 use net::{Lane, Transport};
 use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Largest and smallest read buffer; it follows what arrives, so that a slow origin does not cost memory.
 const MOST: usize = 64 << 10;
@@ -27,47 +28,49 @@ const PASS_FROM: usize = 4 << 10;
 pub(crate) struct UpstreamBody {
     local: Rc<Local>,
     origin: usize,
-    connection: Option<Connection>,
+    /// The connection, until the body has ended.
+    hold: Option<Hold>,
     received: Received,
     /// Bytes of the chunked coding, not decoded yet.
     coded: Bytes,
     /// Size of the next read.
     room: usize,
     waiting: bool,
-    _active: Active,
+    peer: Rc<Peer>,
 }
 
 impl UpstreamBody {
     pub(crate) fn new(
         local: Rc<Local>,
         origin: usize,
-        connection: Connection,
+        hold: Hold,
         received: Received,
-        active: Active,
+        peer: Rc<Peer>,
     ) -> UpstreamBody {
         UpstreamBody {
             local,
             origin,
-            connection: Some(connection),
+            hold: Some(hold),
             room: if matches!(received.rest, Rest::Length(_)) { MOST } else { 4 * FEWEST },
             received,
             coded: Bytes::new(),
             waiting: false,
-            _active: active,
+            peer,
         }
     }
 
     /// Reads once; ready when something has arrived, or the body has ended or broken off.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(connection) = &self.connection else { return Poll::Ready(()) };
+        let connection = self.hold.as_ref().and_then(Hold::connection);
+        let Some(connection) = connection else { return Poll::Ready(()) };
         let room = match self.received.rest {
             Rest::Length(left) => usize::try_from(left).unwrap_or(usize::MAX).min(self.room),
             _ => self.room,
         };
         let bytes = loop {
             if connection.stream.poll_readable(cx).is_pending() {
-                ready!(self.poll_timeout(cx));
                 let timeout = self.local.upstreams.config.read_timeout;
+                ready!(poll_timeout(&connection, &mut self.waiting, timeout, cx));
                 let why = format!("was silent inside a body for read_timeout ({timeout:?})");
                 self.received.rest = Rest::Broken(Failure::app(504, why));
                 return Poll::Ready(());
@@ -86,6 +89,7 @@ impl UpstreamBody {
                 }
             }
         };
+        drop(connection);
         self.waiting = false;
         if bytes.len() == self.room {
             self.room = (2 * self.room).min(MOST);
@@ -105,17 +109,6 @@ impl UpstreamBody {
             Rest::Done | Rest::Broken(_) => {}
         }
         Poll::Ready(())
-    }
-
-    /// Ready when the origin has been silent for `read_timeout`.
-    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(connection) = &self.connection else { return Poll::Pending };
-        connection.timer.wakes(cx.waker());
-        if !std::mem::replace(&mut self.waiting, true) {
-            let timeout = self.local.upstreams.config.read_timeout;
-            connection.timer.arm(Lane::Read, Instant::now() + timeout);
-        }
-        if connection.timer.expired(Lane::Read) { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Decodes what has been read: large pieces without a copy, small ones joined.
@@ -150,7 +143,7 @@ impl UpstreamBody {
 
     /// The body has ended: the connection may serve another request.
     fn finish(&mut self) {
-        if let Some(connection) = self.connection.take()
+        if let Some(connection) = self.hold.take().and_then(|hold| hold.take())
             && self.received.persistent
         {
             self.local.keep(self.origin, connection);
@@ -159,16 +152,45 @@ impl UpstreamBody {
 
     /// Why the body has broken off.
     fn break_off(&mut self) -> Failure {
-        self.connection = None;
+        self.hold = None;
         match &self.received.rest {
-            Rest::Broken(failure) => self.local.broke(self.origin, failure.clone()),
+            Rest::Broken(failure) => self.local.broke(self.origin, &self.peer, failure.clone()),
             _ => Failure::app(502, "the body broke off"),
         }
     }
 }
 
+/// Ready when the origin has been silent for `timeout`.
+fn poll_timeout(
+    connection: &Connection,
+    waiting: &mut bool,
+    timeout: Duration,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    connection.timer.wakes(cx.waker());
+    if !std::mem::replace(waiting, true) {
+        connection.timer.arm(Lane::Read, Instant::now() + timeout);
+    }
+    if connection.timer.expired(Lane::Read) { Poll::Ready(()) } else { Poll::Pending }
+}
+
 impl BodyStream for UpstreamBody {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
+        if let Some(displaced) = self.hold.as_ref().and_then(Hold::displaced) {
+            self.hold = None;
+            self.received.rest = Rest::Broken(displaced.clone());
+            return Poll::Ready(Some(Err(displaced)));
+        }
+        let polled = self.poll_next(cx);
+        if let Some(hold) = &self.hold {
+            hold.set_unread(polled.is_ready());
+        }
+        polled
+    }
+}
+
+impl UpstreamBody {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
         loop {
             if !self.received.first.is_empty() {
                 let first = std::mem::take(&mut self.received.first);

@@ -3,6 +3,7 @@
 //! Why beside [`Proxy`]: handlers on mruby choose URLs at run time. Each origin gets a proxy with its own connections; the TLS
 //! configuration is shared.
 
+use crate::via::Pseudonym;
 use crate::{Config, Origin, Proxy, Upstreams, tls};
 use handler::{Exchange, Failure, Response};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -63,7 +64,7 @@ impl Client {
             false => None,
         };
         let config = Config { origins: vec![origin.clone()], ..self.config.clone() };
-        let proxy = Proxy::new(Arc::new(Upstreams::prepared(config, tls)));
+        let proxy = Proxy::new(Arc::new(Upstreams::prepared(config, tls, Pseudonym::of_clients())));
         if known.len() >= ORIGINS
             && let Some(oldest) = known.iter().min_by_key(|(_, known)| known.last).map(|(o, _)| o.clone())
         {

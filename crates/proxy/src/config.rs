@@ -26,6 +26,18 @@ pub enum HostPolicy {
     Client,
 }
 
+/// Where `Via` (RFC 9110 section 7.6.3) is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Via {
+    /// To requests for origins and to their responses.
+    #[default]
+    Both,
+    /// To requests only: loops are still recognized.
+    Requests,
+    /// Nowhere: what others have written passes unchanged, and loops go unnoticed.
+    Off,
+}
+
 /// Active health checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
@@ -69,6 +81,10 @@ pub struct Config {
     /// Whether `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `Forwarded` are written. Otherwise the client's are passed on
     /// unchanged.
     pub forwarded: bool,
+    /// Where `Via` is added.
+    pub via: Via,
+    /// How often a request may have passed here already. One that comes more often gets 508.
+    pub passes: usize,
     /// Whether connections may be upgraded (`WebSocket` and others, never `h2c`).
     pub websocket: bool,
     /// Whether certificates of `https` origins are verified.
@@ -97,6 +113,8 @@ impl Config {
             max_idle: 32,
             host: HostPolicy::default(),
             forwarded: true,
+            via: Via::default(),
+            passes: 0,
             websocket: true,
             tls_verify: true,
             tls_ca: None,

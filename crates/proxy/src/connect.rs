@@ -101,7 +101,6 @@ async fn reach(upstreams: &Upstreams, host: &str, tls: bool, addresses: &[Socket
 mod tests {
     use super::*;
     use crate::{Config, Origin};
-    use net::Transport;
     use std::net::TcpListener;
     use std::time::Instant;
 

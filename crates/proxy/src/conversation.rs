@@ -29,11 +29,21 @@ pub(crate) struct Answered {
     pub(crate) whole: bool,
 }
 
+/// What a failure says about the origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blame {
+    /// Nothing: the client is the reason.
+    Client,
+    /// It has closed the connection, which a single request may be the reason of.
+    Closed,
+    /// It does not do what an origin does.
+    Origin,
+}
+
 /// Why there is no response.
 pub(crate) struct Lost {
     pub(crate) failure: Failure,
-    /// It is the origin's fault.
-    pub(crate) origin: bool,
+    pub(crate) blame: Blame,
     /// The connection ended before a byte of a response.
     pub(crate) unanswered: bool,
     /// Nothing of the request was sent.
@@ -116,15 +126,15 @@ impl Conversation<'_> {
         if self.over && self.connection.timer.expired(Lane::Read) {
             if self.half_closed {
                 let failure = Failure::client_gone("the client closed its side and got no response in time");
-                return Poll::Ready(Err(self.lost(failure, false)));
+                return Poll::Ready(Err(self.lost(failure, Blame::Client)));
             }
             let why = format!("no response head within read_timeout ({:?})", self.config.read_timeout);
-            return Poll::Ready(Err(self.lost(Failure::app(504, why), true)));
+            return Poll::Ready(Err(self.lost(Failure::app(504, why), Blame::Origin)));
         }
         match poll_departure(self.client, cx) {
             Poll::Ready(Departure::Gone) => {
                 let failure = Failure::client_gone("the client went away");
-                Poll::Ready(Err(self.lost(failure, false)))
+                Poll::Ready(Err(self.lost(failure, Blame::Client)))
             }
             Poll::Ready(Departure::HalfClosed) if !self.half_closed => {
                 self.half_closed = true;
@@ -143,11 +153,11 @@ impl Conversation<'_> {
             Poll::Ready(Ok(())) => {}
             // It may have responded before it closed.
             Poll::Ready(Err(Unsent::Upstream)) => self.cut = true,
-            Poll::Ready(Err(Unsent::Client(error))) => return Err(self.lost(error.into(), false)),
+            Poll::Ready(Err(Unsent::Client(error))) => return Err(self.lost(error.into(), Blame::Client)),
             Poll::Ready(Err(Unsent::Timeout)) => {
                 let why =
                     format!("took nothing of the request for send_timeout ({:?})", self.config.send_timeout);
-                return Err(self.lost(Failure::app(504, why), true));
+                return Err(self.lost(Failure::app(504, why), Blame::Origin));
             }
         }
         self.over = true;
@@ -163,6 +173,7 @@ impl Conversation<'_> {
     }
 
     fn unanswered(&self, none: NoResponse) -> Lost {
+        let blame = if matches!(none, NoResponse::Malformed(_)) { Blame::Origin } else { Blame::Closed };
         let (why, unanswered) = match none {
             NoResponse::Malformed(mistake) => (format!("invalid response: {mistake}"), false),
             NoResponse::Closed(true, None) => ("closed inside the response head".to_owned(), false),
@@ -172,14 +183,14 @@ impl Conversation<'_> {
             NoResponse::Closed(false, None) => ("closed without an answer".to_owned(), true),
             NoResponse::Closed(begun, Some(error)) => (format!("broke off the connection: {error}"), !begun),
         };
-        let lost = self.lost(Failure::app(502, why), true);
+        let lost = self.lost(Failure::app(502, why), blame);
         Lost { unanswered, ..lost }
     }
 
-    fn lost(&self, failure: Failure, origin: bool) -> Lost {
+    fn lost(&self, failure: Failure, blame: Blame) -> Lost {
         Lost {
             failure,
-            origin,
+            blame,
             unanswered: false,
             unsent: !self.sender.begun,
             untouched: !self.sender.touched,

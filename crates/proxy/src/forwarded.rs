@@ -32,7 +32,7 @@ pub(crate) fn write(to: &mut Vec<u8>, request: &Request, trusted: bool) {
 }
 
 /// A list field: the list of a trusted peer, then our `element` if there is one.
-fn list(
+pub(crate) fn list(
     to: &mut Vec<u8>,
     request: &Request,
     trusted: bool,

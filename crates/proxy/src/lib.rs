@@ -10,8 +10,8 @@
 //! 3. A request is sent again only if nothing of it can have been acted on.
 //! 4. A connection is reused only if request and response have ended where their framing says, and nothing follows the
 //!    response.
-//! 5. Hop-by-hop fields end here (RFC 9110 section 7.6.1); both directions are framed anew. `Via` is not added,
-//!    which RFC 9110 section 7.6.3 requires in requests: as in nginx, since some servers respond worse when they see it.
+//! 5. Hop-by-hop fields end here (RFC 9110 section 7.6.1); both directions are framed anew. `Via` is extended (section 7.6.3),
+//!    and a request that has passed the same proxy before gets 508.
 //! 6. A failure is a [`handler::Failure`]: of the response, or as the error of its body.
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ mod connect;
 mod conversation;
 mod forwarded;
 mod health;
+mod holds;
 mod origin;
 mod pool;
 mod proxy;
@@ -34,10 +35,12 @@ mod testing;
 mod tls;
 mod tunnel;
 mod upstreams;
+mod via;
 
 pub use client::Client;
-pub use config::{Balance, Config, Health, HostPolicy, Trusts};
+pub use config::{Balance, Config, Health, HostPolicy, Trusts, Via};
 pub use health::check_health;
+pub use holds::make_room;
 pub use origin::Origin;
 pub use proxy::Proxy;
 pub use upstreams::{OriginCounts, Upstreams};

@@ -1,17 +1,18 @@
 //! One thread's reverse proxy: which origin gets a request, and when it is retried.
 
-use crate::Upstreams;
 use crate::body::UpstreamBody;
 use crate::connect::connect;
-use crate::conversation::{Answered, Lost, converse, poll_departure};
+use crate::conversation::{Answered, Blame, Lost, converse, poll_departure};
+use crate::holds::{self, At, Holds, Place};
 use crate::pool::{Connection, Pool};
 use crate::receiver::{Expected, Received, Rest};
 use crate::request_head::{self, OriginRequest};
 use crate::sender::Sender;
 use crate::tunnel::Tunnel;
 use crate::upstreams::{Active, NoOrigin};
+use crate::{Upstreams, Via};
 use h1::{body_framing, syntax};
-use handler::{After, Body, Client, Departure, Exchange, Failure, Fault, Incoming, Request, Response};
+use handler::{After, Body, Client, Departure, Exchange, Failure, Fault, Incoming, Peer, Request, Response};
 use net::Timers;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -38,6 +39,8 @@ pub(crate) struct Local {
     /// The task that runs `timers`.
     ticking: Cell<Option<AbortHandle>>,
     reaping: Cell<bool>,
+    /// Connections that clients make this thread hold.
+    holds: Rc<Holds>,
     /// A buffer for request heads.
     head: RefCell<Vec<u8>>,
 }
@@ -47,7 +50,9 @@ struct Begun {
     received: Received,
     connection: Connection,
     origin: usize,
+    peer: Rc<Peer>,
     active: Active,
+    place: Place,
 }
 
 impl Proxy {
@@ -60,6 +65,7 @@ impl Proxy {
             timers: Timers::new(),
             ticking: Cell::new(None),
             reaping: Cell::new(false),
+            holds: holds::of_thread(),
             head: RefCell::default(),
         };
         Proxy { local: Rc::new(local) }
@@ -93,12 +99,22 @@ impl Local {
     ) -> Result<Begun, Failure> {
         let config = &self.upstreams.config;
         check(request, target)?;
+        self.refuse_loop(request)?;
         let framing = body_framing(incoming, request.method());
         let upgrade = request_head::upgrade(request, config, framing);
-        let expected =
-            Expected { is_head: request.method() == b"HEAD", upgrade, max_head: config.max_response_head };
+        let expected = Expected {
+            is_head: request.method() == b"HEAD",
+            upgrade,
+            max_head: config.max_response_head,
+            via: config.via == Via::Both,
+        };
+        let place = match self.holds.enter(&request.peer, request.version) {
+            Some(place) => place,
+            None => Box::pin(self.holds.wait(&request.peer, client)).await?,
+        };
         let mut tried = Vec::new();
         let mut again = None;
+        let mut made_room = false;
         loop {
             // An origin that has closed one idle connection may have closed them all.
             let pooled = again.is_none();
@@ -107,6 +123,7 @@ impl Local {
                 None => self.upstreams.pick(&tried).map_err(|why| self.no_origin(why))?,
             };
             let active = self.upstreams.count(origin);
+            place.goes_to(self.at(origin));
             let kept = if pooled { self.pool.take(origin, Instant::now()) } else { None };
             let reused = kept.is_some();
             let mut connection = match kept {
@@ -114,6 +131,12 @@ impl Local {
                 None => match Box::pin(self.connect(origin, client)).await {
                     Ok(connection) => connection,
                     Err(failure) if failure.fault == Fault::Client => return Err(failure),
+                    // Bodies that clients do not read may be the reason.
+                    Err(failure) if !made_room && self.make_room(origin, &failure) => {
+                        made_room = true;
+                        again = Some(origin);
+                        continue;
+                    }
                     Err(failure) => {
                         self.upstreams.failed(origin);
                         tried.push(origin);
@@ -129,7 +152,8 @@ impl Local {
             let mut head = self.head.take();
             head.clear();
             let state = &self.upstreams.origins[origin];
-            OriginRequest { config, origin: &state.origin, request, target, framing, upgrade }
+            let (origin_of, via) = (&state.origin, &self.upstreams.via);
+            OriginRequest { config, origin: origin_of, via, request, target, framing, upgrade }
                 .encode(&mut head);
             let sender = Sender::new(head, &self.head, incoming, framing);
             match converse(config, &connection, sender, expected, client).await {
@@ -137,7 +161,8 @@ impl Local {
                     self.upstreams.succeeded(origin);
                     received.persistent &= whole;
                     connection.limit_idle(received.keep_alive);
-                    return Ok(Begun { received, connection, origin, active });
+                    let peer = request.peer.clone();
+                    return Ok(Begun { received, connection, origin, peer, active, place });
                 }
                 Err(Lost { unsent, untouched, unanswered, .. })
                     if reused && unanswered && (unsent || (untouched && request.is_idempotent())) =>
@@ -145,13 +170,29 @@ impl Local {
                     again = Some(origin);
                 }
                 Err(lost) => {
-                    if lost.origin {
-                        self.upstreams.failed(origin);
+                    match lost.blame {
+                        Blame::Client => {}
+                        Blame::Closed => self.upstreams.closed(origin, &request.peer),
+                        Blame::Origin => self.upstreams.failed(origin),
                     }
                     return Err(self.named(origin, lost.failure));
                 }
             }
         }
+    }
+
+    /// Refuses a request that this proxy has passed on before: it would come back for ever.
+    fn refuse_loop(&self, request: &Request) -> Result<(), Failure> {
+        let Upstreams { config, via, .. } = &*self.upstreams;
+        if config.via == Via::Off || via.passes(request) <= config.passes {
+            return Ok(());
+        }
+        let name = &config.name;
+        let why = format!(
+            "{name}: a loop: the request has passed this server before (Via), so its origin leads back here; name the server that \
+             has the content"
+        );
+        Err(Failure::app(508, why))
     }
 
     async fn connect(self: &Rc<Local>, origin: usize, client: &dyn Client) -> Result<Connection, Failure> {
@@ -171,7 +212,7 @@ impl Local {
 
     /// The response for the client.
     fn response(self: &Rc<Local>, begun: Begun) -> Response {
-        let Begun { mut received, connection, origin, active } = begun;
+        let Begun { mut received, connection, origin, peer, active, place } = begun;
         let fields = std::mem::take(&mut received.fields);
         let status = received.status;
         if status == 101 {
@@ -187,11 +228,23 @@ impl Local {
                 if received.first.is_empty() { Body::Empty } else { Body::Bytes(received.first) }
             }
             _ => {
-                let local = self.clone();
-                Body::Stream(Box::new(UpstreamBody::new(local, origin, connection, received, active)))
+                let hold = self.holds.hold(&place, connection, active);
+                Body::Stream(Box::new(UpstreamBody::new(self.clone(), origin, hold, received, peer)))
             }
         };
         Response::new(status, fields, body)
+    }
+
+    /// Whether connecting may succeed now because unread bodies have lost their connections.
+    fn make_room(&self, origin: usize, failure: &Failure) -> bool {
+        // EMFILE and ENFILE.
+        let descriptors = ["os error 24", "os error 23"].iter().any(|code| failure.reason.contains(code));
+        self.holds.make_room((!descriptors).then(|| self.at(origin)))
+    }
+
+    /// Where requests for an origin go.
+    fn at(&self, origin: usize) -> At {
+        std::ptr::from_ref(&self.upstreams.origins[origin]).addr()
     }
 
     /// Keeps a connection whose response has ended.
@@ -203,8 +256,11 @@ impl Local {
     }
 
     /// Counts a failure inside a body against the origin; the failure with the origin's name.
-    pub(crate) fn broke(&self, origin: usize, failure: Failure) -> Failure {
-        self.upstreams.failed(origin);
+    pub(crate) fn broke(&self, origin: usize, peer: &Peer, failure: Failure) -> Failure {
+        match failure.status {
+            504 => self.upstreams.failed(origin),
+            _ => self.upstreams.closed(origin, peer),
+        }
         self.named(origin, failure)
     }
 

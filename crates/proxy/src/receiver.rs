@@ -4,6 +4,7 @@
 //! 1. What follows the head is in [`Received`], or makes the connection unusable for another request; nothing is lost.
 //! 2. At most [`MAX_INTERIM`] informational responses, each within `max_response_head`.
 
+use crate::via;
 use bytes::Bytes;
 use h1::chunked::{Bounds, Decoder};
 use h1::{Framing, ResponseHead, ResponseParser};
@@ -21,6 +22,8 @@ pub(crate) type Mistake = &'static str;
 const MAX_INTERIM: usize = 64;
 /// Trailers are dropped; this bounds them.
 const BOUNDS: Bounds = Bounds { max_body: None, max_trailer_bytes: 16 << 10, max_trailers: 256 };
+/// Room for fields that are added to a response: `Via`, the request's id.
+const ADDED: usize = 96;
 /// Bytes taken from a socket at a time.
 const SCRATCH: usize = 64 << 10;
 
@@ -90,6 +93,8 @@ pub(crate) struct Expected<'a> {
     pub(crate) is_head: bool,
     pub(crate) upgrade: Option<&'a [u8]>,
     pub(crate) max_head: usize,
+    /// The response gets a `Via`.
+    pub(crate) via: bool,
 }
 
 /// The state between two packets.
@@ -178,9 +183,16 @@ impl<'a> Receiver<'a> {
     }
 
     fn settle(&self, head: ResponseHead, text: &[u8], behind: &[u8]) -> Result<Received, Mistake> {
+        // What the server adds to a response has room.
+        let mut copy = Vec::with_capacity(text.len() + ADDED);
+        copy.extend_from_slice(text);
+        let mut fields = Fields::from_parts(copy, head.slots);
+        if self.expected.via {
+            via::mark(&mut fields, text.starts_with(b"HTTP/1.0"));
+        }
         let mut received = Received {
             status: head.status,
-            fields: Fields::from_parts(text.to_vec(), head.slots),
+            fields,
             first: Bytes::new(),
             rest: Rest::Done,
             persistent: head.persistent,

@@ -1,9 +1,9 @@
 //! Request heads for origins: what the configuration decides beside [`h1::RequestEncoder`].
 //!
-//! Contract: fields about the client (`X-Forwarded-*`, `Forwarded`) are written once, here, if they are configured.
+//! Contract: fields about the client (`X-Forwarded-*`, `Forwarded`) and `Via` are written once, here, if they are configured.
 
-use crate::forwarded;
-use crate::{Config, HostPolicy, Origin};
+use crate::via::Pseudonym;
+use crate::{Config, HostPolicy, Origin, Via, forwarded};
 use h1::{Framing, RequestEncoder};
 use handler::Request;
 
@@ -20,6 +20,7 @@ pub(crate) fn upgrade<'a>(
 pub(crate) struct OriginRequest<'a> {
     pub(crate) config: &'a Config,
     pub(crate) origin: &'a Origin,
+    pub(crate) via: &'a Pseudonym,
     pub(crate) request: &'a Request,
     pub(crate) target: &'a [u8],
     pub(crate) framing: Option<Framing>,
@@ -37,12 +38,16 @@ impl OriginRequest<'_> {
             framing: self.framing,
             upgrade: self.upgrade,
         };
-        if self.config.forwarded {
-            let trusted = (self.config.trusted)(&self.request.peer);
-            encoder.encode(to, is_about_client, |to| forwarded::write(to, self.request, trusted));
-        } else {
-            encoder.encode(to, |_| false, |_| {});
-        }
+        let (about_client, via) = (self.config.forwarded, self.config.via != Via::Off);
+        let replaced = |name: &[u8]| about_client && is_about_client(name) || via && is_via(name);
+        encoder.encode(to, replaced, |to| {
+            if about_client {
+                forwarded::write(to, self.request, (self.config.trusted)(&self.request.peer));
+            }
+            if via {
+                self.via.write(to, self.request);
+            }
+        });
     }
 
     fn host(&self) -> &[u8] {
@@ -51,6 +56,10 @@ impl OriginRequest<'_> {
             _ => self.origin.authority.as_bytes(),
         }
     }
+}
+
+fn is_via(name: &[u8]) -> bool {
+    name.len() == 3 && name.eq_ignore_ascii_case(b"via")
 }
 
 /// Whether a field says something about the client that we write ourselves.
@@ -79,14 +88,15 @@ mod tests {
         let upgrade = upgrade(&request, config, framing);
         let origin = &config.origins[0];
         let mut to = Vec::new();
-        OriginRequest { config, origin, request: &request, target: b"/mapped?q", framing, upgrade }
+        let via = &Pseudonym::of_proxy();
+        OriginRequest { config, origin, via, request: &request, target: b"/mapped?q", framing, upgrade }
             .encode(&mut to);
         String::from_utf8(to).unwrap()
     }
 
     fn config() -> Config {
         let origin = Origin::parse("http://up.test:8080/base").unwrap();
-        Config { forwarded: false, ..Config::new("test", vec![origin]) }
+        Config { forwarded: false, via: Via::Off, ..Config::new("test", vec![origin]) }
     }
 
     #[test]
@@ -119,6 +129,41 @@ mod tests {
     }
 
     #[test]
+    fn a_client_cannot_take_away_what_servers_have_said() {
+        let fields = [
+            (
+                "Connection",
+                "keep-alive, X-Mine, X-User, Authorization, X-Forwarded-For, X-Real-IP, X-Request-Id",
+            ),
+            ("X-Mine", "1"),
+            ("Authorization", "a"),
+            ("X-Forwarded-For", "192.0.2.9"),
+            ("X-Real-IP", "192.0.2.9"),
+        ];
+        let mut request = request("GET", "/", &fields);
+        request.fields.push(b"X-User", b"anna");
+        request.fields.push(b"X-Request-Id", b"7");
+        let config = config();
+        let (origin, via) = (&config.origins[0], &Pseudonym::of_proxy());
+        let mut to = Vec::new();
+        let head = OriginRequest {
+            config: &config,
+            origin,
+            via,
+            request: &request,
+            target: b"/",
+            framing: None,
+            upgrade: None,
+        };
+        head.encode(&mut to);
+        assert_eq!(
+            String::from_utf8(to).unwrap(),
+            "GET /base/ HTTP/1.1\r\nHost: up.test:8080\r\nAuthorization: a\r\nX-Forwarded-For: 192.0.2.9\r\nX-Real-IP: 192.0.2.9\r\n\
+             X-User: anna\r\nX-Request-Id: 7\r\n\r\n"
+        );
+    }
+
+    #[test]
     fn bodies_are_framed_anew() {
         let given = [("Content-Length", "99")];
         assert!(
@@ -145,6 +190,21 @@ mod tests {
         let off = Config { websocket: false, ..config() };
         assert!(!written("GET", &ask("websocket"), None, &off).contains("Upgrade"));
         assert!(!written("GET", &[("Upgrade", "websocket")], None, &config()).contains("Upgrade"));
+    }
+
+    #[test]
+    fn via_is_written_without_the_other_fields_and_passes_when_it_is_off() {
+        let said = [("Via", "1.0 fred"), ("Connection", "via, close"), ("X-Forwarded-For", "6.6.6.6")];
+        let text = written("GET", &said, None, &Config { via: Via::Requests, ..config() });
+        assert!(text.contains("\r\nX-Forwarded-For: 6.6.6.6\r\nVia: 1.0 fred, 1.1 firebrick-"), "{text}");
+        assert_eq!(text.matches("Via").count(), 1);
+        assert!(written("GET", &said[..1], None, &config()).contains("\r\nVia: 1.0 fred\r\n"));
+        let websocket = [("Connection", "Upgrade"), ("Upgrade", "websocket")];
+        let text = written("GET", &websocket, None, &Config { via: Via::Both, ..config() });
+        assert!(
+            text.contains("\r\nVia: 1.1 firebrick-") && text.contains("\r\nUpgrade: websocket\r\n"),
+            "{text}"
+        );
     }
 
     #[test]

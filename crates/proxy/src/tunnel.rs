@@ -3,6 +3,7 @@
 use crate::pool::Connection;
 use crate::upstreams::Active;
 use bytes::{Buf, Bytes};
+use net::descriptors::Held;
 use net::{Stream, Transport, TunnelEnd};
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -13,11 +14,13 @@ pub(crate) struct Tunnel {
     stream: Stream,
     first: RefCell<Bytes>,
     _active: Active,
+    _descriptor: Held,
 }
 
 impl Tunnel {
     pub(crate) fn new(connection: Connection, first: Bytes, active: Active) -> Tunnel {
-        Tunnel { stream: connection.stream, first: RefCell::new(first), _active: active }
+        let Connection { stream, descriptor, .. } = connection;
+        Tunnel { stream, first: RefCell::new(first), _active: active, _descriptor: descriptor }
     }
 }
 

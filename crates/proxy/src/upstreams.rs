@@ -3,12 +3,17 @@
 //! Contract:
 //! 1. An origin that has failed [`FAILURES`] times in a row gets no requests for [`OUT`], then one as a probe. That is a
 //!    preference: if all have failed, they are used anyway.
-//! 2. An origin whose health checks fail gets no requests.
+//! 2. An origin that closes a connection without a complete response may do so because of the request. So that counts once for each
+//!    address of a client: one client alone cannot take an origin out.
+//! 3. An origin whose health checks fail gets no requests.
 
 use crate::resolve::Addresses;
+use crate::via::Pseudonym;
 use crate::{Balance, Config, Origin, tls};
-use std::sync::Arc;
+use handler::Peer;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Failures in a row after which an origin gets no more requests for a while.
@@ -21,6 +26,7 @@ pub struct Upstreams {
     pub(crate) config: Config,
     pub(crate) origins: Vec<OriginState>,
     pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
+    pub(crate) via: Pseudonym,
     turn: AtomicUsize,
     started: Instant,
 }
@@ -31,6 +37,8 @@ pub(crate) struct OriginState {
     pub(crate) addresses: Addresses,
     active: AtomicUsize,
     failed_in_a_row: AtomicU32,
+    /// The clients whose requests are among them because the origin closed the connection.
+    closed_for: Mutex<Vec<Option<IpAddr>>>,
     /// Milliseconds since `started` until which it gets no requests; 0 if it may.
     out_until: AtomicU64,
     /// The result of active health checks.
@@ -76,13 +84,17 @@ impl Upstreams {
             true => Some(tls::client_config(&config).map_err(|why| format!("{}: {why}", config.name))?),
             false => None,
         };
-        Ok(Arc::new(Upstreams::prepared(config, tls)))
+        Ok(Arc::new(Upstreams::prepared(config, tls, Pseudonym::of_proxy())))
     }
 
-    /// The same with a TLS configuration.
-    pub(crate) fn prepared(config: Config, tls: Option<Arc<rustls::ClientConfig>>) -> Upstreams {
+    /// The same with a TLS configuration and a name.
+    pub(crate) fn prepared(
+        config: Config,
+        tls: Option<Arc<rustls::ClientConfig>>,
+        via: Pseudonym,
+    ) -> Upstreams {
         let origins = config.origins.iter().cloned().map(OriginState::new).collect();
-        Upstreams { config, origins, tls, turn: AtomicUsize::new(0), started: Instant::now() }
+        Upstreams { config, origins, tls, via, turn: AtomicUsize::new(0), started: Instant::now() }
     }
 
     /// The configuration in force.
@@ -142,6 +154,7 @@ impl Upstreams {
         let state = &self.origins[origin];
         if state.failed_in_a_row.load(Relaxed) != 0 {
             state.failed_in_a_row.store(0, Relaxed);
+            state.closed_for.lock().unwrap_or_else(PoisonError::into_inner).clear();
             state.out_until.store(0, Relaxed);
         }
     }
@@ -150,6 +163,23 @@ impl Upstreams {
     pub(crate) fn failed(&self, origin: usize) {
         let state = &self.origins[origin];
         state.failures.fetch_add(1, Relaxed);
+        self.count_in_a_row(origin);
+    }
+
+    /// The origin has closed a connection before the response to a request of `peer` was complete.
+    pub(crate) fn closed(&self, origin: usize, peer: &Peer) {
+        let state = &self.origins[origin];
+        state.failures.fetch_add(1, Relaxed);
+        let client = peer.remote.ip();
+        let mut closed_for = state.closed_for.lock().unwrap_or_else(PoisonError::into_inner);
+        if closed_for.len() < FAILURES as usize && !closed_for.contains(&client) {
+            closed_for.push(client);
+            self.count_in_a_row(origin);
+        }
+    }
+
+    fn count_in_a_row(&self, origin: usize) {
+        let state = &self.origins[origin];
         if state.failed_in_a_row.fetch_add(1, Relaxed) + 1 >= FAILURES {
             state.out_until.store(self.now() + OUT.as_millis() as u64, Relaxed);
         }
@@ -173,6 +203,7 @@ impl OriginState {
             origin,
             active: AtomicUsize::new(0),
             failed_in_a_row: AtomicU32::new(0),
+            closed_for: Mutex::default(),
             out_until: AtomicU64::new(0),
             sick: AtomicBool::new(false),
             requests: AtomicU64::new(0),
@@ -211,6 +242,7 @@ impl Drop for Active {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::request_from;
 
     fn upstreams(count: usize, balance: Balance) -> Arc<Upstreams> {
         let origins = (0..count).map(|i| Origin::parse(&format!("http://127.0.0.1:{}", 1000 + i)).unwrap());
@@ -265,6 +297,25 @@ mod tests {
         let one = upstreams(1, Balance::RoundRobin);
         (0..9).for_each(|_| one.failed(0));
         assert_eq!(one.pick(&[]), Ok(0), "there is no other");
+    }
+
+    #[test]
+    fn one_client_alone_does_not_take_an_origin_out() {
+        let two = upstreams(2, Balance::RoundRobin);
+        let peer = |last: u8| request_from(Some(&format!("192.0.2.{last}:5")), "GET", "/", &[]).peer;
+        (0..20).for_each(|_| two.closed(0, &peer(1)));
+        assert!(two.counts()[0].available && two.counts()[0].failures == 20);
+        two.closed(0, &peer(2));
+        two.succeeded(0);
+        two.closed(0, &peer(3));
+        two.closed(0, &peer(4));
+        assert!(two.counts()[0].available, "not in a row");
+        two.closed(0, &peer(5));
+        assert!(!two.counts()[0].available);
+        two.succeeded(0);
+        two.closed(0, &peer(1));
+        (0..FAILURES - 1).for_each(|_| two.failed(0));
+        assert!(!two.counts()[0].available, "what is the origin's own fault counts");
     }
 
     #[test]

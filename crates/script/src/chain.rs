@@ -1,6 +1,6 @@
 //! A request's position in the chain of handlers, and what follows the last of them.
 
-use handler::{Client, Exchange, Failure, Peer, Response, Trace};
+use handler::{Client, Exchange, Failure, Fields, Peer, Response, Trace};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -78,6 +78,8 @@ pub(crate) struct Origin {
     pub(crate) client: Rc<dyn Client>,
     pub(crate) trace: Rc<Trace>,
     pub(crate) peer: Rc<Peer>,
+    /// Its `Via`, which requests to other servers extend, so that a loop over them is recognized.
+    pub(crate) via: Option<Box<[u8]>>,
 }
 
 impl Origin {
@@ -88,6 +90,14 @@ impl Origin {
             client: exchange.client.clone(),
             trace: exchange.trace.clone(),
             peer: exchange.request.peer.clone(),
+            via: via(&exchange.request.fields),
         }
     }
+}
+
+/// The list of the servers that a request has passed. Few requests have one.
+fn via(fields: &Fields) -> Option<Box<[u8]>> {
+    fields.get("via")?;
+    let values: Vec<&[u8]> = fields.all("via").collect();
+    Some(values.join(&b", "[..]).into())
 }

@@ -151,6 +151,11 @@ fn upstreams(rule: &ProxyRule, site: &Site, trusted: &TrustedProxies) -> Result<
             site::rules::HostPolicy::Client => proxy::HostPolicy::Client,
         },
         forwarded: rule.forwarded,
+        via: match rule.via {
+            site::rules::Via::Both => proxy::Via::Both,
+            site::rules::Via::Requests => proxy::Via::Requests,
+            site::rules::Via::Off => proxy::Via::Off,
+        },
         websocket: rule.websocket,
         tls_verify: rule.tls_verify,
         tls_ca: rule.tls_ca.as_ref().map(|path| site.dir.join(path)),

@@ -39,6 +39,8 @@ impl Collector {
             read_timeout: config.timeout,
             send_timeout: config.timeout,
             tls_ca: config.ca.as_ref().map(|(_, file)| file.clone()),
+            // Nothing is passed on.
+            via: proxy::Via::Off,
             ..proxy::Config::new("traces", Vec::new())
         });
         let peer = Rc::new(Peer {

@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use proxy::{Balance, Config, Health, HostPolicy};
+use proxy::{Balance, Config, Health, HostPolicy, Via};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -49,8 +49,13 @@ fn connections_are_used_again_and_requests_say_who_asked() {
 fn settings_decide_about_host_base_and_upgrades() {
     let backend = Backend::answering(HELLO);
     let origin = format!("{}/base/", backend.origin());
-    let front =
-        Front::start(Config { host: HostPolicy::Client, forwarded: false, max_idle: 0, ..config(&[origin]) });
+    let front = Front::start(Config {
+        host: HostPolicy::Client,
+        forwarded: false,
+        via: Via::Off,
+        max_idle: 0,
+        ..config(&[origin])
+    });
     let mut client = front.connect();
     client.get("/x");
     client.get("/y");

@@ -19,10 +19,14 @@ use crate::waiting::{Waiting, fault, ready, tape};
 use bytes::Bytes;
 use handler::{Body, Exchange, Failure, Fields, Peer, Response, Trace};
 use mruby::{Tape, Value};
-use proxy::{Client, Config, HostPolicy};
+use proxy::{Client, Config, HostPolicy, Via};
 use request::{NoDeparture, Parts, exchange, own_peer};
 use std::rc::Rc;
 use std::time::Duration;
+
+/// How often requests of handlers may lead to further ones of this server's handlers: as often as a request may be passed on within the
+/// server ([`crate::Hops`]). More is taken for a loop.
+const PASSES: usize = 4;
 
 /// The state of the operations below.
 pub(crate) struct State {
@@ -38,6 +42,8 @@ impl State {
         let config = Config {
             forwarded: false,
             websocket: false,
+            via: Via::Requests,
+            passes: PASSES,
             host: HostPolicy::Client,
             ..Config::new("http_request", Vec::new())
         };
@@ -84,7 +90,8 @@ pub(crate) const AREA: Area<State> = Area {
 /// `[url, method, [name, value …], body, seconds, host]`: the number of the response. The Host header is `host` or that of the URL;
 /// one among the fields is ignored, as in H2O.
 fn start(state: &Rc<State>, task: &TaskContext, args: &[Value<'_>]) -> Waiting {
-    match parse(state, args) {
+    let via = task.origin.as_ref().and_then(|origin| origin.via.as_deref());
+    match parse(state, args, via) {
         Ok((url, exchange, timeout)) => {
             let client = state.client.clone();
             let work = async move {
@@ -100,7 +107,12 @@ fn start(state: &Rc<State>, task: &TaskContext, args: &[Value<'_>]) -> Waiting {
     }
 }
 
-fn parse(state: &State, args: &[Value<'_>]) -> Result<(Url, Exchange, Option<Duration>), String> {
+/// `via` is that of the request that the handler serves.
+fn parse(
+    state: &State,
+    args: &[Value<'_>],
+    via: Option<&[u8]>,
+) -> Result<(Url, Exchange, Option<Duration>), String> {
     let [url, method, fields, body, timeout, host] = args else {
         return Err("a request has a URL, a method, fields, a body, a timeout and a host".to_owned());
     };
@@ -121,6 +133,8 @@ fn parse(state: &State, args: &[Value<'_>]) -> Result<(Url, Exchange, Option<Dur
     }
     let pairs = stream::fields(Some(fields));
     let ours = |name: &[u8]| [&b"host"[..], b"content-length"].iter().any(|n| name.eq_ignore_ascii_case(n));
+    let given = pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"via"));
+    let inherited = via.filter(|_| !given).map(|via| (b"via".to_vec(), via));
     let request = Parts {
         method: method.text().unwrap_or_default(),
         path,
@@ -131,6 +145,7 @@ fn parse(state: &State, args: &[Value<'_>]) -> Result<(Url, Exchange, Option<Dur
             .iter()
             .filter(|(name, _)| !ours(name))
             .flat_map(|(name, values)| values.split(|b| *b == b'\n').map(move |v| (name.clone(), v)))
+            .chain(inherited)
             .collect(),
         variables: Vec::new(),
         peer: state.peer.clone(),
@@ -222,6 +237,7 @@ fn class(failure: &Failure) -> &'static str {
     match failure.status {
         504 if unconnected => "Net::OpenTimeout",
         504 => "Net::ReadTimeout",
+        508 => "H2O::LoopDetected",
         502 if unconnected && says("refused") => "Errno::ECONNREFUSED",
         502 if unconnected && (says("lookup address") || says("no address")) => "SocketError",
         502 if unconnected && (says("certificate") || says("TLS")) => "OpenSSL::SSL::SSLError",

@@ -58,18 +58,21 @@ module H2O
   # The response's body is incomplete.
   class HttpError < StandardError; end
 
+  # The request has come back to this server's handlers too often.
+  class LoopDetected < HttpError; end
+
   # The object that `http_request` returns: the request has been sent, `join` waits for the response.
   class HttpRequest
     def initialize(url, method, headers, body, timeout, host = nil)
       @reply = Rt::Reply.new(Rt.wait!(Rt::WAIT_FETCH, url.to_s, method.to_s, Rt.pairs(headers), Rt.text_of(body), timeout, host))
     end
 
-    # [status, headers, body]. If the server cannot be reached, a 500 with the reason in `client-warning`.
+    # [status, headers, body]. If the server cannot be reached, a 500 with the reason in `client-warning`; 508 if the request runs in a loop.
     def join
       head = @reply.head
       return head if head
-      reason = @reply.failure[1]
-      [500, { 'client-warning' => reason }, HttpInputStream::Message.new(reason)]
+      kind, reason = @reply.failure
+      [kind == 'H2O::LoopDetected' ? 508 : 500, { 'client-warning' => reason }, HttpInputStream::Message.new(reason)]
     end
 
     # For callers that raise failures.

@@ -37,6 +37,8 @@ pub struct ProxyRule {
     pub tls_ca: Option<String>,
     /// Whether `X-Forwarded-*` and `Forwarded` are sent.
     pub forwarded: bool,
+    /// Where `Via` is added.
+    pub via: Via,
     /// Whether `Upgrade: websocket` passes.
     pub websocket: bool,
     /// Active health checks.
@@ -89,6 +91,18 @@ pub enum HostPolicy {
     Client,
 }
 
+/// Where `Via` (RFC 9110 section 7.6.3) is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Via {
+    /// To requests for origins and to their responses.
+    #[default]
+    Both,
+    /// To requests only.
+    Requests,
+    /// Nowhere.
+    Off,
+}
+
 /// Active health checks of a proxy's origins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
@@ -122,6 +136,8 @@ impl ProxyRule {
             tls_verify: !compat,
             tls_ca: None,
             forwarded: !compat,
+            // Loops are recognized there, too; responses stay as they were.
+            via: if compat { Via::Requests } else { Via::Both },
             websocket: !compat,
             health: None,
         }

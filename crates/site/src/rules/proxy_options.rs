@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::json::{Member, Node, Value};
-use super::proxy::{Balance, Health, HostPolicy, Origin, ProxyRule};
+use super::proxy::{Balance, Health, HostPolicy, Origin, ProxyRule, Via};
 use super::read::Reader;
 
-const OPTIONS: [&str; 13] = [
+const OPTIONS: [&str; 14] = [
     "origin",
     "balance",
     "connect_timeout",
@@ -18,6 +18,7 @@ const OPTIONS: [&str; 13] = [
     "tls_verify",
     "tls_ca",
     "forwarded",
+    "via",
     "websocket",
     "health",
 ];
@@ -92,6 +93,11 @@ fn proxy(reader: &mut Reader<'_>, member: &Member) -> Option<ProxyRule> {
             "tls_verify" => set(&mut rule.tls_verify, reader.boolean(&key, node)),
             "tls_ca" => rule.tls_ca = reader.filled_text(&key, node, "the path of a PEM file"),
             "forwarded" => set(&mut rule.forwarded, reader.boolean(&key, node)),
+            "via" => match reader.word(&key, node, &["both", "requests", "off"]) {
+                Some("requests") => rule.via = Via::Requests,
+                Some("off") => rule.via = Via::Off,
+                _ => {}
+            },
             "websocket" => set(&mut rule.websocket, reader.boolean(&key, node)),
             _ => rule.health = health(reader, &key, node),
         }

@@ -1,7 +1,7 @@
 //! Features beyond the buildpack's.
 
 use super::*;
-use crate::rules::{Balance, HostPolicy, OriginScheme};
+use crate::rules::{Balance, HostPolicy, OriginScheme, Via};
 use std::time::Duration;
 
 #[test]
@@ -158,7 +158,7 @@ fn fingerprints_get_their_cache_control() {
 fn every_option_of_a_proxy() {
     let json = r#"{"proxies": {"/api": {"origin": ["http://a.example:81/v1", "https://[::1]/v1/", "unix:/run/app.sock:/v1"], "balance": "least_connections",
         "connect_timeout": 2.5, "read_timeout": "500ms", "send_timeout": "1m", "retries": 0, "max_idle": 4, "host": "client", "tls_verify": false,
-        "tls_ca": "ca.pem", "forwarded": false, "websocket": false, "health": {"path": "/healthz", "interval": "10s", "healthy": 1}}}}"#;
+        "tls_ca": "ca.pem", "forwarded": false, "via": "requests", "websocket": false, "health": {"path": "/healthz", "interval": "10s", "healthy": 1}}}}"#;
     let site = Site::new(json, "");
     let rule = &site.rules().proxies()[0];
     let origins: Vec<_> = rule
@@ -184,7 +184,7 @@ fn every_option_of_a_proxy() {
         (rule.retries, rule.max_idle, rule.tls_verify, rule.tls_ca.as_deref()),
         (0, 4, false, Some("ca.pem"))
     );
-    assert!(!rule.forwarded && !rule.websocket);
+    assert!(!rule.forwarded && rule.via == Via::Requests && !rule.websocket);
     let health = rule.health.as_ref().unwrap();
     assert_eq!(
         (health.path.as_str(), health.interval, health.timeout),

@@ -1,0 +1,43 @@
+//! A request without a response, or one that waits until it may have one.
+
+use super::{Asking, At, Holder, Holds};
+use std::rc::Rc;
+
+/// A request's place among those without a response, until it is dropped.
+pub(crate) struct Place {
+    pub(super) holds: Rc<Holds>,
+    pub(super) index: usize,
+}
+
+/// A request that waits for a place.
+pub(super) struct Waiting<'a> {
+    pub(super) holds: &'a Rc<Holds>,
+    pub(super) holder: Rc<Holder>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.holds.released(&self.holder);
+    }
+}
+
+impl Place {
+    /// The request goes to an origin.
+    pub(crate) fn goes_to(&self, at: At) {
+        if let Some(asking) = &mut self.holds.asking.borrow_mut()[self.index] {
+            asking.at = Some(at);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let asking = self.holds.asking.borrow_mut()[self.index].take();
+        self.holds.free.borrow_mut().push(self.index);
+        let Some(Asking { holder: Some(holder), young, .. }) = asking else { return };
+        if young {
+            holder.asking.update(|count| count - 1);
+        }
+        self.holds.released(&holder);
+    }
+}
