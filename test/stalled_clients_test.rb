@@ -28,6 +28,7 @@ class StalledClientsTest < TlsCase
       when "/chunked" then [200, text, Pieces.new]
       when "/file" then [200, text, File.open("large.log", "rb")]
       when "/some" then [200, text, ["0123456789" * 15_000]]
+      when "/late" then sleep 33; [200, text, ["late"]]
       when "/ticking" then [200, text, Ticking.new]
       when "/tunnel"
         [101, { "connection" => "upgrade", "upgrade" => "raw", "rack.hijack" => lambda { |io|
@@ -102,6 +103,30 @@ class StalledClientsTest < TlsCase
       end
       assert_nothing_kept(own, clients.size)
     end
+  end
+
+  it "gives a client of HTTP/3 all that it reads slowly, although everything has been sent long before" do
+    skip "needs Go and quic-go: script/setup test" unless QuicGo.client
+    own = serve_tls(keep_alive: 1)
+    answer = QuicGo.ask(own, "/some", "-rate", 20_000).first
+    assert_equal [150_000, nil], answer.values_at("length", "error")
+    wait_until("the connection to end") { own.stats.dig("connections", "open").zero? }
+  end
+
+  # A connection of QUIC without any packet is given up after 30 s, by either side.
+  it "keeps a connection of HTTP/3 while the app works on a response" do
+    skip "needs Go and quic-go: script/setup test" unless QuicGo.client
+    assert_equal [200, 4, nil], QuicGo.ask(serve_tls, "/late").first.values_at("status", "length", "error")
+  end
+
+  it "gives clients of HTTP/3 that read slowly their response when the server ends meanwhile" do
+    skip "needs Go and quic-go: script/setup test" unless QuicGo.client
+    own = serve_tls
+    client = BackgroundCommand.new({}, *QuicGo.command(own, "/some", "-rate", 20_000), chdir: own.dir)
+    wait_until("it has been sent") { own.stats.dig("requests", "total") == 1 }
+    own.signal("TERM")
+    assert_equal [150_000, nil], JSON.parse(client.wait.output.lines.last).first.values_at("length", "error")
+    assert_equal 0, own.wait_exit
   end
 
   %w[string file chunked].each do |path|

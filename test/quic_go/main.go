@@ -65,6 +65,7 @@ func main() {
 	then := flag.String("then", "", "the path of a last request, by GET, on the same connection")
 	hold := flag.Bool("hold", false, "keep the connection until the program is killed; print a line when the answers are there")
 	first := flag.Int64("read", -1, "bytes of a body that are read; then hold")
+	rate := flag.Int64("rate", 0, "bytes of a body that are read in a second; 0 for as fast as they come")
 	pause := flag.Duration("pause", 0, "do not hold then, but go on after this time")
 	flag.Parse()
 	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
@@ -105,6 +106,14 @@ func main() {
 			}
 			fmt.Println("paused")
 			time.Sleep(*pause)
+		}
+		for *rate > 0 {
+			read, err := io.CopyN(to, response.Body, (*rate+9)/10)
+			length += read
+			if err != nil {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
 		}
 		rest, err := io.Copy(to, response.Body)
 		length += rest

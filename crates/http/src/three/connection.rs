@@ -4,6 +4,7 @@ use super::exchange;
 use super::hub::{Hub, number};
 use super::priorities::Priorities;
 use super::silence::{Heard, Silence};
+use super::unread::Unread;
 use super::windows::{self, Arrived, Windows};
 use crate::context::{Context, Counted, Shared};
 use crate::message::{Outcome, Sent};
@@ -16,8 +17,9 @@ use quic::UNI_STREAMS;
 use quic::quinn::{Connection, ReadError, RecvStream, SendStream, VarInt};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
@@ -31,6 +33,11 @@ const GRACE: Duration = Duration::from_millis(200);
 const CONTROL: Duration = Duration::from_secs(5);
 /// How often it is looked whether the client of a connection that ends is still there.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often a client is asked for a sign while a request is in progress, or it may still read: both sides of QUIC give a connection without
+/// any packet up, usually after half a minute, and neither a slow app nor a slow reader sends any.
+const PING: Duration = Duration::from_secs(10);
+/// A frame of a reserved type, without contents, which means nothing (RFC 9114 section 7.2.8).
+const NOTHING: [u8; 2] = [0x21, 0];
 /// Most bytes taken from a unidirectional stream at a time.
 const CHUNK: usize = 4 << 10;
 
@@ -73,11 +80,14 @@ pub(super) async fn serve<H: Handler + 'static>(
     let started = shared.timers.now();
     let mut task = Task {
         control: None,
+        unsent: Vec::new(),
+        pinged: started,
         seen: Rc::default(),
         timer: shared.timers.register(),
         active: None,
         ending: Ending::No,
         silence: None,
+        unread: Unread::default(),
         served: 0,
         next: 0,
         _open: shared.count_open(),
@@ -99,6 +109,10 @@ struct Task {
     shared: Rc<Shared>,
     /// The server's control stream.
     control: Option<SendStream>,
+    /// The rest of a frame that the control stream had no room for.
+    unsent: Vec<u8>,
+    /// When the client was asked for a sign.
+    pinged: Instant,
     /// Which unidirectional streams the client has opened.
     seen: Rc<RefCell<Vec<Kind>>>,
     timer: Timer,
@@ -106,6 +120,7 @@ struct Task {
     ending: Ending,
     /// Of the client, since it was told of the end.
     silence: Option<Silence>,
+    unread: Unread,
     served: u64,
     /// The identifier behind the last request's.
     next: u64,
@@ -145,7 +160,7 @@ impl Task {
                 () = hub.drain.notified() => self.announce().await,
                 () = self.woken() => self.check().await,
             }
-            if self.ending == Ending::Refusing && self.hub.open.get() == 0 {
+            if self.may_close() {
                 connection.close(number(Code::NoError), b"");
                 return;
             }
@@ -173,7 +188,8 @@ impl Task {
         self.next = stream + 4;
         if self.active.is_none() {
             self.active = Some(self.shared.count_active());
-            self.timer.disarm(Lane::Read);
+            self.unread.begin(self.hub.taken.get(), self.shared.timers.recent());
+            self.timer.arm_in(Lane::Read, PING);
             let chosen = self.shared.idle.is_chosen(self.timer.key());
             self.shared.idle.end(self.timer.key());
             if chosen {
@@ -190,6 +206,7 @@ impl Task {
 
     fn become_idle(&mut self) {
         self.active = None;
+        self.unread.end(self.hub.taken.get(), self.shared.timers.recent());
         self.shared.idle.begin(self.timer.key());
         let settings = self.shared.settings();
         let time = if self.served == 0 { settings.timeouts.header } else { settings.timeouts.keep_alive };
@@ -203,8 +220,16 @@ impl Task {
         poll_fn(|cx| {
             self.timer.wakes(cx.waker());
             let due = self.timer.expired(Lane::Read) || self.timer.expired(Lane::Write);
-            if due || self.must_end() { Poll::Ready(()) } else { Poll::Pending }
+            if due || self.must_end() || self.may_close() { Poll::Ready(()) } else { Poll::Pending }
         })
+    }
+
+    /// The client knows of the end, and nothing is lost by it, or the connection has to make room.
+    fn may_close(&self) -> bool {
+        let chosen = || self.active.is_none() && self.shared.idle.is_chosen(self.timer.key());
+        self.ending == Ending::Refusing
+            && self.hub.open.get() == 0
+            && (chosen() || !self.unread.is_possible(self.shared.timers.recent()))
     }
 
     /// The server drains, or the connection was chosen to make room.
@@ -223,6 +248,10 @@ impl Task {
         self.timer.disarm(Lane::Read);
         match self.ending {
             Ending::No if self.shared.draining.get() => self.announce().await,
+            Ending::No if self.active.is_some() => {
+                self.ping();
+                self.timer.arm_in(Lane::Read, PING);
+            }
             // Idle for too long, or it makes room: the requests that cross this are refused, and sent again elsewhere.
             Ending::No => self.refuse().await,
             Ending::Announced => self.refuse().await,
@@ -255,7 +284,27 @@ impl Task {
         if self.silence.as_mut().is_some_and(|silence| silence.is_final(heard, round_trip, now)) {
             self.hub.connection.close(number(Code::NoError), b"");
         }
+        if now.saturating_duration_since(self.pinged) >= PING {
+            self.ping();
+        }
         self.timer.arm_in(Lane::Read, LOOK);
+    }
+
+    /// Sends a frame that means nothing, which the client acknowledges. Without room for it, it is not sent.
+    fn ping(&mut self) {
+        self.pinged = self.shared.timers.now();
+        let Some(control) = &mut self.control else { return };
+        if self.unsent.is_empty() {
+            self.unsent.extend_from_slice(&NOTHING);
+        }
+        let mut nobody = std::task::Context::from_waker(Waker::noop());
+        if let Poll::Ready(Ok(written)) = Pin::new(control).poll_write(&mut nobody, &self.unsent) {
+            self.unsent.drain(..written);
+        }
+        // A frame that was not begun is none.
+        if self.unsent.len() == NOTHING.len() {
+            self.unsent.clear();
+        }
     }
 
     fn heard(&self) -> Heard {
@@ -293,8 +342,10 @@ impl Task {
 
     /// Writes to the control stream. A client that leaves no room there does not learn more; it is not waited for.
     async fn tell(&mut self, bytes: &[u8]) {
+        let mut all = std::mem::take(&mut self.unsent);
+        all.extend_from_slice(bytes);
         if let Some(control) = &mut self.control
-            && !matches!(timeout(CONTROL, control.write_all(bytes)).await, Ok(Ok(())))
+            && !matches!(timeout(CONTROL, control.write_all(&all)).await, Ok(Ok(())))
         {
             // Half a frame may have gone out: nothing may follow it.
             self.control = None;

@@ -8,8 +8,8 @@
 //! 2. A handler that panics ends its stream only.
 //! 3. Memory is bounded: uploads by QUIC's windows, which are small until a handler reads a body, and open as it takes the bytes;
 //!    downloads by the send window of the connection; heads by the limits, each one and all of a connection.
-//! 4. A connection ends when it has been idle for `keep_alive`, by GOAWAY while the server drains, or for an error. Once it
-//!    ends, a client that has vanished is not waited for.
+//! 4. A connection ends when it has been idle for `keep_alive`, by GOAWAY while the server drains, or for an error. A client that reads
+//!    slowly keeps what it has not read; once the connection ends, a client that has vanished is not waited for.
 //! 5. What a client may do often has the budgets of HTTP/2 ([`fieldcode::Budget`]); a flood ends its connection (H3_EXCESSIVE_LOAD).
 
 mod body;
@@ -21,6 +21,7 @@ mod life;
 mod priorities;
 mod receiving;
 mod silence;
+mod unread;
 mod windows;
 
 use crate::context::Context;
