@@ -13,6 +13,9 @@ class FakeFront
 
   class Gone < StandardError; end
 
+  # Seconds for the end of a template, which kills its workers after one. The rest is for busy machines.
+  ENDS_WITHIN = 60
+
   # A worker as the front sees it.
   class Worker
     attr_accessor :pid, :ended
@@ -304,11 +307,12 @@ class FakeFront
   def close
     @control.close unless @control.closed?
     @workers.each(&:close)
-    Timeout.timeout(10) { Process.wait(@pid) } if @pid
+    Timeout.timeout(ENDS_WITHIN) { Process.wait(@pid) } if @pid
   rescue Timeout::Error
+    doing = family(@pid).map { |pid| doing(pid) }
     Process.kill("KILL", @pid)
     Process.wait(@pid)
-    raise
+    raise Timeout::Error, "the template did not end in #{ENDS_WITHIN} s:\n#{[*doing, log].join("\n")}"
   ensure
     FileUtils.remove_entry(@dir)
   end
@@ -321,6 +325,23 @@ class FakeFront
   end
 
   private
+
+  # A process and its children.
+  def family(pid)
+    [pid, *Dir["/proc/[0-9]*/stat"].filter_map { |file| file[/\d+/].to_i if status_of(file)&.match?(/\) \S #{pid} /) }]
+  end
+
+  # Its name and state, and what each of its threads is in, as the kernel tells it.
+  def doing(pid)
+    threads = Dir["/proc/#{pid}/task/*"].map { |task| %w[wchan syscall].map { |name| status_of("#{task}/#{name}").to_s.strip }.join(" ") }
+    [status_of("/proc/#{pid}/stat").to_s[/\A\d+ .*\) \S/], *threads].join("; ")
+  end
+
+  def status_of(file)
+    File.read(file)
+  rescue SystemCallError
+    nil
+  end
 
   def spawn_template(env)
     @control, theirs = UNIXSocket.pair
