@@ -102,6 +102,29 @@ class FibersInterruptsTest < Case
     end
   end
 
+  # There is no loop in it.
+  def test_a_timeout_in_a_child_that_the_app_has_forked
+    app = app(<<~'RUBY')
+      late = proc { from = Time.now; nil until Time.now - from > 10 }
+      reader, writer = IO.pipe
+      codes = { waits: proc { sleep 10 }, reads: proc { reader.read }, computes: late }.transform_values do |block|
+        pid = fork do
+          begin
+            Timeout.timeout(5) { Timeout.timeout(0.2, ArgumentError, &block) }
+          rescue ArgumentError => e
+            exit!(e.message == "execution expired" ? 7 : 8)
+          end
+          exit!(1)
+        end
+        Process.wait(pid)
+        $?.exitstatus
+      end
+      writer.close
+      [200, {}, [codes.inspect]]
+    RUBY
+    fibers(app) { |worker| assert_equal({ waits: 7, reads: 7, computes: 7 }.inspect, worker.get(timeout: 40)[2]) }
+  end
+
   # It waits for something else: the time-out is not around that.
   def test_a_timeout_of_a_fiber_that_has_yielded
     app = app(<<~'RUBY')

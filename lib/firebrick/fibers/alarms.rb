@@ -13,6 +13,19 @@ module Firebrick
         @all = {}
       end
 
+      # In a child that the app has forked, which has no loop: another thread raises, as Ruby's own would have it.
+      def self.by_thread(duration, error, message)
+        thread = Thread.current
+        watch = Thread.new do
+          sleep duration
+          thread.raise(error, message)
+        end
+        yield duration
+      ensure
+        watch&.kill
+        watch&.join
+      end
+
       # Runs the block of one, on the fiber that sets it.
       def during(number, error, message)
         @all[number] = [error, message, Fiber.current]

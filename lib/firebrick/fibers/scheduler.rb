@@ -52,8 +52,10 @@ module Firebrick
 
       # `Timeout.timeout`: raises at once if the block waits, also in a fiber that it has resumed, or else when it next
       # waits or is pre-empted.
-      def timeout_after(duration, error, message)
+      def timeout_after(duration, error, message, &block)
         Interrupts.here.alarm(micros(duration), error) do |number|
+          next Alarms.by_thread(duration, error, message, &block) unless number
+
           @alarms.during(number, error, message) { yield duration }
         end
       end
