@@ -295,8 +295,8 @@ pub(crate) fn away(gvl: &mut Gvl) -> Value {
     }
 }
 
-/// An alarm of what stops loop `number` whose time has come: one that was set by the fiber that this began with, which is where it runs or has called
-/// from, by another one that runs, or by one that waits for what it has resumed.
+/// An alarm of the strand that stops loop `number` whose time has come: one that was set by the fiber that the strand began with, which is where it runs or
+/// has called from, by another one that runs, or by one that waits for the fiber that it has resumed.
 fn unheard(gvl: &mut Gvl, number: usize, now_us: u64) -> Option<u64> {
     let strand = with(gvl, number, |l| l.thread.running.get()).flatten()?;
     let own = strand.ruby.get();

@@ -1,5 +1,5 @@
-//! The working directory of a request, or a fiber of `Fiber.schedule`, that is in `Dir.chdir { }`. A process has one; so while such a one is left, the process is
-//! where it was before the block.
+//! The working directory of a strand that is in `Dir.chdir { }`. A process has one; so while the fiber of such a strand is left, the process is where it was
+//! before the block.
 //!
 //! Contract: costs nothing outside of such blocks. Threads of the app, and requests of other serving threads, see the directory of whoever runs, as
 //! with threads. Where no descriptor can be had, or a directory is gone, the others run in that of the request.
@@ -8,7 +8,7 @@ use super::strand::{self, Strand};
 use crate::raw::os;
 use std::os::fd::RawFd;
 
-/// A block of `Dir.chdir` begins in what the calling fiber belongs to, before it changes the directory, or has ended.
+/// A block of `Dir.chdir` begins in the strand of the calling fiber, before it changes the directory, or has ended.
 pub(crate) fn changes_directory(begins: bool) {
     let Some(part) = strand::current() else { return };
     let depth = part.away.get();
@@ -25,7 +25,7 @@ pub(crate) fn changes_directory(begins: bool) {
     part.away.set(depth + 1);
 }
 
-/// It is over, or in no block any more.
+/// The strand is over, or in no block any more.
 pub(super) fn forget(part: &Strand) {
     part.away.set(0);
     let home = part.home.replace(-1);
@@ -41,7 +41,7 @@ pub(super) fn leave(strand: Option<&Strand>) -> Option<RawFd> {
     if home < 0 { None } else { swap(home) }
 }
 
-/// It is over: if it was left inside a block for good, the others are where they were.
+/// The strand is over: if it was left inside a block for good, the others are where they were.
 #[inline]
 pub(super) fn go_home(strand: &Strand) {
     let home = strand.home.get();

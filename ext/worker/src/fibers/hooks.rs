@@ -61,7 +61,7 @@ fn park(
     let own = directory::leave(strand);
     let left = fiber::transfer(gvl, root);
     directory::enter(own);
-    // One of `Fiber.schedule` may be another's by now, if somebody else has entered the fiber.
+    // A strand of `Fiber.schedule` may be another fiber's by now, if the app has entered this fiber by itself.
     if let Some(strand) = strand.filter(|strand| strand.wait.get() == Some(key)) {
         strand.wait.set(None);
     }
@@ -84,8 +84,8 @@ fn park(
     }
 }
 
-/// Takes the first alarm that the calling fiber has missed, or what it belongs to, if it may be raised here: where the fiber waits, or anywhere. An alarm of
-/// another fiber is for this one when the other one has resumed it. May raise.
+/// Takes the first alarm that the strand of the calling fiber has missed, if it may be raised here: where the fiber waits, or anywhere. An alarm of another
+/// fiber is for this one when the other one has resumed it. May raise.
 pub(super) fn missed_alarm(
     gvl: &mut Gvl,
     fiber: Value,
@@ -306,7 +306,7 @@ pub(crate) fn alarm(gvl: &mut Gvl, us: Value, place: Value) -> Value {
     ruby::integer(gvl, number as i64)
 }
 
-/// The numbers of the alarms of what the calling fiber belongs to.
+/// The numbers of the alarms of the strand of the calling fiber.
 pub(crate) fn alarms(gvl: &mut Gvl) -> Value {
     let all = ruby::array(gvl, &[]);
     let mut at = 0;
@@ -326,7 +326,7 @@ pub(crate) fn cancel(gvl: &mut Gvl, number: Value) -> Value {
     NIL
 }
 
-/// The interrupts of what the calling fiber belongs to, made when they are first asked for; nil in a loop itself. May raise.
+/// The interrupts of the strand of the calling fiber, made when they are first asked for; nil in a loop itself. May raise.
 pub(crate) fn interrupts(gvl: &mut Gvl) -> Value {
     let Some(part) = strand::current() else { return NIL };
     if part.interrupts.get().is_nil() {
@@ -360,7 +360,7 @@ pub(crate) fn deliver(gvl: &mut Gvl) -> Value {
     NIL
 }
 
-/// What has come for the calling fiber, or what it belongs to, and has not been raised: numbers of alarms, and whether its client has gone.
+/// Interrupts that have come for the strand of the calling fiber and have not been raised: numbers of alarms, and whether its client has gone.
 pub(crate) fn pending(gvl: &mut Gvl) -> Value {
     let (fiber, strand) = (fiber::current(gvl), strand::current());
     let all = ruby::array(gvl, &[]);

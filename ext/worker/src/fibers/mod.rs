@@ -290,7 +290,7 @@ fn look(gvl: &mut Gvl, own: &'static Task) {
     ring_inner(gvl);
 }
 
-/// Alarms have come for what waits in other fibers than those that set them: they are raised there if that is inside.
+/// Alarms have come for strands that wait in other fibers than those that set them: they are raised there if that is inside.
 fn ring_inner(gvl: &mut Gvl) {
     let alarms = here(gvl, |l| l.waits.take_inner()).unwrap_or_default();
     for number in alarms {

@@ -1,8 +1,9 @@
-//! What a loop of fibers runs as if it had a thread of its own: a request, or a fiber of `Fiber.schedule`, each with all fibers that it resumes.
+//! Strands: a strand is code that a loop of fibers runs as if it had a thread of its own, a request or a fiber of `Fiber.schedule`, with all fibers that it
+//! resumes.
 //!
-//! Contract: lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while any of them is in use. The one of a
-//! request is a part of its task. Those of `Fiber.schedule` are used again: one is free when the loop has come back from it, and it neither waits nor
-//! has been pre-empted.
+//! Contract: a strand lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while any of them is in use. The strand
+//! of a request is a part of its task. Those of `Fiber.schedule` are used again: a strand is free when the loop has come back from it, and it neither waits
+//! nor has been pre-empted.
 
 use super::{Key, directory, here};
 use crate::link::Job;
@@ -55,14 +56,14 @@ pub(crate) struct Strand {
 }
 
 thread_local! {
-    /// The one that runs on the calling thread.
+    /// The strand that runs on the calling thread.
     static RUNNING: Cell<Option<&'static Strand>> = const { Cell::new(None) };
 }
 
 /// Those of `Fiber.schedule` that are free.
 static SPARE: Guarded<Vec<&'static Strand>> = Guarded::new(Vec::new());
 
-/// The one that the calling fiber belongs to; `None` in a loop itself, and on threads without one.
+/// The strand of the calling fiber; `None` in a loop itself, and on threads without one.
 #[inline]
 pub(crate) fn current() -> Option<&'static Strand> {
     RUNNING.get()
@@ -106,7 +107,7 @@ impl Strand {
         strand
     }
 
-    /// The loop has come back from one of `Fiber.schedule`: it is free, if it does not go on.
+    /// The loop has come back from the strand: one of `Fiber.schedule` is free, if it does not go on.
     #[inline]
     pub(super) fn come_back(&'static self, gvl: &mut Gvl) {
         if self.task.get().is_none() && !self.goes_on.get() {
@@ -118,7 +119,7 @@ impl Strand {
         }
     }
 
-    /// Nothing of what it did before stays.
+    /// Forgets the request, or the fiber, before.
     pub(super) fn begin(&self) {
         self.used_us.set(0);
         self.computed_us.set(0);
@@ -148,7 +149,7 @@ impl Strand {
         self.alarms.set(alarms);
     }
 
-    /// It is over: its alarms mean nothing any more. Those that are left were set by fibers that have not gone on.
+    /// The strand is over: its alarms mean nothing any more. Those that are left were set by fibers that have not gone on.
     #[inline]
     pub(super) fn drop_alarms(&self, gvl: &mut Gvl) {
         let alarms = self.alarms.take();

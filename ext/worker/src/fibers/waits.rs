@@ -44,7 +44,7 @@ struct Wait {
     generation: u32,
     /// `None`: it is over.
     fiber: Option<&'static Slot>,
-    /// What the fiber belongs to.
+    /// The strand of the fiber.
     strand: Option<&'static Strand>,
     outcome: Option<Outcome>,
     limited: bool,
@@ -84,7 +84,7 @@ struct Alarm {
     due: bool,
 }
 
-/// By what an alarm that has been missed is found: what it belongs to.
+/// By which number an alarm that has been missed is found: that of its strand.
 fn owner(fiber: Value, strand: Option<&'static Strand>) -> usize {
     strand.map_or(fiber.id(), |strand| std::ptr::from_ref(strand).addr())
 }
@@ -141,7 +141,7 @@ pub(super) struct Waits {
     inner_alarms: HashMap<usize, Vec<u64>, Fast>,
     /// Alarms that came while their fibers did not wait, by [`owner`], the first one first: they hear of them when they do.
     missed: HashMap<usize, VecDeque<u64>, Fast>,
-    /// Those of them whose request, or fiber of `Fiber.schedule`, waits in another fiber.
+    /// Those of them whose strand waits in another fiber.
     inner: Vec<u64>,
     last_alarm: u64,
     poller: Poller,
@@ -297,7 +297,7 @@ impl Waits {
         !self.early.is_empty() && self.early.remove(&fiber.id())
     }
 
-    /// The next ready fiber, and what it belongs to.
+    /// The next ready fiber, and its strand.
     pub(super) fn next(&mut self) -> Option<(Value, Option<&'static Strand>)> {
         while let Some(key) = self.ready.pop_front() {
             let Some(wait) = self.live(key) else { continue };
@@ -310,7 +310,7 @@ impl Waits {
         None
     }
 
-    /// The fiber that was pre-empted first, and what it belongs to.
+    /// The fiber that was pre-empted first, and its strand.
     pub(super) fn next_preempted(&mut self) -> Option<(Value, Option<&'static Strand>)> {
         let key = self.preempted.pop_front()?;
         let wait = self.live(key)?;
@@ -479,7 +479,7 @@ impl Waits {
         !self.inner_alarms.is_empty()
     }
 
-    /// A fiber goes on in this strand, with what it has set in another one.
+    /// A fiber goes on in this strand, with the alarms that it has set in another one.
     #[inline]
     pub(super) fn runs(&mut self, fiber: Value, strand: &'static Strand) {
         if !self.inner_alarms.is_empty()
@@ -587,12 +587,12 @@ impl Waits {
         was
     }
 
-    /// Alarms that have been missed while what they belong to waits in other fibers.
+    /// Alarms that have been missed while their strands wait in other fibers.
     pub(super) fn take_inner(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.inner)
     }
 
-    /// Gives a missed alarm to the fiber that it waits in, what the alarm belongs to.
+    /// Gives a missed alarm to the fiber that its strand waits in.
     pub(super) fn ring_inner(&mut self, number: u64) {
         let strand = self.alarms.get(&number).and_then(|alarm| alarm.strand);
         let waits = strand.and_then(|strand| strand.wait.get());
@@ -604,7 +604,7 @@ impl Waits {
         }
     }
 
-    /// Alarms whose times have come and which nobody has heard of, and the fibers that set them: what is called does not let the loop go on.
+    /// Alarms of a strand whose times have come and which have not been raised, and the fibers that set them: a call does not let the loop go on.
     pub(super) fn unheard(&self, strand: &'static Strand, now_us: u64) -> Vec<(u64, Value)> {
         let alarms =
             strand.alarms().into_iter().filter_map(|number| Some((number, self.alarms.get(&number)?)));
