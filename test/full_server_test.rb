@@ -3,9 +3,14 @@
 # A server at max_connections: which connections make room for new ones, and when a new one is refused.
 
 require "support/case"
+require "support/certificates"
 require "support/gate"
+require "support/http2_client"
+require "support/quic_go"
+require "support/tls_connection"
 
 class FullServerTest < Case
+  include Certificates
   include Gate
 
   parallel!
@@ -84,16 +89,27 @@ class FullServerTest < Case
     assert_equal(1, silent.count { |connection| connection.ended?(within: 0.2) })
   end
 
-  it "does not close a connection with a part of a head before idle ones" do
+  it "closes a connection whose head does not end before idle ones, once its client had the time to end it" do
     own = full
     partial = connect(own)
     partial.write("GET /partial HTTP/1.1\r\nHost: x\r\n")
-    sleep 0.2
     used = idle(own, MAX - 1)
-    (MAX - 1).times { served(own) }
-    used.each { |connection| assert_closed connection }
-    partial.write("\r\n")
-    assert_status 200, partial.read_response
+    sleep 1.5
+    served(own)
+    assert_closed partial
+    used.each { |connection| assert_alive connection }
+    assert_equal 1, own.stats.dig("connections", "displaced")
+  end
+
+  it "does the same with a second head that does not end" do
+    own = full
+    partial = idle(own, 1).first
+    partial.write("GET /partial HTTP/1.1\r\nHost: x\r\n")
+    used = idle(own, MAX - 1)
+    sleep 1.5
+    served(own)
+    assert_closed partial
+    used.each { |connection| assert_alive connection }
   end
 
   it "responds with 503 if all connections have requests in progress, and logs it" do
@@ -117,5 +133,177 @@ class FullServerTest < Case
     kept = Array.new(MAX) { served(own) }
     20.times { served(own).close }
     kept.each(&:close)
+  end
+
+  LARGE = <<~'RUBY'
+    run lambda { |env|
+      body = env["PATH_INFO"] == "/large" ? "x" * 4_000_000 : env["PATH_INFO"]
+      [200, { "content-type" => "text/plain" }, [body]]
+    }
+  RUBY
+
+  # A server that is full of connections which the block makes.
+  def full_of(count = MAX, **options)
+    settings = { front_threads: 1, limits: { max_connections: MAX }, timeouts: { header: 20, keep_alive: 60, handshake: 20 } }
+    own = start(app: LARGE, threads: "4:4", settings:, **options)
+    clients = Array.new(count) { yield own }
+    wait_until("the server is full") { own.stats.dig("connections", "open") >= MAX }
+    [own, clients]
+  end
+
+  # New clients are served, although each of the others keeps the server waiting.
+  def assert_replaced(own, clients = nil, by: 3)
+    by.times { served(own, within: 10).close }
+    assert_operator own.stats.dig("connections", "displaced"), :>, 0
+    clients&.then { |all| assert(wait_until { all.any? { |client| client.ended?(within: 0.05) } }, "one of them has ended") }
+  end
+
+  it "serves new clients when it is full of heads that do not end" do
+    own, halves = full_of(4 * MAX) { |to| connect(to).write("GET /half HTTP/1.1\r\nHost: x\r\n") }
+    assert_replaced(own, halves)
+  end
+
+  it "serves new clients when it is full of uploads that do not go on" do
+    own, halves = full_of { |to| connect(to).write("POST /up HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nhalf") }
+    assert_replaced(own, halves)
+  end
+
+  it "serves new clients when it is full of responses that no client reads" do
+    own, = full_of { |to| connect(to, receive_buffer: 8192).write(request("GET", "/large")) }
+    assert_replaced(own)
+  end
+
+  it "keeps an upload that goes on" do
+    settings = { front_threads: 1, limits: { max_connections: MAX }, timeouts: { header: 20, keep_alive: 60 } }
+    own = start(app: LARGE, threads: "4:4", settings:)
+    half = "POST /up HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n"
+    stalled = Array.new(MAX - 1) { connect(own).write(half) }
+    steady = connect(own).write(half)
+    sent = 0
+    3.times do
+      client = Thread.new { served(own, within: 10).close }
+      while client.alive? && sent < 1_990
+        steady.write("x")
+        sent += 1
+        sleep 0.02
+      end
+      client.join
+    end
+    steady.write("x" * (2_000 - sent))
+    assert_status 200, steady.read_response("POST")
+    assert(wait_until { stalled.any? { |client| client.ended?(within: 0.05) } })
+  end
+
+  H2C = ["tcp://127.0.0.1:0?h2c=true"].freeze
+
+  def http2(to, **options)
+    Http2Client.new(to.address, **options).tap { |client| @connections << client }
+  end
+
+  it "serves new clients when it is full of streams of HTTP/2 whose windows are closed" do
+    own, = full_of(binds: H2C) { |to| http2(to, settings: { 4 => 0 }).tap { |client| client.request("/large") } }
+    assert_replaced(own)
+  end
+
+  it "serves new clients when it is full of uploads over HTTP/2 that do not go on" do
+    own, = full_of(binds: H2C) do |to|
+      http2(to).tap { |client| client.write(client.data(client.request("/up", body: :open), "half", end_stream: false)) }
+    end
+    assert_replaced(own)
+  end
+
+  it "keeps idle clients of HTTP/2 when others say no more than the preface" do
+    own = start(app: LARGE, binds: H2C, settings: { front_threads: 1, limits: { max_connections: MAX }, timeouts: { header: 20, keep_alive: 60 } })
+    used = http2(own)
+    assert_equal 200, used.get("/first").status
+    silent = Array.new(MAX - 1) { http2(own) }
+    sleep 1.5
+    3.times { served(own, within: 10).close }
+    assert_equal 200, used.get("/second").status
+    assert(wait_until { silent.any? { |client| client.ends?(within: 0.05) } })
+  end
+
+  it "serves new clients when it is full of connections that wait for a PROXY header" do
+    settings = { front_threads: 1, limits: { max_connections: MAX }, timeouts: { handshake: 20 } }
+    own = start(app: LARGE, settings:, binds: ["tcp://127.0.0.1:0?proxy_protocol=v1"])
+    waiting = Array.new(4 * MAX) { connect(own).write("PROXY TCP4 ") }
+    wait_until("they are counted") { own.stats.dig("connections", "open") >= MAX }
+    client = connect(own).write("PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n#{request('GET', '/new')}")
+    assert_status 200, client.read_response
+    assert waiting.first.ended?(within: 5), "the first of those that wait"
+  end
+
+  def encrypted(max, **options)
+    certificate, key = certificate(subject_alt_name: "IP:127.0.0.1", name: "own")
+    settings = { front_threads: 1, limits: { max_connections: max }, timeouts: { handshake: 20, keep_alive: 60 } }
+    start(app: LARGE, settings:, files: { "own.pem" => certificate.to_pem, "own.key" => key.to_pem },
+          binds: ["ssl://127.0.0.1:0?cert=own.pem&key=own.key"], **options)
+  end
+
+  def tls(own, path)
+    TlsConnection.new(own.address, deadline: 30).tap do |client|
+      @connections << client
+      client.write(request("GET", path))
+      assert_status 200, client.read_response
+    end
+  end
+
+  it "keeps idle clients when many begin a TLS handshake and do not end it" do
+    own = encrypted(5 * MAX)
+    used = Array.new(MAX) { tls(own, "/first") }
+    halves = Array.new(10 * MAX) { connect(own).write("\x16\x03\x01\x02\x00") }
+    wait_until("the first has made room") { halves.first.ended?(within: 0.05) }
+    tls(own, "/new")
+    used.each { |connection| assert_alive connection }
+  end
+
+  it "serves all of many clients that begin a TLS handshake together" do
+    own = encrypted(2 * MAX)
+    idle = Array.new(2 * MAX) { tls(own, "/first") }
+    statuses = Array.new(MAX) { Thread.new { tls(own, "/together") } }.map(&:value)
+    assert_equal MAX, statuses.size
+    assert_operator idle.count { |client| client.ended?(within: 0.05) }, :<=, MAX
+  end
+
+  # Connections of HTTP/3 that do not go on, for as long as the block takes.
+  def crowd(own, count, stop, path = "/up")
+    holder = IO.popen(QuicGo.command(own, path, "-crowd", count, "-stop", stop), err: File::NULL)
+    assert_equal "holding\n", holder.gets
+    yield
+  ensure
+    Process.kill(:KILL, holder.pid)
+    holder.close
+  end
+
+  { "handshake" => "handshakes of QUIC that do not end", "request" => "connections of HTTP/3 without a request",
+    "head" => "heads over HTTP/3 that do not end", "body" => "uploads over HTTP/3 that do not go on",
+    "response" => "responses over HTTP/3 that no client reads" }.each do |stop, what|
+    it "serves new clients when it is full of #{what}" do
+      skip "needs Go and quic-go: script/setup test" unless QuicGo.client
+      own = encrypted(MAX, threads: "4:4")
+      crowd(own, 3 * MAX, stop, stop == "response" ? "/large" : "/up") do
+        3.times do
+          tls(own, "/new").close
+          answer = QuicGo.ask(own, "/three").first
+          assert_equal [200, nil], answer.values_at("status", "error")
+        end
+      end
+      assert_operator own.stats.dig("connections", "displaced"), :>, 0
+    end
+  end
+
+  it "keeps idle clients of HTTP/3 when others do not end their first heads" do
+    skip "needs Go and quic-go: script/setup test" unless QuicGo.client
+    own = encrypted(MAX, threads: "4:4")
+    client = IO.popen(QuicGo.command(own, "/first", "-read", 1, "-pause", "6s", "-then", "/second"))
+    assert_equal "paused\n", client.gets
+    crowd(own, MAX - 1, "head") do
+      sleep 1.5
+      3.times { tls(own, "/new").close }
+      answers = JSON.parse(client.read.lines.last)
+      assert_equal [200, 200], answers.map { |answer| answer["status"] }
+    end
+  ensure
+    client&.close
   end
 end

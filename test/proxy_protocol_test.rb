@@ -65,6 +65,17 @@ class ProxyProtocolTest < Case
     start(app: APP, binds: ["#{scheme}://127.0.0.1:0?proxy_protocol=#{version}#{query}"], **options)
   end
 
+  it "waits for headers that are on their way when it ends, but not for long" do
+    server = serve("v1")
+    late, silent = Array.new(2) { connect(server).write("PROXY TCP4 192.0.2.1 ") }
+    sleep 0.3
+    server.signal(:TERM)
+    assert_logged(/TERM/, on: server)
+    late.write("192.0.2.2 1 2\r\n#{request('GET', '/')}")
+    assert_match(/\A192.0.2.1 /, late.read_response.body)
+    assert silent.ended?
+  end
+
   def haproxy(server, send, **options)
     peer = ForwardingHaproxy.new(to: server.port, send:, **options)
     @peers << peer

@@ -1,4 +1,5 @@
-// A client of quic-go for test/quic_go_test.rb: sends requests at once on one connection, and prints what came back as JSON.
+// A client of quic-go for the tests: sends requests at once on one connection, and prints what came back as JSON; or holds many connections
+// that do not go on (crowd.go).
 package main
 
 import (
@@ -67,7 +68,13 @@ func main() {
 	first := flag.Int64("read", -1, "bytes of a body that are read; then hold")
 	rate := flag.Int64("rate", 0, "bytes of a body that are read in a second; 0 for as fast as they come")
 	pause := flag.Duration("pause", 0, "do not hold then, but go on after this time")
+	crowd := flag.Int("crowd", 0, "hold so many connections that do not go on, until the program is killed")
+	stop := flag.String("stop", "head", "where they stop: handshake, request, head, body, or response")
 	flag.Parse()
+	if *crowd > 0 {
+		holdCrowd(*crowd, *stop, flag.Arg(0))
+		return
+	}
 	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	context, cancel := context.WithTimeout(context.Background(), 50*time.Second)
 	defer cancel()

@@ -159,6 +159,10 @@ fn requests(page: &mut Page, server: &ServerSnapshot) {
         .plain(server.front.sent_body_bytes);
     page.counter("firebrick_accepted_connections", "Connections accepted")
         .plain(server.front.connections.accepted);
+    page.counter("firebrick_displaced_connections", "Connections closed to make room for others")
+        .plain(server.front.connections.displaced);
+    page.counter("firebrick_refused_connections", "Connections refused because their addresses had too many")
+        .plain(server.front.connections.refused_of_address);
     page.gauge("firebrick_connections", "Connections that are open").plain(server.front.connections.open);
 }
 

@@ -221,7 +221,16 @@ fn counters(facts: &mut Facts, server: &ServerSnapshot) {
     facts.line("failures", format!("by clients {client}, by the app {app}, by limits of the server {own}"));
     let [open, accepted] = [front.connections.open, front.connections.accepted].map(grouped);
     let sent = mib(front.sent_body_bytes);
-    facts.line("connections", format!("{open} open, {accepted} accepted, {sent} MiB of bodies sent"));
+    let displaced = match front.connections.displaced {
+        0 => String::new(),
+        count => format!("{} closed to make room, ", grouped(count)),
+    };
+    let refused = match front.connections.refused_of_address {
+        0 => String::new(),
+        count => format!("{} refused (max_connections_per_address), ", grouped(count)),
+    };
+    let made = format!("{open} open, {accepted} accepted, {displaced}{refused}");
+    facts.line("connections", format!("{made}{sent} MiB of bodies sent"));
     let died = server.deaths.iter().filter(|(_, count)| *count > 0);
     let died: Vec<String> = died.map(|(cause, count)| format!("{cause} {}", grouped(count))).collect();
     if !died.is_empty() {

@@ -9,6 +9,7 @@
 
 use crate::accept::{Acceptor, canonical};
 use handler::{Peer, PeerAddr};
+use http::Arrival;
 use net::proxy_protocol::{Accepted, Ends, Failure, Header, Socket, receive};
 use settings::{Bind, ProxyProtocol};
 use std::sync::Arc;
@@ -24,13 +25,14 @@ pub(crate) fn expected(bind: &Bind) -> Option<Accepted> {
     })
 }
 
-/// Reads the header of a new connection; `None` if it is to be closed.
+/// Reads the header of a new connection; `None` if it is to be closed, or has to make room.
 pub(crate) async fn introduce<S: Socket>(
     acceptor: &Acceptor,
     socket: &S,
     peer: Peer,
     bind: &Arc<Bind>,
     accepted: Accepted,
+    arrival: &Arrival,
 ) -> Option<Peer> {
     let settings = acceptor.settings.get();
     let closed = |why: &str| {
@@ -43,7 +45,7 @@ pub(crate) async fn introduce<S: Socket>(
         );
     }
     let limit = settings.timeouts.handshake;
-    match timeout(limit, receive(socket, accepted)).await {
+    match arrival.perform(timeout(limit, receive(socket, accepted))).await? {
         Ok(Ok(header)) => Some(introduced(peer, header)),
         // Load balancers see in this way whether a port is open.
         Ok(Err(Failure::Ended(false))) => None,

@@ -1,20 +1,24 @@
 //! Connections of QUIC: accepted, admitted or refused, handed to HTTP/3.
 //!
 //! Contract:
-//! 1. A client whose address nobody has verified costs a handshake only while few of them are in progress, of all and of its address;
-//!    beyond that it first proves that it receives what is sent there (Retry, RFC 9000 section 8.1.2). See [`Beginnings`].
-//!    A connection counts, and may take the place of an idle one, when its handshake is complete.
+//! 1. A client whose address nobody has verified costs a handshake only while few of them are in progress, of all and of its address, and
+//!    while there is room; beyond that it first proves that it receives what is sent there (Retry, RFC 9000 section 8.1.2). See
+//!    [`QuicHandshakes`]. A connection counts from its first packet on; it may take the place of another one when its address is proved, and
+//!    leaves before all others until then.
 //! 2. Rules that change (files, authorities) count for connections that begin later.
 //! 3. When the future is dropped no connection begins any more; those that are open go on. Who tries is to be told ([`refuse`]):
 //!    without an answer a client tries for as long as it has patience, instead of turning to TCP.
 
 use crate::accept::{Acceptor, canonical};
-use crate::beginnings::{Beginnings, Judgement};
+use crate::admission::Room;
+use crate::quic_handshakes::{Judgement, QuicHandshakes};
 use crate::tls::variables;
 use ::quic::quinn::{self, Connection, Endpoint, Incoming};
 use ::quic::{Bounds, Keys, PortSocket, Settled, endpoint, server_config};
 use ::tls::Refusal;
 use handler::{Peer, PeerAddr, Session};
+use http::Arrival;
+use net::Subnet;
 use rustls::pki_types::CertificateDer;
 use std::io;
 use std::net::SocketAddr;
@@ -51,11 +55,11 @@ pub(crate) async fn accept(
     let https_port = acceptor.settings.get().https.https_port.unwrap_or(local.port());
     let alt_svc = format!("h3=\":{https_port}\"; ma=86400").into_bytes();
     acceptor.alt_svc.borrow_mut().insert(local, alt_svc.into());
-    let beginnings = Beginnings::new();
+    let handshakes = Rc::default();
     loop {
         tokio::select! {
             incoming = endpoint.accept() => match incoming {
-                Some(incoming) => admit(&acceptor, incoming, local, &beginnings, rules.borrow().clone()),
+                Some(incoming) => admit(&acceptor, incoming, local, &handshakes, rules.borrow().clone()),
                 None => return Ok(()),
             },
             Ok(()) = rules.changed() => {
@@ -95,45 +99,46 @@ fn admit(
     acceptor: &Rc<Acceptor>,
     incoming: Incoming,
     local: SocketAddr,
-    beginnings: &Rc<Beginnings>,
+    handshakes: &Rc<QuicHandshakes>,
     rules: Arc<::tls::Endpoint>,
 ) {
     let (address, proved) =
         (incoming.remote_address().ip().to_canonical(), incoming.remote_address_validated());
-    let begun = match beginnings.judge(address, proved) {
-        Judgement::Begin(begun) => begun,
-        Judgement::Prove => {
-            // What has been verified just now cannot be asked again.
-            let _ = incoming.retry();
-            return;
-        }
-        Judgement::Refuse => {
+    let subnet = Subnet::of(Some(address));
+    let judgement = handshakes.judge(subnet, proved);
+    let max = acceptor.settings.get().limits.max_connections;
+    let (mut admitted, room) = acceptor.tally.count(max);
+    if judgement == Judgement::Retry || (room != Room::Free && !proved) {
+        // What has been verified just now cannot be asked again.
+        let _ = incoming.retry();
+        return;
+    }
+    let refused = judgement == Judgement::Refuse || room == Room::Overfull;
+    if refused || (proved && !acceptor.count_address(&mut admitted, Some(address))) {
+        acceptor.recorder.handshake_failed(Refusal::Displaced.name());
+        return incoming.refuse();
+    }
+    if judgement == Judgement::Replace {
+        acceptor.context.displace_quic_handshake();
+    }
+    let handshake = handshakes.begin(subnet, proved);
+    let arrival = acceptor.context.arrive_by_quic(subnet, proved);
+    let acceptor = acceptor.clone();
+    spawn_local(async move {
+        let is_free = || acceptor.admission.is_within(max);
+        if room == Room::Full && !arrival.by_server(Box::pin(acceptor.make_room(is_free))).await {
             acceptor.recorder.handshake_failed(Refusal::Displaced.name());
             return incoming.refuse();
         }
-    };
-    let acceptor = acceptor.clone();
-    spawn_local(async move {
-        // It takes the place of nobody before it has proved anything.
-        let connection = tokio::select! {
-            biased;
-            connection = Box::pin(shake(&acceptor, incoming)) => connection,
-            () = begun.displaced() => {
-                acceptor.recorder.handshake_failed(Refusal::Displaced.name());
-                None
-            }
+        let connection = arrival.perform(Box::pin(shake(&acceptor, incoming, &arrival))).await;
+        drop((handshake, arrival));
+        let Some(connection) = connection else {
+            return acceptor.recorder.handshake_failed(Refusal::Displaced.name());
         };
-        drop(begun);
         let Some(connection) = connection else { return };
-        let max = acceptor.settings.get().limits.max_connections;
-        let (admitted, room) = acceptor.admission.count(max);
-        if !room
-            && !acceptor.make_room()
-            && !Box::pin(acceptor.admission.close_elsewhere(acceptor.index)).await
-        {
-            acceptor.recorder.handshake_failed(Refusal::Displaced.name());
+        if !acceptor.count_address(&mut admitted, Some(address)) {
             return connection
-                .close(EXCESSIVE_LOAD.into(), b"max_connections are open, and none of them is idle");
+                .close(EXCESSIVE_LOAD.into(), b"the address has max_connections_per_address open");
         }
         let counted = acceptor.recorder.connection();
         let Some(peer) = peer(&acceptor, &connection, local, &rules) else {
@@ -147,8 +152,8 @@ fn admit(
 }
 
 /// Performs the handshake; what came of it is counted.
-async fn shake(acceptor: &Acceptor, incoming: Incoming) -> Option<Connection> {
-    acceptor.handshakes.turn().await;
+async fn shake(acceptor: &Acceptor, incoming: Incoming, arrival: &Arrival) -> Option<Connection> {
+    arrival.by_server(acceptor.handshakes.turn()).await;
     let limit = acceptor.settings.get().timeouts.handshake;
     let refusal = match incoming.accept() {
         Ok(connecting) => match tokio::time::timeout(limit, connecting).await {

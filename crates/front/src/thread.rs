@@ -11,6 +11,7 @@ use crate::pipeline::{App, Content, Pipeline};
 use crate::probes::Probes;
 use crate::redirect::Redirects;
 use crate::request_id::RequestIds;
+use crate::room;
 use crate::scripts::Edition;
 use crate::scripts::local::LocalScripts;
 use crate::server_timing::Timing;
@@ -172,25 +173,16 @@ async fn run(seed: Seed) {
         let handshakes = handshakes.clone();
         spawn_local(async move { handshakes.run().await });
     }
-    {
-        let (context, mut requests) = (context.clone(), admission.join(index));
-        let handshakes = handshakes.clone();
-        spawn_local(async move {
-            while let Some(reply) = requests.recv().await {
-                if context.close_longest_idle() || handshakes.displace_oldest() {
-                    // Without a receiver the thread that asked has given up.
-                    let _ = reply.send(());
-                }
-            }
-        });
-    }
+    spawn_local(room::serve_others(context.clone(), recorder.clone(), admission.join(index)));
     let acceptor = Rc::new(Acceptor {
         context: context.clone(),
         recorder,
         index,
-        admission: admission.clone(),
+        tally: admission.tally(),
+        admission,
         encryption,
-        handshakes: handshakes.clone(),
+        handshakes,
+        waiting: Rc::default(),
         quic: RefCell::default(),
         alt_svc: RefCell::default(),
         settings: current,
@@ -228,7 +220,7 @@ async fn run(seed: Seed) {
         acceptor.refuse_quic();
     }
     context.drain();
-    handshakes.drain().await;
+    room::drain_arrivals(&context).await;
     // Tunnels have no response to wait for: they end with their worker.
     while context.connections().open > context.connections().tunnels {
         tokio::time::sleep(Duration::from_millis(5)).await;

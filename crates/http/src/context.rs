@@ -1,10 +1,10 @@
 //! What the connections of a thread share: handler, limits, clocks, buffers, and whether they drain.
 
 use crate::date::DateCache;
-use crate::idle::Idle;
+use crate::room::{Rank, Room, Stage};
 use crate::uploads::Uploads;
 use h1::HeadLimits;
-use net::{Output, Timers};
+use net::{Output, Subnet, Timers};
 use settings::{Current, Settings};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -51,15 +51,17 @@ impl<H> Context<H> {
     pub fn new(handler: H, settings: impl Into<Current>, timers: Rc<Timers>) -> Rc<Context<H>> {
         let shared = Shared {
             settings: settings.into(),
+            room: Room::new(timers.now()),
             timers,
             date: DateCache::new(),
-            idle: Idle::default(),
             uploads: Uploads::default(),
             leaving: Cell::new(false),
             draining: Cell::new(false),
             open: Cell::new(0),
             active: Cell::new(0),
             tunnels: Cell::new(0),
+            arrivals: Cell::new(0),
+            arrivals_end: Cell::new(false),
             scratch: RefCell::new(vec![0; SCRATCH]),
             outputs: RefCell::default(),
             large_output: Cell::default(),
@@ -92,10 +94,15 @@ impl<H> Context<H> {
         self.shared.draining.get()
     }
 
-    /// Closes the connection that has been idle for the longest time; `false` if none is idle. Connections with a request
-    /// in progress, or with a part of one, are not idle.
-    pub fn close_longest_idle(&self) -> bool {
-        self.shared.close_longest_idle()
+    /// Closes the connection of this rank that is the first to make room; `false` if there is none. A connection that waits for the server
+    /// is of no rank.
+    pub fn displace(&self, rank: Rank) -> bool {
+        self.shared.displace(rank)
+    }
+
+    /// Whether a connection that cannot make room now may soon: its client has paused a moment ago, or its handshake goes on.
+    pub fn room_changes_soon(&self) -> bool {
+        self.shared.room.changes_soon()
     }
 
     /// How many connections there are now.
@@ -115,8 +122,8 @@ pub(crate) struct Shared {
     settings: Current,
     pub(crate) timers: Rc<Timers>,
     pub(crate) date: DateCache,
-    /// Connections that wait for a request.
-    pub(crate) idle: Idle,
+    /// What the connections wait for.
+    pub(crate) room: Room,
     /// Request bodies of HTTP/2 that have arrived.
     pub(crate) uploads: Uploads,
     /// Whether connections of HTTP/1 end with their next response.
@@ -125,6 +132,9 @@ pub(crate) struct Shared {
     open: Cell<usize>,
     active: Cell<usize>,
     tunnels: Cell<usize>,
+    /// Connections before HTTP, and whether they are to end.
+    pub(crate) arrivals: Cell<usize>,
+    pub(crate) arrivals_end: Cell<bool>,
     /// The read buffer; never borrowed across an await.
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// Write buffers for reuse.
@@ -155,9 +165,19 @@ impl Shared {
         }
     }
 
-    /// See [`Context::close_longest_idle`].
-    pub(crate) fn close_longest_idle(&self) -> bool {
-        let chosen = self.idle.choose();
+    /// See [`Context::displace`].
+    pub(crate) fn displace(&self, rank: Rank) -> bool {
+        self.wake(self.room.choose(rank, self.timers.now()))
+    }
+
+    /// A connection that was chosen does not leave: another one makes room in its place.
+    pub(crate) fn displace_another(&self) {
+        let ranks = [Rank::Unproved, Rank::Idle, Rank::Young, Rank::Stalled];
+        let _ = ranks.into_iter().any(|rank| self.displace(rank));
+    }
+
+    /// Wakes the connection that was chosen, if one was.
+    pub(crate) fn wake(&self, chosen: Option<usize>) -> bool {
         chosen.into_iter().for_each(|key| self.timers.wake(key));
         chosen.is_some()
     }
@@ -215,9 +235,11 @@ impl Shared {
         self.timers.wall(now)
     }
 
-    /// Counts a connection as open until the guard is dropped.
-    pub(crate) fn count_open(self: &Rc<Shared>) -> Counted {
-        Counted::new(self.clone(), |shared| &shared.open)
+    /// Counts a connection of a client at this address as open until the guard is dropped. `key`: its timer's.
+    pub(crate) fn open(self: &Rc<Shared>, key: usize, address: Subnet) -> Open {
+        self.open.update(|n| n + 1);
+        self.room.open(key, address, Stage::Http);
+        Open { shared: self.clone(), key }
     }
 
     /// Counts a connection as a tunnel until the guard is dropped.
@@ -228,6 +250,19 @@ impl Shared {
     /// Counts a connection as active until the guard is dropped.
     pub(crate) fn count_active(self: &Rc<Shared>) -> Counted {
         Counted::new(self.clone(), |shared| &shared.active)
+    }
+}
+
+/// A connection that is open until this is dropped.
+pub(crate) struct Open {
+    shared: Rc<Shared>,
+    key: usize,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.shared.open.update(|n| n - 1);
+        self.shared.room.close(self.key);
     }
 }
 

@@ -14,6 +14,7 @@
 //! 5. It is late by at most a quarter of `timeouts.send`, or [`LONGEST`].
 
 use crate::context::Shared;
+use crate::room::State;
 use net::{Lane, Timer, Transport};
 use settings::Settings;
 use std::cell::Cell;
@@ -131,11 +132,28 @@ impl Delivery {
         }
     }
 
-    /// Whether a write waits for room now.
-    pub(crate) fn block(&self, blocked: bool, timer: &Timer, shared: &Shared) {
-        if self.blocked.replace(blocked) != blocked && blocked && !self.watching.get() {
+    /// Whether a write waits for room now; `true` if that has changed.
+    pub(crate) fn block(&self, blocked: bool, timer: &Timer, shared: &Shared) -> bool {
+        let changed = self.blocked.replace(blocked) != blocked;
+        if changed && blocked && !self.watching.get() {
             self.watch(timer, shared);
         }
+        changed
+    }
+
+    /// Whether the client of a write that waits for room has taken more since the last look. Without such a look it may have.
+    pub(crate) fn has_advanced<S: Transport>(&self, stream: &S, timer: &Timer, shared: &Shared) -> bool {
+        if !self.blocked.get() {
+            return false;
+        }
+        let before = self.watch.take();
+        let known = before.as_ref().map(|watch| watch.progress);
+        self.watch.set(before);
+        let found = self.look(stream, 0, timer, shared);
+        let watch = self.watch.take();
+        let progress = watch.as_ref().map(|watch| watch.progress);
+        self.watch.set(watch);
+        found != Found::Stalled && progress != known
     }
 
     /// The connection ends with a reset: nobody waits for what its client has not received.
@@ -198,7 +216,7 @@ impl Delivery {
         Some(until)
     }
 
-    /// Waits, with our direction closed, until the client has nearly everything, or has stalled; the system has the rest, which it discards
+    /// Waits, with our direction closed, until the client has nearly everything, or has stalled, or has to make room; the system has the rest, which it discards
     /// after `timeouts.send`. What still arrives is discarded.
     pub(crate) async fn settle<S: Transport>(&self, stream: &S, timer: &Timer, shared: &Shared) {
         if self.unproved.get() < SMALL {
@@ -217,6 +235,10 @@ impl Delivery {
             if self.look(stream, 0, timer, shared) == Found::Stalled {
                 return;
             }
+            if shared.room.is_chosen(timer.key()) {
+                return stream.cut();
+            }
+            shared.room.wait(timer.key(), State::Stalled, shared.timers.recent());
             if !std::mem::replace(&mut closed, true) {
                 stream.end_writing();
             }
@@ -226,7 +248,8 @@ impl Delivery {
                 timer.wakes(cx.waker());
                 // What encryption buffers goes on; a failure shows up in the next look.
                 let _ = stream.poll_flush(cx);
-                if timer.expired(Lane::Read) { Poll::Ready(()) } else { Poll::Pending }
+                let woken = timer.expired(Lane::Read) || shared.room.is_chosen(timer.key());
+                if woken { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
             // Unread bytes would make the end of the connection a reset.

@@ -10,19 +10,23 @@
 //! 4. Everything happens on the thread that polls; one [`Context`] per thread.
 #![forbid(unsafe_code)]
 
+mod arrival;
 pub mod body;
 mod context;
 mod date;
 mod delivery;
-mod idle;
 mod message;
 pub mod one;
 mod preface;
+mod room;
 pub mod three;
 pub mod two;
 mod unnamed;
+mod unproved;
 mod uploads;
 
+pub use arrival::Arrival;
 pub use context::{Connections, Context};
 pub use preface::serve_either;
+pub use room::Rank;
 pub use settings::{Current, Limits, Timeouts};

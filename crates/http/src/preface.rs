@@ -3,9 +3,10 @@
 
 use crate::context::Context;
 use crate::one::Link;
+use crate::room::State;
 use crate::{one, two};
 use handler::{Handler, Peer};
-use net::{Lane, Transport};
+use net::{Lane, Subnet, Transport};
 use std::io::ErrorKind;
 use std::rc::Rc;
 
@@ -18,7 +19,7 @@ pub async fn serve_either<S: Transport, H: Handler + 'static>(
     peer: Rc<Peer>,
     context: Rc<Context<H>>,
 ) {
-    let link = Link::new(stream, context.shared.clone());
+    let link = Link::new(stream, context.shared.clone(), Subnet::of(peer.remote.ip()));
     if !link.has_request(0).await {
         return;
     }
@@ -46,7 +47,7 @@ async fn first_bytes<S: Transport>(link: &Link<S>) -> Option<Vec<u8>> {
             Ok(0) => return Some(first).filter(|first| !first.is_empty()),
             Ok(_) if first.len() >= PREFACE.len() || !PREFACE.starts_with(&first) => return Some(first),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if !link.readable().await {
+                if !link.readable(State::Unproved).await {
                     return None;
                 }
             }

@@ -2,6 +2,7 @@
 
 use crate::durations::Durations;
 use crate::gauge::{Gauge, Held};
+use crate::snapshot::ConnectionCounts;
 use crate::tls::{Handshake, Handshakes};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,6 +47,8 @@ pub struct Recorder(Arc<Shared>);
 struct Shared {
     accepted: AtomicU64,
     open: Gauge,
+    displaced: AtomicU64,
+    refused_of_address: AtomicU64,
     counted: Mutex<Counted>,
     handshakes: Mutex<Handshakes>,
 }
@@ -86,6 +89,16 @@ impl Recorder {
         Connection { _open: self.0.open.hold() }
     }
 
+    /// Counts a connection that is closed to make room for another one.
+    pub fn displaced(&self) {
+        self.0.displaced.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a connection that is refused because its address has too many.
+    pub fn refused_address(&self) {
+        self.0.refused_of_address.fetch_add(1, Relaxed);
+    }
+
     /// Connections open now.
     pub fn open_connections(&self) -> u64 {
         self.0.open.get()
@@ -120,8 +133,14 @@ impl Recorder {
         work(&mut self.0.handshakes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn accepted(&self) -> u64 {
-        self.0.accepted.load(Relaxed)
+    /// What it has counted of connections.
+    pub(crate) fn connections(&self) -> ConnectionCounts {
+        ConnectionCounts {
+            accepted: self.0.accepted.load(Relaxed),
+            open: self.open_connections(),
+            displaced: self.0.displaced.load(Relaxed),
+            refused_of_address: self.0.refused_of_address.load(Relaxed),
+        }
     }
 
     /// The counters, locked. Each is whole by itself, so that a panic elsewhere spoils none of them.

@@ -73,6 +73,21 @@ pub struct ConnectionCounts {
     pub accepted: u64,
     /// Open now.
     pub open: u64,
+    /// Closed to make room for others, since the start.
+    #[serde(default)]
+    pub displaced: u64,
+    /// Refused because their addresses had too many, since the start.
+    #[serde(default)]
+    pub refused_of_address: u64,
+}
+
+impl ConnectionCounts {
+    fn add(&mut self, other: &ConnectionCounts) {
+        self.accepted += other.accepted;
+        self.open += other.open;
+        self.displaced += other.displaced;
+        self.refused_of_address += other.refused_of_address;
+    }
 }
 
 impl Snapshot {
@@ -81,8 +96,7 @@ impl Snapshot {
         let (mut sum, mut connections) = (Counted::default(), ConnectionCounts::default());
         for recorder in recorders {
             sum.add(&recorder.counted());
-            connections.accepted += recorder.accepted();
-            connections.open += recorder.open_connections();
+            connections.add(&recorder.connections());
         }
         sum.snapshot(connections)
     }
@@ -210,8 +224,12 @@ mod tests {
         let recorder = Recorder::new();
         let first = recorder.connection();
         let second = recorder.clone().connection();
-        assert_eq!(Snapshot::of([&recorder]).connections, ConnectionCounts { accepted: 2, open: 2 });
+        let counts = ConnectionCounts { accepted: 2, open: 2, ..ConnectionCounts::default() };
+        assert_eq!(Snapshot::of([&recorder]).connections, counts);
         drop((first, second));
-        assert_eq!(Snapshot::of([&recorder]).connections, ConnectionCounts { accepted: 2, open: 0 });
+        recorder.displaced();
+        recorder.refused_address();
+        let counts = ConnectionCounts { accepted: 2, open: 0, displaced: 1, refused_of_address: 1 };
+        assert_eq!(Snapshot::of([&recorder]).connections, counts);
     }
 }

@@ -1,4 +1,4 @@
-//! The handshakes of a thread: how many there are, who may compute, and who makes room.
+//! The handshakes of a thread: which of them may compute, and how many clients are told that there is no room.
 //!
 //! Why: a handshake takes 0.1 to 0.5 ms of the processor, a request a few microseconds. A flood of clients that connect must
 //! not keep those waiting that are connected.
@@ -6,28 +6,21 @@
 //! Contract:
 //! 1. In a turn of the event loop at most [`PER_TURN`] handshakes compute; the others wait in order. Between two turns
 //!    everything else that is ready runs.
-//! 2. When the server is full, the oldest handshake makes room.
-//! 3. Clients for which there is no room at all are told so after a handshake, [`REFUSED`] of them at a time.
+//! 2. Clients for which there is no room at all are told so after a handshake, [`REFUSED`] of them at a time.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 
 /// Handshakes that compute in one turn: about a millisecond.
 const PER_TURN: u32 = 4;
 /// Clients at a time that get a handshake only to be refused: each has a socket beyond `max_connections`.
 const REFUSED: usize = 64;
-/// While the server ends: how long those in progress are waited for.
-const DRAIN_TIME: Duration = Duration::from_millis(500);
 
 /// The handshakes of a thread.
 #[derive(Default)]
 pub(crate) struct Handshakes {
-    /// In progress, oldest first.
-    open: RefCell<BTreeMap<u64, Rc<Notify>>>,
-    next: Cell<u64>,
     /// How many may still compute in this turn.
     left: Cell<u32>,
     waiting: RefCell<VecDeque<oneshot::Sender<()>>>,
@@ -35,13 +28,6 @@ pub(crate) struct Handshakes {
     refused: Cell<usize>,
     /// There is someone in `waiting`, or the turn has to be renewed.
     pump: Notify,
-}
-
-/// A handshake in progress, until this is dropped.
-pub(crate) struct InProgress {
-    of: Rc<Handshakes>,
-    number: u64,
-    displaced: Rc<Notify>,
 }
 
 /// A client that is being refused, until this is dropped.
@@ -90,15 +76,6 @@ impl Handshakes {
         let _ = receiver.await;
     }
 
-    /// Begins one.
-    pub(crate) fn begin(self: &Rc<Handshakes>) -> InProgress {
-        let number = self.next.get();
-        self.next.set(number + 1);
-        let displaced = Rc::new(Notify::new());
-        self.open.borrow_mut().insert(number, displaced.clone());
-        InProgress { of: self.clone(), number, displaced }
-    }
-
     /// Counts a client for which there is no room; `None` if there are too many of them to tell each.
     pub(crate) fn refuse(self: &Rc<Handshakes>) -> Option<Refused> {
         let refused = self.refused.get();
@@ -106,42 +83,6 @@ impl Handshakes {
             self.refused.set(refused + 1);
             Refused(self.clone())
         })
-    }
-
-    /// Ends the oldest; `false` if there is none.
-    pub(crate) fn displace_oldest(&self) -> bool {
-        let oldest = self.open.borrow_mut().pop_first();
-        oldest.is_some_and(|(_, displaced)| {
-            displaced.notify_one();
-            true
-        })
-    }
-
-    /// Waits for those in progress, but not for long: a client that has not sent a request loses nothing.
-    pub(crate) async fn drain(&self) {
-        let begun = Instant::now();
-        while self.len() > 0 && begun.elapsed() < DRAIN_TIME {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        while self.displace_oldest() {}
-    }
-
-    /// How many are in progress.
-    pub(crate) fn len(&self) -> usize {
-        self.open.borrow().len()
-    }
-}
-
-impl InProgress {
-    /// Waits until this one has to make room.
-    pub(crate) async fn displaced(&self) {
-        self.displaced.notified().await;
-    }
-}
-
-impl Drop for InProgress {
-    fn drop(&mut self) {
-        self.of.open.borrow_mut().remove(&self.number);
     }
 }
 
@@ -213,24 +154,7 @@ mod tests {
         let handshakes = Handshakes::new();
         let mut refused: Vec<_> = (0..REFUSED).map(|_| handshakes.refuse()).collect();
         assert!(refused.iter().all(Option::is_some) && handshakes.refuse().is_none());
-        // They make no room when they are ended.
-        assert!(!handshakes.displace_oldest());
         refused.pop();
         assert!(handshakes.refuse().is_some());
-    }
-
-    #[test]
-    fn the_oldest_makes_room() {
-        run(async {
-            let handshakes = Handshakes::new();
-            assert!(!handshakes.displace_oldest());
-            let (first, second) = (handshakes.begin(), handshakes.begin());
-            assert!(handshakes.displace_oldest());
-            first.displaced().await;
-            drop(first);
-            assert_eq!(handshakes.len(), 1);
-            drop(second);
-            assert!(!handshakes.displace_oldest());
-        });
     }
 }

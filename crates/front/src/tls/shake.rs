@@ -1,10 +1,10 @@
 //! From an accepted socket to an encrypted stream, or to the reason why there is none.
 
-use super::handshakes::InProgress;
 use super::variables;
 use crate::accept::Acceptor;
 use ::tls::{Choice, Endpoint, Established, Failed, Hello, Refusal};
 use handler::{Peer, Session};
+use http::Arrival;
 use net::Tls;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,25 +23,19 @@ pub(crate) struct Secured {
     pub(crate) http2: bool,
 }
 
-/// Performs the handshake; what came of it has been counted. `None`: the connection has ended. `progress`: it may have to make room
-/// for others.
+/// Performs the handshake; what came of it has been counted. `None`: the connection has ended. `arrival`: it may have to make room for
+/// others.
 pub(crate) async fn shake(
     acceptor: &Rc<Acceptor>,
     socket: TcpStream,
     peer: &Peer,
     endpoint: Arc<Endpoint>,
-    progress: Option<InProgress>,
+    arrival: Option<Arrival>,
 ) -> Option<Secured> {
-    let displaced = async || match &progress {
-        Some(progress) => progress.displaced().await,
-        None => std::future::pending().await,
-    };
-    let outcome = tokio::select! {
-        biased;
-        outcome = steps(acceptor, socket, peer, &endpoint) => outcome,
-        () = displaced() => Err(Failed { refusal: Refusal::Displaced, remains: None, name: None }),
-    };
-    match outcome {
+    let arrival = arrival.as_ref();
+    let outcome = perform(arrival, steps(acceptor, socket, peer, &endpoint, arrival)).await;
+    let displaced = || Err(Failed { refusal: Refusal::Displaced, remains: None, name: None });
+    match outcome.unwrap_or_else(displaced) {
         Ok(established) => {
             let Established { stream, session } = established?;
             acceptor.recorder.handshake(&stats::Handshake {
@@ -68,12 +62,25 @@ pub(crate) async fn shake(
                 ));
             }
             // It makes room for others to its very end.
-            tokio::select! {
-                () = refuse(failed) => {}
-                () = displaced() => {}
-            }
+            perform(arrival, refuse(failed)).await;
             None
         }
+    }
+}
+
+/// Does something during which the connection may have to make room, if it is one that does: then the result is `None`.
+async fn perform<F: Future>(arrival: Option<&Arrival>, work: F) -> Option<F::Output> {
+    match arrival {
+        Some(arrival) => arrival.perform(work).await,
+        None => Some(work.await),
+    }
+}
+
+/// Does something for which the client is not waited for.
+async fn by_server<F: Future>(arrival: Option<&Arrival>, work: F) -> F::Output {
+    match arrival {
+        Some(arrival) => arrival.by_server(work).await,
+        None => work.await,
     }
 }
 
@@ -83,6 +90,7 @@ async fn steps(
     socket: TcpStream,
     peer: &Peer,
     endpoint: &Endpoint,
+    arrival: Option<&Arrival>,
 ) -> Result<Option<Established>, Failed> {
     let limit = acceptor.settings.get().timeouts.handshake;
     let begun = tokio::time::Instant::now();
@@ -92,11 +100,11 @@ async fn steps(
     let (hello, choice) = match choice {
         Choice::OnDemand(name, hooks) => {
             let client = peer.remote.ip().map(|address| address.to_canonical());
-            within(ON_DEMAND, hello.on_demand(endpoint, &name, client, &hooks)).await?
+            by_server(arrival, within(ON_DEMAND, hello.on_demand(endpoint, &name, client, &hooks))).await?
         }
         chosen => (hello, chosen),
     };
-    acceptor.handshakes.turn().await;
+    by_server(arrival, acceptor.handshakes.turn()).await;
     within(left.max(Duration::from_millis(1)), hello.answer(endpoint, &choice)).await
 }
 

@@ -8,6 +8,7 @@ use super::receive::{self, NoHead, Received};
 use super::respond::{self, RequestFacts};
 use crate::context::Context;
 use crate::message::{Outcome, Sent, inadmissible};
+use crate::room::State;
 use h1::{Framing, RequestHead};
 use handler::{Exchange, Failure, Handler, Incoming, Lent, Peer, Request, Trace, Version};
 use net::{Lane, Output, Transport};
@@ -170,6 +171,7 @@ fn begin<'a, S: Transport, H: Handler>(
         }
     })?;
     *served += 1;
+    link.busy();
     let request = Box::new(received.request(link, peer));
     let (head, started) = (&received.head, received.started);
     let declared = match head.framing {
@@ -253,7 +255,7 @@ async fn drain<S: Transport>(link: &Link<S>) -> bool {
         match link.skip_body() {
             Ok(Some(n)) if n < left => left -= n,
             Ok(None) => {
-                if !link.readable().await {
+                if !link.readable(State::Stalled).await {
                     return false;
                 }
             }

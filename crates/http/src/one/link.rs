@@ -4,16 +4,16 @@
 //! share it here, behind `Cell`s whose borrows never live across an await.
 
 use super::body_state::BodyState;
-use crate::context::{Counted, Shared};
+use crate::context::{Open, Shared};
 use crate::delivery::Delivery;
 use crate::message::MOST_INTERIM;
+use crate::room::State;
 use bytes::{Buf, Bytes, BytesMut};
 use handler::BodyError;
-use net::{Lane, Output, Timer, Transport};
+use net::{Lane, Output, Subnet, Timer, Transport};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub(crate) struct Link<S> {
     pub(crate) queued: RefCell<Vec<u8>>,
     /// What the client takes of what it is sent.
     pub(crate) delivery: Delivery,
-    _open: Counted,
+    _open: Open,
 }
 
 /// Removes the first `n` bytes read ahead; frees the buffer when it is empty.
@@ -57,10 +57,13 @@ pub(crate) fn forget(input: &mut BytesMut, n: usize) {
 }
 
 impl<S: Transport> Link<S> {
-    pub(crate) fn new(stream: S, shared: Rc<Shared>) -> Rc<Link<S>> {
+    /// `address`: the client's.
+    pub(crate) fn new(stream: S, shared: Rc<Shared>, address: Subnet) -> Rc<Link<S>> {
+        let timer = shared.timers.register();
+        let open = shared.open(timer.key(), address);
         Rc::new(Link {
             stream,
-            timer: shared.timers.register(),
+            timer,
             input: RefCell::default(),
             unread: Cell::new(false),
             body: RefCell::default(),
@@ -68,7 +71,7 @@ impl<S: Transport> Link<S> {
             interim_allowed: Cell::new(false),
             queued: RefCell::default(),
             delivery: Delivery::default(),
-            _open: shared.count_open(),
+            _open: open,
             shared,
         })
     }
@@ -96,14 +99,19 @@ impl<S: Transport> Link<S> {
         Ok(take(&scratch[..n]))
     }
 
-    /// Waits until a read may succeed; `false` if the read deadline passes first.
-    pub(crate) async fn readable(&self) -> bool {
+    /// Waits until a read may succeed; `false` if the read deadline passes first, or if the connection has to make room. `state`: what it
+    /// waits for meanwhile.
+    pub(crate) async fn readable(&self, state: State) -> bool {
         poll_fn(|cx| {
+            if self.is_displaced() {
+                return Poll::Ready(false);
+            }
             if self.poll_readable(cx).is_ready() {
                 Poll::Ready(true)
             } else if self.timer.expired(Lane::Read) {
                 Poll::Ready(false)
             } else {
+                self.wait(state);
                 Poll::Pending
             }
         })
@@ -136,7 +144,7 @@ impl<S: Transport> Link<S> {
     pub(crate) async fn flush(&self) -> Result<(), Unsendable> {
         let result = poll_fn(|cx| {
             let flushed = self.stream.poll_flush(cx).map_err(|_| Unsendable);
-            self.delivery.block(flushed.is_pending(), &self.timer, &self.shared);
+            self.block(flushed.is_pending());
             flushed
         });
         result.await
@@ -158,20 +166,14 @@ impl<S: Transport> Link<S> {
         Ok(true)
     }
 
-    /// Waits until a write may succeed. A client that has stalled makes it fail: see [`Watched`].
+    /// Waits until a write may succeed. A client that has stalled makes it fail: see `watched`.
     pub(crate) async fn writable(&self) {
         poll_fn(|cx| {
             let writable = self.stream.poll_writable(cx);
-            self.delivery.block(writable.is_pending(), &self.timer, &self.shared);
+            self.block(writable.is_pending());
             writable
         })
         .await;
-    }
-
-    /// Cuts the connection when its client has stalled: whoever waits for it finds out by reading or writing. Whether it was cut.
-    #[inline]
-    pub(crate) fn attend(&self) -> bool {
-        self.delivery.is_stalled(&self.stream, &self.timer, &self.shared)
     }
 
     /// Writes an informational response now, or queues what does not fit. A client that does not read those before misses none.
@@ -227,25 +229,28 @@ impl<S: Transport> Link<S> {
             return true;
         }
         let (mut armed, mut hurried) = (false, false);
-        let waiting = self.shared.idle.enter(self.timer.key());
+        let state = if served == 0 { State::Unproved } else { State::Idle };
         // All that is captured is moved into it: the future of an idle connection stays small.
         poll_fn(move |cx| {
             self.timer.wakes(cx.waker());
-            if self.attend() {
+            let displaced = self.is_displaced();
+            if !displaced && self.attend() {
                 return Poll::Ready(false);
             }
             if self.poll_readable(cx).is_ready() {
-                if waiting.is_chosen() {
-                    // It is not idle any more: another one makes room in its place.
-                    self.shared.close_longest_idle();
+                if displaced {
+                    // What it waited for has come: another one makes room in its place.
+                    self.busy();
+                    self.shared.displace_another();
                 }
                 return Poll::Ready(true);
             }
-            if waiting.is_chosen() {
+            if displaced {
                 return Poll::Ready(false);
             }
             if !std::mem::replace(&mut armed, true) {
                 self.timer.arm_in(Lane::Read, self.patience(served));
+                self.wait(state);
             }
             if self.shared.draining.get() {
                 if served > 0 {
@@ -288,7 +293,8 @@ impl<S: Transport> Link<S> {
                 Ok(0) => return,
                 Ok(n) => left = left.saturating_sub(n),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !self.readable().await {
+                    // It has got its response.
+                    if !self.readable(State::Unproved).await {
                         return;
                     }
                 }
@@ -332,6 +338,7 @@ impl<S: Transport> Link<S> {
             if bytes.is_empty() {
                 return Err(BodyError::Gone);
             }
+            self.busy();
             if let Some(pace) = body.pace() {
                 pace.received(bytes.len(), Instant::now);
             }
@@ -369,28 +376,7 @@ impl<S: Transport> Link<S> {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
+        self.wait(State::Stalled);
         Poll::Pending
-    }
-}
-
-/// The work of a connection, which ends early when its client takes nothing of what it is sent.
-pub(super) struct Watched<'a, S, F> {
-    link: &'a Link<S>,
-    work: Pin<Box<F>>,
-}
-
-impl<'a, S, F> Watched<'a, S, F> {
-    pub(super) fn new(link: &'a Link<S>, work: Pin<Box<F>>) -> Watched<'a, S, F> {
-        Watched { link, work }
-    }
-}
-
-impl<S: Transport, F: Future> Future for Watched<'_, S, F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // The work finds out by itself: what it reads or writes next fails.
-        self.link.attend();
-        self.work.as_mut().poll(cx)
     }
 }

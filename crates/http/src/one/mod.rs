@@ -13,15 +13,16 @@ mod link;
 mod receive;
 mod respond;
 mod tunnel;
+mod watched;
 
 use crate::context::Context;
 use exchange::Then;
 use handler::{Failure, Handler, Peer};
 pub(crate) use link::Link;
-use link::Watched;
-use net::Transport;
+use net::{Subnet, Transport};
 use std::rc::Rc;
 use std::time::Duration;
+use watched::Watched;
 
 /// How long a client may take to read a response that it may not expect.
 const LINGER: Duration = Duration::from_secs(3);
@@ -34,9 +35,9 @@ const LINGER_REFUSED: Duration = Duration::from_secs(1);
 pub struct Connection<S>(pub(crate) Rc<Link<S>>);
 
 impl<S: Transport> Connection<S> {
-    /// A connection that counts as open.
-    pub fn open<H>(stream: S, context: &Context<H>) -> Connection<S> {
-        Connection(Link::new(stream, context.shared.clone()))
+    /// A connection of a client at this address, which counts as open.
+    pub fn open<H>(stream: S, address: Subnet, context: &Context<H>) -> Connection<S> {
+        Connection(Link::new(stream, context.shared.clone(), address))
     }
 
     /// Serves it until it ends; then `held` is dropped.
@@ -71,7 +72,8 @@ impl<S: Transport> Connection<S> {
 
 /// Serves one connection until it ends.
 pub async fn serve<S: Transport, H: Handler>(stream: S, peer: Rc<Peer>, context: Rc<Context<H>>) {
-    Connection::open(stream, &context).serve(peer, context, ()).await;
+    let address = Subnet::of(peer.remote.ip());
+    Connection::open(stream, address, &context).serve(peer, context, ()).await;
 }
 
 /// Sends the response to a connection that is not served, and closes it.
@@ -81,7 +83,8 @@ pub async fn refuse<S: Transport, H: Handler>(
     context: Rc<Context<H>>,
     failure: Failure,
 ) {
-    let link = Link::new(stream, context.shared.clone());
+    let link = Link::new(stream, context.shared.clone(), Subnet::of(peer.remote.ip()));
+    context.shared.room.refuse(link.timer.key());
     link.wakes_this_task().await;
     let refusing = Box::pin(exchange::refuse_connection(&link, &peer, &context, failure));
     if Watched::new(&link, refusing).await == Then::Linger {
@@ -162,7 +165,8 @@ mod tests {
     fn an_idle_connection_is_small() {
         run(async |peer, context| {
             let (_client, stream) = pair();
-            let idle = Connection::open(stream, &context).serve(peer, context, [0_usize; 2]);
+            let idle =
+                Connection::open(stream, Subnet::default(), &context).serve(peer, context, [0_usize; 2]);
             // With what the runtime adds, its task has 256 bytes.
             assert!(size_of_val(&idle) <= 144, "{}", size_of_val(&idle));
         });
@@ -175,7 +179,7 @@ mod tests {
     fn a_request_in_progress_is_small() {
         run(async |peer, context| {
             let (_client, stream) = pair();
-            let link = Link::new(stream, context.shared.clone());
+            let link = Link::new(stream, context.shared.clone(), Subnet::default());
             let mut served = 0;
             let serving = exchange::serve_requests(&link, &peer, &context, &mut served);
             // The handler's own part comes to it.

@@ -1,6 +1,7 @@
 //! Receiving a request head: from the socket to a [`Request`] that owns its text.
 
 use super::link::{Link, forget};
+use crate::room::State;
 use h1::{RequestHead, RequestParser};
 use handler::{Failure, Fields, Peer, Request};
 use net::{Lane, Transport};
@@ -25,7 +26,7 @@ pub(crate) struct Received {
 pub(crate) enum NoHead {
     /// No byte has arrived: wait without a buffer.
     Idle,
-    /// The client has gone or sent nothing in time.
+    /// The client has gone or sent nothing in time, or the connection has to make room.
     Closed,
     /// Refused: send a response and close the connection.
     Refused(Failure, Instant),
@@ -59,8 +60,8 @@ pub(crate) async fn head<S: Transport>(link: &Link<S>) -> Result<Received, NoHea
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let Some(since) = started else { return Err(NoHead::Idle) };
                 link.timer.arm(Lane::Read, since + link.shared.settings().timeouts.header);
-                if !link.readable().await {
-                    return Err(if parser.has_begun() {
+                if !link.readable(State::Unproved).await {
+                    return Err(if parser.has_begun() && !link.is_displaced() {
                         let failure = Failure::client(408, "the head took longer than timeouts.header");
                         NoHead::Refused(failure, since)
                     } else {

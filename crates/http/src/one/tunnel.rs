@@ -50,7 +50,7 @@ impl<S: Transport> End for ClientEnd<'_, S> {
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
         let writable = self.0.stream.poll_writable(cx);
-        self.0.delivery.block(writable.is_pending(), &self.0.timer, &self.0.shared);
+        self.0.block(writable.is_pending());
         writable
     }
 

@@ -52,12 +52,14 @@ impl Sender<'_> {
         while !left[0].is_empty() {
             let (stream, life) = (&mut *self.stream, self.life);
             let before = left[0].len();
+            let mut waits = None;
             let written = poll_fn(|cx| {
                 timer.wakes(cx.waker());
                 life.reprioritize(stream);
                 if let Poll::Ready(written) = pin!(stream.write_chunks(&mut left)).poll(cx) {
                     return Poll::Ready(written.map(|_| ()).map_err(|_| Unsendable));
                 }
+                waits.get_or_insert_with(|| life.wait());
                 let settings = shared.settings();
                 let watched = watch.get_or_insert_with(|| {
                     timer.arm_in(Lane::Write, interval(settings.timeouts.send));

@@ -6,13 +6,14 @@ use super::priorities::Priorities;
 use super::silence::{Heard, Silence};
 use super::unread::Unread;
 use super::windows::{self, Arrived, Windows};
-use crate::context::{Context, Counted, Shared};
+use crate::context::{Context, Counted, Open, Shared};
 use crate::message::{Outcome, Sent};
+use crate::room::State;
 use fieldcode::{Budget, Flood};
 use handler::{Failure, Handler, Peer};
 use http3::control::{Kind, goaway, opening};
 use http3::{Code, Error, UniStream};
-use net::{Lane, Timer};
+use net::{Lane, Subnet, Timer};
 use quic::UNI_STREAMS;
 use quic::quinn::{Connection, ReadError, RecvStream, SendStream, VarInt};
 use std::cell::{Cell, RefCell};
@@ -59,7 +60,12 @@ pub(super) async fn serve<H: Handler + 'static>(
     context: Rc<Context<H>>,
 ) {
     let shared = context.shared.clone();
+    let timer = shared.timers.register();
+    let open = shared.open(timer.key(), Subnet::of(peer.remote.ip()));
     let hub = Rc::new(Hub {
+        key: Cell::new(Some(timer.key())),
+        proved: Cell::new(false),
+        waiting: Cell::new(0),
         connection: connection.clone(),
         shared: shared.clone(),
         encoder: RefCell::default(),
@@ -83,14 +89,14 @@ pub(super) async fn serve<H: Handler + 'static>(
         unsent: Vec::new(),
         pinged: started,
         seen: Rc::default(),
-        timer: shared.timers.register(),
+        timer,
         active: None,
         ending: Ending::No,
         silence: None,
         unread: Unread::default(),
         served: 0,
         next: 0,
-        _open: shared.count_open(),
+        _open: open,
         hub,
         shared,
     };
@@ -124,22 +130,24 @@ struct Task {
     served: u64,
     /// The identifier behind the last request's.
     next: u64,
-    _open: Counted,
+    _open: Open,
 }
 
 impl Task {
     async fn run<H: Handler + 'static>(&mut self, peer: &Rc<Peer>, context: &Rc<Context<H>>) {
         let connection = self.hub.connection.clone();
-        let opening = opening(self.shared.head_limits().max_header_bytes as u64);
-        match timeout(CONTROL, connection.open_uni()).await {
-            Ok(Ok(control)) => self.control = Some(control),
-            Ok(Err(_)) => return,
+        self.become_idle();
+        let opened = tokio::select! {
+            opened = timeout(CONTROL, open_control(&connection, &self.shared)) => opened,
+            () = self.displaced() => return self.leave(),
+        };
+        match opened {
+            Ok(Some(control)) => self.control = Some(control),
+            Ok(None) => return,
             Err(_) => {
                 return self.hub.fail(Code::StreamCreationError, "no room for the server's control stream");
             }
         }
-        self.tell(&opening).await;
-        self.become_idle();
         loop {
             let hub = self.hub.clone();
             tokio::select! {
@@ -158,7 +166,12 @@ impl Task {
                 }
                 () = hub.waited.notified() => self.timer.arm_in(Lane::Write, windows::LOOK),
                 () = hub.drain.notified() => self.announce().await,
-                () = self.woken() => self.check().await,
+                () = self.woken() => {
+                    if self.must_leave() {
+                        return self.leave();
+                    }
+                    self.check().await;
+                }
             }
             if self.may_close() {
                 connection.close(number(Code::NoError), b"");
@@ -190,11 +203,13 @@ impl Task {
             self.active = Some(self.shared.count_active());
             self.unread.begin(self.hub.taken.get(), self.shared.timers.recent());
             self.timer.arm_in(Lane::Read, PING);
-            let chosen = self.shared.idle.is_chosen(self.timer.key());
-            self.shared.idle.end(self.timer.key());
-            if chosen {
-                // It is not idle any more: another one makes room in its place.
-                self.shared.close_longest_idle();
+            let chosen = self.shared.room.is_chosen(self.timer.key());
+            if self.hub.proved.get() {
+                self.shared.room.busy(self.timer.key());
+                if chosen {
+                    // It is not idle any more: another one makes room in its place.
+                    self.shared.displace_another();
+                }
             }
         }
         let last = self.shared.settings().limits.max_requests_per_connection;
@@ -207,7 +222,8 @@ impl Task {
     fn become_idle(&mut self) {
         self.active = None;
         self.unread.end(self.hub.taken.get(), self.shared.timers.recent());
-        self.shared.idle.begin(self.timer.key());
+        let state = if self.hub.proved.get() { State::Idle } else { State::Unproved };
+        self.shared.room.wait(self.timer.key(), state, self.shared.timers.recent());
         let settings = self.shared.settings();
         let time = if self.served == 0 { settings.timeouts.header } else { settings.timeouts.keep_alive };
         if self.ending == Ending::No {
@@ -220,13 +236,14 @@ impl Task {
         poll_fn(|cx| {
             self.timer.wakes(cx.waker());
             let due = self.timer.expired(Lane::Read) || self.timer.expired(Lane::Write);
-            if due || self.must_end() || self.may_close() { Poll::Ready(()) } else { Poll::Pending }
+            let over = self.must_end() || self.must_leave() || self.may_close();
+            if due || over { Poll::Ready(()) } else { Poll::Pending }
         })
     }
 
     /// The client knows of the end, and nothing is lost by it, or the connection has to make room.
     fn may_close(&self) -> bool {
-        let chosen = || self.active.is_none() && self.shared.idle.is_chosen(self.timer.key());
+        let chosen = || self.active.is_none() && self.shared.room.is_chosen(self.timer.key());
         self.ending == Ending::Refusing
             && self.hub.open.get() == 0
             && (chosen() || !self.unread.is_possible(self.shared.timers.recent()))
@@ -234,8 +251,27 @@ impl Task {
 
     /// The server drains, or the connection was chosen to make room.
     fn must_end(&self) -> bool {
-        let chosen = || self.active.is_none() && self.shared.idle.is_chosen(self.timer.key());
+        let chosen = || self.active.is_none() && self.shared.room.is_chosen(self.timer.key());
         self.ending == Ending::No && (self.shared.draining.get() || chosen())
+    }
+
+    /// The connection was chosen to make room, and its client has proved nothing, or does not go on with requests or responses.
+    fn must_leave(&self) -> bool {
+        let unfinished = || self.active.is_some() || !self.hub.proved.get() || self.hub.open.get() > 0;
+        self.shared.room.is_chosen(self.timer.key()) && unfinished()
+    }
+
+    /// Ready when the connection was chosen before it had any request.
+    fn displaced(&self) -> impl Future<Output = ()> + use<'_> {
+        poll_fn(|cx| {
+            self.timer.wakes(cx.waker());
+            if self.must_leave() { Poll::Ready(()) } else { Poll::Pending }
+        })
+    }
+
+    /// Makes room for another connection.
+    fn leave(&self) {
+        self.hub.connection.close(number(Code::ExcessiveLoad), b"max_connections are open");
     }
 
     async fn check(&mut self) {
@@ -356,8 +392,15 @@ impl Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.shared.idle.end(self.timer.key());
+        self.hub.key.set(None);
     }
+}
+
+/// Opens the server's control stream; `None` when the connection has ended.
+async fn open_control(connection: &Connection, shared: &Shared) -> Option<SendStream> {
+    let mut control = connection.open_uni().await.ok()?;
+    control.write_all(&opening(shared.head_limits().max_header_bytes as u64)).await.ok()?;
+    Some(control)
 }
 
 /// Reads a stream that only the client writes to.

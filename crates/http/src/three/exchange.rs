@@ -1,7 +1,7 @@
 //! One request: from its head to the acknowledgement of its response's last byte.
 
 use super::body::{SMALL, Sender, Unsendable};
-use super::hub::{Hub, number};
+use super::hub::{Hub, Waits, number};
 use super::life::{Life, refusal};
 use super::receiving::{Receiving, Stopped};
 use crate::context::{Context, Shared};
@@ -62,7 +62,12 @@ pub(super) async fn serve<H: Handler>(
     let started = hub.shared.timers.now();
     let timer = Rc::new(hub.shared.timers.register());
     let mut receiving = Receiving::new(hub.clone(), receive);
+    let waiting = Waits::new(&hub);
     let head = head(&hub, &timer, &mut receiving, started).await;
+    if head.is_ok() {
+        hub.prove();
+    }
+    drop(waiting);
     if let Err(None) = head {
         // Nobody waits for a response, and there is no request to report.
         let code = match receiving.stopped {

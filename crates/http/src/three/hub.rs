@@ -3,6 +3,7 @@
 use super::priorities::Priorities;
 use super::windows::Windows;
 use crate::context::Shared;
+use crate::room::State;
 use fieldcode::{Budget, Flood, HEADS};
 use http3::control::PriorityUpdate;
 use http3::qpack::Encoder;
@@ -38,6 +39,12 @@ pub(super) struct Hub {
     pub(super) sections: Cell<usize>,
     /// How far the client may send ahead, and whether it sends what is waited for.
     pub(super) windows: Windows,
+    /// The key of the connection's timer, until its task has ended.
+    pub(super) key: Cell<Option<usize>>,
+    /// The head of a request has arrived.
+    pub(super) proved: Cell<bool>,
+    /// Requests in progress that wait for the client.
+    pub(super) waiting: Cell<usize>,
     /// Bytes of responses that QUIC has taken: it takes more when the client has acknowledged some.
     pub(super) taken: Cell<u64>,
     /// Why the connection was closed, once it was.
@@ -50,10 +57,47 @@ pub(super) struct Counted {
     of: fn(&Hub) -> &Cell<usize>,
 }
 
+/// A request that waits for the client: for its head, its body, or until the client takes more of the response. Until this is dropped.
+pub(super) struct Waits(Rc<Hub>);
+
+impl Waits {
+    pub(super) fn new(hub: &Rc<Hub>) -> Waits {
+        hub.waiting.update(|n| n + 1);
+        hub.follow();
+        Waits(hub.clone())
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.waiting.update(|n| n - 1);
+        self.0.follow();
+    }
+}
+
 impl Hub {
     pub(super) fn begin(self: &Rc<Hub>, of: fn(&Hub) -> &Cell<usize>) -> Counted {
         of(self).update(|n| n + 1);
         Counted { hub: self.clone(), of }
+    }
+
+    /// The head of a request has arrived.
+    pub(super) fn prove(&self) {
+        self.proved.set(true);
+        self.follow();
+    }
+
+    /// Follows whether all requests wait for the client: then the connection may have to make room.
+    pub(super) fn follow(&self) {
+        let (room, active) = (&self.shared.room, self.active.get());
+        let Some(key) = self.key.get().filter(|key| self.proved.get() && !room.is_chosen(*key)) else {
+            return;
+        };
+        if active > 0 && self.waiting.get() >= active {
+            room.wait(key, State::Stalled, self.shared.timers.recent());
+        } else if active > 0 {
+            room.busy(key);
+        }
     }
 
     /// Takes an update of a priority, for a stream that is open or may be opened.
@@ -122,6 +166,8 @@ impl Drop for Counted {
         count.update(|n| n - 1);
         if count.get() == 0 {
             self.hub.settled.notify_one();
+        } else {
+            self.hub.follow();
         }
     }
 }

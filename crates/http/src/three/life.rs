@@ -4,7 +4,7 @@
 //! 1. Bytes are taken from QUIC when the handler asks for them, so a slow handler slows its client down.
 //! 2. When the exchange is over, the client is gone and the rest of the body is [`BodyError::Gone`].
 
-use super::hub::Hub;
+use super::hub::{Hub, Waits};
 use super::priorities::rank;
 use super::receiving::{Receiving, Stopped};
 use crate::message::{DISCARD_BYTES, DISCARD_TIME, MOST_INTERIM, Pace};
@@ -134,6 +134,11 @@ impl Life {
         }
     }
 
+    /// The request waits for the client until this is dropped.
+    pub(super) fn wait(&self) -> Waits {
+        Waits::new(&self.hub)
+    }
+
     /// QUIC has taken so many bytes of the response.
     pub(super) fn took(&self, bytes: usize) {
         self.hub.taken.update(|taken| taken + bytes as u64);
@@ -260,11 +265,13 @@ struct Reader {
     life: Rc<Life>,
     /// Whether it has been asked for anything.
     begun: bool,
+    /// It waits for more.
+    waits: Option<Waits>,
 }
 
 impl Reader {
     fn new(life: Rc<Life>) -> Reader {
-        Reader { life, begun: false }
+        Reader { life, begun: false, waits: None }
     }
 
     /// From now on the client may send more ahead.
@@ -290,6 +297,7 @@ impl Drop for Reader {
 impl IncomingBody for Reader {
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         self.begin();
+        self.waits = None;
         let life = &self.life;
         let (mut upload, mut receiving) = (life.upload.borrow_mut(), life.receiving.borrow_mut());
         if let Some(error) = &upload.error {
@@ -328,6 +336,7 @@ impl IncomingBody for Reader {
                 Err(error) => return fail(&mut upload, error),
             }
         }
+        self.waits = Some(life.wait());
         Poll::Pending
     }
 

@@ -3,12 +3,13 @@
 use super::exchange::Slot;
 use super::hub::Hub;
 use super::ready::{Places, ReadyList};
-use crate::context::{Context, Counted};
+use crate::context::{Context, Counted, Open};
 use crate::delivery::{Delivery, Found};
 use crate::message::{DISCARD_BYTES, DISCARD_TIME, Outcome, Sent};
+use crate::room::State;
 use handler::{Failure, Handler, Peer};
 use http2::{ConnectionError, ErrorCode, Event, Limits, StreamId};
-use net::{Lane, Transport};
+use net::{Lane, Subnet, Transport};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -75,7 +76,7 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     idle_since: Instant,
     armed: Option<Instant>,
     /// The socket has no room.
-    blocked: bool,
+    pub(super) blocked: bool,
     draining: bool,
     /// It has been idle for too long.
     ending: bool,
@@ -87,8 +88,10 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     begun: bool,
     /// What every request is responded with: there is no room for the connection.
     pub(super) refusal: Option<Box<Failure>>,
-    gone: bool,
-    _open: Counted,
+    pub(super) gone: bool,
+    /// When bytes of a request or a response were taken last.
+    pub(super) moved: Instant,
+    _open: Open,
 }
 
 impl<S: Transport, H: Handler + 'static> Conn<S, H> {
@@ -107,7 +110,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             ..Limits::default()
         };
         let timer = shared.timers.register();
-        shared.idle.begin(timer.key());
+        let open = shared.open(timer.key(), Subnet::of(peer.remote.ip()));
         let hub = Rc::new(Hub {
             engine: RefCell::new(http2::Connection::new(limits, now)),
             timer,
@@ -141,7 +144,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             begun: false,
             refusal: None,
             gone: false,
-            _open: shared.count_open(),
+            moved: now,
+            _open: open,
             context,
         }
     }
@@ -150,13 +154,16 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     pub(super) fn refuse(&mut self, failure: Failure) {
         self.refusal = Some(Box::new(failure));
         // It makes no room: it does not count.
-        self.hub.shared.idle.end(self.hub.timer.key());
+        self.hub.shared.room.refuse(self.hub.timer.key());
     }
 
     /// One poll of the connection's task: a few turns of reading, answering and writing.
     pub(super) fn poll(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Over> {
         self.hub.ready.attend(cx.waker());
         self.hub.timer.wakes(cx.waker());
+        if self.hub.shared.room.is_chosen(self.hub.timer.key()) {
+            self.make_room();
+        }
         if self.hub.timer.expired(Lane::Write) {
             self.look();
         }
@@ -176,6 +183,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             }
             if !busy {
                 self.arm();
+                if self.served == 0 && self.open == 0 {
+                    self.wait(State::Unproved, self.hub.shared.timers.recent());
+                }
                 if self.hub.ready.leave() {
                     return Poll::Pending;
                 }
@@ -297,6 +307,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
         let before = self.written;
         self.write(cx);
+        if self.written > before {
+            self.moved();
+        }
         // What has left made room for more, and reading may go on.
         self.written > before && !self.blocked
     }
@@ -386,13 +399,13 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
         let shared = &self.hub.shared;
         self.active = Some(shared.count_active());
-        let key = self.hub.timer.key();
-        let chosen = shared.idle.is_chosen(key);
-        shared.idle.end(key);
+        let chosen = shared.room.is_chosen(self.hub.timer.key());
         if chosen {
             // It is not idle any more: another one makes room in its place.
-            shared.close_longest_idle();
+            shared.room.busy(self.hub.timer.key());
+            shared.displace_another();
         }
+        self.moved();
     }
 
     /// A stream has ended.
@@ -403,9 +416,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
         self.active = None;
         self.idle_since = self.hub.shared.timers.recent() + TICK;
-        if self.refusal.is_none() {
-            self.hub.shared.idle.begin(self.hub.timer.key());
-        }
+        self.wait(State::Idle, self.hub.shared.timers.recent());
         if self.slots.len() > KEPT_A_WHILE {
             self.shrink();
         }
@@ -436,13 +447,10 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             self.hub.engine.borrow_mut().drain(self.hub.shared.timers.recent());
             self.idle_since = self.idle_since.max(shared.timers.now());
         }
-        if self.open == 0 && shared.idle.is_chosen(self.hub.timer.key()) {
-            self.end();
-        }
     }
 
     /// Ends a connection without streams.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         if !std::mem::replace(&mut self.ending, true) {
             self.hub.engine.borrow_mut().goaway(ErrorCode::NO_ERROR);
         }
@@ -499,6 +507,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         if hub.check_at.get().is_some_and(|at| at <= now) {
             let checks = self.slots.iter().flatten().filter_map(|slot| slot.life.check(now));
             hub.check_at.set(checks.min());
+            self.follow(now);
         }
         if self.spare_deadline().is_some_and(|at| at <= now) {
             self.shrink();
@@ -511,7 +520,6 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
 
 impl<S: Transport, H: Handler> Drop for Conn<S, H> {
     fn drop(&mut self) {
-        self.hub.shared.idle.end(self.hub.timer.key());
         let now = Instant::now();
         let slots = std::mem::take(&mut self.slots).into_iter().flatten();
         for slot in slots.chain(std::mem::take(&mut self.departed)) {

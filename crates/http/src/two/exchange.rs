@@ -51,6 +51,15 @@ struct Expected {
 }
 
 impl Slot {
+    /// Whether it waits for the client: for its body, or until the client takes more of the response. `blocked`: the connection has no room.
+    pub(super) fn waits_for_client(&self, engine: &http2::Connection, blocked: bool) -> bool {
+        match &self.state {
+            State::New(_) => false,
+            State::Handling(_) => self.life.is_awaited(),
+            State::Sending(_) => blocked || engine.room(self.id) == 0,
+        }
+    }
+
     /// The stream ends without a word to its handler.
     pub(super) fn cut_off(self, hub: &Hub) -> Outcome {
         let Slot { life, mut outcome, state, .. } = self;
@@ -96,6 +105,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     pub(super) fn data(&mut self, id: StreamId, data: &[u8], end: bool) {
         if let Some(slot) = self.slot(id) {
             let life = slot.life.clone();
+            self.moved();
             life.receive(&self.hub, data, end);
         }
     }

@@ -19,7 +19,7 @@ pub(super) struct Hub {
     pub(super) ready: Arc<ReadyList>,
     /// Body bytes that have arrived and that no handler has taken.
     pub(super) held: Cell<usize>,
-    /// When the speed of an upload is to be checked next.
+    /// When the speed of an upload is to be checked next, or whether all requests wait for the client.
     pub(super) check_at: Cell<Option<Instant>>,
 }
 
@@ -35,6 +35,13 @@ impl Hub {
         if sooner {
             self.check_at.set(Some(at));
             self.touch();
+        }
+    }
+
+    /// The same, by the connection's task itself.
+    pub(super) fn look_at(&self, at: Instant) {
+        if self.check_at.get().is_none_or(|known| at < known) {
+            self.check_at.set(Some(at));
         }
     }
 

@@ -6,6 +6,7 @@
 
 use super::connection::FILL;
 use super::hub::Hub;
+use super::room::LOOK;
 use bytes::{Bytes, BytesMut};
 use handler::{BodyError, Client, Departure, Fields, Incoming, IncomingBody};
 use http2::StreamId;
@@ -124,6 +125,14 @@ impl Life {
         reader.into_iter().chain(self.waiting.take()).for_each(Waker::wake);
     }
 
+    /// Whether a handler waits for more of the body.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.upload.as_ref().is_some_and(|upload| {
+            let upload = upload.borrow();
+            upload.reader.is_some() && !upload.ended
+        })
+    }
+
     /// Wakes the reader if its speed is to be checked now; when to check again.
     pub(super) fn check(&self, now: Instant) -> Option<Instant> {
         let mut upload = self.upload.as_ref()?.borrow_mut();
@@ -211,6 +220,8 @@ impl IncomingBody for Reader {
             }
         }
         keep(&mut upload.reader, cx.waker());
+        // It may be the last of the connection's requests that waits for the client.
+        hub.check_at(hub.shared.timers.recent() + LOOK);
         Poll::Pending
     }
 

@@ -16,8 +16,10 @@ mod file;
 mod hub;
 mod life;
 mod ready;
+mod room;
 
 use crate::context::{Context, Shared};
+use crate::room::State;
 use connection::{Conn, Over};
 use handler::{Failure, Handler, Peer};
 use net::{Lane, Transport};
@@ -28,7 +30,7 @@ use std::time::{Duration, Instant};
 
 /// How long a client may take to read the last bytes before the connection is closed.
 const LINGER: Duration = Duration::from_secs(2);
-/// The same while the server drains.
+/// The same while the server drains, or when the connection makes room for another one.
 const LINGER_DRAINING: Duration = Duration::from_millis(500);
 /// How many bytes are read and discarded meanwhile.
 const LINGER_BYTES: usize = 8 << 20;
@@ -75,8 +77,11 @@ async fn discard<S: Transport, H: Handler>(connection: &Conn<S, H>) {
     let (stream, timer) = (&connection.stream, &connection.hub.timer);
     let shared: &Shared = &connection.hub.shared;
     stream.end_writing();
-    shared.idle.end(timer.key());
-    let time = if shared.draining.get() { LINGER_DRAINING } else { LINGER };
+    let (room, key) = (&shared.room, timer.key());
+    let time = if shared.draining.get() || room.is_chosen(key) { LINGER_DRAINING } else { LINGER };
+    // It has got its responses.
+    room.busy(key);
+    room.wait(key, State::Unproved, shared.timers.recent());
     timer.arm(Lane::Read, Instant::now() + time);
     let mut left = LINGER_BYTES;
     while left > 0 && !timer.expired(Lane::Read) {
@@ -88,6 +93,7 @@ async fn discard<S: Transport, H: Handler>(connection: &Conn<S, H>) {
         }
         let readable = poll_fn(|cx| match stream.poll_readable(cx) {
             _ if connection.delivery.is_stalled(stream, timer, shared) => std::task::Poll::Ready(false),
+            _ if room.is_chosen(key) => std::task::Poll::Ready(false),
             ready if ready.is_ready() => ready.map(|()| true),
             _ if timer.expired(Lane::Read) => std::task::Poll::Ready(false),
             _ => std::task::Poll::Pending,

@@ -48,9 +48,20 @@ section! { Category::Limits;
         key: "limits.max_connections",
         flags: &[long("max-connections", "N")],
         default: "10000",
-        more: "At the limit the connection that has been idle longest is closed for a new one. The same happens when only an eighth of the process's descriptors (ulimit -n), at most 1,024, is left.",
+        more: "At the limit a new connection takes the place of one whose client has proved nothing (a handshake, a PROXY header or the head of a request that does not end), else of the one that has been idle longest, else of the transfer that its client has not taken further for the longest time. The same happens when only an eighth of the process's descriptors (ulimit -n), at most 1,024, is left.",
         reloadable: true,
         known_as: &["worker_connections"],
+    }
+    /// Most connections open at a time of one address (429); 0 is unlimited
+    max_connections_per_address: Option<usize> = OrOff(Count { min: 0, max: 10_000_000 }), {
+        key: "limits.max_connections_per_address",
+        flags: &[long("max-connections-per-address", "N")],
+        default: "0",
+        more: "Many clients may share an address: a company's, a mobile network's. Of IPv6 a network of 64 bits counts as one address. \
+               Proxies (rack.trusted_proxies) and Unix sockets are not limited; behind the PROXY protocol the address is that of its \
+               header. With HTTP/3 a connection beyond the limit is refused without a status.",
+        reloadable: true,
+        known_as: &["limit_conn", "max_connections_per_ip", "maxconn_per_ip"],
     }
     /// Slowest client of a response, in bytes per second; 0 is off
     min_download_rate: Option<u64> = OrOff(Count { min: 0, max: 1_000_000_000 }), {

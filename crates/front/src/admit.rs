@@ -1,0 +1,321 @@
+//! Connections that have been accepted: admitted or refused, and handed to the protocol.
+//!
+//! Contract:
+//! 1. A connection counts from the beginning (`admission`), also while it waits for a PROXY header or performs its handshake.
+//! 2. A client for which there is no room is told so in its own protocol (503), as is one whose address has too many connections (429).
+//!    While many are told, further clients of TLS are only closed. Before a PROXY header nothing is said.
+//! 3. The address of a client is that of the PROXY header where there is one.
+
+use crate::accept::Acceptor;
+use crate::admission::{Admitted, Room};
+use crate::pipeline::Pipeline;
+use crate::proxied;
+use crate::tls::shake::{Secured, shake};
+use ::tls::{Endpoint, Refusal};
+use handler::{Failure, Fault, Peer};
+use http::{Arrival, Context, Rank};
+use net::proxy_protocol::Accepted;
+use net::{Connection, Subnet, Transport, descriptors};
+use settings::Bind;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+/// How long a client for which there is no room may take for its handshake, and for its requests over HTTP/2.
+const REFUSAL: Duration = Duration::from_secs(3);
+
+/// Why there is no room for a connection.
+fn no_room(stream: &impl AsRawFd, max: usize) -> String {
+    if descriptors::admit_connection(stream) {
+        format!("max_connections ({max}) are open, and none of them is idle")
+    } else {
+        format!("{}, and no connection is idle", descriptors::shortage())
+    }
+}
+
+/// Why there is no room with the other connections of an address.
+fn too_many(subnet: Subnet, most: usize) -> String {
+    format!("{subnet} has {most} connections open (limits.max_connections_per_address)")
+}
+
+/// How one connection is served.
+pub(crate) enum Way {
+    Plain(Protocol),
+    /// With the rules of encryption and what announces HTTP/3.
+    Encrypted(Arc<Endpoint>, Option<Rc<[u8]>>),
+}
+
+/// The protocol of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+    /// HTTP/2 if it begins with its preface (RFC 9113 section 3.3).
+    Either,
+}
+
+/// What a connection counts in until it ends.
+type Counts = (Admitted, stats::Connection);
+
+/// Serves a connection until it ends, in a task of its own. An idle connection costs the size of that task: it holds nothing but
+/// what serving needs.
+fn serve<S: Transport>(
+    stream: S,
+    peer: Rc<Peer>,
+    context: Rc<Context<Pipeline>>,
+    protocol: Protocol,
+    counts: Counts,
+) {
+    let serving: Pin<Box<dyn Future<Output = ()>>> = match protocol {
+        Protocol::Http1 => {
+            let connection = http::one::Connection::open(stream, Subnet::of(peer.remote.ip()), &context);
+            spawn_local(connection.serve(peer, context, counts));
+            return;
+        }
+        Protocol::Http2 => Box::pin(http::two::serve(stream, Vec::new(), peer, context)),
+        Protocol::Either => Box::pin(http::serve_either(stream, peer, context)),
+    };
+    spawn_local(async move {
+        serving.await;
+        drop(counts);
+    });
+}
+
+impl Acceptor {
+    /// Admits a connection, or refuses it.
+    pub(crate) fn admit_tcp(self: Rc<Self>, stream: Connection, peer: Peer, way: Way) {
+        match way {
+            Way::Plain(protocol) => self.admit(stream, peer, protocol),
+            Way::Encrypted(endpoint, alt_svc) => {
+                if let Some(stream) = self.registered(stream) {
+                    self.admit_encrypted(stream, peer, endpoint, alt_svc);
+                }
+            }
+        }
+    }
+
+    /// The socket as TLS needs it.
+    fn registered(&self, stream: Connection) -> Option<TcpStream> {
+        stream.into_tokio().map_err(|error| self.log(&format!("cannot accept a connection: {error}"))).ok()
+    }
+
+    /// Counts a connection as open; whether there is room for it, if need be in place of one of this thread that has proved nothing.
+    /// `address`: its client's, as far as it is known.
+    fn count(&self, socket: &impl AsRawFd, max: usize, address: Option<IpAddr>) -> (Admitted, Room) {
+        let (mut admitted, mut room) = self.tally.count(max);
+        if !self.count_address(&mut admitted, address) {
+            return (admitted, Room::OfAddress);
+        }
+        if room == Room::Free && !descriptors::admit_connection(socket) && !proxy::make_room() {
+            room = Room::Full;
+        }
+        if room == Room::Full && self.displace(Rank::Unproved) {
+            room = Room::Free;
+        }
+        (admitted, room)
+    }
+
+    /// Whether there is room for a connection that counts.
+    fn is_free(&self, socket: &impl AsRawFd, max: usize) -> bool {
+        self.admission.is_within(max) && descriptors::admit_connection(socket)
+    }
+
+    /// Counts a connection with the others of its client's address, if there is a ceiling for those; `false` if it has been reached. Proxies
+    /// that are trusted have as many clients as they like.
+    pub(crate) fn count_address(&self, admitted: &mut Admitted, address: Option<IpAddr>) -> bool {
+        let settings = self.settings.get();
+        let Some((most, address)) = settings.limits.max_connections_per_address.zip(address) else {
+            return true;
+        };
+        if settings.rack.trusted_proxies.trusts(Some(address)) {
+            return true;
+        }
+        let subnet = Subnet::of(Some(address));
+        let counted = admitted.count_address(subnet, most);
+        if !counted {
+            self.recorder.refused_address();
+            self.log(&format!("a connection from {address} was refused: {}", too_many(subnet, most)));
+        }
+        counted
+    }
+
+    /// Finds room for a connection; the failure to refuse it with.
+    async fn find_room(&self, socket: &impl AsRawFd, peer: &Peer, room: Room) -> Result<(), Failure> {
+        let limits = &self.settings.get().limits;
+        let max = limits.max_connections;
+        match room {
+            Room::Free => Ok(()),
+            Room::Full if Box::pin(self.make_room(|| self.is_free(socket, max))).await => Ok(()),
+            Room::Full | Room::Overfull => Err(Failure::busy(no_room(socket, max))),
+            Room::OfAddress => {
+                let most = limits.max_connections_per_address.unwrap_or_default();
+                let why = too_many(Subnet::of(peer.remote.ip()), most);
+                Err(Failure { status: 429, fault: Fault::Client, ..Failure::busy(why) })
+            }
+        }
+    }
+
+    /// Admits a connection without encryption, or refuses it.
+    pub(crate) fn admit<S: Transport + AsRawFd>(self: Rc<Self>, stream: S, peer: Peer, protocol: Protocol) {
+        let max = self.settings.get().limits.max_connections;
+        let (admitted, room) = self.count(&stream, max, peer.remote.ip());
+        let counts = (admitted, self.recorder.connection());
+        self.admit_counted(stream, peer, protocol, counts, room);
+    }
+
+    /// Serves a connection that counts, or refuses it.
+    fn admit_counted<S: Transport + AsRawFd>(
+        self: Rc<Self>,
+        stream: S,
+        peer: Peer,
+        protocol: Protocol,
+        counts: Counts,
+        room: Room,
+    ) {
+        let context = self.context.clone();
+        if room == Room::Free {
+            return serve(stream, Rc::new(peer), context, protocol, counts);
+        }
+        spawn_local(async move {
+            match self.find_room(&stream, &peer, room).await {
+                Ok(()) => serve(stream, Rc::new(peer), context, protocol, counts),
+                Err(failure) => {
+                    let (admitted, counted) = counts;
+                    drop(admitted);
+                    Box::pin(http::one::refuse(stream, Rc::new(peer), context, failure)).await;
+                    drop(counted);
+                }
+            }
+        });
+    }
+
+    /// Admits the connection of a proxy, and serves it when it has said who its client is.
+    pub(crate) fn await_header(
+        self: Rc<Self>,
+        stream: Connection,
+        peer: Peer,
+        bind: Arc<Bind>,
+        accepted: Accepted,
+        way: Way,
+    ) {
+        let max = self.settings.get().limits.max_connections;
+        let (admitted, room) = self.count(&stream, max, None);
+        let mut counts = (admitted, self.recorder.connection());
+        let arrival = self.context.arrive(Subnet::of(peer.remote.ip()));
+        spawn_local(async move {
+            let found = match room {
+                Room::Free => true,
+                Room::Full => {
+                    let is_free = || self.is_free(&stream, max);
+                    arrival.by_server(Box::pin(self.make_room(is_free))).await
+                }
+                Room::Overfull | Room::OfAddress => false,
+            };
+            if !found {
+                // Nothing is known about the client that would read a response.
+                let (remote, why) = (&peer.remote_text, no_room(&stream, max));
+                return self.log(&format!("a connection from {remote} to {bind} was closed: {why}"));
+            }
+            let peer = proxied::introduce(&self, &stream, peer, &bind, accepted, &arrival).await;
+            let Some(peer) = peer else { return };
+            let room = match self.count_address(&mut counts.0, peer.remote.ip()) {
+                true => Room::Free,
+                false => Room::OfAddress,
+            };
+            match way {
+                Way::Plain(protocol) => {
+                    drop(arrival);
+                    self.admit_counted(stream, peer, protocol, counts, room);
+                }
+                Way::Encrypted(endpoint, alt_svc) => {
+                    if let Some(stream) = self.registered(stream) {
+                        self.secure(stream, peer, endpoint, alt_svc, arrival, counts, room).await;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Admits a connection, performs its handshake, and serves it.
+    fn admit_encrypted(
+        self: Rc<Self>,
+        socket: TcpStream,
+        peer: Peer,
+        endpoint: Arc<Endpoint>,
+        alt_svc: Option<Rc<[u8]>>,
+    ) {
+        let max = self.settings.get().limits.max_connections;
+        let (admitted, room) = self.count(&socket, max, peer.remote.ip());
+        let counts = (admitted, self.recorder.connection());
+        // At once: many may be accepted before the first of them is polled.
+        let arrival = self.context.arrive(Subnet::of(peer.remote.ip()));
+        spawn_local(self.secure(socket, peer, endpoint, alt_svc, arrival, counts, room));
+    }
+
+    /// Performs the handshake of a connection that counts, and serves or refuses it.
+    #[expect(clippy::too_many_arguments, reason = "they are what is known of a connection")]
+    async fn secure(
+        self: Rc<Self>,
+        socket: TcpStream,
+        mut peer: Peer,
+        endpoint: Arc<Endpoint>,
+        alt_svc: Option<Rc<[u8]>>,
+        arrival: Arrival,
+        counts: Counts,
+        room: Room,
+    ) {
+        if let Err(failure) = arrival.by_server(self.find_room(&socket, &peer, room)).await {
+            let (admitted, counted) = counts;
+            drop((admitted, arrival));
+            Box::pin(self.refuse_encrypted(socket, peer, endpoint, failure)).await;
+            drop(counted);
+            return;
+        }
+        // Boxed: what a handshake needs is gone when the connection is idle.
+        let shaken = Box::pin(shake(&self, socket, &peer, endpoint, Some(arrival))).await;
+        let Some(Secured { stream, session, http2 }) = shaken else { return };
+        session.alt_svc.replace(alt_svc);
+        peer.session = Some(session);
+        let (context, peer) = (self.context.clone(), Rc::new(peer));
+        drop(self);
+        let protocol = if http2 { Protocol::Http2 } else { Protocol::Http1 };
+        serve(stream, peer, context, protocol, counts);
+    }
+
+    /// Tells a client in its own protocol that there is no room. While many are told, others are only closed: their handshakes
+    /// would cost more than the requests of those who are served.
+    async fn refuse_encrypted(
+        self: Rc<Self>,
+        socket: TcpStream,
+        mut peer: Peer,
+        endpoint: Arc<Endpoint>,
+        failure: Failure,
+    ) {
+        let Some(_refused) = self.handshakes.refuse() else {
+            self.recorder.handshake_failed(Refusal::Displaced.name());
+            let why = &failure.reason;
+            return self.log(&format!("a TLS connection was closed before its handshake: {why}"));
+        };
+        let shaken = timeout(REFUSAL, shake(&self, socket, &peer, endpoint, None)).await;
+        let secured = match shaken {
+            Ok(Some(secured)) => secured,
+            Ok(None) => return,
+            Err(_) => return self.recorder.handshake_failed(Refusal::Timeout.name()),
+        };
+        let Secured { stream, session, http2 } = secured;
+        peer.session = Some(session);
+        let (context, peer) = (self.context.clone(), Rc::new(peer));
+        if http2 {
+            // What is left when the time is over is cut off.
+            let _ = timeout(REFUSAL, http::two::refuse(stream, peer, context, failure)).await;
+        } else {
+            http::one::refuse(stream, peer, context, failure).await;
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Which connection of a thread makes room for a new one when the server is full.
+//!
+//! Why: a client can hold a connection with hardly any effort: by a handshake, a head or an upload that does not end, or by not reading. A full
+//! server would refuse everybody else until the deadlines of such clients have passed.
+//!
+//! Contract:
+//! 1. Connections leave in this order ([`Rank`]): those whose clients have proved nothing, as far as [`Unproved::first`] says so; the one that
+//!    has been idle for the longest time; others of the first kind ([`Unproved::next`]); the transfer that its client has not taken further for the
+//!    longest time, and at least for [`PAUSE`]. A connection that waits for the server never leaves.
+//! 2. A connection proves something by its first complete request. A later head that is not complete counts as the first one does.
+//! 3. A connection is chosen once, and woken by the caller. What it waited for may have come meanwhile: then another one is chosen in its
+//!    place ([`crate::context::Shared::displace_another`]).
+//! 4. Beginning and ceasing to wait is one store for idle connections and transfers. Finding the one that leaves reads 32 bytes for each
+//!    connection; that is rare.
+
+use crate::unproved::{GRACE, Unproved, Waiting};
+use net::Subnet;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// A pause of a transfer that is no more than the way to the client and back.
+pub(crate) const PAUSE: u64 = 300;
+
+/// Added to the numbers of waits: smaller ones are for those that are always the oldest.
+const LATER: u64 = 1 << 63;
+
+/// Which connections may make room; the first ones before others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rank {
+    /// Clients that have proved nothing, and had the time to, or are many.
+    Unproved,
+    /// Idle connections.
+    Idle,
+    /// The other clients that have proved nothing.
+    Young,
+    /// Transfers that wait for their clients.
+    Stalled,
+}
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum State {
+    /// For the server, or there is no such connection.
+    #[default]
+    Busy,
+    /// For what is found out soon: bytes of a transfer have been taken just now.
+    Moving,
+    /// For the rest of a handshake, a PROXY header or a head.
+    Unproved,
+    /// For another request.
+    Idle,
+    /// For more of a body, or until the client takes more of a response.
+    Stalled,
+    /// It has to make room.
+    Chosen,
+}
+
+/// What speaks on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Stage {
+    #[default]
+    Http,
+    /// A handshake of TLS, or a PROXY header.
+    Handshake,
+    /// A handshake of QUIC. Until its client has proved its address, it leaves before all others.
+    Quic { proved: bool },
+    /// It is refused, and counts no more: it cannot make room.
+    Refused,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    /// Grows with each wait that begins.
+    number: u64,
+    address: Subnet,
+    /// In milliseconds.
+    since: u64,
+    state: State,
+    stage: Stage,
+}
+
+/// The connections of a thread, by the keys of their timers.
+#[derive(Debug)]
+pub(crate) struct Room {
+    entries: RefCell<Vec<Entry>>,
+    unproved: RefCell<Unproved>,
+    open: Cell<usize>,
+    next: Cell<u64>,
+    base: Instant,
+}
+
+impl Room {
+    pub(crate) fn new(base: Instant) -> Room {
+        Room {
+            entries: RefCell::default(),
+            unproved: RefCell::default(),
+            open: Cell::new(0),
+            next: Cell::new(0),
+            base,
+        }
+    }
+
+    /// A connection begins.
+    pub(crate) fn open(&self, key: usize, address: Subnet, stage: Stage) {
+        let mut entries = self.entries.borrow_mut();
+        if entries.len() <= key {
+            entries.resize(key + 1, Entry::default());
+        }
+        entries[key] = Entry { address, stage, ..Entry::default() };
+        self.open.update(|n| n + 1);
+    }
+
+    /// The connection is refused.
+    pub(crate) fn refuse(&self, key: usize) {
+        self.busy(key);
+        if let Some(entry) = self.entries.borrow_mut().get_mut(key) {
+            entry.stage = Stage::Refused;
+        }
+    }
+
+    /// It has ended.
+    pub(crate) fn close(&self, key: usize) {
+        self.busy(key);
+        self.open.update(|n| n - 1);
+    }
+
+    /// The connection waits, since `now` unless it has waited for the same before.
+    pub(crate) fn wait(&self, key: usize, state: State, now: Instant) {
+        let mut entries = self.entries.borrow_mut();
+        let Some(entry) = entries.get_mut(key) else { return };
+        if entry.state == state || entry.state == State::Chosen || entry.stage == Stage::Refused {
+            return;
+        }
+        self.next.update(|next| next + 1);
+        let (mut number, mut since) = (LATER + self.next.get(), self.millis(now));
+        if entry.stage == (Stage::Quic { proved: false }) {
+            (number, since) = (self.next.get(), 0);
+        }
+        if entry.state == State::Unproved {
+            self.unproved.borrow_mut().remove(entry.address, entry.number);
+        }
+        (entry.number, entry.since, entry.state) = (number, since, state);
+        if state == State::Unproved {
+            self.unproved.borrow_mut().insert(entry.address, number, Waiting { key, since });
+        }
+    }
+
+    /// The connection waits for the server, also one that was chosen.
+    #[inline]
+    pub(crate) fn busy(&self, key: usize) {
+        if let Some(entry) = self.entries.borrow_mut().get_mut(key) {
+            if entry.state == State::Unproved {
+                self.unproved.borrow_mut().remove(entry.address, entry.number);
+            }
+            entry.state = State::Busy;
+        }
+    }
+
+    /// Whether the connection has to make room.
+    #[inline]
+    pub(crate) fn is_chosen(&self, key: usize) -> bool {
+        self.is(key, State::Chosen)
+    }
+
+    /// Whether the connection waits for that.
+    #[inline]
+    pub(crate) fn is(&self, key: usize, state: State) -> bool {
+        self.entries.borrow().get(key).is_some_and(|entry| entry.state == state)
+    }
+
+    /// Chooses the connection of this rank that makes room; its key.
+    pub(crate) fn choose(&self, rank: Rank, now: Instant) -> Option<usize> {
+        let now = self.millis(now);
+        let key = match rank {
+            Rank::Unproved => self.unproved.borrow().first(self.open.get(), now),
+            Rank::Idle => self.earliest(|entry| entry.state == State::Idle),
+            Rank::Young => self.unproved.borrow().next(),
+            Rank::Stalled => self
+                .earliest(|entry| entry.state == State::Stalled && now.saturating_sub(entry.since) >= PAUSE),
+        };
+        self.take(key)
+    }
+
+    /// Chooses a handshake of QUIC that waits for its client: the oldest of the address that has the most of them.
+    pub(crate) fn choose_quic(&self) -> Option<usize> {
+        let is_quic = |entry: &Entry| matches!(entry.stage, Stage::Quic { .. });
+        let waits = |entry: &Entry| is_quic(entry) && entry.state == State::Unproved;
+        let mut counts: BTreeMap<Subnet, usize> = BTreeMap::new();
+        for entry in self.entries.borrow().iter().filter(|entry| waits(entry)) {
+            *counts.entry(entry.address).or_default() += 1;
+        }
+        let (most, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        self.take(self.earliest(|entry| waits(entry) && entry.address == most))
+    }
+
+    /// Whether one may make room soon: a transfer that has just paused or gone on, or a handshake that the server works on.
+    pub(crate) fn changes_soon(&self) -> bool {
+        let changes = |entry: &Entry| match entry.state {
+            State::Stalled | State::Moving => true,
+            State::Busy => matches!(entry.stage, Stage::Handshake | Stage::Quic { .. }),
+            _ => false,
+        };
+        self.entries.borrow().iter().any(changes)
+    }
+
+    fn take(&self, key: Option<usize>) -> Option<usize> {
+        let key = key?;
+        self.busy(key);
+        self.entries.borrow_mut().get_mut(key)?.state = State::Chosen;
+        Some(key)
+    }
+
+    /// The key of the one like that which has waited for the longest time.
+    fn earliest(&self, like: impl Fn(&Entry) -> bool) -> Option<usize> {
+        let entries = self.entries.borrow();
+        let all = entries.iter().enumerate().filter(|(_, entry)| like(entry));
+        all.min_by_key(|(_, entry)| (entry.since, entry.number)).map(|(key, _)| key)
+    }
+
+    /// Zero is late for everything.
+    fn millis(&self, at: Instant) -> u64 {
+        GRACE + at.saturating_duration_since(self.base).as_millis() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    fn address(number: u8) -> Subnet {
+        Subnet::of(Some(Ipv4Addr::new(192, 0, 2, number).into()))
+    }
+
+    fn room(base: Instant, connections: usize) -> Room {
+        let room = Room::new(base);
+        (0..connections).for_each(|key| room.open(key, address(1), Stage::Http));
+        room
+    }
+
+    #[test]
+    fn the_longest_idle_connection_is_chosen_once() {
+        let now = Instant::now();
+        let room = room(now, 8);
+        assert_eq!(room.choose(Rank::Idle, now), None, "all are busy");
+        [5, 2, 7].map(|key| room.wait(key, State::Idle, now));
+        room.busy(5);
+        room.wait(5, State::Idle, now);
+        assert_eq!(room.choose(Rank::Idle, now), Some(2), "5 was busy in between");
+        assert!(room.is_chosen(2) && !room.is_chosen(5) && !room.is_chosen(7));
+        assert_eq!([(); 3].map(|()| room.choose(Rank::Idle, now)), [Some(7), Some(5), None]);
+        room.busy(2);
+        room.wait(2, State::Idle, now);
+        assert_eq!(room.choose(Rank::Idle, now), Some(2));
+        room.close(2);
+        assert!(!room.is_chosen(2));
+    }
+
+    #[test]
+    fn clients_that_have_proved_nothing_leave_first_and_transfers_last() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let room = room(start, 4);
+        room.wait(0, State::Stalled, at(0));
+        room.wait(1, State::Idle, at(10));
+        room.wait(2, State::Unproved, at(20));
+        room.wait(2, State::Unproved, at(900));
+        assert_eq!(room.choose(Rank::Unproved, at(500)), None, "it may still be on its way");
+        assert_eq!(
+            room.choose(Rank::Unproved, at(1_020)),
+            Some(2),
+            "waiting for more does not make it younger"
+        );
+        assert_eq!(room.choose(Rank::Unproved, at(9_000)), None);
+        room.wait(3, State::Unproved, at(30));
+        let ranks = [Rank::Idle, Rank::Idle, Rank::Young, Rank::Young];
+        assert_eq!(ranks.map(|rank| room.choose(rank, at(40))), [Some(1), None, Some(3), None]);
+        assert!(room.changes_soon());
+        assert_eq!(
+            (room.choose(Rank::Stalled, at(299)), room.choose(Rank::Stalled, at(300))),
+            (None, Some(0))
+        );
+        assert!(!room.changes_soon());
+    }
+
+    #[test]
+    fn a_connection_that_is_refused_makes_no_room() {
+        let now = Instant::now();
+        let room = room(now, 1);
+        room.wait(0, State::Unproved, now);
+        room.refuse(0);
+        room.wait(0, State::Idle, now);
+        assert_eq!([Rank::Idle, Rank::Young].map(|rank| room.choose(rank, now)), [None, None]);
+    }
+
+    #[test]
+    fn a_handshake_of_quic_leaves_for_another_one() {
+        let now = Instant::now();
+        let room = room(now, 1);
+        let stage = Stage::Quic { proved: true };
+        [(1, 2), (2, 3), (3, 3)].map(|(key, from)| room.open(key, address(from), stage));
+        (0..4).for_each(|key| room.wait(key, State::Unproved, now));
+        assert_eq!([(); 4].map(|()| room.choose_quic()), [Some(2), Some(3), Some(1), None]);
+    }
+
+    #[test]
+    fn an_address_that_is_not_proved_takes_no_place() {
+        let now = Instant::now();
+        let room = room(now, 2);
+        room.open(2, address(1), Stage::Quic { proved: false });
+        room.wait(0, State::Unproved, now);
+        room.wait(1, State::Idle, now);
+        room.wait(2, State::Unproved, now);
+        assert_eq!([(); 2].map(|()| room.choose(Rank::Unproved, now)), [Some(2), None]);
+    }
+
+    #[test]
+    fn a_transfer_that_goes_on_begins_a_new_pause() {
+        let start = Instant::now();
+        let room = room(start, 2);
+        room.wait(0, State::Stalled, start);
+        room.wait(1, State::Stalled, start + Duration::from_millis(100));
+        room.busy(0);
+        room.wait(0, State::Stalled, start + Duration::from_millis(200));
+        assert_eq!(room.choose(Rank::Stalled, start + Duration::from_secs(9)), Some(1));
+    }
+
+    /// What happens to a connection.
+    #[derive(Debug, Clone)]
+    enum Event {
+        Open(usize, u8),
+        Close(usize),
+        Wait(usize, State),
+        Busy(usize),
+        Choose(Rank),
+    }
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        let state = prop::sample::select(vec![State::Unproved, State::Idle, State::Stalled]);
+        let rank = prop::sample::select(vec![Rank::Unproved, Rank::Idle, Rank::Young, Rank::Stalled]);
+        let event = prop_oneof![
+            (0..24usize, 0..4u8).prop_map(|(key, from)| Event::Open(key, from)),
+            (0..24usize).prop_map(Event::Close),
+            (0..24usize, state).prop_map(|(key, state)| Event::Wait(key, state)),
+            (0..24usize).prop_map(Event::Busy),
+            rank.prop_map(Event::Choose),
+        ];
+        prop::collection::vec(event, 0..400)
+    }
+
+    proptest! {
+        #[test]
+        fn a_connection_that_waits_for_the_server_never_makes_room(events in events()) {
+            let start = Instant::now();
+            let room = Room::new(start);
+            let mut open: Vec<Option<State>> = vec![None; 24];
+            for (step, event) in events.into_iter().enumerate() {
+                let now = start + Duration::from_millis(100 * step as u64);
+                match event {
+                    Event::Open(key, from) if open[key].is_none() => {
+                        room.open(key, address(from), Stage::Http);
+                        open[key] = Some(State::Busy);
+                    }
+                    Event::Close(key) if open[key].is_some() => {
+                        room.close(key);
+                        open[key] = None;
+                    }
+                    Event::Wait(key, state) if open[key].is_some_and(|known| known != State::Chosen) => {
+                        room.wait(key, state, now);
+                        open[key] = Some(state);
+                    }
+                    Event::Busy(key) if open[key].is_some() => {
+                        room.busy(key);
+                        open[key] = Some(State::Busy);
+                    }
+                    Event::Choose(rank) => {
+                        let waits = |state| open.iter().flatten().any(|known| *known == state);
+                        match room.choose(rank, now) {
+                            Some(key) => {
+                                let was = open[key].replace(State::Chosen);
+                                let expected = match rank {
+                                    Rank::Unproved | Rank::Young => State::Unproved,
+                                    Rank::Idle => State::Idle,
+                                    Rank::Stalled => State::Stalled,
+                                };
+                                prop_assert_eq!(was, Some(expected));
+                            }
+                            None if rank == Rank::Idle => prop_assert!(!waits(State::Idle)),
+                            None if rank == Rank::Young => prop_assert!(!waits(State::Unproved)),
+                            None => {}
+                        }
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(room.open.get(), open.iter().flatten().count());
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The part of an address that one client has: what is counted for each client is counted by it.
+//!
+//! Contract: an address of IPv4 stands for itself, also where it is written as one of IPv6. Of IPv6 a client has a network of 64 bits, all of
+//! whose addresses are one [`Subnet`] (RFC 6177). Clients without an address (Unix sockets) share one.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Marks an address of IPv4: no network of IPv6 that is assigned begins like that.
+const IPV4: u64 = 1 << 32;
+
+/// An address of IPv4, or a network of 64 bits of IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Subnet(u64);
+
+impl Subnet {
+    /// Of a client at this address; `None` at a Unix socket.
+    pub fn of(address: Option<IpAddr>) -> Subnet {
+        match address.map(|address| address.to_canonical()) {
+            Some(IpAddr::V4(address)) => Subnet(IPV4 | u64::from(address.to_bits())),
+            Some(IpAddr::V6(address)) => Subnet((address.to_bits() >> 64) as u64),
+            None => Subnet::default(),
+        }
+    }
+}
+
+impl fmt::Display for Subnet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            number if number >> 32 == 1 => write!(f, "{}", Ipv4Addr::from_bits(number as u32)),
+            network => write!(f, "{}/64", Ipv6Addr::from_bits(u128::from(network) << 64)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subnet(address: &str) -> Subnet {
+        Subnet::of(Some(address.parse().unwrap()))
+    }
+
+    #[test]
+    fn a_client_has_an_address_or_a_network() {
+        assert_eq!(subnet("192.0.2.1"), subnet("::ffff:192.0.2.1"));
+        assert_ne!(subnet("192.0.2.1"), subnet("192.0.2.2"));
+        assert_eq!(subnet("2001:db8:1:2::1"), subnet("2001:db8:1:2:ffff::9"));
+        assert_ne!(subnet("2001:db8:1:2::1"), subnet("2001:db8:1:3::1"));
+        assert_ne!(Subnet::of(None), subnet("0.0.0.0"));
+        assert_eq!(subnet("192.0.2.1").to_string(), "192.0.2.1");
+        assert_eq!(subnet("2001:db8:1:2::1").to_string(), "2001:db8:1:2::/64");
+    }
+}
