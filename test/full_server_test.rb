@@ -300,8 +300,8 @@ class FullServerTest < Case
     crowd(own, MAX - 1, "head") do
       sleep 1.5
       3.times { tls(own, "/new").close }
-      answers = JSON.parse(client.read.lines.last)
-      assert_equal [200, 200], answers.map { |answer| answer["status"] }
+      statuses = JSON.parse(client.read.lines.last).map { |answer| answer["status"] }
+      assert_equal [200, 200], statuses
     end
   ensure
     client&.close

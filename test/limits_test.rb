@@ -291,7 +291,8 @@ class QueueLimitsTest < Case
 
   it "never serves more than max_connections at a time" do
     own = start(threads: "1:1", fibers: 1, app: gated_app, settings: { limits: { max_connections: 8 } })
-    used = [occupied(own), *Array.new(7) { |i| connect(own).write(request("GET", "/waiting#{i}")) }]
+    used = [occupied(own)]
+    7.times { |i| used << connect(own).write(request("GET", "/waiting#{i}")) }
     wait_for_requests(8, on: own)
     extra = connect(own)
     extra.write(request("GET", "/extra"))
