@@ -246,7 +246,7 @@ mod tests {
         let now = Instant::now();
         let room = room(now, 8);
         assert_eq!(room.choose(Rank::Idle, now), None, "all are busy");
-        [5, 2, 7].map(|key| room.wait(key, State::Idle, now));
+        [5, 2, 7].into_iter().for_each(|key| room.wait(key, State::Idle, now));
         room.busy(5);
         room.wait(5, State::Idle, now);
         assert_eq!(room.choose(Rank::Idle, now), Some(2), "5 was busy in between");
@@ -301,7 +301,9 @@ mod tests {
         let now = Instant::now();
         let room = room(now, 1);
         let stage = Stage::Quic { proved: true };
-        [(1, 2), (2, 3), (3, 3)].map(|(key, from)| room.open(key, address(from), stage));
+        for (key, from) in [(1, 2), (2, 3), (3, 3)] {
+            room.open(key, address(from), stage);
+        }
         (0..4).for_each(|key| room.wait(key, State::Unproved, now));
         assert_eq!([(); 4].map(|()| room.choose_quic()), [Some(2), Some(3), Some(1), None]);
     }
