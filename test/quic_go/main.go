@@ -63,6 +63,7 @@ func main() {
 	declared := flag.Bool("declared", true, "send Content-Length")
 	trailer := flag.Bool("trailer", false, "send a trailer field behind the body")
 	count := flag.Int("count", 1, "requests at once")
+	rush := flag.Bool("rush", false, "the others do not wait for the first one")
 	then := flag.String("then", "", "the path of a last request, by GET, on the same connection")
 	hold := flag.Bool("hold", false, "keep the connection until the program is killed; print a line when the answers are there")
 	first := flag.Int64("read", -1, "bytes of a body that are read; then hold")
@@ -130,9 +131,13 @@ func main() {
 		*found = answer{response.StatusCode, response.Proto, length, hex.EncodeToString(hash.Sum(nil)), string(text), response.Header, found.Error}
 	}
 	// The first one opens the connection, which the others share.
-	one(0, *method, flag.Arg(0))
+	begun := 0
+	if !*rush {
+		one(0, *method, flag.Arg(0))
+		begun = 1
+	}
 	var all sync.WaitGroup
-	for at := 1; at < *count; at++ {
+	for at := begun; at < *count; at++ {
 		all.Add(1)
 		go func() {
 			defer all.Done()

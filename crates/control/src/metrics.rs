@@ -89,6 +89,19 @@ fn about(page: &mut Page, server: &ServerSnapshot, ready: bool) {
     families.at(&[("process", "workers")], server.total_rss_bytes().saturating_sub(server.rss_bytes));
     page.gauge("firebrick_memory_limit_bytes", "Memory that the server may use; 0 when unknown")
         .plain(server.memory_limit_bytes);
+    let held = server.held;
+    page.gauge(
+        "firebrick_held_descriptors",
+        "Open files of responses that clients have not taken, and of uploads",
+    )
+    .plain(held.descriptors);
+    page.gauge("firebrick_held_memory_bytes", "Memory of responses that clients have not taken")
+        .plain(held.memory_bytes);
+    page.gauge(
+        "firebrick_held_disk_bytes",
+        "Files made for responses that clients have not taken, and for uploads",
+    )
+    .plain(held.disk_bytes);
     page.gauge("firebrick_cpus", "CPUs' worth of time that the server may use; 0 when unknown")
         .plain(server.cores);
 }

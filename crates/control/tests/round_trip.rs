@@ -230,6 +230,7 @@ fn snapshot() -> ServerSnapshot {
             cpu_ms: 900,
             restarts: 6,
         }],
+        held: stats::HeldSnapshot::default(),
         deaths: DeathCounts::default(),
         blocking_calls: 0,
         blocked_ms: 0,

@@ -131,6 +131,7 @@ async fn run(seed: Seed) {
         drained,
         ended,
     } = seed;
+    handler::held::share(usize::try_from(settings.borrow().front_threads).unwrap_or(usize::MAX));
     let limits = match Limiter::new(&settings.borrow(), ledger) {
         Ok(limits) => limits,
         Err(why) => return error_log.write(&why),

@@ -1,7 +1,7 @@
 //! Request bodies, and response bodies that come in pieces.
 
 use crate::Failure;
-use std::fs::File;
+use crate::held::OpenFile;
 use std::future::poll_fn;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -67,7 +67,7 @@ impl Incoming {
 #[derive(Debug, Clone)]
 pub struct FileRegion {
     /// The file.
-    pub file: Rc<File>,
+    pub file: Rc<OpenFile>,
     /// Offset of the first byte.
     pub offset: u64,
     /// Length in bytes.

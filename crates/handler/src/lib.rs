@@ -17,6 +17,7 @@ mod body;
 mod cache;
 mod failure;
 mod fields;
+pub mod held;
 mod kept;
 mod lent;
 pub mod path;
@@ -30,6 +31,7 @@ pub use kept::Kept;
 pub use lent::Lent;
 pub use request::{Peer, PeerAddr, Request, Session, Variable, Version};
 
+use held::{Account, Holding};
 use net::TunnelEnd;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::future::Future;
@@ -65,6 +67,21 @@ pub trait Client {
 
     /// Sends an informational response (RFC 9110 section 15.2), unless the protocol version has none.
     fn interim(&self, status: u16, fields: &Fields);
+
+    /// What the response holds while the client does not take it; made at the first call. `None` for a client that does not keep it.
+    fn holding(&self) -> Option<Rc<Holding>> {
+        None
+    }
+
+    /// What the responses on its connection hold together, if they have held anything.
+    fn account(&self) -> Option<Rc<Account>> {
+        None
+    }
+
+    /// The same, made at the first call. `None` for a client whose connection has one exchange at a time.
+    fn open_account(&self) -> Option<Rc<Account>> {
+        None
+    }
 }
 
 /// Where the time of an exchange was spent; microseconds, saturating.

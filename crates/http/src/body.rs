@@ -7,16 +7,27 @@
 //! 1. A body occupies at most `memory_limit` bytes and one block of memory.
 //! 2. The event loop never waits for the file system: files are opened and written on the blocking pool.
 //! 3. A spool file has no name by the time its first byte is written: nothing remains after a crash.
+//! 4. There are at most as many spool files as [`handler::held`] has places for. A body without one is not read, so that its client waits; then
+//!    it is refused.
 
 pub use crate::unnamed::unnamed_file;
 use bytes::Bytes;
+use handler::held::{Account, Upload};
 use handler::{Failure, Incoming};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
 
 /// Bytes written to a spool file at a time.
 const BLOCK: usize = 256 << 10;
+/// How long a client without other uploads waits for a place, when other clients have them all.
+const NEWCOMERS_WAIT: Duration = Duration::from_millis(500);
+/// How often it is looked whether there is one.
+const SHORTEST_WAIT: Duration = Duration::from_millis(10);
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// Most bytes reserved in advance for a declared length.
 const TRUSTED_LENGTH: u64 = 64 << 10;
 
@@ -33,7 +44,21 @@ pub enum Collected {
         file: File,
         /// Length in bytes.
         len: u64,
+        /// Its place among all uploads.
+        place: Upload,
     },
+}
+
+/// What a body may take.
+pub struct Bounds<'a> {
+    /// Bytes in memory; more than that goes to a file.
+    pub memory: usize,
+    /// The folder of that.
+    pub temp_dir: &'a Path,
+    /// The connection that it comes from, if that may have several bodies at a time.
+    pub account: Option<Rc<Account>>,
+    /// How long it may wait, unread, for other uploads of its connection.
+    pub patience: Duration,
 }
 
 impl Collected {
@@ -52,24 +77,29 @@ impl Collected {
     }
 }
 
-/// Reads a body to its end. More than `memory_limit` bytes go to a file in `temp_dir`.
+/// Reads a body to its end.
 ///
 /// # Errors
-/// 400, 408 or 413 for the client's mistakes, or 500 if the file cannot be written.
-pub async fn collect(incoming: Incoming, memory_limit: usize, temp_dir: &Path) -> Result<Collected, Failure> {
+/// 400, 408 or 413 for the client's mistakes, 503 if there are too many uploads, or 500 if the file cannot be written.
+pub async fn collect(incoming: Incoming, bounds: Bounds<'_>) -> Result<Collected, Failure> {
     match incoming {
         Incoming::Empty => Ok(Collected::Empty),
         Incoming::Ready(bytes) if bytes.is_empty() => Ok(Collected::Empty),
-        Incoming::Ready(bytes) if bytes.len() <= memory_limit => Ok(Collected::Memory(bytes)),
+        Incoming::Ready(bytes) if bytes.len() <= bounds.memory => Ok(Collected::Memory(bytes)),
         // Boxed: the futures of requests whose body has arrived stay small.
-        incoming => Box::pin(read(incoming, memory_limit, temp_dir)).await,
+        incoming => Box::pin(read(incoming, bounds)).await,
     }
 }
 
-async fn read(mut incoming: Incoming, memory_limit: usize, temp_dir: &Path) -> Result<Collected, Failure> {
+async fn read(mut incoming: Incoming, bounds: Bounds<'_>) -> Result<Collected, Failure> {
+    let (memory_limit, temp_dir) = (bounds.memory, bounds.temp_dir);
     let length = incoming.length();
     let mut held = Vec::new();
     let mut spool: Option<Spool> = None;
+    let mut place = match length {
+        Some(length) if length > memory_limit as u64 => Some(bounds.place().await?),
+        _ => None,
+    };
     while let Some(data) = incoming.data().await {
         let data = data?;
         if held.is_empty() && length == Some(data.len() as u64) && data.len() <= memory_limit {
@@ -81,14 +111,42 @@ async fn read(mut incoming: Incoming, memory_limit: usize, temp_dir: &Path) -> R
         held.extend_from_slice(&data);
         let bound = if spool.is_some() { BLOCK } else { memory_limit };
         if held.len() > bound {
+            if place.is_none() {
+                place = Some(bounds.place().await?);
+            }
             let (next, emptied) = Spool::append(spool, temp_dir, held).await?;
+            place.iter_mut().for_each(|place| place.grow(next.len));
             (spool, held) = (Some(next), emptied);
         }
     }
-    match spool {
-        None if held.is_empty() => Ok(Collected::Empty),
-        None => Ok(Collected::Memory(held.into())),
-        Some(spool) => spool.finish(held).await,
+    match (spool, place) {
+        (Some(spool), Some(mut place)) => {
+            let (file, len) = spool.finish(held).await?;
+            place.grow(len);
+            Ok(Collected::Spooled { file, len, place })
+        }
+        _ if held.is_empty() => Ok(Collected::Empty),
+        _ => Ok(Collected::Memory(held.into())),
+    }
+}
+
+impl Bounds<'_> {
+    /// Waits for a place for the body, which is not read meanwhile. Whoever has one gives it back when the app has taken the request, or has
+    /// had its time for that.
+    async fn place(&self) -> Result<Upload, Failure> {
+        let (since, mut wait) = (Instant::now(), SHORTEST_WAIT);
+        loop {
+            let account = self.account.as_ref();
+            if let Some(place) = Upload::begin(account) {
+                return Ok(place);
+            }
+            let patience = if Upload::has_others(account) { self.patience } else { NEWCOMERS_WAIT };
+            if since.elapsed() >= patience {
+                return Err(Failure::busy("as many uploads wait for the app as may have a file"));
+            }
+            sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
     }
 }
 
@@ -118,12 +176,12 @@ impl Spool {
         .await
     }
 
-    async fn finish(self, rest: Vec<u8>) -> Result<Collected, Failure> {
+    async fn finish(self, rest: Vec<u8>) -> Result<(File, u64), Failure> {
         blocking(move || {
             let mut spool = self;
             spool.write(&rest)?;
             spool.file.seek(SeekFrom::Start(0)).map_err(|error| unusable(&spool.dir, &error))?;
-            Ok(Collected::Spooled { file: spool.file, len: spool.len })
+            Ok((spool.file, spool.len))
         })
         .await
     }
@@ -173,9 +231,13 @@ mod tests {
         }
     }
 
+    fn bounds(memory: usize, temp_dir: &Path) -> Bounds<'_> {
+        Bounds { memory, temp_dir, account: None, patience: Duration::ZERO }
+    }
+
     fn collected(incoming: Incoming, limit: usize, dir: &Path) -> Result<Collected, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(collect(incoming, limit, dir))
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(collect(incoming, bounds(limit, dir)))
     }
 
     fn arriving(sizes: &[usize], known: bool) -> Incoming {

@@ -30,6 +30,15 @@ pub(crate) const DISCARD_BYTES: u32 = 256 << 10;
 /// For how long they are.
 pub(crate) const DISCARD_TIME: Duration = Duration::from_secs(2);
 
+/// Bodies in memory from this size on are counted while the client does not take them.
+pub(crate) const COUNTED: usize = 16 << 10;
+
+/// Why a response breaks off whose room the server needs for others. It has gone out with `status`.
+pub(crate) fn displaced(status: u16) -> Failure {
+    let why = "the client has not taken the response for longer than others, and the server needs the descriptors or the memory that it holds";
+    Failure::client(status, why)
+}
+
 /// Why a well-formed request is refused. `length`: the declared length of its body.
 pub(crate) fn inadmissible(expect: Expect, length: Option<u64>, max_body: Option<u64>) -> Option<Failure> {
     if expect == Expect::Unknown {

@@ -6,7 +6,9 @@
 //! Contract:
 //! 1. What there may be many of is counted ([`Held`]). What was open before the first client is known from the number of its socket: a
 //!    new descriptor has the lowest one that is free (POSIX, "File Descriptor Allocation").
-//! 2. What is not counted (files, origins) takes from what is left free. A number near the limit tells that, too.
+//! 2. What is not counted (origins, event loops) takes from what is left free. A number near the limit tells that, too.
+//! 3. Files of responses and of uploads are counted as well. They have a share of their own ([`for_responses`], [`for_uploads`]), so that
+//!    they leave room for connections.
 
 use rustix::process::{Resource, getrlimit};
 use std::os::fd::AsRawFd;
@@ -16,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Most descriptors that clients leave free.
 const MOST_KEPT: u64 = 1_024;
 
-/// Sockets of clients, and of what the app does with them.
+/// Sockets of clients, and of what the app does with them; files of responses and uploads.
 static HELD: AtomicU64 = AtomicU64::new(0);
 
 /// Counts a descriptor until it is dropped.
@@ -50,6 +52,22 @@ pub fn admit_stream(descriptor: &impl AsRawFd) -> bool {
     open < limits.streams
 }
 
+/// Whether no more files should be opened for responses: what is left is for what is not counted.
+pub fn are_short() -> bool {
+    // Without a client nothing is known, and nothing is short.
+    LIMITS.get().is_some_and(|limits| limits.before + HELD.load(Ordering::Relaxed) >= limits.streams)
+}
+
+/// How many files the responses of the process may hold: a quarter of all descriptors.
+pub fn for_responses() -> u64 {
+    process() / 4
+}
+
+/// How many files the uploads of the process may hold: an eighth of all descriptors.
+pub fn for_uploads() -> u64 {
+    process() / 8
+}
+
 /// How many descriptors are open at least when `newest` is.
 fn open(newest: &impl AsRawFd) -> (u64, &'static Limits) {
     let number = u64::try_from(newest.as_raw_fd()).unwrap_or(0);
@@ -79,10 +97,17 @@ impl Limits {
     }
 }
 
+/// See [`limits`].
+static LIMITS: OnceLock<Limits> = OnceLock::new();
+
 /// The limits in force at the first call, which comes with the first client: the server raises its own limit when it starts.
 fn limits(first: u64) -> &'static Limits {
-    static LIMITS: OnceLock<Limits> = OnceLock::new();
-    LIMITS.get_or_init(|| Limits::new(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX), first))
+    LIMITS.get_or_init(|| Limits::new(process(), first))
+}
+
+/// How many descriptors the process may have.
+fn process() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use crate::deaths::Served;
 use crate::dispatch::{SeatKind, Serial, Ticket};
 use crate::reply::{Reply, ReplyEvent};
 use bytes::Bytes;
-use handler::{Failure, Trace};
+use handler::held::{Account, Holding, Upload};
+use handler::{Client, Failure, Trace};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Instant;
 use wire::request::Head;
 use wire::times::Times;
@@ -16,10 +17,12 @@ use wire::times::Times;
 pub(crate) struct Call {
     /// The REQUEST frame but for body bytes.
     pub(crate) frame: RefCell<Vec<u8>>,
-    pub(crate) body: Carried,
+    pub(crate) body: RefCell<Carried>,
     pub(crate) reply: Reply,
     pub(crate) trace: Rc<Trace>,
-    asked: Instant,
+    /// The client, as long as its exchange keeps it; a request of our own has none.
+    client: Option<Weak<dyn Client>>,
+    asked: Cell<Instant>,
     kind: SeatKind,
     state: Cell<CallState>,
     /// The worker that it was last sent to.
@@ -38,7 +41,11 @@ pub(crate) struct Call {
 pub(crate) enum Carried {
     Nothing,
     Bytes(Bytes),
-    File(File),
+    /// A file that goes with the request, and its place among all uploads.
+    File {
+        file: File,
+        _place: Upload,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +68,7 @@ impl Call {
         frame: Vec<u8>,
         body: Carried,
         trace: Rc<Trace>,
+        client: Option<Weak<dyn Client>>,
         kind: SeatKind,
         asked: Instant,
     ) -> Call {
@@ -71,10 +79,11 @@ impl Call {
         let sent_us = Cell::new(0);
         Call {
             frame,
-            body,
+            body: RefCell::new(body),
             reply: Reply::default(),
             trace,
-            asked,
+            client,
+            asked: Cell::new(asked),
             kind,
             state,
             serial,
@@ -103,11 +112,29 @@ impl Call {
         self.state.set(CallState::Finished);
         // The request will not be sent again.
         self.frame.take();
+        self.body.replace(Carried::Nothing);
+    }
+
+    /// What its response holds; `None` when nobody waits for it.
+    pub(crate) fn holding(&self) -> Option<Rc<Holding>> {
+        self.client.as_ref()?.upgrade()?.holding()
+    }
+
+    /// What the responses on its connection hold, if they have held anything.
+    pub(crate) fn account(&self) -> Option<Rc<Account>> {
+        self.client.as_ref()?.upgrade()?.account()
+    }
+
+    /// Asks for a seat anew: until `now` it has waited for its own client.
+    pub(crate) fn asks_at(&self, now: Instant) {
+        self.asked.set(now);
+        self.trace.asked.set(Some(now));
     }
 
     /// Records the time in the queue: all time until the response came at `now`, but for `app_us` microseconds in the app.
     pub(crate) fn was_queued(&self, now: Instant, app_us: u32) {
-        let total = u32::try_from(now.saturating_duration_since(self.asked).as_micros()).unwrap_or(u32::MAX);
+        let total =
+            u32::try_from(now.saturating_duration_since(self.asked.get()).as_micros()).unwrap_or(u32::MAX);
         self.trace.queue_us.set(total.saturating_sub(app_us));
     }
 
@@ -121,7 +148,7 @@ impl Call {
     }
 
     pub(crate) fn asked(&self) -> Instant {
-        self.asked
+        self.asked.get()
     }
 
     /// Applies `read` to the request's head; `None` once the worker has finished it.
@@ -151,7 +178,7 @@ impl Call {
             method: text(head.method),
             target: text(head.target),
             path: text(head.path()),
-            age: self.asked.elapsed(),
+            age: self.asked.get().elapsed(),
             answered: self.reply.headed() || self.overdue_us.get().is_some(),
             failed,
         })

@@ -12,6 +12,7 @@ use crate::scores::Scores;
 use crate::shared::{Report, locked};
 use crate::spool::Room;
 use bytes::Bytes;
+use handler::held::{Amount, OpenFile};
 use handler::{Failure, Fields, FileRegion};
 use settings::Settings;
 use slab::Slab;
@@ -183,10 +184,10 @@ impl Link {
         {
             let mut request = call.frame.borrow_mut();
             wire::request::stamp(&mut request, id);
-            match &call.body {
+            match &*call.body.borrow() {
                 Carried::Nothing => self.append(&request, Bytes::new(), None),
                 Carried::Bytes(body) => self.append(&request, body.clone(), None),
-                Carried::File(file) => {
+                Carried::File { file, .. } => {
                     let file = file.as_fd().try_clone_to_owned()?;
                     let in_frames = matches!(self.descriptors, Descriptors::Connections(_));
                     wire::request::put_in_frames(&mut request, in_frames);
@@ -492,7 +493,9 @@ impl Link {
             Kind::Body => {
                 let settings = owner.settings();
                 let dir = &settings.process.temp_dir;
-                let (grant, unspooled) = call.reply.on_body(frame.payload, &owner.room(), dir);
+                let holding = || call.holding();
+                let (grant, unspooled) =
+                    call.reply.on_body(frame.payload, owner.room().of(&call), dir, &holding);
                 if grant > 0 {
                     self.send_frame(Kind::Window, id, &grant.to_le_bytes());
                 }
@@ -507,9 +510,17 @@ impl Link {
                 let (offset, len) = frame::file_payload(frame.payload).map_err(bad)?;
                 match fd.ok_or_else(|| bad(Malformed("FILE without a descriptor")))? {
                     Ok(file) => {
-                        call.reply.on_file(FileRegion { file: Rc::new(File::from(file)), offset, len })
+                        let amount = amount(len, flags, &owner.settings().limits);
+                        let hold = || call.holding().map(|holding| holding.hold(amount));
+                        call.reply.on_file(|| {
+                            let file = OpenFile::of_response(File::from(file), hold());
+                            FileRegion { file: Rc::new(file), offset, len }
+                        })
                     }
-                    Err(Dropped) => call.reply.on_end(Err(Failure::busy(net::descriptors::shortage()))),
+                    Err(Dropped) => {
+                        handler::held::relieve();
+                        call.reply.on_end(Err(Failure::busy(net::descriptors::shortage())));
+                    }
                 }
             }
             Kind::Offer => {
@@ -639,6 +650,15 @@ impl Ended {
             return;
         }
         owner.finished(end, &self.apps, self.resumed, self.now);
+    }
+}
+
+/// What a file of a response costs.
+fn amount(len: u64, flags: u8, limits: &settings::Limits) -> Amount {
+    match flags & flag::MADE != 0 {
+        false => Amount::FILE,
+        true if len <= limits.response_memory as u64 => Amount { memory: len, ..Amount::FILE },
+        true => Amount { disk: len, ..Amount::FILE },
     }
 }
 

@@ -40,6 +40,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
             frame,
             crate::call::Carried::Nothing,
             Rc::<Trace>::default(),
+            None,
             SeatKind::Thread,
             Instant::now(),
         ));

@@ -6,6 +6,7 @@ use crate::dispatch::{Admission, Assignment, SeatKind, Serial, Ticket};
 use crate::in_flight::{InFlight, Sent};
 use crate::link::{End, Link, Owner};
 use crate::os;
+use crate::reply::ReplyEvent;
 use crate::shared::{Report, Shared, ThreadMessage};
 use crate::spool::Room;
 use handler::Failure;
@@ -159,10 +160,27 @@ impl Local {
     }
 
     fn assigned(self: &Rc<Local>, assignment: Assignment) {
-        let call = self.take_waiting(assignment.ticket);
-        match call {
-            Some(call) => self.send(assignment, call),
-            None => self.give_back(End { serial: assignment.serial, kind: assignment.ticket.kind }),
+        // A loop, not a recursion: of many requests none may have its turn.
+        let mut assigned = vec![assignment];
+        while let Some(assignment) = assigned.pop() {
+            let Assignment { ticket, serial } = assignment;
+            if ticket.thread != self.index {
+                self.shared.deliver(&[assignment]);
+                continue;
+            }
+            let call = self.take_waiting(ticket);
+            match call {
+                Some(call) if !call.account().is_some_and(|account| account.is_full()) => {
+                    self.send(assignment, call);
+                    continue;
+                }
+                Some(call) => {
+                    call.set_state(CallState::New);
+                    call.reply.on_event(ReplyEvent::Postponed);
+                }
+                None => {}
+            }
+            self.shared.dispatch(ticket.kind).finished(serial, None, Instant::now(), &mut assigned);
         }
     }
 

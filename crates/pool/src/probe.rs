@@ -44,14 +44,14 @@ pub(crate) fn call(
     encoder.field(b"host", b"localhost");
     encoder.field(b"user-agent", b"Firebrick reload");
     encoder.finish(Put::None);
-    Rc::new(Call::new(frame, Carried::Nothing, Rc::new(Trace::default()), kind, now))
+    Rc::new(Call::new(frame, Carried::Nothing, Rc::new(Trace::default()), None, kind, now))
 }
 
 /// The status of the response, or why there is none.
 pub(crate) async fn status(call: &Call) -> Result<u16, String> {
     loop {
         match poll_fn(|cx| call.reply.poll_event(cx)).await {
-            ReplyEvent::Interim(..) => {}
+            ReplyEvent::Interim(..) | ReplyEvent::Postponed => {}
             ReplyEvent::Head(head) => return Ok(head.status),
             ReplyEvent::Hijacked(_) => return Err("the app took the connection over".to_owned()),
             ReplyEvent::Failed(failure) => return Err(failure.reason.to_string()),

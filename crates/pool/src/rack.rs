@@ -8,15 +8,16 @@ use crate::reply::{Head, Next, ReplyEvent};
 use crate::tunnel::{self, SocketBody};
 use crate::websocket::Follower;
 use h1::is_token;
+use handler::held::{Account, Turn};
 use handler::{
     After, Body, BodyStream, Chunk, Client, Departure, Exchange, Failure, Handler, Incoming, Lent, PeerAddr,
     Request, Response, Trace, Version,
 };
-use http::body::{Collected, collect};
+use http::body::{Bounds, Collected, collect};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -63,7 +64,7 @@ impl Rack {
     /// Serves an exchange whose request has been encoded.
     async fn respond_to(&self, call: Rc<Call>, client: Rc<dyn Client>) -> Result<Response, Failure> {
         let pending = PendingCall { local: &self.local, call: Some(call.clone()) };
-        self.local.submit(&call)?;
+        let mut _turn = self.submit(&call, &client).await?;
         // With fibers a client that is half-closed is given up a little later, because its request can then be ended.
         let mut leaving: Option<Pin<Box<Sleep>>> = None;
         loop {
@@ -77,13 +78,14 @@ impl Rack {
             match event.await {
                 RackEvent::Reply(ReplyEvent::Interim(status, fields)) => client.interim(status, &fields),
                 RackEvent::Reply(ReplyEvent::Head(head)) => {
-                    return self.respond(head, pending);
+                    return self.respond(head, pending, client);
                 }
                 RackEvent::Reply(ReplyEvent::Hijacked(fd)) => {
                     pending.done();
                     return self.tunnel(fd, &call, true, 101, handler::Fields::default());
                 }
                 RackEvent::Reply(ReplyEvent::Failed(failure)) => return Err(failure),
+                RackEvent::Reply(ReplyEvent::Postponed) => _turn = self.submit(&call, &client).await?,
                 // A half-closed client loses its place in the queue; a response already started is finished.
                 RackEvent::Departed(Departure::HalfClosed)
                     if !matches!(call.state(), CallState::Waiting(_)) =>
@@ -99,20 +101,41 @@ impl Rack {
         }
     }
 
+    /// Submits a request when it has its turn: at once, unless other responses on its connection hold their share. Then it waits for its
+    /// client to take some of them, and no worker waits with it.
+    async fn submit(&self, call: &Rc<Call>, client: &Rc<dyn Client>) -> Result<Option<Turn>, Failure> {
+        let turn = match client.account().filter(|account| account.must_wait()) {
+            Some(account) => Some(Box::pin(turn(&account, &**client)).await?),
+            None => None,
+        };
+        if turn.is_some() {
+            call.asks_at(Instant::now());
+        }
+        self.local.submit(call)?;
+        Ok(turn)
+    }
+
     /// Reads the body that is on its way, and encodes the request.
     async fn call_with_body(
         &self,
         request: Lent,
         incoming: Incoming,
         trace: Rc<Trace>,
+        client: &Rc<dyn Client>,
     ) -> Result<Rc<Call>, Failure> {
         let settings = self.local.settings();
-        let body = collect(incoming, settings.limits.body_memory, &settings.process.temp_dir).await?;
-        Ok(self.call(request, body, trace))
+        let bounds = Bounds {
+            memory: settings.limits.body_memory,
+            temp_dir: &settings.process.temp_dir,
+            account: client.open_account(),
+            patience: settings.timeouts.queue,
+        };
+        let body = collect(incoming, bounds).await?;
+        Ok(self.call(request, body, trace, client))
     }
 
     /// Encodes the request. Nothing needs it after that; the exchange's trace keeps it for the log.
-    fn call(&self, request: Lent, body: Collected, trace: Rc<Trace>) -> Rc<Call> {
+    fn call(&self, request: Lent, body: Collected, trace: Rc<Trace>, client: &Rc<dyn Client>) -> Rc<Call> {
         // Without a body there was nothing to wait for after the head.
         let asked = if matches!(body, Collected::Empty) { request.arrived } else { Instant::now() };
         let mut frame = Vec::with_capacity(256 + request.fields.text().len());
@@ -121,13 +144,18 @@ impl Rack {
         let body = match body {
             Collected::Empty => Carried::Nothing,
             Collected::Memory(bytes) => Carried::Bytes(bytes),
-            Collected::Spooled { file, .. } => Carried::File(file),
+            Collected::Spooled { file, place, .. } => Carried::File { file, _place: place },
         };
         let kind = self.local.shared().kind_of(request.path(), &self.local.settings());
-        Rc::new(Call::new(frame, body, trace, kind, asked))
+        Rc::new(Call::new(frame, body, trace, Some(Rc::downgrade(client)), kind, asked))
     }
 
-    fn respond(&self, head: Head, pending: PendingCall<'_>) -> Result<Response, Failure> {
+    fn respond(
+        &self,
+        head: Head,
+        pending: PendingCall<'_>,
+        client: Rc<dyn Client>,
+    ) -> Result<Response, Failure> {
         let has_status = check(&head)?;
         let Head { status, mut fields, body, stream } = head;
         if has_status {
@@ -149,11 +177,11 @@ impl Rack {
                 Some((0, _)) => Body::Bytes(body),
                 Some((_, Some(Chunk::File(region)))) if body.is_empty() => Body::File(region),
                 Some((_, Some(Chunk::Bytes(bytes)))) if body.is_empty() => Body::Bytes(bytes),
-                Some((_, first)) => self.stream(body, first, call),
-                None => self.stream(body, None, call),
+                Some((_, first)) => self.stream(body, first, call, client),
+                None => self.stream(body, None, call, client),
             }
         } else {
-            self.stream(body, None, call)
+            self.stream(body, None, call, client)
         };
         pending.done();
         Ok(Response::new(status, fields, body))
@@ -179,8 +207,15 @@ impl Rack {
         Ok(Response { after: After::EndStream, ..Response::new(status, fields, body) })
     }
 
-    fn stream(&self, first: bytes::Bytes, second: Option<Chunk>, call: Rc<Call>) -> Body {
-        Body::Stream(Box::new(ReplyBody { first, second, call, local: self.local.clone(), over: false }))
+    fn stream(
+        &self,
+        first: bytes::Bytes,
+        second: Option<Chunk>,
+        call: Rc<Call>,
+        client: Rc<dyn Client>,
+    ) -> Body {
+        let local = self.local.clone();
+        Body::Stream(Box::new(ReplyBody { first, second, call, _client: client, local, over: false }))
     }
 }
 
@@ -195,8 +230,13 @@ impl Handler for Rack {
     fn handle(&self, exchange: Exchange) -> impl Future<Output = Response> {
         let Exchange { request, incoming, client, trace } = exchange;
         let encoding = match incoming {
-            Incoming::Empty => Encoding::Done(self.call(request, Collected::Empty, trace)),
-            incoming => Encoding::Pending(Box::pin(self.call_with_body(request, incoming, trace))),
+            Incoming::Empty => Encoding::Done(self.call(request, Collected::Empty, trace, &client)),
+            incoming => {
+                let client = client.clone();
+                Encoding::Pending(Box::pin(async move {
+                    self.call_with_body(request, incoming, trace, &client).await
+                }))
+            }
         };
         async move {
             let call = match encoding {
@@ -210,6 +250,17 @@ impl Handler for Rack {
             result.unwrap_or_else(Failure::into_response)
         }
     }
+}
+
+/// Waits for the turn of a request on its connection.
+async fn turn(account: &Rc<Account>, client: &dyn Client) -> Result<Turn, Failure> {
+    let mut waiting = pin!(account.turn());
+    poll_fn(|cx| match waiting.as_mut().poll(cx) {
+        Poll::Ready(turn) => Poll::Ready(Ok(turn)),
+        // A client that is half-closed loses its place, as in the queue.
+        Poll::Pending => client.poll_departure(cx).map(|_| Err(Failure::client_gone("the client went away"))),
+    })
+    .await
 }
 
 fn poll_call(call: &Call, client: &dyn Client, cx: &mut Context<'_>) -> Poll<RackEvent> {
@@ -244,6 +295,8 @@ struct ReplyBody {
     first: bytes::Bytes,
     second: Option<Chunk>,
     call: Rc<Call>,
+    /// What the response holds is counted for it.
+    _client: Rc<dyn Client>,
     local: Rc<Local>,
     over: bool,
 }
@@ -256,7 +309,8 @@ impl BodyStream for ReplyBody {
         if let Some(chunk) = self.second.take() {
             return Poll::Ready(Some(Ok(chunk)));
         }
-        let Poll::Ready((chunk, grant)) = self.call.reply.poll_chunk(&self.local.room(), cx) else {
+        let Poll::Ready((chunk, grant)) = self.call.reply.poll_chunk(&self.local.room().of(&self.call), cx)
+        else {
             return Poll::Pending;
         };
         self.over = !matches!(chunk, Some(Ok(_)));

@@ -4,11 +4,13 @@
 
 use crate::spool::{Backlog, Room};
 use bytes::Bytes;
+use handler::held::Holding;
 use handler::{Chunk, Failure, Fields, FileRegion};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 /// What happens to a request before its handler has the response.
@@ -18,6 +20,8 @@ pub(crate) enum ReplyEvent {
     Interim(u16, Fields),
     /// The head of the response, and the body bytes that came with it.
     Head(Head),
+    /// It has not been sent, because responses on its connection hold their share: it is to be submitted when it has its turn.
+    Postponed,
     /// The app took the connection over; this is the app's end.
     Hijacked(OwnedFd),
     /// No response will come.
@@ -74,7 +78,7 @@ pub(crate) struct Reply {
 impl Reply {
     pub(crate) fn on_event(&self, event: ReplyEvent) {
         let mut inner = self.inner.borrow_mut();
-        inner.headed |= !matches!(event, ReplyEvent::Interim(..));
+        inner.headed |= !matches!(event, ReplyEvent::Interim(..) | ReplyEvent::Postponed);
         if !inner.unwanted {
             inner.events.push_back(event);
         }
@@ -82,30 +86,35 @@ impl Reply {
         self.wake();
     }
 
-    /// Body bytes; the window to give back, and, the first time, why they cannot be spooled.
+    /// Body bytes; `holding`: what they are counted by; the window to give back, and, the first time, why they cannot be spooled.
     pub(crate) fn on_body(
         &self,
         bytes: &[u8],
-        room: &Room,
+        room: Room,
         temp_dir: &Path,
+        holding: &dyn Fn() -> Option<Rc<Holding>>,
     ) -> (u32, Option<std::io::Error>) {
         let mut inner = self.inner.borrow_mut();
         if inner.unwanted {
             return (0, None);
         }
-        let unspooled = inner.backlog.push(bytes, room, temp_dir);
-        let grant = inner.backlog.grant(room);
+        let unspooled = inner.backlog.push(bytes, &room, temp_dir, holding);
+        let grant = inner.backlog.grant(&room);
         drop(inner);
         self.wake();
         (grant, unspooled)
     }
 
-    pub(crate) fn on_file(&self, region: FileRegion) {
-        let mut inner = self.inner.borrow_mut();
-        if !inner.unwanted && region.len > 0 {
-            inner.backlog.push_file(region);
+    /// A part of a file; it is made only for someone who waits for it.
+    pub(crate) fn on_file(&self, region: impl FnOnce() -> FileRegion) {
+        if self.is_unwanted() {
+            return;
         }
-        drop(inner);
+        // Another response may have to leave for it.
+        let region = region();
+        if region.len > 0 {
+            self.inner.borrow_mut().backlog.push_file(region);
+        }
         self.wake();
     }
 
@@ -187,6 +196,11 @@ impl Reply {
         inner.unwanted = true;
         inner.events.clear();
         inner.backlog.clear();
+    }
+
+    /// Bytes that wait in a file.
+    pub(crate) fn on_disk(&self) -> u64 {
+        self.inner.borrow().backlog.on_disk()
     }
 
     /// Whether [`Reply::unwanted`] was called.
@@ -302,7 +316,7 @@ mod tests {
     fn no_worker_waits_for_a_busy_client() {
         let room = Room { memory: 1 << 20, file: 0 };
         let reply = reply_with_head();
-        reply.on_body(b"earlier", &room, Path::new("/nonexistent"));
+        reply.on_body(b"earlier", room, Path::new("/nonexistent"), &|| None);
         assert!(!reply.on_offer(10), "bytes are waiting to be written");
         let reply = reply_with_head();
         let Poll::Ready(ReplyEvent::Head(_)) = reply.poll_event(&mut Context::from_waker(Waker::noop()))

@@ -6,13 +6,16 @@
 //! 1. Pieces come out in the order in which they went in.
 //! 2. At most about `memory` bytes are in memory and `file` bytes in the file; [`Backlog::grant`] tells the worker to go on only while
 //!    there is room, so an endless response waits for its reader.
-//! 3. A file that cannot be written (a full disk) counts as full: bytes stay in memory, at most the window, until the client takes them.
+//! 3. What waits is counted ([`handler::held`]). Responses on a connection that holds its share of memory wait in the file at once, and what
+//!    they have in files counts together for `file`.
+//! 4. A file that cannot be written (a full disk) counts as full: bytes stay in memory, at most the window, until the client takes them.
 
+use crate::call::Call;
 use bytes::Bytes;
+use handler::held::{Amount, Hold, Holding, OpenFile};
 use handler::{Chunk, FileRegion};
 use http::body::unnamed_file;
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -27,6 +30,24 @@ pub(crate) struct Room {
     pub(crate) file: u64,
 }
 
+impl Room {
+    /// The room that the connection of `call` leaves for it.
+    pub(crate) fn of(self, call: &Call) -> Room {
+        let short = handler::held::memory_is_short();
+        let Some(account) = call.account() else {
+            return if short { Room { memory: 0, ..self } } else { self };
+        };
+        let (held, own) = (account.held(), call.reply.on_disk());
+        let full = short || account.is_full();
+        Room {
+            memory: if full { 0 } else { self.memory },
+            file: self.file.saturating_sub(held.disk.saturating_sub(own)),
+        }
+    }
+}
+
+/// Less than this in memory is not counted: most responses never have more, and each change costs a little.
+const COUNTED: usize = 64 << 10;
 /// Grants smaller than this wait for more: each costs a frame.
 const GRANT: u64 = 128 << 10;
 
@@ -37,8 +58,10 @@ pub(crate) struct Backlog {
     in_file: u64,
     /// Bytes received that the worker has not been given back.
     owed: u64,
-    file: Option<Rc<File>>,
+    file: Option<Rc<OpenFile>>,
     end: u64,
+    /// What is counted of the bytes in memory.
+    held: Option<Hold>,
     /// The file could not be written.
     unspooled: bool,
 }
@@ -52,32 +75,64 @@ enum Piece {
 
 impl Backlog {
     /// Takes bytes that used up window. Returns the error when they belong in the file and it cannot be written, once.
-    pub(crate) fn push(&mut self, bytes: &[u8], room: &Room, temp_dir: &Path) -> Option<io::Error> {
+    pub(crate) fn push(
+        &mut self,
+        bytes: &[u8],
+        room: &Room,
+        temp_dir: &Path,
+        holding: &dyn Fn() -> Option<Rc<Holding>>,
+    ) -> Option<io::Error> {
         self.owed += bytes.len() as u64;
         let memory = room.memory.min(wire::INITIAL_WINDOW as usize / 2);
         if self.in_file == 0 && self.in_memory + bytes.len() <= memory {
-            self.keep(bytes);
+            self.keep(bytes, holding);
             return None;
         }
-        let error = self.spool(bytes, temp_dir).err()?;
-        self.keep(bytes);
+        let error = self.spool(bytes, temp_dir, holding).err()?;
+        self.keep(bytes, holding);
         (!std::mem::replace(&mut self.unspooled, true)).then_some(error)
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
+    fn keep(&mut self, bytes: &[u8], holding: &dyn Fn() -> Option<Rc<Holding>>) {
         self.in_memory += bytes.len();
         self.pieces.push_back(Piece::Bytes(Bytes::copy_from_slice(bytes)));
+        if self.held.is_none() && self.in_memory > COUNTED {
+            self.held = holding().map(|holding| holding.hold(Amount::default()));
+        }
+        self.count();
     }
 
-    fn spool(&mut self, bytes: &[u8], temp_dir: &Path) -> io::Result<()> {
+    /// Counts what is in memory, unless it is about as much as before.
+    fn count(&mut self) {
+        let Some(held) = &self.held else { return };
+        let now = self.in_memory as u64;
+        if now == 0 {
+            self.held = None;
+        } else if held.amount().memory.abs_diff(now) >= COUNTED as u64 {
+            held.set(Amount::of_memory(now));
+        }
+    }
+
+    fn spool(
+        &mut self,
+        bytes: &[u8],
+        temp_dir: &Path,
+        holding: &dyn Fn() -> Option<Rc<Holding>>,
+    ) -> io::Result<()> {
         let file = match &self.file {
             Some(file) => file,
             None => {
                 self.end = 0;
-                self.file.insert(Rc::new(unnamed_file(temp_dir)?))
+                let file = unnamed_file(temp_dir)?;
+                let hold = holding().map(|holding| holding.hold(Amount::FILE));
+                self.file.insert(Rc::new(OpenFile::of_response(file, hold)))
             }
         };
         file.write_all_at(bytes, self.end)?;
+        if let Some(hold) = file.hold() {
+            // What was taken out of it still has its room.
+            hold.set(Amount { disk: self.end + bytes.len() as u64, ..Amount::FILE });
+        }
         let len = bytes.len() as u64;
         match self.pieces.back_mut() {
             Some(Piece::Spooled { len: so_far, .. }) => *so_far += len,
@@ -98,6 +153,7 @@ impl Backlog {
         Some(match self.pieces.pop_front()? {
             Piece::Bytes(bytes) => {
                 self.in_memory -= bytes.len();
+                self.count();
                 Chunk::Bytes(bytes)
             }
             Piece::Foreign(region) => Chunk::File(region),
@@ -132,6 +188,11 @@ impl Backlog {
             Piece::Foreign(region) => region.len,
         };
         self.pieces.iter().map(len).sum()
+    }
+
+    /// Bytes of the file that is written to.
+    pub(crate) fn on_disk(&self) -> u64 {
+        self.file.as_ref().map_or(0, |_| self.end)
     }
 
     /// Whether nothing waits.
@@ -172,7 +233,7 @@ mod tests {
         let room = Room { memory: 1 << 20, file: 1 << 20 };
         let mut backlog = Backlog::default();
         for _ in 0..100 {
-            assert!(backlog.push(&[7; 65536], &room, Path::new("/nonexistent")).is_none());
+            assert!(backlog.push(&[7; 65536], &room, Path::new("/nonexistent"), &|| None).is_none());
             assert!(matches!(backlog.pop(), Some(Chunk::Bytes(_))));
         }
         assert!(backlog.grant(&room) > 6_000_000);
@@ -184,7 +245,7 @@ mod tests {
         let mut backlog = Backlog::default();
         let (mut window, mut sent) = (u64::from(wire::INITIAL_WINDOW), 0);
         while window >= 65536 {
-            assert!(backlog.push(&[1; 65536], &room, &std::env::temp_dir()).is_none());
+            assert!(backlog.push(&[1; 65536], &room, &std::env::temp_dir(), &|| None).is_none());
             window -= 65536;
             sent += 65536;
             window += u64::from(backlog.grant(&room));
@@ -204,7 +265,7 @@ mod tests {
         let (mut backlog, nowhere) = (Backlog::default(), Path::new("/nonexistent"));
         let (mut window, mut sent, mut errors) = (u64::from(wire::INITIAL_WINDOW), 0, 0);
         while window >= 65536 {
-            errors += usize::from(backlog.push(&[1; 65536], &room, nowhere).is_some());
+            errors += usize::from(backlog.push(&[1; 65536], &room, nowhere, &|| None).is_some());
             (window, sent) = (window - 65536, sent + 65536);
             window += u64::from(backlog.grant(&room));
         }
@@ -225,7 +286,7 @@ mod tests {
             for (n, (push, len)) in steps.into_iter().enumerate() {
                 if push {
                     let bytes = vec![n as u8; len];
-                    assert!(backlog.push(&bytes, &room, &std::env::temp_dir()).is_none());
+                    assert!(backlog.push(&bytes, &room, &std::env::temp_dir(), &|| None).is_none());
                     put.extend(bytes);
                 } else if let Some(chunk) = backlog.pop() {
                     got.extend(bytes_of(chunk));

@@ -18,7 +18,7 @@ use crate::subject::Location;
 use crate::task::Task;
 use handler::path::Path;
 use handler::{Client, Departure, Exchange, Failure, Fault, Fields, Incoming, Request, Response};
-use http::body::{Collected, collect};
+use http::body::{Bounds, Collected, collect};
 use mruby::{Exception, Step, Tape, Text};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -326,7 +326,10 @@ impl Script {
     async fn collect(&self, route: &Route, exchange: &mut Exchange) -> Result<Option<bytes::Bytes>, Failure> {
         let incoming = std::mem::replace(&mut exchange.incoming, Incoming::Empty);
         let max_body = route.limits.max_body;
-        match collect(incoming, max_body, &self.plan.temp_dir).await? {
+        let account = exchange.client.open_account();
+        let bounds =
+            Bounds { memory: max_body, temp_dir: &self.plan.temp_dir, account, patience: Duration::ZERO };
+        match collect(incoming, bounds).await? {
             Collected::Empty => Ok(None),
             Collected::Memory(bytes) => {
                 exchange.incoming = Incoming::Ready(bytes.clone());

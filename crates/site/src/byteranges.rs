@@ -8,9 +8,9 @@
 //!    twice); more than eight parts that, each with [`HEAD_ESTIMATE`] bytes of part head, are longer than the file.
 
 use bytes::Bytes;
+use handler::held::OpenFile;
 use handler::{BodyStream, Chunk, Failure, FileRegion};
 use std::collections::VecDeque;
-use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
 use std::rc::Rc;
@@ -120,13 +120,13 @@ fn split_once(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
 #[derive(Debug, Clone)]
 pub enum Content {
     /// A regular file.
-    File(Rc<File>),
+    File(Rc<OpenFile>),
     /// The whole file in memory.
     Bytes(Bytes),
 }
 
-impl From<Rc<File>> for Content {
-    fn from(file: Rc<File>) -> Content {
+impl From<Rc<OpenFile>> for Content {
+    fn from(file: Rc<OpenFile>) -> Content {
         Content::File(file)
     }
 }

@@ -116,7 +116,7 @@ fn a_body_of_two_parts() {
     let text = b"0123456789abcdef";
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(text).unwrap();
-    for content in [Content::from(Rc::new(file)), Content::from(Bytes::from_static(text))] {
+    for content in [Content::from(Rc::new(OpenFile::from(file))), Content::from(Bytes::from_static(text))] {
         let (field, total, stream) = multipart(&[10..12, 0..3], content, 16, "text/plain");
         let boundary = field.strip_prefix("multipart/byteranges; boundary=").unwrap();
         let wanted = format!(

@@ -56,8 +56,8 @@ pub use reloads::{
     UpgradeOutcome, UpgradesSnapshot,
 };
 pub use server::{
-    FiberSeats, OutOfBandGc, QueueSnapshot, RubyVersion, ServerSnapshot, SizeChange, SizingSnapshot,
-    WorkerSnapshot, WorkerState,
+    FiberSeats, HeldSnapshot, OutOfBandGc, QueueSnapshot, RubyVersion, ServerSnapshot, SizeChange,
+    SizingSnapshot, WorkerSnapshot, WorkerState,
 };
 pub use services::{ServiceSnapshot, ServiceState};
 pub use snapshot::{ConnectionCounts, FaultCounts, RequestCounts, Snapshot};

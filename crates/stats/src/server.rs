@@ -61,6 +61,9 @@ pub struct ServerSnapshot {
     /// Bytes of memory that the server may use: the cgroup's limit, or else the machine's memory. 0 when unknown.
     #[serde(default)]
     pub memory_limit_bytes: u64,
+    /// What clients make the front hold.
+    #[serde(default)]
+    pub held: HeldSnapshot,
     /// How many workers there should be; `None` where there is no app.
     #[serde(default)]
     pub sizing: Option<SizingSnapshot>,
@@ -107,6 +110,17 @@ pub struct ServerSnapshot {
     /// What the front threads have counted.
     #[serde(flatten)]
     pub front: Snapshot,
+}
+
+/// What responses that clients have not taken, and uploads, make the front hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldSnapshot {
+    /// Open files.
+    pub descriptors: u32,
+    /// Bytes in memory, those of files in memory included.
+    pub memory_bytes: u64,
+    /// Bytes of files that exist for one response or upload.
+    pub disk_bytes: u64,
 }
 
 /// Engine, version and patch level of a Ruby.
@@ -399,6 +413,7 @@ pub(crate) mod tests {
             cpu_ms: 250,
             cores: 2.0,
             memory_limit_bytes: 512 << 20,
+            held: HeldSnapshot { descriptors: 3, memory_bytes: 1 << 20, disk_bytes: 2 << 20 },
             sizing: Some(SizingSnapshot {
                 wanted: workers,
                 min: 1,
@@ -449,6 +464,7 @@ pub(crate) mod tests {
             "cpu_ms",
             "cores",
             "memory_limit_bytes",
+            "held",
             "deaths",
             "blocking_calls",
             "blocked_ms",

@@ -13,6 +13,8 @@ pub mod flag {
     pub const END: u8 = 0x01;
     /// The app broke off; the body is not complete (END).
     pub const FAILED: u8 = 0x01;
+    /// The file was made for this response, and has no name (FILE).
+    pub const MADE: u8 = 0x01;
     /// The rest of the body comes out of the descriptor (RESPONSE, with `FD`).
     pub const STREAM: u8 = 0x02;
     /// A file descriptor travels with the frame.

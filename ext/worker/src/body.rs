@@ -106,7 +106,7 @@ fn whole(gvl: &mut Gvl, task: &'static Task, head: Suspended, parts: Value) {
     let head = with_length(gvl, task, head, total as u64);
     emit::response(gvl, task, head, 0, None, |_| {});
     match spool(gvl, total as u64, (0..parts.array_len(gvl)).map(|at| parts.at(gvl, at).bytes(gvl))) {
-        Some(fd) => emit::file(gvl, task, fd, 0, total as u64),
+        Some(fd) => emit::file(gvl, task, fd, 0, total as u64, true),
         None => push_parts(gvl, task, parts),
     }
     emit::end(gvl, task, false);
@@ -154,7 +154,7 @@ fn file(gvl: &mut Gvl, task: &'static Task, head: Suspended, fd: RawFd, from: u6
     if len == 0 {
         os::close(fd);
     } else {
-        emit::file(gvl, task, fd, from, len);
+        emit::file(gvl, task, fd, from, len, false);
     }
     emit::end(gvl, task, false);
 }

@@ -104,12 +104,12 @@ pub(crate) fn body(gvl: &Gvl, task: &Task, bytes: &[u8]) {
     task.window.set(task.window.get() - bytes.len() as i64);
 }
 
-/// FILE, from byte `from` on. The link takes the descriptor over.
-pub(crate) fn file(gvl: &Gvl, task: &Task, fd: RawFd, from: u64, len: u64) {
+/// FILE, from byte `from` on; `made`: it was made for this response. The link takes the descriptor over.
+pub(crate) fn file(gvl: &Gvl, task: &Task, fd: RawFd, from: u64, len: u64, made: bool) {
     let mut payload = [0; 16];
     payload[..8].copy_from_slice(&from.to_le_bytes());
     payload[8..].copy_from_slice(&len.to_le_bytes());
-    with_fd(gvl, task, Kind::File, fd, &payload);
+    with_fd(gvl, task, Kind::File, if made { flag::MADE } else { 0 }, fd, &payload);
 }
 
 /// OFFER.
@@ -134,13 +134,13 @@ fn plain(gvl: &Gvl, task: &Task, kind: Kind, number: u64) {
 
 /// HIJACK. The link takes the descriptor over.
 pub(crate) fn hijack(gvl: &Gvl, task: &Task, fd: RawFd) {
-    with_fd(gvl, task, Kind::Hijack, fd, b"");
+    with_fd(gvl, task, Kind::Hijack, 0, fd, b"");
     task.stage.set(Stage::Hijacked);
 }
 
-fn with_fd(gvl: &Gvl, task: &Task, kind: Kind, fd: RawFd, payload: &[u8]) {
+fn with_fd(gvl: &Gvl, task: &Task, kind: Kind, flags: u8, fd: RawFd, payload: &[u8]) {
     outbox(gvl, task)
-        .append(os::now_us(), Some(fd), |out| append(out, kind, flag::FD, task.id.get(), payload));
+        .append(os::now_us(), Some(fd), |out| append(out, kind, flag::FD | flags, task.id.get(), payload));
 }
 
 /// INTERIM, already encoded.

@@ -39,7 +39,7 @@ pub(crate) fn respond(gvl: &mut Gvl, task: &'static Task, head: Suspended, parts
     if sent < total {
         let left = (total - sent) as u64;
         match body::spool(gvl, left, rest(pinned, sent)) {
-            Some(fd) => emit::file(gvl, task, fd, 0, left),
+            Some(fd) => emit::file(gvl, task, fd, 0, left, true),
             None => rest(pinned, sent).for_each(|bytes| body::push_bytes(gvl, task, bytes)),
         }
     }

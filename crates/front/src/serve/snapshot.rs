@@ -15,9 +15,9 @@ use pool::table::{FIRST, Row, Stage};
 use ratelimit::Ledger;
 use settings::{Machine, Settings};
 use stats::{
-    Death, FiberSeats, HandlerCounts, HandlersSnapshot, Load, OutOfBandGc, QueueSnapshot, RateLimitsSnapshot,
-    Recorder, RubyVersion, ServerSnapshot, SizingSnapshot, Snapshot, TlsSnapshot, WorkerSnapshot,
-    WorkerState,
+    Death, FiberSeats, HandlerCounts, HandlersSnapshot, HeldSnapshot, Load, OutOfBandGc, QueueSnapshot,
+    RateLimitsSnapshot, Recorder, RubyVersion, ServerSnapshot, SizingSnapshot, Snapshot, TlsSnapshot,
+    WorkerSnapshot, WorkerState,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -279,6 +279,7 @@ impl Snapshotter {
             cpu_ms: own.cpu_ms,
             cores: machine.map_or(0.0, Machine::cpu_time),
             memory_limit_bytes: machine.and_then(Machine::memory).unwrap_or(0),
+            held: held(),
             sizing: self.app.as_ref().map(|_| sizing(&processes.sizing)),
             workers,
             deaths: self.shared().map(|shared| shared.deaths().counts()).unwrap_or_default(),
@@ -362,6 +363,11 @@ impl Snapshotter {
         }
         queue
     }
+}
+
+fn held() -> HeldSnapshot {
+    let held = handler::held::total();
+    HeldSnapshot { descriptors: held.descriptors, memory_bytes: held.memory, disk_bytes: held.disk }
 }
 
 fn sizing(of: &Sizing) -> SizingSnapshot {

@@ -4,12 +4,13 @@
 //! sooner than that could matter. It is registered when the request is still waiting a sweep of the timers later.
 
 use super::link::Link;
+use handler::held::Holding;
 use handler::{Client, Departure, Fields};
 use net::{Lane, Transport};
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
 use std::pin::Pin;
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ impl<S: Transport> ClientView<S> {
     }
 
     /// After the client's end has been read, only the event loop's error event tells more.
-    fn poll_dead(&self, link: std::rc::Rc<Link<S>>, cx: &mut Context<'_>) -> Poll<Departure> {
+    fn poll_dead(&self, link: Rc<Link<S>>, cx: &mut Context<'_>) -> Poll<Departure> {
         let mut dead = self.dead.borrow_mut();
         let waiting = dead.get_or_insert_with(|| Box::pin(async move { link.stream.failed().await }));
         waiting.as_mut().poll(cx).map(|()| {
@@ -104,5 +105,9 @@ impl<S: Transport> Client for ClientView<S> {
         {
             link.send_interim(&text);
         }
+    }
+
+    fn holding(&self) -> Option<Rc<Holding>> {
+        self.link.upgrade().filter(|link| link.exchange.get() == self.exchange).map(|link| link.holding())
     }
 }

@@ -55,6 +55,7 @@ pub(super) async fn serve_requests<S: Transport, H: Handler>(
                     respond::respond(link, facts.response, &mut response, &mut output).await;
                 drop(response);
                 link.exchange.update(|number| number.wrapping_add(1));
+                link.end_holding();
                 let sent = (report.outcome.sent.reusable, report.outcome.sent.is_over());
                 drop(report);
                 match sent {

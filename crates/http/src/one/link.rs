@@ -10,6 +10,7 @@ use crate::message::MOST_INTERIM;
 use crate::room::State;
 use bytes::{Buf, Bytes, BytesMut};
 use handler::BodyError;
+use handler::held::{Account, Holding};
 use net::{Lane, Output, Subnet, Timer, Transport};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -42,7 +43,9 @@ pub(crate) struct Link<S> {
     /// Whether an informational response may be sent now.
     pub(crate) interim_allowed: Cell<bool>,
     /// Informational responses that did not fit into the socket yet.
-    pub(crate) queued: RefCell<Vec<u8>>,
+    pub(crate) queued: Cell<Vec<u8>>,
+    /// What the response of the current exchange holds.
+    holding: Cell<Option<Rc<Holding>>>,
     /// What the client takes of what it is sent.
     pub(crate) delivery: Delivery,
     _open: Open,
@@ -69,7 +72,8 @@ impl<S: Transport> Link<S> {
             body: RefCell::default(),
             exchange: Cell::new(0),
             interim_allowed: Cell::new(false),
-            queued: RefCell::default(),
+            queued: Cell::default(),
+            holding: Cell::default(),
             delivery: Delivery::default(),
             _open: open,
             shared,
@@ -138,6 +142,44 @@ impl<S: Transport> Link<S> {
     #[inline]
     pub(crate) fn wrote(&self, bytes: usize) {
         self.delivery.wrote(bytes, &self.timer, &self.shared);
+        if let Some(holding) = self.holding.take() {
+            holding.took(bytes, self.shared.timers.recent());
+            self.holding.set(Some(holding));
+        }
+    }
+
+    /// What the response of the current exchange holds; made at the first call.
+    #[cold]
+    pub(crate) fn holding(self: &Rc<Link<S>>) -> Rc<Holding> {
+        let holding = self.holding.take().unwrap_or_else(|| {
+            let (shared, key) = (Rc::downgrade(&self.shared), self.timer.key());
+            let wake = move || shared.upgrade().into_iter().for_each(|shared| shared.timers.wake(key));
+            Holding::new(Rc::new(Account::new()), wake)
+        });
+        self.holding.set(Some(holding.clone()));
+        holding
+    }
+
+    /// The exchange is over: the next one holds what it holds by itself.
+    #[inline]
+    pub(crate) fn end_holding(&self) {
+        self.holding.set(None);
+    }
+
+    /// Whether the response has to leave, because the server needs what it holds.
+    pub(crate) fn is_response_displaced(&self) -> bool {
+        let Some(holding) = self.holding.take() else { return false };
+        let displaced = holding.is_displaced();
+        self.holding.set(Some(holding));
+        displaced
+    }
+
+    /// Whether informational responses wait for room.
+    pub(crate) fn has_queued(&self) -> bool {
+        let queued = self.queued.take();
+        let has = !queued.is_empty();
+        self.queued.set(queued);
+        has
     }
 
     /// Sends what encryption buffers.
@@ -178,36 +220,39 @@ impl<S: Transport> Link<S> {
 
     /// Writes an informational response now, or queues what does not fit. A client that does not read those before misses none.
     pub(crate) fn send_interim(&self, text: &[u8]) {
-        let mut queued = self.queued.borrow_mut();
-        if queued.len() >= MOST_INTERIM {
-            return;
+        let mut queued = self.queued.take();
+        if queued.len() < MOST_INTERIM {
+            let sent = if queued.is_empty() {
+                self.stream.try_write(&[IoSlice::new(text)], false).unwrap_or(0)
+            } else {
+                0
+            };
+            self.wrote(sent);
+            queued.extend_from_slice(&text[sent..]);
         }
-        let sent = if queued.is_empty() {
-            self.stream.try_write(&[IoSlice::new(text)], false).unwrap_or(0)
-        } else {
-            0
-        };
-        self.wrote(sent);
-        queued.extend_from_slice(&text[sent..]);
+        self.queued.set(queued);
     }
 
     /// Tries to write what is queued, and what encryption buffers; registers for room if there is none.
     pub(crate) fn poll_flush_interim(&self, cx: &mut Context<'_>) {
-        let mut queued = self.queued.borrow_mut();
-        while !queued.is_empty() {
+        let mut queued = self.queued.take();
+        let mut blocked = false;
+        while !queued.is_empty() && !blocked {
             match self.stream.try_write(&[IoSlice::new(&queued)], false) {
                 Ok(n) => {
                     queued.drain(..n);
                     self.wrote(n);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if self.stream.poll_writable(cx).is_pending() {
-                        return;
-                    }
+                    blocked = self.stream.poll_writable(cx).is_pending();
                 }
                 // The read shows the error.
-                Err(_) => return,
+                Err(_) => blocked = true,
             }
+        }
+        self.queued.set(queued);
+        if blocked {
+            return;
         }
         // A failure shows up in the read.
         let _ = self.stream.poll_flush(cx);

@@ -8,9 +8,10 @@
 
 use super::client::ClientView;
 use super::link::{Link, Unsendable};
-use crate::message::{Promised, READ_BELOW, Sent, append_file, mismatch, presentable};
+use crate::message::{Promised, READ_BELOW, Sent, append_file, displaced, mismatch, presentable};
 use bytes::Bytes;
 use h1::{ConnectionField, Delimiter, Plan};
+use handler::held::Amount;
 use handler::{
     After, Body, BodyStream, Chunk, Client, Departure, FileRegion, Kept, Lender, Response, Version,
 };
@@ -69,7 +70,7 @@ pub(crate) async fn respond<S: Transport>(
     if matches!(response.body, Body::Empty | Body::Bytes(_)) && link.input.borrow().is_empty() {
         link.shared.gather().await;
     }
-    if !link.queued.borrow().is_empty() {
+    if link.has_queued() {
         let queued = link.queued.take();
         output.text(|text| text.extend_from_slice(&queued));
     }
@@ -96,6 +97,9 @@ pub(crate) async fn respond<S: Transport>(
                 }
             };
             if result.is_err() {
+                if link.is_response_displaced() {
+                    sent.fail(displaced(sent.status));
+                }
                 sent.broken = true;
                 sent.reusable = false;
                 if plan.delimiter == Delimiter::Close {
@@ -174,7 +178,7 @@ fn second_of_kept<S: Transport>(
         && response.failure.is_none()
         && response.fields.fresh().next().is_none()
         && output.is_empty()
-        && link.queued.borrow().is_empty();
+        && !link.has_queued();
     let now = plain.then(|| link.shared.wall(link.shared.timers.recent()))?;
     now.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
@@ -252,7 +256,7 @@ fn queue_body(response: &mut Response, output: &mut Output, again: Option<u64>) 
 
 /// Sends a file behind the head.
 async fn send_large<S: Transport>(
-    link: &Link<S>,
+    link: &Rc<Link<S>>,
     region: FileRegion,
     output: &mut Output,
     sent: &mut Sent,
@@ -263,12 +267,12 @@ async fn send_large<S: Transport>(
 
 /// Sends the first `len` bytes of a region.
 async fn send_file<S: Transport>(
-    link: &Link<S>,
+    link: &Rc<Link<S>>,
     region: &FileRegion,
     len: u64,
     sent: &mut u64,
 ) -> Result<(), Unsendable> {
-    let mut done = 0;
+    let (mut done, mut hold) = (0, None);
     while done < len {
         let slice = (len - done).min(FILE_SLICE);
         match link.stream.try_send_file(&region.file, region.offset + done, slice as usize) {
@@ -282,7 +286,12 @@ async fn send_file<S: Transport>(
                     tokio::task::yield_now().await;
                 }
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => link.writable().await,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if hold.is_none() && region.file.hold().is_none() {
+                    hold = Some(link.holding().hold(Amount::FILE));
+                }
+                link.writable().await;
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => return Err(Unsendable),
         }

@@ -7,10 +7,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 impl<S: Transport> Link<S> {
-    /// Cuts the connection when its client has stalled, or when it has to make room: whoever waits for it finds out by reading or writing.
-    /// Whether it was cut.
+    /// Cuts the connection when its client has stalled, or when it or its response has to make room: whoever waits for it finds out by reading
+    /// or writing. Whether it was cut.
     #[inline]
     pub(crate) fn attend(&self) -> bool {
+        if self.is_response_displaced() {
+            self.cut();
+            return true;
+        }
         if self.is_displaced() {
             return self.make_room();
         }
@@ -26,9 +30,14 @@ impl<S: Transport> Link<S> {
             self.shared.displace_another();
             return false;
         }
+        self.cut();
+        true
+    }
+
+    #[cold]
+    fn cut(&self) {
         self.delivery.give_up();
         self.stream.cut();
-        true
     }
 
     /// Whether the connection has to make room.

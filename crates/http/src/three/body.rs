@@ -7,8 +7,9 @@ use super::file;
 use super::life::Life;
 use crate::context::Shared;
 use crate::delivery::{Found, Watch, interval};
-use crate::message::{Promised, Sent};
+use crate::message::{COUNTED, Promised, Sent};
 use bytes::Bytes;
+use handler::held::Amount;
 use handler::{BodyStream, Chunk, Client, Failure, FileRegion, Lender};
 use http3::data_header;
 use net::Lane;
@@ -55,6 +56,9 @@ impl Sender<'_> {
             let mut waits = None;
             let written = poll_fn(|cx| {
                 timer.wakes(cx.waker());
+                if life.is_displaced() {
+                    return Poll::Ready(Err(Unsendable));
+                }
                 life.reprioritize(stream);
                 if let Poll::Ready(written) = pin!(stream.write_chunks(&mut left)).poll(cx) {
                     return Poll::Ready(written.map(|_| ()).map_err(|_| Unsendable));
@@ -85,11 +89,12 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// A body in memory, behind `head`.
+    /// A body in memory, behind `head`. `kept`: others use it, too.
     pub(super) async fn bytes(
         &mut self,
         mut head: Vec<u8>,
         body: Bytes,
+        kept: bool,
         sent: &mut Sent,
     ) -> Result<(), Unsendable> {
         data_header(&mut head, body.len() as u64);
@@ -98,6 +103,7 @@ impl Sender<'_> {
             head.extend_from_slice(&body);
             self.write(head.into()).await?;
         } else {
+            let _hold = (!kept && body.len() >= COUNTED).then(|| self.life.hold(Amount::of_memory(len)));
             self.write(head.into()).await?;
             self.write(body).await?;
         }
@@ -109,17 +115,24 @@ impl Sender<'_> {
     pub(super) async fn file(
         &mut self,
         mut head: Vec<u8>,
-        region: &FileRegion,
+        region: FileRegion,
         sent: &mut Sent,
     ) -> Result<(), Unsendable> {
         data_header(&mut head, region.len);
+        let counted = region.len > file::SLICE as u64 && region.file.hold().is_none();
+        let _hold = counted.then(|| self.life.hold(Amount::FILE));
         let mut done = 0;
-        while done < region.len {
+        let mut unread = Some(region).filter(|region| region.len > 0);
+        while let Some(region) = &unread {
             let slice = file::read(region, done).await.map_err(|_| Unsendable)?;
             if slice.is_empty() {
                 return Err(Unsendable);
             }
             let len = slice.len() as u64;
+            if done + len == region.len {
+                // The client may take its time: the file is not needed any more.
+                unread = None;
+            }
             if head.is_empty() {
                 self.write(slice).await?;
             } else {
@@ -165,7 +178,7 @@ impl Sender<'_> {
                 }
                 Next::File(mut region) => {
                     region.len = fits;
-                    self.file(std::mem::take(&mut head), &region, sent).await?;
+                    self.file(std::mem::take(&mut head), region, sent).await?;
                 }
                 Next::End => {
                     if !head.is_empty() {

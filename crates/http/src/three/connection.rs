@@ -16,7 +16,7 @@ use http3::{Code, Error, UniStream};
 use net::{Lane, Subnet, Timer};
 use quic::UNI_STREAMS;
 use quic::quinn::{Connection, ReadError, RecvStream, SendStream, VarInt};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -81,6 +81,7 @@ pub(super) async fn serve<H: Handler + 'static>(
         windows: Windows::default(),
         waited: Notify::new(),
         taken: Cell::new(0),
+        account: OnceCell::new(),
         failure: RefCell::default(),
     });
     let started = shared.timers.now();

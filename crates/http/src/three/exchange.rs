@@ -120,11 +120,15 @@ pub(super) async fn serve<H: Handler>(
             let _ = send.finish();
         }
         Err(Unsendable) => {
-            if life.is_cancelled() {
+            if life.is_displaced() {
+                let sent = &mut report.outcome.sent;
+                sent.fail(message::displaced(sent.status));
+            } else if life.is_cancelled() {
                 hub.spend(Flood::Resets, 1);
             }
             report.outcome.sent.broken = true;
-            let _ = send.reset(number(Code::InternalError));
+            let code = if life.is_displaced() { Code::RequestCancelled } else { Code::InternalError };
+            let _ = send.reset(number(code));
         }
     }
     life.end();
@@ -248,9 +252,9 @@ async fn respond(
     match response.body {
         _ if !has_body => sender.write(head.into()).await,
         Body::Empty | Body::Tunnel { .. } => sender.write(head.into()).await,
-        Body::Bytes(body) => sender.bytes(head, body, sent).await,
-        Body::Kept(kept) => sender.bytes(head, kept.body().clone(), sent).await,
-        Body::File(region) => sender.file(head, &region, sent).await,
+        Body::Bytes(body) => sender.bytes(head, body, false, sent).await,
+        Body::Kept(kept) => sender.bytes(head, kept.body().clone(), true, sent).await,
+        Body::File(region) => sender.file(head, region, sent).await,
         Body::Stream(stream) => sender.stream(head, stream, length, sent).await,
     }
 }

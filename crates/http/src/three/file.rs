@@ -25,7 +25,7 @@ pub(super) async fn read(region: &FileRegion, done: u64) -> io::Result<Bytes> {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Unsupported) => {}
         Err(error) => return Err(error),
     }
-    let file = region.file.try_clone()?;
+    let file = region.file.shared();
     let reading = tokio::task::spawn_blocking(move || {
         loop {
             match file.read_at(&mut bytes, offset) {

@@ -5,11 +5,12 @@ use super::windows::Windows;
 use crate::context::Shared;
 use crate::room::State;
 use fieldcode::{Budget, Flood, HEADS};
+use handler::held::Account;
 use http3::control::PriorityUpdate;
 use http3::qpack::Encoder;
 use http3::{Code, Costs};
 use quic::quinn::{Connection, VarInt};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use tokio::sync::Notify;
 
@@ -47,6 +48,8 @@ pub(super) struct Hub {
     pub(super) waiting: Cell<usize>,
     /// Bytes of responses that QUIC has taken: it takes more when the client has acknowledged some.
     pub(super) taken: Cell<u64>,
+    /// What its responses hold.
+    pub(super) account: OnceCell<Rc<Account>>,
     /// Why the connection was closed, once it was.
     pub(super) failure: RefCell<Option<&'static str>>,
 }
@@ -98,6 +101,11 @@ impl Hub {
         } else if active > 0 {
             room.busy(key);
         }
+    }
+
+    /// What its responses hold.
+    pub(super) fn account(&self) -> Rc<Account> {
+        self.account.get_or_init(|| Rc::new(Account::new())).clone()
     }
 
     /// Takes an update of a priority, for a stream that is open or may be opened.

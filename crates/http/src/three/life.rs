@@ -10,12 +10,13 @@ use super::receiving::{Receiving, Stopped};
 use crate::message::{DISCARD_BYTES, DISCARD_TIME, MOST_INTERIM, Pace};
 use bytes::{Bytes, BytesMut};
 use fieldcode::Priority;
+use handler::held::{Account, Amount, Hold, Holding};
 use handler::{BodyError, Client, Departure, Fields, Incoming, IncomingBody};
 use http3::Code;
 use http3::qpack::Head;
 use net::{Lane, Timer};
 use quic::quinn::{SendStream, VarInt};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -46,6 +47,8 @@ pub(super) struct Life {
     task: RefCell<Option<Waker>>,
     /// Ready when the client does not want the response any more.
     departed: RefCell<Pin<Box<dyn Future<Output = ()>>>>,
+    /// What the response holds.
+    holding: OnceCell<Rc<Holding>>,
 }
 
 #[derive(Default)]
@@ -89,6 +92,7 @@ impl Life {
                 // It is not finished while a handler works: this is the client's refusal, or the end of the connection.
                 let _ = stopped.await;
             })),
+            holding: OnceCell::new(),
         })
     }
 
@@ -142,6 +146,19 @@ impl Life {
     /// QUIC has taken so many bytes of the response.
     pub(super) fn took(&self, bytes: usize) {
         self.hub.taken.update(|taken| taken + bytes as u64);
+        if let Some(holding) = self.holding.get() {
+            holding.took(bytes, self.hub.shared.timers.recent());
+        }
+    }
+
+    /// Holds so much of what the response needs, until the result is dropped.
+    pub(super) fn hold(&self, amount: Amount) -> Option<Hold> {
+        self.holding().map(|holding| holding.hold(amount))
+    }
+
+    /// Whether the response has to leave, because the server needs what it holds.
+    pub(super) fn is_displaced(&self) -> bool {
+        self.holding.get().is_some_and(|holding| holding.is_displaced())
     }
 
     /// What it has taken of all responses of the connection.
@@ -251,6 +268,26 @@ impl Client for Life {
         if self.interim_allowed.get() && (100..200).contains(&status) && status != 101 {
             self.queue_interim(status, fields);
         }
+    }
+
+    fn holding(&self) -> Option<Rc<Holding>> {
+        if self.gone.get() {
+            return None;
+        }
+        let made = self.holding.get_or_init(|| {
+            let (shared, key) = (Rc::downgrade(&self.hub.shared), self.timer.key());
+            let wake = move || shared.upgrade().into_iter().for_each(|shared| shared.timers.wake(key));
+            Holding::new(self.hub.account(), wake)
+        });
+        Some(made.clone())
+    }
+
+    fn account(&self) -> Option<Rc<Account>> {
+        self.hub.account.get().cloned()
+    }
+
+    fn open_account(&self) -> Option<Rc<Account>> {
+        Some(self.hub.account())
     }
 }
 

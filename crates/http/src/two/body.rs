@@ -5,9 +5,11 @@
 //! 2. What a handler declares and what it sends are compared; a body that breaks off never looks complete.
 
 use super::file::{FileReader, FileStep};
+use super::life::Life;
 use crate::context::Shared;
 use crate::message::Promised;
 use bytes::Bytes;
+use handler::held::{Amount, Hold};
 use handler::{BodyStream, Chunk, Failure, Lender};
 use http2::{Connection, StreamId};
 use std::collections::VecDeque;
@@ -20,8 +22,8 @@ const LARGE: usize = 8 << 10;
 
 /// A body that has not been sent whole.
 pub(super) enum Source {
-    /// The rest of a body in memory.
-    Bytes(Bytes),
+    /// The rest of a body in memory, and what is counted of it.
+    Bytes(Bytes, Option<Hold>),
     /// A part of a file.
     File(Box<FileReader>),
     /// Pieces as they become available.
@@ -41,18 +43,24 @@ pub(super) enum Pull {
 }
 
 impl Source {
-    /// Finds out what there is to send. `room`: bytes that the client takes now. `status`: that of the response, for failures.
-    pub(super) fn pull(&mut self, cx: &mut Context<'_>, room: usize, status: u16) -> Pull {
+    /// A body in memory that is not counted.
+    pub(super) fn bytes(bytes: Bytes) -> Source {
+        Source::Bytes(bytes, None)
+    }
+
+    /// Finds out what there is to send. `room`: bytes that the client takes now. `status`: that of the response, for failures. `life` counts
+    /// what it holds.
+    pub(super) fn pull(&mut self, cx: &mut Context<'_>, room: usize, status: u16, life: &Life) -> Pull {
         match self {
-            Source::Bytes(rest) if rest.is_empty() => Pull::Ended,
-            Source::Bytes(_) => Pull::Ready,
+            Source::Bytes(rest, _) if rest.is_empty() => Pull::Ended,
+            Source::Bytes(..) => Pull::Ready,
             Source::File(file) if file.left() == 0 => Pull::Ended,
             Source::File(file) => match file.poll(cx) {
                 Poll::Ready(true) => Pull::Ready,
                 Poll::Ready(false) => Pull::Broken(None),
                 Poll::Pending => Pull::Waiting,
             },
-            Source::Stream(pieces) => pieces.pull(cx, room, status),
+            Source::Stream(pieces) => pieces.pull(cx, room, status, life),
         }
     }
 
@@ -65,7 +73,7 @@ impl Source {
         shared: &Shared,
     ) -> Option<usize> {
         match self {
-            Source::Bytes(rest) => {
+            Source::Bytes(rest, _) => {
                 let piece = rest.split_to(most.min(rest.len()));
                 let len = piece.len();
                 let unsent = engine.data(stream, piece, rest.is_empty());
@@ -90,7 +98,7 @@ impl Source {
     /// Whether the end has been sent.
     pub(super) fn is_closed(&self) -> bool {
         match self {
-            Source::Bytes(_) | Source::File(_) => true,
+            Source::Bytes(..) | Source::File(_) => true,
             Source::Stream(pieces) => pieces.closed,
         }
     }
@@ -126,7 +134,7 @@ impl Pieces {
         })
     }
 
-    fn pull(&mut self, cx: &mut Context<'_>, room: usize, status: u16) -> Pull {
+    fn pull(&mut self, cx: &mut Context<'_>, room: usize, status: u16, life: &Life) -> Pull {
         let bound = room.clamp(1, HOLD);
         while self.end.is_none() && self.file.is_none() && self.held_len < bound {
             if let Some(lender) = &mut self.offer {
@@ -144,7 +152,7 @@ impl Pieces {
                         Some(self.promised.missed(status).map_or(Ok(()), |failure| Err(Some(failure))));
                 }
                 Poll::Ready(Some(Err(failure))) => self.end = Some(Err(Some(failure))),
-                Poll::Ready(Some(Ok(chunk))) => self.take(chunk, status),
+                Poll::Ready(Some(Ok(chunk))) => self.take(chunk, status, life),
                 Poll::Pending => break,
             }
         }
@@ -165,7 +173,7 @@ impl Pieces {
         }
     }
 
-    fn take(&mut self, chunk: Chunk, status: u16) {
+    fn take(&mut self, chunk: Chunk, status: u16, life: &Life) {
         let len = chunk.len();
         let left = self.promised.left();
         match chunk {
@@ -187,7 +195,8 @@ impl Pieces {
             }
             Chunk::File(mut region) => {
                 region.len = fits;
-                self.file = Some(FileReader::new(region));
+                let hold = if region.file.hold().is_none() { life.hold(Amount::FILE) } else { None };
+                self.file = Some(FileReader::new(region, hold));
             }
             Chunk::Offer(_) => {}
         }

@@ -10,7 +10,7 @@ use crate::room::State;
 use handler::{Failure, Handler, Peer};
 use http2::{ConnectionError, ErrorCode, Event, Limits, StreamId};
 use net::{Lane, Subnet, Transport};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -117,6 +117,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             ready: Arc::new(ReadyList::default()),
             held: Cell::new(0),
             check_at: Cell::new(None),
+            account: OnceCell::new(),
+            displaced: Cell::new(false),
             shared: shared.clone(),
         });
         Conn {
@@ -287,6 +289,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.fresh = fresh;
         for slot in std::mem::take(&mut self.departed) {
             self.depart(slot);
+        }
+        if self.hub.displaced.take() {
+            self.displace();
         }
         let mut woken = std::mem::take(&mut self.woken);
         self.hub.ready.take(&mut woken);

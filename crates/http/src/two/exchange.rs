@@ -5,9 +5,10 @@ use super::connection::{Conn, FILL};
 use super::file::FileReader;
 use super::hub::Hub;
 use super::life::Life;
-use crate::message::{self, Framed, Outcome, READ_BELOW, Sent, append_file, inadmissible};
+use crate::message::{self, COUNTED, Framed, Outcome, READ_BELOW, Sent, append_file, inadmissible};
 use fieldcode::RequestHead;
 use h1::Expect;
+use handler::held::Amount;
 use handler::{After, Body, Exchange, Failure, Handler, Lent, Response, Trace, Version};
 use http2::{ErrorCode, StreamId};
 use net::Transport;
@@ -205,9 +206,13 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
         let has_room = engine.output().len() < FILL;
         let source = match response.body {
-            Body::Empty | Body::Tunnel { .. } => Source::Bytes(bytes::Bytes::new()),
-            Body::Bytes(bytes) => Source::Bytes(bytes),
-            Body::Kept(kept) => Source::Bytes(kept.body().clone()),
+            Body::Empty | Body::Tunnel { .. } => Source::bytes(bytes::Bytes::new()),
+            Body::Bytes(bytes) => {
+                let waits = bytes.len() >= COUNTED && engine.room(id) < bytes.len();
+                let hold = if waits { slot.life.hold(Amount::of_memory(bytes.len() as u64)) } else { None };
+                Source::Bytes(bytes, hold)
+            }
+            Body::Kept(kept) => Source::bytes(kept.body().clone()),
             Body::File(region) if region.len <= READ_BELOW && engine.room(id) as u64 >= region.len => {
                 let mut read = 0;
                 let count = engine.data_with(id, region.len as usize, |text, _| {
@@ -219,11 +224,16 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
                 // Otherwise the file has become shorter.
                 return if read == region.len { self.finish(id) } else { self.abandon(id, None) };
             }
-            Body::File(region) => Source::File(Box::new(FileReader::new(region))),
+            Body::File(region) => {
+                // The client does not take all of it now.
+                let waits = (engine.room(id) as u64) < region.len && region.file.hold().is_none();
+                let hold = if waits { slot.life.hold(Amount::FILE) } else { None };
+                Source::File(Box::new(FileReader::new(region, hold)))
+            }
             Body::Stream(stream) => Source::Stream(Pieces::new(stream, length)),
         };
         let source = match source {
-            Source::Bytes(bytes) if bytes.len() <= SMALL && has_room => {
+            Source::Bytes(bytes, hold) if bytes.len() <= SMALL && has_room => {
                 let len = bytes.len();
                 let rest = engine.data(id, bytes, true);
                 sent.body_bytes = (len - rest.len()) as u64;
@@ -231,7 +241,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
                     drop(engine);
                     return self.finish(id);
                 }
-                Source::Bytes(rest)
+                Source::Bytes(rest, hold)
             }
             other => other,
         };
@@ -248,7 +258,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let mut cx = Context::from_waker(self.places.waker(place, &self.hub.ready));
         let room = self.hub.engine.borrow().room(id);
         let status = slot.outcome.sent.status;
-        let pulled = catch_unwind(AssertUnwindSafe(|| source.pull(&mut cx, room, status)));
+        let pulled = catch_unwind(AssertUnwindSafe(|| source.pull(&mut cx, room, status, &slot.life)));
         match pulled {
             Ok(Pull::Waiting) => {}
             Ok(Pull::Ready) => self.hub.engine.borrow_mut().ready(id),
@@ -274,6 +284,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         drop(engine);
         match sent {
             Some(n) => {
+                slot.life.took(n, || hub.shared.timers.recent());
                 slot.outcome.sent.body_bytes += n as u64;
                 self.advance(id);
             }
@@ -296,12 +307,25 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
 
     /// The response breaks off.
     fn abandon(&mut self, id: StreamId, failure: Option<Failure>) {
-        self.hub.engine.borrow_mut().reset(id, ErrorCode::INTERNAL_ERROR);
+        self.abandon_with(id, ErrorCode::INTERNAL_ERROR, failure);
+    }
+
+    fn abandon_with(&mut self, id: StreamId, code: ErrorCode, failure: Option<Failure>) {
+        self.hub.engine.borrow_mut().reset(id, code);
         let Some(mut slot) = self.remove(id) else { return };
         failure.into_iter().for_each(|failure| slot.outcome.sent.fail(failure));
         let outcome = slot.cut_off(&self.hub);
         let position = self.position();
         self.done.push_back((position, outcome));
+    }
+
+    /// Responses end whose room is needed for others.
+    pub(super) fn displace(&mut self) {
+        let displaced = |slot: &Slot| slot.life.is_displaced().then_some((slot.id, slot.outcome.sent.status));
+        let ended: Vec<_> = self.slots.iter().flatten().filter_map(displaced).collect();
+        for (id, status) in ended {
+            self.abandon_with(id, ErrorCode::CANCEL, Some(message::displaced(status)));
+        }
     }
 
     /// The client does not want the stream any more, or is gone. Its handler is told, and may say how it ends.

@@ -6,13 +6,12 @@
 use crate::context::Shared;
 use bytes::Bytes;
 use handler::FileRegion;
+use handler::held::Hold;
 use http2::{Connection, StreamId};
 use net::read_cached;
-use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::task::JoinHandle;
 
@@ -25,8 +24,7 @@ pub(super) struct FileReader {
     /// Read by the blocking thread, not sent yet.
     warm: Bytes,
     job: Option<JoinHandle<io::Result<Vec<u8>>>>,
-    /// The file for the blocking thread.
-    shared: Option<Arc<File>>,
+    _hold: Option<Hold>,
 }
 
 /// What came of sending.
@@ -40,8 +38,9 @@ pub(super) enum FileStep {
 }
 
 impl FileReader {
-    pub(super) fn new(region: FileRegion) -> FileReader {
-        FileReader { region, warm: Bytes::new(), job: None, shared: None }
+    /// `hold`: what is held of a file that others use, too.
+    pub(super) fn new(region: FileRegion, hold: Option<Hold>) -> FileReader {
+        FileReader { region, warm: Bytes::new(), job: None, _hold: hold }
     }
 
     /// Bytes that have not been sent.
@@ -113,10 +112,7 @@ impl FileReader {
 
     /// Lets a blocking thread read the next slice.
     fn ask(&mut self) -> FileStep {
-        if self.shared.is_none() {
-            self.shared = self.region.file.try_clone().ok().map(Arc::new);
-        }
-        let Some(file) = self.shared.clone() else { return FileStep::Broken };
+        let file = self.region.file.shared();
         let offset = self.region.offset;
         let len = usize::try_from(self.region.len).unwrap_or(SLICE).min(SLICE);
         self.job = Some(tokio::task::spawn_blocking(move || {

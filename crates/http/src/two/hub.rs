@@ -4,9 +4,10 @@
 
 use super::ready::ReadyList;
 use crate::context::Shared;
+use handler::held::Account;
 use http2::Connection;
 use net::Timer;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,12 +22,21 @@ pub(super) struct Hub {
     pub(super) held: Cell<usize>,
     /// When the speed of an upload is to be checked next, or whether all requests wait for the client.
     pub(super) check_at: Cell<Option<Instant>>,
+    /// What its responses hold.
+    pub(super) account: OnceCell<Rc<Account>>,
+    /// Some of them have to leave.
+    pub(super) displaced: Cell<bool>,
 }
 
 impl Hub {
     /// Something was put into the engine's output, or a deadline was set: the connection's task looks at it soon.
     pub(super) fn touch(&self) {
         self.ready.touch();
+    }
+
+    /// What its responses hold.
+    pub(super) fn account(&self) -> Rc<Account> {
+        self.account.get_or_init(|| Rc::new(Account::new())).clone()
     }
 
     /// An upload is to be checked at `at`.

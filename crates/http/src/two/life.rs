@@ -8,9 +8,10 @@ use super::connection::FILL;
 use super::hub::Hub;
 use super::room::LOOK;
 use bytes::{Bytes, BytesMut};
+use handler::held::{Account, Amount, Hold, Holding};
 use handler::{BodyError, Client, Departure, Fields, Incoming, IncomingBody};
 use http2::StreamId;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -28,6 +29,8 @@ pub(super) struct Life {
     waiting: RefCell<Option<Waker>>,
     /// The request's body, if it has one: most have none, and thousands of streams may be open.
     upload: Option<Box<RefCell<Upload>>>,
+    /// What the response holds.
+    holding: OnceCell<Rc<Holding>>,
 }
 
 /// A request body that arrives.
@@ -74,6 +77,7 @@ impl Life {
             interim_allowed: Cell::new(true),
             waiting: RefCell::default(),
             upload: (!ended).then(upload),
+            holding: OnceCell::new(),
         })
     }
 
@@ -133,6 +137,24 @@ impl Life {
         })
     }
 
+    /// Holds so much of what the response needs, until the result is dropped.
+    pub(super) fn hold(&self, amount: Amount) -> Option<Hold> {
+        self.holding().map(|holding| holding.hold(amount))
+    }
+
+    /// The client's window has taken so many bytes of the response.
+    #[inline]
+    pub(super) fn took(&self, bytes: usize, now: impl FnOnce() -> Instant) {
+        if let Some(holding) = self.holding.get() {
+            holding.took(bytes, now());
+        }
+    }
+
+    /// Whether the response has to leave.
+    pub(super) fn is_displaced(&self) -> bool {
+        self.holding.get().is_some_and(|holding| holding.is_displaced())
+    }
+
     /// Wakes the reader if its speed is to be checked now; when to check again.
     pub(super) fn check(&self, now: Instant) -> Option<Instant> {
         let mut upload = self.upload.as_ref()?.borrow_mut();
@@ -179,6 +201,30 @@ impl Client for Life {
             drop(engine);
             hub.touch();
         }
+    }
+
+    fn holding(&self) -> Option<Rc<Holding>> {
+        let hub = self.hub.upgrade().filter(|_| !self.gone.get())?;
+        let made = self.holding.get_or_init(|| {
+            let account = hub.account();
+            let hub = self.hub.clone();
+            let wake = move || {
+                if let Some(hub) = hub.upgrade() {
+                    hub.displaced.set(true);
+                    hub.touch();
+                }
+            };
+            Holding::new(account, wake)
+        });
+        Some(made.clone())
+    }
+
+    fn account(&self) -> Option<Rc<Account>> {
+        self.hub.upgrade()?.account.get().cloned()
+    }
+
+    fn open_account(&self) -> Option<Rc<Account>> {
+        Some(self.hub.upgrade()?.account())
     }
 }
 

@@ -144,7 +144,7 @@ async fn read(region: FileRegion) -> Result<(Bytes, FileRegion), Incomplete> {
     let failed = |error: std::io::Error| format!("a file could not be read: {error}");
     let FileRegion { file, offset, len } = region;
     let length = len.min(READ);
-    let own = file.try_clone().map_err(failed)?;
+    let own = file.shared();
     let reading = tokio::task::spawn_blocking(move || {
         let mut bytes = vec![0; length as usize];
         own.read_exact_at(&mut bytes, offset).map(|()| bytes)
@@ -203,7 +203,7 @@ mod tests {
     fn every_kind_of_body_is_read() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![b'x'; 200_000]).unwrap();
-        let region = FileRegion { file: Rc::new(file), offset: 10, len: 150_000 };
+        let region = FileRegion { file: Rc::new(file.into()), offset: 10, len: 150_000 };
         assert_eq!(join(Body::File(region.clone()), 1 << 20).unwrap().len(), 150_000);
         assert_eq!(&join(Body::Bytes("abc".into()), 9).unwrap()[..], b"abc");
         let declined = Rc::new(std::cell::Cell::new(false));
@@ -221,7 +221,7 @@ mod tests {
         assert!(join(incomplete, 9).unwrap_err().contains("broke off"));
         let error = join(stream([bytes("abc"), bytes("def"), bytes("ghi")]), 5).unwrap_err();
         assert!(error.contains("request_heap (5 bytes)"), "{error}");
-        let short = FileRegion { file: Rc::new(tempfile::tempfile().unwrap()), offset: 0, len: 1 };
+        let short = FileRegion { file: Rc::new(tempfile::tempfile().unwrap().into()), offset: 0, len: 1 };
         assert!(join(Body::File(short), 9).unwrap_err().contains("could not be read"));
     }
 }

@@ -128,7 +128,8 @@ section! { Category::Limits;
         key: "limits.response_spool",
         flags: &[long("response-spool", "SIZE")],
         default: "256MiB",
-        more: "Beyond that the app waits until the client has read some. 0 makes it wait as soon as memory is full.",
+        more: "Beyond that the app waits until the client has read some. 0 makes it wait as soon as memory is full. \
+               It counts for all responses of a connection together.",
         reloadable: true,
     }
     /// Largest response head an app may send; larger ones become 502

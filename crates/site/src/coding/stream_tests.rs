@@ -100,10 +100,10 @@ fn readable(coding: Coding, data: &[u8]) -> Vec<u8> {
     out
 }
 
-fn file(text: &[u8]) -> Rc<std::fs::File> {
+fn file(text: &[u8]) -> Rc<handler::held::OpenFile> {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(text).unwrap();
-    Rc::new(file)
+    Rc::new(file.into())
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::conditions;
 use super::root::{SETTLED, Version};
+use handler::held::OpenFile;
 use sha2::{Digest, Sha256};
 use std::cell::{Cell, OnceCell};
 use std::fs::{File, Metadata};
@@ -36,7 +37,7 @@ pub(crate) struct Document {
     pub soon: Cell<bool>,
     /// Identifies this version; never reused.
     pub id: u64,
-    pub file: Rc<File>,
+    pub file: Rc<OpenFile>,
     pub version: Version,
     /// It has not changed for a while, so the next change will show in its timestamps.
     pub settled: Cell<bool>,
@@ -67,7 +68,7 @@ impl Document {
         Document {
             id,
             path: path.into(),
-            file: Rc::new(file),
+            file: Rc::new(OpenFile::from(file)),
             version,
             modified: (seconds >= PLAUSIBLE_FROM).then(|| conditions::modified(seconds, wall)),
             tag: OnceCell::new(),

@@ -6,6 +6,7 @@
 //! 3. Where no file can be written, nothing is kept.
 
 use handler::FileRegion;
+use handler::held::OpenFile;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::hash::Hash;
@@ -29,7 +30,7 @@ pub(crate) struct Spill<K> {
 
 #[derive(Debug)]
 struct Pack<K> {
-    file: Rc<File>,
+    file: Rc<OpenFile>,
     len: u64,
     index: HashMap<K, (u64, u64)>,
 }
@@ -52,8 +53,11 @@ impl<K: Copy + Eq + Hash> Spill<K> {
         if self.newer.as_ref().is_none_or(full) {
             self.older = self.newer.take();
             // Without a file there is nothing to keep it in.
-            self.newer =
-                unnamed().ok().map(|file| Pack { file: Rc::new(file), len: 0, index: HashMap::new() });
+            self.newer = unnamed().ok().map(|file| Pack {
+                file: Rc::new(OpenFile::from(file)),
+                len: 0,
+                index: HashMap::new(),
+            });
         }
         let Some(pack) = &mut self.newer else { return };
         if pack.file.write_all_at(bytes, pack.len).is_ok() {

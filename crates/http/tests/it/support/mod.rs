@@ -153,7 +153,7 @@ fn region(content: &[u8], offset: u64, len: u64) -> FileRegion {
     std::fs::write(&path, content).unwrap();
     let file = std::fs::File::open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    FileRegion { file: Rc::new(file), offset, len }
+    FileRegion { file: Rc::new(file.into()), offset, len }
 }
 
 fn with_fields(mut response: Response, fields: &[(&str, &str)]) -> Response {
@@ -163,6 +163,10 @@ fn with_fields(mut response: Response, fields: &[(&str, &str)]) -> Response {
     response
 }
 
+fn bounds(memory: usize, temp_dir: &std::path::Path) -> body::Bounds<'_> {
+    body::Bounds { memory, temp_dir, account: None, patience: Duration::ZERO }
+}
+
 impl Handler for Answers {
     async fn handle(&self, mut exchange: Exchange) -> Response {
         let path = String::from_utf8_lossy(exchange.request.path()).into_owned();
@@ -170,10 +174,10 @@ impl Handler for Answers {
         match &path[1..] {
             "echo" | "spool" => {
                 let limit = if path == "/spool" { 10 } else { 1 << 20 };
-                match body::collect(exchange.incoming, limit, &std::env::temp_dir()).await {
+                match body::collect(exchange.incoming, bounds(limit, &std::env::temp_dir())).await {
                     Ok(body::Collected::Empty) => Response::text(200, "text/plain", ""),
                     Ok(body::Collected::Memory(bytes)) => Response::text(200, "text/plain", bytes),
-                    Ok(body::Collected::Spooled { mut file, len }) => {
+                    Ok(body::Collected::Spooled { mut file, len, .. }) => {
                         let mut content = Vec::new();
                         file.read_to_end(&mut content).unwrap();
                         assert_eq!(content.len() as u64, len);
@@ -184,7 +188,7 @@ impl Handler for Answers {
             }
             "no-temp-dir" => {
                 let dir = std::path::Path::new("/nonexistent/spool");
-                match body::collect(exchange.incoming, 1, dir).await {
+                match body::collect(exchange.incoming, bounds(1, dir)).await {
                     Err(failure) => {
                         note(&self.log, failure.reason.clone());
                         failure.into_response()

@@ -1,0 +1,51 @@
+//! A place for an upload in a file: [`Upload`].
+
+use super::Amount;
+use super::account::Account;
+use super::ledger::{Ledger, count, current};
+use net::descriptors::Held;
+use std::rc::Rc;
+
+/// An upload in a file, until it is dropped.
+#[derive(Debug)]
+pub struct Upload {
+    ledger: Rc<Ledger>,
+    account: Option<Rc<Account>>,
+    disk: u64,
+    _counted: Held,
+}
+
+impl Upload {
+    /// A place for an upload of a connection; `None` if it has its share.
+    pub fn begin(account: Option<&Rc<Account>>) -> Option<Upload> {
+        let ledger = account.map_or_else(current, |account| account.ledger.clone());
+        let own = account.map_or(0, |account| account.uploads.get());
+        let free = ledger.limits().uploads.saturating_sub(ledger.uploads.get());
+        if own >= free {
+            return None;
+        }
+        ledger.uploads.update(|all| all + 1);
+        account.into_iter().for_each(|account| account.uploads.update(|all| all + 1));
+        count(Amount::default(), Amount::FILE);
+        Some(Upload { ledger, account: account.cloned(), disk: 0, _counted: Held::begin() })
+    }
+
+    /// Whether the connection has uploads that wait, besides others of the thread.
+    pub fn has_others(account: Option<&Rc<Account>>) -> bool {
+        account.is_some_and(|account| account.uploads.get() > 0)
+    }
+
+    /// It has so many bytes now.
+    pub fn grow(&mut self, len: u64) {
+        let before = std::mem::replace(&mut self.disk, len);
+        count(Amount { disk: before, ..Amount::default() }, Amount { disk: len, ..Amount::default() });
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        self.ledger.uploads.update(|all| all - 1);
+        self.account.iter().for_each(|account| account.uploads.update(|all| all - 1));
+        count(Amount { disk: self.disk, ..Amount::FILE }, Amount::default());
+    }
+}
