@@ -244,6 +244,49 @@ class AttachedTest < Case
     assert_equal "hijacked", get("/", to: to(server)).body
   end
 
+  # A server that sends for ever, and the requests that it has got.
+  def endless_backend
+    asked = Queue.new
+    backend = TCPServer.new("127.0.0.1", 0)
+    accepting = Thread.new do
+      loop do
+        Thread.new(backend.accept) do |client|
+          asked << client.gets
+          client.write("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n")
+          loop { client.write("x" * 10_000) && sleep(0.002) }
+        rescue SystemCallError
+          client.close
+        end
+      end
+    end
+    yield URI("http://127.0.0.1:#{backend.local_address.ip_port}/"), asked
+  ensure
+    accepting.kill
+    backend.close
+  end
+
+  it "asks no other server twice for a client that leaves a stream" do
+    endless_backend do |uri, asked|
+      raised = Queue.new
+      server = serve do |_|
+        copy = lambda do |stream|
+          Net::HTTP.start(uri.host, uri.port) { |http| http.request(Net::HTTP::Get.new(uri)) { |answer| answer.read_body { |part| stream.write(part) } } }
+        rescue Exception => e # rubocop:disable Lint/RescueException
+          raised << e.class
+          raise
+        ensure
+          stream.close
+        end
+        [200, { "content-type" => "text/plain" }, copy]
+      end
+      client = connect(to(server)).write(request("GET", "/"))
+      client.read_some
+      client.reset!
+      assert_equal Firebrick::ClientGone, Timeout.timeout(60) { raised.pop }
+      assert_equal 1, asked.size
+    end
+  end
+
   it "shows errors in development, and only there" do
     app = ->(_) { raise "what went wrong" }
     responses = %w[development production].map { |name| fetch(serve(app, environment: name)) }
