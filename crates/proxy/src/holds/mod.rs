@@ -41,13 +41,13 @@ const FEW: usize = 8;
 /// How long a request without a response counts; longer for a client that leaves much unread.
 const YOUNG: Duration = Duration::from_millis(500);
 /// How long a request waits for its response until unread bodies at its origin make room.
-const LATE: Duration = Duration::from_millis(500);
+const LATE: Duration = Duration::from_millis(250);
 /// How long a body has been unread, and its client has read nothing of others, before it makes room for others.
 const STALLED: Duration = Duration::from_secs(2);
 /// How long it has been unread before it makes room for another request of the same client.
 const OWN: Duration = Duration::from_secs(30);
 /// Time between two looks.
-const LOOK: Duration = Duration::from_millis(250);
+const LOOK: Duration = Duration::from_millis(200);
 
 thread_local! {
     static HOLDS: Rc<Holds> = Rc::default();
