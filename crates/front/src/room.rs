@@ -38,6 +38,10 @@ impl Acceptor {
         let begun = Instant::now();
         let mut waiting = None;
         loop {
+            // One may have ended by itself meanwhile.
+            if is_free() {
+                return true;
+            }
             for rank in RANKS {
                 if self.displace(rank) || self.admission.displace_elsewhere(self.index, rank).await {
                     return true;
@@ -55,9 +59,6 @@ impl Acceptor {
                 waiting = Some(self.waiting.clone());
             }
             tokio::time::sleep(PAUSE).await;
-            if is_free() {
-                return true;
-            }
         }
     }
 }
