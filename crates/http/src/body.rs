@@ -131,8 +131,8 @@ async fn read(mut incoming: Incoming, bounds: Bounds<'_>) -> Result<Collected, F
 }
 
 impl Bounds<'_> {
-    /// Waits for a place for the body, which is not read meanwhile. Whoever has one gives it back when the app has taken the request, or has
-    /// had its time for that.
+    /// Waits for a place for the body, which is not read meanwhile. A place is free again when the app has responded to its
+    /// request, or the request has waited too long.
     async fn place(&self) -> Result<Upload, Failure> {
         let (since, mut wait) = (Instant::now(), SHORTEST_WAIT);
         loop {

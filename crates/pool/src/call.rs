@@ -115,7 +115,7 @@ impl Call {
         self.body.replace(Carried::Nothing);
     }
 
-    /// What its response holds; `None` when nobody waits for it.
+    /// What its response holds; `None` when no handler waits for it.
     pub(crate) fn holding(&self) -> Option<Rc<Holding>> {
         self.client.as_ref()?.upgrade()?.holding()
     }

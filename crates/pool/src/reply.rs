@@ -105,7 +105,7 @@ impl Reply {
         (grant, unspooled)
     }
 
-    /// A part of a file; it is made only for someone who waits for it.
+    /// A part of a file; it is made only when a handler waits for it.
     pub(crate) fn on_file(&self, region: impl FnOnce() -> FileRegion) {
         if self.is_unwanted() {
             return;

@@ -16,8 +16,9 @@ pub struct Holding {
     moved: Cell<Instant>,
     displaced: Cell<bool>,
     wake: Box<dyn Fn()>,
-    /// Its place in the ledger.
+    /// Its place in the ledger, and how many there were before it.
     pub(super) place: Cell<usize>,
+    pub(super) number: Cell<u64>,
 }
 
 impl std::fmt::Debug for Holding {
@@ -37,6 +38,7 @@ impl Holding {
             displaced: Cell::new(false),
             wake: Box::new(wake),
             place: Cell::new(0),
+            number: Cell::new(0),
             ledger: ledger.clone(),
         });
         ledger.enter(&holding);

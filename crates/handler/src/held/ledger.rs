@@ -94,6 +94,8 @@ pub(super) struct Ledger {
     pub(super) leaving: Cell<Amount>,
     pub(super) uploads: Cell<u32>,
     holdings: RefCell<Vec<Weak<Holding>>>,
+    /// How many there have been.
+    begun: Cell<u64>,
     /// When it was found that nothing in memory can be displaced.
     vain: Cell<Option<Instant>>,
 }
@@ -109,6 +111,7 @@ impl Ledger {
             leaving: Cell::default(),
             uploads: Cell::default(),
             holdings: RefCell::default(),
+            begun: Cell::default(),
             vain: Cell::default(),
         }
     }
@@ -137,6 +140,7 @@ impl Ledger {
     pub(super) fn enter(&self, holding: &Rc<Holding>) {
         let mut holdings = self.holdings.borrow_mut();
         holding.place.set(holdings.len());
+        holding.number.set(self.begun.replace(self.begun.get() + 1));
         holdings.push(Rc::downgrade(holding));
     }
 
@@ -195,10 +199,15 @@ impl Ledger {
 
     #[cold]
     fn displace(&self, newcomer: Option<&Rc<Holding>>, files: u32) {
+        // The newest have not had the time to show whether their client takes them.
+        let newest = self.begun.get().saturating_sub(u64::from(self.limits.get().descriptors / 8));
         let mut left = files;
         for (_, holding) in self.ranked(newcomer, Instant::now(), |held| held.descriptors.into()) {
             if left == 0 {
                 return;
+            }
+            if holding.number.get() >= newest {
+                continue;
             }
             left = left.saturating_sub(holding.held().descriptors);
             holding.displace();

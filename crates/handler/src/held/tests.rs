@@ -1,4 +1,4 @@
-//! Tests of what is counted, who waits and who leaves.
+//! Tests of what is counted, which requests wait, and which responses leave.
 
 use super::*;
 use crate::held::Account;
@@ -119,6 +119,17 @@ fn a_slow_client_is_worth_more_than_one_that_takes_a_little_for_many() {
 }
 
 #[test]
+fn the_newest_stay_although_others_have_taken_much_before_they_stalled() {
+    let (_, accounts) = accounts(3);
+    let stalled = files(&accounts[0], 63);
+    stalled.iter().for_each(|(one, _)| one.took(500_000, Instant::now()));
+    let new = files(&accounts[1], 1);
+    let newcomers = files(&accounts[2], 4);
+    assert!(new.iter().chain(&newcomers).all(|(one, _)| !one.is_displaced()));
+    assert!(stalled[0].0.is_displaced() && !stalled[62].0.is_displaced());
+}
+
+#[test]
 fn one_that_leaves_is_told_once() {
     let (_, accounts) = accounts(2);
     let told = Rc::new(Cell::new(0));
@@ -189,7 +200,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 proptest! {
-    /// The sums are those of what exists; nobody leaves while there is room; nothing is left at the end.
+    /// The sums are those of what exists; no response leaves while there is room; nothing is left at the end.
     #[test]
     fn the_sums_are_right(acts in acts()) {
         let (ledger, accounts) = accounts(4);
