@@ -72,7 +72,7 @@ class FleetTest < Case
   end
 
   it "adds up what all servers did, and finds the slow one" do
-    servers = [member, member, member(pause: 1), member]
+    servers = [member, member, member(pause: 0.2), member]
     told = nil
     # Others than the slow one may be slow for a moment, too, where the machine is busy.
     under_load(servers) do
@@ -90,7 +90,7 @@ class FleetTest < Case
     slow, = rows
     assert_equal control_port(servers[2]), slow["address"], "what needs attention comes first"
     assert_match(/\Ap99 \d+ ms \(median [\d.]+ ms\)\z/, slow["outlier"].first)
-    assert_operator totals["total_ms"]["max"], :>=, 950
+    assert_operator totals["total_ms"]["max"], :>=, 190
     assert_equal [{ "name" => slow["version"], "servers" => 4 }], told["versions"]
     text, = fleet(servers, "--once", "--interval", "300ms")
     assert_match(/^Firebrick fleet  4 servers up$/, text)

@@ -33,7 +33,8 @@ pub(crate) async fn shake(
     arrival: Option<Arrival>,
 ) -> Option<Secured> {
     let arrival = arrival.as_ref();
-    let outcome = perform(arrival, steps(acceptor, socket, peer, &endpoint, arrival)).await;
+    // Boxed, here and below: each function that a future passes through has room for all of it, and many handshakes may wait.
+    let outcome = perform(arrival, Box::pin(steps(acceptor, socket, peer, &endpoint, arrival))).await;
     let displaced = || Err(Failed { refusal: Refusal::Displaced, remains: None, name: None });
     match outcome.unwrap_or_else(displaced) {
         Ok(established) => {
@@ -62,7 +63,7 @@ pub(crate) async fn shake(
                 ));
             }
             // It makes room for others to its very end.
-            perform(arrival, refuse(failed)).await;
+            perform(arrival, Box::pin(refuse(failed))).await;
             None
         }
     }
@@ -100,7 +101,8 @@ async fn steps(
     let (hello, choice) = match choice {
         Choice::OnDemand(name, hooks) => {
             let client = peer.remote.ip().map(|address| address.to_canonical());
-            by_server(arrival, within(ON_DEMAND, hello.on_demand(endpoint, &name, client, &hooks))).await?
+            let asked = within(ON_DEMAND, hello.on_demand(endpoint, &name, client, &hooks));
+            by_server(arrival, Box::pin(asked)).await?
         }
         chosen => (hello, chosen),
     };

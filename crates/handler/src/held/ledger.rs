@@ -22,6 +22,8 @@ const LEAST_MEMORY_OF_CONNECTION: u64 = 1 << 20;
 const HARDLY: u64 = 1 << 10;
 /// if it has not taken any for so long.
 const STALLED: Duration = Duration::from_secs(2);
+/// A response whose client has taken something since then moves.
+const PAUSE: Duration = Duration::from_millis(500);
 /// Responses that move are looked at again for memory after so long.
 const AGAIN: Duration = Duration::from_millis(250);
 
@@ -100,8 +102,9 @@ pub(super) struct Ledger {
     vain: Cell<Option<Instant>>,
 }
 
-/// How well a response moves; the least leaves first.
-type Rank = (u64, Instant);
+/// How well a response moves; the least leaves first. Whether it has moved lately counts more than what its connection takes: windows that a
+/// client opens at the beginning are filled at once, and look like a fast client for a while.
+type Rank = (bool, u64, Instant);
 
 impl Ledger {
     fn new(threads: u64) -> Ledger {
@@ -190,7 +193,8 @@ impl Ledger {
             .map(|one| {
                 // What a connection takes, for each of what it holds: others of its responses wait for that one.
                 let share = one.account().pace.rate(now) / kind(one.account().held.get()).max(1);
-                ((share, one.moved()), one)
+                let moves = now.saturating_duration_since(one.moved()) < PAUSE;
+                ((moves, share, one.moved()), one)
             })
             .collect();
         ranked.sort_unstable_by_key(|(rank, _)| *rank);

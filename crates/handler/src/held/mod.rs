@@ -9,9 +9,9 @@
 //! 2. A connection whose responses hold their share does not begin another one: its requests wait for a [`Turn`]. The share is at most a
 //!    sixteenth of the thread's descriptors and [`CONNECTION_MEMORY`], and not more than what is still free in the thread, so that many
 //!    connections leave room for others; a little it always has.
-//! 3. When a thread has no room at all, responses are displaced ([`Holding::is_displaced`]): of the connections that take least for what they
-//!    hold, the response that has stalled longest. The newest eighth stays: it has not shown whether its clients take it. For memory this is
-//!    done only to those that hardly move.
+//! 3. When a thread has no room at all, responses are displaced ([`Holding::is_displaced`]): those that have paused before those that move; of
+//!    the connections that take least for what they hold, the response that has stalled longest. The newest eighth stays: it has not shown
+//!    whether its clients take it. For memory this is done only to those that hardly move.
 //! 4. An upload in a file has a place of its own ([`Upload`]). A connection may have as many as are still free in the thread.
 //! 5. Nothing is counted, and nothing is allocated, for a response that holds nothing.
 //! 6. Everything here belongs to one thread, but the totals of the process. The thread's ceilings come from the limit of descriptors and

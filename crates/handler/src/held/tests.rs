@@ -130,6 +130,18 @@ fn the_newest_stay_although_others_have_taken_much_before_they_stalled() {
 }
 
 #[test]
+fn those_that_have_paused_leave_before_those_that_move_however_much_they_took_at_first() {
+    let (_, accounts) = accounts(3);
+    let paused = files(&accounts[0], 32);
+    let before = Instant::now().checked_sub(PAUSE).unwrap();
+    paused.iter().for_each(|(one, _)| one.took(500_000, before));
+    let moving = files(&accounts[1], 32);
+    moving.iter().for_each(|(one, _)| one.took(1, Instant::now()));
+    let _newcomer = files(&accounts[2], 1);
+    assert!(paused[0].0.is_displaced() && moving.iter().all(|(one, _)| !one.is_displaced()));
+}
+
+#[test]
 fn one_that_leaves_is_told_once() {
     let (_, accounts) = accounts(2);
     let told = Rc::new(Cell::new(0));
