@@ -144,7 +144,10 @@ class LoanTest < Case
       worker.take_for(id, :offer)
       worker.send_frame(Wire.frame(:abort, id))
       assert_predicate worker.take_for(id, :end), :end?
-      assert_equal '[[200, "Firebrick::ClientGone"]]', worker.get("/log")[2]
+      # The body's close, which writes it, comes after the end.
+      log = nil
+      eventually("what the app was told") { (log = worker.get("/log")[2]) != "[]" }
+      assert_equal '[[200, "Firebrick::ClientGone"]]', log
       assert_equal 0, front.slot(0)[:failures]
     end
   end
