@@ -161,6 +161,8 @@ class HeldTest < TlsCase
     clients = Array.new(12) do
       Http2Client.new(own.address).tap do |client|
         @connections << client
+        # It acknowledges SETTINGS at once: on a busy machine its turn to read comes late.
+        client.read_until("SETTINGS") { client.settings }
         55.times { client.request("/upload", body:) }
       end
     end
