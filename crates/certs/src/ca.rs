@@ -94,7 +94,7 @@ impl Ca {
         &self.client
     }
 
-    /// What answers HTTP-01.
+    /// The answers to HTTP-01.
     pub fn answers(&self) -> &HttpAnswers {
         &self.answers
     }

@@ -58,7 +58,7 @@ pub fn choose(
     usable.into_iter().nth(at)
 }
 
-/// What answers HTTP-01; clones share it.
+/// The answers to HTTP-01; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct HttpAnswers(Arc<RwLock<Answering>>);
 

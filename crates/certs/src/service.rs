@@ -36,7 +36,7 @@ const END: Duration = Duration::from_secs(1);
 
 /// Orders certificates from [`Service::open`] until it is stopped or dropped.
 pub struct Service {
-    /// What answers HTTP-01.
+    /// The answers to HTTP-01.
     pub http: HttpAnswers,
     /// What people see.
     pub board: Board,

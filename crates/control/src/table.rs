@@ -221,14 +221,12 @@ fn counters(facts: &mut Facts, server: &ServerSnapshot) {
     facts.line("failures", format!("by clients {client}, by the app {app}, by limits of the server {own}"));
     let [open, accepted] = [front.connections.open, front.connections.accepted].map(grouped);
     let sent = mib(front.sent_body_bytes);
-    let displaced = match front.connections.displaced {
+    let if_any = |count: u64, what: &str| match count {
         0 => String::new(),
-        count => format!("{} closed to make room, ", grouped(count)),
+        count => format!("{} {what}, ", grouped(count)),
     };
-    let refused = match front.connections.refused_of_address {
-        0 => String::new(),
-        count => format!("{} refused (max_connections_per_address), ", grouped(count)),
-    };
+    let displaced = if_any(front.connections.displaced, "closed to make room");
+    let refused = if_any(front.connections.refused_of_address, "refused (max_connections_per_address)");
     let made = format!("{open} open, {accepted} accepted, {displaced}{refused}");
     facts.line("connections", format!("{made}{sent} MiB of bodies sent"));
     let died = server.deaths.iter().filter(|(_, count)| *count > 0);

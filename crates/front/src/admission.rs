@@ -45,10 +45,10 @@ struct Thread {
     index: u16,
     requests: mpsc::UnboundedSender<MakeRoom>,
     /// When it last had no connection of a rank.
-    without: [Option<Instant>; 4],
+    without: [Option<Instant>; Rank::ALL.len()],
 }
 
-/// What connections count in: all of them, and those of an address.
+/// The counters of a connection: that of all connections, and that of its address.
 #[derive(Debug)]
 pub(crate) struct Tally {
     admission: Arc<Admission>,
@@ -117,12 +117,12 @@ impl Admission {
     /// Adds a front thread; it must serve the requests it receives.
     pub(crate) fn join(&self, index: u16) -> mpsc::UnboundedReceiver<MakeRoom> {
         let (requests, received) = mpsc::unbounded_channel();
-        self.threads().push(Thread { index, requests, without: [None; 4] });
+        self.threads().push(Thread { index, requests, without: [None; Rank::ALL.len()] });
         self.slack.fetch_add(SLACK, Ordering::Relaxed);
         received
     }
 
-    /// What the connections of a thread count in.
+    /// The counters for connections of a thread.
     pub(crate) fn tally(self: &Arc<Self>) -> Arc<Tally> {
         Arc::new(Tally { admission: self.clone(), address: None })
     }

@@ -60,7 +60,7 @@ pub(crate) enum Protocol {
     Either,
 }
 
-/// What a connection counts in until it ends.
+/// The guards of the counters of a connection, until it ends.
 type Counts = (Admitted, stats::Connection);
 
 /// Serves a connection until it ends, in a task of its own. An idle connection costs the size of that task: it holds nothing but
@@ -107,10 +107,11 @@ impl Acceptor {
 
     /// Counts a connection as open; whether there is room for it, if need be in place of one of this thread that has proved nothing.
     /// `address`: its client's, as far as it is known.
-    fn count(&self, socket: &impl AsRawFd, max: usize, address: Option<IpAddr>) -> (Admitted, Room) {
-        let (mut admitted, mut room) = self.tally.count(max);
-        if !self.count_address(&mut admitted, address) {
-            return (admitted, Room::OfAddress);
+    fn count(&self, socket: &impl AsRawFd, address: Option<IpAddr>) -> (Counts, Room) {
+        let (admitted, mut room) = self.tally.count(self.settings.get().limits.max_connections);
+        let mut counts = (admitted, self.recorder.connection());
+        if !self.count_address(&mut counts.0, address) {
+            return (counts, Room::OfAddress);
         }
         if room == Room::Free && !descriptors::admit_connection(socket) && !proxy::make_room() {
             room = Room::Full;
@@ -118,7 +119,7 @@ impl Acceptor {
         if room == Room::Full && self.displace(Rank::Unproved) {
             room = Room::Free;
         }
-        (admitted, room)
+        (counts, room)
     }
 
     /// Whether there is room for a connection that counts.
@@ -163,9 +164,7 @@ impl Acceptor {
 
     /// Admits a connection without encryption, or refuses it.
     pub(crate) fn admit<S: Transport + AsRawFd>(self: Rc<Self>, stream: S, peer: Peer, protocol: Protocol) {
-        let max = self.settings.get().limits.max_connections;
-        let (admitted, room) = self.count(&stream, max, peer.remote.ip());
-        let counts = (admitted, self.recorder.connection());
+        let (counts, room) = self.count(&stream, peer.remote.ip());
         self.admit_counted(stream, peer, protocol, counts, room);
     }
 
@@ -205,8 +204,7 @@ impl Acceptor {
         way: Way,
     ) {
         let max = self.settings.get().limits.max_connections;
-        let (admitted, room) = self.count(&stream, max, None);
-        let mut counts = (admitted, self.recorder.connection());
+        let (mut counts, room) = self.count(&stream, None);
         let arrival = self.context.arrive(Subnet::of(peer.remote.ip()));
         spawn_local(async move {
             let found = match room {
@@ -250,9 +248,7 @@ impl Acceptor {
         endpoint: Arc<Endpoint>,
         alt_svc: Option<Rc<[u8]>>,
     ) {
-        let max = self.settings.get().limits.max_connections;
-        let (admitted, room) = self.count(&socket, max, peer.remote.ip());
-        let counts = (admitted, self.recorder.connection());
+        let (counts, room) = self.count(&socket, peer.remote.ip());
         // At once: many may be accepted before the first of them is polled.
         let arrival = self.context.arrive(Subnet::of(peer.remote.ip()));
         spawn_local(self.secure(socket, peer, endpoint, alt_svc, arrival, counts, room));
@@ -312,7 +308,7 @@ impl Acceptor {
         peer.session = Some(session);
         let (context, peer) = (self.context.clone(), Rc::new(peer));
         if http2 {
-            // What is left when the time is over is cut off.
+            // The server cuts off the rest when the time is over.
             let _ = timeout(REFUSAL, http::two::refuse(stream, peer, context, failure)).await;
         } else {
             http::one::refuse(stream, peer, context, failure).await;

@@ -140,7 +140,7 @@ fn settle(kinds: &mut Vec<Kind>, now: Instant, write: &Write) {
     });
 }
 
-/// What makes failures alike: the beginning of the reason, without its numbers, however long they are.
+/// The kind of a failure: the beginning of its reason, without the numbers, however long they are.
 fn kind_of(reason: &str) -> String {
     let line = reason.lines().next().unwrap_or_default();
     let mut letters: Vec<char> =

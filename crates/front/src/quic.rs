@@ -109,7 +109,7 @@ fn admit(
     let max = acceptor.settings.get().limits.max_connections;
     let (mut admitted, room) = acceptor.tally.count(max);
     if judgement == Judgement::Retry || (room != Room::Free && !proved) {
-        // What has been verified just now cannot be asked again.
+        // QUIC does not ask a client again whose address it has verified just now.
         let _ = incoming.retry();
         return;
     }

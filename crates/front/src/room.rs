@@ -15,7 +15,6 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-const RANKS: [Rank; 4] = [Rank::Unproved, Rank::Idle, Rank::Young, Rank::Stalled];
 const PATIENCE: Duration = Duration::from_millis(600);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -42,7 +41,7 @@ impl Acceptor {
             if is_free() {
                 return true;
             }
-            for rank in RANKS {
+            for rank in Rank::ALL {
                 if self.displace(rank) || self.admission.displace_elsewhere(self.index, rank).await {
                     return true;
                 }

@@ -172,8 +172,7 @@ impl Shared {
 
     /// A connection that was chosen does not leave: another one makes room in its place.
     pub(crate) fn displace_another(&self) {
-        let ranks = [Rank::Unproved, Rank::Idle, Rank::Young, Rank::Stalled];
-        let _ = ranks.into_iter().any(|rank| self.displace(rank));
+        let _ = Rank::ALL.into_iter().any(|rank| self.displace(rank));
     }
 
     /// Wakes the connection that was chosen, if one was.

@@ -146,14 +146,9 @@ impl Delivery {
         if !self.blocked.get() {
             return false;
         }
-        let before = self.watch.take();
-        let known = before.as_ref().map(|watch| watch.progress);
-        self.watch.set(before);
-        let found = self.look(stream, 0, timer, shared);
-        let watch = self.watch.take();
-        let progress = watch.as_ref().map(|watch| watch.progress);
-        self.watch.set(watch);
-        found != Found::Stalled && progress != known
+        let progress = || self.watched(|watch| watch.progress);
+        let known = progress();
+        self.look(stream, 0, timer, shared) != Found::Stalled && progress() != known
     }
 
     /// The connection ends with a reset: nobody waits for what its client has not received.
@@ -210,14 +205,19 @@ impl Delivery {
 
     /// Until when the client has all that was written; `None`: always, as far as it is known.
     pub(crate) fn has_until(&self) -> Option<Instant> {
-        let watch = self.watch.take()?;
-        let until = watch.has_until;
-        self.watch.set(Some(watch));
-        Some(until)
+        self.watched(|watch| watch.has_until)
     }
 
-    /// Waits, with our direction closed, until the client has nearly everything, or has stalled, or has to make room; the system has the rest, which it discards
-    /// after `timeouts.send`. What still arrives is discarded.
+    /// Reads something of what was seen of the client, if it is being watched.
+    fn watched<R>(&self, read: impl FnOnce(&Watch) -> R) -> Option<R> {
+        let watch = self.watch.take()?;
+        let found = read(&watch);
+        self.watch.set(Some(watch));
+        Some(found)
+    }
+
+    /// Waits, with our direction closed, until the client has nearly everything, or has stalled, or the connection has to make room; the system
+    /// has the rest, which it discards after `timeouts.send`. What still arrives is discarded.
     pub(crate) async fn settle<S: Transport>(&self, stream: &S, timer: &Timer, shared: &Shared) {
         if self.unproved.get() < SMALL {
             return;

@@ -38,6 +38,11 @@ pub enum Rank {
     Stalled,
 }
 
+impl Rank {
+    /// All of them, in their order.
+    pub const ALL: [Rank; 4] = [Rank::Unproved, Rank::Idle, Rank::Young, Rank::Stalled];
+}
+
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum State {
@@ -342,7 +347,7 @@ mod tests {
 
     fn events() -> impl Strategy<Value = Vec<Event>> {
         let state = prop::sample::select(vec![State::Unproved, State::Idle, State::Stalled]);
-        let rank = prop::sample::select(vec![Rank::Unproved, Rank::Idle, Rank::Young, Rank::Stalled]);
+        let rank = prop::sample::select(Rank::ALL.to_vec());
         let event = prop_oneof![
             (0..24usize, 0..4u8).prop_map(|(key, from)| Event::Open(key, from)),
             (0..24usize).prop_map(Event::Close),

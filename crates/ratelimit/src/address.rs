@@ -4,8 +4,9 @@
 //! connected from to `X-Forwarded-For`, so the list is read from its end, and the first address that is no trusted proxy's is the client's.
 
 use handler::Request;
+use net::Subnet;
 use settings::TrustedProxies;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 /// The client's address; `None` where nobody knows it, as on a Unix socket.
 pub(crate) fn client(request: &Request, trusted: &TrustedProxies) -> Option<IpAddr> {
@@ -48,15 +49,9 @@ pub fn parse(word: &[u8]) -> Option<IpAddr> {
     bare.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
-/// The address as limits count it: of IPv6 the network of 64 bits, all of which one client has.
+/// The address as limits count it.
 pub(crate) fn counted(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => {
-            let network = address.to_bits() >> 64 << 64;
-            format!("{}/64", Ipv6Addr::from_bits(network))
-        }
-    }
+    Subnet::of(Some(address)).to_string()
 }
 
 #[cfg(test)]

@@ -244,16 +244,19 @@ impl Task {
 
     /// The client knows of the end, and nothing is lost by it, or the connection has to make room.
     fn may_close(&self) -> bool {
-        let chosen = || self.active.is_none() && self.shared.room.is_chosen(self.timer.key());
         self.ending == Ending::Refusing
             && self.hub.open.get() == 0
-            && (chosen() || !self.unread.is_possible(self.shared.timers.recent()))
+            && (self.is_chosen_idle() || !self.unread.is_possible(self.shared.timers.recent()))
     }
 
     /// The server drains, or the connection was chosen to make room.
     fn must_end(&self) -> bool {
-        let chosen = || self.active.is_none() && self.shared.room.is_chosen(self.timer.key());
-        self.ending == Ending::No && (self.shared.draining.get() || chosen())
+        self.ending == Ending::No && (self.shared.draining.get() || self.is_chosen_idle())
+    }
+
+    /// The connection was chosen to make room, and no request is in progress.
+    fn is_chosen_idle(&self) -> bool {
+        self.active.is_none() && self.shared.room.is_chosen(self.timer.key())
     }
 
     /// The connection was chosen to make room, and its client has proved nothing, or does not go on with requests or responses.

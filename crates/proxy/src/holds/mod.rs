@@ -201,14 +201,17 @@ impl Holds {
 
     /// Takes the connections of unread bodies at an origin that accepts no more of them, or of any if `at` is `None`; whether there were any.
     pub(crate) fn make_room(&self, at: Option<At>) -> bool {
-        self.displace(|held| at.is_none_or(|at| held.at == at)) > 0 || at.is_none() && self.displace_oldest()
+        self.displace(|held| at.is_none_or(|at| held.at == at)) > 0
+            || at.is_none() && self.displace_oldest(STALLED, |_| true)
     }
 
-    /// Takes the connection of the body that has been unread for the longest time, of any client.
-    fn displace_oldest(&self) -> bool {
+    /// Takes the connection of the body that has been unread for the longest time of those that `may` lose it, if that is `least`; whether there
+    /// was one.
+    fn displace_oldest(&self, least: Duration, may: impl Fn(&Held) -> bool) -> bool {
         let bodies = self.bodies.borrow();
-        let unread = bodies.iter().filter_map(|held| Some((held.unread.get()?, held)));
-        let oldest = unread.min_by_key(|(since, _)| *since).filter(|(since, _)| since.elapsed() >= STALLED);
+        let unread =
+            bodies.iter().filter(|held| may(held)).filter_map(|held| Some((held.unread.get()?, held)));
+        let oldest = unread.min_by_key(|(since, _)| *since).filter(|(since, _)| since.elapsed() >= least);
         let oldest = oldest.map(|(_, held)| held.clone());
         drop(bodies);
         oldest.inspect(|held| held.displace()).is_some()
@@ -279,7 +282,9 @@ impl Holds {
         let mut waiting = false;
         for holder in holders.iter().filter(|holder| !holder.waiting.borrow().is_empty()) {
             if !holder.has_room() {
-                self.displace_own(holder, now);
+                self.displace_oldest(OWN, |held| {
+                    held.holder.as_ref().is_some_and(|one| Rc::ptr_eq(one, holder))
+                });
             }
             self.admit(holder);
             waiting |= !holder.waiting.borrow().is_empty();
@@ -292,20 +297,6 @@ impl Holds {
             self.displace(|held| held.at == at);
         }
         waiting || bodies > FEW
-    }
-
-    /// Displaces the body of the client that has been unread for the longest time, if that is [`OWN`].
-    fn displace_own(&self, holder: &Rc<Holder>, now: Instant) {
-        let bodies = self.bodies.borrow();
-        let own =
-            bodies.iter().filter(|held| held.holder.as_ref().is_some_and(|one| Rc::ptr_eq(one, holder)));
-        let oldest = own.filter_map(|held| Some((held.unread.get()?, held))).min_by_key(|(since, _)| *since);
-        let stalled = oldest.filter(|(since, _)| now.saturating_duration_since(*since) >= OWN);
-        let held = stalled.map(|(_, held)| held.clone());
-        drop(bodies);
-        if let Some(held) = held {
-            held.displace();
-        }
     }
 
     /// Lets requests go on that wait, while there is room.

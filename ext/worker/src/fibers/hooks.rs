@@ -308,10 +308,14 @@ pub(crate) fn alarm(gvl: &mut Gvl, us: Value, place: Value) -> Value {
 
 /// The numbers of the alarms of the strand of the calling fiber.
 pub(crate) fn alarms(gvl: &mut Gvl) -> Value {
+    numbers(gvl, |_, at| strand::current().and_then(|strand| strand.alarms().get(at).copied()))
+}
+
+/// The numbers that `get` finds at 0 and further places. They are looked at one by one: a list would be lost when Ruby raises.
+fn numbers(gvl: &mut Gvl, get: impl Fn(&Gvl, usize) -> Option<u64>) -> Value {
     let all = ruby::array(gvl, &[]);
     let mut at = 0;
-    // They are looked at one by one: a list would be lost when Ruby raises.
-    while let Some(number) = strand::current().and_then(|strand| strand.alarms().get(at).copied()) {
+    while let Some(number) = get(gvl, at) {
         let number = ruby::integer(gvl, number as i64);
         ruby::push(gvl, all, number);
         at += 1;
@@ -363,15 +367,10 @@ pub(crate) fn deliver(gvl: &mut Gvl) -> Value {
 /// Interrupts that have come for the strand of the calling fiber and have not been raised: numbers of alarms, and whether its client has gone.
 pub(crate) fn pending(gvl: &mut Gvl) -> Value {
     let (fiber, strand) = (fiber::current(gvl), strand::current());
-    let all = ruby::array(gvl, &[]);
-    let mut at = 0;
-    while let Some((number, _)) =
-        here(gvl, |l| l.waits.missed(fiber, strand, None).get(at).copied()).flatten()
-    {
-        let number = ruby::integer(gvl, number as i64);
-        ruby::push(gvl, all, number);
-        at += 1;
-    }
+    let all = numbers(gvl, |gvl, at| {
+        let missed = here(gvl, |l| l.waits.missed(fiber, strand, None).get(at).copied()).flatten();
+        missed.map(|(number, _)| number)
+    });
     let task = strand.and_then(|strand| strand.task.get());
     let gone = if task.is_some_and(Task::has_lost_client) { TRUE } else { FALSE };
     ruby::array(gvl, &[all, gone])
