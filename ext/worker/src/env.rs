@@ -7,7 +7,7 @@
 use crate::names::{method, names};
 use crate::place::place;
 use crate::raw::gvl::Gvl;
-use crate::raw::ruby::{self, Value};
+use crate::raw::ruby::{self, Pairs, Value};
 use crate::raw::slots::Slot;
 use crate::task::Task;
 use crate::ticket::Ticket;
@@ -72,29 +72,31 @@ pub(crate) fn build(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, f
     let keys = names();
     refresh(gvl, task, request);
     let env = ruby::hash_dup(gvl, task.thread.template.get());
+    let mut draft = Draft { env, pairs: Pairs::new() };
     if task.fiber.is_some() {
         // Requests of other fibers have lists of their own.
         for (list, key) in
             [(task.after_reply, keys.after_reply), (task.response_finished, keys.response_finished)]
         {
             renew(gvl, list, key, env);
-            ruby::hash_set(gvl, env, key.get(), list.get());
+            draft.set(gvl, key, list.get());
         }
     }
-    put_handles(gvl, env, task, request);
-    put_target(gvl, env, request);
+    draft.put_handles(gvl, task, request);
+    draft.put_target(gvl, request);
     if request.head.remote_port != 0 {
         let port = decimal(gvl, u64::from(request.head.remote_port));
-        ruby::hash_set(gvl, env, keys.remote_port.get(), port);
+        draft.set(gvl, keys.remote_port, port);
     }
     let queued = ruby::float(gvl, task.queued_us.get() as f64 / 1e6);
-    ruby::hash_set(gvl, env, keys.queue_time.get(), queued);
+    draft.set(gvl, keys.queue_time, queued);
     let mut has_length = false;
     for field in request.fields() {
         has_length |= field.code == CONTENT_LENGTH;
-        put_field(gvl, env, task, &field);
+        draft.put_field(gvl, task, &field);
     }
-    put_body(gvl, env, task, request, fd, has_length);
+    draft.put_body(gvl, task, request, fd, has_length);
+    draft.pairs.put(gvl, env);
     env
 }
 
@@ -170,108 +172,127 @@ fn renew(gvl: &mut Gvl, slot: &Slot, key: &Slot, template: Value) {
     }
 }
 
-/// What the app has of its request: wherever it is called, it is about this one.
-#[inline]
-fn put_handles(gvl: &mut Gvl, env: Value, task: &'static Task, request: &Request<'_>) {
-    let (keys, ticket) = (names(), Ticket::of_request(task));
-    let handle = ticket.handle(gvl, keys.handle.get());
-    ruby::hash_set(gvl, env, keys.request_timeout.get(), handle);
-    if request.head.version < 20 {
-        ruby::hash_set(gvl, env, keys.hijack.get(), handle);
-    }
-    if worker(gvl, |w| w.options.early_hints) {
-        let hints = ticket.handle(gvl, keys.hints.get());
-        ruby::hash_set(gvl, env, keys.early_hints.get(), hints);
-    }
-}
-
-#[inline]
-fn put_target(gvl: &mut Gvl, env: Value, request: &Request<'_>) {
-    let keys = names();
-    let path = match request.path() {
-        b"" => ruby::string(gvl, b"/"),
-        path => ruby::string(gvl, path),
-    };
-    ruby::hash_set(gvl, env, keys.request_path.get(), path);
-    // `OPTIONS *`: in Rack 3 the path is "*"; in Rack 2 it is empty.
-    let asterisk = request.path() == b"*" && !worker(gvl, |w| w.options.rack3);
-    ruby::hash_set(gvl, env, keys.path_info.get(), if asterisk { keys.empty.get() } else { path });
-    let target = ruby::string(gvl, request.head.target);
-    ruby::hash_set(gvl, env, keys.request_uri.get(), target);
-    if !request.query().is_empty() {
-        let query = ruby::string(gvl, request.query());
-        ruby::hash_set(gvl, env, keys.query_string.get(), query);
-    }
-}
-
-#[inline]
-fn put_field(gvl: &mut Gvl, env: Value, task: &'static Task, field: &Field<'_>) {
-    let value = ruby::string(gvl, field.value);
-    if let Some(name) = field.variable() {
-        let key = ruby::interned(gvl, name);
-        ruby::hash_set(gvl, env, key, value);
-        if name == CLIENT_CERT {
-            put_peer_certificate(gvl, env, value);
-        }
-        return;
-    }
-    let key = match field.code {
-        0 => {
-            let mut key = task.head.with(gvl, std::mem::take);
-            key.clear();
-            key.extend_from_slice(b"HTTP_");
-            let rack = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
-            key.extend(field.name.iter().map(rack));
-            // If Ruby is out of memory this raises, and only the buffer is lost.
-            let interned = ruby::interned(gvl, &key);
-            task.head.with(gvl, |head| *head = key);
-            interned
-        }
-        // The front has decoded the body.
-        TRANSFER_ENCODING => return,
-        code => names().known[code as usize].get(),
-    };
-    if !field.repeated {
-        return ruby::hash_set(gvl, env, key, value);
-    }
-    let joined = ruby::hash_get(gvl, env, key);
-    if joined.is_nil() {
-        return ruby::hash_set(gvl, env, key, value);
-    }
-    ruby::append(gvl, joined, if field.code == COOKIE { b"; " } else { b", " });
-    ruby::append(gvl, joined, field.value);
-}
-
-/// The client's certificate as Puma's apps find it.
-#[cold]
-fn put_peer_certificate(gvl: &mut Gvl, env: Value, pem: Value) {
-    let keys = names();
-    let certificate = ruby::call(gvl, keys.exchange.get(), keys.peer_certificate, &[pem]);
-    if !certificate.is_nil() {
-        ruby::hash_set(gvl, env, keys.peercert.get(), certificate);
-    }
-}
-
-fn put_body(
-    gvl: &mut Gvl,
+/// An env that is being filled.
+struct Draft {
     env: Value,
-    task: &'static Task,
-    request: &Request<'_>,
-    fd: Option<RawFd>,
-    has_length: bool,
-) {
-    let keys = names();
-    let (body, len) = match (request.body, fd) {
-        (Body::Inline(bytes), _) => (ruby::string(gvl, bytes), bytes.len() as u64),
-        (Body::Descriptor(len), Some(fd)) => (ruby::integer(gvl, i64::from(fd)), len),
-        _ => return,
-    };
-    let input = ruby::call(gvl, keys.exchange.get(), keys.input, &[body]);
-    task.input.set(input);
-    ruby::hash_set(gvl, env, keys.rack_input.get(), input);
-    if !has_length {
-        let length = decimal(gvl, len);
-        ruby::hash_set(gvl, env, keys.content_length.get(), length);
+    pairs: Pairs,
+}
+
+impl Draft {
+    #[inline]
+    fn add(&mut self, gvl: &mut Gvl, key: Value, value: Value) {
+        self.pairs.add(gvl, self.env, key, value);
+    }
+
+    #[inline]
+    fn set(&mut self, gvl: &mut Gvl, key: &Slot, value: Value) {
+        self.add(gvl, key.get(), value);
+    }
+
+    /// What the app has of its request: wherever it is called, it is about this one.
+    #[inline]
+    fn put_handles(&mut self, gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
+        let (keys, ticket) = (names(), Ticket::of_request(task));
+        let handle = ticket.handle(gvl, keys.handle.get());
+        self.set(gvl, keys.request_timeout, handle);
+        if request.head.version < 20 {
+            self.set(gvl, keys.hijack, handle);
+        }
+        if worker(gvl, |w| w.options.early_hints) {
+            let hints = ticket.handle(gvl, keys.hints.get());
+            self.set(gvl, keys.early_hints, hints);
+        }
+    }
+
+    #[inline]
+    fn put_target(&mut self, gvl: &mut Gvl, request: &Request<'_>) {
+        let keys = names();
+        let path = match request.path() {
+            b"" => ruby::string(gvl, b"/"),
+            path => ruby::string(gvl, path),
+        };
+        self.set(gvl, keys.request_path, path);
+        // `OPTIONS *`: in Rack 3 the path is "*"; in Rack 2 it is empty.
+        let asterisk = request.path() == b"*" && !worker(gvl, |w| w.options.rack3);
+        self.set(gvl, keys.path_info, if asterisk { keys.empty.get() } else { path });
+        let target = ruby::string(gvl, request.head.target);
+        self.set(gvl, keys.request_uri, target);
+        if !request.query().is_empty() {
+            let query = ruby::string(gvl, request.query());
+            self.set(gvl, keys.query_string, query);
+        }
+    }
+
+    #[inline]
+    fn put_field(&mut self, gvl: &mut Gvl, task: &'static Task, field: &Field<'_>) {
+        let value = ruby::string(gvl, field.value);
+        if let Some(name) = field.variable() {
+            let key = ruby::interned(gvl, name);
+            self.add(gvl, key, value);
+            if name == CLIENT_CERT {
+                self.put_peer_certificate(gvl, value);
+            }
+            return;
+        }
+        let key = match field.code {
+            0 => {
+                let mut key = task.head.with(gvl, std::mem::take);
+                key.clear();
+                key.extend_from_slice(b"HTTP_");
+                let rack = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
+                key.extend(field.name.iter().map(rack));
+                // If Ruby is out of memory this raises, and only the buffer is lost.
+                let interned = ruby::interned(gvl, &key);
+                task.head.with(gvl, |head| *head = key);
+                interned
+            }
+            // The front has decoded the body.
+            TRANSFER_ENCODING => return,
+            code => names().known[code as usize].get(),
+        };
+        if !field.repeated {
+            return self.add(gvl, key, value);
+        }
+        // Keys of fields are interned: equal ones are the same object.
+        let joined = self.pairs.find(key).unwrap_or_else(|| ruby::hash_get(gvl, self.env, key));
+        if joined.is_nil() {
+            return self.add(gvl, key, value);
+        }
+        ruby::append(gvl, joined, if field.code == COOKIE { b"; " } else { b", " });
+        ruby::append(gvl, joined, field.value);
+    }
+
+    /// The client's certificate as Puma's apps find it.
+    #[cold]
+    fn put_peer_certificate(&mut self, gvl: &mut Gvl, pem: Value) {
+        let keys = names();
+        let certificate = ruby::call(gvl, keys.exchange.get(), keys.peer_certificate, &[pem]);
+        if !certificate.is_nil() {
+            self.set(gvl, keys.peercert, certificate);
+        }
+    }
+
+    fn put_body(
+        &mut self,
+        gvl: &mut Gvl,
+        task: &'static Task,
+        request: &Request<'_>,
+        fd: Option<RawFd>,
+        has_length: bool,
+    ) {
+        let keys = names();
+        let (body, len) = match (request.body, fd) {
+            (Body::Inline(bytes), _) => (ruby::string(gvl, bytes), bytes.len() as u64),
+            (Body::Descriptor(len), Some(fd)) => (ruby::integer(gvl, i64::from(fd)), len),
+            _ => return,
+        };
+        let input = ruby::call(gvl, keys.exchange.get(), keys.input, &[body]);
+        task.input.set(input);
+        self.set(gvl, keys.rack_input, input);
+        if !has_length {
+            let length = decimal(gvl, len);
+            self.set(gvl, keys.content_length, length);
+        }
     }
 }
 

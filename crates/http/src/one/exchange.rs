@@ -47,33 +47,30 @@ pub(super) async fn serve_requests<S: Transport, H: Handler>(
     let mut turn = 0;
     loop {
         let head = receive::head(link).await;
-        let then = match begin(link, peer, context, head, served) {
-            Ok((exchange, facts, mut report)) => {
-                let mut response = context.handler.handle(exchange).await;
-                let facts = facts.after_handling(link);
-                report.outcome.sent =
-                    respond::respond(link, facts.response, &mut response, &mut output).await;
-                drop(response);
-                link.exchange.update(|number| number.wrapping_add(1));
-                link.end_holding();
-                let sent = (report.outcome.sent.reusable, report.outcome.sent.is_over());
-                drop(report);
-                match sent {
-                    (true, _) if link.body.borrow().is_done() => Then::Idle,
-                    (true, _) => {
-                        if Box::pin(drain(link)).await {
-                            Then::Idle
-                        } else {
-                            Then::Linger
-                        }
-                    }
-                    (false, over) => facts.then(link, over),
+        let then = 'answered: {
+            // Taken apart before the first wait, or the future would keep room for the whole of it.
+            let (exchange, facts, mut report) = match begin(link, peer, context, head, served) {
+                Ok(begun) => begun,
+                Err(Unserved::Idle) => break 'answered Then::Idle,
+                Err(Unserved::Closed) => break 'answered Then::Close,
+                Err(Unserved::Refused(refusal)) => {
+                    break 'answered Box::pin(refuse(link, peer, context, refusal, &mut output)).await;
                 }
-            }
-            Err(Unserved::Idle) => Then::Idle,
-            Err(Unserved::Closed) => Then::Close,
-            Err(Unserved::Refused(refusal)) => {
-                Box::pin(refuse(link, peer, context, refusal, &mut output)).await
+            };
+            let mut response = context.handler.handle(exchange).await;
+            let facts = facts.after_handling(link);
+            report.outcome.sent = respond::respond(link, facts.response, &mut response, &mut output).await;
+            drop(response);
+            link.exchange.update(|number| number.wrapping_add(1));
+            link.end_holding();
+            let (reusable, over) = (report.outcome.sent.reusable, report.outcome.sent.is_over());
+            drop(report);
+            if !reusable {
+                facts.then(link, over)
+            } else if link.body.borrow().is_done() || Box::pin(drain(link)).await {
+                Then::Idle
+            } else {
+                Then::Linger
             }
         };
         if then == Then::Idle && !link.input.borrow().is_empty() {

@@ -183,7 +183,7 @@ mod tests {
             let mut served = 0;
             let serving = exchange::serve_requests(&link, &peer, &context, &mut served);
             // The handler's own part comes to it.
-            assert!(size_of_val(&serving) <= 832, "{}", size_of_val(&serving));
+            assert!(size_of_val(&serving) <= 656, "{}", size_of_val(&serving));
         });
     }
 }

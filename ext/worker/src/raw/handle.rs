@@ -23,6 +23,11 @@ fn kind() -> &'static rb_sys::rb_data_type_t {
         // SAFETY: all zero is a valid rb_data_type_t.
         let mut kind: rb_sys::rb_data_type_t = unsafe { std::mem::zeroed() };
         kind.wrap_struct_name = c"Firebrick::Native handle".as_ptr();
+        // It refers to nothing, so no write barrier is ever needed. Without the flag Ruby allocates such objects in a slow way, and never takes
+        // them for old: one is made for each request.
+        #[allow(deprecated, reason = "deprecated is only its old name in C")]
+        let flags = rb_sys::ruby_fl_type::RUBY_FL_WB_PROTECTED as VALUE;
+        kind.flags = flags;
         DataType(kind)
     });
     &kind.0

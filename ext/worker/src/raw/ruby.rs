@@ -248,6 +248,53 @@ pub(crate) fn hash_set(gvl: &mut Gvl, hash: Value, key: Value, value: Value) {
     unsafe { rb_sys::rb_hash_aset(hash.0, key.0, value.0) };
 }
 
+/// Pairs for a Hash, which are put into it together: an assignment looks up whether the key is there, for each one anew, and makes the table grow.
+///
+/// They are on the stack, where Ruby's garbage collector finds them.
+pub(crate) struct Pairs {
+    flat: [Value; 2 * Pairs::MOST],
+    len: usize,
+}
+
+impl Pairs {
+    const MOST: usize = 32;
+
+    pub(crate) fn new() -> Pairs {
+        Pairs { flat: [NIL; 2 * Pairs::MOST], len: 0 }
+    }
+
+    /// Adds a pair for `hash`.
+    #[inline]
+    pub(crate) fn add(&mut self, gvl: &mut Gvl, hash: Value, key: Value, value: Value) {
+        if self.len == self.flat.len() {
+            self.put(gvl, hash);
+        }
+        self.flat[self.len] = key;
+        self.flat[self.len + 1] = value;
+        self.len += 2;
+    }
+
+    /// The value that was added last with this very key.
+    pub(crate) fn find(&self, key: Value) -> Option<Value> {
+        let pairs = self.flat[..self.len].chunks_exact(2);
+        pairs.rev().find(|pair| pair[0].0 == key.0).map(|pair| pair[1])
+    }
+
+    /// Puts the pairs into the Hash. A later one replaces an earlier one with an equal key, and what was there. May raise (out of memory).
+    #[inline]
+    pub(crate) fn put(&mut self, gvl: &mut Gvl, hash: Value) {
+        assert!(hash.is_hash(gvl), "assignment to something that is not a Hash");
+        let len = std::mem::take(&mut self.len);
+        if len == 0 {
+            return;
+        }
+        // SAFETY: it is a Hash; so many values, in pairs.
+        unsafe {
+            rb_sys::rb_hash_bulk_insert(len as std::ffi::c_long, self.flat.as_ptr().cast::<VALUE>(), hash.0)
+        };
+    }
+}
+
 /// The value of a key; nil when there is none. Never calls a default block.
 #[inline]
 pub(crate) fn hash_get(gvl: &mut Gvl, hash: Value, key: Value) -> Value {
