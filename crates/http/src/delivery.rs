@@ -11,10 +11,12 @@
 //!    waited for, and what a write accepts counts.
 //! 3. `limits.min_download_rate` bounds the rate from below, while there is something that the client has not acknowledged.
 //! 4. What costs a system call happens at most a few times in `timeouts.send`, and not for the first [`SMALL`] bytes.
-//! 5. It is late by at most a quarter of `timeouts.send`, or [`LONGEST`].
+//! 5. A client that takes much, and leaves no room, is given more ([`crate::unsent`]).
+//! 6. It is late by at most a quarter of `timeouts.send`, or [`LONGEST`].
 
 use crate::context::Shared;
 use crate::room::State;
+use crate::unsent::Unsent;
 use net::{Lane, Timer, Transport};
 use settings::Settings;
 use std::cell::Cell;
@@ -41,6 +43,7 @@ pub(crate) struct Delivery {
     watching: Cell<bool>,
     /// A write waits for room.
     blocked: Cell<bool>,
+    unsent: Unsent,
     watch: Cell<Option<Box<Watch>>>,
 }
 
@@ -133,10 +136,19 @@ impl Delivery {
     }
 
     /// Whether a write waits for room now; `true` if that has changed.
-    pub(crate) fn block(&self, blocked: bool, timer: &Timer, shared: &Shared) -> bool {
+    pub(crate) fn block<S: Transport>(
+        &self,
+        blocked: bool,
+        stream: &S,
+        timer: &Timer,
+        shared: &Shared,
+    ) -> bool {
         let changed = self.blocked.replace(blocked) != blocked;
-        if changed && blocked && !self.watching.get() {
-            self.watch(timer, shared);
+        if changed && blocked {
+            self.unsent.widen(stream);
+            if !self.watching.get() {
+                self.watch(timer, shared);
+            }
         }
         changed
     }
@@ -184,6 +196,7 @@ impl Delivery {
             self.watch.set(None);
             self.watching.set(false);
             self.unproved.set(0);
+            self.unsent.narrow(stream);
             timer.disarm(Lane::Write);
             return Found::Everything;
         }

@@ -23,6 +23,7 @@ pub mod three;
 pub mod two;
 mod unnamed;
 mod unproved;
+mod unsent;
 mod uploads;
 
 pub use arrival::Arrival;

@@ -29,7 +29,7 @@ pub use connection::{Connection, Listener};
 pub use output::Output;
 pub use stream::Stream;
 pub use subnet::Subnet;
-pub use system::Delivery;
+pub use system::{Delivery, UNSENT};
 pub use timers::{Lane, Timer, Timers};
 pub use tls::Tls;
 pub use transport::Transport;

@@ -109,6 +109,10 @@ impl Transport for Stream {
         delegate!(self, stream => Transport::abandon_after(stream, time));
     }
 
+    fn bound_unsent(&self, bytes: u32) {
+        delegate!(self, stream => Transport::bound_unsent(stream, bytes));
+    }
+
     fn cut(&self) {
         delegate!(self, stream => Transport::cut(stream));
     }

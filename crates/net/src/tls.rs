@@ -442,6 +442,10 @@ impl Transport for Tls {
         self.socket.abandon_after(time);
     }
 
+    fn bound_unsent(&self, bytes: u32) {
+        self.socket.bound_unsent(bytes);
+    }
+
     fn cut(&self) {
         self.aborted.set(true);
         self.socket.cut();

@@ -85,6 +85,8 @@ pub trait Transport: 'static {
     fn abort_on_drop(&self);
     /// How far the other side has received what was written; `None` where the system does not tell.
     fn delivery(&self) -> Option<Delivery>;
+    /// Sets how many bytes may wait in the system before a write has to. Room that comes of it makes a write ready.
+    fn bound_unsent(&self, bytes: u32);
     /// Makes the system give up what the other side does not acknowledge for so long, when this has been dropped.
     fn abandon_after(&self, time: Duration);
     /// Ends both directions now: whoever waits for one of them is woken and fails. Dropping this is a reset, and discards what has not
@@ -280,6 +282,13 @@ macro_rules! transport {
             fn abandon_after(&self, time: Duration) {
                 let _ = self.on(|fd| {
                     system::abandon_after(fd, time);
+                    Ok(())
+                });
+            }
+
+            fn bound_unsent(&self, bytes: u32) {
+                let _ = self.on(|fd| {
+                    system::bound_unsent(fd, bytes);
                     Ok(())
                 });
             }

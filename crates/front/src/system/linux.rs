@@ -28,14 +28,11 @@ pub(crate) fn defer_accept(socket: &Socket) {
     let _ = sockopt::defer_accept(socket, SILENT);
 }
 
-/// Bytes that wait in the system to be sent to a client. With more, one that reads nothing would cost megabytes, and one that reads slowly
-/// would make room for the next write once in minutes.
-const UNSENT: u32 = 128 << 10;
 /// How long a client may take to end its direction of a connection that the server has ended.
 const END: Duration = Duration::from_secs(15);
 
 pub(crate) fn bound_unsent(socket: &Socket) {
-    let _ = sockopt::unsent_low_water(socket, UNSENT);
+    let _ = sockopt::unsent_low_water(socket, net::UNSENT);
     let _ = sockopt::wait_for_end(socket, END);
 }
 

@@ -60,7 +60,7 @@ impl<S: Transport> Link<S> {
 
     /// Whether a write waits for the client now.
     pub(super) fn block(&self, blocked: bool) {
-        if self.delivery.block(blocked, &self.timer, &self.shared) {
+        if self.delivery.block(blocked, &self.stream, &self.timer, &self.shared) {
             if blocked { self.wait(State::Stalled) } else { self.busy() }
         }
     }

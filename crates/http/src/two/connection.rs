@@ -352,7 +352,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             }
         }
         if !self.failed {
-            self.delivery.block(self.blocked, timer, &self.hub.shared);
+            self.delivery.block(self.blocked, &self.stream, timer, &self.hub.shared);
         }
         if !self.blocked && self.open == 0 && output.capacity() > 0 {
             // An idle connection keeps no buffer.

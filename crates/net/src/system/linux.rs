@@ -47,6 +47,12 @@ pub(crate) fn delivery(socket: BorrowedFd<'_>) -> Option<Delivery> {
     Some(Delivery { acknowledged, outstanding })
 }
 
+/// By `TCP_NOTSENT_LOWAT`.
+pub(crate) fn bound_unsent(socket: BorrowedFd<'_>, bytes: u32) {
+    // Fails only for a Unix socket, whose other side is near.
+    let _ = sockopt::unsent_low_water(socket, bytes);
+}
+
 /// By `TCP_USER_TIMEOUT`. Not while a connection is in use: a client that reads slowly may have room for a part of the next segment again
 /// and again, and the kernel counts that as one long wait.
 pub(crate) fn abandon_after(socket: BorrowedFd<'_>, time: Duration) {

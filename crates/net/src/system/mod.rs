@@ -8,6 +8,7 @@
 //! 3. `read_cached`: see [`crate::read_cached`].
 //! 4. `accept` accepts a connection, whose socket does not block and is closed on exec.
 //! 5. `delivery`: see [`crate::Transport::delivery`]. `abandon_after`: see [`crate::Transport::abandon_after`].
+//!    `bound_unsent`: see [`crate::Transport::bound_unsent`].
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;
@@ -22,6 +23,10 @@ pub(crate) use portable::*;
 use rustix::net::SocketAddrAny;
 use std::io;
 use std::net::SocketAddr;
+
+/// Bytes that wait in the system to be sent to a client, before it has shown that it takes what it is sent. With more, one that reads nothing
+/// would cost megabytes, and one that reads slowly would make room for the next write once in minutes.
+pub const UNSENT: u32 = 128 << 10;
 
 /// How far the other side has received what was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -56,5 +56,8 @@ pub(crate) fn delivery(_socket: BorrowedFd<'_>) -> Option<Delivery> {
     None
 }
 
+/// The size of the system's buffer is the bound.
+pub(crate) fn bound_unsent(_socket: BorrowedFd<'_>, _bytes: u32) {}
+
 /// The system's own patience counts.
 pub(crate) fn abandon_after(_socket: BorrowedFd<'_>, _time: Duration) {}

@@ -121,6 +121,10 @@ impl Transport for Holding {
         self.socket.abandon_after(time);
     }
 
+    fn bound_unsent(&self, bytes: u32) {
+        self.socket.bound_unsent(bytes);
+    }
+
     fn cut(&self) {
         self.socket.cut();
     }
