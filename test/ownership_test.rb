@@ -4,6 +4,8 @@
 # beyond the end, clients that leave, workers that die. Every response carries the id of its own request, and no other.
 #
 #   OWNERSHIP_REQUESTS  requests of each server of the mixed test (240)
+#   OWNERSHIP_CLIENTS   clients that send them (8); with 200,000 requests, 100 are quicker
+#   OWNERSHIP_SIZE      lines in a part of a large body (1,000); with 20 a million requests take an hour
 #   OWNERSHIP_GC        1: with GC.stress, now and then, which is slow
 
 require "support/case"
@@ -15,6 +17,7 @@ class OwnershipTest < Case
   APP = <<~'RUBY'
     require "timeout"
     LOG = Queue.new
+    SIZE = Integer(ENV.fetch("OWNERSHIP_SIZE"))
     # What earlier requests have left behind, and what comes of using it.
     KEPT = Queue.new
     def use(kept, what)
@@ -62,12 +65,12 @@ class OwnershipTest < Case
         when "/enumerator" then Enumerator.new { |y| 20.times { y << line } }
         when "/next" then Body.new { |write| e = Enumerator.new { |y| 5.times { sleep 0.001; y << line } }; 5.times { write.call(e.next) } }
         when "/inner" then Body.new { |write| Enumerator.new { |y| 5.times { write.call(line); y << 1 } }.then { |e| 5.times { e.next } } }
-        when "/large" then Body.new { |write| in_thread.call { 200.times { write.call(line * 1000) } } }
-        when "/large-fiber" then Body.new { |write| in_fiber.call { 200.times { write.call(line * 1000) } } }
-        when "/huge-part" then Body.new { |write| in_thread.call { 3.times { write.call(line * 100_000) } } }
+        when "/large" then Body.new { |write| in_thread.call { 200.times { write.call(line * SIZE) } } }
+        when "/large-fiber" then Body.new { |write| in_fiber.call { 200.times { write.call(line * SIZE) } } }
+        when "/huge-part" then Body.new { |write| in_thread.call { 3.times { write.call(line * SIZE * 100) } } }
         when "/sized" then fields["content-length"] = (line.bytesize * 20).to_s; Body.new { |write| in_thread.call { 20.times { write.call(line) } } }
         when "/stray" then Body.new { |write| KEPT << ["block", -> { write.call(line * 2) }]; write.call(line) }
-        when "/stray-large" then Body.new { |write| KEPT << ["large block", -> { write.call(line * 50_000) }]; write.call(line) }
+        when "/stray-large" then Body.new { |write| KEPT << ["large block", -> { write.call(line * SIZE * 50) }]; write.call(line) }
         when "/behind"
           Body.new { |write| Thread.new { 1000.times { write.call(line); sleep 0.001 } rescue $!.is_a?(IOError) || LOG << "behind: #{$!.inspect}" }; write.call(line) }
         when "/kept"
@@ -112,7 +115,7 @@ class OwnershipTest < Case
   def serving(shape, workers: 1, **more)
     options = SHAPES.fetch(shape)
     start(app: APP, workers: workers, **options, settings: options[:settings].merge(more), args: ["--early-hints"],
-          env: { "OWNERSHIP_GC" => ENV.fetch("OWNERSHIP_GC", "0") })
+          env: { "OWNERSHIP_GC" => ENV.fetch("OWNERSHIP_GC", "0"), "OWNERSHIP_SIZE" => ENV.fetch("OWNERSHIP_SIZE", "1000") })
   end
 
   def head(kind, id)
@@ -179,7 +182,10 @@ class OwnershipTest < Case
       next_number = Queue.new
       count.times { |number| next_number << number }
       wrong = Queue.new
-      clients = Array.new(8) do |client|
+      # A few requests in a second and client are enough to get by.
+      clients = Integer(ENV.fetch("OWNERSHIP_CLIENTS", "8"))
+      patience = 300 + (count / clients)
+      clients = Array.new(clients) do |client|
         Thread.new do
           random = Random.new(client)
           until next_number.empty?
@@ -195,9 +201,9 @@ class OwnershipTest < Case
           nil
         end
       end
-      wait_until("half of the requests", within: 300) { next_number.length < count / 2 }
+      wait_until("half of the requests", within: patience) { next_number.length < count / 2 }
       Process.kill("KILL", own.stats["workers"].first["pid"])
-      clients.each { |client| assert client.join(300), "a request hangs" }
+      clients.each { |client| assert client.join(patience), "a request hangs" }
       assert_empty Array.new(wrong.length) { wrong.pop }
       refute_match(/panicked|internal error|has a loop|\[BUG\]/, own.stderr)
     end
