@@ -14,6 +14,7 @@ require "support/connection"
 require "support/interruption"
 require "support/parallel_tests"
 require "support/processes"
+require "support/quick_spawn" if Process.euid.zero?
 require "support/server"
 require "support/shared_servers"
 
