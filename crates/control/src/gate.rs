@@ -11,6 +11,7 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderMap};
 use hyper::http::request::Parts;
 use std::net::IpAddr;
 use subtle::ConstantTimeEq;
+use text::percent::decode;
 
 /// What clients of one port must send.
 #[derive(Debug, Clone)]
@@ -47,8 +48,11 @@ impl Gate {
     /// Judges what requests for anything but the empty page must have.
     pub(crate) fn admits_token(&self, head: &Parts) -> Result<(), Refusal> {
         let query = head.uri.query().unwrap_or_default();
-        let in_query = query.split('&').filter_map(|pair| pair.strip_prefix("token=")).map(decoded);
-        let shown = bearer(&head.headers).map(|token| token.as_bytes().to_vec()).into_iter().chain(in_query);
+        let in_query = query
+            .split('&')
+            .filter_map(|pair| pair.strip_prefix("token="))
+            .map(|token| decode(token.as_bytes()));
+        let shown = bearer(&head.headers).map(|token| token.as_bytes().into()).into_iter().chain(in_query);
         // All tokens are compared, so that timing does not reveal which one was right.
         let right = shown.fold(false, |right, token| right | bool::from(token.ct_eq(self.token.as_bytes())));
         if right { Ok(()) } else { Err(Refusal::Token) }
@@ -75,26 +79,6 @@ fn name_of(authority: &str) -> &str {
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-}
-
-/// Without percent-encoding. A `+` stays one: tokens have no blanks.
-fn decoded(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let hex = |byte: u8| char::from(byte).to_digit(16);
-        match (byte, after) {
-            (b'%', [high, low, behind @ ..]) if hex(*high).is_some() && hex(*low).is_some() => {
-                bytes.push((hex(*high).unwrap_or(0) * 16 + hex(*low).unwrap_or(0)) as u8);
-                rest = behind;
-            }
-            _ => {
-                bytes.push(byte);
-                rest = after;
-            }
-        }
-    }
-    bytes
 }
 
 #[cfg(test)]
@@ -192,17 +176,6 @@ mod tests {
         #[test]
         fn no_host_panics(host in "[ -~]{0,40}") {
             let _ = admits(&gate("127.0.0.1", "127.0.0.1"), &host);
-        }
-
-        #[test]
-        fn whatever_is_encoded_is_decoded(bytes: Vec<u8>) {
-            let text: String = bytes.iter().map(|byte| format!("%{byte:02X}")).collect();
-            prop_assert_eq!(decoded(&text), bytes);
-        }
-
-        #[test]
-        fn no_query_panics(text in ".*") {
-            prop_assert!(decoded(&text).len() <= text.len());
         }
     }
 }

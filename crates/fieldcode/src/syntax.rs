@@ -1,6 +1,7 @@
 //! Character classes and small grammars (RFC 9110 section 5, RFC 3986).
 
 use std::net::Ipv6Addr;
+pub use text::{is_token, is_token_byte, token_len};
 
 const fn table(more: &[u8]) -> [bool; 256] {
     let mut set = [false; 256];
@@ -17,25 +18,7 @@ const fn table(more: &[u8]) -> [bool; 256] {
     set
 }
 
-static TOKEN: [bool; 256] = table(b"!#$%&'*+-.^_`|~");
 static REG_NAME: [bool; 256] = table(b"-._~!$&'()*+,;=");
-
-/// Whether a byte is valid in a token: a method, a field name.
-#[inline]
-pub fn is_token_byte(byte: u8) -> bool {
-    TOKEN[byte as usize]
-}
-
-/// Length of the token at the start.
-#[inline]
-pub fn token_len(bytes: &[u8]) -> usize {
-    bytes.iter().position(|&b| !TOKEN[b as usize]).unwrap_or(bytes.len())
-}
-
-/// Whether all of it is one token (RFC 9110 section 5.6.2).
-pub fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && token_len(bytes) == bytes.len()
-}
 
 /// Whether a field value has no control byte but tabs; bytes above 127 are opaque (obs-text).
 #[inline]

@@ -6,6 +6,8 @@
 //! Contract: `%xx` is decoded once, an encoded slash is a slash, empty names, `.` and `..` are resolved (RFC 3986 section
 //! 5.2.4). Handlers get the path as the client sent it.
 
+use text::percent::pair;
+
 /// A path, parsed once for all routes.
 pub struct Path<'a> {
     raw: &'a [u8],
@@ -63,7 +65,7 @@ fn names(raw: &[u8]) -> Vec<Name> {
     let mut at = 0;
     loop {
         let (byte, end) = match raw.get(at) {
-            Some(b'%') => encoded(&raw[at..]).map_or((Some(b'%'), at + 1), |byte| (Some(byte), at + 3)),
+            Some(b'%') => pair(&raw[at + 1..]).map_or((Some(b'%'), at + 1), |byte| (Some(byte), at + 3)),
             other => (other.copied(), at + 1),
         };
         match byte {
@@ -82,12 +84,6 @@ fn names(raw: &[u8]) -> Vec<Name> {
         }
         at = end;
     }
-}
-
-/// The byte of `%xx`.
-fn encoded(text: &[u8]) -> Option<u8> {
-    let digit = |at: usize| char::from(*text.get(at)?).to_digit(16);
-    Some((digit(1)? * 16 + digit(2)?) as u8)
 }
 
 #[cfg(test)]

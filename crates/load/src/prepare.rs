@@ -155,7 +155,7 @@ pub(crate) fn url(origin: &Origin) -> String {
 }
 
 fn check(request: &Request) -> Result<(), String> {
-    if request.method.is_empty() || !request.method.bytes().all(is_token) {
+    if !text::is_token(request.method.as_bytes()) {
         return Err(format!("{:?} is not a method; expected one such as GET", request.method));
     }
     let target = request.target.as_bytes();
@@ -172,7 +172,7 @@ fn check(request: &Request) -> Result<(), String> {
         return Err("its weight is 0; it must be at least 1".to_owned());
     }
     for (name, value) in &request.headers {
-        if name.is_empty() || !name.bytes().all(is_token) {
+        if !text::is_token(name.as_bytes()) {
             return Err(format!("{name:?} is not a header name; expected one such as Accept"));
         }
         if value.bytes().any(|byte| byte < b' ' && byte != b'\t' || byte == 0x7f) {
@@ -180,8 +180,4 @@ fn check(request: &Request) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

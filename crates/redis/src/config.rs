@@ -3,6 +3,7 @@
 use crate::tls::Tls;
 use std::path::PathBuf;
 use std::time::Duration;
+use text::percent::decode;
 
 /// Redis's port unless another one is given.
 pub const PORT: u16 = 6379;
@@ -82,7 +83,7 @@ impl Config {
             authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
         if let Some(user) = user {
             let (name, password) = user.split_once(':').unwrap_or((user, ""));
-            let decoded = |text: &str| (!text.is_empty()).then(|| percent_decode(text));
+            let decoded = |text: &str| (!text.is_empty()).then(|| decode(text.as_bytes()).into_owned());
             (self.username, self.password) = (decoded(name), decoded(password));
         }
         // Not quoted: with an unescaped slash or question mark in the password a part of it stands there.
@@ -92,8 +93,8 @@ impl Config {
                 if !host.is_empty() || path.len() < 2 {
                     return Err(wrong("no path"));
                 }
-                let path =
-                    String::from_utf8(percent_decode(path)).map_err(|_| wrong("a path that is not UTF-8"))?;
+                let path = String::from_utf8(decode(path.as_bytes()).into_owned())
+                    .map_err(|_| wrong("a path that is not UTF-8"))?;
                 self.address = Address::Unix(path.into());
             }
             "redis" | "rediss" => {
@@ -127,20 +128,6 @@ fn split_port(authority: &str) -> Option<(&str, u16)> {
         Some(port) => port.parse().ok().filter(|port| *port > 0).map(|port| (host, port)),
         None => rest.is_empty().then_some((host, PORT)),
     }
-}
-
-/// `%40` becomes `@`; an invalid escape is left as it is.
-fn percent_decode(text: &str) -> Vec<u8> {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let digits = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
-        let code = digits.and_then(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
-        decoded.push(code.unwrap_or(bytes[at]));
-        at += if code.is_some() { 3 } else { 1 };
-    }
-    decoded
 }
 
 #[cfg(test)]

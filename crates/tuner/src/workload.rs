@@ -91,12 +91,9 @@ pub(crate) fn urls_file(path: &Path) -> Result<Vec<Request>, Vec<String>> {
 /// # Errors
 /// Says what is expected.
 pub(crate) fn header(text: &str) -> Result<(String, String), String> {
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let read = text.split_once(':').map(|(name, value)| (name, value.trim()));
     match read {
-        Some((name, value))
-            if !name.is_empty() && name.bytes().all(token) && !value.contains(char::is_control) =>
-        {
+        Some((name, value)) if text::is_token(name.as_bytes()) && !value.contains(char::is_control) => {
             Ok((name.to_owned(), value.to_owned()))
         }
         _ => Err(format!("{text:?} is not a header field; expected one such as 'Accept: application/json'")),

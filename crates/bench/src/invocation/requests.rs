@@ -185,10 +185,9 @@ fn common(flags: &mut Flags<'_>) -> Common {
 }
 
 fn method(text: &str) -> Result<String, String> {
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     match text {
         "CONNECT" => Err("CONNECT opens a tunnel, which cannot be measured".to_owned()),
-        _ if text.is_empty() || !text.bytes().all(token) => {
+        _ if !text::is_token(text.as_bytes()) => {
             Err(format!("{text:?} is not a method: expected one such as POST"))
         }
         _ if text.bytes().all(|byte| byte.is_ascii_lowercase()) => Ok(text.to_ascii_uppercase()),
@@ -200,8 +199,7 @@ fn header(text: &str) -> Result<(String, String), String> {
     let wrong = || format!("{text:?} is not a header field: expected 'Name: value'");
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     let name = name.trim();
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(token) {
+    if !text::is_token(name.as_bytes()) {
         return Err(wrong());
     }
     if ["connection", "transfer-encoding"].contains(&name.to_ascii_lowercase().as_str()) {

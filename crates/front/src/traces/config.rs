@@ -184,38 +184,16 @@ fn pairs(text: &str) -> Vec<(String, String)> {
     let both = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
         let name = name.trim();
-        (!name.is_empty()).then(|| (name.to_owned(), decoded(value.trim())))
+        let value = text::percent::decode(value.trim().as_bytes());
+        (!name.is_empty()).then(|| (name.to_owned(), String::from_utf8_lossy(&value).into_owned()))
     };
     text.split(',').filter_map(both).collect()
 }
 
-/// With `%41` as `A`; what is no such triplet stays.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let digits = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        let value =
-            digits.filter(|two| !two.starts_with('+')).and_then(|two| u8::from_str_radix(two, 16).ok());
-        match value.filter(|_| byte == b'%') {
-            Some(value) => {
-                bytes.push(value);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 /// Whether it may stand in a request to the collector beside what the server writes itself.
 fn is_field(name: &str, value: &str) -> bool {
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let own = ["host", "content-type", "content-length", "transfer-encoding", "connection"];
-    name.bytes().all(token)
+    text::is_token(name.as_bytes())
         && !own.iter().any(|own| name.eq_ignore_ascii_case(own))
         && value.bytes().all(|byte| byte == b' ' || byte == b'\t' || (byte > b' ' && byte != 0x7f))
 }

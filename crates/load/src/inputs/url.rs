@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
+use text::percent::{decode_strict, pair};
 
 use crate::scenario::Origin;
 
@@ -99,24 +100,8 @@ fn credentials(text: &str) -> Result<(String, String), String> {
 }
 
 fn decoded(text: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, behind)) = rest.split_first() {
-        if byte == b'%' {
-            let pair = behind.get(..2).and_then(hex_pair).ok_or_else(|| percent(text))?;
-            bytes.push(pair);
-            rest = &behind[2..];
-        } else {
-            bytes.push(byte);
-            rest = behind;
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| "user name and password are not UTF-8".to_owned())
-}
-
-fn hex_pair(pair: &[u8]) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()
+    let bytes = decode_strict(text.as_bytes()).ok_or_else(|| percent(text))?;
+    String::from_utf8(bytes.into_owned()).map_err(|_| "user name and password are not UTF-8".to_owned())
 }
 
 fn percent(text: &str) -> String {
@@ -206,7 +191,7 @@ pub fn target(text: &str) -> Result<String, String> {
             0..=0x1f | 0x7f => {
                 return Err(format!("it contains a control character; write it as %{byte:02X}"));
             }
-            b'%' if bytes.get(at + 1..at + 3).and_then(hex_pair).is_none() => return Err(percent(text)),
+            b'%' if pair(&bytes[at + 1..]).is_none() => return Err(percent(text)),
             0x80.. => sent.push_str(&format!("%{byte:02X}")),
             _ => sent.push(char::from(byte)),
         }

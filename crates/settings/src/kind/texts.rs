@@ -70,13 +70,10 @@ pub(crate) struct Pairs;
 
 impl Kind<String> for Pairs {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
-        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let is_pair = |pair: &str| {
             pair.split_once('=').is_some_and(|(name, value)| {
                 let (name, value) = (name.trim(), value.trim());
-                !name.is_empty()
-                    && name.bytes().all(token)
-                    && value.bytes().all(|byte| (b' '..0x7f).contains(&byte))
+                text::is_token(name.as_bytes()) && value.bytes().all(|byte| (b' '..0x7f).contains(&byte))
             })
         };
         raw.text().filter(|text| text.split(',').all(is_pair)).map(str::to_owned).ok_or_default()
@@ -344,11 +341,8 @@ pub(crate) struct HeaderName;
 
 impl Kind<String> for HeaderName {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
-        let token = |text: &&str| {
-            let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-            !text.is_empty() && text.len() <= 256 && text.bytes().all(valid)
-        };
-        raw.text().filter(token).map(str::to_owned).ok_or_default()
+        let is_name = |name: &&str| name.len() <= 256 && text::is_token(name.as_bytes());
+        raw.text().filter(is_name).map(str::to_owned).ok_or_default()
     }
 
     fn expected(&self) -> String {

@@ -3,6 +3,8 @@
 //! Contract: `%xx` is decoded once; the result is valid UTF-8 without NUL, empty names, `.` or `..`, and never leads above the
 //! root.
 
+use text::percent::{decode, is_well_formed};
+
 /// The one directory whose name may begin with a dot (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
 
@@ -29,7 +31,7 @@ impl SitePath {
     /// See [`PathError`].
     pub(crate) fn decode(path: &[u8]) -> Result<SitePath, PathError> {
         let path = path.strip_prefix(b"/").ok_or(PathError::Malformed)?;
-        let (decoded, encoded_slash) = percent_decode(path)?;
+        let (decoded, encoded_slash) = decoded(path)?;
         let decoded = String::from_utf8(decoded).map_err(|_| PathError::Malformed)?;
         if encoded_slash && decoded.replace("%2F", "/").split('/').any(|name| matches!(name, "." | "..")) {
             return Err(PathError::Ambiguous);
@@ -86,35 +88,20 @@ pub(crate) fn first_name(path: &str) -> &str {
 }
 
 /// The decoded bytes, and whether an encoded slash is left in them.
-fn percent_decode(text: &[u8]) -> Result<(Vec<u8>, bool), PathError> {
-    let mut slash = false;
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.iter();
-    while let Some(&byte) = rest.next() {
-        let byte = match byte {
-            b'%' => match (rest.next().and_then(hex), rest.next().and_then(hex)) {
-                (Some(high), Some(low)) => match high << 4 | low {
-                    b'/' => {
-                        slash = true;
-                        decoded.extend_from_slice(b"%2");
-                        b'F'
-                    }
-                    byte => byte,
-                },
-                _ => return Err(PathError::Malformed),
-            },
-            byte => byte,
-        };
-        if byte == 0 {
-            return Err(PathError::Malformed);
-        }
-        decoded.push(byte);
+fn decoded(text: &[u8]) -> Result<(Vec<u8>, bool), PathError> {
+    if !is_well_formed(text) {
+        return Err(PathError::Malformed);
     }
-    Ok((decoded, slash))
-}
-
-fn hex(digit: &u8) -> Option<u8> {
-    char::from(*digit).to_digit(16).map(|value| value as u8)
+    let is_slash = |three: &[u8]| three.eq_ignore_ascii_case(b"%2F");
+    let mut decoded = Vec::with_capacity(text.len());
+    let (mut rest, mut slash) = (text, false);
+    while let Some(at) = rest.windows(3).position(is_slash) {
+        decoded.extend_from_slice(&decode(&rest[..at]));
+        decoded.extend_from_slice(b"%2F");
+        (rest, slash) = (&rest[at + 3..], true);
+    }
+    decoded.extend_from_slice(&decode(rest));
+    if decoded.contains(&0) { Err(PathError::Malformed) } else { Ok((decoded, slash)) }
 }
 
 /// Encodes a decoded path for a Location field (RFC 3986 section 3.3).

@@ -521,6 +521,9 @@ mod tests {
         std::fs::write(root.path.join("private"), "").unwrap();
         assert_eq!(list(100), (vec!["sub".to_owned(), "a".to_owned(), "in".to_owned()], 0));
         assert_eq!(list(2), (vec!["sub".to_owned(), "a".to_owned()], 1));
+        (0..12_345).for_each(|n| std::fs::write(root.path.join(format!("n{n}")), "").unwrap());
+        let (found, more) = list(10_000);
+        assert_eq!((found.len(), more), (10_000, 12_345 + 3 - 10_000));
     }
 
     #[test]

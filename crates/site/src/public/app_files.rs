@@ -237,8 +237,7 @@ fn read(rule: &mut FileRule, words: &[&str]) -> Option<()> {
 }
 
 fn is_name(name: &str) -> bool {
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !name.is_empty() && name.bytes().all(token)
+    text::is_token(name.as_bytes())
 }
 
 fn is_value(value: &str) -> bool {

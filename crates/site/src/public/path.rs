@@ -1,6 +1,7 @@
 //! From a request's path to file names in a `public` directory. Pure.
 
 use crate::files::path::first_name;
+use text::percent::decode_strict;
 
 /// The one directory whose name may begin with a dot (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
@@ -24,7 +25,7 @@ impl FilePath {
             return Some(FilePath { text: String::new(), directory: true });
         }
         let (names, directory) = path.strip_suffix(b"/").map_or((path, false), |names| (names, true));
-        let text = String::from_utf8(percent_decode(names)?).ok()?;
+        let text = String::from_utf8(decoded(names)?).ok()?;
         let well_known = directory && text == WELL_KNOWN
             || text.strip_prefix(WELL_KNOWN).is_some_and(|rest| rest.starts_with('/'));
         let mut names = text.split('/').skip(usize::from(well_known));
@@ -56,25 +57,11 @@ impl FilePath {
     }
 }
 
-/// `None` for a broken `%xx`, and for an encoded NUL or slash.
-fn percent_decode(text: &[u8]) -> Option<Vec<u8>> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.iter();
-    while let Some(&byte) = rest.next() {
-        match byte {
-            0 => return None,
-            b'%' => match hex(*rest.next()?)? << 4 | hex(*rest.next()?)? {
-                0 | b'/' => return None,
-                byte => decoded.push(byte),
-            },
-            _ => decoded.push(byte),
-        }
-    }
-    Some(decoded)
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|value| value as u8)
+/// `None` for a broken `%xx`, for NUL, and for an encoded slash.
+fn decoded(text: &[u8]) -> Option<Vec<u8>> {
+    let decoded = decode_strict(text)?.into_owned();
+    let slashes = |text: &[u8]| text.iter().filter(|&&byte| byte == b'/').count();
+    (!decoded.contains(&0) && slashes(&decoded) == slashes(text)).then_some(decoded)
 }
 
 #[cfg(test)]

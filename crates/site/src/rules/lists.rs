@@ -130,8 +130,7 @@ pub(super) fn headers(reader: &mut Reader<'_>, node: &Node) -> Vec<HeaderRule> {
 
 /// Name, value, and position.
 fn header(reader: &mut Reader<'_>, rule: &str, field: &Member) -> Option<(String, String, SourceSpan)> {
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if field.key.is_empty() || !field.key.bytes().all(token) {
+    if !text::is_token(field.key.as_bytes()) {
         reader.mistake(
             field.at,
             format!("{rule}: {:?} is not the name of a header: expected letters, digits and -", field.key),

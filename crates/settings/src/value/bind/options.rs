@@ -150,18 +150,8 @@ fn verify_mode(value: &str) -> Result<Verify, Mistake> {
 
 /// A path, in which `%26` stands for `&` and so on.
 fn path(name: &str, value: &str) -> Result<PathBuf, Mistake> {
-    let decoded = decoded(value).filter(|path| !path.trim().is_empty() && !path.contains('\0'));
+    let decoded = text::percent::decode_strict(value.as_bytes())
+        .and_then(|path| String::from_utf8(path.into_owned()).ok())
+        .filter(|path| !path.trim().is_empty() && !path.contains('\0'));
     decoded.map(PathBuf::from).ok_or_else(|| Mistake::expected(format!("the path of a file behind {name}=")))
-}
-
-fn decoded(text: &str) -> Option<String> {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text);
-    while let Some((before, after)) = rest.split_once('%') {
-        bytes.extend(before.as_bytes());
-        let code = after.get(..2).filter(|code| code.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
-        bytes.push(u8::from_str_radix(code, 16).ok()?);
-        rest = &after[2..];
-    }
-    bytes.extend(rest.as_bytes());
-    String::from_utf8(bytes).ok()
 }
