@@ -1,8 +1,8 @@
-//! Finds libmruby and compiles the shim against it. Without libmruby the crate is built so that no VM can be opened, with the reason.
+//! Finds libmruby and compiles the shim against it. Without libmruby the crate is built so that no VM can be opened, and reports the reason.
 //!
-//! `MRUBY_DIR` names another mruby (its `include` and `lib`, or the directory that it was built in); otherwise the
-//! system's is used. The options a library was built with are in the file of flags beside it, if there is one. Debian 13's library has
-//! the debug hook although its headers do not say so: `src/probe.c` finds out.
+//! `MRUBY_DIR` names another mruby (its `include` and `lib`, or the directory in which it was built); otherwise the system's is used. The build
+//! options of a library are in the file of flags next to it, if there is one. Debian 13's library has the debug hook although its headers do not
+//! say so; `src/probe.c` detects it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,16 +10,15 @@ use std::process::Command;
 struct Found {
     lib: PathBuf,
     include: PathBuf,
-    /// Folder of the symbol names of a library that was not installed, or was installed without them.
+    /// The folder with the symbol names, for a library that was not installed or was installed without them.
     names: Option<PathBuf>,
-    /// Whether it was built with MRB_USE_DEBUG_HOOK.
+    /// Whether the library was built with MRB_USE_DEBUG_HOOK.
     has_hook: bool,
 }
 
-/// The result of the search.
 enum Library {
     Fit(Found),
-    /// Why there is none, or why it cannot be used.
+    /// The reason why there is no library, or why it cannot be used.
     None(String),
 }
 
@@ -33,7 +32,7 @@ const PLACES: [&str; 7] = [
     "/opt/local/lib",
 ];
 
-/// The shim.
+/// The source files of the shim.
 const SHIM: [&str; 9] = [
     "src/fibers.c",
     "src/memory.c",
@@ -46,11 +45,11 @@ const SHIM: [&str; 9] = [
     "src/vm.c",
 ];
 
-/// Releases on which all tests have passed.
+/// The releases with which all tests have passed.
 const SUPPORTED: &str = "3.1, 3.3, 3.4 and 4.0 are supported";
 
 fn main() {
-    // The whole folder: C, its headers and the probe.
+    // The whole folder: C files, headers and the probe.
     println!("cargo:rerun-if-changed=src");
     println!("cargo:rerun-if-env-changed=MRUBY_DIR");
     println!("cargo:rustc-check-cfg=cfg(mruby)");
@@ -68,7 +67,7 @@ fn main() {
     }
 }
 
-/// The program reports it when a handler is configured.
+/// Builds without mruby. The program reports the reason when a handler is configured.
 fn without(why: &str) {
     println!("cargo:rustc-env=FIREBRICK_WITHOUT_MRUBY={why}");
 }
@@ -96,7 +95,7 @@ impl Found {
         std::iter::once(&self.include).chain(&self.names)
     }
 
-    /// Options of the library that its headers need: `-DMRB_…` of `libmruby.flags.mak`.
+    /// Returns the library's options that its headers need: `-DMRB_…` of `libmruby.flags.mak`.
     fn options(&self) -> Vec<(String, Option<String>)> {
         let text = std::fs::read_to_string(self.lib.join("libmruby.flags.mak")).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("MRUBY_CFLAGS")).unwrap_or_default();
@@ -106,7 +105,7 @@ impl Found {
                 Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
                 None => (option.to_owned(), None),
             });
-        // Debian's headers lack the file with the symbol names; nothing needs it.
+        // Debian's headers lack the file with the symbol names, which is not needed.
         options.chain([("MRB_NO_PRESYM".to_owned(), None)]).collect()
     }
 }
@@ -156,13 +155,13 @@ fn find() -> Library {
     Library::Fit(found)
 }
 
-/// The folder that stands in for the symbol names. Headers before 4.0 can do without them, which takes MRB_NO_PRESYM.
+/// Returns the folder that replaces the symbol names. Headers before 4.0 work without them, which needs MRB_NO_PRESYM.
 fn names_instead_of(include: &Path) -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/names");
     (!include.join("mruby/presym/id.h").exists()).then_some(own)
 }
 
-/// Why this release is not supported.
+/// Returns why this release is not supported.
 fn unfit(include: &Path) -> Option<String> {
     let header = include.join("mruby/version.h");
     let Ok(text) = std::fs::read_to_string(&header) else {
@@ -184,17 +183,17 @@ fn unfit(include: &Path) -> Option<String> {
     };
     let why = match (major, minor) {
         (3, 1 | 3 | 4) | (4, 0) => return None,
-        // Seen in crates/mruby/tests/it/stress.rs; and methods cannot be called as f(a: 1) (mruby issue 5944).
+        // Seen in crates/mruby/tests/it/stress.rs. Also, methods cannot be called as f(a: 1) (mruby issue 5944).
         (3, 2) => ", which loses the blocks of tasks that wait",
         _ => "",
     };
     Some(format!("{} is of mruby {major}.{minor}.{teeny}{why}; {SUPPORTED}: {advice}", header.display()))
 }
 
-/// Whether a program built with these options, and with or without MRB_USE_DEBUG_HOOK, works with the library.
+/// Returns whether a program built with these options, and with or without MRB_USE_DEBUG_HOOK, works with the library.
 ///
 /// # Errors
-/// It cannot be built at all.
+/// The program cannot be built.
 fn fits(found: &Found, hook: bool) -> Result<bool, String> {
     let out = std::env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
     let program = out.join(if hook { "probe-hook" } else { "probe" });

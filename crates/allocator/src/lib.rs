@@ -1,20 +1,20 @@
-//! mimalloc as the program's allocator: a request is a dozen small allocations that live and die on one thread, and they cost half
-//! of what they cost with the system's.
+//! mimalloc as the program's allocator. A request makes a dozen small allocations, all used on one thread;
+//! with mimalloc they cost half as much as with the system's allocator.
 //!
-//! Why not the crate `mimalloc`: it asks for an alignment with each allocation. For that mimalloc 3 has a path of its own, which
-//! takes larger blocks for all sizes but powers of two, and frees them more slowly; of the small allocations of a request,
-//! 44 % went that way. The usual path aligns to 16 bytes anyway, which is enough for all but a few types.
+//! Why not the crate `mimalloc`: it passes an alignment with each allocation. mimalloc 3 handles these on a separate path, which uses
+//! larger blocks for all sizes except powers of two, and frees them more slowly; 44 % of a request's small allocations took that path. The
+//! usual path aligns to 16 bytes anyway, which is enough for all but a few types.
 
 use libmimalloc_sys::{
     mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
 };
 use std::alloc::{GlobalAlloc, Layout};
 
-/// Alignment of blocks of at least as many bytes; smaller blocks are aligned to [`WORD`]. mimalloc's `MI_MAX_ALIGN_SIZE`.
+/// The alignment of blocks of at least this size (mimalloc's `MI_MAX_ALIGN_SIZE`). Smaller blocks are aligned to [`WORD`].
 const USUAL: usize = 16;
 const WORD: usize = 8;
 
-/// Whether every block of that size is aligned enough.
+/// Whether the usual path aligns every block of that size sufficiently.
 const fn is_usual(size: usize, align: usize) -> bool {
     align <= WORD || (align <= USUAL && size >= USUAL)
 }
@@ -23,13 +23,13 @@ const fn is_usual(size: usize, align: usize) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub struct Allocator;
 
-// SAFETY: a block is of mimalloc, at least as large as asked, and aligned: blocks that `is_usual` names by mimalloc's promise, the
-// others because they are asked for with their alignment. mimalloc does not unwind, and returns null when there is no memory.
+// SAFETY: a block comes from mimalloc, is at least as large as requested, and is aligned: for sizes in `is_usual` by mimalloc's guarantee,
+// for others because the alignment is requested. mimalloc does not unwind, and returns null when there is no memory.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (size, align) = (layout.size(), layout.align());
-        // SAFETY: any size and any power of two may be asked for.
+        // SAFETY: any size and any power of two are allowed.
         unsafe { if is_usual(size, align) { mi_malloc(size) } else { mi_malloc_aligned(size, align) } }.cast()
     }
 
@@ -42,14 +42,14 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
-        // SAFETY: the caller has it from here, and gives it back once.
+        // SAFETY: the caller got the block from this allocator, and frees it once.
         unsafe { mi_free(block.cast()) }
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let (block, align) = (block.cast(), layout.align());
-        // SAFETY: the caller has `block` from here; both functions take blocks of either kind.
+        // SAFETY: the caller got `block` from this allocator. Both functions accept blocks of either kind.
         unsafe {
             if is_usual(size, align) {
                 mi_realloc(block, size)
@@ -65,7 +65,7 @@ unsafe impl GlobalAlloc for Allocator {
 mod tests {
     use super::*;
 
-    /// Blocks of all small sizes, at once, grown and shrunk: aligned, apart from each other, and with what was written.
+    /// Many blocks of small sizes at once, grown and shrunk: they are aligned, do not overlap, and keep their bytes.
     #[test]
     fn blocks_are_aligned_and_keep_their_bytes() {
         for align in [1, 2, 4, 8, 16, 32, 64, 4096] {
@@ -76,14 +76,14 @@ mod tests {
                     // SAFETY: the size is not zero.
                     let block = unsafe { Allocator.alloc(layout) };
                     assert!(!block.is_null() && (block as usize).is_multiple_of(align), "{layout:?}");
-                    // SAFETY: it has that size.
+                    // SAFETY: the block has that size.
                     unsafe { block.write_bytes(size as u8, size) };
                     (layout, block)
                 })
                 .collect();
             for (layout, block) in blocks {
                 let (before, after) = (layout.size(), layout.size() * 3 / 2 + 1);
-                // SAFETY: the block is used with its layout of the moment, and as far as it was written.
+                // SAFETY: the block is used with its current layout, and only its written bytes are read.
                 unsafe {
                     let grown = Allocator.realloc(block, layout, after);
                     assert!((grown as usize).is_multiple_of(align), "{layout:?} grown");
@@ -105,7 +105,7 @@ mod tests {
     fn zeroed_blocks_are_zero() {
         for (size, align) in [(24, 8), (40, 16), (8, 16), (5000, 64)] {
             let layout = Layout::from_size_align(size, align).unwrap();
-            // SAFETY: used with one layout, and within it.
+            // SAFETY: the block is used with one layout, and within it.
             unsafe {
                 let used = Allocator.alloc(layout);
                 used.write_bytes(0xff, size);

@@ -1,9 +1,8 @@
 //! Checks the credentials of requests.
 //!
 //! Contract:
-//! 1. The calling thread never blocks: slow hashes are computed on blocking threads, few at a time in the whole process, and in an order
-//!    that one client cannot fill (`checks`). A request whose client disconnects leaves the queue; a check that has started runs to
-//!    its end.
+//! 1. The calling thread never blocks: slow hashes are computed on blocking threads, a few at a time in the whole process, in an order that one
+//!    client cannot monopolize (`checks`). A request whose client disconnects leaves the queue; a check that has started runs to its end.
 //! 2. Credentials that this authenticator has verified before cost one SHA-256. Wrong ones are not cached.
 //! 3. A wrong password and an unknown user take the same path through the code.
 
@@ -25,18 +24,17 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// An authenticator with an empty cache.
+    /// Creates an authenticator with an empty cache.
     pub fn new(users: Arc<Users>) -> Authenticator {
         Authenticator { users, verified: RefCell::default(), checks: CHECKS.clone() }
     }
 
-    /// The users it accepts.
     pub fn users(&self) -> &Arc<Users> {
         &self.users
     }
 
-    /// The user name if the Authorization field has valid credentials; on `None` respond 401 with [`challenge`].
-    /// Credentials that are not cached may wait for their turn. Needs a tokio runtime.
+    /// Returns the user name if the Authorization field has valid credentials; on `None` respond 401 with [`challenge`]. Credentials that are not
+    /// cached may wait for their turn. Needs a tokio runtime.
     ///
     /// # Errors
     /// Too many checks wait: respond 429 or 503.
@@ -84,7 +82,7 @@ impl Authenticator {
     }
 }
 
-/// Name and value of the header for a 401 response (RFC 7617 section 2).
+/// Returns the name and value of the header field for a 401 response (RFC 7617 section 2).
 pub fn challenge(realm: &str) -> (&'static str, String) {
     let mut value = String::from("Basic realm=\"");
     for character in realm.chars().filter(|character| !character.is_control()) {

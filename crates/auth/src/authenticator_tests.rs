@@ -1,4 +1,4 @@
-//! Tests of the authenticator.
+//! Tests the authenticator.
 
 use super::*;
 use base64::Engine;
@@ -13,12 +13,12 @@ bob:{SHA}L55TUjtiq8FBorTWAZ0jy6g129A=
 cy:$apr1$saltsalt$EGVZDNN6gOqijy.tv9axG/
 ";
 
-/// The Authorization header that a browser sends.
+/// Returns the Authorization header field that a browser sends.
 fn field(user: &str, password: &str) -> Vec<u8> {
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))).into_bytes()
 }
 
-/// With a queue of its own: tests run together.
+/// Returns an authenticator with its own queue, because tests run in parallel.
 fn new_authenticator() -> Authenticator {
     let users = Arc::new(Users::parse(".htpasswd", USERS).unwrap());
     Authenticator { checks: Checks::with(1), ..Authenticator::new(users) }
@@ -91,7 +91,7 @@ async fn slow_checks_wait_and_one_clients_excess_is_refused() {
     let other = || Client::new(b"127.0.0.1", b"2");
     let mut login = pin!(authenticator.authenticate(Some(&right), other));
     assert!(login.as_mut().poll(&mut cx).is_pending());
-    // Clients that disconnect while they wait do not.
+    // Clients that disconnect while they wait get no check.
     drop(checks);
     drop(turn);
     assert_eq!(login.await, Ok(Some("ann".to_owned())));

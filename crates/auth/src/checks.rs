@@ -1,13 +1,13 @@
-//! Which slow password checks are computed now, and who waits: [`Checks`].
+//! Schedules slow password checks: [`Checks`].
 //!
-//! Why: a hash that is made to be slow takes a tenth of a second of a processor. Whoever sends wrong passwords without end must neither
-//! use up the processors nor make others wait for all of them.
+//! Why: a deliberately slow hash takes a tenth of a second of processor time. A client that sends wrong passwords without end must neither use up
+//! the processors nor make other clients wait for all its checks.
 //!
 //! Contract:
-//! 1. At most so many checks run at a time, fewer than there are processors.
-//! 2. What waits is bounded: for each connection, each address, and in all. Beyond a bound the connection with the most checks loses the
-//!    one that has waited for the longest time. Nobody waits longer than [`PATIENCE`].
-//! 3. Addresses take turns. Within one address the connection with the fewest wrong passwords is first, then they take turns.
+//! 1. The number of concurrent checks is limited, to fewer than the machine has processors.
+//! 2. Waiting checks are limited: per connection, per address, and in total. Beyond a limit, the connection with the most checks loses the one that
+//!    has waited longest. No check waits longer than [`PATIENCE`].
+//! 3. Addresses take turns. Within one address, the connection with the fewest wrong passwords is first; then connections take turns.
 //! 4. A waiter that is dropped leaves the queue.
 
 use std::collections::HashMap;
@@ -16,18 +16,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Most checks that wait: of a connection, of an address, and in all.
+/// The most waiting checks: per connection, per address, and in total.
 const OF_CONNECTION: usize = 8;
 const OF_ADDRESS: usize = 64;
 const WAITING: usize = 256;
-/// Most checks at a time, however many processors there are.
+/// The most concurrent checks, however many processors there are.
 const MOST_AT_ONCE: usize = 4;
 /// How long a check may wait.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Connections and addresses that are remembered.
+/// The most connections and addresses that are remembered.
 const KNOWN: usize = 4096;
 
-/// Whose password is checked.
+/// The client whose password is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
     address: u64,
@@ -35,9 +35,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with this address, and with something that tells its connections apart, such as its port.
+    /// Creates a client with this address. `connection`: a value that tells its connections apart, such as its port.
     pub fn new(address: &[u8], connection: &[u8]) -> Client {
-        // The same in all threads; nobody can choose addresses that fall together.
+        // The same in all threads. A client cannot choose addresses that collide.
         static KEYS: std::sync::LazyLock<RandomState> = std::sync::LazyLock::new(RandomState::new);
         Client { address: KEYS.hash_one(address), connection: KEYS.hash_one((address, connection)) }
     }
@@ -46,9 +46,9 @@ impl Client {
 /// Why a password is not checked now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Busy {
-    /// This connection has too many checks waiting.
+    /// This connection has too many waiting checks.
     Client,
-    /// The server has.
+    /// The server has too many waiting checks.
     Server,
 }
 
@@ -65,9 +65,9 @@ struct State {
     waiting: Vec<Waiter>,
     /// Grows with each check that begins.
     turn: u64,
-    /// When an address and a connection had their last turn.
+    /// The last turn of each address and each connection.
     turns: HashMap<u64, u64>,
-    /// Wrong passwords of a connection.
+    /// The number of wrong passwords per connection.
     wrong: HashMap<u64, u32>,
     arrivals: u64,
 }
@@ -80,7 +80,7 @@ struct Waiter {
     admit: oneshot::Sender<Result<Turn, Busy>>,
 }
 
-/// The right to compute one check, until it is dropped.
+/// The right to compute one check, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn(Arc<Checks>);
 
@@ -104,7 +104,7 @@ impl Drop for Place<'_> {
 }
 
 impl Checks {
-    /// Runs one check fewer at a time than the machine has processors, at least one.
+    /// Creates a queue that runs one check fewer at a time than the machine has processors, at least one.
     pub(crate) fn new() -> Arc<Checks> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Checks::with(processors.saturating_sub(1).clamp(1, MOST_AT_ONCE))
@@ -117,7 +117,7 @@ impl Checks {
     /// Waits for a turn.
     ///
     /// # Errors
-    /// Too many wait.
+    /// Too many checks wait.
     pub(crate) async fn turn(self: &Arc<Checks>, client: Client) -> Result<Turn, Busy> {
         let (number, admitted) = self.join(client, Instant::now())?;
         let _place = Place { checks: self, number };
@@ -125,7 +125,7 @@ impl Checks {
         admitted.await.unwrap_or(Err(Busy::Server))
     }
 
-    /// Takes the result of a check: `right` says whether the password matched.
+    /// Records the result of a check. `right`: the password matched.
     pub(crate) fn checked(&self, client: Client, right: bool) {
         let mut state = self.state();
         if right {
@@ -162,7 +162,7 @@ impl Checks {
         Ok((number, admitted))
     }
 
-    /// Gives turns as long as there are any.
+    /// Gives out turns while there are any.
     fn admit(self: &Arc<Checks>) {
         loop {
             let (waiter, turn) = {
@@ -175,7 +175,7 @@ impl Checks {
                 state.running += 1;
                 (waiter, Turn(self.clone()))
             };
-            // A client that has gone gives its turn back by dropping it.
+            // A client that has gone returns its turn by dropping it.
             let _ = waiter.admit.send(Ok(turn));
         }
     }
@@ -186,7 +186,7 @@ impl Checks {
 }
 
 impl State {
-    /// Takes whose turn it is out of the queue.
+    /// Takes the next waiter out of the queue.
     fn next(&mut self) -> Option<Waiter> {
         let last = |key: u64| self.turns.get(&key).copied().unwrap_or_default();
         let rank = |waiter: &Waiter| {
@@ -202,7 +202,7 @@ impl State {
         Some(waiter)
     }
 
-    /// Refuses the oldest check of the connection that has the most, among those that `is_meant` names.
+    /// Refuses the oldest check of the connection that has the most, among those that satisfy `is_meant`.
     fn displace(&mut self, is_meant: impl Fn(&Waiter) -> bool) {
         let mut counts: HashMap<u64, usize> = HashMap::new();
         for waiter in self.waiting.iter().filter(|waiter| is_meant(waiter)) {
@@ -219,7 +219,7 @@ impl State {
         }
     }
 
-    /// Refuses who has waited for too long.
+    /// Refuses checks that have waited for too long.
     fn expire(&mut self, now: Instant) {
         let is_late = |waiter: &mut Waiter| now.saturating_duration_since(waiter.since) >= PATIENCE;
         for late in self.waiting.extract_if(.., is_late) {
@@ -227,7 +227,7 @@ impl State {
         }
     }
 
-    /// Keeps the memory of clients bounded.
+    /// Bounds the memory about clients.
     fn forget(&mut self) {
         if self.wrong.len() > KNOWN {
             self.wrong.clear();
@@ -251,7 +251,7 @@ mod tests {
 
     type Waiting = Pin<Box<dyn Future<Output = Result<Turn, Busy>>>>;
 
-    /// Waits that have been polled once.
+    /// Returns waits that have been polled once.
     fn waiting(checks: &Arc<Checks>, clients: impl IntoIterator<Item = Client>) -> Vec<(Client, Waiting)> {
         let begin = |client| {
             let checks = checks.clone();
@@ -262,7 +262,7 @@ mod tests {
         clients.into_iter().map(begin).collect()
     }
 
-    /// Which of them is ready; it is removed.
+    /// Removes and returns a wait that is ready.
     fn ready(all: &mut Vec<(Client, Waiting)>) -> Option<(Client, Result<Turn, Busy>)> {
         let mut cx = Context::from_waker(Waker::noop());
         for place in 0..all.len() {
@@ -296,7 +296,7 @@ mod tests {
         running = turn.unwrap();
         all.extend(waiting(&checks, [client(1, 99)]));
         drop(running);
-        // It displaced one of those that had the most.
+        // It displaced a check of a connection that had the most.
         let mut order = Vec::new();
         let mut refused = 0;
         while let Some((whose, turn)) = ready(&mut all) {

@@ -1,9 +1,9 @@
-//! The Authorization field of scheme Basic (RFC 7617 section 2). Pure.
+//! Parses the Authorization header field of the Basic scheme (RFC 7617 section 2). No I/O.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Longest password in bytes; longer ones are rejected, because the time of some hash methods grows with its square.
+/// The longest password in bytes. Longer ones are rejected, because the time of some hash methods grows with the square of the length.
 const MAX_PASSWORD: usize = 1024;
 
 /// A user name and a password as the client sent them.
@@ -13,8 +13,8 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Parses the header's value. `None`: another scheme, not canonical Base64, no colon, control
-    /// characters, a user name that is not UTF-8, or a password that is too long.
+    /// Parses the header field's value. Returns `None` for another scheme, non-canonical Base64, no colon, control characters, a user name that is
+    /// not UTF-8, or a password that is too long.
     pub(super) fn parse(value: &[u8]) -> Option<Credentials> {
         let (scheme, token) = value.trim_ascii().split_at_checked("Basic ".len())?;
         if !scheme.eq_ignore_ascii_case(b"Basic ") {

@@ -1,7 +1,7 @@
-//! Password hashes: strict parsing, constant-time verification.
+//! Implements password hashes: strict parsing, constant-time verification.
 //!
-//! Why these crates: `bcrypt` and `sha-crypt` are maintained (the latter by RustCrypto, like the digests) and pure Rust. The C
-//! library's crypt(3) would need unsafe code and differs between systems.
+//! Why these crates: `bcrypt` and `sha-crypt` are maintained (the latter by RustCrypto, like the digests) and pure Rust. The C library's crypt(3)
+//! would need unsafe code and differs between systems.
 
 use crate::md5_crypt;
 use base64::Engine;
@@ -19,7 +19,6 @@ const MAX_BCRYPT_COST: u32 = 17;
 /// The largest number of SHA-crypt rounds: a few seconds.
 const MAX_SHA_ROUNDS: u32 = 5_000_000;
 
-/// A password hash.
 pub(super) enum Hash {
     /// `$apr1$` and `$1$`.
     Md5Crypt { magic: &'static str, salt: Vec<u8>, digest: [u8; md5_crypt::ENCODED] },
@@ -33,7 +32,7 @@ pub(super) enum Hash {
     Plain(Vec<u8>),
 }
 
-/// The method only: hashes do not belong in logs.
+/// Shows the method only: hashes do not belong in logs.
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -50,7 +49,7 @@ impl Hash {
     /// Parses a hash.
     ///
     /// # Errors
-    /// What is wrong with it, as the rest of a sentence that starts with "the password of … ". The text itself is left out: it may be a password.
+    /// Describes the mistake, as the rest of a sentence that starts with "the password of … ". The text itself is left out: it may be a password.
     pub(super) fn parse(text: &str) -> Result<Hash, String> {
         if let Some(rest) = text.strip_prefix('{') {
             return braces(rest);
@@ -75,12 +74,12 @@ impl Hash {
         }
     }
 
-    /// Whether verification takes long enough to delay other clients of the thread.
+    /// Returns whether verification takes long enough to delay other clients of the thread.
     pub(super) fn is_slow(&self) -> bool {
         matches!(self, Hash::Md5Crypt { .. } | Hash::Bcrypt(_) | Hash::ShaCrypt(_))
     }
 
-    /// Whether the password matches. Takes the same time for all wrong passwords of one length.
+    /// Returns whether the password matches. Takes the same time for all wrong passwords of one length.
     pub(super) fn verify(&self, password: &[u8]) -> bool {
         match self {
             Hash::Md5Crypt { magic, salt, digest } => {
@@ -114,7 +113,7 @@ fn braces(rest: &str) -> Result<Hash, String> {
     .ok_or_else(|| damaged("SHA-1"))
 }
 
-/// Salt and digest; the encoded text has the digest first.
+/// Returns salt and digest; the encoded text has the digest first.
 fn sha1(text: &str) -> Option<(Vec<u8>, [u8; 20])> {
     let bytes = STANDARD.decode(text).ok()?;
     let (digest, salt) = bytes.split_first_chunk()?;
@@ -137,7 +136,7 @@ fn blowfish(text: &str) -> Result<Hash, String> {
     }
 }
 
-/// `[rounds=N$]salt$digest`; `length` is the digest's, in characters.
+/// Parses `[rounds=N$]salt$digest`. `length`: the digest's length in characters.
 fn sha(text: &str, rest: &str, length: usize) -> Result<Hash, String> {
     let mut fields: Vec<&str> = rest.split('$').collect();
     if let Some(rounds) = fields.first().and_then(|field| field.strip_prefix("rounds=")) {
@@ -173,7 +172,7 @@ fn is_crypt_text(text: &str) -> bool {
     text.bytes().all(|byte| md5_crypt::ALPHABET.contains(&byte))
 }
 
-/// Two characters of salt and eleven of digest.
+/// Returns whether the text has two characters of salt and eleven of digest.
 fn is_des(text: &str) -> bool {
     text.len() == 13 && is_crypt_text(text)
 }

@@ -1,4 +1,4 @@
-//! Tests of password hashes made by other programs.
+//! Tests password hashes made by other programs.
 
 use super::*;
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ fn hashes_of_other_programs() {
     assert!(Hash::parse(REAL[13]).unwrap().verify(b"{SHA}"));
 }
 
-/// The hash that `program` prints; `None` if it is not installed.
+/// Returns the hash that `program` prints; `None` if it is not installed.
 fn made_by(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     assert!(output.status.success(), "{program} {arguments:?}: {output:?}");

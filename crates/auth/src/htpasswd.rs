@@ -1,8 +1,8 @@
-//! The htpasswd file: `user:hash` lines.
+//! Parses the htpasswd file: `user:hash` lines.
 //!
-//! Contract: as in nginx, empty lines and lines that start with `#` are ignored, text after a second colon is a comment,
-//! and the first line for a user name counts. Unlike nginx, which reports a malformed line when its user logs in, all
-//! lines are checked when the file is read, and every mistake is reported.
+//! Contract: as in nginx, empty lines and lines that start with `#` are ignored, text after a second colon is a comment, and the first line for a
+//! user name counts. Unlike nginx, which reports a malformed line when its user logs in, all lines are checked when the file is read, and every
+//! mistake is reported.
 
 use crate::hash::Hash;
 use std::collections::HashMap;
@@ -16,9 +16,9 @@ use std::sync::Arc;
 pub struct Mistake {
     /// The file's name, or the environment variable.
     pub file: String,
-    /// Line number, from 1; 0 for an environment variable.
+    /// The line number, from 1; 0 for an environment variable.
     pub line: usize,
-    /// What is wrong and how to fix it.
+    /// Describes the mistake and how to fix it.
     pub message: String,
 }
 
@@ -37,7 +37,7 @@ impl std::error::Error for Mistake {}
 #[derive(Debug, Clone, Default)]
 pub struct Users {
     hashes: Vec<Arc<Hash>>,
-    /// Index into `hashes` by user name.
+    /// Indexes into `hashes` by user name.
     index: HashMap<String, usize>,
     /// Chooses the hash that is checked for an unknown name.
     decoys: RandomState,
@@ -61,7 +61,7 @@ impl Users {
         if mistakes.is_empty() { Ok(users) } else { Err(mistakes) }
     }
 
-    /// Adds a user (`BASIC_AUTH_USERNAME`, `BASIC_AUTH_PASSWORD`). Does nothing if the name is already there: the first entry counts.
+    /// Adds a user (`BASIC_AUTH_USERNAME`, `BASIC_AUTH_PASSWORD`). Does nothing if the name exists already: the first entry counts.
     ///
     /// # Errors
     /// The name is invalid, or the password is not a supported hash.
@@ -75,12 +75,11 @@ impl Users {
         Ok(self)
     }
 
-    /// Number of users.
     pub fn len(&self) -> usize {
         self.hashes.len()
     }
 
-    /// Whether there are no users, so that all credentials are rejected.
+    /// Returns whether there are no users, so that all credentials are rejected.
     pub fn is_empty(&self) -> bool {
         self.hashes.is_empty()
     }
@@ -92,8 +91,8 @@ impl Users {
         }
     }
 
-    /// The hash to check `user`'s password against, and whether the user exists. For an unknown name it is the hash of some
-    /// other user, always the same one, so that the check takes as long as for an existing name. `None` without users.
+    /// Returns the hash to check `user`'s password against, and whether the user exists. For an unknown name this is the hash of some other user,
+    /// always the same one, so that the check takes as long as for an existing name. `None` without users.
     pub(super) fn hash_for(&self, user: &str) -> Option<(Arc<Hash>, bool)> {
         let decoy = self.decoys.hash_one(user).checked_rem(self.hashes.len() as u64)? as usize;
         let known = self.index.get(user).copied();
@@ -101,7 +100,7 @@ impl Users {
     }
 }
 
-/// Name and hash of a line; `None` for empty lines and comments.
+/// Returns name and hash of a line; `None` for empty lines and comments.
 fn parse_line(line: &str) -> Result<Option<(&str, Hash)>, String> {
     if line.starts_with('#') || line.trim_ascii().is_empty() {
         return Ok(None);

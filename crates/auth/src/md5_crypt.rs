@@ -1,20 +1,20 @@
-//! The password hash of `htpasswd -m` and `openssl passwd -apr1` (`$apr1$`), and the older `$1$` that it is derived from.
+//! Implements the password hash of `htpasswd -m` and `openssl passwd -apr1` (`$apr1$`), and the older `$1$` that it is derived from.
 //!
-//! Why our own code: the method is a page long and will not change, and the crates that implement it are unmaintained.
-//! It is a thousand rounds of MD5: slow enough for a good password, and what the Heroku buildpack for static sites asked for.
+//! Why not a crate: the method is a page long and will not change, and the crates that implement it are unmaintained. It is a thousand rounds of
+//! MD5: slow enough for a good password, and the method that the Heroku buildpack for static sites required.
 
 use md5::{Digest, Md5};
 
 /// The alphabet of crypt(3).
 pub(super) const ALPHABET: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Length of the encoded digest in bytes.
+/// The length of the encoded digest in bytes.
 pub(super) const ENCODED: usize = 22;
 
 /// Bytes of the digest that are encoded as four characters each.
 const GROUPS: [[usize; 3]; 5] = [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]];
 
-/// The digest of a password, as it stands in a file after the last `$`. `magic` is `$apr1$` or `$1$`; `salt` at most eight bytes.
+/// Returns the digest of a password, as in a file after the last `$`. `magic` is `$apr1$` or `$1$`; `salt` has at most eight bytes.
 pub(super) fn digest(password: &[u8], magic: &str, salt: &[u8]) -> [u8; ENCODED] {
     let mut sum = first(password, magic, salt);
     for round in 0..1000 {
@@ -33,7 +33,7 @@ pub(super) fn digest(password: &[u8], magic: &str, salt: &[u8]) -> [u8; ENCODED]
     encode(&sum)
 }
 
-/// The digest that the first round starts with.
+/// Returns the digest that the first round starts with.
 fn first(password: &[u8], magic: &str, salt: &[u8]) -> [u8; 16] {
     let inner: [u8; 16] =
         Md5::new().chain_update(password).chain_update(salt).chain_update(password).finalize().into();
@@ -50,7 +50,7 @@ fn first(password: &[u8], magic: &str, salt: &[u8]) -> [u8; 16] {
     outer.finalize().into()
 }
 
-/// Six bits per character, lowest first.
+/// Encodes six bits per character, lowest first.
 fn encode(sum: &[u8; 16]) -> [u8; ENCODED] {
     let mut out = [0; ENCODED];
     let mut characters = out.iter_mut();

@@ -1,13 +1,13 @@
-//! A cache of verified credentials.
+//! Caches verified credentials.
 //!
-//! Contract: no password is kept, only the SHA-256 of a random key and the Authorization header. The key is made once per process
-//! and never leaves it. At most [`CAPACITY`] entries; a new one replaces the oldest.
+//! Contract: no password is kept, only the SHA-256 of a random key and the Authorization header. The key is made once per process and never leaves
+//! it. There are at most [`CAPACITY`] entries; a new one replaces the oldest.
 
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, VecDeque};
 use std::sync::OnceLock;
 
-/// Most entries per front thread; about 30 KiB.
+/// The most entries per front thread; about 30 KiB.
 const CAPACITY: usize = 256;
 
 /// Stands for an Authorization header without revealing it.
@@ -15,7 +15,7 @@ const CAPACITY: usize = 256;
 pub(super) struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// The fingerprint of an Authorization header; `None` if the system has no random bytes for the key.
+    /// Returns the fingerprint of an Authorization header; `None` if the system has no random bytes for the key.
     pub(super) fn of(authorization: &[u8]) -> Option<Fingerprint> {
         static KEY: OnceLock<Option<[u8; 32]>> = OnceLock::new();
         let key = KEY.get_or_init(|| {
@@ -37,12 +37,11 @@ pub(super) struct VerifiedCache {
 }
 
 impl VerifiedCache {
-    /// The user these credentials belong to.
+    /// Returns the user of these credentials.
     pub(super) fn get(&self, fingerprint: Fingerprint) -> Option<&str> {
         self.users.get(&fingerprint).map(String::as_str)
     }
 
-    /// Adds verified credentials.
     pub(super) fn insert(&mut self, fingerprint: Fingerprint, user: &str) {
         if self.users.insert(fingerprint, user.to_owned()).is_some() {
             return;

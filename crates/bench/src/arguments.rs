@@ -21,7 +21,6 @@ Times: 30, 30s, 500ms, 1m30s. Rates: 500/s, 375/min. Counts: 600, 10k.
 Exit status: 0 success; 1 a --fail-if condition holds, no successful response, or a lost process of --workers; 2 wrong usage.
 docs/bench.md explains the output.";
 
-/// Adds the arguments.
 pub(crate) fn arguments(command: Command) -> Command {
     let command = command
         .after_help(EXAMPLES)

@@ -6,7 +6,7 @@ use report::Unit;
 
 use crate::figures::per_second;
 
-/// A line for each condition that holds, which makes the run a failure, and for each that cannot be evaluated.
+/// Returns a line for each condition that holds, which fails the run, and for each that cannot be evaluated.
 pub(crate) fn met(conditions: &[Condition], outcome: &Outcome) -> Vec<String> {
     conditions.iter().filter_map(|condition| verdict(condition, outcome)).collect()
 }

@@ -3,33 +3,31 @@
 use load::scenario::{ConnectTo, Protocol, Request, Transport};
 use serde::{Deserialize, Serialize};
 
-/// Most URLs listed.
+/// The most URLs listed.
 const URLS: usize = 20;
 
-/// The description of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Description {
     /// The first URLs.
     pub urls: Vec<String>,
-    /// Number of URLs.
     pub url_count: usize,
     /// Method of the first request.
     pub method: String,
     /// Host of the first request.
     pub host: String,
-    /// Its port.
+    /// The port of that host.
     pub port: u16,
-    /// Its path and query.
+    /// Path and query of the first request.
     pub path: String,
-    /// Length of its body in bytes.
+    /// The length of its body in bytes.
     pub body_bytes: u64,
-    /// When requests were sent.
+    /// The load model.
     pub traffic: Traffic,
-    /// Number of users in a closed model, otherwise most connections.
+    /// The number of users in a closed model, else the most connections.
     pub connections: usize,
     /// Threads of the load generator.
     pub threads: usize,
-    /// Its processes; 0 stands for one.
+    /// Processes of the load generator; 0 means one.
     #[serde(default, skip_serializing_if = "is_single")]
     pub workers: usize,
     /// Requested duration.
@@ -38,48 +36,45 @@ pub(crate) struct Description {
     pub requests: Option<u64>,
     /// Requested number of requests per user.
     pub rounds: Option<u64>,
-    /// Duration of the warm-up.
     pub warm_up_s: f64,
     /// Time limit for a response.
     pub timeout_ms: f64,
     /// `HTTP/1.1` or `HTTP/2`.
     pub protocol: String,
-    /// Whether connections are kept alive.
     pub keep_alive: bool,
-    /// Most concurrent requests per connection.
+    /// The most concurrent requests per connection.
     pub depth: usize,
-    /// Where connections went, if not to the URL's host.
+    /// The target of connections, if it is not the URL's host.
     pub connect_to: Option<String>,
 }
 
-/// When requests were sent.
+/// The load model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "model", rename_all = "lowercase")]
 pub(crate) enum Traffic {
     /// Users who wait for responses.
     Closed {
-        /// As given.
+        /// The think time as given.
         think: Option<String>,
     },
-    /// A rate.
+    /// Requests at a rate.
     Open {
-        /// As given.
+        /// The rate as given.
         rate: String,
-        /// Poisson arrivals instead of even ones.
+        /// Whether arrivals are random (Poisson) instead of even.
         random: bool,
     },
-    /// A log.
+    /// Requests from a log.
     Replay {
-        /// As given.
+        /// The speed as given.
         speed: String,
-        /// From the first request to the last.
+        /// The time from the first request to the last.
         lasting_s: f64,
     },
 }
 
 impl Traffic {
-    /// Combines the traffic of two concurrent sets of runs: rates add up. `runs` and `others` are the numbers of runs
-    /// in each.
+    /// Combines the traffic of two concurrent sets of runs, whose rates add up. `runs` and `others` are the numbers of runs in each set.
     pub fn join(&mut self, runs: usize, other: &Traffic, others: usize) {
         if let (Traffic::Open { rate, .. }, Traffic::Open { rate: more, .. }) = (self, other) {
             let one = single(rate, runs);
@@ -92,7 +87,7 @@ impl Traffic {
     }
 }
 
-/// The rate of one of several equal runs: `3 x 500/s` is three of `500/s`.
+/// Returns the rate of one of several equal runs: `3 x 500/s` is three of `500/s`.
 fn single(rate: &str, runs: usize) -> String {
     rate.strip_prefix(&format!("{runs} x ")).unwrap_or(rate).to_owned()
 }
@@ -139,7 +134,7 @@ impl Description {
         }
     }
 
-    /// What `Outcome::busy` is a share of, such as `its one thread`.
+    /// Returns the base of `Outcome::busy`, such as `its one thread`.
     pub fn generator(&self) -> String {
         match (self.workers, self.threads) {
             (2.., _) => format!("the busiest of its {} processes", self.workers),
@@ -148,12 +143,12 @@ impl Description {
         }
     }
 
-    /// Whether users wait for each response.
+    /// Returns whether users wait for each response.
     pub fn is_closed(&self) -> bool {
         matches!(self.traffic, Traffic::Closed { .. })
     }
 
-    /// The target, in one line.
+    /// Returns the target in one line.
     pub fn target(&self) -> String {
         let first = self.urls.first().cloned().unwrap_or_default();
         match self.url_count {
@@ -162,7 +157,7 @@ impl Description {
         }
     }
 
-    /// The load, as a sentence without the final period.
+    /// Returns the load as a sentence without the final period.
     pub fn sentence(&self) -> String {
         let connections = self.connections;
         let how = match &self.traffic {
@@ -195,7 +190,7 @@ impl Description {
         format!("{how}; {travel}{from}")
     }
 
-    /// The name of the load model.
+    /// Returns the name of the load model.
     pub fn model(&self) -> &'static str {
         match self.traffic {
             Traffic::Closed { .. } => "closed model",

@@ -12,17 +12,15 @@ use crate::figures::Summary;
 const KIND: &str = "firebrick bench";
 const VERSION: u32 = 1;
 
-/// The results of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Document {
     /// Always `firebrick bench`.
     pub kind: String,
-    /// Version of this format.
     pub version: u32,
     /// Title of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What was run.
+    /// The description of the run.
     #[serde(rename = "plan")]
     pub description: Description,
     /// The main results; computed from `outcome`.
@@ -31,10 +29,10 @@ pub(crate) struct Document {
     pub outcome: Outcome,
     /// The server's own statistics, if requested.
     pub server: Option<Server>,
-    /// Number of runs merged into this one.
+    /// The number of runs merged into this one.
     #[serde(default = "one")]
     pub runs: usize,
-    /// What is missing: a sentence for each process whose results are lost.
+    /// A sentence for each process whose results are lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub incomplete: Vec<String>,
 }
@@ -70,14 +68,14 @@ impl Document {
         }
     }
 
-    /// The JSON, followed by a newline.
+    /// Returns the JSON, followed by a newline.
     pub fn to_json(&self) -> Result<String, String> {
         let text =
             serde_json::to_string(self).map_err(|why| format!("cannot write the result as JSON: {why}"))?;
         Ok(text + "\n")
     }
 
-    /// Parses a `--json` file; `name` is used in messages.
+    /// Parses a `--json` file; messages call it `name`.
     pub fn parse(name: &str, text: &str) -> Result<Document, String> {
         let wrong = |why: String| format!("{name} is not a result of `firebrick bench --json`: {why}");
         let value: serde_json::Value = serde_json::from_str(text).map_err(|why| wrong(why.to_string()))?;
@@ -124,7 +122,7 @@ impl Document {
     }
 }
 
-/// From the earliest snapshot to the latest.
+/// Returns the earliest and the latest of the snapshots.
 fn longest(one: Server, two: Server) -> Server {
     Server {
         before: if one.before.taken_at <= two.before.taken_at { one.before } else { two.before },
@@ -135,7 +133,7 @@ fn longest(one: Server, two: Server) -> Server {
 /// Reads and merges files.
 ///
 /// # Errors
-/// Every file that cannot be used, with the reason.
+/// The files that cannot be used, each with the reason.
 pub(crate) fn joined(files: &[impl AsRef<Path>]) -> Result<Document, Vec<String>> {
     let (mut documents, mut mistakes) = (Vec::new(), Vec::new());
     for file in files {

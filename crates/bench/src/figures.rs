@@ -43,7 +43,7 @@ impl Figures {
     }
 }
 
-/// A percentile in milliseconds. The histogram returns the upper end of a bucket, which may exceed the maximum.
+/// Returns a percentile in milliseconds. The histogram returns the upper end of a bucket, which may exceed the maximum.
 pub(crate) fn percentile_ms(histogram: &Histogram, percentile: f64) -> f64 {
     ms(histogram.value_at_percentile(percentile).min(histogram.max()))
 }
@@ -52,7 +52,6 @@ pub(crate) fn ms(us: u64) -> f64 {
     us as f64 / 1e3
 }
 
-/// The main results of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     /// Successful responses.
@@ -63,7 +62,7 @@ pub(crate) struct Summary {
     pub rate_per_s: f64,
     pub latency_ms: Figures,
     pub service_ms: Figures,
-    /// Closed models: as users who do not wait for each other would have seen it.
+    /// Closed models: latencies as users who do not wait for each other would have seen them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected_ms: Option<Figures>,
     /// TLS handshakes; `None` without TLS.
@@ -71,15 +70,14 @@ pub(crate) struct Summary {
     pub handshakes: Option<HandshakeFigures>,
 }
 
-/// TLS handshakes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HandshakeFigures {
-    /// Those that succeeded: `full` and `resumed`.
+    /// Successful handshakes: `full` and `resumed`.
     pub count: u64,
     pub full: u64,
     pub resumed: u64,
     pub failed: u64,
-    /// Those of the counted part per second: the rate of new connections, not what the server could do.
+    /// Handshakes of the counted part per second: the rate of new connections, not the server's capacity.
     pub per_s: f64,
     pub time_ms: Figures,
 }
@@ -97,7 +95,7 @@ impl HandshakeFigures {
         })
     }
 
-    /// How many of which kind.
+    /// Returns the numbers of each kind as text.
     pub fn kinds(&self) -> String {
         let show = |count: u64| report::Unit::Count.show(count as f64);
         match (self.full, self.resumed) {
@@ -107,7 +105,7 @@ impl HandshakeFigures {
         }
     }
 
-    /// How long they took.
+    /// Returns the durations as text.
     pub fn times(&self) -> String {
         let time = |ms: f64| report::Unit::Milliseconds.show(ms);
         let took = &self.time_ms;
@@ -130,7 +128,7 @@ impl Summary {
     }
 }
 
-/// A rate per second; 0 if `seconds` is 0.
+/// Returns a rate per second; 0 if `seconds` is 0.
 pub(crate) fn per_second(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }

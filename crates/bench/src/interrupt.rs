@@ -1,4 +1,4 @@
-//! Ctrl-C: the first one ends the run and keeps the results, the second exits at once.
+//! Handles Ctrl-C: the first one ends the run and keeps the results, the second one exits at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// The exit status that shells use for an interrupted program.
 const INTERRUPTED: i32 = 130;
 
-/// Whether the user asked to end the run.
+/// Whether the user has asked to end the run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
@@ -17,7 +17,7 @@ impl Interrupt {
     pub fn listen() -> Interrupt {
         let interrupt = Interrupt::default();
         let flag = interrupt.clone();
-        // On its own thread, because it must react while the engine is busy. It ends with the process.
+        // Runs on its own thread, because it must react while the engine is busy. The thread ends with the process.
         let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(move || flag.wait());
         interrupt
     }

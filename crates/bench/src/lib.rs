@@ -1,8 +1,7 @@
 //! `firebrick bench`: loads a server and reports the results.
 //!
-//! The path of a run: flags become a [`load::Scenario`] (`invocation`), which is run (`load::run`); the results become
-//! a document (`document`), which is printed (`text`, `page`). No connection is opened before the whole command line is
-//! validated.
+//! A run: flags become a [`load::Scenario`] (`invocation`), which is run (`load::run`); the results become a document (`document`), which is
+//! printed (`text`, `page`). No connection is opened before the whole command line is validated.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -39,7 +38,6 @@ pub fn arguments(command: Command) -> Command {
     arguments::arguments(command)
 }
 
-/// Runs the command.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     match invocation::read(matches) {
         Ok(Invocation::Run(run)) => match workers::part() {
@@ -97,7 +95,7 @@ fn load_server(run: Run) -> ExitCode {
         Ok(loaded) => loaded,
         Err(why) => return fail(&[why], 1),
     };
-    // If the server did not survive the run, that is remarked, and the run still counts.
+    // If the server did not survive the run, the report says so, and the run still counts.
     let mut remarks = run.remarks;
     let after = client.as_ref().map(server_stats::snapshot).transpose().unwrap_or_else(|why| {
         remarks.push(format!("cannot read the server's statistics after the run: {why}"));
@@ -173,7 +171,7 @@ fn write_files(
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
 }
 
-/// The latency limits among the conditions, in milliseconds, to be drawn as lines.
+/// Returns the latency limits among the conditions, in milliseconds, to be drawn as lines.
 fn limits(conditions: &[Condition]) -> Vec<(f64, String)> {
     let times =
         conditions.iter().filter(|condition| matches!(condition.metric, Metric::Time(View::Latency, _)));

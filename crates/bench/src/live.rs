@@ -6,9 +6,8 @@ use std::time::Duration;
 use load::Progress;
 use report::Unit;
 
-/// Width of the bar.
 const BAR: usize = 20;
-/// Width if the terminal does not report one. Lines are cut to the width, because wrapped lines could not be redrawn.
+/// The width if the terminal does not report one. Lines are cut to the width, because wrapped lines could not be redrawn.
 const COLUMNS: u16 = 80;
 
 /// Draws a run's progress on standard error.
@@ -18,13 +17,13 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Draws only on a terminal, and if wanted.
+    /// Creates a display that draws only on a terminal, and only if wanted.
     pub fn new(wanted: bool) -> Live {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Live { on: wanted && io::stderr().is_terminal() && !dumb, drawn: false }
     }
 
-    /// Redraws. The cursor stays at the start of the first line, so that any other output starts there.
+    /// Redraws the lines. The cursor stays at the start of the first line, so that any other output starts there.
     pub fn draw(&mut self, progress: &Progress) {
         if !self.on {
             return;
@@ -83,7 +82,7 @@ fn lines(progress: &Progress) -> [String; 2] {
     [first, second]
 }
 
-/// Estimated remaining time.
+/// Returns the estimated remaining time.
 fn left(elapsed: Duration, done: f64) -> String {
     if done <= 0.0 {
         return String::new();

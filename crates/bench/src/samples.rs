@@ -16,7 +16,7 @@ pub(crate) fn histogram(us: impl IntoIterator<Item = u64>) -> Histogram {
     histogram
 }
 
-/// A thousand responses between 1 and 1000 ms within two seconds.
+/// Returns a thousand responses between 1 and 1000 ms within two seconds.
 pub(crate) fn outcome() -> Outcome {
     let latency = histogram((1..=1_000).map(|ms| ms * 1_000));
     let band = |upto_us, count, each| Band {
@@ -91,7 +91,7 @@ pub(crate) fn outcome() -> Outcome {
     }
 }
 
-/// TLS handshakes: three full, seven resumed, two that failed.
+/// Returns TLS handshakes: three full, seven resumed, two failed.
 pub(crate) fn handshakes() -> Handshakes {
     Handshakes {
         full: 3,
@@ -103,7 +103,7 @@ pub(crate) fn handshakes() -> Handshakes {
     }
 }
 
-/// A run without any response.
+/// Returns a run without any response.
 pub(crate) fn nothing() -> Outcome {
     let empty = Histogram::default;
     Outcome {

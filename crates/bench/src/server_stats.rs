@@ -9,11 +9,10 @@ use stats::ServerSnapshot;
 /// Environment variable with the token for a control port.
 const TOKEN: &str = "FIREBRICK_CONTROL_TOKEN";
 
-/// The client for `--control`: a folder is an app's, whose settings name the control socket; anything else is an
-/// address.
+/// Returns the client for `--control`. A folder is an app's, whose settings name the control socket; other texts are addresses.
 ///
 /// # Errors
-/// If the address is invalid.
+/// The address is invalid.
 pub(crate) fn client(address: &str) -> Result<Client, String> {
     if Path::new(address).is_dir() {
         return of_app(address);
@@ -36,10 +35,10 @@ fn of_app(dir: &str) -> Result<Client, String> {
     Ok(Client::new(address, control.token))
 }
 
-/// The server's statistics now.
+/// Returns the server's current statistics.
 ///
 /// # Errors
-/// The reason why they are not available, and what to do.
+/// The reason why they are not available, and the remedy.
 pub(crate) fn snapshot(client: &Client) -> Result<ServerSnapshot, String> {
     client.stats().map_err(|error| format!("--control: {error}"))
 }

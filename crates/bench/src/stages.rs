@@ -1,11 +1,10 @@
-//! Where the time of a percentile went: the mean of the server's timings for responses of similar latency.
+//! Splits the latency at a percentile into parts: the mean of the server's timings for responses of similar latency.
 
 use load::outcome::{Band, Stages};
 
 /// The parts of a latency, in milliseconds; they add up to `total`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Split {
-    /// The latency.
     pub total: f64,
     /// Waiting to be sent, because the load generator had no free connection.
     pub unsent: f64,
@@ -19,8 +18,7 @@ pub(crate) struct Split {
     pub network: f64,
 }
 
-/// Share of responses on each side of a rank that are averaged: enough to reduce noise, few enough to be specific to
-/// this percentile.
+/// The share of responses on each side of a rank that are averaged: enough to reduce noise, few enough to be specific to this percentile.
 const AROUND: f64 = 0.005;
 /// The GVL part is shown if more than this share of the responses reported it.
 const MOST: f64 = 0.5;
@@ -39,7 +37,7 @@ pub(crate) fn split(stages: &Stages, percentile: f64, total_ms: f64) -> Option<S
         (mean * sum.count as f64 * scale).min(part(sum.app))
     });
     let (unsent, queue, app) = (part(sum.unsent), part(sum.queue), part(sum.app));
-    // Two clocks are involved: the server's times may slightly exceed the client's.
+    // Two clocks are involved, so the server's times may slightly exceed the client's.
     let known = unsent + queue + app;
     let shrink = if known > total_ms { total_ms / known } else { 1.0 };
     let (unsent, queue, app, gvl) =
@@ -48,7 +46,7 @@ pub(crate) fn split(stages: &Stages, percentile: f64, total_ms: f64) -> Option<S
     Some(Split { total: total_ms, unsent, queue, gvl, app: app - gvl.unwrap_or(0.0), network })
 }
 
-/// The sum of the bands whose ranks lie around `share`; at least the band that contains `share`.
+/// Returns the sum of the bands whose ranks lie around `share`; at least the band that contains `share`.
 fn around(bands: &[Band], share: f64) -> Option<Band> {
     let count: u64 = bands.iter().map(|band| band.count).sum();
     if count == 0 {
@@ -81,7 +79,7 @@ fn add(sum: &mut Band, band: &Band) {
 }
 
 impl Split {
-    /// The nonzero parts with their names, in chronological order.
+    /// Returns the nonzero parts with their names, in chronological order.
     pub fn parts(&self) -> Vec<(&'static str, f64)> {
         let all = [
             ("waiting to be sent", Some(self.unsent)),
@@ -93,8 +91,7 @@ impl Split {
         all.into_iter().filter_map(|(name, ms)| ms.filter(|ms| *ms > 0.0).map(|ms| (name, ms))).collect()
     }
 
-    /// `412 ms = 301 queue + 64 waiting for the GVL + 40 app + 7 network and sending`, rounded so that the sum is
-    /// exact.
+    /// Returns a sentence such as `412 ms = 301 queue + 64 waiting for the GVL + 40 app + 7 network and sending`, rounded so that the sum is exact.
     pub fn sentence(&self) -> String {
         let (one, unit) = unit(self.total);
         let digits = digits(self.total / one);
@@ -125,7 +122,7 @@ fn unit(ms: f64) -> (f64, &'static str) {
     }
 }
 
-/// Decimals for three significant digits.
+/// Returns the decimals for three significant digits.
 fn digits(value: f64) -> i32 {
     match value {
         value if value >= 100.0 => 0,

@@ -11,7 +11,7 @@ const BUSY: f64 = 0.9;
 /// An open model whose 99th percentile from due time exceeds that from send time by this factor did not keep the rate.
 const LATE: f64 = 1.5;
 
-/// What to know before trusting the results. Sentences without the final period.
+/// Returns remarks that affect the trust in the results, as sentences without the final period.
 pub(crate) fn remarks(document: &Document) -> Vec<String> {
     let (description, outcome) = (&document.description, &document.outcome);
     let missing = document.incomplete.iter();

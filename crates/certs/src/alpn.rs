@@ -1,4 +1,4 @@
-//! Certificates that answer TLS-ALPN-01 (RFC 8737).
+//! Creates the certificates that answer TLS-ALPN-01 challenges (RFC 8737).
 
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -6,7 +6,7 @@ use rustls::sign::CertifiedKey;
 use std::fmt::Write;
 use std::net::IpAddr;
 
-/// The name that a CA puts into its handshake: that of the DNS, also for an IP address (RFC 8738 section 6).
+/// Returns the name that a CA sends in its handshake. For an IP address, that is its reverse DNS name (RFC 8738 section 6).
 pub fn handshake_name(name: &str) -> String {
     match name.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) => {
@@ -25,10 +25,10 @@ pub fn handshake_name(name: &str) -> String {
     }
 }
 
-/// The certificate for `name` that contains the digest of the key authorization.
+/// Creates the certificate for `name` that contains the digest of the key authorization.
 ///
 /// # Errors
-/// The name or digest is none.
+/// The name or the digest is invalid.
 pub fn certificate(name: &str, digest: &[u8]) -> Result<CertifiedKey, String> {
     if digest.len() != 32 {
         return Err("the digest of a challenge has 32 bytes".to_owned());
@@ -43,7 +43,7 @@ pub fn certificate(name: &str, digest: &[u8]) -> Result<CertifiedKey, String> {
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     let signing = provider.key_provider.load_private_key(key).map_err(|_| "its key cannot be used")?;
-    // Not compared with the certificate: rustls does not read one with a critical extension that it does not know.
+    // Not checked against the certificate: rustls cannot read one with a critical extension that it does not know.
     Ok(CertifiedKey::new(vec![certificate.der().clone()], signing))
 }
 

@@ -1,11 +1,11 @@
-//! Who decides about names on demand: the user's `ask` address. [`Asked`].
+//! Asks the user's `ask` address whether a certificate may be obtained for a name: [`Asked`].
 //!
 //! Contract:
-//! 1. Status 200 is a yes; every other status, and no response, is a no.
-//! 2. Answers are kept: a yes for an hour, a no for ten minutes, no response for half a minute. There are at most
-//!    [`KEPT`] of them.
-//! 3. At most [`AT_ONCE`] names are asked about at a time; the others wait. A question that has been asked is answered, and its
-//!    answer kept, also when nobody waits for it any more.
+//! 1. Status 200 means yes. Any other status, or no response, means no.
+//! 2. Answers are cached: a yes for an hour, a no for ten minutes, a missing response for half a minute. At
+//!    most [`KEPT`] answers are cached.
+//! 3. At most [`AT_ONCE`] questions are open at a time; others wait. Each question is completed and its
+//!    answer cached, even if the client has gone.
 
 use crate::client::Client;
 use std::cell::{Cell, RefCell};
@@ -16,20 +16,20 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 
-/// Answers that are kept.
+/// The largest number of cached answers.
 pub const KEPT: usize = 10_000;
-/// Questions at a time.
+/// The largest number of open questions.
 pub const AT_ONCE: usize = 16;
-/// How long a yes counts.
+/// How long a yes is cached.
 const YES: Duration = Duration::from_secs(3_600);
-/// How long a no counts.
+/// How long a no is cached.
 const NO: Duration = Duration::from_secs(600);
-/// How long no response counts as a no.
+/// How long a missing response counts as a no.
 const NOTHING: Duration = Duration::from_secs(30);
-/// Between lines of the log about an address that does not respond.
+/// The minimum interval between log lines about an address that does not respond.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Answers by name.
+/// Cached answers by name.
 pub struct Asked {
     url: String,
     client: Client,
@@ -39,13 +39,13 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Asks at `url`.
+    /// Creates a cache of the answers of `url`.
     pub fn new(url: &str, client: Client) -> Asked {
         let (kept, said) = (RefCell::default(), Cell::default());
         Asked { url: url.to_owned(), client, kept, asking: Arc::new(Semaphore::new(AT_ONCE)), said }
     }
 
-    /// Whether `name`, a host name, is welcome.
+    /// Whether a certificate may be obtained for the host name `name`.
     pub async fn is_welcome(self: &Rc<Asked>, name: &str, log: &Rc<dyn Fn(&str)>) -> bool {
         if let Some(known) = self.known(name) {
             return known;
@@ -91,14 +91,14 @@ impl Asked {
             kept.retain(|_, (_, until)| *until > now);
         }
         if kept.len() >= KEPT {
-            // Only with thousands of new names within minutes: then all are asked about again.
+            // Happens only with thousands of new names within minutes. All names are then asked again.
             kept.clear();
         }
         kept.insert(name.to_owned(), (answer, now + time));
     }
 }
 
-/// The address with the name, which has only characters that need no escape.
+/// Appends the name to the address. The name contains only characters that need no escaping.
 fn address(url: &str, name: &str) -> String {
     let joint = if url.contains('?') { '&' } else { '?' };
     format!("{url}{joint}domain={name}")

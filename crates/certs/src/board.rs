@@ -4,12 +4,12 @@ use stats::CertificateSnapshot;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Shows the state of all certificates; clones share it.
+/// Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Board(Arc<Mutex<BTreeMap<String, CertificateSnapshot>>>);
 
 impl Board {
-    /// All of them, by id.
+    /// Returns the state of all certificates, ordered by id.
     pub fn all(&self) -> Vec<CertificateSnapshot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }

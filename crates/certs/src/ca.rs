@@ -1,10 +1,10 @@
-//! A CA and our account there: [`Ca`].
+//! A CA and the account at this CA: [`Ca`].
 //!
 //! Contract:
-//! 1. There is one account for a store. It is made when the first order needs it, under a lease, and used from then on.
-//! 2. An account that the CA no longer knows is made again, with the same key where that is possible.
-//! 3. The staging directory gets an account with the key of production, so that every machine answers its challenges.
-//! 4. An account that cannot be saved is used anyway.
+//! 1. A store has one account. It is created under a lease when the first order needs it, and used from then on.
+//! 2. An account that the CA no longer knows is created again, with the same key if possible.
+//! 3. At the staging directory, the account uses the key of production, so that every machine can answer its challenges.
+//! 4. An account that cannot be saved is used all the same.
 
 use crate::challenge::HttpAnswers;
 use crate::client::Client;
@@ -21,23 +21,23 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use trust::{Place, Secret};
 
-/// The lease under which an account is made.
+/// The lease for creating an account.
 const ACCOUNT: &str = "account";
-/// How long other machines need to learn the key of a new account; they look every two seconds.
+/// How long other machines need to learn the key of a new account. They check every two seconds.
 const SPREAD: Duration = Duration::from_secs(5);
-/// How often it is looked whether another machine has made the account, with a second between.
+/// How often to check whether another machine has created the account, once per second.
 const PATIENCE: u32 = 60;
 
-/// What is stored of an account.
+/// An account as it is stored.
 #[derive(Serialize, Deserialize)]
 struct Record {
-    /// Of its key (RFC 7638): what answers HTTP-01.
+    /// The thumbprint of the account's key (RFC 7638), which answers HTTP-01.
     thumbprint: String,
-    /// As `instant-acme` reads it.
+    /// In the format of `instant-acme`.
     credentials: AccountCredentials,
 }
 
-/// A CA and our account there.
+/// A CA and the account at this CA.
 pub struct Ca {
     directory: String,
     client: Client,
@@ -45,14 +45,14 @@ pub struct Ca {
     email: Option<String>,
     eab: Option<ExternalAccount>,
     answers: HttpAnswers,
-    /// For staging: where the key is.
+    /// For staging: the store with the key.
     production: Option<Rc<dyn Store>>,
     account: Mutex<Option<Account>>,
     log: Rc<dyn Fn(&str)>,
 }
 
 impl Ca {
-    /// The CA of a directory; nothing is asked yet.
+    /// Creates a client of the directory. Sends nothing yet.
     pub fn new(
         directory: &str,
         client: Client,
@@ -74,7 +74,7 @@ impl Ca {
         }
     }
 
-    /// The staging directory of this CA, with its own store.
+    /// Returns the staging directory of this CA, with its own store.
     pub fn staging(&self, directory: &str, store: Rc<dyn Store>) -> Ca {
         Ca {
             directory: directory.to_owned(),
@@ -89,32 +89,30 @@ impl Ca {
         }
     }
 
-    /// Its client.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The answers to HTTP-01.
+    /// Returns the answers to HTTP-01.
     pub fn answers(&self) -> &HttpAnswers {
         &self.answers
     }
 
-    /// The address of its directory.
     pub fn directory(&self) -> &str {
         &self.directory
     }
 
-    /// Lets challenges be answered that other machines have ordered, as soon as an account is stored.
+    /// Answers the challenges of other machines' orders, as soon as an account is stored.
     pub async fn learn_thumbprint(&self) {
         if let Ok(Some(record)) = self.stored().await {
             self.answers.set_thumbprint(&record.thumbprint);
         }
     }
 
-    /// Our account there, with a directory that was read since the last failure.
+    /// Returns the account, with a directory that was read after the last failure.
     ///
     /// # Errors
-    /// The CA is away, refuses the account, or answers nonsense.
+    /// The CA does not respond, refuses the account, or sends an invalid response.
     pub async fn account(&self) -> Result<Account, Trouble> {
         let mut account = self.account.lock().await;
         if let Some(account) = &*account {
@@ -127,15 +125,15 @@ impl Ca {
         Ok(opened)
     }
 
-    /// After a failure: reads the directory again next time.
+    /// Makes the next call read the directory again, after a failure.
     pub async fn forget(&self) {
         *self.account.lock().await = None;
     }
 
-    /// Makes the account again that the CA no longer knows.
+    /// Creates the account again that the CA no longer knows.
     ///
     /// # Errors
-    /// As [`Ca::account`].
+    /// See [`Ca::account`].
     pub async fn register_again(&self) -> Result<(), Trouble> {
         let mut account = self.account.lock().await;
         *account = None;
@@ -162,7 +160,7 @@ impl Ca {
             }
             match self.store.lease(ACCOUNT).await {
                 Ok(Some(lease)) => {
-                    // Another server may just have made it.
+                    // Another server may just have created it.
                     let made = match self.stored().await {
                         Ok(Some(_)) => None,
                         _ => Some(self.make().await),
@@ -173,7 +171,7 @@ impl Ca {
                     }
                 }
                 Ok(None) => tokio::time::sleep(Duration::from_secs(1)).await,
-                // What cannot be locked cannot be shared either; the account is used anyway.
+                // Without a lease the account cannot be shared, but it can be used.
                 Err(why) => {
                     (self.log)(&format!("certificates: {why}"));
                     return self.make().await;
@@ -186,7 +184,7 @@ impl Ca {
         ))
     }
 
-    /// The stored account; `None` when there is none.
+    /// Returns the stored account, if any.
     async fn stored(&self) -> Result<Option<Record>, String> {
         read(&*self.store).await
     }
@@ -201,7 +199,7 @@ impl Ca {
             None => self.register().await?,
         };
         if self.store.is_shared() {
-            // Any machine may be asked for the answer to a challenge, and needs the key for it.
+            // The CA may ask any machine for the answer to a challenge, and that machine needs the key.
             tokio::time::sleep(SPREAD).await;
         }
         Ok(made)
@@ -232,7 +230,7 @@ impl Ca {
         let made = builder.create_from_key((key, PrivateKeyDer::Pkcs8(der)), self.directory.clone()).await;
         let (account, credentials) = made.map_err(|error| self.trouble(&error))?;
         if let Some(email) = &self.email {
-            // An account without an address is an account.
+            // The contact address is optional.
             let _ = account.update_contacts(&[&format!("mailto:{email}")]).await;
         }
         self.save(&account, credentials).await;
@@ -241,7 +239,7 @@ impl Ca {
 
     async fn save(&self, account: &Account, credentials: AccountCredentials) {
         let record = Record { thumbprint: account.key_thumbprint().to_owned(), credentials };
-        // Nothing in it can fail to be written.
+        // Serializing this record cannot fail.
         let bytes = serde_json::to_vec_pretty(&record).unwrap_or_default();
         if let Err(why) = self.store.save(&Item::Account, &bytes).await {
             (self.log)(&format!(
@@ -257,14 +255,14 @@ impl Ca {
 
 async fn read(store: &dyn Store) -> Result<Option<Record>, String> {
     let Some(bytes) = store.load(&Item::Account).await.map_err(|why| why.0)? else { return Ok(None) };
-    // The account's key is in it, which the library would quote.
+    // The text contains the account's key, which must not appear in an error message.
     let record = Secret::from(bytes).parse(|bytes| {
         serde_json::from_slice(bytes).map_err(|error| Place { line: error.line(), column: error.column() })
     });
     record.map(Some).map_err(|place| format!("what is stored in {} is no account{place}", store.describe()))
 }
 
-/// The key that the CA has given; CAs write it with and without padding, and in both alphabets.
+/// Decodes the key that the CA has given. CAs write it with and without padding, and in both alphabets.
 fn external_key(eab: &ExternalAccount) -> Result<ExternalAccountKey, Trouble> {
     let decoded = BASE64_URL_SAFE_NO_PAD
         .decode(&eab.hmac)

@@ -1,33 +1,33 @@
-//! How a CA is shown that a name is ours: which challenge is taken, and the answers that front threads give.
+//! Proves to a CA that a name belongs to this server: chooses the challenge, and holds the answers that front threads give.
 //!
 //! Contract:
-//! 1. HTTP-01 is answered from the account's thumbprint alone, for any token, at the names that are obtained: nothing is shared between
-//!    threads or machines. At other hosts a request for a token is one like any other.
-//! 2. TLS-ALPN-01 needs the token: its certificates are kept by name while an order runs.
-//! 3. Answers take no lock that an order holds for longer than it takes to copy a pointer.
+//! 1. The answer to HTTP-01 follows from the account's thumbprint and the token, so threads and machines share nothing else. It is given
+//!    only for names that are obtained; at other hosts, a request for a token is an ordinary request.
+//! 2. TLS-ALPN-01 needs the token. Its certificates are kept by name while an order runs.
+//! 3. An answer waits for a lock only as long as it takes to copy a pointer.
 
 use instant_acme::ChallengeType;
 use settings::{AcmeChallenge, DomainKind};
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The path of HTTP-01 (RFC 8555 section 8.3), up to the token.
+/// The path of HTTP-01 up to the token (RFC 8555 section 8.3).
 pub const HTTP_PATH: &str = "/.well-known/acme-challenge/";
-/// The longest token that is answered; CAs use 43 characters.
+/// The longest token that is answered. CAs use 43 characters.
 const MAX_TOKEN: usize = 256;
 
-/// What this server can do.
+/// The ways in which this server can answer challenges.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Means {
-    /// It listens without TLS.
+    /// The server listens without TLS.
     pub http: bool,
-    /// It listens with TLS.
+    /// The server listens with TLS.
     pub tls: bool,
-    /// There is a command for the DNS.
+    /// A command that changes DNS records is configured.
     pub dns: bool,
 }
 
-/// The challenge for a name at the `attempt`th try (from 0), of those that the CA offers.
+/// Chooses the challenge for a name at the `attempt`th try (from 0), of those that the CA offers.
 pub fn choose(
     wanted: AcmeChallenge,
     name: &str,
@@ -58,45 +58,45 @@ pub fn choose(
     usable.into_iter().nth(at)
 }
 
-/// The answers to HTTP-01; clones share them.
+/// The answers to HTTP-01. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct HttpAnswers(Arc<RwLock<Answering>>);
 
 #[derive(Debug, Default)]
 struct Answering {
-    /// Of the account's key (RFC 7638).
+    /// The thumbprint of the account's key (RFC 7638).
     thumbprint: Option<Arc<str>>,
     /// Names that are always obtained.
     configured: HashSet<String>,
-    /// Names that clients have asked for.
+    /// Names that clients have requested.
     on_demand: HashSet<String>,
-    /// Another machine may obtain names that this one does not know.
+    /// Whether other machines may obtain names that this one does not know.
     any: bool,
 }
 
 impl HttpAnswers {
-    /// Sets the thumbprint of the account's key.
     pub fn set_thumbprint(&self, thumbprint: &str) {
         self.change(|answering| answering.thumbprint = Some(thumbprint.into()));
     }
 
-    /// Sets the names that are obtained; `any` if another machine may obtain further ones.
+    /// Sets the names that are obtained. `any`: other machines may obtain further names.
     pub fn set_names(&self, names: impl IntoIterator<Item = String>, any: bool) {
         let names = names.into_iter().map(|name| name.to_ascii_lowercase()).collect();
         self.change(|answering| (answering.configured, answering.any) = (names, any));
     }
 
-    /// Answers for a name that a client has asked for.
+    /// Adds a name that a client has requested.
     pub fn allow(&self, name: &str) {
         self.change(|answering| answering.on_demand.insert(name.to_ascii_lowercase()));
     }
 
-    /// Takes back [`HttpAnswers::allow`].
+    /// Reverts [`HttpAnswers::allow`].
     pub fn forbid(&self, name: &str) {
         self.change(|answering| answering.on_demand.remove(&name.to_ascii_lowercase()));
     }
 
-    /// The body of the response to a request for `path` at a host, without its port; `None` when it is no challenge of ours.
+    /// Returns the body of the response to a request for `path` at a host (without port); `None` if that is
+    /// not a challenge for this server.
     pub fn answer(&self, host: &str, path: &str) -> Option<String> {
         let token = path.strip_prefix(HTTP_PATH)?;
         let valid = (1..=MAX_TOKEN).contains(&token.len())

@@ -1,12 +1,12 @@
 //! HTTP to the CA: hyper over rustls, for `instant-acme` and for the `ask` address.
 //!
 //! Contract:
-//! 1. Every exchange ends within [`TIMEOUT`]; a response has at most [`MAX_BODY`] bytes.
-//! 2. `https://` anywhere; `http://` to this machine only, because what a CA says must not be changed on the way. The `ask`
-//!    address is the user's own and may be anywhere.
-//! 3. One connection is kept for the next request. A request that a kept connection did not take is sent on a new one.
-//! 4. The last response is remembered ([`Client::last`]), because `Retry-After` and pages that are no JSON do not reach
-//!    the errors of `instant-acme`.
+//! 1. Every exchange ends within [`TIMEOUT`]. A response has at most [`MAX_BODY`] bytes.
+//! 2. `https://` may lead anywhere; `http://` only to this machine, because a response of the CA must not be
+//!    changed on the way. The `ask` address is the user's own and may be anywhere.
+//! 3. One connection is kept for the next request. If a kept connection fails to take a request, it is sent on a new one.
+//! 4. The last response is kept ([`Client::last`]), because `Retry-After` and bodies that are not JSON do not
+//!    reach the errors of `instant-acme`.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
@@ -26,36 +26,34 @@ use std::time::{Duration, SystemTime};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// How long an exchange may take, connecting included.
+/// Time-out of an exchange, including the connect.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The most bytes of a response: chains and directories are a few KiB.
+/// The longest response, in bytes. Chains and directories have a few KiB.
 const MAX_BODY: usize = 1 << 20;
-/// The longest `Retry-After` that reaches `instant-acme`, which adds it to the time of day.
+/// The longest `Retry-After` that is passed to `instant-acme`, which adds it to the current time.
 const LONGEST_WAIT: Duration = Duration::from_secs(30 * 86_400);
-/// When a renewal window is asked for again, where the CA does not say it.
+/// How long a renewal window is valid if the CA does not say (`Retry-After` in seconds).
 const WINDOW_AGE: HeaderValue = HeaderValue::from_static("21600");
-/// Characters of a page that is quoted in a message.
+/// Characters of a page that are quoted in a message.
 const QUOTED: usize = 120;
 
 type Body = BodyWrapper<Bytes>;
 type Sender = SendRequest<Body>;
 
-/// What the CA sent last.
+/// The last response of the CA.
 #[derive(Clone, Debug, Default)]
 pub struct Last {
-    /// The address that was asked.
     pub url: String,
-    /// Its status.
     pub status: u16,
-    /// `Retry-After`, as time from now.
+    /// `Retry-After`, as a duration from now.
     pub retry_after: Option<Duration>,
-    /// The first characters of a body that is no JSON.
+    /// The first characters of a body that is not JSON.
     pub page: Option<String>,
-    /// What a problem document says (RFC 9457), also where no problem was expected.
+    /// The text of a problem document (RFC 9457), even where none was expected.
     pub detail: Option<String>,
 }
 
-/// Why there is no response; a sentence for people.
+/// Why there is no response: a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(pub String);
 
@@ -67,22 +65,21 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A client; clones share its connection.
+/// Clones share one connection.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
 struct Inner {
-    /// Or why there is none.
+    /// The TLS configuration, or the reason why there is none.
     tls: Result<Arc<ClientConfig>, String>,
-    /// Whether `http://` may go to other machines.
+    /// Whether `http://` may lead to other machines.
     plain: bool,
     idle: Mutex<Option<(String, Sender)>>,
     last: Mutex<Last>,
 }
 
 impl Client {
-    /// A client that trusts what `tls` says; without it, all requests by `https` fail for this reason. `plain`: whether
-    /// `http://` may go to other machines.
+    /// Creates a client. If `tls` is an error, all requests by `https` fail with it. `plain`: `http://` may lead to other machines.
     pub fn new(tls: Result<ClientConfig, String>, plain: bool) -> Client {
         Client(Arc::new(Inner {
             tls: tls.map(Arc::new),
@@ -92,17 +89,16 @@ impl Client {
         }))
     }
 
-    /// The last response.
     pub fn last(&self) -> Last {
         lock(&self.0.last).clone()
     }
 
-    /// Forgets the last response, so that what follows is not explained by it.
+    /// Forgets the last response, so that it does not explain later failures.
     pub fn forget_last(&self) {
         *lock(&self.0.last) = Last::default();
     }
 
-    /// Sends a GET; status and body.
+    /// Sends a GET request. Returns status and body.
     ///
     /// # Errors
     /// There is no response, or it is too large.
@@ -210,15 +206,15 @@ impl HttpClient for Client {
     }
 }
 
-/// Makes `Retry-After` a time that can be waited for. Renewal windows, the only thing that is asked for by GET besides the directory,
-/// are of no use without it.
+/// Replaces `Retry-After` by a time within the limits. GET requests fetch only directories and renewal
+/// windows, and `instant-acme` needs the field for a window.
 fn bound(headers: &mut HeaderMap, get: bool) {
     match headers.get(RETRY_AFTER).map(retry_after) {
         Some(Some(wait)) if wait > LONGEST_WAIT => {
             headers.insert(RETRY_AFTER, HeaderValue::from(LONGEST_WAIT.as_secs()));
         }
         Some(Some(_)) => {}
-        // A moment that has passed, or nonsense.
+        // A moment in the past, or an invalid value.
         Some(None) | None if get => {
             headers.insert(RETRY_AFTER, WINDOW_AGE);
         }
@@ -236,12 +232,12 @@ where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
     let (sender, connection) = opened.map_err(|error| sentence(&error))?;
-    // How it ends is seen by its requests.
+    // The connection's requests report errors.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)
 }
 
-/// Where a request goes.
+/// The server that a request goes to.
 struct Origin {
     tls: bool,
     host: String,
@@ -277,7 +273,7 @@ fn is_here(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// A time from now: seconds, or a date of HTTP (RFC 9110 section 10.2.3).
+/// Parses seconds or an HTTP date (RFC 9110 section 10.2.3) to a duration from now.
 fn retry_after(value: &HeaderValue) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<u64>() {
@@ -287,7 +283,7 @@ fn retry_after(value: &HeaderValue) -> Option<Duration> {
     SystemTime::from(date).duration_since(SystemTime::now()).ok()
 }
 
-/// The beginning of what is no JSON, on one line.
+/// Returns the beginning of a body that is not JSON, on one line.
 fn page(response: &Response<Bytes>) -> Option<String> {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if kind.contains("json") || kind.contains("pem") {
@@ -298,7 +294,7 @@ fn page(response: &Response<Bytes>) -> Option<String> {
     Some(text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(QUOTED).collect())
 }
 
-/// The text of a problem document.
+/// Returns the text of a problem document.
 fn detail(response: &Response<Bytes>) -> Option<String> {
     if response.status().is_success() {
         return None;
@@ -307,7 +303,7 @@ fn detail(response: &Response<Bytes>) -> Option<String> {
     Some(problem.get("detail")?.as_str()?.chars().take(4 * QUOTED).collect())
 }
 
-/// What hyper says, with the cause that it leaves out.
+/// Formats an error of hyper with its cause.
 fn sentence(error: &hyper::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),

@@ -1,5 +1,4 @@
-//! What `firebrick certs` shows: the state of all certificates, from a running server, or from the folder and the files that the
-//! settings name.
+//! `firebrick certs`: shows the state of all certificates, from a running server, or from the directory and files in the settings.
 
 use crate::record::Note;
 use crate::shared::{span, time, when};
@@ -11,10 +10,10 @@ use std::time::SystemTime;
 use tls::Certificate;
 use trust::Secret;
 
-/// The certificates that are stored in the folder, and those that are wanted and not stored.
+/// Returns the certificates stored in the directory, and those that are configured but not stored.
 ///
 /// # Errors
-/// They are in Redis, or the folder cannot be read; a sentence.
+/// The certificates are in Redis, or the directory cannot be read. The text is a sentence.
 pub fn stored(acme: &Acme) -> Result<Vec<CertificateSnapshot>, String> {
     if acme.storage.is_some() {
         return Err("certificates are in Redis (acme.storage): only a running server shows them".to_owned());
@@ -30,7 +29,7 @@ pub fn stored(acme: &Acme) -> Result<Vec<CertificateSnapshot>, String> {
     ids.iter().map(|id| read(acme, &folder, id)).collect()
 }
 
-/// The certificates in files that the settings name, of all addresses. One that cannot be used says why.
+/// Returns the certificates in files that the settings name, for all addresses. A file that cannot be used comes with the reason.
 pub fn in_files(settings: &Settings) -> Vec<CertificateSnapshot> {
     let own = settings.binds.iter().filter_map(|bind| bind.tls()?.files.as_ref());
     let mut seen = Vec::new();
@@ -59,7 +58,7 @@ pub fn in_files(settings: &Settings) -> Vec<CertificateSnapshot> {
     seen.into_iter().map(read).collect()
 }
 
-/// Those that a running server has read from files.
+/// Returns the certificates that a running server has read from files.
 pub fn served_from_files(served: &[ServedCertificate]) -> Vec<CertificateSnapshot> {
     let from_files = served.iter().filter(|one| one.source == "files");
     let as_it_is = |one: &ServedCertificate| CertificateSnapshot {
@@ -107,7 +106,7 @@ fn read(acme: &Acme, folder: &Folder, id: &str) -> Result<CertificateSnapshot, S
     Ok(state)
 }
 
-/// The certificates for people.
+/// Formats the certificates for people.
 pub fn table(certificates: &[CertificateSnapshot], now: SystemTime) -> String {
     let mut text = String::new();
     for (place, one) in certificates.iter().enumerate() {
@@ -123,7 +122,7 @@ pub fn table(certificates: &[CertificateSnapshot], now: SystemTime) -> String {
             line(&mut text, 2, "until", &to);
         }
         if one.directory.is_empty() {
-            // The operator renews a certificate of files.
+            // The operator renews certificates in files.
             one.error.iter().for_each(|error| line(&mut text, 2, "error", error));
             line(&mut text, 2, "file", &one.storage);
             line(&mut text, 2, "renewal", "not here: replace the file, it is read again at once");

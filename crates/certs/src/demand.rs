@@ -1,10 +1,10 @@
-//! Certificates for names that clients ask for: [`Door`] on the thread that orders, [`Demand`] for handshakes.
+//! Certificates on demand, for names that clients request: [`Door`] on the thread that orders, [`Demand`] for handshakes.
 //!
 //! Contract:
-//! 1. Only host names are served, never IP addresses, and only after `ask` said yes.
-//! 2. A name is ordered once, however many clients wait for it. While its order fails and waits, clients are refused at once.
-//! 3. Bounded: names that are kept ([`KEPT`]), orders in an hour, handshakes that wait for this thread ([`WAITING`]) or for an
-//!    answer ([`UNDER_WAY`]). Beyond that clients are refused at once. A client that has gone is no longer waited for.
+//! 1. Only host names are served, never IP addresses, and only if `ask` says yes.
+//! 2. A name is ordered once, however many clients wait for it. While a failed order waits for its retry, clients are refused at once.
+//! 3. The number of names ([`KEPT`]), of orders per hour, and of handshakes that wait for this thread ([`WAITING`]) or for an answer
+//!    ([`UNDER_WAY`]) is limited. Beyond that, clients are refused at once. A client that has gone no longer counts.
 
 use crate::keeper::{Keeper, Progress};
 use crate::schedule::Moment;
@@ -21,26 +21,26 @@ use tls::{Certificate, Certificates};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_local;
 
-/// Names that are kept.
+/// The largest number of names.
 pub const KEPT: usize = 10_000;
-/// Handshakes that wait to be heard.
+/// The largest number of handshakes that wait for the thread.
 pub const WAITING: usize = 256;
-/// Handshakes that wait for an answer or an order.
+/// The largest number of handshakes that wait for an answer or an order.
 pub const UNDER_WAY: usize = 1_000;
-/// How long a handshake waits at most; it may give up before.
+/// The longest wait of a handshake. Its own time-out may be shorter.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A name, and where to say that it has a certificate.
+/// A name, and the channel for the answer whether it has a certificate.
 pub type Question = (String, oneshot::Sender<bool>);
 
-/// For handshakes, on any thread.
+/// The side of the handshakes, on any thread.
 pub struct Demand {
     questions: mpsc::Sender<Question>,
     certificates: Arc<Certificates>,
 }
 
 impl Demand {
-    /// Asks the thread behind `questions`.
+    /// Sends questions to the thread that receives them.
     pub fn new(questions: mpsc::Sender<Question>, certificates: Arc<Certificates>) -> Demand {
         Demand { questions, certificates }
     }
@@ -66,7 +66,7 @@ impl tls::OnDemand for Demand {
     }
 }
 
-/// On the thread that orders.
+/// The side of the thread that orders.
 pub struct Door {
     shared: Rc<Shared>,
     settings: OnDemand,
@@ -75,16 +75,16 @@ pub struct Door {
 }
 
 impl Door {
-    /// One that has let nobody in.
+    /// Creates an empty set of names.
     pub fn new(shared: Rc<Shared>, settings: OnDemand) -> Rc<Door> {
         Rc::new(Door { shared, settings, names: RefCell::default(), under_way: Cell::new(0) })
     }
 
-    /// Answers handshakes until there are none.
+    /// Answers handshakes until the channel is closed.
     pub async fn serve(self: Rc<Self>, mut questions: mpsc::Receiver<Question>) {
         while let Some((name, mut reply)) = questions.recv().await {
             if self.under_way.get() >= UNDER_WAY {
-                // Dropped: a no.
+                // Dropping the reply means no.
                 continue;
             }
             let door = self.clone();
@@ -92,7 +92,7 @@ impl Door {
             spawn_local(async move {
                 let answered = tokio::select! {
                     answered = tokio::time::timeout(PATIENCE, door.is_there(&name)) => answered.unwrap_or(false),
-                    // The client has gone; what it has begun goes on.
+                    // The client has gone. Its order continues.
                     () = reply.closed() => false,
                 };
                 let _ = reply.send(answered);
@@ -109,7 +109,7 @@ impl Door {
         if !self.shared.ask(name).await {
             return false;
         }
-        // Others may have come while it was asked.
+        // Another handshake may have begun an order meanwhile.
         if let Some(progress) = self.progress(name) {
             return outcome(progress).await;
         }
@@ -119,7 +119,7 @@ impl Door {
         }
     }
 
-    /// The progress of a name that is kept; the tasks of others have ended.
+    /// Returns the progress of a name. Names whose task has ended do not count.
     fn progress(&self, name: &str) -> Option<watch::Receiver<Progress>> {
         let names = self.names.borrow();
         names.get(name).filter(|progress| progress.has_changed().is_ok()).cloned()
@@ -158,7 +158,7 @@ async fn outcome(mut progress: watch::Receiver<Progress>) -> bool {
     ended.is_ok_and(|progress| *progress == Progress::Installed)
 }
 
-/// Orders that are left: as many as in an hour, and then as fast as they come back.
+/// The remaining orders: at first as many as per hour, refilled evenly.
 #[derive(Clone, Debug)]
 pub struct Budget {
     per_hour: f64,
@@ -167,12 +167,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A full one.
+    /// Creates a full budget.
     pub fn new(per_hour: u32, now: Moment) -> Budget {
         Budget { per_hour: f64::from(per_hour), left: f64::from(per_hour), at: now }
     }
 
-    /// Takes one; `false` when none is left.
+    /// Takes one order; `false` if none is left.
     pub fn take(&mut self, now: Moment) -> bool {
         let passed = now.saturating_sub(self.at).max(0) as f64;
         self.left = (self.left + passed / 3_600.0 * self.per_hour).min(self.per_hour);

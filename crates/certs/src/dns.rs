@@ -1,11 +1,10 @@
-//! DNS-01 by a command of the user's, which knows how the records of a zone are changed.
+//! Answers DNS-01 by running the user's command, which changes the records of a zone.
 //!
 //! Contract:
-//! 1. `COMMAND add NAME VALUE` makes a TXT record `_acme-challenge.…` and returns when it can be resolved;
-//!    `COMMAND remove NAME VALUE` removes it. Other records of the name stay: a wildcard and its host need two at once.
-//! 2. The command is not run by a shell. It has [`TIMEOUT`]; then, or when the order is given up, it and its children are
-//!    killed.
-//! 3. Whatever it prints is quoted when it fails, and dropped otherwise.
+//! 1. `COMMAND add NAME VALUE` creates a TXT record `_acme-challenge.…` and returns when it can be resolved; `COMMAND remove NAME VALUE`
+//!    removes it. Other records of the name must stay: a wildcard and its host need two at once.
+//! 2. The command runs without a shell. After [`TIMEOUT`], or when the order is given up, the command and its children are killed.
+//! 3. If the command fails, its error output is quoted in the message.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -14,31 +13,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long the command may take; DNS servers take their time.
+/// Time-out of the command. DNS servers can take minutes.
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// How often it is looked whether the command has ended.
+/// The interval between checks whether the command has ended.
 const TURN: Duration = Duration::from_millis(20);
-/// Bytes of its output that are quoted.
+/// Bytes of the output that are quoted.
 const QUOTED: usize = 500;
 
-/// What the command is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Make a record.
     Add,
-    /// Remove it.
     Remove,
 }
 
-/// The name of the record for a host name or wildcard (RFC 8555 section 8.4).
+/// Returns the record name for a host name or wildcard (RFC 8555 section 8.4).
 pub fn record_name(name: &str) -> String {
     format!("_acme-challenge.{}", name.strip_prefix("*.").unwrap_or(name))
 }
 
-/// Runs the command on a thread of its own, until it ends, the future is dropped, or `ending` is set.
+/// Runs the command on its own thread, until it ends, the future is dropped, or `ending` is set.
 ///
 /// # Errors
-/// It cannot be started, fails, or takes too long: a sentence with its output.
+/// The command cannot be started, fails, or takes too long. The text is a sentence with its output.
 pub async fn change(
     command: &str,
     change: Change,
@@ -59,7 +55,7 @@ pub async fn change(
     ran.map_err(|why| format!("the command `{command} {action} {name}` {why}"))
 }
 
-/// Ends the command when the order is given up.
+/// Stops the command when the order is given up.
 struct Cancel(Arc<AtomicBool>);
 
 impl Drop for Cancel {
@@ -85,7 +81,7 @@ fn run(
         .spawn();
     let mut child = child.map_err(|error| format!("cannot be started: {error}"))?;
     let output = child.stderr.take();
-    // Read on the side, so that a command that prints much is not held up.
+    // Read by another thread, so that a command with much output does not block.
     let reader = std::thread::spawn(move || {
         let mut kept = Vec::new();
         let mut piece = [0; 1024];
@@ -129,10 +125,10 @@ fn wait(
     }
 }
 
-/// Kills the command and what it started.
+/// Kills the command and its children.
 fn kill(child: &mut Child) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-        // It may just have ended.
+        // The command may just have ended.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
     let _ = child.wait();

@@ -1,12 +1,12 @@
-//! One certificate, from its first order through all renewals: [`Keeper`].
+//! Keeps one certificate valid, from the first order through all renewals: [`Keeper`].
 //!
 //! Contract:
-//! 1. What is stored is served at once, expired too. What is missing, broken, for other names or another profile is ordered
-//!    anew; until then what there is is served.
-//! 2. An order runs under a lease that is renewed, and is given up when the lease is lost.
-//! 3. A certificate that cannot be saved is served from memory, and saved as soon as that is possible.
-//! 4. Every failure is one line of the log, with the reason and when it is tried again; those of the limit of orders on demand
-//!    share theirs ([`crate::overflow`]).
+//! 1. A stored certificate is served at once, even if it has expired. If it is missing, broken, or has other
+//!    names or another profile, a new one is ordered; until then the old one is served.
+//! 2. An order holds a lease, which is renewed. If the lease is lost, the order is given up.
+//! 3. A certificate that cannot be saved is served from memory, and saved as soon as possible.
+//! 4. Every failure is one line in the log, with the reason and the time of the retry. Names that exceed the
+//!    limit of orders on demand share a line ([`crate::overflow`]).
 
 use crate::ca::Ca;
 use crate::names;
@@ -26,47 +26,46 @@ use tls::Certificate;
 use tokio::sync::watch;
 use trust::Secret;
 
-/// The longest sleep: a clock that is set must not delay a renewal.
+/// The longest sleep, so that a change of the clock does not delay a renewal.
 const TURN: Duration = Duration::from_secs(60);
-/// How often it is looked whether another machine has ordered, or asks for answers to its challenges.
+/// The interval between checks whether another machine has ordered, or needs answers to its challenges.
 const SHARED_TURN: Duration = Duration::from_secs(5);
-/// How soon it is looked again while another server orders.
+/// The interval between checks while another server orders.
 const LEASED_TURN: Duration = Duration::from_secs(1);
-/// Failures after which a name that was asked for is given up.
+/// The number of failures after which a name on demand is given up.
 const ON_DEMAND_FAILURES: u32 = 5;
 
-/// How far a certificate on demand is.
+/// The progress of a certificate on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The first order runs.
+    /// The first order is in progress.
     Ordering,
-    /// It is installed.
+    /// The certificate is installed.
     Installed,
     /// The first order failed.
     Failed,
 }
 
-/// Keeps one certificate valid.
 pub struct Keeper {
     shared: Rc<Shared>,
     id: String,
     order: Order,
     schedule: Schedule,
-    /// What is served.
+    /// The certificate that is served.
     current: Option<Arc<Certificate>>,
-    /// What the store had last.
+    /// The last content of the store.
     seen: Option<Vec<u8>>,
-    /// What could not be saved yet.
+    /// A certificate that could not be saved yet.
     unsaved: Option<Vec<u8>>,
     error: Option<String>,
-    /// Told about progress, for a name that a client asked for.
+    /// Receives the progress of a name on demand.
     on_demand: Option<watch::Sender<Progress>>,
-    /// What was announced by another machine last.
+    /// The last challenges announced by another machine.
     announced: Vec<u8>,
 }
 
 impl Keeper {
-    /// A keeper that has not looked at the store yet.
+    /// Creates a keeper that has not read the store yet.
     pub fn new(shared: Rc<Shared>, order: Order, on_demand: Option<watch::Sender<Progress>>) -> Keeper {
         let schedule = Schedule::new(shared.staging.is_some(), shared.acme.retry);
         let id = crate::store::id_of(&order.domains);
@@ -74,15 +73,15 @@ impl Keeper {
         Keeper { shared, id, order, schedule, current, seen, unsaved, error, on_demand, announced }
     }
 
-    /// Serves what is stored.
+    /// Serves the stored certificate.
     pub async fn begin(&mut self) {
         self.load(true).await;
         self.publish();
     }
 
-    /// Runs until it is dropped; a name on demand until it is no longer welcome.
+    /// Runs until it is dropped; for a name on demand, until it is no longer allowed.
     pub async fn run(mut self) {
-        // What was stored is served already.
+        // A stored certificate is served already.
         self.tell();
         loop {
             match self.schedule.next(now()) {
@@ -107,7 +106,7 @@ impl Keeper {
         self.shared.remove(&self.id);
     }
 
-    /// Sleeps, at most until `until`, and looks what other machines have done.
+    /// Sleeps, at most until `until`, and then checks what other machines have stored.
     async fn rest(&mut self, until: Moment) {
         let left = Duration::from_secs(u64::try_from(until.saturating_sub(now())).unwrap_or(0));
         let turn = if self.shared.store.is_shared() { SHARED_TURN } else { TURN };
@@ -119,8 +118,7 @@ impl Keeper {
         self.answer_for_others().await;
     }
 
-    /// Serves what is stored, if it is another certificate than the one that is served. At the `start` it says what is
-    /// wrong with it.
+    /// Serves the stored certificate if it differs from the one that is served. `start`: logs errors.
     async fn load(&mut self, start: bool) {
         let stored = match self.shared.store.load(&Item::Certificate(self.id.clone())).await {
             Ok(stored) => stored,
@@ -144,7 +142,7 @@ impl Keeper {
             return self.shared.say(&anew(format!("is for other names ({})", facts.names.join(", "))));
         }
         if self.current.as_ref().is_some_and(|current| current.facts().not_after > facts.not_after) {
-            // A copy that somebody put back; the newer one is kept.
+            // An older copy was put back. The newer certificate stays.
             return;
         }
         let expired = facts.not_after < SystemTime::now();
@@ -167,14 +165,13 @@ impl Keeper {
         }
     }
 
-    /// Serves a certificate.
     fn serve(&mut self, certificate: Arc<Certificate>) {
         self.error = None;
         self.shared.install(&self.id, certificate.clone());
         self.current = Some(certificate);
     }
 
-    /// Answers challenges of an order that another machine has placed.
+    /// Answers the challenges of an order that another machine has placed.
     async fn answer_for_others(&mut self) {
         if !self.shared.store.is_shared() {
             return;
@@ -187,7 +184,7 @@ impl Keeper {
         }
     }
 
-    /// Asks for the CA's renewal window.
+    /// Requests the CA's renewal window.
     async fn ask_window(&mut self) {
         let Some(current) = &self.current else { return self.schedule.no_windows() };
         let Ok(id) = CertificateIdentifier::try_from(&current.certified_key().cert[0]) else {
@@ -206,12 +203,12 @@ impl Keeper {
                 self.schedule.window(Some(window), Some(again), now(), random());
             }
             Err(instant_acme::Error::Unsupported(_)) => self.schedule.no_windows(),
-            // Without it the lifetime decides.
+            // Without a window, the lifetime decides.
             Err(_) => self.schedule.window(None, None, now(), random()),
         }
     }
 
-    /// Whether a name on demand is still wanted by its user, and may be ordered now.
+    /// Whether the user still allows a name on demand, so that it may be ordered now.
     async fn is_welcome(&mut self) -> bool {
         if self.on_demand.is_none() {
             return true;
@@ -232,7 +229,7 @@ impl Keeper {
         let Ok(_permit) = shared.orders.acquire().await else { return };
         let lease = match shared.store.lease(&self.id).await {
             Ok(Some(lease)) => Some(lease),
-            // A full disk is no reason to be without a certificate: nobody else orders for this folder.
+            // A full disk must not prevent an order: no other server orders for this directory.
             Err(_) if !shared.store.is_shared() => None,
             Ok(None) => {
                 tokio::time::sleep(LEASED_TURN).await;
@@ -268,7 +265,7 @@ impl Keeper {
         }
     }
 
-    /// One order; `None` when it succeeded at the staging directory.
+    /// Places one order. Returns `None` if it succeeded at the staging directory.
     async fn place(&mut self, staging: bool) -> Result<Option<Issued>, Trouble> {
         let shared = self.shared.clone();
         let ca = shared.staging.clone().filter(|_| staging).unwrap_or_else(|| shared.production.clone());
@@ -311,7 +308,7 @@ impl Keeper {
         obtain(ca.client(), &account, wish, &self.shared.announcer(&self.id)).await
     }
 
-    /// The CA has issued.
+    /// Checks, serves and saves a certificate that the CA has issued.
     async fn issued(&mut self, issued: Issued) {
         let refused = |why: String| Trouble::new(Fault::Unreachable, format!("{}: {why}", self.title()));
         let certificate =
@@ -329,7 +326,7 @@ impl Keeper {
             return self.failed(&trouble).await;
         }
         let text = bundle(&issued.key, &issued.chain).into_bytes();
-        // Not to be taken for another server's.
+        // So that it is not taken for another server's certificate.
         self.seen = Some(text.clone());
         self.schedule.issued(lifetime(&certificate), now(), random());
         self.serve(certificate.clone());
@@ -345,7 +342,7 @@ impl Keeper {
         self.note(from).await;
     }
 
-    /// The limit of orders on demand is reached. There may be thousands of such names: they share their lines of the log.
+    /// Handles the limit of orders on demand. Thousands of names can be affected, so they share a line in the log.
     async fn put_off(&mut self) {
         let title = self.title();
         let text = format!("{title}: the limit acme.on_demand_per_hour is reached");
@@ -356,13 +353,12 @@ impl Keeper {
         self.note(from).await;
     }
 
-    /// Notes a failure; when it is tried again.
+    /// Records a failure. Returns the time of the retry.
     fn fail(&mut self, trouble: &Trouble, from: Moment) -> Moment {
         self.error = Some(trouble.text.clone());
         self.schedule.failed(trouble.fault, trouble.retry_after, from, random())
     }
 
-    /// An order has failed.
     async fn failed(&mut self, trouble: &Trouble) {
         let from = now();
         let at = self.fail(trouble, from);
@@ -382,7 +378,7 @@ impl Keeper {
         self.note(from).await;
     }
 
-    /// Saves key and chain; if that fails, later.
+    /// Saves key and chain, or keeps them to try again later.
     async fn save(&mut self, bytes: Vec<u8>) {
         if let Err(why) = self.shared.store.save(&Item::Certificate(self.id.clone()), &bytes).await {
             self.shared.say(&format!(
@@ -403,11 +399,10 @@ impl Keeper {
             failures: self.schedule.failures(),
             error: self.error.clone(),
         };
-        // It can be lost.
+        // The note is not essential.
         let _ = self.shared.store.save(&Item::Note(self.id.clone()), &note.to_bytes()).await;
     }
 
-    /// Shows the state.
     fn publish(&self) {
         self.show(self.schedule.next_order());
     }
@@ -435,7 +430,7 @@ impl Keeper {
         );
     }
 
-    /// Tells handshakes that wait.
+    /// Wakes the handshakes that wait.
     fn tell(&self) {
         let Some(progress) = &self.on_demand else { return };
         let now = match &self.current {
@@ -451,7 +446,7 @@ impl Keeper {
     }
 }
 
-/// Renews a lease until it is lost.
+/// Renews a lease until it is lost. Returns the reason.
 async fn keep(lease: Option<&dyn Lease>) -> String {
     let Some(lease) = lease else { return std::future::pending().await };
     loop {

@@ -1,14 +1,14 @@
-//! Certificates that are obtained and renewed without anybody asking (ACME, RFC 8555), and those of development ([`local`]).
+//! Certificates that are obtained and renewed automatically (ACME, RFC 8555), and certificates for development ([`local`]).
 //!
-//! Read it from [`service`] (the thread) to [`keeper`] (one certificate) to [`order`] (one order). [`schedule`] decides when;
-//! it is pure. [`store`] keeps what was obtained, [`ca`] our account. [`challenge`] and [`alpn`] answer the CA, [`dns`] has a
-//! command of the user's do it. [`demand`] and [`ask`] are for names that nobody has listed.
+//! Read it from [`service`] (the thread) to [`keeper`] (one certificate) to [`order`] (one order). [`schedule`] decides when to order; it
+//! is pure. [`store`] keeps the certificates, [`ca`] the account. [`challenge`] and [`alpn`] answer the CA; [`dns`] runs the user's
+//! command. [`demand`] and [`ask`] handle names on demand.
 //!
 //! Contract:
-//! 1. The server never waits for the CA: what is stored is served at once, and nothing here runs on a front thread.
-//! 2. Whatever a CA sends, the certificates that are served stay as they are until better ones have been checked.
-//! 3. Every failure is a sentence with the name, the reason and what to do; and it is tried again.
-//! 4. No private key is in a message or readable by other users.
+//! 1. The server never waits for the CA: stored certificates are served at once, and nothing here runs on a front thread.
+//! 2. Whatever a CA sends, the served certificates stay until better ones have been checked.
+//! 3. Every failure is a sentence with the name, the reason and a remedy, and is retried.
+//! 4. No private key appears in a message or is readable by other users.
 #![forbid(unsafe_code)]
 
 mod alpn;

@@ -1,14 +1,14 @@
-//! Names of certificates: as the CA takes them, and as sets.
+//! Converts and compares the names of certificates.
 
 use instant_acme::Identifier;
 use std::net::IpAddr;
 
-/// The name as the CA takes it.
+/// Returns the name as an ACME identifier.
 pub fn identifier(name: &str) -> Identifier {
     name.parse::<IpAddr>().map_or_else(|_| Identifier::Dns(name.to_owned()), Identifier::Ip)
 }
 
-/// Whether a certificate with these names is one for exactly the names that are wanted.
+/// Whether two lists contain the same names, in any order and case.
 pub fn same(have: &[String], wanted: &[String]) -> bool {
     let sorted = |names: &[String]| {
         let mut names: Vec<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();

@@ -1,9 +1,9 @@
-//! One order, from the first request to the chain: [`obtain`].
+//! Obtains one certificate, from the first request to the chain: [`obtain`].
 //!
 //! Contract:
-//! 1. An order that the CA refuses because of `replaces` is repeated without it.
-//! 2. Challenges are taken down however the order ends, but for a future that is dropped: their answers are harmless then.
-//! 3. The whole order has [`TIMEOUT`]. Nothing of a failed order is kept.
+//! 1. If the CA refuses an order because of `replaces`, it is repeated without that field.
+//! 2. Challenges are removed however the order ends, unless the future is dropped; their answers are harmless then.
+//! 3. The whole order must finish within [`TIMEOUT`]. Nothing of a failed order is kept.
 
 use crate::challenge::{Means, choose};
 use crate::client::Client;
@@ -23,54 +23,50 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// How long an order may take. A command for the DNS may need minutes for each name.
+/// Time-out of an order. A DNS command can take minutes for each name.
 const TIMEOUT: Duration = Duration::from_secs(1_800);
-/// How the CA is asked whether it has finished.
+/// How often to ask the CA whether it has finished.
 const POLL: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(200))
     .backoff(1.5)
     .timeout(Duration::from_secs(180));
 
-/// What is ordered.
+/// An order to place.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// Its names, valid for [`DomainKind::of`].
+    /// The names, valid for [`DomainKind::of`].
     pub names: Vec<String>,
-    /// The profile of the CA.
+    /// The CA's certificate profile.
     pub profile: Option<String>,
-    /// How names are verified.
     pub challenge: AcmeChallenge,
-    /// The command for the DNS.
+    /// The command that changes DNS records.
     pub dns_command: Option<String>,
-    /// What this server can do.
+    /// The ways in which this server can answer challenges.
     pub means: Means,
     /// Failures so far.
     pub attempt: u32,
-    /// Set when the server ends.
+    /// Set when the server stops.
     pub ending: Arc<AtomicBool>,
-    /// The certificate that is replaced.
+    /// The certificate that this one replaces.
     pub replaces: Option<CertificateDer<'static>>,
 }
 
-/// Key and chain, PEM.
+/// Key and chain as PEM.
 #[derive(Clone, Debug)]
 pub struct Issued {
-    /// The private key.
     pub key: String,
     /// The certificate and its intermediates.
     pub chain: String,
 }
 
-/// What makes TLS-ALPN-01 challenges known to handshakes, here and on other machines.
+/// Publishes TLS-ALPN-01 challenges to handshakes, here and on other machines.
 pub trait Announcer {
-    /// These names are being verified; an empty list takes all down.
+    /// Publishes the names being verified. An empty list removes all.
     fn announce<'a>(&'a self, challenges: &'a [Announced]) -> Pending<'a, Result<(), String>>;
 }
 
-/// Obtains a certificate.
-///
 /// # Errors
-/// Why there is none.
+/// The reason why there is none.
 pub async fn obtain(
     client: &Client,
     account: &Account,
@@ -88,7 +84,7 @@ pub async fn obtain(
 }
 
 impl Wish {
-    /// Its names, for people.
+    /// Returns the names, for people.
     pub fn title(&self) -> String {
         match self.names.as_slice() {
             [first, _, _, .., _] => format!("{first} and {} more names", self.names.len() - 1),
@@ -110,7 +106,7 @@ async fn run(
     if ready {
         let status = order.poll_ready(&POLL).await;
         if !matches!(status, Ok(OrderStatus::Ready)) {
-            // What each name's verification says is more than what the order says.
+            // The result for each name is more precise than the error of the order.
             if let Some(trouble) = verdict(client, &mut order).await {
                 return Err(trouble);
             }
@@ -126,7 +122,7 @@ async fn run(
     Ok(Issued { key, chain })
 }
 
-/// Places the order; without `replaces` if that is what the CA minds.
+/// Places the order, and repeats it without `replaces` if the CA objects to that field.
 async fn place(account: &Account, wish: &Wish, identifiers: &[Identifier]) -> Result<Order, Error> {
     let order = |replaces| {
         let mut order = NewOrder::new(identifiers);
@@ -163,7 +159,7 @@ fn is_about_replaces(error: &Error) -> bool {
     }
 }
 
-/// Puts up a challenge for each name and tells the CA; whether there was any to put up.
+/// Sets up a challenge for each name and tells the CA. Returns whether any was necessary.
 async fn prove(
     client: &Client,
     wish: &Wish,
@@ -215,7 +211,7 @@ async fn prove(
     Ok(any)
 }
 
-/// There is no way to show that a name is ours.
+/// Explains that no challenge can prove this name.
 fn impossible(name: &str, wish: &Wish) -> Trouble {
     let text = match DomainKind::of(name) {
         Some(DomainKind::Wildcard) => format!(
@@ -232,7 +228,7 @@ fn impossible(name: &str, wish: &Wish) -> Trouble {
     Trouble::new(Fault::Refused, text)
 }
 
-/// What the CA says about the name that it could not verify.
+/// Returns the CA's error for the name that it could not verify.
 async fn verdict(client: &Client, order: &mut Order) -> Option<Trouble> {
     let mut all = order.authorizations();
     while let Some(authorization) = all.next().await {
@@ -255,10 +251,10 @@ async fn verdict(client: &Client, order: &mut Order) -> Option<Trouble> {
     None
 }
 
-/// What was put up for the CA to see.
+/// The challenges that the CA can see.
 struct Posted<'a> {
     announced: Vec<Announced>,
-    /// Records of the DNS.
+    /// Names and values of DNS records.
     records: Vec<(String, String)>,
     announcer: &'a dyn Announcer,
     wish: &'a Wish,
@@ -278,12 +274,12 @@ impl Posted<'_> {
             ChallengeType::Dns01 => {
                 let Some(command) = &self.wish.dns_command else { return Err(impossible(name, self.wish)) };
                 let record = (dns::record_name(name), authorization.dns_value());
-                // Before it runs: what a failed command has made is removed, too.
+                // Recorded before the command runs, so that a record of a failed command is removed as well.
                 self.records.push(record.clone());
                 let added = dns::change(command, Change::Add, &record.0, &record.1, &self.wish.ending).await;
                 added.map_err(|why| Trouble::new(Fault::Unreachable, format!("{name}: {why}")))?;
             }
-            // HTTP-01 is answered without knowing the token.
+            // The answer to HTTP-01 needs no preparation.
             _ => {}
         }
         Ok(())
@@ -299,12 +295,12 @@ impl Posted<'_> {
 
     async fn take_down(self) {
         if !self.announced.is_empty() {
-            // They are of no use to anybody, and do no harm.
+            // Challenges that stay are harmless.
             let _ = self.announcer.announce(&[]).await;
         }
         for (name, value) in &self.records {
             if let Some(command) = &self.wish.dns_command {
-                // A record that stays does no harm either; the next order makes another one.
+                // A record that stays is harmless; the next order creates another one.
                 let _ = dns::change(command, Change::Remove, name, value, &self.wish.ending).await;
             }
         }

@@ -1,29 +1,28 @@
-//! Lines of the log about orders on demand that the limit of an hour puts off: [`Overflow`].
+//! Logs orders on demand that the hourly limit delays: [`Overflow`].
 //!
-//! Why: who asks for thousands of names that do not exist must not fill the log.
+//! Why: a client that requests thousands of non-existent names must not fill the log.
 //!
-//! Contract: a line when it begins, then one a minute with how many there were, and none any more after a minute without any.
+//! Contract: one line at the start, then one per minute with the count, until a minute has passed without any.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::spawn_local;
 
-/// Between two lines.
+/// The interval between two lines.
 const TURN: Duration = Duration::from_secs(60);
 
-/// Counts them.
 #[derive(Default)]
 pub struct Overflow {
-    /// A turn runs: the first line has been written.
+    /// Whether the first line was written and a minute is running.
     running: Cell<bool>,
-    /// Since the last line.
+    /// Orders since the last line.
     count: Cell<u64>,
     last: RefCell<String>,
 }
 
 impl Overflow {
-    /// The order for `name` is put off, because of the limit `per_hour`.
+    /// Records that the order for `name` is delayed because of the limit `per_hour`.
     pub fn note(self: &Rc<Overflow>, name: &str, per_hour: u32, log: &Rc<dyn Fn(&str)>) {
         if self.running.replace(true) {
             self.count.update(|count| count + 1);
@@ -44,7 +43,7 @@ impl Overflow {
         });
     }
 
-    /// The line of a minute; `None` when nothing was put off in it, and the next one is a beginning again.
+    /// Returns the line for the past minute. `None`: no order was delayed in it, and the next one starts over.
     fn turn(&self, per_hour: u32) -> Option<String> {
         let count = self.count.replace(0);
         if count == 0 {

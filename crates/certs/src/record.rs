@@ -1,85 +1,79 @@
-//! What is stored, as text: key and chain in one, and a note beside them.
+//! The formats of stored texts: key and chain together, and a note.
 //!
 //! Contract:
-//! 1. A certificate is one text: the key, then the chain, PEM. So they can only be replaced together.
-//! 2. A note is JSON and can be lost: what matters is in the certificate itself. Anything that is no note of ours is `None`,
-//!    never an error and never a panic.
+//! 1. A certificate is one text: the key, then the chain, as PEM. They can only be replaced together.
+//! 2. A note is JSON and may be lost: the essential facts are in the certificate. Any other content is `None`, never an error or a panic.
 
 use crate::schedule::Moment;
 use serde::{Deserialize, Serialize};
 
-/// Names of a certificate that are read back: a CA allows 100.
+/// The largest number of names in a note. A CA allows 100.
 const MAX_NAMES: usize = 1_000;
-/// Characters of a text in a note.
+/// The longest text in a note, in bytes.
 const MAX_TEXT: usize = 4_000;
 
-/// Key and chain as one text.
+/// Joins key and chain to one text.
 pub fn bundle(key: &str, chain: &str) -> String {
     format!("{}\n{}\n", key.trim(), chain.trim())
 }
 
-/// What is known about a certificate besides itself.
+/// Facts about a certificate that it does not contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// The names that were ordered.
+    /// The names in the order.
     pub names: Vec<String>,
-    /// The directory of the CA.
+    /// The CA's directory.
     pub directory: String,
-    /// The profile that was ordered.
+    /// The profile in the order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// When it was ordered.
     #[serde(default)]
     pub ordered_at: Moment,
-    /// When the next order is due.
     #[serde(default)]
     pub next_order: Moment,
-    /// Failures since then.
+    /// Failures since the order.
     #[serde(default)]
     pub failures: u32,
-    /// The last of them, as a sentence.
+    /// The last failure, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl Note {
-    /// Reads a note.
     pub fn parse(bytes: &[u8]) -> Option<Note> {
         let note: Note = serde_json::from_slice(bytes).ok()?;
         let mut texts = note.names.iter().chain(&note.profile).chain(&note.error).chain([&note.directory]);
-        // A name is used as a name of a file and in lines of the log.
+        // Names become part of file names and log lines.
         let sound = |text: &String| text.len() <= MAX_TEXT && !text.contains(char::is_control);
         let good = note.names.len() <= MAX_NAMES && texts.all(sound);
         drop(texts);
         good.then_some(note)
     }
 
-    /// Writes it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let plain = |text: &String| -> String {
             text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TEXT / 4).collect()
         };
         let note = Note { error: self.error.as_ref().map(plain), ..self.clone() };
-        // Nothing in it can fail to be written.
+        // Serializing a note cannot fail.
         serde_json::to_vec_pretty(&note).unwrap_or_default()
     }
 }
 
-/// A challenge that other machines answer too.
+/// A challenge that other machines answer as well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announced {
-    /// The name that is verified.
+    /// The name to verify.
     pub name: String,
     /// SHA-256 of the key authorization (RFC 8737 section 3).
     pub digest: Vec<u8>,
 }
 
-/// Reads what [`announce`] wrote; empty when it is something else.
+/// Decodes the output of [`announce`]; empty for any other content.
 pub fn announced(bytes: &[u8]) -> Vec<Announced> {
     serde_json::from_slice(bytes).unwrap_or_default()
 }
 
-/// Challenges as text.
 pub fn announce(challenges: &[Announced]) -> Vec<u8> {
     serde_json::to_vec(challenges).unwrap_or_default()
 }

@@ -1,79 +1,73 @@
-//! When a certificate is renewed, and when a failed order is repeated. Pure: clock and random numbers are passed in.
+//! Decides when a certificate is renewed, and when a failed order is repeated. Pure: clock and random numbers are passed in.
 //!
 //! Contract:
-//! 1. With a renewal window of the CA (ARI, RFC 9773) a certificate is renewed at a random moment in it; at once when the
-//!    window has begun to pass and the moment lies behind. The moment is chosen anew only when the window changes.
-//!    A window that ends with the certificate, or later, is cut: a twentieth of the lifetime before its end it is renewed.
-//! 2. Without a window: at two thirds of the lifetime, at half of it for lifetimes under ten days, each later by up to a
-//!    twentieth of the lifetime, so that many servers do not come at once.
-//!    Where every certificate is due when it is issued (windows that are always over, a clock that is ahead), renewals come
-//!    after the first pause, then each time twice as late.
-//! 3. After a failure the pause doubles from the first pause (default one minute) to a day. Between half and all of it is
-//!    waited. A `Retry-After` of the CA lengthens a pause, up to a week, and never shortens it.
-//! 4. A pause is never longer than a quarter of the time that the certificate is still valid, unless the CA says so.
-//! 5. After the CA has refused an order the next attempt goes to the CA's staging directory, if one is known. Production
-//!    follows at once when staging has issued, after a pause when staging is away, and after [`STAGING_REFUSALS`] of them in
-//!    any case: what staging says is not the last word.
-//! 6. A clock that is set changes moments, not pauses: when it is set back, what waited for a moment is looked at anew.
+//! 1. If the CA has a renewal window (ARI, RFC 9773), the certificate is renewed at a random moment in it, or at once if that moment has
+//!    passed. The moment changes only when the window changes. A window that ends with the certificate or later is cut: renewal comes at
+//!    the latest a twentieth of the lifetime before the expiry.
+//! 2. Without a window, renewal comes at two thirds of the lifetime (at half of it for lifetimes under ten days), plus a random delay of up
+//!    to a twentieth, so that many servers do not order at once. If every certificate is already due when issued (windows in the past, a
+//!    clock that is ahead), the first renewal comes after the first pause, and each further one after twice the time.
+//! 3. After failures, the pause doubles from the first pause (by default one minute) up to a day. The actual wait is random, between half
+//!    and all of it. A `Retry-After` of the CA can lengthen the pause, up to a week, but never shortens it.
+//! 4. A pause never exceeds a quarter of the certificate's remaining lifetime, unless the CA asks for more.
+//! 5. After the CA has refused an order, the next attempt goes to the CA's staging directory, if one is
+//!    known. Production follows at once after a success there, after a pause if staging does not respond, and
+//!    in any case after [`STAGING_REFUSALS`] refusals: a refusal by staging is not final.
+//! 6. A clock change moves moments but does not lengthen pauses. If the clock is set back, moments are computed again.
 
 use std::time::Duration;
 
-/// A moment in seconds since 1970.
+/// Seconds since 1970.
 pub type Moment = i64;
 
-/// Lifetimes shorter than this are renewed at half of them.
+/// Shorter lifetimes are renewed at half their length. In seconds.
 const SHORT_LIVED: i64 = 10 * 86_400;
-/// The longest pause of our own.
+/// The longest pause without `Retry-After`, in seconds.
 const LONGEST_PAUSE: f64 = 86_400.0;
 /// The longest pause that a CA can ask for.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
-/// The CA's window is asked for again after this time, unless the CA says another one.
+/// The age at which the CA's window is read again, unless the CA says otherwise. In seconds.
 const WINDOW_AGE: i64 = 6 * 3_600;
-/// Refusals of the staging directory in a row, after which production is asked.
+/// Consecutive refusals by staging after which production is tried.
 const STAGING_REFUSALS: u32 = 3;
-/// A clock that was set back by more than this; less is what keeps clocks right.
+/// A clock that was set back by less than this (in seconds) is ignored: that is normal adjustment.
 const SET_BACK: i64 = 60;
-/// Bounds on the time that a CA can ask for until its window is read again.
+/// The limits for the age that a CA can ask for, in seconds.
 const WINDOW_AGES: (i64, i64) = (600, 86_400);
 
-/// How long a certificate is valid.
+/// The validity of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// First moment.
     pub from: Moment,
-    /// Last moment.
     pub until: Moment,
 }
 
 /// The CA's suggestion for a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// First moment.
     pub from: Moment,
-    /// Last moment.
     pub until: Moment,
 }
 
-/// What to do next for one certificate.
+/// The next step for a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Nothing before this moment.
     Wait(Moment),
     /// Ask the CA for its renewal window.
     AskWindow,
-    /// Order a certificate.
     Order {
-        /// From the staging directory, to see whether an order would succeed.
+        /// Order from the staging directory, to test whether an order would succeed.
         staging: bool,
     },
 }
 
-/// Whose fault a failure is.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The CA refused the order or could not verify a name: trying again costs part of a rate limit.
+    /// The CA refused the order or could not verify a name. A retry counts against the CA's rate limits.
     Refused,
-    /// The CA could not be reached or did not behave: trying again costs nothing.
+    /// The CA did not respond, or not correctly. A retry costs nothing.
     Unreachable,
 }
 
@@ -86,23 +80,23 @@ pub struct Schedule {
     first_pause: f64,
     have: Option<Lifetime>,
     renew_at: Moment,
-    /// Renewals in a row that came before their time, and when the next may come.
+    /// Consecutive renewals before their time, and the earliest moment of the next.
     early: u32,
     earliest: Moment,
     window: Option<Window>,
-    /// When the window is asked for next; `None` when the CA has none.
+    /// When to read the window next; `None` if the CA has none.
     ask_at: Option<Moment>,
     failures: u32,
     retry_at: Option<Moment>,
     staging: bool,
-    /// Refusals of the staging directory in a row.
+    /// Consecutive refusals by staging.
     staging_refusals: u32,
-    /// The latest moment at which something was decided.
+    /// The latest moment of a decision.
     decided: Moment,
 }
 
 impl Schedule {
-    /// The state before anything is known: an order is due at once.
+    /// Creates the initial state: an order is due at once.
     pub fn new(has_staging: bool, first_pause: Duration) -> Schedule {
         Schedule {
             has_staging,
@@ -121,13 +115,13 @@ impl Schedule {
         }
     }
 
-    /// There is a certificate that was stored, or that another machine has obtained.
+    /// Records a certificate that was stored, or that another machine has obtained.
     pub fn have(&mut self, lifetime: Lifetime, now: Moment, random: f64) {
         let early = self.have.is_some_and(|before| now < by_lifetime(before, 0.0));
         self.begin(lifetime, early, now, random);
     }
 
-    /// The CA has issued a certificate.
+    /// Records a certificate that the CA has issued.
     pub fn issued(&mut self, lifetime: Lifetime, now: Moment, random: f64) {
         let before = self.have.is_some_and(|before| now < by_lifetime(before, 0.0));
         let due_already = by_lifetime(lifetime, 0.0) <= now;
@@ -150,12 +144,12 @@ impl Schedule {
         self.decided = now;
     }
 
-    /// The certificate is of no use: another one is due at once, as far as no failure stands against it.
+    /// Records that the certificate is unusable. Another one is due at once, unless a failure delays it.
     pub fn lost(&mut self) {
         (self.have, self.window, self.ask_at) = (None, None, None);
     }
 
-    /// The CA's window; `None` when there is none or it could not be read. `again`: when the CA wants to be asked next.
+    /// Records the CA's window; `None` if there is none or it could not be read. `again`: when the CA wants to be asked next.
     pub fn window(&mut self, window: Option<Window>, again: Option<Duration>, now: Moment, random: f64) {
         let age = again.map_or(WINDOW_AGE, |again| {
             i64::try_from(again.as_secs()).unwrap_or(WINDOW_AGES.1).clamp(WINDOW_AGES.0, WINDOW_AGES.1)
@@ -174,17 +168,17 @@ impl Schedule {
         }
     }
 
-    /// The CA publishes no windows: it is not asked again for this certificate.
+    /// Records that the CA publishes no windows. It is not asked again for this certificate.
     pub fn no_windows(&mut self) {
         self.ask_at = None;
     }
 
-    /// An order succeeded at the staging directory: production is due at once.
+    /// Records a success at the staging directory: production is due at once.
     pub fn staging_succeeded(&mut self) {
         (self.staging, self.staging_refusals, self.retry_at) = (false, 0, None);
     }
 
-    /// An order failed. Returns when it is repeated.
+    /// Records a failed order. Returns the time of the retry.
     pub fn failed(
         &mut self,
         fault: Fault,
@@ -202,7 +196,7 @@ impl Schedule {
                 self.staging_refusals += u32::from(self.staging);
                 self.staging = self.has_staging;
             }
-            // It is the staging directory that is away.
+            // The staging directory did not respond, so production is tried.
             Fault::Unreachable => self.staging = false,
         }
         let pause = self.pause(random, now).ceil();
@@ -212,7 +206,7 @@ impl Schedule {
         at
     }
 
-    /// The pause after the failures so far, in seconds.
+    /// Returns the pause after the failures so far, in seconds.
     fn pause(&self, random: f64, now: Moment) -> f64 {
         let doublings = self.failures.saturating_sub(1).min(32);
         let whole =
@@ -222,7 +216,7 @@ impl Schedule {
         (whole / 2.0 + whole / 2.0 * unit(random)).max(self.first_pause / 2.0)
     }
 
-    /// What to do at `now`.
+    /// Returns the step to take at `now`.
     pub fn next(&mut self, now: Moment) -> Action {
         if now.saturating_add(SET_BACK) < self.decided {
             self.clock_was_set_back(now);
@@ -238,7 +232,7 @@ impl Schedule {
         }
     }
 
-    /// Pauses stay as long as they were; what follows from the certificate is computed again.
+    /// Keeps the lengths of pauses, and computes the moments again that follow from the certificate.
     fn clock_was_set_back(&mut self, now: Moment) {
         let by = self.decided.saturating_sub(now);
         self.decided = now;
@@ -252,19 +246,19 @@ impl Schedule {
         }
     }
 
-    /// When the next order is due; in the past when it is due now.
+    /// Returns when the next order is due. In the past if it is due now.
     pub fn next_order(&self) -> Moment {
         let due = self.have.map_or(Moment::MIN, |_| self.renew_at);
         self.retry_at.map_or(due, |retry| due.max(retry))
     }
 
-    /// Failures since the last success.
+    /// Returns the failures since the last success.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 }
 
-/// The moment of a renewal that follows from the lifetime alone.
+/// Returns the renewal moment that follows from the lifetime alone.
 fn by_lifetime(lifetime: Lifetime, random: f64) -> Moment {
     let length = lifetime.until.saturating_sub(lifetime.from).max(0);
     let part = if length < SHORT_LIVED { 0.5 } else { 2.0 / 3.0 };
@@ -272,13 +266,13 @@ fn by_lifetime(lifetime: Lifetime, random: f64) -> Moment {
     lifetime.from.saturating_add((length as f64 * part + later) as i64)
 }
 
-/// The moment after which no window counts.
+/// Returns the moment after which windows are ignored.
 fn last_moment(lifetime: Lifetime) -> Moment {
     let length = lifetime.until.saturating_sub(lifetime.from).max(0);
     lifetime.until.saturating_sub(length / 20)
 }
 
-/// A random number as one from 0 to 1, whatever it was.
+/// Limits a random number to 0..=1; NaN and infinity become 0.5.
 fn unit(random: f64) -> f64 {
     if random.is_finite() { random.clamp(0.0, 1.0) } else { 0.5 }
 }

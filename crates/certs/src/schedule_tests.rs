@@ -36,7 +36,7 @@ fn the_cas_window_counts_and_its_moment_stays() {
     assert_eq!(schedule.next(DAY), Action::Wait(DAY + 6 * 3_600));
     schedule.window(Some(window), None, 2 * DAY, 0.9);
     assert_eq!(schedule.next_order(), 31 * DAY, "the same window keeps its moment");
-    // An incident: the CA wants it replaced now.
+    // An incident: the CA wants the certificate replaced now.
     schedule.window(Some(Window { from: DAY, until: 2 * DAY }), None, 3 * DAY, 0.9);
     assert_eq!(schedule.next(3 * DAY), Action::Order { staging: false });
 }
@@ -130,7 +130,7 @@ fn certificates_that_are_due_when_they_are_issued_do_not_make_a_storm() {
         }
     }
     assert!((5..=12).contains(&orders), "{orders} orders in a day");
-    // Set right, the certificate is a good one.
+    // Once the clock is right again, the certificate is valid.
     assert_eq!(schedule.next(DAY), Action::Wait(3 * DAY));
 }
 
@@ -152,12 +152,12 @@ fn a_window_beyond_the_lifetime_is_cut() {
 #[test]
 fn a_clock_that_is_set_back_prolongs_no_pause() {
     let mut schedule = fresh();
-    // It was ten years ahead.
+    // The clock was ten years ahead.
     let at = schedule.failed(Fault::Unreachable, Some(Duration::from_secs(600)), 3_650 * DAY, 1.0);
     assert_eq!(at, 3_650 * DAY + 600);
     assert_eq!(schedule.next(100), Action::Wait(700), "Retry-After counts on");
     assert_eq!(schedule.next(700), Action::Order { staging: false });
-    // A second more or less is no jump.
+    // A deviation of some seconds is not a clock change.
     schedule.failed(Fault::Unreachable, None, 1_000, 1.0);
     assert_eq!(schedule.next(990), Action::Wait(1_120));
 }
@@ -180,7 +180,7 @@ fn staging_is_not_the_last_word() {
 }
 
 proptest! {
-    /// However the numbers fall: no order before it is due, none before a pause has passed, and always another one.
+    /// Random operations: no order is placed early or during a pause, and orders never stop for good.
     #[test]
     fn orders_come_when_due_and_never_stop(
         steps in proptest::collection::vec((0..6_u8, 0_i64..100 * DAY, any::<f64>(), 0_u64..1_000_000), 1..60),

@@ -1,8 +1,8 @@
 //! The thread that orders certificates: [`Service`].
 //!
 //! Contract:
-//! 1. Starting waits for the store, at most [`PATIENCE`], and never for the CA.
-//! 2. Nothing runs on a thread that serves requests. Stopping takes at most [`END`], whatever is under way.
+//! 1. Starting waits at most [`PATIENCE`] for the store, and never for the CA.
+//! 2. Nothing runs on a thread that serves requests. Stopping takes at most [`END`], whatever is in progress.
 
 use crate::ask::Asked;
 use crate::board::Board;
@@ -27,9 +27,9 @@ use trust::Trusted;
 
 /// How long starting waits for the store.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long what runs on the side may take to end.
+/// Time-out for the runtime's blocking tasks at the end.
 const LAST: Duration = Duration::from_millis(500);
-/// How soon a certificate begins anew after a fault of ours.
+/// The pause before a certificate's task restarts after a panic.
 const AGAIN: Duration = Duration::from_secs(60);
 /// How long stopping waits for the thread.
 const END: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ const END: Duration = Duration::from_secs(1);
 pub struct Service {
     /// The answers to HTTP-01.
     pub http: HttpAnswers,
-    /// What people see.
+    /// The state of all certificates.
     pub board: Board,
     open: watch::Sender<bool>,
     ending: Arc<AtomicBool>,
@@ -52,7 +52,6 @@ impl std::fmt::Debug for Service {
     }
 }
 
-/// What the thread is given.
 struct Seed {
     acme: Acme,
     means: Means,
@@ -66,7 +65,7 @@ struct Seed {
 }
 
 impl Service {
-    /// Starts the thread, and waits until it serves what is stored. Orders wait for [`Service::open`].
+    /// Starts the thread, and waits until it serves the stored certificates. Orders wait for [`Service::open`].
     ///
     /// # Errors
     /// The system refuses a thread, or an option names something that cannot be used.
@@ -76,7 +75,7 @@ impl Service {
         certificates: Arc<Certificates>,
         log: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Service, String> {
-        // What is wrong with options shows at once.
+        // Errors in options show at once.
         if let Some(ca) = &acme.ca {
             trust::client(Trusted::File(ca), None)
                 .map_err(|error| format!("acme.ca: {}", untrusted(&error)))?;
@@ -85,7 +84,7 @@ impl Service {
             Redis::new(url, &acme.directory).map_err(|error| error.0)?;
         }
         let (http, board) = (HttpAnswers::default(), Board::default());
-        // Names that another machine lets in are known there only.
+        // Names on demand that another machine has allowed are unknown here.
         http.set_names(acme.domains().map(str::to_owned), acme.on_demand.is_some() && acme.storage.is_some());
         let (stop, stopped) = oneshot::channel();
         let (sender, questions) = mpsc::channel(WAITING);
@@ -113,29 +112,29 @@ impl Service {
                     runtime.block_on(async {
                         tokio::select! {
                             () = run(seed, ready) => {}
-                            // Dropped without a word at the end of the process.
+                            // The sender is dropped at the end of the process.
                             _ = stopped => {}
                         }
                     });
-                    // A command for the DNS is ended; a name that is being resolved cannot be.
+                    // This stops a DNS command, but not a pending name resolution.
                     runtime.shutdown_timeout(LAST);
                 }
                 Err(error) => (seed.log)(&format!("certificates are not obtained: no event loop: {error}")),
             }
         });
         let thread = thread.map_err(|error| format!("cannot start the thread for certificates: {error}"))?;
-        // It may take longer: then certificates come later.
+        // If this takes longer, certificates are served later.
         let _ = begun.recv_timeout(PATIENCE);
         let (stop, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
         Ok(Service { http, board, open, ending, stop, thread })
     }
 
-    /// From now on a CA can reach this server: orders begin.
+    /// Allows orders: a CA can reach this server from now on.
     pub fn open(&self) {
         self.open.send_replace(true);
     }
 
-    /// Ends it.
+    /// Stops the thread, and waits for it at most a second.
     pub fn stop(&self) {
         self.ending.store(true, Ordering::Release);
         drop(self.stop.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -192,7 +191,7 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
         keepers.push(keeper);
     }
     shared.production.learn_thumbprint().await;
-    // Nobody may wait for it any more.
+    // The receiver may have timed out.
     let _ = ready.send(());
     if opened.wait_for(|opened| *opened).await.is_err() {
         return;
@@ -203,7 +202,7 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
     if let Some(on_demand) = shared.acme.on_demand.clone() {
         spawn_local(Door::new(shared.clone(), on_demand).serve(questions));
     }
-    // Another machine may make the account: its challenges are answered here, too.
+    // Another machine may create the account. This one answers its challenges as well.
     while shared.store.is_shared() {
         tokio::time::sleep(Duration::from_secs(2)).await;
         shared.production.learn_thumbprint().await;
@@ -211,8 +210,7 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
     std::future::pending::<()>().await;
 }
 
-/// Keeps a certificate for as long as the server runs, whatever happens: a fault of ours that ends its task is said, and it begins
-/// anew after a pause.
+/// Keeps a certificate for as long as the server runs. If its task panics, that is logged and the task restarts after a pause.
 async fn kept(shared: Rc<Shared>, order: Order, keeper: Keeper) {
     let mut next = Some(keeper);
     let title = order.domains.join(", ");
@@ -234,7 +232,7 @@ async fn kept(shared: Rc<Shared>, order: Order, keeper: Keeper) {
     .await;
 }
 
-/// Runs a task, and again when it panics.
+/// Runs a task, and restarts it when it panics.
 async fn unending<F>(pause: Duration, title: &str, log: &dyn Fn(&str), mut begin: impl FnMut() -> F)
 where
     F: Future<Output = ()> + 'static,
@@ -260,7 +258,7 @@ fn open(acme: &Acme, directory: &str) -> Result<Rc<dyn Store>, String> {
     }
 }
 
-/// Why the CA cannot be trusted.
+/// Explains why the CA cannot be trusted.
 fn untrusted(error: &trust::Error) -> String {
     match error {
         trust::Error::File { path, why, .. } => format!("{}: {why}", path.display()),

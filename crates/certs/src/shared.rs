@@ -1,4 +1,4 @@
-//! What all certificates of a server share, on the thread that orders them: [`Shared`].
+//! The state that all certificates of a server share, on the thread that orders them: [`Shared`].
 
 use crate::ask::Asked;
 use crate::board::Board;
@@ -20,47 +20,41 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tls::{Certificate, Certificates, Source};
 use tokio::sync::Semaphore;
 
-/// Orders at a time.
+/// The largest number of orders at a time.
 pub const ORDERS: usize = 4;
-/// How long other machines may need to see a challenge; they look every five seconds.
+/// How long other machines may need to see a challenge. They check every five seconds.
 const SPREAD: Duration = Duration::from_secs(7);
 
-/// See the module.
 pub struct Shared {
-    /// What is wanted.
     pub acme: Acme,
-    /// How names can be verified.
+    /// The ways in which this server can answer challenges.
     pub means: Means,
-    /// The CA.
     pub production: Rc<Ca>,
-    /// Its staging directory.
+    /// The CA's staging directory.
     pub staging: Option<Rc<Ca>>,
-    /// Where certificates are kept.
     pub store: Rc<dyn Store>,
-    /// What people see.
+    /// The published state of all certificates.
     pub board: Board,
-    /// Limits orders at a time.
+    /// Limits the number of orders at a time.
     pub orders: Semaphore,
-    /// Who decides about names on demand.
+    /// Decides about names on demand.
     pub asked: Option<Rc<Asked>>,
-    /// How many orders on demand are left.
+    /// The remaining orders on demand.
     pub budget: RefCell<Budget>,
-    /// Those that were put off because none was left.
+    /// Logs orders on demand that exceed the limit.
     pub overflow: Rc<Overflow>,
-    /// Handshakes take certificates from here.
+    /// The certificates that handshakes use.
     pub certificates: Arc<Certificates>,
-    /// By id.
+    /// Ordered by id.
     pub installed: RefCell<BTreeMap<String, Arc<Certificate>>>,
-    /// Names of challenges that are answered, by id.
+    /// Names of the challenges that are answered, by id.
     pub answering: RefCell<BTreeMap<String, Vec<String>>>,
-    /// Set when the server ends.
+    /// Set when the server stops.
     pub ending: Arc<AtomicBool>,
-    /// Writes a line to the log.
     pub log: Rc<dyn Fn(&str)>,
 }
 
 impl Shared {
-    /// Writes a line to the log.
     pub fn say(&self, line: &str) {
         (self.log)(line);
     }
@@ -71,7 +65,6 @@ impl Shared {
         self.set();
     }
 
-    /// Forgets a certificate.
     pub fn remove(&self, id: &str) {
         self.board.remove(id);
         if self.installed.borrow_mut().remove(id).is_some() {
@@ -83,7 +76,7 @@ impl Shared {
         self.certificates.set(Source::Acme, self.installed.borrow().values().cloned().collect());
     }
 
-    /// Answers these challenges (TLS-ALPN-01) in place of those before.
+    /// Answers these TLS-ALPN-01 challenges in place of those before.
     pub fn answer(&self, id: &str, challenges: &[Announced]) {
         let names: Vec<String> = challenges.iter().map(|one| alpn::handshake_name(&one.name)).collect();
         for one in challenges {
@@ -99,12 +92,12 @@ impl Shared {
             .for_each(|name| self.certificates.remove_challenge(name));
     }
 
-    /// What makes the challenges of an order known.
+    /// Returns the announcer of an order's challenges.
     pub fn announcer<'a>(&'a self, id: &'a str) -> impl Announcer + 'a {
         Announces { shared: self, id }
     }
 
-    /// Whether a name on demand is welcome.
+    /// Whether a certificate may be obtained for a name on demand.
     pub async fn ask(&self, name: &str) -> bool {
         match &self.asked {
             Some(asked) => asked.is_welcome(name, &self.log).await,
@@ -112,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// Takes one of the orders on demand that are left in this hour.
+    /// Takes one of this hour's remaining orders on demand.
     pub fn may_order_on_demand(&self) -> bool {
         self.budget.borrow_mut().take(now())
     }
@@ -139,12 +132,12 @@ impl Announcer for Announces<'_> {
     }
 }
 
-/// Seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub fn now() -> Moment {
     moment(SystemTime::now())
 }
 
-/// A time as seconds since 1970.
+/// Converts a time to seconds since 1970.
 pub fn moment(time: SystemTime) -> Moment {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_secs()).unwrap_or(Moment::MAX),
@@ -152,19 +145,19 @@ pub fn moment(time: SystemTime) -> Moment {
     }
 }
 
-/// Seconds since 1970 as a time.
+/// Converts seconds since 1970 to a time.
 pub fn time(moment: Moment) -> SystemTime {
     let since = Duration::from_secs(u64::try_from(moment).unwrap_or(0));
     UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
 }
 
-/// A moment for people: `2026-01-31 12:00 UTC`.
+/// Formats a moment for people: `2026-01-31 12:00 UTC`.
 pub fn when(moment: Moment) -> String {
     let timestamp = jiff::Timestamp::from_second(moment).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     format!("{} UTC", timestamp.strftime("%Y-%m-%d %H:%M"))
 }
 
-/// Seconds for people.
+/// Formats seconds for people.
 pub fn span(seconds: i64) -> String {
     match seconds.max(0) {
         seconds if seconds >= 2 * 86_400 => format!("{} days", seconds / 86_400),
@@ -174,7 +167,7 @@ pub fn span(seconds: i64) -> String {
     }
 }
 
-/// From 0 to 1.
+/// Returns a random number from 0 to 1.
 pub fn random() -> f64 {
     fastrand::f64()
 }

@@ -1,6 +1,6 @@
-//! Why there is no certificate, in a sentence: [`Trouble`].
+//! Explains in a sentence why there is no certificate: [`Trouble`].
 //!
-//! Contract: a text names what failed, quotes what the CA said, and says what to do about it. It is one line, and bounded.
+//! Contract: a text names the failed step, quotes the CA and gives a remedy. It is one line of limited length.
 
 use crate::client::Last;
 use crate::schedule::Fault;
@@ -8,21 +8,18 @@ use instant_acme::{Error, Problem};
 use std::fmt;
 use std::time::Duration;
 
-/// Characters of a text.
+/// The longest text, in characters.
 const MOST: usize = 700;
-/// What problem types of ACME begin with (RFC 8555 section 6.7).
+/// The prefix of ACME's problem types (RFC 8555 section 6.7).
 const ACME: &str = "urn:ietf:params:acme:error:";
 
-/// Why an order failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// Whose fault it is.
     pub fault: Fault,
     /// When the CA wants to be asked again.
     pub retry_after: Option<Duration>,
-    /// The problem's type, without its prefix; empty when the CA gave none.
+    /// The problem's type without its prefix; empty if the CA gave none.
     pub kind: String,
-    /// The sentence.
     pub text: String,
 }
 
@@ -33,12 +30,12 @@ impl fmt::Display for Trouble {
 }
 
 impl Trouble {
-    /// One that the CA is not responsible for, or cannot be blamed for.
+    /// Creates a failure without a response of the CA.
     pub fn new(fault: Fault, text: impl AsRef<str>) -> Trouble {
         Trouble { fault, retry_after: None, kind: String::new(), text: line(text.as_ref()) }
     }
 
-    /// What `error` means while doing `what`; `last` is the last response of the CA.
+    /// Explains `error` while doing `what`. `last` is the last response of the CA.
     pub fn of(what: &str, error: &Error, last: &Last) -> Trouble {
         match error {
             Error::Api(problem) => Trouble::problem(what, problem, last),
@@ -72,7 +69,7 @@ impl Trouble {
         }
     }
 
-    /// What `error` means while an account is opened or made; `bound`: one that the CA has given.
+    /// Explains `error` while an account is opened or created. `bound`: with an external account binding.
     pub fn of_account(error: &Error, bound: bool, last: &Last) -> Trouble {
         match error {
             Error::Api(problem) => {
@@ -82,7 +79,6 @@ impl Trouble {
         }
     }
 
-    /// What a problem document means.
     pub fn problem(what: &str, problem: &Problem, last: &Last) -> Trouble {
         Trouble::advised(what, problem, last, advice)
     }
@@ -108,7 +104,7 @@ impl Trouble {
     }
 }
 
-/// What the CA says about each name, or about all.
+/// Returns the CA's text about each name, or about all.
 fn said(problem: &Problem) -> String {
     let mut said = problem.detail.clone().unwrap_or_else(|| problem.r#type.clone().unwrap_or_default());
     for one in &problem.subproblems {
@@ -118,7 +114,7 @@ fn said(problem: &Problem) -> String {
     if said.is_empty() { "(nothing)".to_owned() } else { said }
 }
 
-/// What can be done about a problem of this type.
+/// Returns the remedy for a problem of this type.
 fn advice(kind: &str) -> &'static str {
     match kind {
         "dns" => "the name does not resolve: add an A or AAAA record that points to this machine",
@@ -146,7 +142,7 @@ fn advice(kind: &str) -> &'static str {
     }
 }
 
-/// The same for an account: no name is verified there.
+/// Returns the remedy for an account problem. No name is verified there.
 fn account_advice(kind: &str, bound: bool) -> &'static str {
     match kind {
         "unauthorized" | "malformed" if bound => {
@@ -159,7 +155,7 @@ fn account_advice(kind: &str, bound: bool) -> &'static str {
     }
 }
 
-/// On one line, and not too long.
+/// Puts a text on one line and limits its length.
 fn line(text: &str) -> String {
     let text = text.split(|c: char| c.is_control() || c == ' ').filter(|word| !word.is_empty());
     let text = text.collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! What clap matched, as `settings` wants it.
+//! Converts clap's matches for `settings`.
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -7,7 +7,7 @@ use settings::table::{self, About, Flag, Takes};
 
 use crate::grammar::flag_ids;
 
-/// All options in `matches`, those behind the command first because they are stronger.
+/// Returns all options in `matches`. Options after the command come first, because they are stronger.
 pub(crate) fn arguments(matches: &ArgMatches) -> Vec<Argument> {
     let behind = matches.subcommand().map(|(_, matches)| matches);
     behind.into_iter().chain([matches]).flat_map(of_level).collect()

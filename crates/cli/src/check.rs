@@ -1,4 +1,4 @@
-//! `firebrick check`: the resulting settings, where they come from, and what is wrong.
+//! `firebrick check`: shows the resulting settings with their origins, and all mistakes.
 
 use std::fmt::{self, Write};
 use std::path::Path;
@@ -9,13 +9,13 @@ use settings::{Loaded, Origin, Settings};
 
 use crate::print::print;
 
-/// Tries to load the app once: a line to print about it, or why it does not load.
+/// Tries to load the app once. Returns a line to print, or the reason why the app does not load.
 pub type Trial<'a> = &'a dyn Fn(&Settings) -> Result<String, String>;
 
-/// Prints the settings, and loads the app if `trial` can; fails when it could not be served.
+/// Prints the settings, and loads the app if `trial` can. Fails if the app could not be served.
 pub fn check(loaded: &Loaded, trial: Option<Trial<'_>>) -> ExitCode {
     let warnings: String = loaded.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
-    // Printed before the app is tried, which may take a while or print lines of its own.
+    // Printed before the trial, which may take a while or print lines of its own.
     let printed = print(format!("{}{warnings}", Plan(loaded)).as_bytes());
     match try_app(&loaded.settings, trial) {
         Ok(_) if printed != ExitCode::SUCCESS => printed,
@@ -27,14 +27,14 @@ pub fn check(loaded: &Loaded, trial: Option<Trial<'_>>) -> ExitCode {
     }
 }
 
-/// The line about an app that can be served, or why it cannot.
+/// Returns the line about an app that can be served, or the reason why it cannot.
 pub(crate) fn try_app(settings: &Settings, trial: Option<Trial<'_>>) -> Result<String, String> {
     settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
     settings.control.safe_to_listen()?;
     trial.map_or_else(|| Ok("The configuration is right.".to_owned()), |trial| trial(settings))
 }
 
-/// Prints which rule responds to a request; fails when there is none to show.
+/// Prints the rule that responds to a request; fails if there is none.
 pub fn explain(loaded: &Loaded, explain: Trial<'_>) -> ExitCode {
     match explain(&loaded.settings) {
         Ok(text) => print(text.as_bytes()),
@@ -45,7 +45,7 @@ pub fn explain(loaded: &Loaded, explain: Trial<'_>) -> ExitCode {
     }
 }
 
-/// The files that were read.
+/// Returns the files that were read, as text.
 fn configuration(settings: &Settings) -> String {
     let ruby = settings.puma_rb.as_ref().map(|file| &file.path);
     let files: Vec<String> =
@@ -53,7 +53,7 @@ fn configuration(settings: &Settings) -> String {
     if files.is_empty() { "no file".to_owned() } else { files.join(", ") }
 }
 
-/// What becomes of each call of a `puma.rb`.
+/// The table of a `puma.rb` with the effect of each call.
 struct Table<'a> {
     file: &'a Path,
     rows: &'a [Row],
@@ -85,7 +85,7 @@ impl fmt::Display for Table<'_> {
     }
 }
 
-/// The settings, for people.
+/// Displays the settings for people.
 pub(crate) struct Plan<'a>(pub(crate) &'a Loaded);
 
 impl fmt::Display for Plan<'_> {
@@ -166,7 +166,7 @@ impl Plan<'_> {
         format!("{value} ({})", choice.map_or(&Origin::Default, |choice| &choice.origin))
     }
 
-    /// A line for each value that was written and counts, and where.
+    /// Returns one line for each written value in force, with its origin.
     fn choices(&self) -> String {
         let rows: Vec<(String, String)> = self
             .0

@@ -1,4 +1,4 @@
-//! The command that was typed, with its settings.
+//! Reads the typed command and loads its settings.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -20,105 +20,87 @@ use crate::foreign;
 use crate::grammar::grammar;
 use crate::trust::Trust;
 
-/// What the program is to do.
+/// The task of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Serve the app.
     Serve(Box<Loaded>, Vec<Argument>),
-    /// Check the configuration.
     Check {
-        /// The settings.
         loaded: Box<Loaded>,
-        /// What was typed.
         arguments: Vec<Argument>,
-        /// Make a `firebrick.toml` of `puma.rb`.
+        /// Write a `firebrick.toml` from `puma.rb`.
         write: bool,
     },
-    /// Show which rule responds to a request.
+    /// Show the rule that responds to a request.
     Explain(Box<Loaded>, Question),
-    /// Print the numbers of a running server.
     Stats {
         /// The app's directory, for messages.
         dir: PathBuf,
-        /// The connection to the server.
         client: Client,
-        /// As JSON rather than for people.
+        /// Print JSON instead of text.
         json: bool,
     },
     /// Show why workers of a running server ended.
     Deaths {
         /// The app's directory, for messages.
         dir: PathBuf,
-        /// The connection to the server.
         client: Client,
-        /// As JSON rather than for people.
+        /// Print JSON instead of text.
         json: bool,
     },
     /// Load the app of a running server again.
     Reload {
         /// The app's directory, for messages.
         dir: PathBuf,
-        /// The connection to the server.
         client: Client,
-        /// Forth or back.
+        /// Reload, or return to the previous code.
         wish: ReloadWish,
     },
-    /// Start the program of a running server again, which hands over to it.
+    /// Start the program of a running server again; the old process hands over to the new one.
     Upgrade {
         /// The app's directory, for messages.
         dir: PathBuf,
-        /// The connection to the server.
         client: Client,
     },
-    /// Say whether a server runs.
+    /// Report whether a server runs.
     Status {
-        /// The server.
         target: Target,
-        /// As JSON rather than for people.
+        /// Print JSON instead of text.
         json: bool,
     },
-    /// Stop a server.
     Stop {
-        /// The server.
         target: Target,
-        /// How long to wait.
+        /// The longest wait.
         timeout: Duration,
     },
-    /// Show the certificates of a server.
     Certs {
-        /// What the server would do.
+        /// The settings of the server.
         loaded: Box<Loaded>,
-        /// The connection to the server; `None` when its control socket is off.
+        /// The connection to the server; `None` if its control socket is off.
         client: Option<Client>,
-        /// As JSON rather than for people.
+        /// Print JSON instead of text.
         json: bool,
     },
-    /// Load a server.
+    /// Measure a server under load.
     Bench(ArgMatches),
-    /// Find the configuration.
+    /// Find the best settings.
     Tune(ArgMatches),
-    /// Size the fleet.
+    /// Size a fleet.
     Plan(ArgMatches),
-    /// Watch a running server.
     Top {
         /// The app's directory, for messages.
         dir: PathBuf,
-        /// The connection to the server.
         client: Client,
-        /// What else was typed.
+        /// The other typed options.
         given: ArgMatches,
     },
     /// Make this machine trust the authority of development certificates.
     Trust(Trust),
-    /// Print a completion script.
     Completions(Shell),
-    /// Print the version.
     Version,
-    /// Print the manual page.
     Man,
 }
 
-/// Reads the command line (the program's name first) and loads the settings that it asks for.
+/// Reads the command line (the program's name first) and loads the settings that the command needs.
 ///
 /// # Errors
 /// The exit code, after help, the version or an error was printed.
@@ -128,7 +110,7 @@ pub fn parse<Word: Into<OsString> + Clone>(
 ) -> Result<Command, ExitCode> {
     let command = interpret(words, environment);
     if let Ok(Command::Serve(loaded, _)) = &command {
-        // With a puma.rb there is more to warn of, or less, when it has been evaluated.
+        // With a `puma.rb` the warnings are known only after it has been evaluated.
         for warning in loaded.warnings.iter().filter(|_| loaded.settings.puma_rb.is_none()) {
             output::complain(format_args!("warning: {warning}"));
         }
@@ -136,7 +118,7 @@ pub fn parse<Word: Into<OsString> + Clone>(
     command.map_err(Output::print)
 }
 
-/// Loads the settings of a front that a Ruby process has started, from the words that are left for `serve`. What is wrong is told there.
+/// Loads the settings of a front that a Ruby process has started, from the words for `serve`. Mistakes are reported to that process.
 ///
 /// # Errors
 /// The exit code.
@@ -172,7 +154,7 @@ pub fn parse_attached(
     Ok((Box::new(loaded), reread))
 }
 
-/// Loads the settings of `serve` again whenever it is called: the same words, typed in the same place.
+/// Returns a function that loads the settings of `serve` again: the same words, typed in the same place.
 pub fn reread(arguments: Vec<Argument>, environment: &dyn Environment) -> front::Reread {
     let here = At(environment.current_dir());
     Rc::new(move |calls| {
@@ -188,17 +170,17 @@ fn lines(errors: &Errors) -> String {
     errors.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// What is printed instead of running a command.
+/// Output that is printed instead of running a command.
 #[derive(Debug)]
 pub(crate) enum Output {
     /// From clap: help, version, or a wrong option.
     Clap(clap::Error),
-    /// The settings are wrong; exit with `code`.
+    /// Mistakes in the settings; the exit code is `code`.
     Wrong { errors: Vec<String>, code: u8 },
 }
 
 impl Output {
-    /// Should a server that is upgraded have started this program, it hears of it, too.
+    /// Prints the output. If a server that is being upgraded has started this program, it gets the message, too.
     fn print(self) -> ExitCode {
         match self {
             Output::Clap(error) => {
@@ -220,13 +202,13 @@ impl Output {
     }
 }
 
-/// Parses the command line, after flags of other servers have been translated.
+/// Parses the command line after translating flags of other servers.
 fn matches<Word: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = Word>,
 ) -> Result<ArgMatches, Output> {
     let mut words: Vec<OsString> = words.into_iter().map(Into::into).collect();
     let mut notes = Vec::new();
-    // Each turn takes a word away or knows it.
+    // Each turn removes a word or accepts it.
     for _ in 0..=words.len() {
         let error = match grammar().try_get_matches_from(&words) {
             Ok(matches) => {
@@ -312,7 +294,7 @@ fn wrong(errors: Errors, code: u8) -> Output {
     Output::Wrong { errors: errors.0.iter().map(ToString::to_string).collect(), code }
 }
 
-/// The app's directory and a client of the server that runs there.
+/// Returns the app's directory and a client of the server that runs there.
 fn running(loaded: Loaded) -> Result<(PathBuf, Client), Output> {
     let off = || {
         let choice = loaded.choices.iter().find(|choice| choice.key == "control");
@@ -324,14 +306,14 @@ fn running(loaded: Loaded) -> Result<(PathBuf, Client), Output> {
     Ok((loaded.settings.dir, Client::new(address, loaded.settings.control.token)))
 }
 
-/// The same with the pid file.
+/// Does the same, with the pid file.
 fn target(loaded: Loaded) -> Result<Target, Output> {
     let pidfile = loaded.settings.process.pidfile.clone();
     let (dir, client) = running(loaded)?;
     Ok(Target { dir, client, pidfile })
 }
 
-/// How long `stop` waits unless it is told: as systemd does.
+/// The default of `stop --timeout`, as in systemd.
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
 
 fn stop_timeout(matches: &ArgMatches) -> Result<Duration, Output> {

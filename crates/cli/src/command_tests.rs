@@ -1,4 +1,4 @@
-//! What is typed, and what is made of it.
+//! Tests of typed commands and their results.
 
 use std::path::{Path, PathBuf};
 

@@ -1,27 +1,27 @@
-//! Flags of Puma, Unicorn and rackup that are no flags here.
+//! Flags of Puma, Unicorn and rackup that do not exist here.
 //!
-//! Why: who moves has them in unit files, Procfiles and scripts. What is so anyway is taken, what has another name is translated, and of the
-//! rest the message says what to write.
+//! Why: users who move from those servers have such flags in unit files, Procfiles and scripts. Flags for behaviour that is always on are accepted,
+//! renamed flags are translated, and for all others a message gives the replacement.
 //!
-//! Contract: a word is looked at only when clap does not know it, so no flag of ours is ever hidden.
+//! Contract: a word is looked up only if clap does not know it, so no flag of this program is ever hidden.
 
 use std::ffi::{OsStr, OsString};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use settings::table::COMMANDS;
 
-/// How Firebrick treats a flag of another server.
+/// The treatment of a flag of another server.
 enum Fate {
-    /// Nothing; why.
+    /// Accepted without effect, for this reason.
     Taken(&'static str),
-    /// These words stand for it; `{DEFAULT}` is its value.
+    /// Replaced by these words; `{DEFAULT}` is its value.
     Means(&'static [&'static str]),
-    /// It cannot be taken; what to write.
+    /// Refused; the text says what to write instead.
     Refused(&'static str),
 }
 use Fate::{Means, Refused, Taken};
 
-/// A flag by its names, and whether a value follows.
+/// A flag with its names, and whether a value follows.
 struct Foreign(&'static [&'static str], bool, Fate);
 
 const FOREIGN: &[Foreign] = &[
@@ -87,11 +87,11 @@ const FOREIGN: &[Foreign] = &[
     ),
 ];
 
-/// Words in place of those that were typed, and a note.
+/// The replaced words, and a note.
 type Translated = (Vec<OsString>, Option<String>);
 
-/// Translates the flag that an error of clap is about: the command line without the flag and a note that says so, or a message.
-/// `None` if the flag is not in this list.
+/// Translates the flag that clap did not know. Returns the command line without the flag together with a note, or a message. `None` if the flag is
+/// not in this list.
 pub(crate) fn translate(error: &clap::Error, words: &[OsString]) -> Option<Result<Translated, String>> {
     if error.kind() != ErrorKind::UnknownArgument || words.iter().skip(1).any(|word| is_other_command(word)) {
         return None;
@@ -125,7 +125,7 @@ pub(crate) fn translate(error: &clap::Error, words: &[OsString]) -> Option<Resul
     }
 }
 
-/// Other commands have flags of their own.
+/// Returns whether the word is a command with flags of its own.
 fn is_other_command(word: &OsStr) -> bool {
     COMMANDS.iter().any(|command| word == command.name && !["serve", "check"].contains(&command.name))
 }
@@ -134,7 +134,7 @@ fn is_it(word: &OsStr, flag: &str) -> bool {
     word == flag || inner_value(word, flag).is_some()
 }
 
-/// The value in `--flag=value`, or in `-fvalue`.
+/// Returns the value in `--flag=value` or `-fvalue`.
 fn inner_value(word: &OsStr, flag: &str) -> Option<OsString> {
     let rest = word.to_str()?.strip_prefix(flag)?;
     let rest = match rest.strip_prefix('=') {

@@ -1,7 +1,7 @@
-//! The command line for clap, made from the table.
+//! The command line as a grammar for clap, built from the table.
 //!
-//! Options may stand before or after the command. Clap splits words into options and counts them; whether a value
-//! is right is judged by `settings`, together with variables and the file, so that all mistakes are shown at once.
+//! Options may come before or after the command. Clap splits words into options and counts them. `settings` judges the values, together with
+//! variables and the file, so that all mistakes are reported at once.
 
 use std::ffi::OsStr;
 
@@ -11,7 +11,7 @@ use settings::Completion;
 use settings::table::commands::{Form, Own};
 use settings::table::{self, About, AnyEntry, COMMANDS, Flag, Takes};
 
-/// The whole grammar.
+/// Returns the whole grammar.
 pub(crate) fn grammar() -> Command {
     let root = Command::new("firebrick")
         .version(crate::version())
@@ -35,7 +35,7 @@ fn command(described: &'static table::commands::Command) -> Command {
     measuring(described.name, command)
 }
 
-/// The commands that measure have options of their own.
+/// Adds the options of the measuring commands, which their crates define.
 #[cfg(feature = "measuring")]
 fn measuring(name: &str, command: Command) -> Command {
     match name {
@@ -47,14 +47,13 @@ fn measuring(name: &str, command: Command) -> Command {
     }
 }
 
-/// Without them any words are taken, so that the error is that the command is not there.
+/// Accepts any words in a build without the measuring commands, so that the error says that the command is missing.
 #[cfg(not(feature = "measuring"))]
 fn measuring(name: &str, command: Command) -> Command {
     let words = Arg::new("words").num_args(0..).trailing_var_arg(true).allow_hyphen_values(true).hide(true);
     if matches!(name, "bench" | "tune" | "plan" | "top") { command.arg(words) } else { command }
 }
 
-/// An argument of one command.
 fn own(own: &'static Own) -> Arg {
     let arg = Arg::new(own.name).help(own.doc);
     match own.form {
@@ -70,7 +69,7 @@ fn own(own: &'static Own) -> Arg {
     }
 }
 
-/// The arguments of the options that are wanted.
+/// Returns the arguments of the options that `wanted` selects.
 fn arguments(wanted: impl Fn(&About) -> bool) -> Vec<Arg> {
     let entries = table::entries().filter(|entry| wanted(entry.about()));
     entries.flat_map(|entry| positional(entry).into_iter().chain(flags(entry))).collect()
@@ -94,7 +93,7 @@ fn flags(entry: &'static dyn AnyEntry) -> impl Iterator<Item = Arg> {
     about.flags.iter().enumerate().map(move |(index, flag)| {
         let arg = Arg::new(flag.long).long(flag.long).help_heading(about.category.title());
         let arg = flag.short.map_or(arg.clone(), |short| arg.short(short));
-        // The last of contradicting flags wins, so that a script can add to what it was given.
+        // The last of contradicting flags wins, so that a script can add flags to its own arguments.
         let arg = if entry.is_list() { arg } else { arg.overrides_with_all(&siblings) };
         match flag.takes {
             Takes::Nothing(means) => bare(arg, about, index, means),
@@ -120,13 +119,13 @@ fn valued(arg: Arg, entry: &'static dyn AnyEntry, name: &'static str) -> Arg {
     }
 }
 
-/// Another name of the option's first flag.
+/// Completes an argument that is another name of the option's first flag.
 fn same(arg: Arg, about: &About) -> Arg {
     let text = format!("Same as --{}", about.flags.first().map_or(about.key, |flag| flag.long));
     arg.help(text.clone()).long_help(text)
 }
 
-/// A flag without a value. The first one is the option itself, unless it says no; others say what they are short for.
+/// Completes a flag without a value. The first flag is the option itself, unless it means `false`; others show the value that they stand for.
 fn bare(arg: Arg, about: &'static About, index: usize, means: &str) -> Arg {
     let arg = arg.action(ArgAction::SetTrue);
     match (index, means) {
@@ -138,7 +137,7 @@ fn bare(arg: Arg, about: &'static About, index: usize, means: &str) -> Arg {
     }
 }
 
-/// "Serve files" to "Do not serve files".
+/// Turns "Serve files" into "Do not serve files".
 fn negated(doc: &str) -> String {
     let mut letters = doc.chars();
     let first: String = letters.next().into_iter().flat_map(char::to_lowercase).collect();
@@ -159,7 +158,7 @@ fn long_help(entry: &dyn AnyEntry) -> StyledStr {
     format!("{}{} Expected: {}.", about.doc, details(about), entry.expected()).into()
 }
 
-/// One paragraph with more about the option, one with its default, variables and key.
+/// Returns one paragraph with more about the option, and one with its default, variables and key.
 fn details(about: &About) -> String {
     let mut facts = Vec::new();
     if let Some(default) = about.shown_default() {
@@ -175,7 +174,7 @@ fn details(about: &About) -> String {
     format!("{more}\n\n{}", facts.join(" "))
 }
 
-/// Takes any text, but offers some words to those who complete.
+/// Accepts any text, but offers some words as completions.
 #[derive(Clone)]
 struct Offered(Vec<&'static str>);
 
@@ -191,7 +190,7 @@ impl TypedValueParser for Offered {
     }
 }
 
-/// The flags of an entry together with their ids in the grammar.
+/// Returns the flags of an entry with their ids in the grammar.
 pub(crate) fn flag_ids(about: &'static About) -> impl Iterator<Item = (&'static str, &'static Flag)> {
     about.flags.iter().map(|flag| (flag.long, flag))
 }

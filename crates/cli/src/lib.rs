@@ -1,11 +1,10 @@
-//! The command line: made from the table of options, parsed, and what is printed instead of serving.
+//! The command line: builds the grammar from the table of options, parses, and prints texts such as help.
 //!
 //! Contract:
-//! 1. No option and no argument is written here: names, help and completions come from [`settings::table`], those of the
-//!    measuring commands from their crates.
-//! 2. [`parse`] prints help, the version or what is wrong, and returns the exit code; a command that it returns is valid.
-//! 3. Exit codes: 0 done, 1 `check` found a mistake, 2 the command line or configuration is wrong. Commands may say more about
-//!    theirs.
+//! 1. This crate declares no option and no argument: names, help and completions come from [`settings::table`], those of the measuring
+//!    commands from their crates.
+//! 2. [`parse`] prints help, the version or mistakes, and returns the exit code; a command that it returns is valid.
+//! 3. Exit codes: 0 success, 1 `check` found a mistake, 2 the command line or configuration is wrong. Some commands refine theirs.
 
 #![forbid(unsafe_code)]
 
@@ -28,10 +27,9 @@ pub use print::{completions, man, print_version};
 pub use trust::{Trust, trust};
 pub use write::write;
 
-/// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The same with what is inside: `0.1.0 (mruby 3.1.0)`.
+/// Returns the version with its parts: `0.1.0 (mruby 3.1.0)`.
 pub(crate) fn version() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| format!("{VERSION} ({})", front::mruby()));
     &TEXT

@@ -1,4 +1,4 @@
-//! The `firebrick` program: a table of contents of what can be typed.
+//! The `firebrick` program: runs the typed command.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use settings::{Argument, Loaded, ProcessEnvironment};
 #[global_allocator]
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
-/// `firebrick check`: the process that evaluates `puma.rb` is the one that loads the app.
+/// Runs `firebrick check`. The process that evaluates `puma.rb` also loads the app.
 fn check(loaded: Loaded, arguments: Vec<Argument>, write: bool) -> ExitCode {
     match front::configure(loaded, &cli::reread(arguments, &ProcessEnvironment), None) {
         Ok((loaded, _)) if write => cli::write(&loaded),
@@ -21,11 +21,11 @@ fn check(loaded: Loaded, arguments: Vec<Argument>, write: bool) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    // Not typed by anybody: how the server starts what looks after its services.
+    // An internal command: the server starts the guard of its services this way.
     if let Some(code) = front::guard(std::env::args_os().skip(1)) {
         return code;
     }
-    // Nor this: how Ruby starts the server of an app that it has loaded itself.
+    // An internal command: a Ruby process that has loaded an app starts its server this way.
     if let Some((attached, words)) = front::attached(std::env::args_os().skip(1)) {
         let loaded = cli::parse_attached(attached, words, &ProcessEnvironment);
         return loaded.map_or_else(|code| code, |(loaded, reread)| front::serve_attached(*loaded, reread));

@@ -16,7 +16,7 @@ pub fn completions(shell: Shell) -> ExitCode {
     print(&completion_script(shell))
 }
 
-/// Prints the version, as `--version` does.
+/// Prints the version like `--version`.
 pub fn print_version() -> ExitCode {
     print(format!("firebrick {}\n", crate::version()).as_bytes())
 }
@@ -38,7 +38,7 @@ pub(crate) fn completion_script(shell: Shell) -> Vec<u8> {
     script
 }
 
-/// One page: what it is, the commands, the options once, and how to exit.
+/// Returns one page with the description, the commands, each option once, and the exit codes.
 pub(crate) fn manual() -> io::Result<Vec<u8>> {
     let man = Man::new(grammar());
     let mut page = Vec::new();
@@ -46,7 +46,7 @@ pub(crate) fn manual() -> io::Result<Vec<u8>> {
     man.render_name_section(&mut page)?;
     man.render_synopsis_section(&mut page)?;
     man.render_description_section(&mut page)?;
-    // Clap's own section would refer to a page for each command; there is only this one.
+    // Clap's own section would refer to a page per command, but there is only this one.
     section("COMMANDS", COMMANDS.iter().map(|command| (command.name, command.doc))).to_writer(&mut page)?;
     man.render_options_section(&mut page)?;
     man.render_extra_section(&mut page)?;
@@ -73,7 +73,7 @@ fn section<'a>(title: &str, rows: impl Iterator<Item = (&'a str, &'a str)>) -> R
     roff
 }
 
-/// Writes to standard output; a closed pipe is no failure.
+/// Writes to standard output; a closed pipe is not a failure.
 pub(crate) fn print(text: &[u8]) -> ExitCode {
     output::print(text);
     output::verdict(ExitCode::SUCCESS)

@@ -1,10 +1,10 @@
-//! `firebrick trust`: makes this machine trust the authority of development certificates, or no longer.
+//! `firebrick trust`: makes this machine trust the authority of development certificates, or removes that trust.
 //!
 //! Contract:
-//! 1. Every command that changes a store is printed before any of them runs, and nothing runs without a yes: typed at a
-//!    terminal, or `--yes`.
-//! 2. What cannot be done (a program that is missing, a command that fails) is said, and the other stores are still done.
-//! 3. Exit codes: 0 all stores are as they should be, 1 some are not, or the answer was no, 2 wrong usage, or nobody to ask.
+//! 1. Every command that changes a store is printed before any of them runs, and none runs without consent: a yes at a terminal, or
+//!    `--yes`.
+//! 2. A problem (a missing program, a failed command) is reported, and the other stores are still changed.
+//! 3. Exit codes: 0 all stores are as wanted, 1 some are not, or the answer was no, 2 wrong usage, or no terminal to ask at.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, IsTerminal};
@@ -15,24 +15,23 @@ use certs::local::stores::{self, Kind, Machine, Need, Step, Store};
 use certs::local::{self, Authority};
 use settings::Environment;
 
-/// What was typed.
+/// The typed arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust {
     /// Remove the authority instead of adding it.
     pub undo: bool,
-    /// Do not ask.
     pub yes: bool,
-    /// Show the commands only.
+    /// Only show the commands.
     pub dry_run: bool,
-    /// The stores that are meant.
+    /// The stores to change.
     pub kinds: Vec<Kind>,
 }
 
 impl Trust {
-    /// Reads the names of stores; none means all.
+    /// Reads the names of stores; no names mean all stores.
     ///
     /// # Errors
-    /// A name is not known.
+    /// A name is unknown.
     pub(crate) fn kinds<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<Kind>, String> {
         let mut kinds = Vec::new();
         for name in names {
@@ -45,7 +44,6 @@ impl Trust {
     }
 }
 
-/// Runs the command.
 pub fn trust(given: &Trust, environment: &dyn Environment) -> ExitCode {
     let code = match wanted(given, environment) {
         Ok((introduction, stores)) => proceed(given, &introduction, &stores),
@@ -57,7 +55,7 @@ pub fn trust(given: &Trust, environment: &dyn Environment) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// What to say first, and what each store needs.
+/// Returns the introduction, and the needs of each store.
 fn wanted(given: &Trust, environment: &dyn Environment) -> Result<(String, Vec<Store>), local::Error> {
     let var = |name: &str| environment.var(name);
     let (folder, machine) = (local::folder(var)?, Machine::here(var, environment.uid())?);
@@ -70,7 +68,7 @@ fn wanted(given: &Trust, environment: &dyn Environment) -> Result<(String, Vec<S
         );
     }
     if given.undo {
-        // A file that cannot be used is no reason to leave stores as they are.
+        // Stores are changed even if the authority's file is unusable.
         let authority = Authority::find(&folder).ok().flatten();
         let _ = writeln!(text, "Removing the authority of development certificates from:\n");
         return Ok((text, stores::remove(&machine, authority.as_ref(), &given.kinds)));
@@ -122,7 +120,7 @@ fn describe(out: &mut String, store: &Store, nothing: &str) {
     };
 }
 
-/// Whether the commands may run.
+/// Returns whether the commands may run.
 fn agreed(given: &Trust) -> Result<bool, String> {
     if given.yes {
         return Ok(true);
@@ -132,12 +130,12 @@ fn agreed(given: &Trust) -> Result<bool, String> {
     }
     output::print("\nRun these commands? [y/N] ");
     let mut answer = String::new();
-    // The end of the input is no yes.
+    // The end of the input counts as no.
     let _ = io::stdin().lock().read_line(&mut answer);
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Runs what a store needs; whether it succeeded.
+/// Runs the commands for a store; returns whether they succeeded.
 fn run(store: &Store, unattended: bool) -> bool {
     let Need::Run(steps) = &store.need else { return true };
     let failure = steps.iter().find_map(|step| execute(step, unattended).err().map(|why| (step, why)));
@@ -152,10 +150,10 @@ fn execute(step: &Step, unattended: bool) -> Result<(), String> {
     let Some((program, arguments)) = step.0.split_first() else { return Ok(()) };
     let mut command = Command::new(program);
     command.args(arguments).stdout(Stdio::null());
-    // The path of ordinary users often leaves out the folders of administrators' programs.
+    // The PATH of ordinary users often lacks the folders of administrators' programs.
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin:/usr/local/sbin"));
-    // A password may be asked for at a terminal, but a script must not wait for one.
+    // A program may ask for a password at a terminal, but a script must not wait for one.
     if unattended && !io::stdin().is_terminal() {
         command.stdin(Stdio::null());
     }

@@ -1,6 +1,6 @@
-//! `firebrick check --write`: a `firebrick.toml` that says what `puma.rb` says.
+//! `firebrick check --write`: writes a `firebrick.toml` equivalent to `puma.rb`.
 //!
-//! Contract: it is made where there is none; one that is there stays as it is.
+//! Contract: an existing file is never changed.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -10,7 +10,7 @@ use settings::{CONFIG_FILE, Loaded};
 
 use crate::print::print;
 
-/// Writes the file into the app's directory. Fails when there is nothing to write, or a file already.
+/// Writes the file into the app's directory. Fails if there is nothing to write or the file exists.
 pub fn write(loaded: &Loaded) -> ExitCode {
     match try_to_write(loaded) {
         Ok(line) => print(format!("{line}\n").as_bytes()),

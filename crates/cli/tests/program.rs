@@ -1,4 +1,4 @@
-//! The program itself: what it prints where, and how it exits.
+//! Tests of the program: its output and exit codes.
 
 use std::process::{Command, Output};
 

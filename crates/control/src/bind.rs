@@ -1,4 +1,4 @@
-//! Taking over a path for the control socket, and giving it back.
+//! Takes over a path for the control socket, and removes its file at the end.
 
 use crate::socket::{connect_to, listen_on};
 use rustix::fs::FlockOperation;
@@ -9,22 +9,22 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a server that already listens may take to accept before we call it alive anyway.
+/// Time-out for a running server to accept. A server that takes longer counts as running all the same.
 const PROBE: Duration = Duration::from_millis(200);
 
-/// The file of a socket that we listen on: removed when dropped, unless someone else's is there by then.
+/// The file of a listening socket. Dropping this removes the file, unless another server has replaced it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
     created: Created,
-    /// It is not another program's.
+    /// Whether the file belongs to this program.
     own: bool,
-    /// It is systemd's, and stays it.
+    /// Whether the file belongs to systemd, for good.
     kept: bool,
 }
 
-/// When a socket's file was made: seconds and nanoseconds. Connections do not change it. It tells files apart better than an inode
-/// number, which a file system may reuse at once, or (overlayfs over several file systems) give anew under memory pressure.
+/// The creation time of a socket's file: seconds and nanoseconds. Connections do not change it. It identifies a file better than an inode
+/// number, which a file system may reuse at once, or (overlayfs over several file systems) change under memory pressure.
 type Created = (i64, i64);
 
 impl SocketFile {
@@ -32,27 +32,28 @@ impl SocketFile {
         &self.path
     }
 
-    /// Of a socket on which another program listens, until [`SocketFile::take_over`]. `kept`: for ever, because it is systemd's.
+    /// Describes the file of a socket on which another program listens, until [`SocketFile::take_over`].
+    /// `kept`: the file belongs to systemd and stays so.
     pub(crate) fn borrowed(path: &Path, kept: bool) -> io::Result<SocketFile> {
         Ok(SocketFile { path: path.to_owned(), created: created(path)?, own: false, kept })
     }
 
-    /// Whether it is not another program's.
+    /// Whether the file belongs to this program.
     pub(crate) fn is_own(&self) -> bool {
         self.own
     }
 
-    /// Whether it is systemd's.
+    /// Whether the file belongs to systemd.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept
     }
 
-    /// It is ours now.
+    /// Takes ownership of the file, unless it belongs to systemd.
     pub(crate) fn take_over(&mut self) {
         self.own = !self.kept;
     }
 
-    /// It is another program's now.
+    /// Gives up the file, which belongs to another program now.
     pub(crate) fn forget(mut self) {
         self.own = false;
     }
@@ -73,7 +74,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Listens on `path`, in a directory that is created when missing (0700).
+/// Listens on `path`. A missing directory is created (0700).
 pub(crate) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     take(path)
         .map_err(|error| io::Error::new(error.kind(), format!("control socket {}: {error}", path.display())))
@@ -83,8 +84,8 @@ fn take(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let lock = File::open(dir)?;
-    // Two servers that start together must not both find a stale file and each remove the other's new one. A file
-    // system that knows no locks leaves that race open; it is no reason not to start.
+    // Of two servers that start together, each could find a stale file and remove the other's new one. On a
+    // file system without locks that race stays; it must not prevent the start.
     let _ = rustix::fs::flock(&lock, FlockOperation::LockExclusive);
     clear(path)?;
     let listener = listen_on(path)?;

@@ -1,4 +1,4 @@
-//! The client side, for `firebrick stats` and others. Blocking, with timeouts.
+//! The client of the control server, for `firebrick stats` and others. Blocking, with time-outs.
 
 use crate::deaths;
 use crate::socket::connect_to;
@@ -16,23 +16,23 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long the server may take for each read or write.
+/// Time-out of each read or write.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
-/// A larger response is not from a control server.
+/// A larger response does not come from a control server. In bytes.
 const MAX_RESPONSE: u64 = 16 << 20;
 
-/// Why there is no response.
+/// The reason why there is no response.
 #[derive(Debug)]
 pub enum Error {
-    /// No server listens on the address, or there is no such socket.
+    /// No server listens on the address, or the socket does not exist.
     NotRunning(ControlAddress),
-    /// The address could not be used.
+    /// The connection failed.
     Io(ControlAddress, io::Error),
-    /// The response is not that of a control server.
+    /// The response does not come from a control server.
     NotControl(ControlAddress, String),
-    /// The server wants another token than was shown, or one at all.
+    /// The token is wrong or missing.
     Token(ControlAddress),
-    /// The server refused: status and text.
+    /// The server refused the request, with this status and text.
     Refused(u16, String),
 }
 
@@ -63,40 +63,37 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A client of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
     address: ControlAddress,
     token: Option<String>,
-    /// How long the server may take for each read or write.
+    /// Time-out of each read or write.
     timeout: Duration,
 }
 
 impl Client {
-    /// A client of the server at `address`; it sends `token` if that is a port.
+    /// Creates a client of the server at `address`. It sends `token` if the address is a port.
     pub fn new(address: ControlAddress, token: Option<String>) -> Client {
         Client { address, token, timeout: STEP_TIMEOUT }
     }
 
-    /// The same with another time that the server may take for connecting, and for each read or write.
+    /// Sets the time-out for the connect and for each read or write.
     pub fn within(self, timeout: Duration) -> Client {
         Client { timeout, ..self }
     }
 
-    /// What is shown to ports.
     pub fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
 
-    /// The server's address.
     pub fn address(&self) -> &ControlAddress {
         &self.address
     }
 
-    /// The body of the response to `target`, such as `/stats`.
+    /// Requests `target`, such as `/stats`. Returns the body of the response.
     ///
     /// # Errors
-    /// See [`Error`]; any status but 200 is [`Error::Refused`] or [`Error::Token`].
+    /// See [`Error`]. Any status but 200 is [`Error::Refused`] or [`Error::Token`].
     pub fn get(&self, target: &str) -> Result<String, Error> {
         let response = self.exchange(target).map_err(|error| self.failed(error))?;
         match parse(&response).map_err(|what| Error::NotControl(self.address.clone(), what))? {
@@ -106,7 +103,7 @@ impl Client {
         }
     }
 
-    /// What the server is at, also while it starts and ends.
+    /// Returns the server's phase. Also works during boot and shutdown.
     ///
     /// # Errors
     /// See [`Error`].
@@ -114,10 +111,10 @@ impl Client {
         self.json("/status")
     }
 
-    /// The server's process.
+    /// Returns the server's process id.
     ///
     /// # Errors
-    /// See [`Error`]; also when the server runs on another machine.
+    /// See [`Error`]. Also fails if the server runs on another machine.
     pub(crate) fn server_pid(&self) -> Result<Pid, Error> {
         match &self.address {
             ControlAddress::Unix(path) => {
@@ -131,7 +128,7 @@ impl Client {
         }
     }
 
-    /// Everything about the server, with fine buckets, so that [`stats::Interval`] can be made of two.
+    /// Returns the full statistics with fine buckets, from which [`stats::Interval`] can be computed.
     ///
     /// # Errors
     /// See [`Error`].
@@ -139,8 +136,8 @@ impl Client {
         self.json("/stats?buckets=fine")
     }
 
-    /// At most `limit` requests under way, slowest first; with where they are in the app if that is wanted, which may take
-    /// a second.
+    /// Returns at most `limit` requests in progress, slowest first. `backtraces`: with their positions in the
+    /// app's code, which may take a second.
     ///
     /// # Errors
     /// See [`Error`].
@@ -148,7 +145,7 @@ impl Client {
         self.json(&format!("/requests?limit={limit}{}", if backtraces { "&backtraces" } else { "" }))
     }
 
-    /// How the last `limit` workers that are gone ended, the newest first.
+    /// Returns how the last `limit` workers ended, newest first.
     ///
     /// # Errors
     /// See [`Error`].
@@ -156,11 +153,11 @@ impl Client {
         self.json(&format!("/deaths?limit={limit}"))
     }
 
-    /// The lines of the response to a POST of `target`, while they come. Each may take as long as the timeout for reading; the server
-    /// sends blank ones in between.
+    /// Sends a POST to `target` and returns the lines of the response as they arrive. The time-out applies to
+    /// each line; the server sends blank lines in between.
     ///
     /// # Errors
-    /// As for [`Client::get`].
+    /// See [`Client::get`].
     pub(crate) fn post(&self, target: &str) -> Result<BufReader<Box<dyn Read>>, Error> {
         let failed = |error| self.failed(error);
         let mut stream = BufReader::new(self.send_post(target).map_err(failed)?);
@@ -187,7 +184,7 @@ impl Client {
         Err(Error::Refused(status, text))
     }
 
-    /// As HTTP/1.0: then the body is not chunked, and ends with the connection.
+    /// Uses HTTP/1.0, so that the body is not chunked and ends with the connection.
     fn send_post(&self, target: &str) -> io::Result<Box<dyn Read>> {
         let (mut stream, host, token): (Box<dyn Duplex>, String, Option<&str>) = match &self.address {
             ControlAddress::Unix(path) => {
@@ -241,12 +238,12 @@ pub fn get(path: &Path, target: &str) -> Result<String, Error> {
     Client::new(ControlAddress::Unix(path.to_owned()), None).get(target)
 }
 
-/// `firebrick stats` for the app in `dir`: the server's own JSON, or a table.
+/// Runs `firebrick stats` for the app in `dir`: prints the server's JSON, or a table.
 pub fn stats_command(dir: &Path, client: &Client, json: bool) -> ExitCode {
     show(report(dir, client, json))
 }
 
-/// `firebrick deaths` for the app in `dir`: the server's own JSON, or a table.
+/// Runs `firebrick deaths` for the app in `dir`: prints the server's JSON, or a table.
 pub fn deaths_command(dir: &Path, client: &Client, json: bool) -> ExitCode {
     show(ask(dir, client, "/deaths", json, |deaths: Vec<Death>| deaths::table(&deaths)))
 }
@@ -268,7 +265,7 @@ fn report(dir: &Path, client: &Client, json: bool) -> Result<String, String> {
     ask(dir, client, "/stats", json, |server: ServerSnapshot| table::stats(&server))
 }
 
-/// The response to `target`: as it is, or as `table` shows it.
+/// Returns the response to `target`: unchanged as JSON, or formatted by `table`.
 fn ask<T: DeserializeOwned>(
     dir: &Path,
     client: &Client,
@@ -285,7 +282,7 @@ fn ask<T: DeserializeOwned>(
     Ok(table(read))
 }
 
-/// An error in words, with what to do when no server runs for the app in `dir`.
+/// Describes an error, with a remedy if no server runs for the app in `dir`.
 pub fn explain(error: &Error, dir: &Path) -> String {
     match error {
         Error::NotRunning(ControlAddress::Unix(_)) => {
@@ -303,7 +300,7 @@ fn named(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// A connection of either kind.
+/// A connection to a socket or to a port.
 trait Duplex: Read + Write {}
 impl<T: Read + Write> Duplex for T {}
 
@@ -332,7 +329,7 @@ fn talk(mut stream: impl Read + Write, target: &str, host: &str, token: Option<&
     Ok(response)
 }
 
-/// Status and body of a response with a `Content-Length`, which the server always sends.
+/// Returns status and body of a response with a `Content-Length`, which the server always sends.
 fn parse(response: &[u8]) -> Result<(u16, String), String> {
     let (status, length, announced) = parse_head(response)?;
     let body = &response[length..];
@@ -343,7 +340,7 @@ fn parse(response: &[u8]) -> Result<(u16, String), String> {
     Ok((status, body))
 }
 
-/// Status, length of the head and announced length of the body.
+/// Returns the status, the length of the head and the announced length of the body.
 fn parse_head(response: &[u8]) -> Result<(u16, usize, Option<usize>), String> {
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut fields);

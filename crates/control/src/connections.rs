@@ -1,36 +1,33 @@
-//! Which connection gives way when an address has all that it may have. Pure: times are arguments.
+//! Decides which connection to close when an address has reached its limit. Pure: times are arguments.
 //!
-//! Why: a control socket must respond while others hold its connections open, by accident or on purpose. Waiting for
-//! their deadlines would take as long as they like.
+//! Why: a control socket must respond even while clients hold its connections open, by accident or on
+//! purpose. Waiting for their deadlines would take too long.
 //!
 //! Contract:
-//! 1. A connection that has not sent its request gives way once it has had [`HEAD_TIME`] for it; one whose response is
-//!    under way once it has had [`RESPONSE_TIME`] for that. Before that none does.
-//! 2. Of those that may give way, connections without a request come first, then those of the client that has most,
-//!    then the oldest.
+//! 1. A connection without a request can be closed after [`HEAD_TIME`], one whose response is in progress
+//!    after [`RESPONSE_TIME`], and none before.
+//! 2. Among these, connections without a request are closed first, then those of the client with the most connections, then the oldest.
 
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Connections at a time at each address.
+/// The limit of connections per address.
 pub(crate) const MAX_CONNECTIONS: usize = 32;
-/// What a request's head may take while others wait.
+/// How long a request's head may take while others wait.
 const HEAD_TIME: Duration = Duration::from_millis(250);
-/// What a response may take while others wait; `/requests?backtraces` alone may take a second.
+/// How long a response may take while others wait. `/requests?backtraces` alone can take a second.
 const RESPONSE_TIME: Duration = Duration::from_secs(3);
 
-/// Who holds a connection, as far as that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Client {
-    /// A process at the other end of a Unix socket.
+    /// The process at the other end of a Unix socket, if known.
     Process(Option<i32>),
-    /// A machine.
     Address(IpAddr),
 }
 
-/// When a connection's request was complete; shared with the task that serves it.
+/// When a connection's request was complete. Shared with the task that serves it.
 pub(crate) type Requested = Rc<Cell<Option<Instant>>>;
 
 struct Held<T> {
@@ -58,7 +55,7 @@ impl<T> Connections<T> {
         self.0.push(Held { client, accepted, requested, task });
     }
 
-    /// Forgets those that have ended.
+    /// Drops connections that have ended.
     pub(crate) fn retain(&mut self, open: impl Fn(&T) -> bool) {
         self.0.retain(|held| open(&held.task));
     }
@@ -67,7 +64,7 @@ impl<T> Connections<T> {
         self.0.len() >= MAX_CONNECTIONS
     }
 
-    /// The connection to end for a new one, or when to ask again. `None` while there is room.
+    /// Returns the connection to close for a new one, or the time at which one can be closed. `None` while there is room.
     pub(crate) fn give_way(&mut self, now: Instant) -> Option<Result<T, Instant>> {
         if !self.is_full() {
             return None;
@@ -78,7 +75,7 @@ impl<T> Connections<T> {
         }
         let of_client = |client: Client| self.0.iter().filter(|held| held.client == client).count();
         let ready = self.0.iter().enumerate().filter(|(_, held)| held.gives_way_at() <= now);
-        // The last of equals would win: the oldest has to come last.
+        // `max_by_key` returns the last of equal elements, so the oldest must come last.
         let (index, _) =
             ready.rev().max_by_key(|(_, held)| (held.requested.get().is_none(), of_client(held.client)))?;
         Some(Ok(self.0.remove(index).task))

@@ -1,10 +1,10 @@
-//! Deaths of workers for people: a line for each, and one for each request that it was serving.
+//! Formats the deaths of workers for people: a line for each worker, and a line for each request that it was serving.
 
 use crate::table::{grid, grouped, mib, span};
 use stats::{Death, DeathRequest};
 use std::fmt::Write;
 
-/// All that `firebrick deaths` says.
+/// Returns the output of `firebrick deaths`.
 pub(crate) fn table(deaths: &[Death]) -> String {
     if deaths.is_empty() {
         return "no worker has ended\n".to_owned();

@@ -1,4 +1,5 @@
-//! The page of several servers: [`Fleet`]. Who watches them gives the figures; sockets, token and Host field are judged as for one server.
+//! Serves the page about several servers: [`Fleet`]. The caller provides the figures. Sockets, token and
+//! `Host` field are checked as for one server.
 
 use crate::gate::{Gate, Refusal};
 use crate::page;
@@ -10,7 +11,7 @@ use hyper::header::{ALLOW, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 
-/// Answers with the page, and with what it shows.
+/// Responds with the page, and with its figures.
 pub(crate) struct Fleet<F> {
     figures: F,
 }
@@ -25,7 +26,7 @@ impl<F: Fn() -> String + 'static> Fleet<F> {
             return refused(&refusal);
         }
         let is_page = head.uri.path() == "/dashboard" || (head.uri.path() == "/" && reads_html(head));
-        // The page asks for the token itself, and knows nothing without it.
+        // The page asks for the token itself, and contains no figures.
         if !is_page && gate.is_some_and(|gate| gate.admits_token(head).is_err()) {
             return refused(&Refusal::Token);
         }

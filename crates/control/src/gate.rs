@@ -1,11 +1,11 @@
 //! Access control of TCP ports. Pure.
 //!
-//! A Unix socket has its permissions. A port is open to every process of the machine, and by DNS rebinding to every page
-//! in a browser on it: a name that first led to the page's own server may lead to 127.0.0.1 a minute later, and then the
-//! browser takes our responses for that page's own. Hence:
-//! 1. The `Host` field must name this machine: what was bound, or a loopback name. Only names can be rebound, so that on
-//!    all interfaces any address will do. Browsers always send the field; clients that send none are accepted.
-//! 2. The token must be shown, as `Authorization: Bearer` or `?token=`; it is compared in constant time.
+//! A Unix socket has file permissions. A port is open to every process of the machine and, by DNS rebinding,
+//! to every web page in a browser on it: the name of the page's server may later resolve to 127.0.0.1, and
+//! the browser then takes our responses for that server's. Therefore:
+//! 1. The `Host` field must name this machine: the bound host, or a loopback name. Rebinding only affects names, so on all interfaces any
+//!    address is accepted. Browsers always send the field; clients without it are accepted.
+//! 2. The token is required, as `Authorization: Bearer` or `?token=`. It is compared in constant time.
 
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap};
 use hyper::http::request::Parts;
@@ -13,16 +13,15 @@ use std::net::IpAddr;
 use subtle::ConstantTimeEq;
 use text::percent::decode;
 
-/// What clients of one port must send.
+/// The requirements for clients of one port.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
-    /// Host as it was written, and what it is.
+    /// The host as configured; `address` is the bound address.
     host: String,
     address: IpAddr,
     token: String,
 }
 
-/// Why a request is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The `Host` field names another machine.
@@ -32,12 +31,12 @@ pub(crate) enum Refusal {
 }
 
 impl Gate {
-    /// A gate of the port that is bound to `address`, which was written as `host`.
+    /// Creates the gate of the port at `address`, configured as `host`.
     pub(crate) fn new(host: &str, address: IpAddr, token: &str) -> Gate {
         Gate { host: host.to_ascii_lowercase(), address: address.to_canonical(), token: token.to_owned() }
     }
 
-    /// Judges what every request must have.
+    /// Checks the `Host` field, which applies to every request.
     pub(crate) fn admits_host(&self, head: &Parts) -> Result<(), Refusal> {
         let field = head.headers.get_all(HOST).iter().map(|value| value.to_str().ok());
         let authority = head.uri.authority().map(|authority| Some(authority.as_str()));
@@ -45,7 +44,7 @@ impl Gate {
         if field.chain(authority).all(ours) { Ok(()) } else { Err(Refusal::Host) }
     }
 
-    /// Judges what requests for anything but the empty page must have.
+    /// Checks the token, which applies to every request except the empty page and probes.
     pub(crate) fn admits_token(&self, head: &Parts) -> Result<(), Refusal> {
         let query = head.uri.query().unwrap_or_default();
         let in_query = query
@@ -67,7 +66,7 @@ impl Gate {
     }
 }
 
-/// The host of `HOST:PORT`, without brackets and the dot that may end a name.
+/// Returns the host of `HOST:PORT`, without brackets and a final dot.
 fn name_of(authority: &str) -> &str {
     if let Some((inside, _)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return inside;

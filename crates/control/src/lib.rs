@@ -1,17 +1,15 @@
-//! The control server: statistics of a running server, and its reload, over HTTP.
+//! The control server: statistics and reloads of a running server over HTTP.
 //!
-//! Why a Unix socket of its own: it is reachable when every request thread is busy, other machines cannot reach it, and
-//! its file permissions are all the authentication that is needed. It speaks HTTP, so that
-//! `curl --unix-socket PATH http://x/stats` needs no tool of ours. The same may listen on TCP ports, for browsers and
-//! other machines; there it requires a token. docs/stats.md describes the responses.
+//! Why a separate Unix socket: it is reachable while every request thread is busy, it is not reachable from other machines, and file
+//! permissions are sufficient authentication. It speaks HTTP, so that `curl --unix-socket PATH http://x/stats` works. The server can also
+//! listen on TCP ports, for browsers and other machines; these require a token. docs/stats.md describes the responses.
 //!
 //! Contract:
-//! 1. A socket file that a dead server left is replaced; one that a running server listens on is left alone.
-//! 2. The socket can be used by its owner only, from the moment it exists; a port only with the token and
-//!    a Host field of this machine.
-//! 3. Clients that hold connections open or send nonsense cannot keep others waiting: see `connections`.
-//! 4. GET and HEAD change nothing, but for the orders of Puma's tools, which know nothing else. POST is for `/reload` and `/upgrade`.
-//! 5. Another program can go on with its sockets, so that clients never find nobody: see `release`.
+//! 1. A stale socket file is replaced. The socket of a running server is left alone.
+//! 2. Only the owner can use the socket, from the moment it exists. A port requires the token and a `Host` field of this machine.
+//! 3. Clients that hold connections open or send invalid data cannot delay others: see `connections`.
+//! 4. GET and HEAD change nothing, except for the orders of Puma's tools, which only know GET. POST is for `/reload` and `/upgrade`.
+//! 5. Another program can take over the sockets without interruption: see `release`.
 #![forbid(unsafe_code)]
 
 mod bind;

@@ -1,11 +1,11 @@
-//! `/metrics`: the figures of `/stats` for Prometheus and its like.
+//! `/metrics`: the figures of `/stats` in Prometheus's formats.
 //!
-//! Two forms of the same: OpenMetrics 1.0, and the text format 0.0.4 for older readers. docs/metrics.md lists the names.
+//! There are two formats: OpenMetrics 1.0, and the text format 0.0.4 for older readers. docs/metrics.md lists the names.
 //!
 //! Contract:
-//! 1. Pure. Names carry their unit; every family has HELP and TYPE and stands together.
-//! 2. No label has values that clients or the app choose. The most there are is one for each worker, service or certificate.
-//! 3. Counters never fall while the server runs. What belongs to a process that may be replaced is a gauge.
+//! 1. Pure. Names carry their unit; every family has HELP and TYPE and is contiguous.
+//! 2. Label values never come from clients or the app. The most series are one per worker, service or certificate.
+//! 3. Counters never fall while the server runs. Figures of a process that can be replaced are gauges.
 
 use stats::{
     Counts, DurationSummary, Kind, Load, RecentLoad, ServerSnapshot, ServiceState, WorkerSnapshot,
@@ -15,23 +15,21 @@ use std::collections::BTreeSet;
 use std::fmt::{Display, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Certificates that are shown: there may be one for each of very many names.
+/// The largest number of certificates shown. There can be one for each of very many names.
 const CERTIFICATES: usize = 100;
 
-/// Bytes that a worker adds to the page, about.
+/// The approximate bytes per worker on the page.
 const OF_WORKER: usize = 256;
 
-/// Which form a reader wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// OpenMetrics 1.0.
     OpenMetrics,
     /// The text format 0.0.4.
     Text,
 }
 
 impl Format {
-    /// What an `Accept` field asks for: OpenMetrics where it is named and nothing is preferred to it.
+    /// Chooses the format by an `Accept` field: OpenMetrics if it is named and no other is preferred.
     pub(crate) fn accepted(accept: &str) -> Format {
         let quality = |wanted: &str| {
             let ranges = accept.split(',').filter_map(|range| {
@@ -54,7 +52,7 @@ impl Format {
     }
 }
 
-/// All families. `recent`: the load of the last seconds.
+/// Renders all families. `recent`: the load of the last seconds.
 pub(crate) fn render(server: &ServerSnapshot, recent: &RecentLoad, ready: bool, format: Format) -> String {
     let room = (20 << 10) + server.workers.len() * OF_WORKER;
     let mut page = Page { text: String::with_capacity(room), format };
@@ -269,7 +267,7 @@ fn workers(page: &mut Page, server: &ServerSnapshot, recent: &RecentLoad) {
     if server.workers.is_empty() {
         return;
     }
-    // While one worker replaces another, both have the same number: the newer one is the worker of that number.
+    // While one worker replaces another, both have the same number. Only the newer one is shown.
     let mut seen = BTreeSet::new();
     let newest = server.workers.iter().rev().filter(|worker| seen.insert(worker.index));
     let numbered: Vec<(String, &WorkerSnapshot)> =
@@ -313,7 +311,7 @@ fn encryption(page: &mut Page, server: &ServerSnapshot) {
     }
 }
 
-/// The names of the gems that read Puma's stats, so that dashboards and alerts need not change.
+/// Adds the metrics of the gems that read Puma's stats, so that existing dashboards and alerts keep working.
 fn puma(page: &mut Page, server: &ServerSnapshot) {
     if server.workers.is_empty() {
         return;
@@ -409,7 +407,6 @@ impl Page {
     }
 }
 
-/// A family whose samples follow.
 struct Family<'a> {
     page: &'a mut Page,
     name: &'a str,
@@ -425,7 +422,7 @@ impl Family<'_> {
         self.page.sample(self.name, self.suffix, labels, value);
     }
 
-    /// A sample for each kind, also for those that have not happened.
+    /// Adds a sample for each kind, including those with a count of 0.
     fn counts<K: Kind>(&mut self, label: &str, counts: &Counts<K>) {
         for (kind, count) in counts.iter() {
             self.at(&[(label, kind.name())], count);

@@ -1,13 +1,12 @@
-//! Whose a pid file is: whether the process that it names is still the server that wrote it.
+//! Decides whether the process that a pid file names is still the server that wrote the file.
 //!
-//! Why: a pid file outlives a machine that lost its power, or a container whose volume is used again, and process ids begin anew. Whether a
-//! process of that number runs says nothing; which program it is, and since when, does.
+//! Why: a pid file survives a power failure of the machine, or the end of a container whose volume is reused, and process ids then start
+//! over. A process with that id may be any program; its program and its start time tell.
 //!
 //! Contract:
-//! 1. A server is this program or one of the others that serve Ruby apps: while one of those runs, a pid file that it may have written is
-//!    respected.
-//! 2. A process that has begun after the file was written has not written it.
-//! 3. Where the system does not say what a process is, a living one counts as the server.
+//! 1. A server is this program or another one that serves Ruby apps. While such a process runs, the pid file is respected.
+//! 2. A process that started after the file was written did not write it.
+//! 3. If the system does not tell the program of a process, any living process counts as the server.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -35,12 +34,12 @@ const SERVERS: &[&str] = &[
     "itsi",
     "agoo",
 ];
-/// Programs whose arguments say what they run.
+/// Programs whose arguments name the program that they run.
 const RUNNERS: &[&str] = &["ruby", "jruby", "truffleruby", "java", "bundle", "bundler"];
-/// Clocks of processes and of files need not agree exactly.
+/// The tolerance between process start times and file times.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// The living server that a pid file names; a stale or garbled file names none, nor does one that names this process.
+/// Returns the process id of the running server that a pid file names. `None` if the file is stale, invalid, or names this process.
 pub fn living(path: &Path) -> Option<i32> {
     let number: i32 = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
     let pid = (number > 0).then(|| Pid::from_raw(number))??;
@@ -54,7 +53,7 @@ fn is_server(pid: Pid, written: Option<SystemTime>) -> bool {
     match program(pid) {
         Some(program) => serves(&program) && !began_later(&program, written),
         None if PROGRAMS_ARE_KNOWN => false,
-        // Not permitted means that there is one.
+        // A permission error means that the process exists.
         None => test_kill_process(pid) != Err(Errno::SRCH),
     }
 }
@@ -75,7 +74,7 @@ fn serves(program: &Program) -> bool {
         || (RUNNERS.contains(&first) && words.any(|word| SERVERS.contains(&word)))
 }
 
-/// The program's name in a word: servers write titles such as `puma 6.4 (tcp://…) [shop]` there.
+/// Returns the program's name in a word. Servers set titles such as `puma 6.4 (tcp://…) [shop]`.
 fn name(word: &str) -> &str {
     let word = word.split(' ').next().unwrap_or_default().trim_end_matches(':');
     word.rsplit('/').next().unwrap_or_default()
@@ -143,7 +142,7 @@ mod tests {
             let running = Running::named(name);
             let pid = running.0.id();
             std::fs::write(&path, format!("{pid}\n")).unwrap();
-            // Between fork and exec it is called as this test.
+            // Between fork and exec, the process has the name of this test.
             let deadline = std::time::Instant::now() + Duration::from_secs(20);
             while living(&path).is_some() != is_one && std::time::Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(10));

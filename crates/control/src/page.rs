@@ -1,7 +1,7 @@
 //! The dashboard: one page that requests nothing but this server's statistics.
 //!
-//! It holds no figures itself, so it is served without the token; what it requests needs the token. Its script and style are
-//! named by their hashes, and nothing else may run.
+//! The page itself contains no figures, so it is served without the token; its requests need the token. The
+//! content security policy names its script and style by their hashes and allows nothing else.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
 
 const HTML: &str = include_str!("dashboard/page.html");
-/// What the heads of both pages have in common.
+/// The common head of both pages.
 const HEAD: &str = include_str!("dashboard/head.html");
 const STYLE: &str = include_str!("dashboard/style.css");
 const SCRIPT: &str = concat!(
@@ -65,17 +65,17 @@ fn hash(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
 
-/// The page of a server.
+/// Returns the page of one server.
 pub(crate) fn dashboard() -> Response<Full<Bytes>> {
     PAGE.response()
 }
 
-/// The page of several servers.
+/// Returns the page of several servers.
 pub(crate) fn fleet() -> Response<Full<Bytes>> {
     FLEET.response()
 }
 
-/// Header fields of every response for browsers: no other page may show, read or keep it.
+/// Adds header fields for browsers to a response: no other page may embed, read or cache it.
 pub(crate) fn guard(response: &mut Response<Full<Bytes>>) {
     let fields = response.headers_mut();
     for (name, value) in [
@@ -104,16 +104,16 @@ mod tests {
         for (page, script) in [(&PAGE, SCRIPT), (&FLEET, FLEET_SCRIPT)] {
             let html = std::str::from_utf8(&page.html).unwrap();
             assert!(!html.contains("{{") && html.contains(STYLE) && html.contains(script));
-            // The one address in it is the SVG name space, which is never requested.
+            // The only address in it is the SVG name space, which is never requested.
             let outside = html.replace("http://www.w3.org/2000/svg", "");
             assert!(
                 !outside.contains("http://") && !outside.contains("https://") && !outside.contains("@import")
             );
-            // What the policy would refuse anyway.
+            // The policy would refuse these.
             assert!(
                 !html.contains(" style=\"") && !html.contains(" onclick=") && !script.contains("innerHTML")
             );
-            // A closing tag in them would end them early.
+            // A closing tag would end the element early.
             assert!(!script.contains("</") && !STYLE.contains("</"));
         }
     }

@@ -1,53 +1,53 @@
-//! Where the routes get their figures from.
+//! The source of the routes' figures.
 
 use crate::reload::{ReloadLine, ReloadWish};
 use stats::{Death, InFlight, Load, ServerSnapshot, Status};
 use tokio::sync::mpsc;
 
-/// What Puma's tools ask for (`pumactl`).
+/// The orders of Puma's tools (`pumactl`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Finish requests and end, as TERM.
+    /// Finish requests, then exit (as TERM).
     Stop,
-    /// End at once, as INT twice.
+    /// Exit at once (as a second INT).
     Halt,
-    /// A new program takes over, as USR2.
+    /// Start a new program that takes over (as USR2).
     Restart,
-    /// New code takes over, worker by worker, as USR1.
+    /// Replace the workers one by one with new code (as USR1).
     PhasedRestart,
 }
 
-/// Figures of a running server. Everything happens on the thread of [`crate::Server::run`].
+/// The figures of a running server. All calls run on the thread of [`crate::Server::run`].
 pub trait Provider {
-    /// Everything that `/stats` returns.
+    /// Returns all figures for `/stats`.
     fn stats(&self) -> impl Future<Output = ServerSnapshot>;
 
-    /// What `/metrics` has of it: memory may have been measured half a minute ago, because measuring takes the kernel some time, and CPU
-    /// times are 0.
+    /// Returns the figures for `/metrics`: memory may be half a minute old, because measuring it is expensive, and CPU times are 0.
     fn scraped(&self) -> impl Future<Output = ServerSnapshot>;
 
-    /// How full the server is. Asked for each second.
+    /// Returns the server's load. Called every second.
     fn load(&self) -> impl Future<Output = Load>;
 
-    /// What the server is at, and whether it is live and ready; at any time, and at once.
+    /// Returns the server's phase, and whether it is live and ready. Works at any time, without delay.
     fn status(&self) -> impl Future<Output = Status>;
 
-    /// Whether there are figures yet. Before that [`Provider::stats`] and [`Provider::requests`] wait.
+    /// Whether there are figures yet. Until then, [`Provider::stats`] and [`Provider::requests`] wait.
     fn has_figures(&self) -> bool;
 
-    /// At most `limit` of the requests under way, slowest first. With `backtraces` the workers report where in the app their
-    /// threads are, which takes as long as they need to get to Ruby's global lock, but no longer than a second.
+    /// Returns at most `limit` requests in progress, slowest first. With `backtraces`, workers report the
+    /// positions of their threads in the app, once they get Ruby's global lock, but at most after a second.
     fn requests(&self, limit: usize, backtraces: bool) -> impl Future<Output = Vec<InFlight>>;
 
-    /// How the last workers ended, the newest first.
+    /// Returns how the last workers ended, newest first.
     fn deaths(&self) -> impl Future<Output = Vec<Death>>;
 
-    /// Starts a reload, or the way back; its steps. The last one is an end. It goes on when nobody listens any more.
+    /// Starts or undoes a reload. Returns its steps; the last one is the end. The reload continues if the receiver is dropped.
     fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine>;
 
-    /// Does what one of Puma's tools asks for, as the signal of the same meaning would; soon, so that who asks gets an answer.
+    /// Performs an order of Puma's tools, as the corresponding signal would. With a short delay, so that the
+    /// client gets its response first.
     fn order(&self, order: Order);
 
-    /// Starts a new program that takes over; steps and end as of a reload.
+    /// Starts a new program that takes over. Returns steps and end, as of a reload.
     fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadLine>;
 }

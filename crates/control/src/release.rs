@@ -1,4 +1,4 @@
-//! What another program needs to go on with a control server: its listening sockets, and the word that they are its own now.
+//! Hands over a control server to another program: its listening sockets, and the notice that the other program has taken over.
 
 use crate::server::Server;
 use std::io;
@@ -7,31 +7,27 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use tokio::sync::watch;
 
-/// The files that another program has taken over; `None` while none has.
+/// The files that another program has taken over; `None` until then.
 pub(crate) type Taken = Option<Vec<PathBuf>>;
 
-/// A socket on which a control server listens.
+/// A listening socket of a control server.
 #[derive(Debug)]
 pub enum Listening {
-    /// A Unix socket.
     Unix {
-        /// Its file.
         path: PathBuf,
-        /// It was opened by systemd, and its file is systemd's.
+        /// Whether systemd opened the socket and owns its file.
         activated: bool,
     },
-    /// A port.
     Tcp {
-        /// Where it is.
         address: SocketAddr,
-        /// The system chose it.
+        /// Whether the system chose the port.
         chosen: bool,
-        /// It was opened by systemd.
+        /// Whether systemd opened the socket.
         activated: bool,
     },
 }
 
-/// Holds the sockets of a server that runs, to hand them over.
+/// Holds the sockets of a running server for a handover.
 #[derive(Debug)]
 pub struct Release {
     sockets: Vec<(Listening, OwnedFd)>,
@@ -40,25 +36,24 @@ pub struct Release {
 }
 
 impl Release {
-    /// Of a server that does not run yet.
+    /// Duplicates the sockets of a server that does not run yet.
     ///
     /// # Errors
-    /// There are no descriptors left.
+    /// No descriptors are left.
     pub fn of(server: &Server) -> io::Result<Release> {
         Ok(Release { sockets: server.sockets()?, token: server.generated_token(), taken: server.taken() })
     }
 
-    /// The sockets.
     pub fn sockets(&self) -> impl Iterator<Item = (&Listening, &OwnedFd)> {
         self.sockets.iter().map(|(listening, socket)| (listening, socket))
     }
 
-    /// The token, if the server has made it itself.
+    /// Returns the token, if the server has generated it.
     pub fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
 
-    /// Ends the server's accepting, and waits until it has ended. Connections go on. `files` stay: they are another program's now.
+    /// Stops accepting, and waits until that is done. Open connections continue. `files` belong to the other program and stay.
     pub async fn taken_over(&mut self, files: Vec<PathBuf>) {
         self.sockets.clear();
         self.taken.send_replace(Some(files));
@@ -66,7 +61,7 @@ impl Release {
     }
 }
 
-/// Waits until another program has taken over; its files.
+/// Waits until another program has taken over. Returns its files.
 pub(crate) async fn wait(mut taken: watch::Receiver<Taken>) -> Vec<PathBuf> {
     match taken.wait_for(Option::is_some).await {
         Ok(files) => files.clone().unwrap_or_default(),

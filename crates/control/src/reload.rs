@@ -1,7 +1,8 @@
-//! Reloads and upgrades over the control socket: `POST /reload` and `POST /upgrade` stream a line of JSON for each step, and the client prints them.
+//! Reloads and upgrades over the control socket: `POST /reload` and `POST /upgrade` stream a line of JSON for
+//! each step, and the client prints them.
 //!
-//! Blank lines in between tell the client that the server lives. The last line says how it ended; without it the client knows
-//! nothing, and says so.
+//! Blank lines in between show that the server is alive. The last line tells the outcome. If it is missing,
+//! the client reports that the outcome is unknown.
 
 use crate::client::{Client, Error, explain};
 use http_body_util::Full;
@@ -17,40 +18,39 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Interval;
 
-/// Time between two signs of life.
+/// The interval of the blank lines.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// What a client hears of a reload. An end is the last line.
+/// A line of the stream. The last line is an end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", untagged)]
 pub enum ReloadLine {
-    /// A step.
     Step {
-        /// What the reload is doing, in one word.
+        /// The step in one word.
         stage: String,
-        /// The same for people.
+        /// The step for people.
         text: String,
     },
-    /// The code that was wished serves.
+    /// The requested code serves.
     Done {
-        /// What it took.
+        /// The result for people.
         done: String,
     },
-    /// It does not.
+    /// The requested code does not serve.
     Failed {
-        /// Why.
+        /// The reason.
         failed: String,
     },
 }
 
-/// What a reload is to do.
+/// A request for a reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReloadWish {
     /// Load the app again.
     Reload,
-    /// Load it again where memory has no room for both: old workers leave first.
+    /// Load the app again when there is not enough memory for old and new workers: the old ones stop first.
     InPlace,
-    /// Go back.
+    /// Return to the code before the last reload.
     Undo,
 }
 
@@ -104,7 +104,7 @@ impl Body for Reply {
     }
 }
 
-/// `firebrick reload` for the app in `dir`: prints each step. 0 when the code that was wished serves, else 1.
+/// Runs `firebrick reload` for the app in `dir`: prints each step. Returns 0 if the requested code serves, else 1.
 pub fn reload_command(dir: &Path, client: &Client, wish: ReloadWish) -> ExitCode {
     let target = match wish {
         ReloadWish::Reload => "/reload",
@@ -114,7 +114,7 @@ pub fn reload_command(dir: &Path, client: &Client, wish: ReloadWish) -> ExitCode
     command(dir, client, target, "reload")
 }
 
-/// `firebrick upgrade` for the server in `dir`: prints each step. 0 when the new program serves, else 1.
+/// Runs `firebrick upgrade` for the server in `dir`: prints each step. Returns 0 if the new program serves, else 1.
 pub fn upgrade_command(dir: &Path, client: &Client) -> ExitCode {
     command(dir, client, "/upgrade", "upgrade")
 }

@@ -1,4 +1,4 @@
-//! Requests and their responses. Pure but for the provider's figures.
+//! Routes requests and builds responses. Pure, except for the provider's figures.
 
 use crate::gate::{Gate, Refusal};
 use crate::metrics::{self, Format};
@@ -58,7 +58,7 @@ const ENDPOINTS: [(&str, &str, &str); 14] = [
     ("GET", "/", "this list; the page for browsers"),
 ];
 
-/// Which buckets of the histograms are wanted.
+/// The requested resolution of the histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Buckets {
     None,
@@ -77,11 +77,11 @@ enum Route {
         backtraces: bool,
     },
     History,
-    /// At most so many.
+    /// The largest number of deaths.
     Deaths(usize),
     Reload(ReloadWish),
     Upgrade,
-    /// What Puma's tools ask for; `None` where it is always so.
+    /// An order of Puma's tools; `None` if there is nothing to do.
     Order(Option<Order>),
     /// A command of pumactl that Firebrick does not have, with the reason.
     Unsupported(&'static str),
@@ -95,16 +95,16 @@ enum Route {
     MethodNotAllowed(&'static str),
 }
 
-/// Where responses get their figures from.
+/// The source of the responses' figures.
 pub(crate) struct Source<P> {
     pub(crate) provider: P,
     pub(crate) history: RefCell<History>,
     pub(crate) recent: RefCell<RecentLoad>,
 }
 
-/// What answers requests that have come to a socket of ours.
+/// Responds to requests on the control sockets.
 pub(crate) trait Respond: 'static {
-    /// The response to one request, which has to pass the gate if there is one.
+    /// Returns the response to one request. The request must pass the gate, if there is one.
     fn respond<B>(&self, request: Request<B>, gate: Option<&Gate>) -> impl Future<Output = Response<Reply>>;
 }
 
@@ -138,8 +138,8 @@ async fn respond<B, P: Provider>(
 
 fn admit(gate: &Gate, head: &Parts, route: &Route) -> Result<(), Refusal> {
     gate.admits_host(head)?;
-    // The page asks for the token itself, and knows nothing without it.
-    // Probes cannot always send a token, and learn hardly more than that there is a server.
+    // The page asks for the token itself and contains no figures. Probes cannot always send a token, and
+    // reveal little more than that there is a server.
     match route {
         Route::Dashboard | Route::Live | Route::Ready => Ok(()),
         _ => gate.admits_token(head),
@@ -194,7 +194,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
                 Buckets::Coarse => snapshot.front.with_coarse_buckets(),
                 Buckets::Fine => snapshot.front,
             };
-            // Fine buckets are for programs, and many.
+            // Fine buckets are many, and meant for programs.
             let fine = buckets == Buckets::Fine;
             written(if fine { serde_json::to_string(&snapshot) } else { snapshot.to_json() })
         }
@@ -204,7 +204,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         }
         Route::History => {
             if source.history.borrow().is_empty() {
-                // The history may not have begun.
+                // The first sample may not have been taken yet.
                 let snapshot = source.provider.stats().await;
                 source.history.borrow_mut().add(snapshot, Instant::now());
             }
@@ -215,13 +215,13 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             deaths.truncate(limit);
             written(serde_json::to_string_pretty(&deaths))
         }
-        // Has been given.
+        // The order was given before.
         Route::Order(_) => json_response(StatusCode::OK, r#"{ "status": "ok" }"#.to_owned()),
         Route::Unsupported(why) => unsupported(why),
         Route::BadLimit => refuse(StatusCode::BAD_REQUEST, "limit is a number from 1, such as limit=20"),
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
         Route::NotFound => refuse(StatusCode::NOT_FOUND, "there is nothing of that name"),
-        // Has been responded to, or refused.
+        // Such a request was handled or refused before.
         Route::Reload(_) | Route::Upgrade => refuse(StatusCode::FORBIDDEN, "not permitted"),
         Route::MethodNotAllowed(allowed) => {
             let mut response =
@@ -232,7 +232,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
     }
 }
 
-/// Requests that `/requests` shows without `limit`.
+/// The default limit of `/requests`.
 const SHOWN: usize = 20;
 
 fn route(head: &Parts) -> Route {
@@ -281,7 +281,7 @@ fn route(head: &Parts) -> Route {
         "/halt" => return Route::Order(Some(Order::Halt)),
         "/restart" => return Route::Order(Some(Order::Restart)),
         "/phased-restart" => return Route::Order(Some(Order::PhasedRestart)),
-        // Each reload reads the folder as it was typed.
+        // Every reload resolves the directory again, as it was typed.
         "/reload-worker-directory" => return Route::Order(None),
         "/refork" => Route::Unsupported("reforking goes by requests: rack.refork_after"),
         "/gc" | "/gc-stats" => Route::Unsupported(
@@ -301,7 +301,7 @@ fn route(head: &Parts) -> Route {
     }
 }
 
-/// Browsers name `text/html` first; curl and other programs take anything.
+/// Browsers name `text/html` first; curl and other programs accept anything.
 pub(crate) fn reads_html(head: &Parts) -> bool {
     accepted(head).contains("text/html")
 }
@@ -324,7 +324,7 @@ fn written(json: serde_json::Result<String>) -> Response<Full<Bytes>> {
     }
 }
 
-/// One line, which `pumactl` prints.
+/// Returns a response of one line, which `pumactl` prints.
 fn unsupported(why: &str) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(format!("Unsupported action: {why}"))));
     *response.status_mut() = StatusCode::NOT_FOUND;
@@ -336,7 +336,7 @@ fn refuse(status: StatusCode, error: &str) -> Response<Full<Bytes>> {
     json_response(status, pretty(&json!({ "error": error, "endpoints": endpoints() })))
 }
 
-/// What probes read: the status, and for people the reason.
+/// Returns the response to a probe: the status, and the reason for people.
 fn verdict(well: bool, reason: Option<String>) -> Response<Full<Bytes>> {
     let text = if well { "ok".to_owned() } else { reason.unwrap_or_default() };
     let mut response = Response::new(Full::new(Bytes::from(format!("{text}\n"))));
@@ -345,7 +345,7 @@ fn verdict(well: bool, reason: Option<String>) -> Response<Full<Bytes>> {
     response
 }
 
-/// The text about the token is that of Puma's control server, because its tools know it.
+/// Returns the response to a refused request. The text about the token is that of Puma's control server, because its tools expect it.
 pub(crate) fn refused(refusal: &Refusal) -> Response<Full<Bytes>> {
     let text = match refusal {
         Refusal::Token => "Invalid auth token",

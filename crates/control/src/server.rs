@@ -1,4 +1,4 @@
-//! The listening side.
+//! Listens for clients of the control server and serves them.
 
 use crate::bind::{SocketFile, bind};
 use crate::connections::{Client, Connections, Requested};
@@ -27,18 +27,18 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// From accepting a connection to the end of its request's head.
+/// Time-out from the accept to the end of the request's head.
 const HEAD_DEADLINE: Duration = Duration::from_secs(2);
-/// From accepting a connection to the end of its one response.
+/// Time-out from the accept to the end of the response.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// The same for a reload, whose response takes as long as the app boots, and longer.
+/// Time-out of a reload's response, which takes at least as long as the app boots.
 const RELOAD_DEADLINE: Duration = Duration::from_secs(3600);
-/// Pause after a failure to accept: descriptors may be short for a while.
+/// Pause after a failed accept: descriptors may be short for a while.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// Bytes of a generated token.
+/// Length of a generated token in bytes.
 const TOKEN_BYTES: usize = 16;
 
-/// Sockets and ports that listen. Dropping it, or the future of [`Server::run`], removes the sockets' files.
+/// Listening sockets and ports. Dropping this, or the future of [`Server::run`], removes the sockets' files.
 #[derive(Debug, Default)]
 pub struct Server {
     unix: Vec<(UnixListener, SocketFile)>,
@@ -52,9 +52,9 @@ struct Port {
     listener: TcpListener,
     host: String,
     address: SocketAddr,
-    /// The settings said port 0.
+    /// Whether the settings said port 0.
     chosen: bool,
-    /// It was opened by systemd.
+    /// Whether systemd opened the socket.
     activated: bool,
 }
 
@@ -65,18 +65,18 @@ struct Token {
 }
 
 impl Server {
-    /// A server that listens nowhere yet. Clients of its ports must send `token`; without one the server generates a token.
+    /// Creates a server without sockets. Clients of its ports must send `token`; without one, the server generates a token.
     pub fn new(token: Option<String>) -> Server {
         let token = token.map(|text| Token { text, generated: false });
         Server { token, ..Server::default() }
     }
 
-    /// Listens on a socket, usable by the owner only (0600), whose missing directory is created (0700); or on a port. Needs no
-    /// runtime.
+    /// Listens on a Unix socket that only the owner can use (0600), in a directory that is created if missing
+    /// (0700), or on a port. Needs no runtime.
     ///
     /// # Errors
-    /// `AddrInUse` when a running server listens there; `AlreadyExists` when there is a file that is not a socket;
-    /// `InvalidInput` when the path is too long for a socket; and whatever the system says. The text names the address.
+    /// `AddrInUse` if a running server listens there; `AlreadyExists` if a file is there that is not a socket; `InvalidInput` if the path
+    /// is too long for a socket; or another error of the system. The text names the address.
     pub fn listen(&mut self, address: &ControlAddress) -> io::Result<()> {
         match address {
             ControlAddress::Unix(path) => self.unix.push(bind(path)?),
@@ -96,9 +96,8 @@ impl Server {
         Ok(())
     }
 
-    /// Goes on with a socket of `address` on which another program listens. Its file stays the other's until [`Server::take_over`].
-    /// Ports of the other that needed a generated `token` need the same one. `activated`: the socket was opened by systemd, which
-    /// keeps its file.
+    /// Adopts a socket of `address` on which another program listens. Its file belongs to that program until [`Server::take_over`]. If the
+    /// other program had generated a `token`, the ports keep it. `activated`: systemd opened the socket and keeps its file.
     ///
     /// # Errors
     /// The socket cannot be used, or its file is gone.
@@ -127,20 +126,20 @@ impl Server {
         Ok(())
     }
 
-    /// From now on the sockets and files that were adopted are this server's.
+    /// Takes ownership of the adopted sockets and their files.
     ///
     /// # Errors
     /// The system refuses.
     pub fn take_over(&mut self) -> io::Result<()> {
         for (listener, file) in &mut self.unix {
-            // Clients ask the kernel who listens (SO_PEERCRED): that is who called listen(2) last.
+            // Clients ask the kernel for the listening process (SO_PEERCRED), which is the last one to call listen(2).
             listen_again(listener)?;
             file.take_over();
         }
         Ok(())
     }
 
-    /// Copies of its sockets, and what they are.
+    /// Returns duplicates of the sockets with their descriptions.
     pub(crate) fn sockets(&self) -> io::Result<Vec<(Listening, OwnedFd)>> {
         let unix = self.unix.iter().map(|(listener, file)| {
             let listening = Listening::Unix { path: file.path().to_owned(), activated: file.is_kept() };
@@ -162,38 +161,38 @@ impl Server {
         self.taken.clone()
     }
 
-    /// Whether it listens anywhere.
+    /// Whether there is any socket or port.
     pub fn listens(&self) -> bool {
         !self.unix.is_empty() || !self.ports.is_empty()
     }
 
-    /// Where the ports are, with those that the system chose.
+    /// Returns the addresses of the ports, with the numbers that the system chose.
     pub fn ports(&self) -> impl Iterator<Item = ControlAddress> {
         self.ports
             .iter()
             .map(|port| ControlAddress::Tcp { host: port.host.clone(), port: port.address.port() })
     }
 
-    /// Addresses of the dashboard for people: with the token if it was generated, since they cannot know it otherwise. It stands
-    /// behind a `#`, which browsers do not send.
+    /// Returns the addresses of the dashboard for people. A generated token is included, because people
+    /// cannot know it otherwise: after a `#`, which browsers do not send.
     pub fn dashboards(&self) -> impl Iterator<Item = String> {
         let generated = self.token.as_ref().filter(|token| token.generated);
         let token = generated.map(|token| format!("#token={}", token.text)).unwrap_or_default();
         self.ports.iter().map(move |port| format!("http://{}/dashboard{token}", reachable(port.address)))
     }
 
-    /// Whether the token was generated, so that it has to be printed.
+    /// Whether the token was generated and has to be printed.
     pub fn has_generated_token(&self) -> bool {
         self.token.as_ref().is_some_and(|token| token.generated)
     }
 
-    /// The files of its sockets, but for those that are another program's.
+    /// Returns the sockets' files, except those of another program.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.unix.iter().filter(|(_, file)| file.is_own()).map(|(_, file)| file.path())
     }
 
-    /// Serves the page of several servers at its ports, until the process ends. `figures`: what the page shows, as JSON; called for each
-    /// request.
+    /// Serves the page about several servers at the ports, until the process exits. `figures` returns the
+    /// page's figures as JSON and is called for each request.
     ///
     /// # Errors
     /// There is no event loop, or a socket cannot be registered with it.
@@ -210,19 +209,19 @@ impl Server {
         })
     }
 
-    /// Serves the figures of `provider` until the future is dropped, and keeps its last hour. For a `LocalSet` or
-    /// `LocalRuntime`.
+    /// Serves the figures of `provider` until the future is dropped, and records the history of the last
+    /// hour. Needs a `LocalSet` or `LocalRuntime`.
     ///
-    /// `provider` is called once for each request; it should leave what takes long (PSS) to `spawn_blocking`.
+    /// `provider` is called once for each request. It should use `spawn_blocking` for slow work (PSS).
     ///
     /// # Errors
-    /// When a socket cannot be registered with the runtime.
+    /// A socket cannot be registered with the runtime.
     pub async fn run(self, provider: impl Provider + 'static) -> io::Result<Infallible> {
         let Server { unix, ports, token, taken } = self;
         let (taken, closing) = (taken.subscribe(), taken);
         let source = Rc::new(Source { provider, history: RefCell::default(), recent: RefCell::default() });
         let mut tasks: JoinSet<Infallible> = JoinSet::new();
-        // The files go when this future is dropped, not when a task gets to it.
+        // Kept here so that the files are removed as soon as this future is dropped.
         let mut files = Vec::new();
         for (listener, file) in unix {
             files.push(file);
@@ -238,7 +237,7 @@ impl Server {
         for port in ports {
             port.accept(&mut tasks, &source, token.as_ref(), &taken)?;
         }
-        // What holds the sockets to hand them over may end the accepting; who does not, keeps no sender alive.
+        // A `Release` that holds the other sender can still end the accepting. Without one, no sender may stay alive.
         drop(closing);
         let another = async {
             let theirs = release::wait(taken).await;
@@ -257,7 +256,6 @@ impl Server {
 }
 
 impl Port {
-    /// Accepts its connections from now on.
     fn accept<R: Respond>(
         self,
         tasks: &mut JoinSet<Infallible>,
@@ -308,13 +306,13 @@ where
         let task = tasks.spawn_local(serve(stream, Rc::clone(&source), gate.clone(), requested.clone()));
         connections.add(client, Instant::now(), requested, task);
     }
-    // The listening socket is another program's; connections that are open get their responses.
+    // The listening socket belongs to another program now. Open connections still get their responses.
     drop((accept, taken));
     while tasks.join_next().await.is_some() {}
     std::future::pending().await
 }
 
-/// A port of `host`; `::` is every address of both families, and of IPv4 on a machine without IPv6, as for the ports of clients.
+/// Binds a port of `host`. `::` means all addresses of both families, or of IPv4 on a machine without IPv6, as for the ports of clients.
 fn bind_port(host: &str, port: u16) -> io::Result<TcpListener> {
     use rustix::io::Errno;
     match TcpListener::bind((host, port)) {
@@ -332,7 +330,7 @@ fn listen_again(listener: &UnixListener) -> io::Result<()> {
     Ok(rustix::net::listen(listener, crate::socket::BACKLOG)?)
 }
 
-/// Waits until there is room for one more connection: one has ended, or may be ended.
+/// Waits until there is room for one more connection, and closes one if necessary.
 async fn make_room(connections: &mut Connections<AbortHandle>, tasks: &mut JoinSet<()>) {
     loop {
         while tasks.try_join_next().is_some() {}
@@ -365,7 +363,7 @@ where
             let response = source.respond(request, gate.as_deref()).await;
             if matches!(response.body(), Reply::Lines(..)) {
                 long.set(true);
-                // It does not give way to others: there are two at most.
+                // Such a connection is not closed for others: there are at most two.
                 requested.set(Some(Instant::now() + RELOAD_DEADLINE));
             }
             Ok::<_, Infallible>(response)
@@ -377,13 +375,13 @@ where
         .header_read_timeout(HEAD_DEADLINE)
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
-    // The client's mistakes are its own: hyper has responded where that is possible.
+    // Errors of the client are ignored: hyper has responded if possible.
     if tokio::time::timeout(DEADLINE, &mut connection).await.is_err() && is_long.get() {
         let _ = tokio::time::timeout(RELOAD_DEADLINE, connection).await;
     }
 }
 
-/// Adds a step to the history at its interval.
+/// Adds a sample to the history at each interval.
 async fn sample<P: Provider>(source: &Source<P>) -> io::Result<Infallible> {
     let mut clock = tokio::time::interval(History::STEP);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -394,7 +392,7 @@ async fn sample<P: Provider>(source: &Source<P>) -> io::Result<Infallible> {
     }
 }
 
-/// Adds to the load of the last seconds.
+/// Adds a sample to the load of the last seconds.
 async fn sample_load<P: Provider>(source: &Source<P>) -> Infallible {
     let mut clock = tokio::time::interval(RecentLoad::EVERY);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -415,7 +413,7 @@ fn in_words(error: &io::Error) -> String {
     }
 }
 
-/// Where a browser on this machine finds a port: all interfaces have no address of their own.
+/// Returns the address for a browser on this machine. An unspecified address becomes loopback.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
@@ -425,7 +423,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// 128 bits in hexadecimal.
+/// Generates 128 random bits in hexadecimal.
 fn random_token() -> io::Result<String> {
     let mut bytes = [0; TOKEN_BYTES];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -1,5 +1,4 @@
-//! Unix stream sockets, where the standard library does not go far enough: a connect that ends, and permissions that
-//! hold from the start.
+//! Unix stream sockets with features that the standard library lacks: a connect with a time-out, and permissions that hold from the start.
 
 use crate::system::KEEPS_MODE;
 use rustix::fs::Mode;
@@ -10,10 +9,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Connections that may wait.
 pub(crate) const BACKLOG: i32 = 64;
 
-/// Connects, waiting no longer than `timeout` for room in the other side's backlog, nor later for bytes.
+/// Connects. `timeout` limits the wait for room in the backlog, and later each read and write.
 pub(crate) fn connect_to(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
     let socket = new_socket()?;
     set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
@@ -22,11 +20,11 @@ pub(crate) fn connect_to(path: &Path, timeout: Duration) -> io::Result<UnixStrea
     Ok(socket.into())
 }
 
-/// Binds and listens; only the owner may connect.
+/// Binds and listens. Only the owner may connect.
 pub(crate) fn listen_on(path: &Path) -> io::Result<UnixListener> {
     let owner_only = Mode::RUSR | Mode::WUSR;
     let socket = new_socket()?;
-    // Where the file does not take its mode from the socket, it is set afterwards.
+    // If the file does not take its mode from the socket, the mode is set afterwards.
     let private = KEEPS_MODE && rustix::fs::fchmod(&socket, owner_only).is_ok();
     bind(&socket, &address(path)?)?;
     if !private {

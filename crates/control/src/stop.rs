@@ -1,11 +1,11 @@
-//! `firebrick status` and `firebrick stop`: what init scripts and deploy tools want of a running server.
+//! `firebrick status` and `firebrick stop`, for init scripts and deploy tools.
 //!
 //! Contract:
-//! 1. Exit codes of `status` are those of the Linux Standard Base for init scripts: 0 running, 1 dead and its pid file is left, 3 not running, 4
-//!    not known.
-//! 2. `stop` ends the very process that has the control socket open, even if process ids are used again meanwhile, and returns when it has
-//!    ended. A server that is not running is a success, as in the same standard.
-//! 3. `stop` never kills: what does not end in time goes on, and the exit code is 1.
+//! 1. The exit codes of `status` are those of the Linux Standard Base for init scripts: 0 running, 1 dead
+//!    with a pid file left, 3 not running, 4 unknown.
+//! 2. `stop` stops the process that listens on the control socket, even if its process id is reused meanwhile, and returns when that
+//!    process has exited. A server that is not running is a success, as in the same standard.
+//! 3. `stop` never kills. If the server does not exit in time, it continues, and the exit code is 1.
 
 use crate::client::{Client, Error, explain};
 use crate::system::Process;
@@ -18,21 +18,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Time between two looks at what a server that ends is at.
+/// The interval between two checks of a stopping server's phase.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The server that a command is about.
+/// The server that a command addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The app's directory, for messages.
     pub dir: PathBuf,
-    /// The connection to the server.
     pub client: Client,
     /// The server's pid file, if the settings name one.
     pub pidfile: Option<PathBuf>,
 }
 
-/// How a server is doing, as exit codes of init scripts have it.
+/// The state of a server, as the exit code of init scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Running = 0,
@@ -41,7 +40,7 @@ enum Verdict {
     Unknown = 4,
 }
 
-/// `firebrick status`: for people, or the server's own JSON.
+/// Runs `firebrick status`: prints text for people, or the server's JSON.
 pub fn status_command(target: &Target, json: bool) -> ExitCode {
     let (verdict, text) = match target.client.status() {
         Ok(status) if json => (Verdict::Running, serde_json::to_string_pretty(&status).unwrap_or_default()),
@@ -53,7 +52,7 @@ pub fn status_command(target: &Target, json: bool) -> ExitCode {
     ExitCode::from(verdict as u8)
 }
 
-/// Nothing listens; the pid file may know more.
+/// Explains why no server listens. Uses the pid file if there is one.
 fn absent(target: &Target, error: &Error) -> (Verdict, String) {
     let named = target.pidfile.as_deref().and_then(|path| Some((path, pid_in(path)?)));
     match named {
@@ -98,7 +97,7 @@ fn describe(status: &Status) -> String {
     lines.join("\n")
 }
 
-/// `firebrick stop`: TERM, then waits until the server has ended, at most for `timeout`.
+/// Runs `firebrick stop`: sends TERM, then waits until the server has exited, at most for `timeout`.
 pub fn stop_command(target: &Target, timeout: Duration) -> ExitCode {
     match stop(target, timeout) {
         Ok(text) => {
@@ -158,7 +157,7 @@ fn stop(target: &Target, timeout: Duration) -> Result<String, String> {
     Ok(format!("process {number} has ended after {:.1} s", begun.elapsed().as_secs_f64()))
 }
 
-/// What a server that ends is at.
+/// Describes the phase of a stopping server.
 fn progress(status: &Status) -> String {
     let requests = match status.requests {
         1 => "1 request of the app in progress".to_owned(),
@@ -171,7 +170,7 @@ fn progress(status: &Status) -> String {
     }
 }
 
-/// The server's process: the one that listens on the socket; that of a port, which must be one of this machine, says which it is.
+/// Returns the process id that a server has reported. Fails if its address is not of this machine.
 pub(crate) fn of_this_machine(address: &ControlAddress, status: &Status) -> Result<Pid, Error> {
     let named = i32::try_from(status.pid).ok().and_then(Pid::from_raw);
     match named {
@@ -198,7 +197,7 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command};
 
-    /// Between fork and exec a process is called as its parent.
+    /// Retries, because between fork and exec a process has the name of its parent.
     fn eventually(wanted: Verdict, look: impl Fn() -> Verdict) -> Verdict {
         let deadline = Instant::now() + Duration::from_secs(20);
         while look() != wanted && Instant::now() < deadline {

@@ -1,4 +1,4 @@
-//! Statistics for people.
+//! Formats statistics for people.
 
 use stats::{
     CertificateSnapshot, Changes, DurationSummary, HandlerThread, HandlersSnapshot, Kind, QueueSnapshot,
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::time::SystemTime;
 
-/// All that `firebrick stats` says about a server.
+/// Returns the output of `firebrick stats`.
 pub(crate) fn stats(server: &ServerSnapshot) -> String {
     let mut text = headline(server);
     text.push('\n');
@@ -45,7 +45,7 @@ const WORKERS: &str = "worker|pid|state|requests|failed|busy/threads|in flight|P
 const HANDLERS: &str = "mruby|requests|failed|refused|tasks/max|waiting|most|heap/max MiB|new VMs|reloads";
 const TIMES: &str = "ms|count|mean|p50|p75|p90|p95|p99|p99.9|max";
 
-/// Lines that begin with what they are about.
+/// Lines that begin with a title.
 #[derive(Default)]
 struct Facts(String);
 
@@ -55,7 +55,7 @@ impl Facts {
         let _ = writeln!(self.0, "{title:<12} {text}");
     }
 
-    /// Only the first line has the title.
+    /// Adds lines, of which only the first has the title.
     fn list(&mut self, title: &str, lines: impl Iterator<Item = String>) {
         for (line, title) in lines.zip(std::iter::once(title).chain(std::iter::repeat(""))) {
             self.line(title, line);
@@ -63,7 +63,7 @@ impl Facts {
     }
 }
 
-/// Handshakes, and why some failed.
+/// Describes the handshakes, with the reasons of failures.
 fn encryption(tls: &TlsSnapshot) -> String {
     let listed = |counts: &BTreeMap<String, u64>| {
         let all: Vec<String> =
@@ -82,7 +82,7 @@ fn encryption(tls: &TlsSnapshot) -> String {
     text
 }
 
-/// A certificate in force.
+/// Describes a certificate in force.
 fn served(certificate: &ServedCertificate, now: SystemTime) -> String {
     let until = match certificate.not_after.duration_since(now) {
         Ok(left) => format!("{} days left", left.as_secs() / 86_400),
@@ -91,7 +91,7 @@ fn served(certificate: &ServedCertificate, now: SystemTime) -> String {
     format!("{} ({}), {until}", certificate.names.join(", "), certificate.source)
 }
 
-/// Whether there are workers, or are to be; a static site has none.
+/// Whether there is an app. A static site has no workers.
 fn has_app(server: &ServerSnapshot) -> bool {
     !server.rack.is_empty() || !server.workers.is_empty()
 }
@@ -130,11 +130,11 @@ fn worker_row(worker: &WorkerSnapshot, now: SystemTime) -> Vec<String> {
     ]
 }
 
-/// A line for each front thread, since each has limits of its own, and one for all of them.
+/// Returns a line for each front thread, because each has its own limits, and a line for all of them.
 fn handler_rows(handlers: &HandlersSnapshot) -> impl Iterator<Item = Vec<String>> {
     let threads =
         handlers.threads.iter().map(|thread| handler_row(&format!("thread {}", thread.index), thread, true));
-    // The largest of two threads at different times is no number of both together.
+    // The maxima of two threads at different times cannot be added up.
     let all = handler_row("all", &together(handlers), false);
     threads.chain(Some(all).filter(|_| handlers.threads.len() > 1))
 }
@@ -171,7 +171,7 @@ fn handler_row(name: &str, of: &HandlerThread, one: bool) -> Vec<String> {
     ]
 }
 
-/// ` (7 for fibers)`, where there are two queues.
+/// Returns ` (7 for fibers)` if there are two queues.
 fn for_fibers(queue: &QueueSnapshot) -> String {
     queue.for_fibers.map_or(String::new(), |count| format!(" ({} for fibers)", grouped(count)))
 }
@@ -236,7 +236,7 @@ fn counters(facts: &mut Facts, server: &ServerSnapshot) {
     }
 }
 
-/// What is being changed, and how that ended the last time.
+/// Describes the changes in progress, and the outcome of the last ones.
 fn changes(facts: &mut Facts, server: &ServerSnapshot) {
     change(facts, "reload", &server.reloads, server.taken_at);
     change(facts, "refork", &server.reforks, server.taken_at);
@@ -253,7 +253,7 @@ fn change<K: Kind + Display>(facts: &mut Facts, name: &str, changes: &Changes<K>
     }
 }
 
-/// Seconds since then.
+/// Returns the seconds since `at`.
 fn ago(at: SystemTime, now: SystemTime) -> f64 {
     now.duration_since(at).map_or(0.0, |ago| ago.as_secs_f64())
 }
@@ -265,7 +265,7 @@ fn service(one: &ServiceSnapshot, now: SystemTime) -> String {
     format!("{} {}{pid} for {since}, {restarts} restarts{end}", one.name, one.state.name())
 }
 
-/// A line for each limit, and one when its counts are this server's alone.
+/// Returns a line for each limit, and a line if its counts are only those of this server.
 fn rate_limits(all: &RateLimitsSnapshot) -> impl Iterator<Item = String> {
     let lines = all.limits.iter().map(|limit| {
         let (admitted, refused) = (grouped(limit.admitted), grouped(limit.refused));
@@ -281,7 +281,7 @@ fn rate_limits(all: &RateLimitsSnapshot) -> impl Iterator<Item = String> {
     lines.chain(redis)
 }
 
-/// A line for a certificate that the server obtains, and one for what is wrong with it. More says `firebrick certs`.
+/// Returns a line for a certificate that the server obtains, and a line for its error. `firebrick certs` shows more.
 fn certificate(one: &CertificateSnapshot, now: SystemTime) -> impl Iterator<Item = String> {
     let left = |at: Option<SystemTime>| at.and_then(|at| at.duration_since(now).ok());
     let state = match (one.state(now), left(one.not_after)) {
@@ -307,13 +307,13 @@ fn time_row(name: &str, summary: &DurationSummary) -> Vec<String> {
     [name.to_owned(), grouped(s.count)].into_iter().chain(figures).collect()
 }
 
-/// Rows under their titles, which `|` separates.
+/// Formats rows under their titles, which `|` separates.
 fn table(titles: &str, rows: impl Iterator<Item = Vec<String>>) -> String {
     let titles = titles.split('|').map(str::to_owned).collect();
     grid(&std::iter::once(titles).chain(rows).collect::<Vec<_>>())
 }
 
-/// Lines up columns: right-aligned, two blanks between them.
+/// Aligns columns to the right, with two blanks between them.
 pub(crate) fn grid(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -337,7 +337,7 @@ pub(crate) fn mib(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -350,7 +350,7 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// Seconds as the two largest units that matter: `3d 4h`, `5m 6s`, `7s`.
+/// Formats seconds with the two largest units: `3d 4h`, `5m 6s`, `7s`.
 pub(crate) fn span(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(grid(&[]), "");
     }
 
-    /// What a server says that says nothing else; `more` replaces or adds.
+    /// Returns an empty snapshot. `more` replaces or adds fields.
     fn told(more: serde_json::Value) -> ServerSnapshot {
         let mut whole = serde_json::to_value(::stats::Snapshot::default()).unwrap();
         let bare = serde_json::json!({

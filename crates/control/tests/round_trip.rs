@@ -1,4 +1,4 @@
-//! Server and client together, over a real socket.
+//! Tests server and client together, over a real socket.
 #![allow(clippy::unwrap_used)] // tests: a panic is how they fail
 
 use control::client::{self, Client};
@@ -64,7 +64,7 @@ impl Drop for Running {
 
 struct Figures;
 
-/// What was ordered, in the one test that orders.
+/// The orders that the server has received. Only one test gives orders.
 static ORDERS: std::sync::Mutex<Vec<Order>> = std::sync::Mutex::new(Vec::new());
 
 impl Provider for Figures {
@@ -110,13 +110,13 @@ impl Provider for Figures {
         true
     }
 
-    /// As many requests as were asked for.
+    /// Returns as many requests as requested.
     async fn requests(&self, limit: usize, backtraces: bool) -> Vec<InFlight> {
         let backtrace = backtraces.then(|| vec!["app.rb:3:in `sleep'".to_owned()]);
         vec![InFlight { method: "GET".into(), path: "/slow".into(), backtrace, ..InFlight::default() }; limit]
     }
 
-    /// One step, and after a moment the end.
+    /// Sends one step, and the end after a moment.
     fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine> {
         let (lines, receiver) = mpsc::unbounded_channel();
         tokio::task::spawn_local(async move {
@@ -134,7 +134,7 @@ impl Provider for Figures {
     }
 }
 
-/// As `pumactl` sends them, and what it reads of the answers.
+/// Sends requests as `pumactl` does, and checks the responses as it reads them.
 #[test]
 fn pumas_tools_give_orders() {
     let running = Running::start();

@@ -1,37 +1,33 @@
-//! Budgets against floods, of HTTP/2 and HTTP/3: what costs a client little and the server something may be done only so often.
+//! Limits floods in HTTP/2 and HTTP/3 with budgets: a client may repeat actions that are cheap for it and costly for the server only so often.
 //!
-//! Each kind has a number of units that may be spent at once, and a rate at which they come back. Useful work gives some back
-//! as well, so that a client which does much of it may do more of the rest. The numbers are far above what browsers, proxies
-//! and load generators do, and far below what hurts.
+//! Each kind has a number of units that may be spent at once, and a rate at which they refill. Useful work also earns units, so a client that does
+//! much of it may do more of the rest. The numbers are far above the usage of browsers, proxies and load generators, and far below harmful amounts.
 
 use std::time::Instant;
 
-/// What a client did too often. Each kind has a budget of its own, which refills with time and with useful work.
+/// The kind of a flood. Each kind has its own budget, which refills with time and with useful work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Flood {
     /// RST_STREAM, and STOP_SENDING of QUIC, before the response was complete (CVE-2023-44487).
     Resets,
-    /// Mistakes that made the server reset streams (CVE-2025-8671).
+    /// Errors that made the server reset streams (CVE-2025-8671).
     StreamErrors,
-    /// A header section in too many frames or bytes (CONTINUATION), or too many of them that do not end (HTTP/3).
+    /// A header section in too many frames or bytes (CONTINUATION), or too many unfinished sections (HTTP/3).
     Continuations,
     /// A header section far beyond the limits when decoded (HPACK bomb).
     Headers,
-    /// SETTINGS frames.
     Settings,
-    /// PING frames.
     Pings,
     /// PRIORITY and PRIORITY_UPDATE frames.
     Priorities,
-    /// WINDOW_UPDATE frames.
     WindowUpdates,
     /// DATA frames with little or no data, and no end.
     SmallData,
-    /// HEADERS and CONTINUATION frames with nothing in them.
+    /// Empty HEADERS and CONTINUATION frames.
     EmptyHeaders,
     /// Frames of unknown types, and frames on closed streams.
     Ignored,
-    /// Unidirectional streams of unknown types, or without any (HTTP/3).
+    /// Unidirectional streams of an unknown type, or without a type (HTTP/3).
     UnknownStreams,
     /// Control frames that the client has not read (acknowledgements and resets).
     Unread,
@@ -55,7 +51,7 @@ impl Flood {
         Flood::Unread,
     ];
 
-    /// For logs: what there was too much of.
+    /// Returns the reason for logs.
     pub fn name(self) -> &'static str {
         match self {
             Flood::Resets => "too many requests were cancelled by the client",
@@ -77,7 +73,7 @@ impl Flood {
 
 const KINDS: usize = Flood::ALL.len();
 
-/// Units at once, and units a second; in the order of `Flood`.
+/// Units at once, and units per second; in the order of `Flood`.
 const BUDGETS: [(u32, u32); KINDS] = [
     (256, 50),        // Resets
     (100, 10),        // StreamErrors
@@ -96,16 +92,16 @@ const BUDGETS: [(u32, u32); KINDS] = [
 
 /// DATA frames below this are small.
 const SMALL_DATA: u64 = 64;
-/// What an empty DATA frame costs of the budget for small ones.
+/// The cost of an empty DATA frame in the budget for small ones.
 const EMPTY_DATA: u32 = 200;
-/// DATA frames from this on are useful work.
+/// DATA frames from this size on are useful work.
 const USEFUL_DATA: u64 = 256;
-/// What a stream that is refused costs of the budget for ignored frames.
+/// The cost of a refused stream in the budget for ignored frames.
 pub const REFUSED: u32 = 10;
-/// The heads of all open streams of a connection have at most so many times max_header_bytes.
+/// The limit for the heads of all open streams of a connection, in multiples of max_header_bytes.
 pub const HEADS: usize = 16;
 
-/// DATA frames, as they count.
+/// The cost and the use of DATA frames.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct DataFrames {
     cost: u32,
@@ -113,7 +109,7 @@ pub struct DataFrames {
 }
 
 impl DataFrames {
-    /// One frame of that many bytes.
+    /// Counts one frame of `len` bytes.
     #[inline]
     pub fn one(len: u64) -> DataFrames {
         let mut frames = DataFrames::default();
@@ -121,14 +117,14 @@ impl DataFrames {
         frames
     }
 
-    /// Without what they cost: they end a stream.
+    /// Removes the cost, for frames that end a stream.
     #[inline]
     #[must_use]
     pub fn without_cost(self) -> DataFrames {
         DataFrames { cost: 0, ..self }
     }
 
-    /// One more.
+    /// Adds one frame of `len` bytes.
     #[inline]
     pub fn count(&mut self, len: u64) {
         match len {
@@ -140,7 +136,7 @@ impl DataFrames {
     }
 }
 
-/// What has been spent.
+/// The spent units.
 #[derive(Debug)]
 pub struct Budget {
     spent: [u32; KINDS],
@@ -148,12 +144,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// One of which nothing has been spent.
+    /// Creates an unspent budget.
     pub fn new(now: Instant) -> Budget {
         Budget { spent: [0; KINDS], filled: now }
     }
 
-    /// Gives back what the time has earned.
+    /// Returns the units that the elapsed time has earned.
     #[inline]
     pub fn refill(&mut self, now: Instant) {
         let seconds = now.saturating_duration_since(self.filled).as_secs();
@@ -169,7 +165,7 @@ impl Budget {
     /// Spends units.
     ///
     /// # Errors
-    /// There are none left: it is a flood.
+    /// No units are left: this is a flood.
     #[inline]
     pub fn spend(&mut self, kind: Flood, units: u32) -> Result<(), Flood> {
         let spent = &mut self.spent[kind as usize];
@@ -177,7 +173,7 @@ impl Budget {
         if *spent > BUDGETS[kind as usize].0 { Err(kind) } else { Ok(()) }
     }
 
-    /// DATA frames that have come.
+    /// Counts DATA frames.
     ///
     /// # Errors
     /// There were too many small ones.
@@ -190,14 +186,14 @@ impl Budget {
         if frames.cost > 0 { self.spend(Flood::SmallData, frames.cost) } else { Ok(()) }
     }
 
-    /// Gives units back.
+    /// Returns units.
     #[inline]
     pub fn earn(&mut self, kind: Flood, units: u32) {
         let spent = &mut self.spent[kind as usize];
         *spent = spent.saturating_sub(units);
     }
 
-    /// A response was sent to its end.
+    /// Rewards a response that was sent completely.
     #[inline]
     pub fn earn_response(&mut self) {
         for spent in &mut self.spent[..Flood::Unread as usize] {

@@ -1,12 +1,11 @@
-//! The Huffman code of RFC 7541 appendix B.
+//! Implements the Huffman code of RFC 7541 appendix B.
 //!
-//! Why tables made at compile time: the code is canonical (codes of one length follow each other in the order of their symbols),
-//! so the lengths alone define it. A table of 11 bits gives one or two symbols per step; longer codes are found by
-//! their length, because they are rare in header fields.
+//! Why tables made at compile time: the code is canonical (codes of one length follow each other in the order of their symbols), so the lengths
+//! alone define it. A table of 11 bits gives one or two symbols per step; longer codes, which are rare in header fields, are found by their length.
 //!
-//! Contract: what is left after the last symbol is at most 7 bits, all ones; the symbol EOS is an error (section 5.2).
+//! Contract: the rest after the last symbol is at most 7 bits, all ones; the symbol EOS is an error (section 5.2).
 
-/// Lengths of the codes of all bytes, in bits; the last one is EOS.
+/// The lengths of the codes of all bytes, in bits; the last one is EOS.
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28,
     28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6,
@@ -21,7 +20,7 @@ const LENGTHS: [u8; 257] = [
 ];
 const EOS: u16 = 256;
 const LONGEST: usize = 30;
-/// Bits that one step looks at.
+/// The number of bits that one step looks at.
 const STEP: u32 = 11;
 
 /// The code, by length: the first code (in 30 bits, from the left) and the end, and where its symbols begin.
@@ -34,7 +33,7 @@ struct ByLength {
 }
 
 static BY_LENGTH: ByLength = by_length();
-/// Code and length of each byte.
+/// The code and length of each byte.
 static CODES: [(u32, u8); 257] = codes();
 /// First and second symbol, bits of the first one, bits of both (the same, if there is only one); all 0 for longer codes.
 static STEPS: [[u8; 4]; 1 << STEP] = steps();
@@ -117,7 +116,7 @@ const fn steps() -> [[u8; 4]; 1 << STEP] {
     steps
 }
 
-/// The symbol at the front of 64 bits, and its length.
+/// Returns the symbol at the front of 64 bits, and its length.
 fn symbol(bits: u64) -> (u16, u32) {
     let code = (bits >> (64 - LONGEST)) as u32;
     let mut length = 5;
@@ -129,8 +128,8 @@ fn symbol(bits: u64) -> (u16, u32) {
     (BY_LENGTH.symbols[at], length as u32)
 }
 
-/// Appends the bytes that `coded` stands for: at most 1.6 times as many. `None` (and anything appended) if it is malformed: a
-/// wrong padding, or EOS.
+/// Appends the decoded bytes of `coded`: at most 1.6 times as many. Returns `None` (after appending anything) if it is malformed: a wrong padding,
+/// or EOS.
 pub fn huffman_decode(coded: &[u8], to: &mut Vec<u8>) -> Option<()> {
     let start = to.len();
     // The shortest code has 5 bits; each step may write one byte too many.
@@ -178,7 +177,7 @@ pub fn huffman_decode(coded: &[u8], to: &mut Vec<u8>) -> Option<()> {
             break;
         }
     }
-    // Fewer bits than the longest code: one symbol at a time. What is not there reads as ones, as if it were padding.
+    // Fewer bits than the longest code: one symbol at a time. Missing bits read as ones, as if they were padding.
     while have > 0 {
         let rest = bits | u64::MAX >> have;
         let [first, _, length, _] = STEPS[(rest >> (64 - STEP)) as usize];
@@ -198,7 +197,7 @@ pub fn huffman_decode(coded: &[u8], to: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Bytes that [`huffman_encode`] appends for `text`.
+/// Returns the number of bytes that [`huffman_encode`] appends for `text`.
 pub fn huffman_len(text: &[u8]) -> usize {
     text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum::<usize>().div_ceil(8)
 }
@@ -239,7 +238,7 @@ mod tests {
         coded
     }
 
-    /// A bit at a time, from the list of codes: what the tables must agree with.
+    /// Decodes one bit at a time, from the list of codes, as a reference for the tables.
     fn reference(coded: &[u8]) -> Option<Vec<u8>> {
         let (mut text, mut code, mut length) = (Vec::new(), 0u32, 0u8);
         for bit in coded.iter().flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1)) {
@@ -292,7 +291,7 @@ mod tests {
     #[test]
     fn padding_and_eos() {
         assert_eq!(decode(&[]), Some(vec![]));
-        // "a" is 00011; what follows must be ones.
+        // "a" is 00011; the rest must be ones.
         assert_eq!(decode(&[0b0001_1111]), Some(b"a".to_vec()));
         for bad in [
             &[0b0001_1110][..],

@@ -1,21 +1,21 @@
-//! Integers with a prefix of 1 to 8 bits (RFC 7541 section 5.1, RFC 9204 section 4.1.1).
+//! Encodes and decodes integers with a prefix of 1 to 8 bits (RFC 7541 section 5.1, RFC 9204 section 4.1.1).
 
-/// Bytes after the prefix: 63 bits, as RFC 9204 asks for at least 62.
+/// The most bytes after the prefix: 63 bits, as RFC 9204 requires at least 62.
 const MAX_MORE: u32 = 9;
 
 /// Why there is no integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IntegerError {
-    /// It goes on after the last byte.
+    /// The integer continues after the last byte.
     Incomplete,
-    /// It has more than 63 bits, or is written with more bytes than such a number needs.
+    /// The integer has more than 63 bits, or is written with more bytes than such a number needs.
     TooLarge,
 }
 
 /// Decodes the integer that begins at `*at` in the lowest `prefix` bits (1 to 8) of a byte, and moves `*at` behind it.
 ///
 /// # Errors
-/// It is incomplete, or larger than 63 bits.
+/// The integer is incomplete, or larger than 63 bits.
 #[inline]
 pub fn decode_integer(bytes: &[u8], at: &mut usize, prefix: u32) -> Result<u64, IntegerError> {
     let &first = bytes.get(*at).ok_or(IntegerError::Incomplete)?;

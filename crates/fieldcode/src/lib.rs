@@ -1,11 +1,10 @@
-//! What the header compressions of HTTP/2 (RFC 7541) and HTTP/3 (RFC 9204) share: prefix integers, the Huffman code, and the
-//! judging of a field section as a request (RFC 9113 section 8.3, RFC 9114 section 4.3). And what all versions share: character
-//! classes, bounds on heads. And what both of them let a client do before it is a flood.
+//! Contains the code that HTTP versions share. For HTTP/2 (RFC 7541) and HTTP/3 (RFC 9204): prefix integers, the Huffman code, the check of a field
+//! section as a request (RFC 9113 section 8.3, RFC 9114 section 4.3), and flood limits. For all versions: character classes and limits on heads.
 //!
 //! Contract:
-//! 1. Pure: bytes in, values out. No I/O, no clock.
-//! 2. A message is judged once, by the same rules for both versions; nothing that HTTP/1 refuses comes in by another version.
-//! 3. Memory is bounded by the limits while a section is decoded, not afterwards.
+//! 1. Bytes in, values out. No I/O, no clock.
+//! 2. A message is checked once, by the same rules for both versions. Nothing that HTTP/1 refuses is accepted in another version.
+//! 3. Memory is bounded by the limits while a section is decoded, not only afterwards.
 #![forbid(unsafe_code)]
 
 mod budget;

@@ -1,16 +1,16 @@
-//! Bounds on request heads, and what a client expects: the same for all versions.
+//! Defines the limits on request heads, and a client's expectation, for all versions.
 
-/// Bounds on a request head.
+/// The limits on a request head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// Request line and header fields together, in bytes (431 beyond). In HTTP/2 and HTTP/3 each field counts 32 bytes
-    /// more than its name and value (RFC 9113 section 6.5.2).
+    /// Request line and header fields together, in bytes (431 beyond). In HTTP/2 and HTTP/3 each field counts 32 bytes more than its name and value
+    /// (RFC 9113 section 6.5.2).
     pub max_header_bytes: usize,
-    /// Number of header fields (431 beyond).
+    /// The number of header fields (431 beyond).
     pub max_headers: usize,
-    /// Request target, in bytes (414 beyond).
+    /// The request target, in bytes (414 beyond).
     pub max_uri: usize,
-    /// Whether fields with `_` in their names are passed on instead of being dropped.
+    /// Pass on fields with `_` in their names instead of dropping them.
     pub allow_underscore_headers: bool,
 }
 
@@ -25,14 +25,12 @@ impl Default for HeadLimits {
     }
 }
 
-/// What a client expects before it sends its body.
+/// The `Expect` field of a request (RFC 9110 section 10.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Expect {
-    /// Nothing.
     #[default]
     Nothing,
     /// 100 (Continue).
     Continue,
-    /// Something unknown.
     Unknown,
 }

@@ -1,35 +1,25 @@
-//! What a field's name says about how the field is judged.
+//! Classifies field names, which determines how a field is checked.
 //!
-//! Why: a compression table keeps it beside each field, so that a field which a client sends with every request is judged once.
+//! Why: a compression table keeps the kind with each field, so that a field which a client sends with every request is checked once.
 
 use crate::syntax::{is_token_byte, is_value};
 
 /// The kinds of field names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Name {
-    /// A name without a meaning here.
+    /// A name without a special rule.
     Plain,
-    /// `:method`.
     Method,
-    /// `:scheme`.
     Scheme,
-    /// `:authority`.
     Authority,
-    /// `:path`.
     Path,
-    /// A name with a colon in front that no request may have.
+    /// A name with a leading colon that no request may have.
     UnknownPseudo,
-    /// `host`.
     Host,
-    /// `cookie`.
     Cookie,
-    /// `content-length`.
     ContentLength,
-    /// `te`.
     Te,
-    /// `expect`.
     Expect,
-    /// `priority`.
     Priority,
     /// `connection`, `keep-alive`, `proxy-connection`, `transfer-encoding`, `upgrade`: about an HTTP/1 connection.
     Connection,
@@ -40,7 +30,7 @@ pub enum Name {
 }
 
 impl Name {
-    /// The kind of a name.
+    /// Returns the kind of a name.
     pub fn of(name: &[u8]) -> Name {
         if let [b':', pseudo @ ..] = name {
             return match pseudo {
@@ -76,14 +66,14 @@ impl Name {
         }
     }
 
-    /// Whether it begins with a colon.
+    /// Returns whether the name begins with a colon.
     #[inline]
     pub fn is_pseudo(self) -> bool {
         matches!(self, Name::Method | Name::Scheme | Name::Authority | Name::Path | Name::UnknownPseudo)
     }
 }
 
-/// Whether a field value has no control byte but tabs, and no blank at its ends (RFC 9113 section 8.2.1, RFC 9110 section 5.5).
+/// Returns whether a field value has no control byte but tabs, and no blank at its ends (RFC 9113 section 8.2.1, RFC 9110 section 5.5).
 #[inline]
 pub fn is_field_value(value: &[u8]) -> bool {
     !matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']) && is_value(value)

@@ -1,11 +1,11 @@
-//! Priorities of responses (RFC 9218).
+//! Parses priorities of responses (RFC 9218).
 
-/// Urgency and how a response is sent beside others of the same urgency.
+/// The urgency of a response, and how it shares the connection with others of the same urgency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
     /// 0 is the most urgent, 7 the least.
     pub urgency: u8,
-    /// Whether a part of the response is of use: such responses are sent in turns.
+    /// A part of the response is useful by itself: such responses are sent in turns.
     pub incremental: bool,
 }
 
@@ -16,7 +16,7 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// The value of a `priority` field or a PRIORITY_UPDATE frame. What is unknown or malformed counts as absent (section 5).
+    /// Parses the value of a `priority` field or a PRIORITY_UPDATE frame. Unknown or malformed members count as absent (section 5).
     pub fn parse(value: &[u8]) -> Priority {
         let mut priority = Priority::default();
         for member in value.split(|&byte| byte == b',') {

@@ -1,15 +1,15 @@
-//! A request's head: the result of judging a field section.
+//! Holds a request's head: the result of checking a field section.
 
 use crate::Expect;
 use crate::section::SPARE_TEXT;
 use handler::{Failure, Fields, Span};
 
-/// A judged request head. All spans are into `fields.text()`, which has room to spare for fields that filters add.
+/// A checked request head. All spans are into `fields.text()`, which has spare room for fields that filters add.
 #[derive(Debug, Clone)]
 pub struct RequestHead {
     /// `:method`, a token of at most 32 bytes; never CONNECT.
     pub method: Span,
-    /// `:scheme`: `http` or `https`, in any case. What the client claims; whether it is true only the connection knows.
+    /// `:scheme`: `http` or `https`, in any case. This is the client's claim; only the connection knows whether it is true.
     pub scheme: Span,
     /// `:authority`, else Host; a host with an optional port, never empty.
     pub authority: Span,
@@ -23,24 +23,24 @@ pub struct RequestHead {
     pub priority: Span,
     /// The declared length of the body.
     pub content_length: Option<u64>,
-    /// What the client expects before it sends its body.
+    /// The value of `Expect`.
     pub expect: Expect,
-    /// The fields, with names in lower case. `host` is there exactly once: it is supplied from `:authority`. Cookies are joined.
+    /// The fields, with names in lower case. `host` occurs exactly once: it is supplied from `:authority`. Cookies are joined.
     pub fields: Fields,
 }
 
 impl RequestHead {
-    /// A copy with the same room to spare.
+    /// Returns a copy with the same spare room.
     pub fn repeated(&self) -> RequestHead {
         RequestHead { fields: self.fields.with_room(SPARE_TEXT), ..*self }
     }
 }
 
-/// Why a field section is no request that can be served.
+/// Why a field section is not a request that can be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The response that the client may get.
     pub failure: Failure,
-    /// Whether it breaks the protocol (RFC 9113 section 8.1.1), so that its stream is reset, rather than a limit.
+    /// The section breaks the protocol (RFC 9113 section 8.1.1), so its stream is reset; otherwise it only exceeds a limit.
     pub malformed: bool,
 }

@@ -1,10 +1,10 @@
-//! A field section while it is being decoded: each field is judged as it comes (RFC 9113 sections 8.1 to 8.3).
+//! Checks a field section while it is decoded: each field as it arrives (RFC 9113 sections 8.1 to 8.3).
 //!
 //! Contract:
-//! 1. The first mistake decides. After it, and beyond a limit, fields are counted but not kept, because the compression's state
-//!    needs the whole section.
-//! 2. Kept are at most `max_header_bytes` of text and `max_headers` fields.
-//! 3. Rules are those of `h1`, where both have one.
+//! 1. The first mistake counts. After it, and beyond a limit, fields are counted but not kept, because the compression's state needs the whole
+//!    section.
+//! 2. At most `max_header_bytes` of text and `max_headers` fields are kept.
+//! 3. The rules are those of `h1`, where both have one.
 
 mod finish;
 
@@ -15,7 +15,7 @@ use handler::{Failure, Span};
 
 /// Room in a request's text for fields that filters add: an id and a time.
 pub(crate) const SPARE_TEXT: usize = 160;
-/// What a field counts beside its name and value (RFC 9113 section 6.5.2).
+/// The overhead of a field in addition to its name and value (RFC 9113 section 6.5.2).
 const OVERHEAD: usize = 32;
 /// A section of this many times a limit is an attack.
 const BOMB: usize = 4;
@@ -24,7 +24,7 @@ const BOMB: usize = 4;
 enum Mode {
     Request,
     Trailers,
-    /// Nothing is kept or judged.
+    /// Nothing is kept or checked.
     Skip,
 }
 
@@ -35,9 +35,9 @@ pub struct Section {
     text: Vec<u8>,
     slots: Vec<(Span, Span)>,
     refusal: Option<Refusal>,
-    /// Counted as RFC 9113 section 6.5.2 does.
+    /// Counted as in RFC 9113 section 6.5.2.
     size: usize,
-    /// Fields without pseudo-fields.
+    /// Fields without pseudo-header fields.
     count: usize,
     method: Option<Span>,
     scheme: Option<Span>,
@@ -45,7 +45,7 @@ pub struct Section {
     path: Option<Span>,
     host: Option<Span>,
     priority: Span,
-    /// Slot of the first cookie, and whether there are more.
+    /// The slot of the first cookie, and whether there are more.
     cookie: Option<usize>,
     more_cookies: bool,
     content_length: Option<u64>,
@@ -53,19 +53,19 @@ pub struct Section {
 }
 
 impl Section {
-    /// The section of a request that will have about that much text and that many fields.
+    /// Creates the section of a request of about that much text and that many fields.
     #[inline]
     pub fn request(text: usize, fields: usize) -> Section {
         let text = Vec::with_capacity(text + SPARE_TEXT);
         Section::new(Mode::Request, text, Vec::with_capacity(fields))
     }
 
-    /// A trailer section: it is judged, and nothing of it is kept.
+    /// Creates a trailer section, which is checked but not kept.
     pub fn trailers() -> Section {
         Section::new(Mode::Trailers, Vec::new(), Vec::new())
     }
 
-    /// A section that nobody wants: it is decoded only because the compression's state needs it.
+    /// Creates an unused section, which is decoded only because the compression's state needs it.
     pub fn skipped() -> Section {
         Section::new(Mode::Skip, Vec::new(), Vec::new())
     }
@@ -92,16 +92,16 @@ impl Section {
         }
     }
 
-    /// The text: decoders append a field's name and value to it, then call [`Section::decoded`].
+    /// Returns the text. Decoders append a field's name and value to it, then call [`Section::decoded`].
     #[inline]
     pub fn text(&mut self) -> &mut Vec<u8> {
         &mut self.text
     }
 
-    /// Adds a field that a table knows: `field` is its name, `name_len` bytes, and its value; `good` says whether the value is
-    /// well-formed ([`crate::is_field_value`]).
+    /// Adds a field of a table. `field`: its name, of `name_len` bytes, and its value. `good`: the value is well-formed ([`crate::is_field_value`]).
     ///
     /// # Errors
+    /// The section is so far beyond the limits that decoding it must stop.
     /// The section is so far beyond the limits that decoding it must stop.
     #[inline]
     pub fn known(
@@ -115,7 +115,7 @@ impl Section {
         if !self.admit(kind, field.len(), limits)? {
             return Ok(());
         }
-        // The names of pseudo-fields are not needed.
+        // The names of pseudo-header fields are not needed.
         let skip = if kind.is_pseudo() { name_len } else { 0 };
         let start = self.text.len() as u32;
         self.text.extend_from_slice(&field[skip..]);
@@ -125,7 +125,7 @@ impl Section {
         Ok(())
     }
 
-    /// Adds the field whose name, `name_len` bytes, and value have been appended to the text at `start`.
+    /// Adds the field whose name, of `name_len` bytes, and value have been appended to the text at `start`.
     ///
     /// # Errors
     /// As [`Section::known`].
@@ -149,7 +149,7 @@ impl Section {
         Ok(())
     }
 
-    /// Counts a field; whether it is kept.
+    /// Counts a field. Returns whether it is kept.
     #[inline]
     fn admit(&mut self, kind: Name, len: usize, limits: &HeadLimits) -> Result<bool, Bomb> {
         self.size += len + OVERHEAD;
@@ -267,7 +267,7 @@ impl Section {
                     if !text.eq_ignore_ascii_case(authority.slice(&self.text)) {
                         return self.malformed("a Host that differs from :authority");
                     }
-                    // It is there already.
+                    // The field exists already.
                     return;
                 }
             }
@@ -306,15 +306,15 @@ impl Section {
         self.text.clear();
     }
 
-    /// The verdict on a trailer section.
+    /// Returns the result for a trailer section.
     ///
     /// # Errors
-    /// It is malformed or beyond a limit.
+    /// The section is malformed or beyond a limit.
     pub fn finish_trailers(self) -> Result<(), Refusal> {
         self.refusal.map_or(Ok(()), Err)
     }
 }
 
-/// A section that is beyond the limits by far: stop decoding, and end the connection.
+/// A section that is far beyond the limits: stop decoding, and end the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bomb;

@@ -1,4 +1,4 @@
-//! RFC 9113 sections 8.1 to 8.3, rule by rule.
+//! Tests RFC 9113 sections 8.1 to 8.3, rule by rule.
 
 use crate::{Bomb, Expect, HeadLimits, Name, Refusal, RequestHead, Section, is_field_value};
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn judge_with(fields: &[(&str, &str)], end: bool, limits: &HeadLimits) -> Result
         section.finish_request(end)
     };
     let (known, decoded) = (run(true), run(false));
-    // From a table or not, it is the same field.
+    // The result is the same whether a field is from a table or not.
     assert_eq!(
         known.as_ref().map(lines).map_err(Clone::clone),
         decoded.as_ref().map(lines).map_err(Clone::clone)
@@ -213,7 +213,7 @@ fn limits_apply_while_decoding() {
     assert_eq!(status(&get(&[("a", ""), ("b", ""), ("c", ""), ("d", "")])), Some((431, false)));
     assert_eq!(status(&get(&[("a", &"x".repeat(400))])), Some((431, false)));
     assert_eq!(status(&[(":path", "/1234567890"), (":method", "x y")]), Some((414, false)));
-    // What follows is only counted, and an attack ends.
+    // Further fields are only counted, and an attack ends.
     let mut section = Section::request(0, 0);
     let mut added = 0;
     while add(&mut section, "name", &"v".repeat(60), true, &limits) == Ok(()) {

@@ -1,4 +1,4 @@
-//! Character classes and small grammars (RFC 9110 section 5, RFC 3986).
+//! Defines character classes and small grammars (RFC 9110 section 5, RFC 3986).
 
 use std::net::Ipv6Addr;
 pub use text::{is_token, is_token_byte, token_len};
@@ -20,20 +20,20 @@ const fn table(more: &[u8]) -> [bool; 256] {
 
 static REG_NAME: [bool; 256] = table(b"-._~!$&'()*+,;=");
 
-/// Whether a field value has no control byte but tabs; bytes above 127 are opaque (obs-text).
+/// Returns whether a field value has no control byte but tabs; bytes above 127 are opaque (obs-text).
 #[inline]
 pub fn is_value(bytes: &[u8]) -> bool {
-    // Without a branch per byte, so that it is compiled to vector instructions.
+    // Without a branch per byte, so that it compiles to vector instructions.
     !bytes.iter().fold(false, |bad, &b| bad | ((b < b' ') & (b != b'\t')) | (b == 0x7f))
 }
 
-/// Whether a request target has only visible bytes, no fragment, or bytes above 127.
+/// Returns whether a request target has no control bytes, no blanks and no fragment; bytes above 127 are allowed.
 #[inline]
 pub fn is_target(bytes: &[u8]) -> bool {
     !bytes.iter().fold(false, |bad, &b| bad | (b <= b' ') | (b == 0x7f) | (b == b'#'))
 }
 
-/// A value without blanks around it.
+/// Removes blanks around a value.
 #[inline]
 pub fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = value {
@@ -45,7 +45,7 @@ pub fn trim(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// Digits and nothing else, within 64 bits.
+/// Parses digits and nothing else, within 64 bits.
 pub fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -56,7 +56,7 @@ pub fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Whether it is a host with an optional port: registered name, IPv4 or bracketed IPv6 address; no user information.
+/// Returns whether the text is a host with an optional port: registered name, IPv4 or bracketed IPv6 address; no user information.
 pub fn is_authority(text: &[u8]) -> bool {
     let (host_ok, rest) = if let [b'[', inner @ ..] = text {
         let Some(end) = memchr::memchr(b']', inner) else { return false };

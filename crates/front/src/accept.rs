@@ -1,4 +1,4 @@
-//! Connections: accepted, one after the other, and handed to `admit`.
+//! Accepts connections one by one, and hands them to `admit`.
 
 use crate::admission::{Admission, Tally};
 use crate::admit::{Protocol, Way};
@@ -23,43 +23,42 @@ use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio::task::spawn_local;
 
-/// What all acceptors share.
+/// The state that all acceptors of a front thread share.
 pub(crate) struct Acceptor {
     pub(crate) context: Rc<Context<Pipeline>>,
     pub(crate) recorder: stats::Recorder,
-    /// The front thread.
+    /// The number of the front thread.
     pub(crate) index: u16,
     pub(crate) admission: Arc<Admission>,
     pub(crate) tally: Arc<Tally>,
     pub(crate) encryption: Arc<Encryption>,
     pub(crate) handshakes: Rc<Handshakes>,
-    /// A clone for each connection that waits for room.
+    /// Cloned for each connection that waits for room.
     pub(crate) waiting: Rc<()>,
-    /// The endpoints of HTTP/3.
     pub(crate) quic: RefCell<Vec<::quic::quinn::Endpoint>>,
-    /// What announces HTTP/3, by the addresses where this thread serves it.
+    /// The `Alt-Svc` values that announce HTTP/3, for the addresses where this thread serves it.
     pub(crate) alt_svc: RefCell<HashMap<SocketAddr, Rc<[u8]>>>,
     pub(crate) settings: Current,
     pub(crate) log: Box<dyn Fn(&str)>,
     pub(crate) logged: Cell<Option<std::time::Instant>>,
 }
 
-/// Pause after accept(2) failed, or took one of the last descriptors.
+/// The pause after accept(2) failed or took one of the last descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What the connections of an address speak.
+/// The protocol of an address.
 enum Accepting {
     Plain(Protocol),
-    /// The rules of encryption, which may change. The protocol is agreed on in the handshake (ALPN).
+    /// The TLS parameters, which can change. The handshake negotiates the protocol (ALPN).
     Encrypted {
         rules: watch::Receiver<Arc<Endpoint>>,
-        /// Where HTTP/3 may be served, too.
+        /// The address, which may also serve HTTP/3.
         address: SocketAddr,
     },
 }
 
 impl Accepting {
-    /// How a connection that has come now is served.
+    /// Returns how to serve a connection that arrives now.
     fn now(&self, acceptor: &Acceptor) -> Way {
         match self {
             Accepting::Plain(protocol) => Way::Plain(*protocol),
@@ -133,7 +132,7 @@ async fn accept_tcp(
     }
 }
 
-/// A client of IPv4 at a socket of IPv6 is one of IPv4, for everything that sees its address.
+/// Converts an IPv4 address mapped to IPv6 to plain IPv4, for limits, logs and the app.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
@@ -161,35 +160,35 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
 }
 
 impl Acceptor {
-    /// From now on who begins a connection of QUIC is refused. Nothing else must accept any more.
+    /// Refuses new QUIC connections from now on. No other code may accept any more.
     pub(crate) fn refuse_quic(&self) {
         for endpoint in self.quic.borrow().iter() {
             spawn_local(crate::quic::refuse(endpoint.clone()));
         }
     }
 
-    /// The rules of encryption of an address.
+    /// Watches the TLS parameters of an address.
     fn rules(&self, bind: &Bind) -> io::Result<watch::Receiver<Arc<Endpoint>>> {
         let endpoint = self.encryption.endpoint(bind);
         endpoint.ok_or_else(|| io::Error::other("its certificates have not been read"))
     }
 
-    /// Waits until some of the connections that end now have closed their sockets: idle ones that were replaced, and those that were
-    /// refused. Meanwhile clients wait in the backlog.
+    /// Waits until some of the connections that are ending have closed their sockets (displaced idle ones,
+    /// refused ones). Meanwhile new clients wait in the backlog.
     async fn pause(&self) {
         self.log(&format!("connections are accepted slowly: {}", descriptors::shortage()));
         tokio::time::sleep(PAUSE).await;
     }
 
     async fn refused(&self, error: &io::Error) {
-        // A client that gave up before it was accepted is not worth a line; being out of descriptors is.
+        // A client that gave up before it was accepted is not worth a line. A shortage of descriptors is.
         if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
             self.log(&format!("cannot accept a connection: {error}"));
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// Writes at most one line a second: a shortage lasts for a while.
+    /// Writes at most one line per second, because a shortage lasts for a while.
     pub(crate) fn log(&self, what: &str) {
         let now = std::time::Instant::now();
         if self.logged.get().is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1)) {

@@ -1,12 +1,12 @@
-//! How many connections are open in all front threads and of each address, and what happens when there are too many.
+//! Counts the open connections of all front threads and of each address, and enforces the limits.
 //!
 //! Contract:
-//! 1. Up to `max_connections` are admitted. Beyond that each new one replaces a connection of its own thread or of another (`room`). It is
-//!    refused only if no thread has one that makes room.
-//! 2. While the replaced connections close, they count, too: for a moment more than `max_connections` may be open, but never more than a quarter
-//!    and [`SLACK`] for each thread beyond.
+//! 1. Up to `max_connections` are admitted. Beyond that, each new connection displaces one of its own thread
+//!    or of another (`room`). It is refused only if no thread has a connection to displace.
+//! 2. Displaced connections count until they are closed. For a moment more than `max_connections` can be
+//!    open, but never more than a quarter plus [`SLACK`] per thread above it.
 //! 3. Below the limit, admitting costs one atomic addition.
-//! 4. A connection is counted with an address at most once; an address never has more than the ceiling at that time.
+//! 4. A connection counts for at most one address. An address never has more connections than the limit in force at that time.
 
 use http::Rank;
 use net::Subnet;
@@ -18,20 +18,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// How many connections of a thread may close at a time to make room: more than a thread accepts in a turn.
+/// How many displaced connections of a thread can be closing at a time. More than a thread accepts in a turn.
 const SLACK: usize = 256;
-/// For how long a thread that had no connection of a rank is not asked again for one.
+/// How long a thread without a connection of a rank is not asked again for one.
 const RETRY: Duration = Duration::from_millis(10);
-/// How long another thread may take to reply.
+/// Time-out for another thread's reply.
 const REPLY: Duration = Duration::from_secs(1);
 
-/// Asks a thread to close a connection of this rank; it replies when it does, and drops this if it has none.
+/// Asks a thread to close a connection of this rank. The thread replies when it does, and drops this if it has none.
 pub(crate) struct MakeRoom {
     pub(crate) rank: Rank,
     pub(crate) reply: oneshot::Sender<()>,
 }
 
-/// The connections of all front threads.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     open: AtomicUsize,
@@ -44,11 +43,11 @@ pub(crate) struct Admission {
 struct Thread {
     index: u16,
     requests: mpsc::UnboundedSender<MakeRoom>,
-    /// When it last had no connection of a rank.
+    /// When the thread last had no connection of each rank.
     without: [Option<Instant>; Rank::ALL.len()],
 }
 
-/// The counters of a connection: that of all connections, and that of its address.
+/// The counters of a connection: one for all connections, one for its address.
 #[derive(Debug)]
 pub(crate) struct Tally {
     admission: Arc<Admission>,
@@ -68,12 +67,12 @@ impl Drop for Tally {
     }
 }
 
-/// A connection that counts as open until this is dropped.
+/// Counts a connection as open until dropped.
 #[derive(Debug)]
 pub(crate) struct Admitted(Arc<Tally>, Held);
 
 impl Admitted {
-    /// Counts the connection with the others of its client's address; `false` if there are `most` of them already.
+    /// Counts the connection with the others of its client's address. Returns `false` if there are already `most` of them.
     pub(crate) fn count_address(&mut self, address: Subnet, most: usize) -> bool {
         if self.0.address.is_some() {
             return true;
@@ -105,16 +104,16 @@ impl Drop for Admitted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
     Free,
-    /// If another one leaves.
+    /// Only if another connection is closed.
     Full,
-    /// Too many are leaving already.
+    /// Too many connections are closing already.
     Overfull,
-    /// Not among those of its address.
+    /// The address has too many connections.
     OfAddress,
 }
 
 impl Admission {
-    /// Adds a front thread; it must serve the requests it receives.
+    /// Adds a front thread. The thread must serve the requests that it receives.
     pub(crate) fn join(&self, index: u16) -> mpsc::UnboundedReceiver<MakeRoom> {
         let (requests, received) = mpsc::unbounded_channel();
         self.threads().push(Thread { index, requests, without: [None; Rank::ALL.len()] });
@@ -122,17 +121,17 @@ impl Admission {
         received
     }
 
-    /// The counters for connections of a thread.
+    /// Returns the counters for a new connection of a thread.
     pub(crate) fn tally(self: &Arc<Self>) -> Arc<Tally> {
         Arc::new(Tally { admission: self.clone(), address: None })
     }
 
-    /// Whether no more than `max` are open.
+    /// Whether at most `max` connections are open.
     pub(crate) fn is_within(&self, max: usize) -> bool {
         self.open.load(Ordering::Relaxed) <= max
     }
 
-    /// Asks the other threads to close a connection of this rank; whether one does.
+    /// Asks the other threads to close a connection of this rank. Returns whether one does.
     pub(crate) async fn displace_elsewhere(&self, own: u16, rank: Rank) -> bool {
         let (now, place) = (Instant::now(), rank as usize);
         let others: Vec<_> = self
@@ -169,7 +168,7 @@ impl Admission {
 }
 
 impl Tally {
-    /// Counts a connection as open; whether there was room for it.
+    /// Counts a connection as open. Returns whether there was room for it.
     pub(crate) fn count(self: &Arc<Self>, max: usize) -> (Admitted, Room) {
         let before = self.admission.open.fetch_add(1, Ordering::Relaxed);
         let room = if before < max {

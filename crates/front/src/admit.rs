@@ -1,10 +1,10 @@
-//! Connections that have been accepted: admitted or refused, and handed to the protocol.
+//! Admits or refuses accepted connections, and hands them to the protocol.
 //!
 //! Contract:
-//! 1. A connection counts from the beginning (`admission`), also while it waits for a PROXY header or performs its handshake.
-//! 2. A client for which there is no room is told so in its own protocol (503), as is one whose address has too many connections (429).
-//!    While many are told, further clients of TLS are only closed. Before a PROXY header nothing is said.
-//! 3. The address of a client is that of the PROXY header where there is one.
+//! 1. A connection counts as open from the start (`admission`), also while it waits for a PROXY header or performs its handshake.
+//! 2. A client beyond the limit gets 503 in its own protocol, or 429 if its address has too many connections. While many clients are being
+//!    refused, further TLS clients are closed without a response. Before the PROXY header, nothing is sent.
+//! 3. The client's address is that of the PROXY header if there is one.
 
 use crate::accept::Acceptor;
 use crate::admission::{Admitted, Room};
@@ -27,10 +27,10 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-/// How long a client for which there is no room may take for its handshake, and for its requests over HTTP/2.
+/// Time-out for the handshake of a refused client, and for its requests over HTTP/2.
 const REFUSAL: Duration = Duration::from_secs(3);
 
-/// Why there is no room for a connection.
+/// Explains why there is no room for a connection.
 fn no_room(stream: &impl AsRawFd, max: usize) -> String {
     if descriptors::admit_connection(stream) {
         format!("max_connections ({max}) are open, and none of them is idle")
@@ -39,32 +39,31 @@ fn no_room(stream: &impl AsRawFd, max: usize) -> String {
     }
 }
 
-/// Why there is no room with the other connections of an address.
+/// Explains why an address can open no more connections.
 fn too_many(subnet: Subnet, most: usize) -> String {
     format!("{subnet} has {most} connections open (limits.max_connections_per_address)")
 }
 
-/// How one connection is served.
+/// How to serve a connection.
 pub(crate) enum Way {
     Plain(Protocol),
-    /// With the rules of encryption and what announces HTTP/3.
+    /// With the TLS parameters, and the `Alt-Svc` value that announces HTTP/3.
     Encrypted(Arc<Endpoint>, Option<Rc<[u8]>>),
 }
 
-/// The protocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Http1,
     Http2,
-    /// HTTP/2 if it begins with its preface (RFC 9113 section 3.3).
+    /// HTTP/2 if the connection begins with its preface (RFC 9113 section 3.3), else HTTP/1.
     Either,
 }
 
-/// The guards of the counters of a connection, until it ends.
+/// Guards that count a connection until it ends.
 type Counts = (Admitted, stats::Connection);
 
-/// Serves a connection until it ends, in a task of its own. An idle connection costs the size of that task: it holds nothing but
-/// what serving needs.
+/// Serves a connection until it ends, in its own task. The size of that task is the cost of an idle
+/// connection, so it holds only what serving needs.
 fn serve<S: Transport>(
     stream: S,
     peer: Rc<Peer>,
@@ -88,7 +87,6 @@ fn serve<S: Transport>(
 }
 
 impl Acceptor {
-    /// Admits a connection, or refuses it.
     pub(crate) fn admit_tcp(self: Rc<Self>, stream: Connection, peer: Peer, way: Way) {
         match way {
             Way::Plain(protocol) => self.admit(stream, peer, protocol),
@@ -100,13 +98,13 @@ impl Acceptor {
         }
     }
 
-    /// The socket as TLS needs it.
+    /// Converts the socket to the type that TLS needs.
     fn registered(&self, stream: Connection) -> Option<TcpStream> {
         stream.into_tokio().map_err(|error| self.log(&format!("cannot accept a connection: {error}"))).ok()
     }
 
-    /// Counts a connection as open; whether there is room for it, if need be in place of one of this thread that has proved nothing.
-    /// `address`: its client's, as far as it is known.
+    /// Counts a connection as open. Returns whether there is room for it, if necessary in place of an
+    /// unproven connection of this thread. `address`: the client's address, if known.
     fn count(&self, socket: &impl AsRawFd, address: Option<IpAddr>) -> (Counts, Room) {
         let (admitted, mut room) = self.tally.count(self.settings.get().limits.max_connections);
         let mut counts = (admitted, self.recorder.connection());
@@ -122,13 +120,13 @@ impl Acceptor {
         (counts, room)
     }
 
-    /// Whether there is room for a connection that counts.
+    /// Whether there is room for a connection that is already counted.
     fn is_free(&self, socket: &impl AsRawFd, max: usize) -> bool {
         self.admission.is_within(max) && descriptors::admit_connection(socket)
     }
 
-    /// Counts a connection with the others of its client's address, if there is a ceiling for those; `false` if it has been reached. Proxies
-    /// that are trusted have as many clients as they like.
+    /// Counts a connection with the others of its client's address, if they have a limit. Returns `false` at
+    /// the limit. Trusted proxies have no limit, because they forward many clients.
     pub(crate) fn count_address(&self, admitted: &mut Admitted, address: Option<IpAddr>) -> bool {
         let settings = self.settings.get();
         let Some((most, address)) = settings.limits.max_connections_per_address.zip(address) else {
@@ -146,7 +144,7 @@ impl Acceptor {
         counted
     }
 
-    /// Finds room for a connection; the failure to refuse it with.
+    /// Finds room for a connection, or returns the failure to refuse it with.
     async fn find_room(&self, socket: &impl AsRawFd, peer: &Peer, room: Room) -> Result<(), Failure> {
         let limits = &self.settings.get().limits;
         let max = limits.max_connections;
@@ -162,13 +160,13 @@ impl Acceptor {
         }
     }
 
-    /// Admits a connection without encryption, or refuses it.
+    /// Admits or refuses a connection without TLS.
     pub(crate) fn admit<S: Transport + AsRawFd>(self: Rc<Self>, stream: S, peer: Peer, protocol: Protocol) {
         let (counts, room) = self.count(&stream, peer.remote.ip());
         self.admit_counted(stream, peer, protocol, counts, room);
     }
 
-    /// Serves a connection that counts, or refuses it.
+    /// Serves or refuses a connection that is already counted.
     fn admit_counted<S: Transport + AsRawFd>(
         self: Rc<Self>,
         stream: S,
@@ -194,7 +192,7 @@ impl Acceptor {
         });
     }
 
-    /// Admits the connection of a proxy, and serves it when it has said who its client is.
+    /// Admits a connection from a proxy, and serves it once the PROXY header has named the client.
     pub(crate) fn await_header(
         self: Rc<Self>,
         stream: Connection,
@@ -216,7 +214,7 @@ impl Acceptor {
                 Room::Overfull | Room::OfAddress => false,
             };
             if !found {
-                // Nothing is known about the client that would read a response.
+                // The client is not known yet, so no response can be sent.
                 let (remote, why) = (&peer.remote_text, no_room(&stream, max));
                 return self.log(&format!("a connection from {remote} to {bind} was closed: {why}"));
             }
@@ -240,7 +238,7 @@ impl Acceptor {
         });
     }
 
-    /// Admits a connection, performs its handshake, and serves it.
+    /// Admits a TLS connection, performs the handshake and serves it.
     fn admit_encrypted(
         self: Rc<Self>,
         socket: TcpStream,
@@ -249,12 +247,12 @@ impl Acceptor {
         alt_svc: Option<Rc<[u8]>>,
     ) {
         let (counts, room) = self.count(&socket, peer.remote.ip());
-        // At once: many may be accepted before the first of them is polled.
+        // Registered here rather than in the task, because many connections may be accepted before the first task is polled.
         let arrival = self.context.arrive(Subnet::of(peer.remote.ip()));
         spawn_local(self.secure(socket, peer, endpoint, alt_svc, arrival, counts, room));
     }
 
-    /// Performs the handshake of a connection that counts, and serves or refuses it.
+    /// Performs the handshake of a counted connection, and serves or refuses it.
     #[expect(clippy::too_many_arguments, reason = "they are what is known of a connection")]
     async fn secure(
         self: Rc<Self>,
@@ -273,7 +271,7 @@ impl Acceptor {
             drop(counted);
             return;
         }
-        // Boxed: what a handshake needs is gone when the connection is idle.
+        // Boxed, so that an idle connection does not keep the memory of its handshake.
         let shaken = Box::pin(shake(&self, socket, &peer, endpoint, Some(arrival))).await;
         let Some(Secured { stream, session, http2 }) = shaken else { return };
         session.alt_svc.replace(alt_svc);
@@ -284,8 +282,8 @@ impl Acceptor {
         serve(stream, peer, context, protocol, counts);
     }
 
-    /// Tells a client in its own protocol that there is no room. While many are told, others are only closed: their handshakes
-    /// would cost more than the requests of those who are served.
+    /// Refuses a client in its own protocol. While many clients are being refused, others are closed at once:
+    /// their handshakes would cost more than the requests of the clients that are served.
     async fn refuse_encrypted(
         self: Rc<Self>,
         socket: TcpStream,
@@ -308,7 +306,7 @@ impl Acceptor {
         peer.session = Some(session);
         let (context, peer) = (self.context.clone(), Rc::new(peer));
         if http2 {
-            // The server cuts off the rest when the time is over.
+            // The connection is cut when the time is over.
             let _ = timeout(REFUSAL, http::two::refuse(stream, peer, context, failure)).await;
         } else {
             http::one::refuse(stream, peer, context, failure).await;

@@ -1,11 +1,10 @@
-//! A front that a Ruby process has started to serve an app that is in that process: `Firebrick::Server` (docs/processes.md, "An attached
-//! worker").
+//! A front started by a Ruby process to serve an app in that process: `Firebrick::Server` (docs/processes.md, "An attached worker").
 //!
 //! Contract:
-//! 1. Standard input is one end of a pair of stream sockets, the other end is Ruby's. Its messages are those between front and template. The
-//!    end of the socket is the end of the front, however Ruby has ended.
-//! 2. What keeps the front from serving is Ruby's to say: it goes there as `failed`, and nothing is printed.
-//! 3. Ctrl-C reaches Ruby, too, which decides what it means.
+//! 1. Standard input is one end of a pair of stream sockets; Ruby holds the other. The messages are those
+//!    between front and template. The front exits when the socket closes, in whatever way Ruby ended.
+//! 2. If the front cannot serve, it sends the reason to Ruby as `failed` and prints nothing.
+//! 3. Ctrl-C also reaches Ruby, which decides on the shutdown.
 
 use crate::handover::Started;
 use crate::serve::{self, Reread};
@@ -18,15 +17,15 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// What Ruby starts the program with, as the first arguments.
+/// The first arguments when Ruby starts the program.
 const WORDS: [&str; 2] = ["front", "--attach"];
-/// All requests are the app's.
+/// The app handles all requests.
 const APP_ONLY: &str = "--app-only";
-/// A setting that is weaker than any other: `--weak key=value`.
+/// A setting that any other source overrides: `--weak key=value`.
 const WEAK: &str = "--weak";
 
-/// What Ruby wants, and the arguments that are left, which are those of `serve`; `None` when Ruby has not started this program. `words` are
-/// without the program's name.
+/// Parses the arguments (without the program's name) of a program that Ruby has started. Returns Ruby's
+/// options and the arguments of `serve`, or `None` if Ruby has not started this program.
 pub fn attached(words: impl IntoIterator<Item = OsString>) -> Option<(Attached, Vec<OsString>)> {
     let mut words = words.into_iter();
     if WORDS.iter().any(|word| words.next().is_none_or(|typed| typed != *word)) {
@@ -54,8 +53,8 @@ pub fn refuse(why: &str) {
     }
 }
 
-/// Serves the app of the process at the other end of standard input, until that ends or wants it to end. `reread` loads the settings again
-/// with what a `puma.rb` has called.
+/// Serves the app of the process at the other end of standard input, until that process exits or asks the
+/// front to stop. `reread` loads the settings again with the calls of a `puma.rb`.
 pub fn serve_attached(loaded: Loaded, reread: Reread) -> ExitCode {
     let socket = match standard_input().and_then(|socket| take(socket).map_err(|error| error.to_string())) {
         Ok(socket) => Arc::new(socket),
@@ -84,7 +83,7 @@ fn standard_input() -> Result<UnixStream, String> {
     Ok(stdin.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?.into())
 }
 
-/// Services must not inherit the socket: it would not end with us.
+/// Replaces standard input by /dev/null, so that services do not inherit the socket and keep it open after the front's exit.
 fn take(socket: UnixStream) -> io::Result<UnixStream> {
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     socket.set_nonblocking(true)?;
@@ -95,7 +94,7 @@ fn fail(socket: &mut impl Write, why: &str) {
     let text = format!("failed\0{}", why.replace('\0', ""));
     let mut message = (text.len() as u32).to_le_bytes().to_vec();
     message.extend(text.as_bytes());
-    // Who is not there any more need not know.
+    // An error means that Ruby is gone.
     let _ = socket.write_all(&message);
 }
 

@@ -1,4 +1,4 @@
-//! The banner: what a start prints.
+//! Prints the banner at the start.
 
 use crate::VERSION;
 use crate::listen::Address;
@@ -11,14 +11,14 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What the banner says, but for what is known only when the port is open.
+/// The content of the banner, except for facts that are known only when the port is open.
 pub(crate) struct Banner {
     settings: Arc<Settings>,
     facts: Option<AppFacts>,
-    /// Where the control server listens.
+    /// The lines about the control server.
     control: Vec<String>,
     begun: Instant,
-    /// The worker is the process that has started this one.
+    /// Whether the worker is the process that started this one.
     attached: bool,
 }
 
@@ -33,7 +33,7 @@ impl Banner {
         Banner { settings: settings.clone(), facts: facts.cloned(), control, begun, attached }
     }
 
-    /// Prints it, unless it is off. The addresses come last, one a line, so that a script can wait for them.
+    /// Prints the banner unless it is off. The addresses come last, one per line, so that a script can wait for them.
     pub(crate) fn print(&self, sites: &Sites, addresses: &[Address]) {
         if self.settings.process.quiet {
             return;
@@ -95,7 +95,7 @@ impl Banner {
     }
 }
 
-/// In development other defaults count, which should surprise nobody.
+/// Describes the environment. In development some defaults differ, so the banner lists them.
 fn environment(settings: &Settings) -> String {
     let name = &settings.process.environment;
     if !settings.is_development() {

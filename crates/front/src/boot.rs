@@ -1,4 +1,4 @@
-//! Loading the app: for `serve`, which goes on with what is loaded, and for `check`, which lets it go.
+//! Loads the app: for `serve`, which keeps it, and for `check`, which discards it.
 
 use crate::serve::Reread;
 use pool::spawner::{BootConfig, Handoff, Prepared, without_fork};
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The variable that names the folder of our Ruby files; set by the gem's launcher.
+/// The variable with the path of the server's Ruby files, set by the gem's launcher.
 const LIB: &str = "FIREBRICK_LIB";
 
-/// The settings with what `puma.rb` says, and the process that has evaluated it and is to load the app. Without a `puma.rb` nothing is
-/// started. The process at the other end of `attached` evaluates it itself.
+/// Returns the settings with those of `puma.rb`, and the process that has evaluated the file and will load the app. Starts nothing without
+/// a `puma.rb`. The process at the other end of `attached` evaluates the file itself.
 ///
 /// # Errors
-/// It raised, or calls what Puma does not have; a value in it is wrong; it took longer than `timeouts.worker_boot`.
+/// The file raised, or calls a method that Puma does not have; a value in it is invalid; it took longer than `timeouts.worker_boot`.
 pub fn configure(
     loaded: Loaded,
     reread: &Reread,
@@ -43,10 +43,10 @@ pub fn configure(
     Ok((reread(Some(&calls))?, Handoff::new(prepared)))
 }
 
-/// Starts the template and waits until it has loaded the app. Should the front be killed, the template removes `unlink`.
+/// Starts the template and waits until it has loaded the app. If the front is killed, the template removes the files in `unlink`.
 ///
 /// # Errors
-/// There is no app; our Ruby files are not found; the app raised, or took longer than `timeouts.worker_boot`.
+/// There is no app; the server's Ruby files are not found; the app raised, or took longer than `timeouts.worker_boot`.
 pub(crate) async fn boot(
     settings: watch::Receiver<Arc<Settings>>,
     refresh: Refresh,
@@ -56,14 +56,13 @@ pub(crate) async fn boot(
 ) -> Result<Supervisor, String> {
     let now = settings.borrow().clone();
     let app = now.app.clone().ok_or("there is no app to run")?;
-    // An attached process has found them.
+    // An attached process has found them itself.
     let lib = if attached.is_some() { PathBuf::new() } else { lib()? };
     let boot = BootConfig { app, lib, settings: now.clone(), environment: Vec::new(), unlink, prepared };
     let options = Options { boot, settings, refresh, attached };
     Supervisor::boot(options).await.map_err(|error| explain(&error, &now))
 }
 
-/// A failure to boot, in words.
 fn explain(error: &BootError, settings: &Settings) -> String {
     match error {
         BootError::App(text) => {
@@ -84,7 +83,7 @@ fn explain(error: &BootError, settings: &Settings) -> String {
     }
 }
 
-/// `lib` beside the program: named by the launcher, or found going up from the executable (`target/release`, `libexec`).
+/// Finds the directory `lib`: named by the launcher, or in a parent directory of the executable (`target/release`, `libexec`).
 pub(crate) fn lib() -> Result<PathBuf, String> {
     let holds = |lib: &Path| lib.join("firebrick/template.rb").is_file();
     if let Some(named) = std::env::var_os(LIB).map(PathBuf::from) {

@@ -1,4 +1,4 @@
-//! Loading the app once without serving it: the last line of `firebrick check`.
+//! `firebrick check`: loads the app once without serving it.
 
 use crate::{boot, leftovers, libraries, log_file, public, scripts, sites, tls};
 use pool::spawner::Handoff;
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::watch;
 
-/// Loads once what would be served: the app in a template, handlers in a VM. Returns what to print about it.
+/// Loads everything that would be served: the app in a template, handlers in a VM. Returns the report.
 /// `prepared`: the process that has evaluated `puma.rb`.
 ///
 /// # Errors
-/// Why it cannot be served: the exception that loading raised, with its backtrace; a log without a folder.
+/// The reason against serving: for example the exception that loading raised, with its backtrace, or a log without a directory.
 pub fn check(settings: &Settings, prepared: &Handoff) -> Result<String, String> {
     log_file::check(settings)?;
     places(settings)?;
@@ -35,7 +35,7 @@ pub fn check(settings: &Settings, prepared: &Handoff) -> Result<String, String> 
     Ok(lines.join("\n"))
 }
 
-/// What is written while the server runs: temporary files, the pid file.
+/// Checks the paths that the server writes to: temporary files, the pid file.
 fn places(settings: &Settings) -> Result<(), String> {
     log_file::writable_folder(Some(&settings.process.temp_dir)).map_err(|why| {
         format!(
@@ -44,7 +44,7 @@ fn places(settings: &Settings) -> Result<(), String> {
         )
     })?;
     let Some(pidfile) = &settings.process.pidfile else { return Ok(()) };
-    // A device takes everything.
+    // A device is always writable.
     let (name, there) = (pidfile.display(), std::fs::metadata(pidfile));
     let fits = match &there {
         Ok(found) if found.is_dir() => {
@@ -61,12 +61,12 @@ fn places(settings: &Settings) -> Result<(), String> {
     })
 }
 
-/// The folder nearest to a file that is there; a start makes the others.
+/// Returns the nearest existing parent directory. The start of the server creates the others.
 fn existing(file: &Path) -> Option<&Path> {
     file.ancestors().skip(1).find(|folder| folder.exists())
 }
 
-/// Whether the programs of services are there.
+/// Checks that the programs of services exist.
 fn services(settings: &Settings) -> Result<(), String> {
     let environment = &settings.process.environment;
     for service in settings.services.iter().filter(|service| service.runs_in(environment)) {
@@ -86,7 +86,7 @@ fn services(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a word names a program, from the app's directory.
+/// Whether a word names a program, relative to the app's directory.
 fn is_program(word: &str, dir: &Path, path: &OsStr) -> bool {
     let is_one = |file: &Path| {
         let is_file = std::fs::metadata(file).is_ok_and(|found| found.is_file());
@@ -99,7 +99,7 @@ fn is_program(word: &str, dir: &Path, path: &OsStr) -> bool {
     }
 }
 
-/// Evaluates the handlers on mruby and lets them go.
+/// Evaluates the mruby handlers and discards them.
 fn handlers(settings: &Settings) -> Result<String, String> {
     let count = event_loop()?.block_on(scripts::try_out(settings))?.unwrap_or_default();
     let handlers = if count == 1 { "The handler loads".to_owned() } else { format!("{count} handlers load") };
@@ -111,7 +111,7 @@ fn event_loop() -> Result<LocalRuntime, String> {
     runtime.map_err(|e| format!("no event loop: {e}"))
 }
 
-/// Boots the app in a template and lets it go.
+/// Boots the app in a template and discards it.
 fn app(settings: &Settings, prepared: Handoff) -> Result<String, String> {
     let (_, unchanging) = watch::channel(Arc::new(settings.clone()));
     let refresh = pool::supervisor::Refresh::new(|_| Err("nothing is served here".to_owned()));

@@ -1,7 +1,7 @@
-//! Binding the control socket.
+//! Binds the control socket.
 //!
-//! By default the path of the socket follows from the app's folder, so that `firebrick stats` finds it. A second server of
-//! the same folder (another port, a test run) gets one beside it and logs where; a path that the settings name is used or refused.
+//! The default path of the socket follows from the app's directory, so that `firebrick stats` finds it. A second server of the same
+//! directory (another port, a test run) uses another path beside it and logs it. A path from the settings is used as it is, or refused.
 
 use crate::error_log::ErrorLog;
 use crate::handover::{Handed, Place};
@@ -12,10 +12,11 @@ use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Listens where the settings say, with the sockets that an old program has handed over; `None` when it is off.
+/// Listens on the configured addresses, with the sockets of an old program where it has handed them over.
+/// Returns `None` when the control server is off.
 ///
 /// # Errors
-/// The text names the address and what is wrong with it.
+/// The text names the address and the error.
 pub(crate) fn bind(
     settings: &Settings,
     log: &ErrorLog,
@@ -39,7 +40,7 @@ pub(crate) fn bind(
                     own.display()
                 ));
             }
-            // Nobody asked for it: a folder that cannot be written does not keep the app from being served.
+            // The default socket is optional: if its directory is not writable, the app is served all the same.
             (Err(e), ControlAddress::Unix(path)) if is_default(path, &settings.dir) => {
                 log.write(&without(path, &e))
             }
@@ -50,9 +51,9 @@ pub(crate) fn bind(
         && !adopt(&mut server, &link, handed)
     {
         match server.listen(&link) {
-            // The other server of this link has it; this one is found by its own directory.
+            // The other server of this link owns it. This server is found by its own directory.
             Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
-            // It was said of the socket itself.
+            // The error of the socket itself has been logged.
             Err(_) if !server.listens() => {}
             Err(e) => log.write(&without(settings.control.link.as_deref().unwrap_or(Path::new("")), &e)),
             Ok(()) => {}
@@ -61,7 +62,7 @@ pub(crate) fn bind(
     Ok(server.listens().then_some(server))
 }
 
-/// A warning about a control socket that is missing.
+/// Returns the warning about a missing control socket.
 fn without(path: &Path, error: &io::Error) -> String {
     format!(
         "warning: no control socket at {}: {error}; `firebrick stats`, `reload` and `upgrade` do not find this server, signals work. \
@@ -70,8 +71,8 @@ fn without(path: &Path, error: &io::Error) -> String {
     )
 }
 
-/// Goes on with the socket of an old program, if there is one for the address. One that cannot be used is left alone: a new one takes its
-/// place, or says why it cannot.
+/// Adopts the socket of an old program, if there is one for the address. A socket that cannot be adopted is
+/// left alone, and a new one is bound or the error reported.
 fn adopt(server: &mut Server, address: &ControlAddress, handed: &mut Handed) -> bool {
     let token = handed.token();
     let socket = match address {
@@ -84,7 +85,7 @@ fn adopt(server: &mut Server, address: &ControlAddress, handed: &mut Handed) -> 
     socket.is_some_and(|(socket, activated)| server.adopt(address, socket, token, activated).is_ok())
 }
 
-/// What the sockets of a control server are for, in a handover.
+/// Returns the sockets of a control server with their places, for a handover.
 pub(crate) fn offered(release: &Release) -> io::Result<Vec<(Place, Vec<OwnedFd>)>> {
     let offer = |(listening, socket): (&Listening, &OwnedFd)| {
         let place = match listening {
@@ -100,13 +101,13 @@ pub(crate) fn offered(release: &Release) -> io::Result<Vec<(Place, Vec<OwnedFd>)
     release.sockets().map(offer).collect()
 }
 
-/// What the banner says about it: ports that the system may have chosen, and where a browser finds the dashboard.
+/// Returns the banner's lines: ports that the system may have chosen, and the links to the dashboard.
 pub(crate) fn lines(server: &Server) -> Vec<String> {
     let ports = server.ports().map(|port| format!("Control on {port}"));
     ports.chain(server.dashboards().map(|link| format!("Dashboard: {link}"))).collect()
 }
 
-/// Prints the link with a generated token when there is no banner to do it: the control port is of no use without it.
+/// Prints the link with a generated token if there is no banner: without it the control port is useless.
 pub(crate) fn print_token(server: &Server) {
     if !server.has_generated_token() {
         return;
@@ -122,7 +123,7 @@ fn is_default(path: &Path, dir: &Path) -> bool {
     path == control_path(dir, &ProcessEnvironment, rustix::process::getuid().as_raw())
 }
 
-/// `NAME-PID.sock` for `NAME.sock`.
+/// Returns `NAME-PID.sock` for `NAME.sock`.
 fn beside(path: &Path) -> PathBuf {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{name}-{}.sock", std::process::id()))

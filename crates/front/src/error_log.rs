@@ -1,7 +1,7 @@
-//! The error log: entries with time and level, and with the id of the request where there is one, as text or as JSON. What the app raises
-//! comes to the same file in the same form (`lib/firebrick/report.rb`).
+//! The error log: entries with time, level and request id (if there is a request), as text or as JSON. The
+//! app's exceptions go to the same file in the same format (`lib/firebrick/report.rb`).
 //!
-//! Shared by all threads; written at once and whole, because the next line may be the last.
+//! All threads share it. Each entry is written whole and at once, because the process may die right after it.
 
 use crate::access_log::json;
 use crate::log_file;
@@ -11,20 +11,17 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Where errors, warnings and notices go.
 #[derive(Debug)]
 pub(crate) struct ErrorLog {
     path: Option<PathBuf>,
-    /// Whether each entry is a JSON object on a line.
+    /// Whether each entry is a line of JSON.
     json: bool,
     file: Mutex<Option<File>>,
 }
 
 impl ErrorLog {
-    /// Opens the log.
-    ///
     /// # Errors
-    /// The file cannot be opened; the text names it.
+    /// The file cannot be opened. The text names it.
     pub(crate) fn open(target: &Target, format: LogFormat) -> Result<ErrorLog, String> {
         let path = match target {
             Target::Stderr => None,
@@ -34,7 +31,7 @@ impl ErrorLog {
         Ok(ErrorLog { path, json: format == LogFormat::Json, file: Mutex::new(file) })
     }
 
-    /// Opens the file anew, after the old one was moved away.
+    /// Opens the file again after a log rotation has moved it.
     pub(crate) fn reopen(&self) {
         let Some(path) = &self.path else { return };
         match append(path) {
@@ -43,13 +40,13 @@ impl ErrorLog {
         }
     }
 
-    /// Writes one entry: a notice, or a warning if it begins with that word.
+    /// Writes a notice, or a warning if the text begins with that word.
     pub(crate) fn write(&self, text: &str) {
         let is_warning = ["warning: ", "WARNING: "].iter().any(|word| text.starts_with(word));
         self.entry(if is_warning { "warning" } else { "info" }, text, None);
     }
 
-    /// Writes an error, of the request with that id.
+    /// Writes an error, with the id of its request.
     pub(crate) fn error(&self, text: &str, request_id: Option<&[u8]>) {
         self.entry("error", text, request_id);
     }
@@ -65,7 +62,7 @@ impl ErrorLog {
     }
 }
 
-/// An entry with the end of its line.
+/// Formats an entry, with its line break.
 fn entry(as_json: bool, time: &str, level: &str, text: &str, request_id: Option<&[u8]>) -> String {
     let pid = std::process::id();
     if as_json {
@@ -81,7 +78,7 @@ fn entry(as_json: bool, time: &str, level: &str, text: &str, request_id: Option<
         line.extend_from_slice(b"}\n");
         return String::from_utf8_lossy(&line).into_owned();
     }
-    // Warnings bring the word along.
+    // The text of a warning contains the word already.
     let level = if level == "error" { "error: " } else { "" };
     let id = request_id.map(|id| format!(" (request {})", id.escape_ascii())).unwrap_or_default();
     format!("[{time}] firebrick[{pid}]: {level}{text}{id}\n")

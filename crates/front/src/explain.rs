@@ -1,4 +1,4 @@
-//! `firebrick explain`: which rule responds to a request, without a server.
+//! `firebrick explain`: finds the rule that responds to a request, without a running server.
 
 use crate::redirect;
 use crate::sites::{load, of_host};
@@ -6,23 +6,21 @@ use handler::Fields;
 use settings::Settings;
 use site::ExplainRequest;
 
-/// A request, as it was typed.
+/// A request as typed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Question {
-    /// Path and query.
     pub target: String,
-    /// Host, if it was given.
     pub host: Option<String>,
-    /// Header fields, `Name: value`.
+    /// Header fields, each as `Name: value`.
     pub headers: Vec<String>,
     /// Whether the client would use https.
     pub https: bool,
 }
 
-/// What would respond, why, and with which header fields.
+/// Returns the rule that would respond, the reason, and the header fields of the response.
 ///
 /// # Errors
-/// There is no site, its rules are wrong, or the request is malformed.
+/// There is no site, its rules are invalid, or the request is malformed.
 pub fn explain(settings: &Settings, question: &Question) -> Result<String, String> {
     settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
     let mut fields = Fields::default();
@@ -42,14 +40,14 @@ pub fn explain(settings: &Settings, question: &Question) -> Result<String, Strin
         + &behind(settings, question, &fields, &host)?)
 }
 
-/// The rate limits that may refuse it.
+/// Returns the rate limits that can refuse the request.
 fn limited(settings: &Settings, path: &[u8]) -> String {
     let lines: Vec<String> =
         ratelimit::concerning(settings, path).map(|limit| format!("Rate limit {limit}\n")).collect();
     if lines.is_empty() { String::new() } else { lines.concat() + "\n" }
 }
 
-/// What comes before all else: the handlers of a route, if there are any.
+/// Returns the mruby handlers of the route. They run before everything else.
 fn first(settings: &Settings, path: &[u8]) -> String {
     let mut routes = settings.mruby.routes.iter();
     match routes.find(|route| script::is_below(path, route.path.as_bytes())) {
@@ -61,13 +59,12 @@ fn first(settings: &Settings, path: &[u8]) -> String {
     }
 }
 
-/// The host that is asked for.
 fn host(question: &Question, fields: &Fields) -> String {
     let of_field = fields.get("host").map(|host| String::from_utf8_lossy(host).into_owned());
     question.host.clone().or(of_field).unwrap_or_else(|| "localhost".to_owned())
 }
 
-/// What responds after all handlers.
+/// Returns the target after all handlers.
 fn behind(settings: &Settings, question: &Question, fields: &Fields, host: &str) -> Result<String, String> {
     let (sites, _) = load::load(settings)?;
     let plan = match of_host(&sites.hosts, host.as_bytes()) {

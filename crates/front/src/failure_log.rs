@@ -1,57 +1,57 @@
-//! Lines of the error log about requests that failed.
+//! Writes failed requests to the error log.
 //!
-//! Contract: a flood of failures does not fill the disk. Of each kind (status and what is wrong, whatever the request) a thread writes
-//! [`AT_ONCE`] lines, then one each [`PAUSE`], which says how many were left out; the last of them are counted when the flood is over.
-//! A line has a bounded length.
+//! Contract: a flood of failures does not fill the disk. Of each kind (same status and reason), a thread
+//! writes [`AT_ONCE`] lines, then one per [`PAUSE`] with the number of omitted lines. The last omitted lines
+//! are counted when the flood is over. The length of a line is limited.
 
 use handler::{Failure, Fault, Request};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Lines of a kind that are written one after the other.
+/// Lines of one kind that are written without a pause.
 const AT_ONCE: u32 = 20;
-/// Then the least time between two of them.
+/// The minimum interval between further lines of that kind.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Bytes of a target that are shown.
+/// The longest target shown, in bytes.
 const TARGET: usize = 512;
-/// Bytes of a method that are shown.
+/// The longest method shown, in bytes.
 const METHOD: usize = 32;
-/// Bytes of a reason that are shown: an exception's message may be long.
+/// The longest reason shown, in bytes. The message of an exception can be long.
 const REASON: usize = 4096;
-/// Kinds that are told apart at a time.
+/// The largest number of kinds at a time.
 const KINDS: usize = 64;
 
-/// What lines are passed to, with the id of their request.
+/// Writes a line, with the id of its request.
 type Write = dyn Fn(&str, Option<&[u8]>);
 
 /// Writes failures to the error log, for one thread.
 pub(crate) struct FailureLog {
     write: Rc<Write>,
-    /// The field with the id of a request.
+    /// The header field with the request id.
     id: Option<String>,
     kinds: Rc<RefCell<Vec<Kind>>>,
 }
 
-/// Failures that are alike.
+/// Failures with the same status and reason.
 struct Kind {
     status: u16,
     reason: Box<str>,
     /// Whether there was a request.
     is_request: bool,
-    /// Lines written since it was quiet, and when the last one was.
+    /// Lines written since the last pause, and the time of the last one.
     lines: u32,
     last: Instant,
     left_out: u64,
 }
 
 impl FailureLog {
-    /// A log that passes its lines to `write`; the field `id` of a request has its id.
+    /// Creates a log that passes its lines to `write`. `id`: the header field with the request id.
     pub(crate) fn new(write: Box<Write>, id: Option<&str>) -> FailureLog {
         FailureLog { write: write.into(), id: id.map(str::to_owned), kinds: Rc::default() }
     }
 
-    /// Says from time to time how many lines were left out; does not return.
+    /// Reports omitted lines from time to time. Never returns.
     pub(crate) fn follow(&self) -> impl Future<Output = ()> + use<> {
         let (write, kinds) = (self.write.clone(), self.kinds.clone());
         async move {
@@ -62,7 +62,7 @@ impl FailureLog {
         }
     }
 
-    /// Writes a line unless the client is at fault: its mistakes show in the status; ours are for the operator.
+    /// Writes a line unless the client is at fault: the access log shows the client's errors by their status.
     pub(crate) fn write(&self, failure: &Failure, request: Option<&Request>) {
         if failure.fault == Fault::Client {
             return;
@@ -90,7 +90,7 @@ impl FailureLog {
         (self.write)(&line, id);
     }
 
-    /// Whether a line may be written, and how many were left out before it.
+    /// Returns the number of lines omitted before this one, or `None` if this line must be omitted as well.
     fn admit(&self, status: u16, reason: &str, is_request: bool, now: Instant) -> Option<u64> {
         let mut kinds = self.kinds.borrow_mut();
         let key = kind_of(reason);
@@ -101,7 +101,7 @@ impl FailureLog {
                 settle(&mut kinds, now, &*self.write);
             }
             if kinds.len() >= KINDS {
-                // More kinds than that at a time are a flood themselves: they share one.
+                // More kinds than that at a time are a flood themselves. They share the last one.
                 let rest = kinds.last_mut()?;
                 rest.left_out += 1;
                 return None;
@@ -111,7 +111,7 @@ impl FailureLog {
         };
         let quiet = now.saturating_duration_since(kind.last);
         if quiet >= PAUSE {
-            // It was quiet, or it is the next line of a flood.
+            // Either a new failure after a pause, or the next line of a flood.
             kind.lines = if kind.left_out == 0 { 1 } else { AT_ONCE };
         } else if kind.lines < AT_ONCE && (is_request || kind.lines == 0) {
             kind.lines += 1;
@@ -124,7 +124,7 @@ impl FailureLog {
     }
 }
 
-/// Counts what was left out of floods that are over, and forgets the kinds that are quiet.
+/// Reports the omitted lines of floods that are over, and forgets the kinds without recent failures.
 fn settle(kinds: &mut Vec<Kind>, now: Instant, write: &Write) {
     kinds.retain_mut(|kind| {
         if now.saturating_duration_since(kind.last) < PAUSE {
@@ -140,7 +140,7 @@ fn settle(kinds: &mut Vec<Kind>, now: Instant, write: &Write) {
     });
 }
 
-/// The kind of a failure: the beginning of its reason, without the numbers, however long they are.
+/// Returns the kind of a failure: the beginning of the first line of its reason, with every number replaced by `0`.
 fn kind_of(reason: &str) -> String {
     let line = reason.lines().next().unwrap_or_default();
     let mut letters: Vec<char> =
@@ -216,7 +216,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever fails, and how often: few lines, none of them long.
+        /// Any number of any failures results in few lines, none of them long.
         #[test]
         fn the_log_is_bounded(reasons in prop::collection::vec("\\PC{0,40}", 1..20), count in 0usize..400) {
             let (log, lines) = log();

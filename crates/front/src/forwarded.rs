@@ -1,4 +1,5 @@
-//! What a proxy in front says about the client and about itself; accepted from trusted proxies only.
+//! Reads the header fields in which a proxy reports the client's scheme, and removes those that ask for files
+//! to be sent. Only trusted proxies are believed.
 
 use handler::Request;
 use settings::TrustedProxies;
@@ -9,13 +10,13 @@ pub(crate) struct Forwarded {
 }
 
 impl Forwarded {
-    /// Accepts the fields of `trusted`.
+    /// Believes the fields of `trusted` only.
     pub(crate) fn new(trusted: TrustedProxies) -> Forwarded {
         Forwarded { trusted }
     }
 
-    /// Sets the request's scheme to the client's; whether a trusted proxy has reported it. Takes fields away by which a client would
-    /// pass for a proxy that sends files.
+    /// Sets the request's scheme to the client's. Returns whether a trusted proxy has reported it. Removes
+    /// header fields with which a client could pose as a proxy that sends files.
     pub(crate) fn apply(&self, request: &mut Request) -> bool {
         if request.fields.iter().any(|(name, _)| offers_files(name)) && !self.trusts(request) {
             request.fields.retain(|name, _| !offers_files(name));
@@ -33,16 +34,17 @@ impl Forwarded {
     }
 }
 
-/// Fields by which a proxy asks the app to let it send files (`Rack::Sendfile` believes them): with them anybody would learn where files are.
+/// Whether a field asks the app to let the proxy send files (`Rack::Sendfile` believes it). With such a field
+/// any client could learn the paths of files.
 fn offers_files(name: &[u8]) -> bool {
     name.len() == 15
         && (name.eq_ignore_ascii_case(b"x-sendfile-type") || name.eq_ignore_ascii_case(b"x-accel-mapping"))
 }
 
-/// Whether the fields say `https`; `None` if they say nothing.
+/// Whether the fields report `https`; `None` without such a field.
 fn reported_https(request: &Request) -> Option<bool> {
     if let Some(proto) = request.fields.get("x-forwarded-proto") {
-        // The first of a list is the client's.
+        // The first entry of a list is the client's.
         let first = proto.split(|&byte| byte == b',').next().unwrap_or_default().trim_ascii();
         return scheme(first);
     }

@@ -1,41 +1,41 @@
 //! Files that must not outlive the server: socket files and the pid file.
 //!
-//! Devices and pipes are nobody's to remove: a pid file may be /dev/null.
+//! Devices and pipes are never removed: a pid file may be /dev/null.
 //!
-//! In an upgrade they belong to the old program until the new one serves, and to the new one from then on.
+//! In an upgrade, the files belong to the old program until the new one serves, then to the new one.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Files that are removed when this is dropped. (Should the front be killed, the template removes them.)
+/// Removes its files when dropped. (If the front is killed, the template removes them.)
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
     files: Vec<PathBuf>,
-    /// Those of an old program.
+    /// Files that belong to an old program.
     borrowed: Vec<PathBuf>,
     /// The pid file to write when the old program hands over.
     pidfile: Option<PathBuf>,
 }
 
 impl Leftovers {
-    /// One more file to remove at the end.
+    /// Adds a file to remove at the end.
     pub(crate) fn add(&mut self, file: &Path) {
         self.files.push(file.to_owned());
     }
 
-    /// A file that an old program still has.
+    /// Adds a file that still belongs to an old program.
     pub(crate) fn borrow(&mut self, file: &Path) {
         self.borrowed.push(file.to_owned());
     }
 
-    /// All that was borrowed is ours from now on, and the pid file names this process.
+    /// Takes ownership of the borrowed files, and writes the pid file.
     ///
     /// # Errors
     /// The pid file cannot be written.
     pub(crate) fn take_over(&mut self) -> Result<(), String> {
         if let Some(path) = self.pidfile.take() {
-            // At once: who reads it meanwhile must not find it empty.
+            // The file is replaced atomically, so that no reader finds it empty.
             let name = |e: std::io::Error| format!("cannot write the pid file {}: {e}", path.display());
             let beside = path.with_extension(format!("{}.tmp", std::process::id()));
             fs::write(&beside, format!("{}\n", std::process::id())).map_err(name)?;
@@ -49,21 +49,20 @@ impl Leftovers {
         Ok(())
     }
 
-    /// These are another program's now.
+    /// Gives up files that belong to another program now.
     pub(crate) fn forget(&mut self, files: &[PathBuf]) {
         self.files.retain(|file| !files.contains(file));
     }
 
-    /// All of them.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.files.clone()
     }
 
-    /// Writes our process id into a file of our own; in an upgrade from process `old`, when that hands over. What is no ordinary file, such
-    /// as /dev/null, is left alone.
+    /// Writes the process id to a new pid file. In an upgrade from process `old`, this waits until that
+    /// program hands over. A path that is not a regular file, such as /dev/null, is left alone.
     ///
     /// # Errors
-    /// The file names a living server, or cannot be written.
+    /// The file names a running server, or cannot be written.
     pub(crate) fn write_pidfile(&mut self, path: &Path, old: Option<i32>) -> Result<(), String> {
         if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
             return Ok(());
@@ -86,8 +85,8 @@ impl Leftovers {
     }
 }
 
-/// Whether a start makes missing folders of a pid file: those below the app's, because a fresh checkout has no tmp/pids. Elsewhere a missing
-/// folder may be a mistake.
+/// Whether missing parent directories of a pid file are created: only below the app's directory, because a
+/// fresh checkout has no tmp/pids. Elsewhere a missing directory may be a mistake.
 pub(crate) fn makes_folders(pidfile: &Path, app: &Path) -> bool {
     pidfile.starts_with(app)
 }

@@ -1,13 +1,12 @@
-//! The front: everything between the network and the workers, in one process that never runs Ruby. A static site needs no
-//! workers.
+//! The front: everything between the network and the workers, in one process that never runs Ruby. A static site needs no workers.
 //!
-//! [`serve`] is the whole program, read from top to bottom: read, bind, boot, start threads, serve until a signal, drain.
-//! [`pipeline`] is the life of one request.
+//! [`serve`] is the whole program from top to bottom: read, bind, boot, start threads, serve until a signal,
+//! drain. [`pipeline`] is the life of one request.
 //!
 //! Contract:
 //! 1. The port opens only when the app can respond.
-//! 2. TERM, QUIT and the first INT finish the requests that have arrived and end with exit code 0; a second INT ends at once.
-//! 3. However it ends, no process, socket file, pid file or temporary file of ours stays behind.
+//! 2. TERM, QUIT and the first INT finish the requests that have arrived, and the exit code is 0. A second INT exits at once.
+//! 3. However the server ends, it leaves no process, socket file, pid file or temporary file behind.
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -61,5 +60,4 @@ pub use script::about as mruby;
 pub use serve::{Reread, serve};
 pub use services::guard;
 
-/// Version of the program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,9 +1,9 @@
-//! What `firebrick check` says about the libraries of an app and fibers.
+//! The report of `firebrick check` about fibers and the app's libraries.
 
 use settings::Settings;
 use stats::{Library, WithFibers};
 
-/// Whether fibers are used or could be, and a line for each library; none where the Ruby says nothing about them.
+/// Returns whether fibers are used or could be, and a line for each library. Empty if Ruby has reported no libraries.
 pub(crate) fn lines(settings: &Settings, libraries: &[Library]) -> Vec<String> {
     if libraries.is_empty() {
         return Vec::new();

@@ -1,10 +1,10 @@
-//! Addresses to sockets: bound early, so that mistakes show at once; listening late, when the app can respond.
+//! Binds sockets early, so that configuration errors show at once, and listens late, when the app can respond.
 //!
-//! Every front thread has a TCP socket of its own (`SO_REUSEPORT`), so that the kernel spreads connections and wakes
-//! only one thread for each; Unix sockets cannot do that and are shared, as are TCP sockets where only Linux's kernel could.
+//! Each front thread has its own TCP socket (`SO_REUSEPORT`): the kernel spreads the connections and wakes one thread for each. The threads
+//! share Unix sockets, which do not support this, and TCP sockets on systems other than Linux.
 //!
-//! In an upgrade the sockets of the old program are used where their addresses are still wanted, all of them: connections wait in the queue
-//! of each. A thread may have several, and where there are more threads than sockets the others get new ones beside them.
+//! During an upgrade, all sockets of the old program whose addresses are still configured stay in use, because each may have connections in
+//! its backlog. A thread may have several of them. If there are more threads than sockets, the others get new sockets on the same port.
 //!
 //! `::` is one socket for IPv6 and IPv4 ([`families`]).
 
@@ -31,18 +31,18 @@ use families::{Wanted, without_ipv6};
 #[derive(Debug)]
 pub(crate) struct Bound {
     address: Address,
-    /// How it was configured.
+    /// The setting that the address comes from.
     bind: Arc<Bind>,
     backlog: i32,
-    /// One for each thread; more if an old program had more threads.
+    /// One per thread, or more if the old program had more threads.
     sockets: Vec<Socket>,
-    /// The same port of UDP, for HTTP/3.
+    /// The UDP port of the same number, for HTTP/3.
     udp: Option<Udp>,
-    /// It was opened by systemd, which keeps it.
+    /// Whether systemd opened the socket. systemd keeps it open.
     activated: bool,
-    /// An old program listens on it, too: it is not ours before that hands over.
+    /// Whether the socket came from an old program. That program owns it until the handover.
     taken: bool,
-    /// The system has chosen the port.
+    /// Whether the system chose the port (port 0 in the settings).
     chosen: bool,
 }
 
@@ -50,14 +50,14 @@ pub(crate) struct Bound {
 #[derive(Debug)]
 enum Udp {
     Own(::quic::Port),
-    /// Those of an old program, which goes on receiving until it has ended.
+    /// The sockets of the old program, which receives on them until it exits.
     Theirs(Vec<Socket>),
 }
 
-/// Copies of the sockets of a place, to hand them over.
+/// Duplicates of a [`Place`]'s sockets, for a handover.
 pub(crate) type Copies = (Place, Vec<OwnedFd>);
 
-/// UDP sockets that an old program still uses.
+/// UDP sockets that the old program still uses.
 #[derive(Debug)]
 pub(crate) struct LaterUdp {
     pub(crate) address: SocketAddr,
@@ -65,7 +65,7 @@ pub(crate) struct LaterUdp {
     pub(crate) sockets: Vec<Socket>,
 }
 
-/// Where a server can be reached.
+/// The address of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
     Tcp(SocketAddr),
@@ -83,28 +83,27 @@ impl fmt::Display for Address {
     }
 }
 
-/// One front thread's socket of one address.
+/// The socket of one address for one front thread.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) address: Address,
-    /// How it was configured.
+    /// The setting that the address comes from.
     pub(crate) bind: Arc<Bind>,
     pub(crate) socket: Listening,
 }
 
-/// What a thread gets.
+/// The socket of a [`Listener`].
 #[derive(Debug)]
 pub(crate) enum Listening {
-    /// A socket that listens.
     Stream(Socket),
-    /// The same port of UDP, for HTTP/3.
+    /// The UDP port of the same number, for HTTP/3.
     Datagrams(::quic::PortSocket),
 }
 
-/// Binds every address for `threads` front threads, but for those that systemd has opened or an old program has handed over.
+/// Binds all addresses for `threads` front threads. Sockets from systemd or from an old program are used instead of new ones.
 ///
 /// # Errors
-/// The text names the address and what can be done.
+/// The text names the address and a remedy.
 pub(crate) fn bind_all(
     binds: &[Bind],
     threads: usize,
@@ -166,7 +165,7 @@ pub(crate) fn bind_all(
                 let bind = Arc::new(bind.clone());
                 bound.push(Bound::new(address, bind, backlog, sockets));
             }
-            // Addresses stand in its place by now.
+            // Earlier code has replaced these by the addresses of their sockets.
             Bind::Systemd { .. } => {}
         }
     }
@@ -177,7 +176,7 @@ fn backlog_of(backlog: u32) -> i32 {
     backlog.try_into().unwrap_or(i32::MAX)
 }
 
-/// The same of a TCP port: who has it, and how the right to it is given.
+/// Explains why a TCP port cannot be bound: which process uses it, or how to get the permission.
 fn explain_port(name: &str, address: SocketAddr, error: &io::Error) -> String {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -214,12 +213,12 @@ fn explain(name: &str, error: &io::Error) -> String {
     format!("cannot listen on {name}: {error}{hint}")
 }
 
-/// The addresses of a host and a port.
+/// Resolves a host and a port.
 pub(crate) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let mut addresses: Vec<SocketAddr> = (bare, port).to_socket_addrs()?.collect();
     addresses.dedup();
-    // With port 0 two families would get two ports; one address is enough.
+    // With port 0, two addresses would get two different ports.
     if port == 0 {
         addresses.truncate(1);
     }
@@ -239,7 +238,7 @@ fn bind_as(wanted: Wanted, bind: Arc<Bind>, backlog: i32, threads: usize) -> io:
     let Wanted { address, both } = wanted;
     let (shared, chosen) = (SPREADS && threads > 1, address.port() == 0);
     if shared && address.port() != 0 {
-        // With SO_REUSEPORT a second server on the same port would go unnoticed and get half of the requests.
+        // With `SO_REUSEPORT` alone, a second server on the same port would start unnoticed and get half of the connections.
         drop(tcp_socket(address, both, false)?);
     }
     let first = tcp_socket(address, both, shared)?;
@@ -260,7 +259,7 @@ fn tcp_address(address: SocketAddr, bind: &Bind) -> Address {
     if bind.tls().is_some() { Address::Tls(address) } else { Address::Tcp(address) }
 }
 
-/// `both`: `[::]` takes IPv4, too.
+/// Binds a TCP socket. `both`: `[::]` accepts IPv4 as well.
 fn tcp_socket(address: SocketAddr, both: bool, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -268,7 +267,7 @@ fn tcp_socket(address: SocketAddr, both: bool, shared: bool) -> io::Result<Socke
         socket.set_only_v6(!both)?;
     }
     socket.set_reuse_address(true)?;
-    // A response is written whole; waiting for more to send only delays it. Accepted sockets inherit this.
+    // Responses are written whole, so Nagle's algorithm would only delay them. Accepted sockets inherit this.
     socket.set_tcp_nodelay(true)?;
     socket.set_reuse_port(shared)?;
     system::defer_accept(&socket);
@@ -279,7 +278,7 @@ fn tcp_socket(address: SocketAddr, both: bool, shared: bool) -> io::Result<Socke
     Ok(socket)
 }
 
-/// As many sockets as threads, or more: what is missing are copies of the others, in turn.
+/// Fills up the sockets with duplicates, in turn, until there is one for each thread.
 fn for_threads(mut sockets: Vec<Socket>, threads: usize) -> io::Result<Vec<Socket>> {
     let own = sockets.len();
     for number in own..threads {
@@ -292,7 +291,7 @@ fn bind_unix(path: &Path, umask: Option<u32>, mode: Option<u32>, threads: usize)
     clear_stale(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    // Who may connect is said by the address, or by the folder of the socket; not by the umask of whoever starts the server.
+    // The setting or the directory of the socket decides which processes may connect, not the umask of the server's shell.
     let mode = mode.or_else(|| umask.is_none().then_some(0o777));
     let old = umask.map(|umask| rustix::process::umask(Mode::from_raw_mode(umask as RawMode)));
     let done = socket.bind(&SockAddr::unix(path)?);
@@ -306,7 +305,7 @@ fn bind_unix(path: &Path, umask: Option<u32>, mode: Option<u32>, threads: usize)
     for_threads(vec![socket], threads)
 }
 
-/// Removes the socket file of a server that has ended; that of a running server, or another file, is left alone.
+/// Removes the socket file of a server that has exited. Leaves other files and the sockets of running servers alone.
 fn clear_stale(path: &Path) -> io::Result<()> {
     let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !found.file_type().is_socket() {
@@ -327,7 +326,7 @@ impl Bound {
         Bound { address, bind, backlog, sockets, udp: None, activated, taken, chosen }
     }
 
-    /// With the sockets of an old program.
+    /// Builds the entry from the sockets of an old program.
     fn handed_tcp(
         address: SocketAddr,
         bind: Arc<Bind>,
@@ -337,7 +336,7 @@ impl Bound {
         chosen: bool,
     ) -> io::Result<Bound> {
         let Taken { mut sockets, activated } = taken;
-        // systemd's socket is one for all.
+        // A socket of systemd is shared by all threads.
         while SPREADS && !activated && sockets.len() < threads {
             let Ok(socket) = beside(address, &sockets) else { break };
             sockets.push(socket);
@@ -359,7 +358,8 @@ impl Bound {
         Ok(Bound { activated, taken: true, ..Bound::new(address, bind, backlog, sockets) })
     }
 
-    /// With a socket that listens already. All threads share it: the kernel cannot spread its connections over several.
+    /// Builds the entry from a socket that already listens. All threads share it: the kernel cannot spread
+    /// its connections over several sockets.
     fn taken(
         address: Address,
         bind: Arc<Bind>,
@@ -371,12 +371,11 @@ impl Bound {
         Ok(Bound { activated: true, ..Bound::new(address, bind, backlog, sockets) })
     }
 
-    /// Where it is.
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The file to remove at the end.
+    /// Returns the file to remove at exit.
     pub(crate) fn file(&self) -> Option<&Path> {
         match &self.address {
             Address::Unix(path) => (!self.activated).then_some(path.as_path()),
@@ -384,19 +383,19 @@ impl Bound {
         }
     }
 
-    /// Whether an old program has it, too.
+    /// Whether the sockets came from an old program.
     pub(crate) fn is_taken(&self) -> bool {
         self.taken
     }
 
-    /// Copies of its sockets, to hand them over, and what they are for.
+    /// Returns duplicates of the sockets for a handover, with their places.
     ///
     /// # Errors
-    /// There are no descriptors left.
+    /// No descriptors are left.
     pub(crate) fn copies(&self) -> io::Result<Vec<Copies>> {
         let place = match &self.address {
             Address::Tcp(address) | Address::Tls(address) => Place::Tcp {
-                // systemd's may be at [::] although it serves 0.0.0.0.
+                // The socket of systemd can be at `[::]` and serve `0.0.0.0`.
                 address: self.sockets.first().and_then(local).unwrap_or(*address),
                 chosen: self.chosen,
                 activated: self.activated,
@@ -416,10 +415,11 @@ impl Bound {
         Ok(all)
     }
 
-    /// Binds the same port of UDP where TLS is spoken. Datagrams have no PROXY header, so not behind proxies that send one.
+    /// Binds the UDP port of the same number for HTTP/3 if the address uses TLS. Not behind proxies that send
+    /// the PROXY protocol: datagrams have no PROXY header.
     ///
     /// # Errors
-    /// The port is taken, or may not be bound; the text names it.
+    /// The port is in use, or binding it is not allowed. The text names it.
     pub(crate) fn bind_udp(&mut self, threads: usize, handed: &mut Handed) -> Result<(), String> {
         let Address::Tls(address) = self.address else { return Ok(()) };
         if matches!(*self.bind, Bind::Tcp { proxy_protocol: Some(_), .. }) {
@@ -438,15 +438,15 @@ impl Bound {
         Ok(())
     }
 
-    /// What accepted sockets inherit, so that it costs no call for each: what the system keeps for a client, and how one is found that has
-    /// vanished (`keepalive`: after how long a silence it is asked).
+    /// Sets options that accepted sockets inherit, which saves a system call per connection: the limit of
+    /// unsent data, and TCP keep-alive after `keepalive` of silence.
     pub(crate) fn prepare(&self, keepalive: Option<Duration>) {
         if matches!(self.address, Address::Unix(_)) {
             return;
         }
         for socket in &self.sockets {
             system::bound_unsent(socket);
-            // What a system refuses stays as it is there.
+            // If the system refuses, its default stays in force.
             let _ = match keepalive.filter(|time| !time.is_zero()) {
                 Some(time) => socket.set_tcp_keepalive(&asking(time)),
                 None => socket.set_keepalive(false),
@@ -454,7 +454,7 @@ impl Bound {
         }
     }
 
-    /// Opens the port: listeners for the threads in turn, and what an old program still uses.
+    /// Starts listening. Returns the listeners for the threads in turn, and the UDP sockets that an old program still uses.
     pub(crate) fn listen(self) -> io::Result<(Vec<Listener>, Option<LaterUdp>)> {
         let Bound { address, bind, backlog, sockets, udp, .. } = self;
         let listener = |socket| Listener { address: address.clone(), bind: bind.clone(), socket };
@@ -469,7 +469,7 @@ impl Bound {
             }
             None => Vec::new(),
         };
-        // A thread announces HTTP/3 once it serves it: that comes first.
+        // A thread must serve HTTP/3 before it announces it, so these listeners come first.
         for socket in sockets {
             socket.listen(backlog)?;
             listeners.push(listener(Listening::Stream(socket)));
@@ -479,7 +479,7 @@ impl Bound {
 }
 
 impl LaterUdp {
-    /// For the threads, when the old program has ended; and copies of the sockets, to hand them over.
+    /// Returns listeners for the threads once the old program has exited, and duplicates of the sockets for a later handover.
     ///
     /// # Errors
     /// The text names the port.
@@ -498,21 +498,21 @@ fn datagrams(port: ::quic::Port, listener: impl Fn(Listening) -> Listener) -> Ve
     port.into_sockets().into_iter().map(|socket| listener(Listening::Datagrams(socket))).collect()
 }
 
-/// A client that is silent for `time` is asked, and three times more before it counts as vanished.
+/// TCP keep-alive: the first probe after `time` of silence, then three more before the connection is closed.
 fn asking(time: Duration) -> TcpKeepalive {
     let second = Duration::from_secs(1);
     TcpKeepalive::new().with_time(time.max(second)).with_interval((time / 6).max(second)).with_retries(3)
 }
 
-/// One more socket of a port on which others listen already.
+/// Opens one more socket on a port that has listening sockets.
 fn beside(address: SocketAddr, others: &[Socket]) -> io::Result<Socket> {
-    // With one thread they were not meant to be shared.
+    // A program with one front thread opened its socket without `SO_REUSEPORT`.
     others.iter().try_for_each(|socket| socket.set_reuse_port(true))?;
     let both = address.is_ipv6() && others.first().is_some_and(takes_both);
     tcp_socket(address, both, true)
 }
 
-/// Copies of descriptors; those of the same socket once.
+/// Duplicates descriptors, one for each distinct socket.
 fn distinct<'a, S: AsFd + 'a>(sockets: impl Iterator<Item = &'a S>) -> io::Result<Vec<OwnedFd>> {
     let mut seen = Vec::new();
     let mut copies = Vec::new();
@@ -589,7 +589,7 @@ mod tests {
         }
     }
 
-    /// What a new program is given.
+    /// Returns the sockets as a new program receives them.
     fn handed(bound: &[Bound]) -> Handed {
         let mut handed = Handed::default();
         for (place, sockets) in bound.iter().flat_map(|bound| bound.copies().unwrap()) {

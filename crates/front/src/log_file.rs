@@ -1,24 +1,23 @@
-//! Opening the file of a log, or saying what to do so that it can be opened: both logs ask for the same, and so does
-//! `firebrick check`, which opens nothing.
+//! Opens the file of a log, or explains how to make that possible. Both logs use this, and so does `firebrick check`, which opens nothing.
 
 use settings::{AccessLog, ErrorLog, Settings};
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Opens the file to append to it, made when it is missing; `what` is the log's name.
+/// Opens the file for appending, and creates it if it is missing. `what` is the name of the log.
 ///
 /// # Errors
-/// Why not; the text names the log and the file, and what to do.
+/// The text names the log and the file, and a remedy.
 pub(crate) fn append(what: &str, path: &Path) -> io::Result<File> {
     let opened = has_folder(path).and_then(|()| File::options().append(true).create(true).open(path));
     opened.map_err(|error| explain(what, path, &error))
 }
 
-/// Whether the logs have folders to be written to.
+/// Checks that both logs can be written.
 ///
 /// # Errors
-/// As of [`append`].
+/// See [`append`].
 pub(crate) fn check(settings: &Settings) -> Result<(), String> {
     let access = match &settings.logs.access {
         AccessLog::File(path) => Some(path),
@@ -36,7 +35,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether [`append`] would succeed; makes nothing.
+/// Whether [`append`] would succeed. Creates nothing.
 fn appendable(path: &Path) -> io::Result<()> {
     has_folder(path)?;
     match File::options().append(true).open(path) {
@@ -46,7 +45,7 @@ fn appendable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a file can be made in a folder; makes none.
+/// Whether a file can be created in a directory. Creates nothing.
 pub(crate) fn writable_folder(folder: Option<&Path>) -> io::Result<()> {
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let found = std::fs::metadata(folder)

@@ -1,6 +1,6 @@
-//! A request's life, from top to bottom.
+//! Runs each request through the front: request id, probes, redirects, limits, scripts, sites, the app.
 //!
-//! Contract: failures of requests are counted and logged by [`Pipeline::report`] and nowhere else.
+//! Contract: only [`Pipeline::report`] counts and logs the failures of requests.
 
 use crate::access_log::AccessLog;
 use crate::failure_log::FailureLog;
@@ -25,28 +25,28 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// The app and what is tried before it.
+/// The app, and the steps that run before it.
 pub(crate) struct App {
     pub(crate) stamp: Stamp,
-    /// What its middleware would send, unless a site serves it.
+    /// Files that the app's middleware would send. A site that serves a request takes precedence.
     pub(crate) files: RefCell<Option<PublicFiles>>,
     pub(crate) rack: Rack,
 }
 
-/// What every request goes through.
+/// The steps that every request passes.
 pub(crate) struct Pipeline {
     pub(crate) ids: Option<RequestIds>,
     pub(crate) forwarded: Forwarded,
-    /// What answers probes, if a path for them is set.
+    /// Answers health probes; `None` without configured paths.
     pub(crate) probes: Option<Probes>,
-    /// What answers CAs that verify names of this server.
+    /// Answers the HTTP-01 challenges of CAs.
     pub(crate) challenges: Option<certs::HttpAnswers>,
-    /// Redirects to https and to the canonical host, if there are any.
+    /// Redirects to https and to the canonical host; `None` when neither is configured.
     pub(crate) redirects: Option<Redirects>,
-    /// How many requests are admitted.
+    /// Limits the rate and the number of requests.
     pub(crate) limits: Option<Rc<Limiter>>,
     pub(crate) timing: Timing,
-    /// Distributed traces, if they are on.
+    /// `None` when distributed tracing is off.
     pub(crate) traces: Option<Tracing>,
     pub(crate) content: Rc<Content>,
     pub(crate) recorder: stats::Recorder,
@@ -54,42 +54,42 @@ pub(crate) struct Pipeline {
     pub(crate) failures: FailureLog,
 }
 
-/// Everything that serves requests; handlers on mruby may pass requests to it again.
+/// Everything that serves requests. A mruby handler can pass its request back to it.
 pub(crate) struct Content {
-    /// Handlers on mruby, before everything else.
+    /// mruby handlers. They run before the sites and the app.
     pub(crate) scripts: Option<Rc<LocalScripts>>,
     pub(crate) sites: Rc<LocalSites>,
     pub(crate) app: Option<App>,
     pub(crate) log: Box<dyn Fn(&str)>,
 }
 
-/// What serves a request after the handlers on mruby.
+/// The target of a request after the mruby handlers.
 enum Target<'a> {
     Site(Rc<LocalSite>),
     App(&'a App),
     Nothing,
 }
 
-/// What the response needs of its request.
+/// Facts about the request that its response needs.
 struct Marks {
     id: Option<RequestId>,
     trace: Rc<Trace>,
     timed: bool,
     https: bool,
-    /// Of an encrypted connection.
+    /// `None` on a plain connection.
     peer: Option<Rc<Peer>>,
 }
 
-/// A request on its way to what serves it.
+/// A request whose first steps have run.
 struct Begun {
-    /// What has been decided already. Boxed, because it is rare, and requests that wait are many.
+    /// The response, if the first steps produced one. Boxed because it is rare, and many requests can wait at once.
     response: Option<Box<Response>>,
-    /// `None`: the response goes out as it is.
+    /// `None`: the response is sent unchanged.
     marks: Option<Marks>,
 }
 
 impl Handler for Pipeline {
-    /// Not an `async fn`: that would have room for its argument twice.
+    /// Not an `async fn`: its future would hold the argument twice.
     fn handle(&self, mut exchange: Exchange) -> impl Future<Output = Response> {
         let Begun { mut response, marks } = self.begin(&mut exchange);
         let content = &self.content;
@@ -99,7 +99,7 @@ impl Handler for Pipeline {
             {
                 response = judged.await;
             }
-            // The way to the app is written out here: nothing on it is boxed or handed from future to future.
+            // The steps to the app are written inline, so that no future is boxed or nested on this path.
             let mut response = if let Some(decided) = response {
                 *decided
             } else if let Some(found) = content.script(&exchange.request) {
@@ -150,7 +150,7 @@ impl Handler for Pipeline {
 }
 
 impl Pipeline {
-    /// What happens to every request before it is known what serves it.
+    /// Runs the steps that come before the target of the request is known.
     fn begin(&self, exchange: &mut Exchange) -> Begun {
         let as_it_is = |response| Begun { response: Some(Box::new(response)), marks: None };
         let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
@@ -169,7 +169,7 @@ impl Pipeline {
         if let Some(traces) = &self.traces
             && let Some(active) = traces.begin(&mut exchange.request)
         {
-            // Empty until now: each exchange has a trace of its own.
+            // Cannot fail: each exchange has its own trace, still empty here.
             let _ = exchange.trace.span.set(Box::new(active));
         }
         let timed = self.timing.is_due(&exchange.request);
@@ -184,7 +184,7 @@ impl Pipeline {
         Begun { response: elsewhere.map(Box::new), marks: Some(Marks { id, trace, timed, https, peer }) }
     }
 
-    /// What happens to every response.
+    /// Adds header fields, timing and trace data to a response.
     fn mark(&self, response: &mut Response, marks: &Marks) {
         let trace = &marks.trace;
         if self.traces.is_some()
@@ -207,13 +207,13 @@ impl Pipeline {
             Timing::mark(&mut response.fields, trace);
         }
         if response.failure.is_some() || trace.has_failures() {
-            // Logged before the client sees it. What fails later arrives in `finished`.
+            // Logged before the client sees the response. Later failures are reported in `finished`.
             let failure = response.failure.take();
             self.report(trace.request().as_deref(), trace, failure.as_deref());
         }
     }
 
-    /// Counts and logs failures of a request: those that handlers have replaced, and the one that became of it.
+    /// Counts and logs the failure of a request, and the failures whose responses a handler has replaced.
     fn report(&self, request: Option<&Request>, trace: &Trace, failure: Option<&Failure>) {
         let replaced = trace.take_failures();
         for failure in replaced.iter().chain(failure) {
@@ -223,7 +223,7 @@ impl Pipeline {
     }
 }
 
-/// What follows the handlers on mruby.
+/// The targets after the mruby handlers.
 impl Next for Content {
     fn respond(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
         Box::pin(async move { self.serve(self.target(&exchange.request), exchange).await })
@@ -238,12 +238,12 @@ impl Next for Content {
 }
 
 impl Content {
-    /// The handlers on mruby of the request's route.
+    /// Returns the mruby handlers of the request's route.
     fn script(&self, request: &Request) -> Option<Found> {
         self.scripts.as_ref()?.find(request)
     }
 
-    /// The site of the request's host, else the app.
+    /// Returns the site of the request's host, or else the app.
     fn target(&self, request: &Request) -> Target<'_> {
         match (self.sites.of(request), &self.app) {
             (Some(site), _) => Target::Site(site),
@@ -256,12 +256,12 @@ impl Content {
         match target {
             Target::Site(site) => self.site(&site, exchange).await,
             Target::App(app) => app.serve(exchange).await,
-            // Only hosts have sites, and this is none of them.
+            // Every site belongs to a host, and no site has this one.
             Target::Nothing => Response::text(404, "text/plain; charset=utf-8", "404 Not Found\n"),
         }
     }
 
-    /// The site serves the request, or names what does.
+    /// Lets the site respond, or forwards the request to the target that the site names.
     async fn site(&self, local: &LocalSite, exchange: Exchange) -> Response {
         if let Some(explained) = local.explain(&exchange.request) {
             (self.log)(&explained);
@@ -286,7 +286,7 @@ impl Content {
 }
 
 impl App {
-    /// A file that the app's middleware would send, else the app.
+    /// Serves a file that the app's middleware would send, or else calls the app.
     async fn serve(&self, mut exchange: Exchange) -> Response {
         match self.before(&mut exchange).await {
             Some(response) => response,
@@ -294,7 +294,7 @@ impl App {
         }
     }
 
-    /// Stamps the request; a file if it is for one.
+    /// Stamps the request. Returns a response if the request is for a file.
     async fn before(&self, exchange: &mut Exchange) -> Option<Response> {
         self.stamp.apply(&mut exchange.request);
         let file = self.files.borrow().as_ref()?.find(&exchange.request)?;
@@ -302,7 +302,7 @@ impl App {
     }
 }
 
-/// Adds what apps are told about the connection.
+/// Adds the connection's TLS variables for the app.
 fn of_connection(request: &mut Request) {
     let peer = request.peer.clone();
     if let Some(session) = &peer.session {
@@ -310,13 +310,12 @@ fn of_connection(request: &mut Request) {
     }
 }
 
-/// The answer to a CA that verifies a name of this server.
+/// Returns the answer to a challenge of a CA.
 fn challenge(challenges: &certs::HttpAnswers, request: &Request) -> Option<String> {
     let path = std::str::from_utf8(request.path()).ok().filter(|path| path.starts_with(certs::HTTP_PATH))?;
     challenges.answer(std::str::from_utf8(request.server().0).ok()?, path)
 }
 
-/// The statistics' word for a fault.
 fn fault(fault: Fault) -> stats::Fault {
     match fault {
         Fault::Client => stats::Fault::Client,

@@ -1,10 +1,9 @@
-//! Probes at the app's own addresses: `health.live_path` and `health.ready_path`.
+//! Answers health probes at the app's own addresses: `health.live_path` and `health.ready_path`.
 
 use crate::vitals::Vitals;
 use handler::{Request, Response};
 use std::sync::Arc;
 
-/// The paths that the server answers itself.
 pub(crate) struct Probes {
     live: Option<String>,
     ready: Option<String>,
@@ -12,14 +11,14 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    /// `None` when no path is set.
+    /// Returns `None` without a configured path.
     pub(crate) fn new(settings: &settings::Health, vitals: &Arc<Vitals>) -> Option<Probes> {
         let (live, ready) = (settings.live_path.clone(), settings.ready_path.clone());
         (live.is_some() || ready.is_some()).then(|| Probes { live, ready, vitals: vitals.clone() })
     }
 
-    /// The response, if the request is a probe. That this thread answers is the proof that it lives; the others are judged by what they
-    /// have been asked before.
+    /// Returns the response if the request is a probe. This thread proves that it lives by answering; the
+    /// other threads are judged by earlier questions.
     pub(crate) fn answer(&self, request: &Request) -> Option<Response> {
         if !matches!(request.method(), b"GET" | b"HEAD") {
             return None;

@@ -1,11 +1,11 @@
-//! Connections of proxies that say who their clients are, by the PROXY protocol.
+//! Connections from proxies that send the client's address with the PROXY protocol.
 //!
 //! Contract:
-//! 1. On an address with `proxy_protocol` only trusted proxies (`rack.trusted_proxies`) are served, and only with a header:
-//!    guessing whether one is there would let any client choose its address.
-//! 2. The header replaces both ends of the connection for everything that follows: logs, `REMOTE_ADDR`, limits, handlers.
-//! 3. It is read before TLS, within `timeouts.handshake`. Any other end of it is a line in the error log, and the
-//!    connection is closed without a response, because nothing is known about who would read it.
+//! 1. An address with `proxy_protocol` serves only trusted proxies (`rack.trusted_proxies`), and only with a
+//!    header. Guessing whether a header is present would let any client choose its address.
+//! 2. The header replaces both addresses of the connection everywhere: in logs, `REMOTE_ADDR`, limits and handlers.
+//! 3. The header is read before TLS, within `timeouts.handshake`. On any error, a line goes to the error log
+//!    and the connection is closed without a response, because the client is unknown.
 
 use crate::accept::{Acceptor, canonical};
 use handler::{Peer, PeerAddr};
@@ -15,7 +15,7 @@ use settings::{Bind, ProxyProtocol};
 use std::sync::Arc;
 use tokio::time::timeout;
 
-/// Which header the connections of an address begin with; `None`: with no header.
+/// Returns the version of the header that connections of an address begin with; `None` without a header.
 pub(crate) fn expected(bind: &Bind) -> Option<Accepted> {
     let Bind::Tcp { proxy_protocol: Some(version), .. } = bind else { return None };
     Some(match version {
@@ -25,7 +25,7 @@ pub(crate) fn expected(bind: &Bind) -> Option<Accepted> {
     })
 }
 
-/// Reads the header of a new connection; `None` if it is to be closed, or has to make room.
+/// Reads the header of a new connection. `None`: the connection must be closed, or was displaced.
 pub(crate) async fn introduce<S: Socket>(
     acceptor: &Acceptor,
     socket: &S,
@@ -47,7 +47,7 @@ pub(crate) async fn introduce<S: Socket>(
     let limit = settings.timeouts.handshake;
     match arrival.perform(timeout(limit, receive(socket, accepted))).await? {
         Ok(Ok(header)) => Some(introduced(peer, header)),
-        // Load balancers see in this way whether a port is open.
+        // Load balancers open and close a connection to check the port.
         Ok(Err(Failure::Ended(false))) => None,
         Ok(Err(why @ Failure::Malformed(_))) => closed(&format!(
             "{why}; let the proxy send one (haproxy: send-proxy-v2, nginx: proxy_protocol on), or remove proxy_protocol \
@@ -58,7 +58,7 @@ pub(crate) async fn introduce<S: Socket>(
     }
 }
 
-/// The ends of the connection as the header has them.
+/// Replaces both addresses of the connection by those of the header.
 fn introduced(mut peer: Peer, header: Header) -> Peer {
     match header.ends {
         Ends::Own => {}

@@ -1,6 +1,6 @@
-//! Which files of the app the front serves: what its middleware would do, and what the operator wants.
+//! Decides which files of the app the front serves: those that its middleware would send, and those that the operator configures.
 //!
-//! Contract: what is served changes together with the code that has told it, and never before.
+//! Contract: the set of files changes together with the code of the app that declared it, never earlier.
 
 use settings::{ServePublic, Settings};
 use site::{AppFiles, FilesNote, Wanted};
@@ -8,26 +8,25 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The way to have files served that the app keeps.
+/// How to have files served that the app sends itself.
 const REMEDY: &str = "`files.public = \"always\"` has them served all the same";
 
-/// What front threads serve, replaced when other code does.
+/// The files that front threads serve, replaced when other code goes into service.
 pub(crate) struct Public {
     files: watch::Sender<Arc<AppFiles>>,
 }
 
 impl Public {
-    /// Nothing yet.
     pub(crate) fn new() -> Public {
         Public { files: watch::Sender::default() }
     }
 
-    /// What is served, and what will be.
+    /// Watches the set of files.
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<AppFiles>> {
         self.files.subscribe()
     }
 
-    /// Puts what an app has told in force. Sentences about what is not as one might expect, if that has changed.
+    /// Puts the files that an app has declared in force. Returns notes about surprising results, if the set has changed.
     pub(crate) fn replace(&self, settings: &Settings, told: &[String]) -> Vec<String> {
         let (files, notes) = plan(settings, told);
         let changed = self.files.send_if_modified(|current| {
@@ -39,9 +38,9 @@ impl Public {
     }
 }
 
-/// What is served, and why.
+/// Returns the files to serve, and the reason for each.
 fn plan(settings: &Settings, told: &[String]) -> (AppFiles, Vec<FilesNote>) {
-    // A site serves the files if there is one.
+    // A main site takes precedence over the app's files.
     let Some(dir) = settings.files.public.as_deref().filter(|_| settings.sites.main.is_none()) else {
         return Default::default();
     };
@@ -53,17 +52,17 @@ fn plan(settings: &Settings, told: &[String]) -> (AppFiles, Vec<FilesNote>) {
     AppFiles::read(told.iter().map(String::as_str)).settle(wanted, same)
 }
 
-/// Whether two paths lead to one directory.
+/// Whether two paths lead to the same directory.
 fn same(one: &Path, other: &Path) -> bool {
     one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-/// What the banner says.
+/// Returns the notes for the banner.
 pub(crate) fn notes(settings: &Settings, told: &[String]) -> Vec<String> {
     plan(settings, told).1.iter().filter_map(odd).collect()
 }
 
-/// What `firebrick check` says: where files come from, and links that lead nowhere.
+/// Returns the lines for `firebrick check`: where files come from, and broken links.
 pub(crate) fn lines(settings: &Settings, told: &[String]) -> Vec<String> {
     let (files, notes) = plan(settings, told);
     let mut lines: Vec<String> = notes.iter().filter_map(|note| odd(note).or_else(|| usual(note))).collect();
@@ -73,7 +72,7 @@ pub(crate) fn lines(settings: &Settings, told: &[String]) -> Vec<String> {
     lines
 }
 
-/// What is as one would expect.
+/// Describes an expected result.
 fn usual(note: &FilesNote) -> Option<String> {
     match note {
         FilesNote::Sent(root, by) => {
@@ -84,7 +83,7 @@ fn usual(note: &FilesNote) -> Option<String> {
     }
 }
 
-/// What is not.
+/// Describes a surprising result.
 fn odd(note: &FilesNote) -> Option<String> {
     match note {
         FilesNote::Sent(root, by) if by.starts_with("config.") => Some(format!(

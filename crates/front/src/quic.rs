@@ -1,13 +1,13 @@
-//! Connections of QUIC: accepted, admitted or refused, handed to HTTP/3.
+//! Accepts QUIC connections, admits or refuses them, and hands them to HTTP/3.
 //!
 //! Contract:
-//! 1. A client whose address nobody has verified costs a handshake only while few of them are in progress, of all and of its address, and
-//!    while there is room; beyond that it first proves that it receives what is sent there (Retry, RFC 9000 section 8.1.2). See
-//!    [`QuicHandshakes`]. A connection counts from its first packet on; it may take the place of another one when its address is proved, and
-//!    leaves before all others until then.
-//! 2. Rules that change (files, authorities) count for connections that begin later.
-//! 3. When the future is dropped no connection begins any more; those that are open go on. Who tries is to be told ([`refuse`]):
-//!    without an answer a client tries for as long as it has patience, instead of turning to TCP.
+//! 1. A client with an unverified address gets a handshake only while few are in progress, in total and for its address, and while there is
+//!    room. Otherwise it first has to prove that it receives packets at its address (Retry, RFC 9000 section 8.1.2). See
+//!    [`QuicHandshakes`]. A connection counts from its first packet. It can displace another one once its address is proved; until then it
+//!    is displaced before all others.
+//! 2. Changed TLS parameters (files, authorities) apply to connections that begin later.
+//! 3. When the future is dropped, no new connection begins and open ones continue. The caller should then refuse new clients ([`refuse`]):
+//!    without a reply, a client retries until its time-out instead of falling back to TCP.
 
 use crate::accept::{Acceptor, canonical};
 use crate::admission::Room;
@@ -30,17 +30,17 @@ use tokio::task::spawn_local;
 
 /// H3_EXCESSIVE_LOAD (RFC 9114 section 8.1).
 const EXCESSIVE_LOAD: u32 = 0x107;
-/// A connection without any packet for that long is over.
+/// Idle time-out of a connection without any packet.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Bytes that a client may send ahead on a stream; less on a connection (`http::three`).
+/// Bytes that a client may send ahead on a stream. The window of a connection is smaller (`http::three`).
 const STREAM_WINDOW: u32 = 1 << 20;
-/// Bytes kept for a client until it acknowledges them.
+/// Bytes that are buffered for a client until it acknowledges them.
 const SEND_WINDOW: u32 = 2 << 20;
 
 /// Accepts on a thread's part of a port until the future is dropped.
 ///
 /// # Errors
-/// The socket cannot be used, or the rules of the address do not allow QUIC.
+/// The socket cannot be used, or the TLS parameters of the address do not allow QUIC.
 pub(crate) async fn accept(
     acceptor: Rc<Acceptor>,
     port: PortSocket,
@@ -73,7 +73,7 @@ pub(crate) async fn accept(
     }
 }
 
-/// Refuses all connections that clients begin (CONNECTION_REFUSED). Does not return before the endpoint is closed.
+/// Refuses all new connections (CONNECTION_REFUSED). Returns when the endpoint is closed.
 pub(crate) async fn refuse(endpoint: Endpoint) {
     while let Some(incoming) = endpoint.accept().await {
         incoming.refuse();
@@ -109,7 +109,7 @@ fn admit(
     let max = acceptor.settings.get().limits.max_connections;
     let (mut admitted, room) = acceptor.tally.count(max);
     if judgement == Judgement::Retry || (room != Room::Free && !proved) {
-        // QUIC does not ask a client again whose address it has verified just now.
+        // Fails only for a client that has just proved its address.
         let _ = incoming.retry();
         return;
     }
@@ -151,7 +151,7 @@ fn admit(
     });
 }
 
-/// Performs the handshake; what came of it is counted.
+/// Performs the handshake and counts the outcome.
 async fn shake(acceptor: &Acceptor, incoming: Incoming, arrival: &Arrival) -> Option<Connection> {
     arrival.by_server(acceptor.handshakes.turn()).await;
     let limit = acceptor.settings.get().timeouts.handshake;
@@ -167,7 +167,7 @@ async fn shake(acceptor: &Acceptor, incoming: Incoming, arrival: &Arrival) -> Op
     None
 }
 
-/// Both ends of a connection, and what its handshake has settled; `None` if the client's certificate has expired.
+/// Returns both addresses of a connection and the result of its handshake; `None` if the client's certificate has expired.
 fn peer(
     acceptor: &Acceptor,
     connection: &Connection,

@@ -1,14 +1,14 @@
-//! Handshakes of QUIC in progress, of one thread: which client may begin one, and which has to prove its address first.
+//! Limits the QUIC handshakes in progress on one thread: which client can begin one, and which has to prove its address first.
 //!
-//! Why: the first packet of a connection costs its sender nothing, may bear any address, and makes the server hold the state of a
-//! handshake until that has timed out.
+//! Why: the first packet of a connection costs its sender nothing and can bear any address, but makes the
+//! server hold the state of a handshake until it times out.
 //!
 //! Contract:
-//! 1. Few handshakes are in progress with clients that have not proved their address, in all and for each address. The others prove it
-//!    first (Retry, RFC 9000 section 8.1.2), for which nothing is held.
-//! 2. With a proved address more are possible, but bounded as well: an address beyond its bound is refused. When there are too many in
-//!    all, the oldest one of the address that has the most makes room (`http::Arrival`).
-//! 3. This counts; the order in which handshakes make room is the same as that of all other connections.
+//! 1. Few handshakes are in progress with clients that have not proved their address, in total and per address. Further clients have to
+//!    prove it first (Retry, RFC 9000 section 8.1.2), for which the server holds no state.
+//! 2. With a proved address more are possible, but limited as well: beyond the limit per address, clients are refused. Beyond the total,
+//!    the oldest handshake of the address with the most handshakes makes room (`http::Arrival`).
+//! 3. This module only counts. Handshakes make room in the same order as all other connections.
 
 use net::Subnet;
 use std::cell::RefCell;
@@ -16,10 +16,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
-/// Handshakes with clients that have not proved their address: of an address, and in all.
+/// The limits of handshakes with unproved addresses, per address and in total.
 const UNPROVED_OF_ADDRESS: usize = 8;
 const UNPROVED: usize = 64;
-/// Handshakes of an address, and in all.
+/// The limits of handshakes per address and in total.
 const OF_ADDRESS: usize = 64;
 const MOST: usize = 512;
 
@@ -41,7 +41,6 @@ impl Count {
     }
 }
 
-/// The handshakes of a thread.
 #[derive(Debug, Default)]
 pub(crate) struct QuicHandshakes(RefCell<Counts>);
 
@@ -51,20 +50,19 @@ struct Counts {
     addresses: HashMap<Subnet, Count>,
 }
 
-/// What becomes of a first packet.
+/// The decision about a first packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// The handshake may begin.
     Begin,
     /// The client has to prove its address.
     Retry,
-    /// The address has too many.
+    /// The address has too many handshakes.
     Refuse,
     /// The handshake may begin in place of another one.
     Replace,
 }
 
-/// A handshake in progress, until this is dropped.
+/// Counts a handshake until dropped.
 pub(crate) struct InProgress {
     of: Rc<QuicHandshakes>,
     address: Subnet,
@@ -72,7 +70,7 @@ pub(crate) struct InProgress {
 }
 
 impl QuicHandshakes {
-    /// Decides about a client at `address`; `proved`: it receives what is sent there.
+    /// Decides about a client at `address`. `proved`: the client has shown that it receives packets at that address.
     pub(crate) fn judge(&self, address: Subnet, proved: bool) -> Judgement {
         let counts = self.0.borrow();
         let own = counts.addresses.get(&address).copied().unwrap_or_default();
@@ -87,7 +85,6 @@ impl QuicHandshakes {
         }
     }
 
-    /// A handshake begins.
     pub(crate) fn begin(self: &Rc<Self>, address: Subnet, proved: bool) -> InProgress {
         let mut counts = self.0.borrow_mut();
         counts.all.add(proved);
@@ -129,7 +126,7 @@ mod tests {
         let mut held: Vec<_> = (0..700).filter_map(|_| begin(&handshakes, 1, false)).collect();
         assert_eq!(held.len(), UNPROVED_OF_ADDRESS);
         assert_eq!(judge(&handshakes, 1, false), Judgement::Retry);
-        // Other addresses, which may all be made up.
+        // Other addresses, which may all be spoofed.
         held.extend((2..1000).filter_map(|from| begin(&handshakes, from, false)));
         assert_eq!(held.len(), UNPROVED);
         assert!(begin(&handshakes, 1, true).is_some(), "a proof opens the way");

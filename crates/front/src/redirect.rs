@@ -1,36 +1,35 @@
-//! Redirects that come before everything that is served: http to https, and other host names to the canonical one.
+//! Redirects before anything is served: from http to https, and from other host names to the canonical one.
 //!
 //! Contract:
-//! 1. Path and query are kept, the status is 308: the method and the body are, too (RFC 9110 section 15.4.9).
-//! 2. The host of a redirect is the canonical one, or one that a certificate of this server names. Where others encrypt
-//!    (a proxy in front) and nothing is canonical, it is the request's, if it is a host name at all.
-//! 3. Paths of `http_paths` are served as they are requested.
-//! 4. A host whose first certificate is still to come is served without encryption until then.
-//! 5. Where certificates are obtained (`acme`) and `https_only` is not given, hosts that have one are redirected to https, and
-//!    all others are served as they are: health checks by address, names of other servers.
+//! 1. Path and query are kept. The status is 308, so that clients keep the method and the body (RFC 9110 section 15.4.9).
+//! 2. The host of a redirect is the canonical host, or one that a certificate of this server covers. If a
+//!    proxy terminates TLS and no host is canonical, it is the request's host, if that is a valid host name.
+//! 3. Paths in `http_paths` are never redirected.
+//! 4. A host whose first certificate is still being obtained is served without TLS until then.
+//! 5. If certificates are obtained (`acme`) and `https_only` is not set, hosts with a certificate are
+//!    redirected to https. All others are served over http: health checks by address, names of other servers.
 
 use crate::tls::Encryption;
 use handler::{Failure, Fields, Request, Response};
 use settings::{Https, Settings};
 use std::sync::Arc;
 
-/// What every request passes before it is served.
 pub(crate) struct Redirects {
     https_only: bool,
-    /// Only hosts that have a certificate are redirected to https; the others are not refused.
+    /// Only hosts with a certificate are redirected to https. Requests to other hosts are not refused.
     automatic: bool,
     canonical_host: Option<String>,
     /// The value of `Strict-Transport-Security`.
     hsts: Option<String>,
-    /// Paths that are never redirected; `*` at the end stands for all below.
+    /// Paths that are never redirected. A final `*` matches everything below.
     exempt: Vec<String>,
-    /// The port of https, if it was given.
+    /// The https port, if configured.
     port: Option<u16>,
     encryption: Arc<Encryption>,
 }
 
 impl Redirects {
-    /// The redirects of these settings; `None` if there are none.
+    /// Returns the redirects of these settings; `None` if there are none.
     pub(crate) fn new(settings: &Settings, encryption: &Arc<Encryption>) -> Option<Redirects> {
         let Https { https_only, canonical_host, hsts, http_paths, https_port, http3: _ } =
             settings.https.clone();
@@ -47,7 +46,7 @@ impl Redirects {
         })
     }
 
-    /// The response to a request that must go elsewhere. `proxied`: the scheme is what a trusted proxy has reported.
+    /// Returns the redirect for a request that needs one. `proxied`: a trusted proxy has reported the scheme.
     pub(crate) fn of(&self, request: &Request, proxied: bool) -> Option<Response> {
         if self.is_exempt(request.path()) {
             return None;
@@ -73,7 +72,7 @@ impl Redirects {
         Some(redirect(&location(https, &host, port, request)))
     }
 
-    /// Tells browsers to use https alone, over https.
+    /// Adds `Strict-Transport-Security` to responses over https, unless the app has set it.
     pub(crate) fn mark(&self, https: bool, fields: &mut Fields) {
         if let Some(hsts) = self.hsts.as_ref().filter(|_| https)
             && fields.get("strict-transport-security").is_none()
@@ -87,7 +86,7 @@ impl Redirects {
     }
 
     fn is_exempt(&self, path: &[u8]) -> bool {
-        // `OPTIONS *` is about the server itself.
+        // `OPTIONS *` addresses the server itself.
         path == b"*" || self.exempt.iter().any(|pattern| covers(pattern, path))
     }
 
@@ -115,7 +114,7 @@ impl Redirects {
     }
 }
 
-/// What `explain` says about the redirects of the settings: nothing if none of them is meant for the request.
+/// Returns the text of `explain` about the redirects. Empty if none applies to the request.
 pub(crate) fn explain(settings: &Settings, https: bool, host: &str, target: &str) -> String {
     let rules = &settings.https;
     let path = target.split(['?', '#']).next().unwrap_or_default();
@@ -141,20 +140,17 @@ pub(crate) fn explain(settings: &Settings, https: bool, host: &str, target: &str
     )
 }
 
-/// Whether a host may be the target of a redirect.
+/// Whether a host can be the target of a redirect.
 enum Known {
-    /// It may.
     Yes(String),
-    /// Its certificate is still to come.
+    /// The host's certificate is still being obtained.
     Soon,
-    /// It may not.
     No,
 }
 
-/// Whether `pattern` stands for `path`.
 fn covers(pattern: &str, path: &[u8]) -> bool {
     match pattern.strip_suffix('*') {
-        // No `..` may lead out of what is exempt, in whatever form.
+        // A `..` in any form must not lead out of the exempt paths.
         Some(below) => path.starts_with(below.as_bytes()) && !climbs(&path[below.len()..]),
         None => path == pattern.as_bytes(),
     }
@@ -168,7 +164,7 @@ fn climbs(path: &[u8]) -> bool {
     })
 }
 
-/// A name without a final dot.
+/// Removes a final dot.
 fn bare(name: &[u8]) -> &[u8] {
     name.strip_suffix(b".").unwrap_or(name)
 }
@@ -204,7 +200,7 @@ fn location(https: bool, host: &str, port: Option<u16>, request: &Request) -> Ve
     to
 }
 
-/// What cannot be in a field is percent-encoded.
+/// Percent-encodes the bytes that a header field cannot hold.
 fn visible(part: &[u8], to: &mut Vec<u8>) {
     for &byte in part {
         if byte.is_ascii_graphic() {

@@ -1,32 +1,31 @@
-//! Request ids: taken from the request if it has a valid one, otherwise made here.
+//! Request ids: taken from the request if it has a valid one, else generated.
 
 use handler::{Fields, Request};
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 
-/// Longest id that is accepted from a request; longer ones would fill the log.
+/// The longest id accepted from a request, in bytes. Longer ones would fill the log.
 const LONGEST: usize = 255;
 
-/// Makes and finds request ids.
 pub(crate) struct RequestIds {
     header: String,
     random: RefCell<fastrand::Rng>,
 }
 
 impl RequestIds {
-    /// Ids in the field `header`, different in every thread and process.
+    /// Ids are in the field `header`. Each thread and process generates different ones.
     pub(crate) fn new(header: &str) -> RequestIds {
         let seed = RandomState::new().hash_one((std::process::id(), std::time::SystemTime::now()));
         RequestIds { header: header.to_owned(), random: RefCell::new(fastrand::Rng::with_seed(seed)) }
     }
 
-    /// The request's id: its own, or a new one that is added to its fields.
+    /// Returns the request's own id, or generates one and adds it to the header fields.
     pub(crate) fn identify(&self, request: &mut Request) -> Id {
         match request.fields.get(&self.header) {
             Some(own) if is_sane(own) => {
                 let own: Box<[u8]> = own.into();
                 if request.fields.lists("connection", &self.header) {
-                    // The client cannot let it end here: from now on it is this server's.
+                    // The field becomes the server's own, so that the client's `Connection` cannot remove it.
                     self.replace(request, &own);
                 }
                 return Id::Own(own);
@@ -49,14 +48,14 @@ impl RequestIds {
         request.fields.push(header, id);
     }
 
-    /// Puts the id into a response, unless the app has put one there.
+    /// Adds the id to a response, unless the app has set one.
     pub(crate) fn mark(&self, fields: &mut Fields, id: &Id) {
         if fields.get(&self.header).is_none() {
             fields.push(self.header.as_bytes(), id.as_bytes());
         }
     }
 
-    /// [`DIGITS`] digits to the base 32: unique, not secret.
+    /// Generates [`DIGITS`] digits of base 32: unique, not secret.
     fn next(&self) -> Id {
         let mut digits = [0; DIGITS];
         let words = self.random.borrow_mut().u128(..);
@@ -68,10 +67,10 @@ impl RequestIds {
 }
 
 const BASE32: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
-/// 115 bits; and the longest text that CRuby keeps in a String object itself.
+/// 115 bits. Also the longest text that CRuby embeds in a String object.
 const DIGITS: usize = 23;
 
-/// An id on its way from the request to the response.
+/// An id, kept from the request to the response.
 pub(crate) enum Id {
     Made([u8; DIGITS]),
     Own(Box<[u8]>),

@@ -1,11 +1,11 @@
-//! Room for a new connection when the server is full, and the end of connections that have not come as far as HTTP.
+//! Makes room for a new connection when the server is full, and ends connections that have not sent a request when it drains.
 //!
 //! Contract:
-//! 1. The connections of all threads leave in one order (`http::Rank`), those of the own thread before those of others.
-//! 2. A new connection waits up to [`PATIENCE`] for another one to leave when transfers have paused just now, or handshakes go on; at most
-//!    [`WAITING`] of a thread wait.
-//! 3. A front that drains waits [`DRAIN_TIME`] for handshakes of TLS and QUIC and for PROXY headers: a client that has not sent a request loses
-//!    nothing after that.
+//! 1. The connections of all threads are displaced in one order (`http::Rank`). Within a rank, those of the own thread go first.
+//! 2. A new connection waits up to [`PATIENCE`] for another to leave if transfers have just paused or
+//!    handshakes are in progress. At most [`WAITING`] connections of a thread wait.
+//! 3. A front that drains waits [`DRAIN_TIME`] for TLS and QUIC handshakes and for PROXY headers. Later it
+//!    can close such connections without loss, because they have sent no request.
 
 use crate::accept::Acceptor;
 use crate::admission::MakeRoom;
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 const PATIENCE: Duration = Duration::from_millis(600);
-/// Between two attempts.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 const WAITING: usize = 64;
-/// While the server ends: how long clients may take until their connections have come as far as HTTP.
+/// Time-out, during shutdown, for connections that have not reached HTTP.
 const DRAIN_TIME: Duration = Duration::from_millis(500);
 
 impl Acceptor {
-    /// Closes a connection of this rank and of this thread; `false` if there is none.
+    /// Closes a connection of this rank and of this thread. Returns `false` if there is none.
     pub(crate) fn displace(&self, rank: Rank) -> bool {
         let displaced = self.context.displace(rank);
         if displaced {
@@ -32,12 +32,13 @@ impl Acceptor {
         displaced
     }
 
-    /// Makes room in place of a connection of any thread; `false` if none leaves. `is_free`: whether there is room without that.
+    /// Makes room by closing a connection of any thread. Returns `false` if none can be closed. `is_free`:
+    /// whether there is room without that.
     pub(crate) async fn make_room(&self, is_free: impl Fn() -> bool) -> bool {
         let begun = Instant::now();
         let mut waiting = None;
         loop {
-            // One may have ended by itself meanwhile.
+            // A connection may have ended by itself meanwhile.
             if is_free() {
                 return true;
             }
@@ -50,7 +51,7 @@ impl Acceptor {
                 return false;
             }
             if waiting.is_none() {
-                // Counts it while it waits.
+                // The clone counts this connection among those that wait.
                 let count = Rc::strong_count(&self.waiting);
                 if count > WAITING {
                     return false;
@@ -62,7 +63,7 @@ impl Acceptor {
     }
 }
 
-/// Closes connections for other threads; does not return.
+/// Closes connections for other threads. Never returns.
 pub(crate) async fn serve_others(
     context: Rc<Context<Pipeline>>,
     recorder: stats::Recorder,
@@ -71,13 +72,13 @@ pub(crate) async fn serve_others(
     while let Some(MakeRoom { rank, reply }) = requests.recv().await {
         if context.displace(rank) {
             recorder.displaced();
-            // Without a receiver the thread that asked has given up.
+            // Without a receiver, the requesting thread has given up.
             let _ = reply.send(());
         }
     }
 }
 
-/// Waits for handshakes and PROXY headers, but not for long.
+/// Waits for handshakes and PROXY headers, at most for [`DRAIN_TIME`].
 pub(crate) async fn drain_arrivals(context: &Context<Pipeline>) {
     let begun = Instant::now();
     while context.arrivals() > 0 && begun.elapsed() < DRAIN_TIME {

@@ -1,9 +1,9 @@
-//! `firebrick serve`, from the first line to the last.
+//! Runs `firebrick serve` from start to end.
 //!
-//! [`run`] is the table of contents; each stage is a file below:
-//! [`configuration`] (settings, sites, handlers), [`logs`], [`sockets`] (ports, control socket, pid file), [`pool`] (the
-//! app's workers), [`reload`] (what new code is started with), [`threads`] (front threads), [`lifecycle`] (everything from the
-//! open port to the end), [`upgrade`] (a new program takes over, or this one does); [`observer`], [`snapshot`] and [`in_flight`] are what the control socket reads.
+//! [`run`] lists the stages; each stage is a file below: [`configuration`] (settings, sites, handlers), [`logs`], [`sockets`] (ports,
+//! control socket, pid file), [`pool`] (the app's workers), [`reload`] (how new code is started), [`threads`] (front threads),
+//! [`lifecycle`] (from the open port to the end), [`upgrade`] (handovers from and to another program). The control socket reads
+//! [`observer`], [`snapshot`] and [`in_flight`].
 
 mod configuration;
 mod in_flight;
@@ -48,11 +48,11 @@ use tokio::runtime::{Builder, LocalOptions};
 use upgrade::Upgrades;
 use upgrade_record::UpgradeRecord;
 
-/// What a new program may take for its own, beside what the app takes.
+/// Extra boot time of a new program, beyond the app's.
 const BOOT_SPARE: Duration = Duration::from_secs(10);
 
-/// Serves an app or a site until a signal stops it. 0 after an orderly end, 1 when the server could not start.
-/// `reread` loads the settings again when the app is reloaded; `started` says how an upgrade starts the program again.
+/// Serves an app or a site until a signal stops it. Returns 0 after an orderly end and 1 if the server could not start. `reread` loads the
+/// settings again for a reload; `started` tells an upgrade how to start the program again.
 pub fn serve(loaded: Loaded, reread: Reread, started: Started) -> ExitCode {
     match serve_as(loaded, reread, started, None) {
         Ok(()) => ExitCode::SUCCESS,
@@ -63,17 +63,17 @@ pub fn serve(loaded: Loaded, reread: Reread, started: Started) -> ExitCode {
     }
 }
 
-/// The same, of the app in an `attached` process if there is one.
+/// Like [`serve`], with the app in an `attached` process if there is one.
 ///
 /// # Errors
-/// Why it does not serve; an old program that would hand over was told.
+/// The reason why the server does not start. An old program that would hand over has been told.
 pub(crate) fn serve_as(
     loaded: Loaded,
     reread: Reread,
     started: Started,
     attached: Option<Arc<UnixStream>>,
 ) -> Result<(), String> {
-    // No thread has been started yet.
+    // Must run before any thread starts.
     let begin = || {
         let (handed, predecessor) = handover::receive()?.unzip();
         Ok::<_, String>((Activated::receive()?, handed.unwrap_or_default(), predecessor.map(Rc::new)))
@@ -113,7 +113,7 @@ async fn run(
     let configuration = Configuration::read(loaded)?;
     started_as.link(&configuration.settings().dir, &configuration.settings().typed_dir);
     if let Some(old) = &predecessor {
-        // The template's time, and then the workers'.
+        // The boot time of the template, then of the workers.
         old.within(configuration.settings().timeouts.worker_boot * 2 + BOOT_SPARE);
         old.step(&format!("Firebrick {} loads the app beside this program", crate::VERSION));
     }
@@ -149,7 +149,7 @@ async fn run(
     configuration.follow_files(&logs.error);
     encryption.follow_files(configuration.settings(), logs.error.clone());
     let pool = pool.run();
-    // The banner says what there is to say.
+    // The banner prints these notes.
     configuration.replace_public(pool.facts().map_or(&[][..], |facts| facts.files.as_slice()));
     if !is_attached {
         reload::follow(&configuration.settings(), &pool);
@@ -183,11 +183,11 @@ async fn run(
     outcome
 }
 
-/// As many descriptors as the system lets us have: a connection is one.
+/// Raises the limit of open descriptors to the maximum: each connection needs one.
 fn raise_open_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // If it is refused, the limit that is in force has to do.
+    // If the system refuses, the current limit stays in force.
     let _ = setrlimit(Resource::Nofile, limit);
 }

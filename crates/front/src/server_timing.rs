@@ -1,23 +1,22 @@
-//! `Server-Timing`: where the time of a request was spent, on request.
+//! `Server-Timing`: reports the stages of a request to clients that ask for it.
 //!
-//! The response to a request with `Firebrick-Timing: 1` has `Server-Timing: queue;dur=0.301, app;dur=64.120, cpu;dur=12.003,
-//! gvl;dur=5.120`, milliseconds each. Unknown values are left out. The field is present even if it is empty, so that
-//! clients recognise a Firebrick. The app's own fields of that name are kept.
+//! The response to a request with `Firebrick-Timing: 1` has `Server-Timing: queue;dur=0.301, app;dur=64.120,
+//! cpu;dur=12.003, gvl;dur=5.120`, each in milliseconds. Unknown values are left out. The field is present
+//! even if it is empty, so that clients recognise the server. The app's own `Server-Timing` fields are kept.
 
 use handler::{Fields, PeerAddr, Request, Trace};
 use settings::ServerTiming;
 use std::io::Write;
 
-/// Which clients get the field.
+/// The clients that get the field.
 pub(crate) struct Timing(ServerTiming);
 
 impl Timing {
-    /// For the clients that `answered` names.
     pub(crate) fn new(answered: ServerTiming) -> Timing {
         Timing(answered)
     }
 
-    /// Whether the request asks for the field and may have it.
+    /// Whether the request asks for the field and may get it.
     #[inline]
     pub(crate) fn is_due(&self, request: &Request) -> bool {
         self.0 != ServerTiming::Off
@@ -43,7 +42,7 @@ fn is_local(request: &Request) -> bool {
 }
 
 fn text(trace: &Trace) -> Vec<u8> {
-    // Every request takes a worker some microseconds, so one that it has served has an app time.
+    // Every request takes a worker some microseconds, so a request that the app has served has a time above 0.
     let app = Some(trace.app_us.get()).filter(|&us| us > 0);
     let queue = Some(trace.queue_us.get()).filter(|&us| us > 0 || app.is_some());
     let stages = [("queue", queue), ("app", app), ("cpu", trace.cpu_us.get()), ("gvl", trace.gvl_us.get())];

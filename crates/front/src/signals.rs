@@ -1,38 +1,36 @@
-//! Signals, as one stream of actions.
+//! Turns signals into a single stream of actions.
 
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SignalAction {
-    /// Finish requests and end (TERM, QUIT).
+    /// Finish requests, then exit (TERM, QUIT).
     Stop,
-    /// Finish requests and end; the second time, end at once (INT).
+    /// Finish requests, then exit; the second time, exit at once (INT).
     Interrupt,
     /// Reopen the logs (HUP).
     ReopenLogs,
-    /// One worker more (TTIN).
+    /// Add a worker (TTIN).
     AddWorker,
-    /// One worker fewer (TTOU).
+    /// Remove a worker (TTOU).
     RemoveWorker,
     /// Load new code (USR1).
     Reload,
     /// Start a new program that takes over (USR2).
     Upgrade,
-    /// It has another meaning for other servers, and none here.
+    /// A signal with a meaning in other servers but none here.
     Nothing,
 }
 
-/// All signals that we listen to.
 pub(crate) struct Signals {
     all: Vec<(Signal, &'static str, SignalAction)>,
 }
 
 impl Signals {
-    /// Takes the signals over from their defaults.
+    /// Installs handlers for the signals.
     ///
     /// # Errors
     /// The system refuses a handler.
@@ -58,7 +56,7 @@ impl Signals {
         Ok(Signals { all })
     }
 
-    /// The next signal's name and action. Safe to drop and call again.
+    /// Waits for the next signal. Returns its name and action. Cancel-safe.
     pub(crate) async fn next(&mut self) -> (&'static str, SignalAction) {
         poll_fn(|cx| {
             for (signal, name, action) in &mut self.all {

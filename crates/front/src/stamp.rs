@@ -1,16 +1,15 @@
-//! `X-Request-Start`: the time of arrival for the app, as a proxy in front would add it.
+//! Adds `X-Request-Start`, the time of arrival, for the app, as a proxy does.
 //!
-//! `t=` and milliseconds since the epoch. A proxy's own field is kept.
+//! The value is `t=` and milliseconds since the epoch. The field of a proxy is kept.
 
 use handler::Request;
 use std::cell::RefCell;
 use std::io::Write;
 use std::time::UNIX_EPOCH;
 
-/// Stamps requests.
 #[derive(Default)]
 pub(crate) struct Stamp {
-    /// The last text and its millisecond: under load many requests share one.
+    /// The last text and its millisecond. Under load many requests share one.
     last: RefCell<(u64, Vec<u8>)>,
 }
 

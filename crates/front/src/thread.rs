@@ -38,41 +38,41 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, spawn_local};
 
-/// How long the packets that close connections of QUIC are waited for.
+/// Time-out for the packets that close QUIC connections.
 const LAST_PACKETS: Duration = Duration::from_millis(300);
 
-/// What the main thread requests of all front threads.
+/// The phase that the main thread orders for all front threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// Accept connections as soon as listeners arrive.
     Serve,
-    /// Go on accepting connections, but keep none open for another request.
+    /// Continue accepting, but keep no connection open for another request.
     Leave,
-    /// Accept no more connections: another program does. Those that are open end with their next response.
+    /// Accept no more connections, because another program does. Open connections end with their next response.
     Yield,
     /// Accept no more connections, finish requests in progress, close idle connections.
     Drain,
 }
 
-/// What a front thread is given.
+/// The inputs of a front thread.
 pub(crate) struct Seed {
     pub(crate) index: u16,
     pub(crate) settings: watch::Receiver<Arc<Settings>>,
-    /// The pool that runs the app, if there is one.
+    /// The pool that runs the app; `None` without an app.
     pub(crate) shared: Option<Arc<Shared>>,
     pub(crate) sites: watch::Receiver<Arc<Sites>>,
-    /// The files of the app, whenever other code serves.
+    /// The files of the app. They change when other code goes into service.
     pub(crate) public: watch::Receiver<Arc<AppFiles>>,
     pub(crate) scripts: Option<Scripts>,
     pub(crate) recorder: stats::Recorder,
-    /// Counters of its handlers on mruby.
+    /// The counters of its mruby handlers.
     pub(crate) handlers: stats::HandlerCounts,
     pub(crate) access_log: Option<AccessLog>,
-    /// Distributed traces, if they are on.
+    /// `None` when distributed tracing is off.
     pub(crate) traces: Option<TracingSeed>,
     pub(crate) error_log: Arc<ErrorLog>,
     pub(crate) admission: Arc<Admission>,
-    /// Rate limits' counts of all threads.
+    /// The rate limits' counts of all threads.
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) encryption: Arc<Encryption>,
     pub(crate) vitals: Arc<Vitals>,
@@ -80,21 +80,19 @@ pub(crate) struct Seed {
     pub(crate) phase: watch::Receiver<Phase>,
     /// Dropped when the thread has drained.
     pub(crate) drained: mpsc::Sender<()>,
-    /// Dropped when its tunnels have ended, too.
+    /// Dropped when the thread's tunnels have ended as well.
     pub(crate) ended: mpsc::Sender<()>,
 }
 
-/// Handlers on mruby, for a front thread.
+/// The mruby handlers for a front thread.
 #[derive(Clone)]
 pub(crate) struct Scripts {
-    /// The handlers, whenever they change.
+    /// The handlers' code. It changes with its files.
     pub(crate) plan: watch::Receiver<Arc<Edition>>,
-    /// Gets one message: whether the first ones can be used.
+    /// Receives one message: whether the first handlers can be used.
     pub(crate) evaluated: mpsc::UnboundedSender<Result<(), String>>,
 }
 
-/// Starts the thread.
-///
 /// # Errors
 /// The thread cannot be created.
 pub(crate) fn start(seed: Seed) -> io::Result<()> {
@@ -214,7 +212,7 @@ async fn run(seed: Seed) {
             else => break,
         }
     }
-    // One more turn for connections that the kernel has accepted: closing the listener would reset them.
+    // One more turn for connections that are already in the backlog: closing the listener would reset them.
     tokio::task::yield_now().await;
     accepting.iter().for_each(JoinHandle::abort);
     if !yielded {
@@ -222,11 +220,11 @@ async fn run(seed: Seed) {
     }
     context.drain();
     room::drain_arrivals(&context).await;
-    // Tunnels have no response to wait for: they end with their worker.
+    // Tunnels have no response to wait for. They end with their worker.
     while context.connections().open > context.connections().tunnels {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // The last packets of connections that were closed.
+    // Waits for the last packets of closed connections.
     let endpoints = acceptor.quic.take();
     for endpoint in &endpoints {
         let _ = tokio::time::timeout(LAST_PACKETS, endpoint.wait_idle()).await;
@@ -236,11 +234,11 @@ async fn run(seed: Seed) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     drop(ended);
-    // Links to the workers stay until the process ends.
+    // The links to the workers stay open until the process exits.
     std::future::pending::<()>().await;
 }
 
-/// The settings of this thread, replaced whenever new ones arrive, and their rate limits.
+/// Returns the settings of this thread. A task replaces them, and the rate limits, when new settings arrive.
 fn follow(mut arriving: watch::Receiver<Arc<Settings>>, limits: Rc<Limiter>) -> Current {
     let current = Current::new(Settings::clone(&arriving.borrow_and_update()));
     let replaced = current.clone();
@@ -254,14 +252,14 @@ fn follow(mut arriving: watch::Receiver<Arc<Settings>>, limits: Rc<Limiter>) -> 
     current
 }
 
-/// Writes failures of requests to the error log.
+/// Creates the log of failed requests.
 fn failures(settings: &Settings, log: &Arc<ErrorLog>) -> FailureLog {
     let log = log.clone();
     let write = Box::new(move |what: &str, id: Option<&[u8]>| log.error(what, id));
     FailureLog::new(write, settings.rack.request_id_header.as_deref())
 }
 
-/// The files of the app, replaced when other code serves.
+/// Replaces the app's files when other code goes into service.
 async fn follow_public(
     mut arriving: watch::Receiver<Arc<AppFiles>>,
     content: Rc<Content>,
@@ -278,7 +276,7 @@ async fn follow_public(
     }
 }
 
-/// Writes lines to the error log.
+/// Returns a function that writes lines to the error log.
 fn log_to(log: &Arc<ErrorLog>) -> Box<dyn Fn(&str)> {
     let log = log.clone();
     Box::new(move |what| log.write(what))
@@ -295,7 +293,7 @@ fn pipeline(
 ) -> Pipeline {
     let app =
         local.map(|local| App { stamp: Stamp::default(), files: RefCell::default(), rack: Rack::new(local) });
-    // Ids are for finding a request in an app's log.
+    // Request ids serve to find a request in the app's log.
     let ids = settings.rack.request_id_header.as_deref().filter(|_| app.is_some()).map(RequestIds::new);
     Pipeline {
         ids,
@@ -313,7 +311,7 @@ fn pipeline(
     }
 }
 
-/// Opens this thread's VM and evaluates the handlers in it; sends whether they can be used.
+/// Opens this thread's VM, evaluates the handlers in it, and reports whether they can be used.
 fn local_scripts(
     scripts: Scripts,
     counts: stats::HandlerCounts,
@@ -327,7 +325,7 @@ fn local_scripts(
     match LocalScripts::new(first, complain, observed) {
         Ok(local) => {
             let waiting = local.clone();
-            // The receiver is gone if the server ends.
+            // The receiver is gone if the server is stopping.
             spawn_local(async move { drop(evaluated.send(waiting.ready().await)) });
             spawn_local(local.clone().follow(plan));
             Some(local)

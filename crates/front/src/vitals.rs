@@ -1,12 +1,12 @@
-//! Whether the server responds and wants requests: for probes, the control server and the service manager.
+//! The server's health, for probes, the control server and the service manager: whether it responds and wants requests.
 //!
-//! Front threads are asked, not watched: a question is a number, and each thread writes the last one that it has seen. Without
-//! questions nothing happens, so an idle server stays idle.
+//! Front threads are asked when health is read: a question is a number, and each thread stores the last
+//! number that it has seen. Without questions nothing runs, so an idle server stays idle.
 //!
 //! Contract:
-//! 1. Reading takes no lock that a thread holds while it works; a probe is answered while all workers are busy.
-//! 2. A thread that has not started has nothing to answer.
-//! 3. A thread is called silent after [`PATIENCE`] without an answer to one question: it may be starved for a while.
+//! 1. Reading takes no lock that a thread holds while it works. A probe gets an answer while all workers are busy.
+//! 2. A thread that has not started has no questions to answer.
+//! 3. A thread counts as silent only after [`PATIENCE`] without an answer, because it may lack CPU time for a while.
 
 use pool::Shared;
 use pool::dispatch::{Dispatch, SeatKind};
@@ -17,21 +17,20 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
-/// How long a thread may leave a question unanswered.
+/// How long a thread may take to answer before it counts as silent.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a probe waits for the answers.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// What is known of the server as a whole.
 #[derive(Debug)]
 pub(crate) struct Vitals {
     state: watch::Sender<ServerState>,
-    /// The app's pool once it has booted; `None` in it where there is no app.
+    /// The app's pool once it has booted; the inner `None` means that there is no app.
     pool: OnceLock<Option<Arc<Shared>>>,
     pulse: Pulse,
 }
 
-/// Questions to the front threads, and the last that each has answered.
+/// Questions to the front threads, and the last answer of each.
 #[derive(Debug)]
 struct Pulse {
     asked: watch::Sender<u64>,
@@ -40,11 +39,11 @@ struct Pulse {
     heard: Notify,
 }
 
-/// Of a thread that has not started.
+/// The value of a thread that has not started.
 const NOT_STARTED: u64 = u64::MAX;
 
 impl Vitals {
-    /// A server that boots, and will have `threads` front threads.
+    /// Creates the state of a booting server with `threads` front threads.
     pub(crate) fn new(threads: usize) -> Arc<Vitals> {
         let answered = (0..threads).map(|_| AtomicU64::new(NOT_STARTED)).collect();
         let pulse = Pulse {
@@ -57,13 +56,13 @@ impl Vitals {
         Arc::new(Vitals { state, pool: OnceLock::new(), pulse })
     }
 
-    /// The app has booted, or there is none.
+    /// Records that the app has booted, or that there is none.
     pub(crate) fn booted(&self, pool: Option<Arc<Shared>>) {
-        // Once; a second call changes nothing.
+        // Only the first call has an effect.
         let _ = self.pool.set(pool);
     }
 
-    /// The server is at something else now. It never goes back.
+    /// Enters a later phase. A phase never goes back.
     pub(crate) fn enter(&self, state: ServerState) {
         self.state.send_if_modified(|now| {
             let later = state > *now;
@@ -72,43 +71,42 @@ impl Vitals {
         });
     }
 
-    /// What the server is at.
     pub(crate) fn state(&self) -> ServerState {
         *self.state.borrow()
     }
 
-    /// What is known without asking anybody.
+    /// Returns the health without asking the threads.
     pub(crate) fn known(&self) -> Health {
         let pool = self.pool.get().and_then(Option::as_ref);
         let workers = pool.map(|shared| shared.dispatch(SeatKind::Thread).open_workers());
         Health { state: self.state(), workers, silent: self.pulse.silent() }
     }
 
-    /// Workers that there should be; `None` before the first is started, and where there is no app.
+    /// Returns the wanted number of workers; `None` before the first is started and without an app.
     pub(crate) fn wanted_workers(&self) -> Option<u32> {
         let pool = self.pool.get().and_then(Option::as_ref)?;
         u32::try_from(pool.wanted()).ok().filter(|wanted| *wanted > 0)
     }
 
-    /// Requests for the app that wait or are being served.
+    /// Returns the number of requests to the app that wait or are being served.
     pub(crate) fn in_progress(&self) -> usize {
         let pool = self.pool.get().and_then(Option::as_ref);
         pool.map_or(0, |shared| shared.each(|dispatch: &mut Dispatch| dispatch.in_progress()).sum())
     }
 
-    /// Asks the front threads and gives them a moment.
+    /// Asks the front threads and waits up to [`MOMENT`] for their answers.
     pub(crate) async fn ask(&self) -> Health {
-        // Who has not answered by then is judged by how long that has lasted.
+        // Threads still silent are judged by the length of their silence.
         let _ = tokio::time::timeout(MOMENT, self.all_answer()).await;
         self.known()
     }
 
-    /// Waits until every front thread has answered a question that was not answered by all when this was called.
+    /// Waits until every front thread has answered a question that was asked, or still open, at this call.
     pub(crate) async fn all_answer(&self) {
         let number = self.pulse.ask();
         loop {
             let mut heard = pin!(self.pulse.heard.notified());
-            // Registered before the look, so that no answer is missed.
+            // Registered before the check, so that no answer is missed.
             heard.as_mut().enable();
             if self.pulse.missing(number).next().is_none() {
                 return;
@@ -117,7 +115,7 @@ impl Vitals {
         }
     }
 
-    /// Answers the questions to front thread `index`, from now on.
+    /// Answers the questions to front thread `index`; runs until the server ends.
     pub(crate) async fn answer(self: Arc<Vitals>, index: u16) {
         let mut asked = self.pulse.asked.subscribe();
         loop {
@@ -132,7 +130,7 @@ impl Vitals {
 }
 
 impl Pulse {
-    /// Asks a new question, unless the last one is still open; its number.
+    /// Asks a new question unless the last one is still open. Returns its number.
     fn ask(&self) -> u64 {
         let last = *self.asked.borrow();
         if self.missing(last).next().is_some() {
@@ -143,7 +141,7 @@ impl Pulse {
         last + 1
     }
 
-    /// The threads that have not answered a question.
+    /// Returns the threads that have not answered a question.
     fn missing(&self, number: u64) -> impl Iterator<Item = u16> {
         let late = move |(_, answered): &(u16, &AtomicU64)| answered.load(Ordering::Acquire) < number;
         (0..).zip(&self.answered).filter(late).map(|(index, _)| index)
@@ -176,7 +174,7 @@ mod tests {
         vitals.all_answer().await;
         let first = tokio::spawn(vitals.clone().answer(0));
         let second = tokio::spawn(vitals.clone().answer(1));
-        // Both start: until then there is nothing that they could owe.
+        // Lets both tasks start: a thread that has not started owes no answer.
         tokio::task::yield_now().await;
         for _ in 0..100 {
             vitals.all_answer().await;

@@ -1,14 +1,14 @@
-//! The decoder of the chunked coding (RFC 9112 section 7.1), for requests and responses.
+//! Decodes the chunked coding (RFC 9112 section 7.1), for requests and responses.
 //!
 //! Contract:
 //! 1. Any split of the same bytes gives the same data and the same error.
-//! 2. A chunk's size is 1 to 16 hexadecimal digits; extensions and trailers are checked, bounded and dropped.
+//! 2. A chunk's size has 1 to 16 hexadecimal digits. Extensions and trailers are checked, bounded and dropped.
 //! 3. No byte after the end is consumed.
 
 use crate::syntax;
 use handler::BodyError;
 
-/// Bytes of chunk extensions in one body.
+/// The most bytes of chunk extensions in one body.
 const MAX_EXTENSIONS: usize = 16 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,14 +27,14 @@ enum State {
     Done,
 }
 
-/// Bounds on a chunked body.
+/// The limits of a chunked body.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Data, in bytes.
+    /// The most data, in bytes.
     pub max_body: Option<u64>,
-    /// Trailer section, in bytes.
+    /// The longest trailer section, in bytes.
     pub max_trailer_bytes: usize,
-    /// Trailer fields.
+    /// The most trailer fields.
     pub max_trailers: usize,
 }
 
@@ -43,7 +43,7 @@ pub struct Bounds {
 pub struct Decoder {
     state: State,
     bounds: Bounds,
-    /// Size of the chunk, then what is left of it.
+    /// The size of the chunk, then the rest of it.
     left: u64,
     digits: u8,
     total: u64,
@@ -53,7 +53,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder at the start of a body.
+    /// Creates a decoder at the start of a body.
     pub fn new(bounds: Bounds) -> Decoder {
         Decoder {
             state: State::Size,
@@ -67,12 +67,12 @@ impl Decoder {
         }
     }
 
-    /// Whether the whole body has been decoded.
+    /// Returns whether the whole body has been decoded.
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Consumes framing at the front of `input`, up to data or the end of the body. Returns how many bytes.
+    /// Consumes framing at the front of `input`, up to data or the end of the body. Returns the number of bytes.
     ///
     /// # Errors
     /// As [`Decoder::decode`].
@@ -85,7 +85,7 @@ impl Decoder {
         Ok(at)
     }
 
-    /// How many of the next `available` bytes are data of one chunk. They count as decoded, without a copy.
+    /// Returns how many of the next `available` bytes are data of one chunk. They count as decoded, without a copy.
     pub fn pass(&mut self, available: usize) -> usize {
         if self.state != State::Data {
             return 0;
@@ -98,7 +98,7 @@ impl Decoder {
         taken
     }
 
-    /// Decodes all of `input`, or up to the end of the body; appends data to `data`. Returns how many bytes were consumed.
+    /// Decodes all of `input`, or up to the end of the body; appends data to `data`. Returns the number of bytes consumed.
     ///
     /// # Errors
     /// [`BodyError::Malformed`] or [`BodyError::TooLarge`]; the decoder must not be used after that.
@@ -203,7 +203,7 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds { max_body: Some(100_000), max_trailer_bytes: 200, max_trailers: 4 };
 
-    /// Data, bytes behind the end (`None` when the end has not come), or an error.
+    /// Data and the number of bytes after the end (`None` if the end has not arrived), or an error.
     type Outcome = Result<(Vec<u8>, Option<usize>), BodyError>;
 
     fn decode(coded: &[u8], cuts: &[usize]) -> Outcome {

@@ -1,11 +1,11 @@
-//! Request heads for origins: a client's request without its hop-by-hop fields, framed anew.
+//! Encodes request heads for origins: a client's request without its hop-by-hop fields, framed anew.
 //!
 //! Contract:
-//! 1. Nothing of the client's framing gets through: length and coding are written here.
+//! 1. None of the client's framing is passed on: length and coding are written here.
 //! 2. `Host` is written once.
-//! 3. Fields that the client's `Connection` names end here, but for two kinds that a client cannot take away: fields that the server has
-//!    added since the request arrived, and those by which servers tell each other about the client.
-//! 4. `Expect` ends here: the client is told to continue when its body is wanted.
+//! 3. Fields that the client's `Connection` names are removed, except for two kinds: fields that the server has added since the request arrived, and
+//!    fields in which servers describe the client to each other.
+//! 4. `Expect` is removed: the client gets 100 (Continue) when its body is wanted.
 
 use crate::field::{Options, lists};
 use crate::framing::Framing;
@@ -14,7 +14,7 @@ use crate::write::{decimal, field};
 use handler::{Incoming, Request, Version};
 use std::ops::Range;
 
-/// How a request's body is framed for an origin; `None` if it has none and none is expected.
+/// Returns the framing of a request's body for an origin; `None` if it has no body and none is expected.
 pub fn body_framing(incoming: &Incoming, method: &[u8]) -> Option<Framing> {
     // RFC 9110 section 8.6: methods that usually have content declare that they have none.
     let empty = matches!(method, b"POST" | b"PUT" | b"PATCH").then_some(Framing::Length(0));
@@ -28,7 +28,7 @@ pub fn body_framing(incoming: &Incoming, method: &[u8]) -> Option<Framing> {
     }
 }
 
-/// The protocol that a request may be upgraded to, if it offers one that may be passed on.
+/// Returns the protocol that a request may be upgraded to, if it offers one that may be passed on.
 pub fn upgrade_offer(request: &Request, framing: Option<Framing>) -> Option<&[u8]> {
     let mut offered = request.fields.all("upgrade");
     let protocol = offered.next()?;
@@ -47,7 +47,6 @@ pub fn upgrade_offer(request: &Request, framing: Option<Framing>) -> Option<&[u8
     (valid && !is_http && syntax::is_token(name) && !protocol.contains(&b',')).then_some(protocol)
 }
 
-/// A request head for an origin.
 pub struct RequestEncoder<'a> {
     /// The client's request.
     pub request: &'a Request,
@@ -57,15 +56,13 @@ pub struct RequestEncoder<'a> {
     pub target: &'a [u8],
     /// The value of `Host`.
     pub host: &'a [u8],
-    /// The framing of the body.
     pub framing: Option<Framing>,
     /// The protocol to upgrade to.
     pub upgrade: Option<&'a [u8]>,
 }
 
 impl RequestEncoder<'_> {
-    /// Appends the head to `to`. Fields of the client for which `replaced` returns true are left out; `more` appends the
-    /// field lines that replace them.
+    /// Appends the head to `to`. Client fields for which `replaced` returns true are left out; `more` appends the field lines that replace them.
     pub fn encode(
         &self,
         to: &mut Vec<u8>,
@@ -119,14 +116,14 @@ impl RequestEncoder<'_> {
     }
 }
 
-/// The head as it was received. Fields that the server has added since stand behind it, and have no line breaks.
+/// Returns the head as received. Fields that the server has added since come after it, and have no line breaks.
 fn received(text: &[u8]) -> Range<*const u8> {
     let len = text.windows(2).rposition(|pair| pair == b"\r\n").unwrap_or(0);
     text[..len].as_ptr_range()
 }
 
-/// Whether a field says which client the request is from, or where it has been. A server before this one may have written it: the client
-/// cannot take it away by naming it in `Connection` (RFC 9110 section 7.6.1 forbids to name fields that are for all recipients).
+/// Returns whether a field tells which client the request is from, or which servers it has passed. An earlier server may have written it: the client
+/// must not remove it by naming it in `Connection` (RFC 9110 section 7.6.1 forbids naming fields that are for all recipients).
 fn is_for_all_hops(name: &[u8]) -> bool {
     const FIELDS: [&str; 11] = [
         "authorization",
@@ -145,7 +142,7 @@ fn is_for_all_hops(name: &[u8]) -> bool {
     begins(b"x-forwarded-") || FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()))
 }
 
-/// Whether a field of a request is not passed on as it is (RFC 9110 section 7.6.1), or is written anew.
+/// Returns whether a request's field is hop-by-hop (RFC 9110 section 7.6.1) or is written anew.
 fn is_for_one_hop(name: &[u8]) -> bool {
     let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
     match name.len() {

@@ -1,4 +1,4 @@
-//! Responses to clients: which framing a response gets (RFC 9112 section 6), and the bytes of its head.
+//! Encodes responses to clients: chooses the framing (RFC 9112 section 6), and writes the head.
 
 use crate::syntax;
 use crate::write::{decimal, field};
@@ -7,7 +7,7 @@ use handler::{Body, Fields, Frozen, Response, Version, reason_phrase};
 /// How the client finds the end of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delimiter {
-    /// No field: 204, 304 without a length, 101; a version with a framing of its own.
+    /// No field: 204, 304 without a length, 101; or a version with its own framing.
     Nothing,
     /// Content-Length.
     Length(u64),
@@ -15,18 +15,17 @@ pub enum Delimiter {
     Chunked,
     /// The end of the connection.
     Close,
-    /// The app's own fields; it writes the body too.
+    /// The app's own fields; the app writes the body too.
     Own,
 }
 
 /// How a response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// How the client finds the end of the response.
     pub delimiter: Delimiter,
-    /// Whether body bytes follow the head.
+    /// Body bytes follow the head.
     pub has_body: bool,
-    /// Whether the handler's body is the complete body: not for HEAD, nor for statuses without one.
+    /// The handler's body is the complete body: not for HEAD, nor for statuses without one.
     pub is_whole: bool,
 }
 
@@ -53,7 +52,7 @@ pub fn plan(response: &Response, version: Version, is_head: bool) -> Plan {
         204 => without(None),
         205 => without(Some(0)),
         304 => without(given),
-        // Its fields are those of the GET response, whose body may be missing here already.
+        // The fields are those of the GET response, whose body may be missing here already.
         _ if is_head => without(known.filter(|&length| length > 0).or(given)),
         _ => {
             let unknown = match version {
@@ -70,7 +69,7 @@ pub fn plan(response: &Response, version: Version, is_head: bool) -> Plan {
     }
 }
 
-/// The length that the `Content-Length` fields declare, if they agree on one.
+/// Returns the length that the `Content-Length` fields declare, if they agree on one.
 pub fn declared_length(fields: &Fields) -> Option<u64> {
     let named = fields.fresh().filter(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
     let mut lengths = named.map(|(_, value)| syntax::decimal(value));
@@ -78,7 +77,7 @@ pub fn declared_length(fields: &Fields) -> Option<u64> {
     lengths.all(|length| length == Some(first)).then_some(first)
 }
 
-/// Whether nothing in the fields can end a field line or the head early.
+/// Returns whether no field can end a field line or the head early.
 pub fn fields_are_clean(fields: &Fields) -> bool {
     // Frozen fields were checked when they were frozen.
     fields.fresh().all(|(name, value)| syntax::is_token(name) && syntax::is_value(value))
@@ -89,11 +88,8 @@ pub fn fields_are_clean(fields: &Fields) -> bool {
 pub enum ConnectionField {
     /// No field: the version's default.
     Default,
-    /// `close`.
     Close,
-    /// `keep-alive`.
     KeepAlive,
-    /// `Upgrade`.
     Upgrade,
 }
 
@@ -161,7 +157,7 @@ pub fn encode_head(
         Delimiter::Chunked => to.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         Delimiter::Nothing | Delimiter::Close | Delimiter::Own => {}
     }
-    // RFC 9110 section 7.8: Upgrade is named in Connection, so that it is not passed on.
+    // RFC 9110 section 7.8: Connection names Upgrade, so that it is not passed on.
     to.extend_from_slice(match (connection, upgrade_offered) {
         (ConnectionField::Default, false) => b"\r\n",
         (ConnectionField::Default, true) | (ConnectionField::Upgrade, _) => b"Connection: Upgrade\r\n\r\n",
@@ -172,7 +168,7 @@ pub fn encode_head(
     });
 }
 
-/// The bytes of an informational response; `None` if the status or a field is not allowed in one.
+/// Encodes an informational response. Returns `None` if the status or a field is not allowed in one.
 pub fn encode_interim(status: u16, fields: &Fields) -> Option<Vec<u8>> {
     if !(100..200).contains(&status) || status == 101 || !fields_are_clean(fields) {
         return None;

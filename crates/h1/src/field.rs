@@ -1,11 +1,11 @@
-//! Header field lines and the fields whose values are lists.
+//! Parses header field lines and fields whose values are lists.
 
 use crate::syntax;
 
-/// Name and value of a field line.
+/// Splits a field line into name and value.
 ///
 /// # Errors
-/// What is wrong with the line.
+/// Describes the mistake.
 #[inline]
 pub(crate) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), &'static str> {
     let name_len = syntax::token_len(line);
@@ -23,12 +23,12 @@ pub(crate) fn split(line: &[u8]) -> Result<(&[u8], &[u8]), &'static str> {
     }
 }
 
-/// Members of a comma-separated list.
+/// Returns the members of a comma-separated list.
 pub(crate) fn members(list: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     list.split(|&b| b == b',').map(syntax::trim)
 }
 
-/// Whether a comma-separated list has a member of that name, in any case.
+/// Returns whether a comma-separated list has a member of that name, in any case.
 pub fn lists(list: &[u8], name: &[u8]) -> bool {
     members(list).any(|one| one.eq_ignore_ascii_case(name))
 }
@@ -43,7 +43,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Adds those of one field.
+    /// Adds the options of one field.
     pub(crate) fn add(&mut self, value: &[u8]) {
         for option in members(value) {
             let is = |known: &[u8]| option.eq_ignore_ascii_case(known);
@@ -57,7 +57,7 @@ impl Options {
         }
     }
 
-    /// Whether the sender keeps the connection open.
+    /// Returns whether the sender keeps the connection open.
     pub(crate) fn persistent(self, http10: bool) -> bool {
         !self.close && (!http10 || self.keep_alive)
     }

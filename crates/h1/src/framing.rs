@@ -1,7 +1,7 @@
-//! The judge of framing (RFC 9112 section 6): where a message body ends according to the header fields.
+//! Checks framing (RFC 9112 section 6): determines the end of a message body from the header fields.
 //!
-//! Why one judge: a difference between what is accepted from clients and from origins, or between what is accepted and what
-//! is passed on, is how requests and responses are smuggled.
+//! Why one implementation: any difference between the framing accepted from clients and from origins, or between accepted and forwarded framing,
+//! allows request or response smuggling.
 
 use crate::{field, syntax};
 
@@ -34,7 +34,7 @@ impl Mistake {
     }
 }
 
-/// The fields that decide, as they arrive.
+/// The fields that determine the framing, as they arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     length: Option<u64>,
@@ -42,7 +42,7 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// A `Content-Length` field.
+    /// Adds a `Content-Length` field.
     pub(crate) fn content_length(&mut self, value: &[u8]) -> Result<(), Mistake> {
         let Some(length) = syntax::decimal(value) else {
             return Err(Mistake::Malformed("a Content-Length that is not a number"));
@@ -53,7 +53,7 @@ impl Judge {
         Ok(())
     }
 
-    /// A `Transfer-Encoding` field.
+    /// Adds a `Transfer-Encoding` field.
     pub(crate) fn transfer_encoding(&mut self, value: &[u8], http10: bool) -> Result<(), Mistake> {
         if http10 {
             return Err(Mistake::Malformed("Transfer-Encoding in HTTP/1.0"));
@@ -74,7 +74,7 @@ impl Judge {
         Err(Mistake::UnknownCoding)
     }
 
-    /// The verdict at the end of the head; `None` if no field decides.
+    /// Returns the framing at the end of the head; `None` if no field determines it.
     pub(crate) fn framing(&self) -> Result<Option<Framing>, Mistake> {
         match (self.chunked, self.length) {
             (true, Some(_)) => Err(Mistake::Malformed("Content-Length with Transfer-Encoding")),

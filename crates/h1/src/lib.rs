@@ -1,13 +1,13 @@
-//! HTTP/1.0 and HTTP/1.1 syntax (RFC 9112): a codec for servers and clients.
+//! Implements HTTP/1.0 and HTTP/1.1 syntax (RFC 9112): a codec for servers and clients.
 //!
-//! Why: requests of clients and responses of origins are judged by the same rules. What could be read in two ways is
-//! refused on both sides, so that nothing behind this crate has to ask where a message ends.
+//! Why: the same rules check requests of clients and responses of origins. Ambiguous input is refused on both sides, so no code behind this crate
+//! has to ask where a message ends.
 //!
 //! Contract:
-//! 1. Pure: bytes in, values or bytes out. No input or output, no clock, no runtime.
-//! 2. Parsers are resumable: any split of the same bytes gives the same result, and judged bytes are not read again.
-//! 3. One line scanner and one judge of framing serve request and response heads.
-//! 4. What a handler puts into header fields cannot change the framing of what is written.
+//! 1. Bytes in, values or bytes out. No I/O, no clock, no runtime.
+//! 2. Parsers are resumable: any split of the same bytes gives the same result, and checked bytes are not read again.
+//! 3. Request and response heads share one line scanner and one framing check.
+//! 4. Header fields set by a handler cannot change the framing of the output.
 #![forbid(unsafe_code)]
 
 pub mod chunked;

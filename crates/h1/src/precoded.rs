@@ -1,14 +1,14 @@
-//! Bodies that an app has already put into the chunked coding (Rack 2's `Rack::Chunked`): they are decoded and framed anew.
+//! Decodes bodies that an app has already put into the chunked coding (Rack 2's `Rack::Chunked`), so that they are framed anew.
 //!
-//! Why: whether the client gets chunks is decided in one place, and an HTTP/1.0 client must not get any. Coding twice would
-//! give the client the app's chunk sizes as content.
+//! Why: one place decides whether the client gets chunks, and an HTTP/1.0 client must not get any. Coding twice would give the client the app's
+//! chunk sizes as content.
 
 use crate::chunked::{Bounds, Decoder};
 use bytes::Bytes;
 use handler::{Body, BodyStream, Chunk, Failure, Response};
 use std::task::{Context, Poll, ready};
 
-/// An app's trailers are dropped; this bounds them.
+/// The limits for an app's trailers, which are dropped.
 const BOUNDS: Bounds = Bounds { max_body: None, max_trailer_bytes: 64 << 10, max_trailers: 1000 };
 
 /// Decodes the body if the fields declare the chunked coding.
@@ -23,11 +23,11 @@ pub fn decoded(mut response: Response) -> Result<Response, Failure> {
         Body::Bytes(coded) if !coded.is_empty() => Body::Bytes(decode_all(&coded)?),
         Body::Kept(coded) => Body::Bytes(decode_all(coded.body())?),
         Body::Stream(coded) => Body::Stream(Box::new(Precoded { coded, decoder: Decoder::new(BOUNDS) })),
-        // In a tunnel the app frames what it writes.
+        // In a tunnel, the app frames its output.
         Body::Tunnel { .. } => return Ok(response),
         other => other,
     };
-    // A length beside the coding is the length of neither form.
+    // A length in addition to the coding is the length of neither form.
     response.fields.retain(|name, _| {
         !name.eq_ignore_ascii_case(b"transfer-encoding") && !name.eq_ignore_ascii_case(b"content-length")
     });

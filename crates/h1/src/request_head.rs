@@ -1,13 +1,13 @@
-//! Request heads: lines to a checked [`RequestHead`], resumable at any byte.
+//! Parses request heads: lines to a checked [`RequestHead`], resumable at any byte.
 //!
-//! Why our own parser: what decides about framing must be strict (RFC 9112 without its leniencies), must give the same
-//! result however the bytes were split into packets, and must not start over with each packet. Lines are judged in order,
-//! each as soon as it is complete, so the first mistake decides about the status.
+//! Why not a crate: the parts that determine framing must be parsed strictly (RFC 9112 without its leniencies), with the same result for any split
+//! into packets, and without starting over with each packet. Lines are checked in order, each as soon as it is complete, so the first mistake
+//! determines the status.
 //!
 //! Contract:
 //! 1. A line ends with CRLF; any other CR or LF is refused.
-//! 2. Judged bytes are not read again.
-//! 3. `Ok(Some(end))` once, for a head whose framing can be read in one way only.
+//! 2. Checked bytes are not read again.
+//! 3. `Ok(Some(end))` is returned once, for a head with unambiguous framing.
 
 use crate::field::{self, Options};
 use crate::framing::{Framing, Judge, Mistake};
@@ -17,23 +17,22 @@ use crate::target::{self, RequestLine};
 use fieldcode::{Expect, HeadLimits};
 use handler::{Failure, Span, Version};
 
-/// Blank lines that are skipped before a request line (RFC 9112 section 2.2).
+/// The most blank lines that are skipped before a request line (RFC 9112 section 2.2).
 const MAX_BLANK_LINES: usize = 8;
-/// Initial room for fields.
+/// The initial room for fields.
 const USUAL_FIELDS: usize = 16;
 
 /// A complete head. Spans count from its first byte.
 #[derive(Debug, Clone)]
 pub struct RequestHead {
-    /// The request line.
     pub line: RequestLine,
     /// Names and values of the header fields.
     pub slots: Vec<(Span, Span)>,
-    /// How the body ends; a request without a body has length 0.
+    /// The framing of the body; a request without a body has length 0.
     pub framing: Framing,
-    /// What the client expects before it sends its body.
+    /// The value of `Expect`.
     pub expect: Expect,
-    /// Whether the client keeps the connection open.
+    /// The client keeps the connection open.
     pub persistent: bool,
 }
 
@@ -77,7 +76,7 @@ impl Default for RequestParser {
 }
 
 impl RequestParser {
-    /// A parser at the start of a head.
+    /// Creates a parser at the start of a head.
     pub fn new() -> RequestParser {
         RequestParser {
             phase: Phase::Blank,
@@ -100,21 +99,21 @@ impl RequestParser {
         }
     }
 
-    /// Whether a byte of a request has been seen.
+    /// Returns whether a byte of a request has been seen.
     pub fn has_begun(&self) -> bool {
         self.phase != Phase::Blank
     }
 
-    /// Where the head begins: behind blank lines.
+    /// Returns the start of the head, after blank lines.
     pub fn start(&self) -> usize {
         self.lines.start()
     }
 
-    /// Parses on. `text` is everything so far, with the same first byte in each call. Returns where the head ends; `None` if
-    /// more bytes are needed.
+    /// Continues to parse. `text` is everything so far, with the same first byte in each call. Returns where the head ends; `None` if more bytes are
+    /// needed.
     ///
     /// # Errors
-    /// The response to a head that is refused.
+    /// The response to a refused head.
     pub fn advance(&mut self, text: &[u8], limits: &HeadLimits) -> Result<Option<usize>, Failure> {
         if self.phase == Phase::Blank && !self.skip_blank_lines(text)? {
             return Ok(None);
@@ -142,7 +141,7 @@ impl RequestParser {
         }
     }
 
-    /// Takes the head out after [`RequestParser::advance`] has returned its end.
+    /// Returns the head after [`RequestParser::advance`] has returned its end.
     pub fn finish(self) -> RequestHead {
         let persistent = self.options.persistent(self.is_http10());
         let RequestParser { line, slots, framing, expect, .. } = self;
@@ -153,7 +152,7 @@ impl RequestParser {
         self.line.version == Version::Http10
     }
 
-    /// Whether a request begins; otherwise more bytes are needed.
+    /// Returns whether a request begins; otherwise more bytes are needed.
     fn skip_blank_lines(&mut self, text: &[u8]) -> Result<bool, Failure> {
         let mut start = self.lines.start();
         loop {
@@ -172,7 +171,7 @@ impl RequestParser {
         Ok(true)
     }
 
-    /// Checks the bounds for everything that has been scanned.
+    /// Checks the limits for all scanned bytes.
     fn check_size(&self, text: &[u8], complete: bool, limits: &HeadLimits) -> Result<(), Failure> {
         let mut bound = limits.max_header_bytes;
         let mut status = 431;
@@ -226,7 +225,7 @@ impl RequestParser {
         if self.host.replace(span).is_some() {
             return Err(bad("more than one Host"));
         }
-        // RFC 9112 section 3.2; only a version that need not send it may leave it empty.
+        // RFC 9112 section 3.2: only a version that need not send the field may leave it empty.
         if syntax::is_authority(value) || (value.is_empty() && self.is_http10()) {
             Ok(())
         } else {
@@ -259,11 +258,11 @@ impl RequestParser {
     }
 }
 
-/// Judges the head at the start of `text` as if it had arrived in pieces that end at `cuts` and at its end: where it ends, or
-/// `None` if more bytes are needed. For fuzzers and tests.
+/// Parses the head at the start of `text` as if it had arrived in pieces that end at `cuts` and at its end. Returns where it ends, or `None` if more
+/// bytes are needed. For fuzzers and tests.
 ///
 /// # Errors
-/// The response to a head that is refused.
+/// The response to a refused head.
 pub fn judge_request_head(
     text: &[u8],
     cuts: &[usize],

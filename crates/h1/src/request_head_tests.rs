@@ -1,4 +1,4 @@
-//! The request parser against tables, a slow twin, and httparse.
+//! Tests the request parser against tables, a slow reference implementation, and httparse.
 
 use crate::framing::Framing;
 use crate::request_head::{RequestHead, RequestParser};
@@ -10,7 +10,7 @@ fn small_limits() -> HeadLimits {
     HeadLimits { max_header_bytes: 400, max_headers: 6, max_uri: 100, ..HeadLimits::default() }
 }
 
-/// What can be said about a head, in comparable form.
+/// The facts about a head, in comparable form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Summary {
     version: Version,
@@ -25,7 +25,7 @@ struct Summary {
     end: usize,
 }
 
-/// A head, the wish for more bytes, or a status.
+/// A head, `None` if more bytes are needed, or a status.
 type Outcome = Result<Option<Summary>, u16>;
 
 fn summary(head: &RequestHead, text: &[u8], end: usize) -> Summary {
@@ -63,7 +63,7 @@ fn parse(text: &[u8]) -> Outcome {
     parse_in_pieces(text, &[], &HeadLimits::default())
 }
 
-/// The twin: whole text, line by line, byte by byte, nothing remembered and nothing clever.
+/// The reference implementation: parses the whole text line by line and byte by byte, without state.
 mod twin {
     use super::*;
 
@@ -115,7 +115,7 @@ mod twin {
         name_ok && port_ok && text.is_ascii()
     }
 
-    /// Method length, as far as the line goes.
+    /// Returns the method's length, if the line is long enough.
     fn method(line: &[u8]) -> Result<Option<usize>, u16> {
         for (i, &b) in line.iter().enumerate() {
             match b {
@@ -317,7 +317,7 @@ mod twin {
     }
 }
 
-/// Lines that mean something to the parser, well-formed and not.
+/// Generates lines that the parser handles specially, well-formed and malformed.
 fn a_line() -> impl Strategy<Value = Vec<u8>> {
     let known = prop::sample::select(vec![
         &b"Host: x"[..], b"Host: x:80", b"host:y", b"Host: ", b"Host: [::1]:8", b"Host: a@b", b"Host: x:99999", b"Content-Length: 5", b"content-length:0",
@@ -342,7 +342,7 @@ fn a_request_line() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![3 => Just(b"GET / HTTP/1.1".to_vec()), 2 => known.prop_map(<[u8]>::to_vec)]
 }
 
-/// Heads that are mostly right, with now and then a byte changed.
+/// Generates heads that are mostly valid, sometimes with a changed byte.
 fn a_head() -> impl Strategy<Value = Vec<u8>> {
     let end = prop_oneof![12 => Just(&b"\r\n"[..]), 1 => Just(&b"\n"[..]), 1 => Just(&b"\r"[..])];
     let lines = prop::collection::vec((a_line(), end.clone()), 0..8);

@@ -1,12 +1,12 @@
-//! Response heads: lines to a checked [`ResponseHead`], resumable at any byte.
+//! Parses response heads: lines to a checked [`ResponseHead`], resumable at any byte.
 //!
-//! Why our own parser: an origin is trusted no more than a client. What could be read in two ways is refused (RFC 9112
-//! without its leniencies), and any split of the same bytes gives the same result.
+//! Why not a crate: an origin is trusted no more than a client. Ambiguous input is refused (RFC 9112 without its leniencies), and any split of the
+//! same bytes gives the same result.
 //!
 //! Contract:
-//! 1. A line ends with CRLF; any other CR or LF is refused, and so are folded lines and versions other than HTTP/1.0 and 1.1.
-//! 2. Judged bytes are not read again.
-//! 3. `Ok(Some(end))` once, for a head whose body can be found in one way only.
+//! 1. A line ends with CRLF. Any other CR or LF is refused, and so are folded lines and versions other than HTTP/1.0 and 1.1.
+//! 2. Checked bytes are not read again.
+//! 3. `Ok(Some(end))` is returned once, for a head that determines its body unambiguously.
 //! 4. Hop-by-hop fields are left out (RFC 9110 section 7.6.1).
 
 use crate::field::{self, Options, lists};
@@ -15,14 +15,14 @@ use crate::lines::Lines;
 use crate::syntax;
 use handler::Span;
 
-/// Most header fields of a response.
+/// The most header fields of a response.
 const MAX_FIELDS: usize = 256;
-/// Initial room for fields.
+/// The initial room for fields.
 const USUAL_FIELDS: usize = 16;
-/// Length of `HTTP/1.x NNN`.
+/// The length of `HTTP/1.x NNN`.
 const STATUS_LINE: usize = 12;
 
-/// What is wrong with a head.
+/// The description of a malformed head.
 type Mistake = &'static str;
 
 /// A complete head. Spans count from its first byte.
@@ -32,11 +32,11 @@ pub struct ResponseHead {
     pub status: u16,
     /// Names and values of the fields that may be passed on.
     pub slots: Vec<(Span, Span)>,
-    /// How the body ends according to the fields; request method and status come before that.
+    /// The end of the body according to the fields; request method and status take precedence.
     pub framing: Framing,
-    /// Whether the origin keeps the connection open.
+    /// The origin keeps the connection open.
     pub persistent: bool,
-    /// For how many seconds, if it says so.
+    /// The origin's keep-alive time-out in seconds, if it gives one.
     pub keep_alive: Option<u64>,
     /// The protocol that a 101 switches to.
     pub upgrade: Option<Span>,
@@ -67,7 +67,7 @@ impl Default for ResponseParser {
 }
 
 impl ResponseParser {
-    /// A parser at the start of a head.
+    /// Creates a parser at the start of a head.
     pub fn new() -> ResponseParser {
         ResponseParser {
             has_status: false,
@@ -85,11 +85,11 @@ impl ResponseParser {
         }
     }
 
-    /// Parses on. `text` is everything so far, with the same first byte in each call. Returns where the head ends; `None` if
-    /// more bytes are needed.
+    /// Continues to parse. `text` is everything so far, with the same first byte in each call. Returns where the head ends; `None` if more bytes are
+    /// needed.
     ///
     /// # Errors
-    /// What is wrong with the head, for the log.
+    /// Describes the mistake, for the log.
     pub fn advance(&mut self, text: &[u8], max_bytes: usize) -> Result<Option<usize>, &'static str> {
         loop {
             if !self.has_status {
@@ -115,7 +115,7 @@ impl ResponseParser {
         }
     }
 
-    /// Takes the head out after [`ResponseParser::advance`] has returned its end. `text` is what it was given.
+    /// Returns the head after [`ResponseParser::advance`] has returned its end. `text` must be that call's text.
     pub fn finish(mut self, text: &[u8]) -> ResponseHead {
         if self.options.names {
             let named = std::mem::take(&mut self.connection);
@@ -135,7 +135,7 @@ impl ResponseParser {
     }
 
     fn status_line(&mut self, line: &[u8]) -> Result<(), Mistake> {
-        // `check_beginning` has seen all but the end.
+        // `check_beginning` has checked everything but the end.
         let [.., minor, b' ', a, b, c] = line.get(..STATUS_LINE).ok_or("a status line without a status")?
         else {
             return Err("a status line without a status");
@@ -223,7 +223,7 @@ fn check_beginning(text: &[u8]) -> Result<(), Mistake> {
     }
 }
 
-/// The `timeout` parameter of a `Keep-Alive` field, in seconds.
+/// Returns the `timeout` parameter of a `Keep-Alive` field, in seconds.
 fn timeout(value: &[u8]) -> Option<u64> {
     value.split(|&b| b == b',').find_map(|parameter| {
         let (name, seconds) = parameter.split_at_checked(parameter.iter().position(|&b| b == b'=')?)?;
@@ -232,11 +232,11 @@ fn timeout(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// Judges the head at the start of `text` as if it had arrived in pieces that end at `cuts` and at its end: where it ends, or
-/// `None` if more bytes are needed. For fuzzers and tests.
+/// Parses the head at the start of `text` as if it had arrived in pieces that end at `cuts` and at its end. Returns where it ends, or `None` if more
+/// bytes are needed. For fuzzers and tests.
 ///
 /// # Errors
-/// What is wrong with the head.
+/// Describes the mistake.
 pub fn judge_response_head(
     text: &[u8],
     cuts: &[usize],

@@ -1,4 +1,4 @@
-//! Response heads: tables of what is accepted and refused, and properties judged against httparse.
+//! Tests response heads: tables of accepted and refused ones, and properties compared with httparse.
 
 use crate::field::lists;
 use crate::framing::Framing;
@@ -147,7 +147,7 @@ fn hop_by_hop_fields_end_here() {
     assert_eq!(head(text).upgrade.unwrap().slice(text.as_bytes()), b"websocket");
 }
 
-/// Pieces of which heads, good and bad ones, are made.
+/// Generates pieces of valid and malformed heads.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(vec![
         "HTTP/1.1 200 OK\r\n",
@@ -181,7 +181,7 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Heads most of which are good: with pieces alone few are, and a comparison of what is accepted would compare little.
+/// Generates mostly valid heads. Heads made of pieces alone are rarely valid, so comparing only those would test little.
 fn heads() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![20 => 0x20..0x7fu8, 3 => Just(b'\t'), 3 => 0x80..=0xffu8, 1 => any::<u8>()];
     let value = prop::collection::vec(byte, 0..12);
@@ -224,7 +224,7 @@ fn is_for_one_hop(name: &[u8]) -> bool {
     hop.iter().any(|hop| name.eq_ignore_ascii_case(hop.as_bytes()))
 }
 
-/// Whether `Connection` names the field.
+/// Returns whether `Connection` names the field.
 fn named(fields: &[(&[u8], &[u8])], name: &[u8]) -> bool {
     fields.iter().any(|(other, value)| other.eq_ignore_ascii_case(b"connection") && lists(value, name))
 }
@@ -251,7 +251,7 @@ proptest! {
             prop_assert_eq!(judge.parse(&text), Ok(httparse::Status::Complete(end)));
             prop_assert_eq!(judge.code, Some(head.status));
             let theirs: Vec<_> = judge.headers.iter().map(|h| (h.name.as_bytes(), h.value)).collect();
-            // What is missing of theirs is for one hop only; nothing is added, changed or moved.
+            // Only hop-by-hop fields are missing; none is added, changed or moved.
             let hop = |name: &[u8]| is_for_one_hop(name) || named(&theirs, name);
             let expected = theirs.iter().filter(|(name, _)| !hop(name)).count();
             prop_assert_eq!(head.slots.iter().filter(|(name, _)| !hop(name.slice(&text))).count(), expected);

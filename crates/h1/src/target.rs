@@ -1,4 +1,4 @@
-//! The request line: method, target in its four forms, version (RFC 9112 section 3).
+//! Parses the request line: method, target in its four forms, version (RFC 9112 section 3).
 
 use crate::syntax;
 use handler::{Failure, Span, Version};
@@ -6,24 +6,22 @@ use handler::{Failure, Span, Version};
 /// A request line. Spans count from the start of the head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestLine {
-    /// The version.
     pub version: Version,
-    /// The method.
     pub method: Span,
     /// The target as received.
     pub target: Span,
-    /// Its path; `*` for the asterisk form; `/` for an absolute form without a path.
+    /// The path; `*` for the asterisk form; `/` for an absolute form without a path.
     pub path: Span,
-    /// Its query without `?`.
+    /// The query without `?`.
     pub query: Span,
-    /// Of an absolute form; empty otherwise.
+    /// The authority of an absolute form; empty otherwise.
     pub authority: Span,
 }
 
-/// Longest method; no registered method comes close (501 beyond, RFC 9112 section 3).
+/// The longest method. No registered method comes close (501 beyond, RFC 9112 section 3).
 const MAX_METHOD: usize = 32;
 
-/// Length of the method at the start of a line; `None` if its end has not arrived.
+/// Returns the length of the method at the start of a line; `None` if its end has not arrived.
 pub(crate) fn method_len(line: &[u8]) -> Result<Option<usize>, Failure> {
     for (at, &byte) in line.iter().enumerate() {
         if byte == b' ' && at > 0 {
@@ -39,7 +37,7 @@ pub(crate) fn method_len(line: &[u8]) -> Result<Option<usize>, Failure> {
     Ok(None)
 }
 
-/// Parses a line without its CRLF. `offset` is where it begins in the head.
+/// Parses a line without its CRLF. `offset`: its position in the head.
 pub(crate) fn parse(line: &[u8], offset: u32) -> Result<RequestLine, Failure> {
     let Some(method_end) = method_len(line)? else { return Err(bad("a request line without a target")) };
     let rest = &line[method_end + 1..];
@@ -65,7 +63,7 @@ pub(crate) fn parse(line: &[u8], offset: u32) -> Result<RequestLine, Failure> {
             (start + authority.start..start + authority.end, start + path.start..start + path.end)
         })?,
     };
-    // An absolute form without a path takes the `/` of its scheme as path; its query follows the authority.
+    // An absolute form without a path uses the `/` of its scheme as path; its query follows the authority.
     let query_from = if path.end <= authority.start { authority.end } else { path.start };
     let (path, query) = match memchr::memchr(b'?', &line[query_from..end]) {
         Some(at) if query_from == path.start => (path.start..query_from + at, query_from + at + 1..end),
@@ -83,7 +81,7 @@ pub(crate) fn parse(line: &[u8], offset: u32) -> Result<RequestLine, Failure> {
     })
 }
 
-/// Authority and path (with query) of an absolute form.
+/// Returns the authority and the path (with query) of an absolute form.
 fn absolute(target: &[u8]) -> Result<(std::ops::Range<usize>, std::ops::Range<usize>), Failure> {
     let start = [&b"http://"[..], b"https://"]
         .iter()

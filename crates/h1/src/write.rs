@@ -1,4 +1,4 @@
-//! Pieces that requests and responses are written from.
+//! Writes pieces of requests and responses.
 
 /// Appends a field line.
 #[inline]
@@ -16,7 +16,7 @@ pub fn decimal(to: &mut Vec<u8>, number: u64) {
     to.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Appends the line before a chunk of that many bytes.
+/// Appends the line before a chunk of `size` bytes.
 pub fn chunk_size(to: &mut Vec<u8>, size: u64) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let count = (64 - (size | 1).leading_zeros()).div_ceil(4);

@@ -1,12 +1,12 @@
-//! Values that protocols keep beside something that is sent often.
+//! Caches the values that protocols derive from data that is sent often.
 //!
-//! Why: a response that is sent thousands of times a second is encoded once. Only the protocol knows the encoded form, and
-//! several protocols may send the same thing.
+//! Why: a response that is sent thousands of times a second should be encoded once. Only the protocol knows
+//! the encoded form, and several protocols may send the same data.
 
 use std::any::Any;
 use std::cell::OnceCell;
 
-/// At most one value of each type; opaque to all but the owner of the type.
+/// Holds at most one value of each type. Only the owner of a type can read its value.
 #[derive(Default)]
 pub struct Cache {
     first: OnceCell<Box<Entry<dyn Any>>>,
@@ -18,7 +18,7 @@ struct Entry<T: ?Sized> {
 }
 
 impl Cache {
-    /// The value of this type; made by `make` on the first call.
+    /// Returns the value of this type, created by `make` on the first call.
     pub fn get_or_init<T: 'static>(&self, make: impl FnOnce() -> T) -> &T {
         let mut at = &self.first;
         let mut make = Some(make);

@@ -1,20 +1,21 @@
-//! What went wrong with a request: the status for the client, whose fault it is, whether a retry may help, and the reason
-//! for the log.
+//! Describes why a request failed: the status for the client, the party at fault, whether a retry may help,
+//! and the reason for the log.
 //!
 //! Contract:
-//! 1. A failure is built where it arises, with everything that is known there. Nothing is derived from the status.
+//! 1. A failure is created where it occurs, with all information that is available there. Nothing is derived
+//!    from the status.
 //! 2. It becomes a response in one place: [`Failure::into_response`].
-//! 3. It travels in [`Response::failure`], or as the error of a body stream, to `Ending::failure`; only the pipeline counts
-//!    and logs it.
+//! 3. It is passed in [`Response::failure`], or as the error of a body stream, to `Ending::failure`. Only the
+//!    pipeline counts and logs it.
 
 use crate::{After, Body, BodyError, Fields, Response};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Whose fault a failure is: where it is counted, and whether it is logged.
+/// The party that caused a failure. Decides where it is counted and whether it is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// The request is wrong.
+    /// The request is invalid.
     Client,
     /// The app, its worker or an origin failed.
     App,
@@ -22,52 +23,53 @@ pub enum Fault {
     Server,
 }
 
-/// Why a request has no regular response, or its response was cut off.
+/// Why a request has no regular response, or why its response was cut off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The status for the client (RFC 9110 section 15, RFC 6585).
     pub status: u16,
-    /// Whose fault it is.
     pub fault: Fault,
-    /// Nothing has been done for it, and the client may send the same request again in so many seconds.
+    /// Set if the request had no effect and the client may repeat it after this many seconds.
     pub retry: Option<u32>,
-    /// Details for the log; never sent to the client.
+    /// Details for the log. Never sent to the client.
     pub reason: Cow<'static, str>,
 }
 
 impl Failure {
-    /// The request is wrong, or its client has gone.
+    /// Creates the failure of an invalid request, or of a client that has gone.
     pub fn client(status: u16, reason: impl Into<Cow<'static, str>>) -> Failure {
         Failure { status, fault: Fault::Client, retry: None, reason: reason.into() }
     }
 
-    /// The app, its worker or an origin failed.
+    /// Creates a failure of the app, its worker or an origin.
     pub fn app(status: u16, reason: impl Into<Cow<'static, str>>) -> Failure {
         Failure { status, fault: Fault::App, retry: None, reason: reason.into() }
     }
 
-    /// The server failed.
+    /// Creates a failure of the server.
     pub fn server(status: u16, reason: impl Into<Cow<'static, str>>) -> Failure {
         Failure { status, fault: Fault::Server, retry: None, reason: reason.into() }
     }
 
-    /// The server has reached a limit for now (503): the client may try again.
+    /// Creates the failure of a server that has temporarily reached a limit (503). The client may try again.
     pub fn busy(reason: impl Into<Cow<'static, str>>) -> Failure {
         Failure { status: 503, fault: Fault::Server, retry: Some(1), reason: reason.into() }
     }
 
-    /// As [`Failure::busy`], and the limit will be in force for `wait`: the client may try again then. Rounded up to seconds.
+    /// Creates a failure like [`Failure::busy`], for a limit that lasts for `wait`. `Retry-After` is rounded
+    /// up to seconds.
     pub fn busy_for(wait: Duration, reason: impl Into<Cow<'static, str>>) -> Failure {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Failure { retry: Some(u32::try_from(seconds.max(1)).unwrap_or(u32::MAX)), ..Failure::busy(reason) }
     }
 
-    /// The client went away before its response (499, as nginx logs it; nobody reads the response).
+    /// Creates the failure of a client that went away before its response (499, as in nginx's logs; no client
+    /// reads this response).
     pub fn client_gone(reason: impl Into<Cow<'static, str>>) -> Failure {
         Failure::client(499, reason)
     }
 
-    /// The response for the client.
+    /// Returns the response for the client.
     pub fn into_response(self) -> Response {
         let status = self.status;
         let mut fields = Fields::default();
@@ -76,7 +78,7 @@ impl Failure {
             fields.push(b"Retry-After", seconds.to_string().as_bytes());
         }
         let text = format!("{status} {}\n", reason_phrase(status));
-        // The rest of a refused request may be anything: it is not read.
+        // The rest of an invalid request is not read.
         let after = if self.fault == Fault::Client { After::EndStream } else { After::Reuse };
         Response { status, fields, body: Body::Bytes(text.into()), after, failure: Some(Box::new(self)) }
     }
@@ -93,7 +95,7 @@ impl From<BodyError> for Failure {
     }
 }
 
-/// Reason phrase of a status (RFC 9110 section 15 and the IANA registry); empty for unknown ones.
+/// Returns the reason phrase of a status (RFC 9110 section 15 and the IANA registry); empty for unknown ones.
 pub fn reason_phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",

@@ -1,22 +1,23 @@
-//! Header fields as spans into one block of text.
+//! Header fields as spans of one block of text.
 //!
-//! Why: a request has ten to twenty fields, of which a handler reads two or three. One block and a list of offsets are two
-//! allocations, can grow in place (`X-Request-Id`), and are encoded for a worker in one pass.
+//! Why: a request has ten to twenty fields, of which a handler reads two or three. One block and a list of
+//! offsets need two allocations, can grow in place (`X-Request-Id`), and are encoded for a worker in one
+//! pass.
 
 use crate::Cache;
 use std::rc::Rc;
 
-/// A part of a block of text: start and length in bytes.
+/// A part of a block of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// Offset of the first byte.
+    /// The offset of the first byte.
     pub start: u32,
-    /// Length in bytes.
+    /// The length in bytes.
     pub len: u32,
 }
 
 impl Span {
-    /// The span of `part`, which must lie inside `whole`; an empty span otherwise.
+    /// Returns the span of `part`, which must lie inside `whole`; otherwise an empty span.
     pub fn of(whole: &[u8], part: &[u8]) -> Span {
         let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
         if start.checked_add(part.len()).is_some_and(|end| end <= whole.len()) {
@@ -26,14 +27,14 @@ impl Span {
         }
     }
 
-    /// The bytes it covers.
+    /// Returns the bytes of the span.
     #[inline]
     pub fn slice(self, text: &[u8]) -> &[u8] {
         text.get(self.start as usize..self.start as usize + self.len as usize).unwrap_or_default()
     }
 }
 
-/// Fields in order, with repeated names kept apart.
+/// Fields in order. Repeated names stay separate.
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
     text: Vec<u8>,
@@ -42,7 +43,7 @@ pub struct Fields {
     frozen: Option<Rc<Frozen>>,
 }
 
-/// Fields that do not change any more.
+/// Fields that no longer change.
 #[derive(Debug)]
 pub struct Frozen {
     text: Box<[u8]>,
@@ -51,12 +52,12 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    /// Names and values in order.
+    /// Returns names and values in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.slots.iter().map(|(name, value)| (name.slice(&self.text), value.slice(&self.text)))
     }
 
-    /// What protocols keep beside them: their encoded form.
+    /// Returns the cache for the protocols' encoded forms of these fields.
     #[inline]
     pub fn cache(&self) -> &Cache {
         &self.cache
@@ -64,25 +65,26 @@ impl Frozen {
 }
 
 impl Fields {
-    /// No fields yet, but room for `count` of them with `bytes` of text.
+    /// Creates an empty list with room for `count` fields and `bytes` bytes of text.
     pub fn with_capacity(count: usize, bytes: usize) -> Fields {
         Fields { text: Vec::with_capacity(bytes), slots: Vec::with_capacity(count), frozen: None }
     }
 
-    /// Fields that point into `text`: pairs of name and value.
+    /// Creates fields from `text` and pairs of spans for name and value.
     pub fn from_parts(text: Vec<u8>, slots: Vec<(Span, Span)>) -> Fields {
         Fields { text, slots, frozen: None }
     }
 
-    /// A copy with room for so many bytes of further fields.
+    /// Returns a copy with room for `spare` bytes of further fields.
     pub fn with_room(&self, spare: usize) -> Fields {
         let mut text = Vec::with_capacity(self.text.len() + spare);
         text.extend_from_slice(&self.text);
         Fields { text, slots: self.slots.clone(), frozen: self.frozen.clone() }
     }
 
-    /// The same fields in a form that is cheap to clone and that protocols encode only once: for responses that are sent often.
-    /// Fields that the protocol must judge in each response (framing, connection, date, anything malformed) are not frozen.
+    /// Makes the fields cheap to clone, and lets protocols encode them only once: for responses that are sent
+    /// often. Fields that the protocol must check in each response (framing, connection, date, anything
+    /// malformed) are not frozen.
     pub fn freeze(self) -> Fields {
         if self.frozen.is_some() || !self.iter().all(|(name, value)| is_plain(name, value)) {
             return self;
@@ -91,19 +93,20 @@ impl Fields {
         Fields { frozen: Some(Rc::new(frozen)), ..Fields::default() }
     }
 
-    /// The frozen fields. Names are tokens, values have no control bytes, and none is about framing or the connection.
+    /// Returns the frozen fields. Their names are tokens, their values have no control bytes, and none
+    /// concerns framing or the connection.
     #[inline]
     pub fn frozen(&self) -> Option<&Frozen> {
         self.frozen.as_deref()
     }
 
-    /// The fields that are not frozen.
+    /// Returns the fields that are not frozen.
     #[inline]
     pub fn fresh(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.slots.iter().map(|(name, value)| (name.slice(&self.text), value.slice(&self.text)))
     }
 
-    /// The text that spans of these fields, and of the request line in front of them, point into.
+    /// Returns the text that the spans of these fields, and of the request line before them, refer to.
     #[inline]
     pub fn text(&self) -> &[u8] {
         &self.text
@@ -118,26 +121,26 @@ impl Fields {
         self.slots.push((name, Span { start: start + name.len, len: value.len() as u32 }));
     }
 
-    /// Names and values in order.
+    /// Returns names and values in order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.frozen.iter().flat_map(|frozen| frozen.iter()).chain(self.fresh())
     }
 
-    /// The value of the first field of that name, in any case.
+    /// Returns the value of the first field with this name, in any case.
     #[inline]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         let frozen = self.frozen.as_ref().and_then(|frozen| find(&frozen.text, &frozen.slots, name));
         frozen.or_else(|| find(&self.text, &self.slots, name))
     }
 
-    /// The values of all fields of that name, in any case.
+    /// Returns the values of all fields with this name, in any case.
     #[inline]
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
     }
 
-    /// Whether a comma-separated list field contains `token`, in any case (RFC 9110 section 5.6.1).
+    /// Returns whether a comma-separated list field contains `token`, in any case (RFC 9110 section 5.6.1).
     pub fn lists(&self, name: &str, token: &str) -> bool {
         self.all(name)
             .flat_map(|value| value.split(|&b| b == b','))
@@ -166,28 +169,26 @@ impl Fields {
         self.slots.retain(|(name, value)| keep(name.slice(text), value.slice(text)));
     }
 
-    /// Number of fields.
     pub fn len(&self) -> usize {
         self.slots.len() + self.frozen.as_ref().map_or(0, |frozen| frozen.slots.len())
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The value of the first field of that name.
+/// Returns the value of the first field with this name.
 #[inline]
 fn find<'a>(text: &'a [u8], slots: &[(Span, Span)], name: &str) -> Option<&'a [u8]> {
-    // Lengths first: most names differ in them, and no text is read.
+    // Lengths are compared first: most names differ in length, so no text has to be read.
     let is = |span: Span| {
         span.len as usize == name.len() && span.slice(text).eq_ignore_ascii_case(name.as_bytes())
     };
     slots.iter().find(|(found, _)| is(*found)).map(|(_, value)| value.slice(text))
 }
 
-/// Whether a field may be written unchanged in every response.
+/// Returns whether a field can be written unchanged in every response.
 fn is_plain(name: &[u8], value: &[u8]) -> bool {
     const JUDGED: [&str; 9] = [
         "date",

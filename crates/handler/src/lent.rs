@@ -1,7 +1,7 @@
 //! A request that returns to its exchange when the handler drops it.
 //!
-//! Why: the log needs the request after the handler has finished with it, with what filters have added, without a copy. So
-//! the handler owns it, and dropping it moves it to the exchange's [`Trace`].
+//! Why: the log needs the request after the handler has finished with it, including changes by filters, and
+//! without a copy. So the handler owns the request, and dropping it moves it to the exchange's [`Trace`].
 
 use crate::{Request, Trace};
 use std::ops::{Deref, DerefMut};
@@ -22,7 +22,8 @@ impl Lent {
 }
 
 impl From<Request> for Lent {
-    /// A request that is freed when it is dropped: for tests and for requests made by the server itself.
+    /// Wraps a request that is freed when it is dropped: for tests, and for requests that the server itself
+    /// creates.
     fn from(request: Request) -> Lent {
         Lent { request: Some(Box::new(request)), home: None }
     }

@@ -1,10 +1,10 @@
-//! Which path is below which route. Pure.
+//! Decides which paths are below a route. Pure.
 //!
-//! A handler may protect what is behind it. Files and apps treat `/%61dmin`, `/x/../admin` and `//admin` as `/admin`, so routes
-//! must, too; otherwise such a path would bypass their handlers.
+//! Why: a handler may protect everything below its route. Files and apps treat `/%61dmin`, `/x/../admin` and
+//! `//admin` as `/admin`, so routes have to do the same; otherwise such paths would bypass their handlers.
 //!
-//! Contract: `%xx` is decoded once, an encoded slash is a slash, empty names, `.` and `..` are resolved (RFC 3986 section
-//! 5.2.4). Handlers get the path as the client sent it.
+//! Contract: `%xx` is decoded once, an encoded slash is a slash, and empty names, `.` and `..` are resolved
+//! (RFC 3986 section 5.2.4). Handlers get the path as the client sent it.
 
 use text::percent::pair;
 
@@ -15,7 +15,7 @@ pub struct Path<'a> {
     names: Option<Vec<Name>>,
 }
 
-/// A name in a path, and where it ends in the path as sent.
+/// A name in a path, and its end in the path as sent.
 struct Name {
     text: Vec<u8>,
     end: usize,
@@ -31,7 +31,8 @@ impl<'a> Path<'a> {
         Path { raw, names: odd.then(|| names(raw)) }
     }
 
-    /// What follows `mount` (without a trailing slash), as sent; `None` if the path is not below it.
+    /// Returns the part after `mount` (without a trailing slash), as sent; `None` if the path is not below
+    /// it.
     pub fn below(&self, mount: &[u8]) -> Option<&'a [u8]> {
         if mount.is_empty() {
             return Some(self.raw);
@@ -47,7 +48,7 @@ impl<'a> Path<'a> {
         Some(&self.raw[end..])
     }
 
-    /// The path in its plain form: decoded and resolved.
+    /// Returns the path in its plain form: decoded and resolved.
     pub fn plain(&self) -> Vec<u8> {
         let Some(names) = &self.names else { return self.raw.to_vec() };
         let mut text: Vec<u8> = names.iter().flat_map(|name| [b"/", name.text.as_slice()].concat()).collect();
@@ -58,7 +59,7 @@ impl<'a> Path<'a> {
     }
 }
 
-/// The names of a path; `.`, `..` and empty ones are resolved.
+/// Returns the names of a path, with `.`, `..` and empty names resolved.
 fn names(raw: &[u8]) -> Vec<Name> {
     let mut names: Vec<Name> = Vec::new();
     let mut text = Vec::new();
@@ -154,12 +155,13 @@ mod tests {
                 (letter, _) => letter.to_string(),
             }).collect();
             prop_assert_eq!(below(&written, &mount), Some(""));
-            // Whatever follows, unless it leads up again.
+            // Any rest of the path, unless it leads up again.
             let path = format!("{written}{rest}");
             if !rest.contains("..") && !rest.contains('%') {
                 prop_assert_eq!(below(&path, &mount), Some(rest.as_str()));
             }
-            // Its plain form is below the same routes, unless it holds what would be decoded once more.
+            // The plain form is below the same routes, unless it contains a `%`, which would be decoded a
+            // second time.
             let plain = Path::new(path.as_bytes()).plain();
             if !plain.contains(&b'%') {
                 let below_plain = Path::new(&plain).below(mount.as_bytes()).is_some();

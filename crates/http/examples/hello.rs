@@ -1,4 +1,4 @@
-//! A server of one fixed response, for profiling the engine alone: `hello [ADDRESS]`.
+//! A server with one fixed response, for profiling the engine alone: `hello [ADDRESS]`.
 
 use handler::{Exchange, Handler, Peer, PeerAddr, Response};
 use http::{Context, Limits, one};
@@ -25,7 +25,7 @@ fn main() -> std::io::Result<()> {
         let listener = TcpListener::bind(&address).await?;
         let local = PeerAddr::Inet(listener.local_addr()?);
         println!("http://{}", listener.local_addr()?);
-        // Accepted sockets inherit it: a call per connection less.
+        // Accepted sockets inherit the option, which saves a call per connection.
         rustix::net::sockopt::set_tcp_nodelay(&listener, true)?;
         loop {
             let (stream, remote) = listener.accept().await?;

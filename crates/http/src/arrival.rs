@@ -1,8 +1,9 @@
-//! Connections before HTTP: handshakes and PROXY headers. They are in the same order as all others when one has to make room.
+//! Connections that do not speak HTTP yet: TLS and QUIC handshakes, PROXY headers. They take part in the same eviction order as all other
+//! connections.
 //!
 //! Contract:
-//! 1. The client is waited for whenever the work of an arrival is pending, except within [`Arrival::by_server`].
-//! 2. An arrival that has to make room ends, whatever it waits for. So does every one after [`Context::end_arrivals`].
+//! 1. An arrival counts as waiting for its client whenever its work is pending, except within [`Arrival::by_server`].
+//! 2. An arrival that is chosen to make room ends, whatever it waits for. After [`Context::end_arrivals`], all arrivals end.
 
 use crate::context::{Context, Shared};
 use crate::room::{Stage, State};
@@ -13,38 +14,38 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// A connection before HTTP, until this is dropped.
+/// A connection before HTTP. Dropping this ends the arrival.
 pub struct Arrival {
     shared: Rc<Shared>,
     timer: Timer,
-    /// The server is waited for.
+    /// The server is working; the arrival does not wait for its client.
     by_server: Cell<bool>,
 }
 
 impl<H> Context<H> {
-    /// A connection of a client at this address that begins with a handshake of TLS, or a PROXY header.
+    /// Registers a connection from `address` that begins with a TLS handshake or a PROXY header.
     pub fn arrive(&self, address: Subnet) -> Arrival {
         Arrival::new(&self.shared, address, Stage::Handshake)
     }
 
-    /// One that begins with a handshake of QUIC; `proved`: the client receives what is sent to its address. Otherwise it leaves before all
+    /// Registers a QUIC handshake. `proved`: the client has proved that it receives packets at its address. Unproved handshakes make room before all
     /// others.
     pub fn arrive_by_quic(&self, address: Subnet, proved: bool) -> Arrival {
         Arrival::new(&self.shared, address, Stage::Quic { proved })
     }
 
-    /// How many connections have not come as far as HTTP.
+    /// Returns the number of connections that do not speak HTTP yet.
     pub fn arrivals(&self) -> usize {
         self.shared.arrivals.get()
     }
 
-    /// Ends them, and those that begin from now on.
+    /// Ends all arrivals, and every arrival that begins from now on.
     pub fn end_arrivals(&self) {
         self.shared.arrivals_end.set(true);
         self.shared.timers.wake_all();
     }
 
-    /// Ends the oldest handshake of QUIC of the address that has the most of them; `false` if none waits for its client.
+    /// Ends the oldest QUIC handshake of the address that has the most of them. Returns `false` if no QUIC handshake waits for its client.
     pub fn displace_quic_handshake(&self) -> bool {
         self.shared.wake(self.shared.room.choose_quic())
     }
@@ -58,7 +59,7 @@ impl Arrival {
         Arrival { shared: shared.clone(), timer, by_server: Cell::new(false) }
     }
 
-    /// Does `work`; `None` when the connection has to make room before it is done.
+    /// Runs `work`. Returns `None` if the arrival has to make room before `work` is done.
     pub async fn perform<F: Future>(&self, work: F) -> Option<F::Output> {
         let mut work = pin!(work);
         let (room, key) = (&self.shared.room, self.timer.key());
@@ -79,7 +80,7 @@ impl Arrival {
         .await
     }
 
-    /// Does a part of the work for which the client does not have to do anything.
+    /// Runs a part of the work that needs nothing from the client.
     pub async fn by_server<F: Future>(&self, work: F) -> F::Output {
         self.by_server.set(true);
         self.shared.room.busy(self.timer.key());

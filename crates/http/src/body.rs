@@ -1,14 +1,12 @@
-//! Complete request bodies: small ones in memory, others in an unnamed file.
+//! Collects request bodies: small ones in memory, larger ones in an unnamed file.
 //!
-//! Why: an app gets complete requests, so that slow clients never hold it, and memory stays bounded however large the upload
-//! is.
+//! Why: the app gets complete requests, so a slow client never holds the app, and memory stays bounded whatever the size of an upload.
 //!
 //! Contract:
-//! 1. A body occupies at most `memory_limit` bytes and one block of memory.
-//! 2. The event loop never waits for the file system: files are opened and written on the blocking pool.
-//! 3. A spool file has no name by the time its first byte is written: nothing remains after a crash.
-//! 4. There are at most as many spool files as [`handler::held`] has places for. A body without one is not read, so that its client waits; then
-//!    it is refused.
+//! 1. A body takes at most `memory_limit` bytes plus one block of memory.
+//! 2. The event loop never waits for the file system: the blocking pool opens and writes files.
+//! 3. A spool file has no name by the time its first byte is written, so a crash leaves nothing behind.
+//! 4. [`handler::held`] limits the number of spool files. A body that gets no place is not read, so its client waits; then it is refused.
 
 pub use crate::unnamed::unnamed_file;
 use bytes::Bytes;
@@ -21,48 +19,45 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Bytes written to a spool file at a time.
+/// Bytes per write to a spool file.
 const BLOCK: usize = 256 << 10;
-/// How long a client without other uploads waits for a place, when other clients have them all.
+/// The longest wait for a place of a client that has no other uploads, while other clients hold all places.
 const NEWCOMERS_WAIT: Duration = Duration::from_millis(500);
-/// How often it is looked whether there is one.
+/// The shortest and the longest interval between two attempts to get a place.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
-/// Most bytes reserved in advance for a declared length.
+/// The most bytes reserved in advance for a declared length.
 const TRUSTED_LENGTH: u64 = 64 << 10;
 
-/// A body that has arrived whole.
+/// A complete request body.
 #[derive(Debug)]
 pub enum Collected {
-    /// No bytes.
     Empty,
-    /// All bytes.
     Memory(Bytes),
-    /// All bytes in an unlinked file, positioned at its start.
+    /// The whole body in an unlinked file, positioned at its start.
     Spooled {
-        /// The file.
         file: File,
-        /// Length in bytes.
+        /// In bytes.
         len: u64,
-        /// Its place among all uploads.
+        /// The place that this body takes among all uploads.
         place: Upload,
     },
 }
 
-/// What a body may take.
+/// The limits for one body.
 pub struct Bounds<'a> {
-    /// Bytes in memory; more than that goes to a file.
+    /// The most bytes in memory; a larger body goes to a file.
     pub memory: usize,
-    /// The folder of that.
+    /// The folder of spool files.
     pub temp_dir: &'a Path,
-    /// The connection that it comes from, if that may have several bodies at a time.
+    /// The account of the body's connection, if the connection may have several bodies at a time.
     pub account: Option<Rc<Account>>,
-    /// How long it may wait, unread, for other uploads of its connection.
+    /// How long the body may wait, unread, for other uploads of its connection.
     pub patience: Duration,
 }
 
 impl Collected {
-    /// Length in bytes.
+    /// The length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Collected::Empty => 0,
@@ -71,7 +66,6 @@ impl Collected {
         }
     }
 
-    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -80,13 +74,13 @@ impl Collected {
 /// Reads a body to its end.
 ///
 /// # Errors
-/// 400, 408 or 413 for the client's mistakes, 503 if there are too many uploads, or 500 if the file cannot be written.
+/// 400, 408 or 413 for errors of the client, 503 for too many uploads, 500 if the file cannot be written.
 pub async fn collect(incoming: Incoming, bounds: Bounds<'_>) -> Result<Collected, Failure> {
     match incoming {
         Incoming::Empty => Ok(Collected::Empty),
         Incoming::Ready(bytes) if bytes.is_empty() => Ok(Collected::Empty),
         Incoming::Ready(bytes) if bytes.len() <= bounds.memory => Ok(Collected::Memory(bytes)),
-        // Boxed: the futures of requests whose body has arrived stay small.
+        // Boxed: this keeps the futures of requests small whose body has already arrived.
         incoming => Box::pin(read(incoming, bounds)).await,
     }
 }
@@ -131,8 +125,8 @@ async fn read(mut incoming: Incoming, bounds: Bounds<'_>) -> Result<Collected, F
 }
 
 impl Bounds<'_> {
-    /// Waits for a place for the body, which is not read meanwhile. A place is free again when the app has responded to its
-    /// request, or the request has waited too long.
+    /// Waits for a place; the body is not read meanwhile. A place becomes free when the app has responded to its request, or when the request has
+    /// waited too long.
     async fn place(&self) -> Result<Upload, Failure> {
         let (since, mut wait) = (Instant::now(), SHORTEST_WAIT);
         loop {
@@ -150,7 +144,7 @@ impl Bounds<'_> {
     }
 }
 
-/// A file that is being filled.
+/// A spool file that is being written.
 struct Spool {
     file: File,
     len: u64,
@@ -158,7 +152,7 @@ struct Spool {
 }
 
 impl Spool {
-    /// Appends `block`, and gives its memory back.
+    /// Appends `block` and returns its memory for reuse.
     async fn append(spool: Option<Spool>, dir: &Path, block: Vec<u8>) -> Result<(Spool, Vec<u8>), Failure> {
         let dir = dir.to_owned();
         blocking(move || {
@@ -218,7 +212,7 @@ mod tests {
     use std::io::Read;
     use std::task::{Context, Poll};
 
-    /// A body that comes in given pieces, with or without a length.
+    /// A body that arrives in the given pieces, with or without a declared length.
     struct Pieces(VecDeque<Result<Bytes, BodyError>>, Option<u64>);
 
     impl IncomingBody for Pieces {

@@ -1,4 +1,4 @@
-//! What the connections of a thread share: handler, limits, clocks, buffers, and whether they drain.
+//! The state that all connections of a thread share: handler, limits, clocks, buffers, and the drain flags.
 
 use crate::date::DateCache;
 use crate::room::{Rank, Room, Stage};
@@ -12,42 +12,41 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
-/// Bytes taken from a socket at a time: a body of 64 KiB comes together with its head.
+/// Bytes per read from a socket. Large enough for a body of 64 KiB together with its head.
 const SCRATCH: usize = 128 << 10;
-/// Of the write buffers that have grown beyond this, one is kept.
+/// Larger write buffers are not pooled; only one of them is kept.
 const KEPT_OUTPUT: usize = 32 << 10;
-/// A write buffer that has grown beyond this is not kept.
+/// Write buffers beyond this size are freed.
 const LARGEST_OUTPUT: usize = 512 << 10;
-/// Most write buffers that are kept: as many as responses are sent together.
+/// The most pooled write buffers: as many as responses are sent together.
 const KEPT_OUTPUTS: usize = 64;
-/// While requests arrive one by one, probe for others once per 16 responses.
+/// While requests arrive one by one, `gather` yields once per 16 responses as a probe.
 const PROBE_EVERY: u32 = 16;
-/// Stop yielding after 8 responses that were alone.
+/// `gather` stops yielding after 8 responses that were alone.
 const GIVE_UP_AFTER: u32 = 8;
 
-/// How many connections there are.
+/// Counts of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Connections {
-    /// All that are open.
+    /// All open connections.
     pub open: usize,
-    /// Those without a request in progress.
+    /// Connections without a request in progress.
     pub idle: usize,
-    /// Those with a request in progress, tunnels included.
+    /// Connections with a request in progress, tunnels included.
     pub active: usize,
-    /// Those that were taken over or upgraded: they do not end with a response.
+    /// Hijacked or upgraded connections, which do not end with a response.
     pub tunnels: usize,
 }
 
-/// What the connections of one thread share.
+/// The shared state of the connections of one thread.
 pub struct Context<H> {
-    /// The handler of all requests.
     pub handler: H,
     pub(crate) shared: Rc<Shared>,
 }
 
 impl<H> Context<H> {
-    /// A context whose `timers` are run by the caller on the same thread. Connections read `settings` anew for each
-    /// request and deadline, so they follow what is replaced there.
+    /// Creates a context. The caller runs `timers` on the same thread. Connections read `settings` for every request and deadline, so they follow a
+    /// replacement.
     pub fn new(handler: H, settings: impl Into<Current>, timers: Rc<Timers>) -> Rc<Context<H>> {
         let shared = Shared {
             settings: settings.into(),
@@ -71,14 +70,13 @@ impl<H> Context<H> {
         Rc::new(Context { handler, shared: Rc::new(shared) })
     }
 
-    /// From now on each connection of HTTP/1 ends with its next response (`Connection: close`), and idle ones stay open for it: a client
-    /// whose request crosses a close would lose it. Other versions can say that they end without losing anything; they do when
-    /// [`Context::drain`] is called.
+    /// Makes each HTTP/1 connection end with its next response (`Connection: close`). Idle connections stay open for that response, because a client
+    /// whose request crosses a close would lose it. HTTP/2 and HTTP/3 announce their end without losing requests; they do that on
+    /// [`Context::drain`].
     pub fn leave(&self) {
         self.shared.leaving.set(true);
     }
 
-    /// Whether [`Context::leave`] was called.
     pub fn is_leaving(&self) -> bool {
         self.shared.leaving.get()
     }
@@ -89,71 +87,68 @@ impl<H> Context<H> {
         self.shared.timers.wake_all();
     }
 
-    /// Whether [`Context::drain`] was called.
     pub fn is_draining(&self) -> bool {
         self.shared.draining.get()
     }
 
-    /// Closes the connection of this rank that is the first to make room; `false` if there is none. A connection that waits for the server
-    /// is of no rank.
+    /// Closes the connection of this rank that is first to make room. Returns `false` if there is none. A connection that waits for the server has
+    /// no rank.
     pub fn displace(&self, rank: Rank) -> bool {
         self.shared.displace(rank)
     }
 
-    /// Whether a connection that cannot make room now may soon: its client has paused a moment ago, or its handshake goes on.
+    /// Returns whether room may become free soon: a transfer has paused only a moment ago, or a handshake is still running.
     pub fn room_changes_soon(&self) -> bool {
         self.shared.room.changes_soon()
     }
 
-    /// How many connections there are now.
     pub fn connections(&self) -> Connections {
         let (open, active) = (self.shared.open.get(), self.shared.active.get());
         Connections { open, idle: open - active, active, tunnels: self.shared.tunnels.get() }
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub fn settings(&self) -> Rc<Settings> {
         self.shared.settings()
     }
 }
 
-/// The part that does not depend on the handler.
+/// The part of a [`Context`] that does not depend on the handler.
 pub(crate) struct Shared {
     settings: Current,
     pub(crate) timers: Rc<Timers>,
     pub(crate) date: DateCache,
-    /// What the connections wait for.
+    /// Each connection's state, for choosing the one that makes room.
     pub(crate) room: Room,
-    /// Request bodies of HTTP/2 that have arrived.
+    /// Counts the buffered bytes of HTTP/2 bodies, and the wide windows of HTTP/3.
     pub(crate) uploads: Uploads,
-    /// Whether connections of HTTP/1 end with their next response.
+    /// HTTP/1 connections end with their next response.
     pub(crate) leaving: Cell<bool>,
     pub(crate) draining: Cell<bool>,
     open: Cell<usize>,
     active: Cell<usize>,
     tunnels: Cell<usize>,
-    /// Connections before HTTP, and whether they are to end.
+    /// The number of connections before HTTP, and whether they must end.
     pub(crate) arrivals: Cell<usize>,
     pub(crate) arrivals_end: Cell<bool>,
     /// The read buffer; never borrowed across an await.
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// Write buffers for reuse.
     outputs: RefCell<Vec<Output>>,
-    /// One for many responses.
+    /// A large write buffer that connections use in turn.
     large_output: Cell<Option<Output>>,
     /// Responses so far; see [`Shared::gather`].
     answered: Cell<u32>,
-    /// How many more responses yield to others.
+    /// How many more responses yield; see [`Shared::gather`].
     yielding: Cell<u32>,
 }
 
 impl Shared {
-    /// The settings in force.
     pub(crate) fn settings(&self) -> Rc<Settings> {
         self.settings.get()
     }
 
-    /// The bounds on request heads in force.
+    /// Returns the limits on request heads in force.
     pub(crate) fn head_limits(&self) -> HeadLimits {
         let settings = self.settings();
         let limits = &settings.limits;
@@ -170,29 +165,29 @@ impl Shared {
         self.wake(self.room.choose(rank, self.timers.now()))
     }
 
-    /// A connection that was chosen does not leave: another one makes room in its place.
+    /// Chooses another connection to make room, in place of a chosen one that stays open.
     pub(crate) fn displace_another(&self) {
         let _ = Rank::ALL.into_iter().any(|rank| self.displace(rank));
     }
 
-    /// Wakes the connection that was chosen, if one was.
+    /// Wakes the chosen connection. Returns `false` if none was chosen.
     pub(crate) fn wake(&self, chosen: Option<usize>) -> bool {
         chosen.into_iter().for_each(|key| self.timers.wake(key));
         chosen.is_some()
     }
 
-    /// A write buffer, a used one if possible.
+    /// Returns a write buffer, a used one if possible.
     pub(crate) fn take_output(&self) -> Output {
         self.outputs.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// A write buffer for the responses to many requests: the large one, if it is not in use. Connections use it in turn, so it
-    /// stays in the processor's caches.
+    /// Returns the large write buffer if it is free, else any other. Connections use the large buffer in turn, so it stays in the processor's
+    /// caches.
     pub(crate) fn take_large_output(&self) -> Output {
         self.large_output.take().unwrap_or_else(|| self.take_output())
     }
 
-    /// Gives a write buffer back.
+    /// Returns a write buffer to the pool.
     pub(crate) fn keep_output(&self, mut output: Output) {
         output.clear();
         if output.capacity() <= KEPT_OUTPUT {
@@ -205,11 +200,10 @@ impl Shared {
         }
     }
 
-    /// Yields once, so that requests that have arrived together are answered before their responses are sent.
+    /// Yields once, so that requests that arrived together are all answered before their responses are sent.
     ///
-    /// Why: a client that sleeps is woken by the first response and finds the others when it reads, instead of being woken
-    /// for each; and the code that answers stays in the processor's caches. A lone request does not yield, except for a
-    /// probe now and then.
+    /// Why: a sleeping client is then woken once and finds all responses, instead of being woken for each; and the answering code stays in the
+    /// processor's caches. A lone request does not yield, except for an occasional probe.
     pub(crate) async fn gather(&self) {
         let before = self.answered.get();
         self.answered.set(before.wrapping_add(1));
@@ -226,7 +220,7 @@ impl Shared {
         })
         .await;
         let alone = self.answered.get() == before.wrapping_add(1);
-        // The last of many is alone too.
+        // The last request of a group looks alone too.
         self.yielding.set(if alone { self.yielding.get().saturating_sub(1) } else { GIVE_UP_AFTER });
     }
 
@@ -234,7 +228,7 @@ impl Shared {
         self.timers.wall(now)
     }
 
-    /// Counts a connection of a client at this address as open until the guard is dropped. `key`: its timer's.
+    /// Counts a connection from `address` as open until the guard is dropped. `key`: the key of its timer.
     pub(crate) fn open(self: &Rc<Shared>, key: usize, address: Subnet) -> Open {
         self.open.update(|n| n + 1);
         self.room.open(key, address, Stage::Http);
@@ -252,7 +246,7 @@ impl Shared {
     }
 }
 
-/// A connection that is open until this is dropped.
+/// A guard: its connection counts as open until it is dropped.
 pub(crate) struct Open {
     shared: Rc<Shared>,
     key: usize,
@@ -265,7 +259,7 @@ impl Drop for Open {
     }
 }
 
-/// Counts one until it is dropped.
+/// A guard that adds one to a counter until it is dropped.
 pub(crate) struct Counted {
     shared: Rc<Shared>,
     of: fn(&Shared) -> &Cell<usize>,

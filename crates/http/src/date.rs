@@ -1,12 +1,12 @@
-//! The `Date` field (RFC 9110 section 5.6.7), made once a second.
+//! Formats the `Date` header field (RFC 9110 section 5.6.7), once a second.
 
 use std::cell::{Cell, RefCell};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Length of an IMF-fixdate.
+/// The length of an IMF-fixdate.
 pub(crate) const DATE_LEN: usize = 29;
 
-/// The text of the current second.
+/// The formatted text of the current second.
 #[derive(Debug)]
 pub(crate) struct DateCache {
     second: Cell<u64>,
@@ -24,7 +24,7 @@ impl DateCache {
         to.extend_from_slice(&self.at(now));
     }
 
-    /// The date at `now`.
+    /// Returns the date at `now`.
     #[inline]
     pub(crate) fn at(&self, now: SystemTime) -> [u8; DATE_LEN] {
         let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -36,7 +36,7 @@ impl DateCache {
     }
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT` for seconds since 1970; years above 9999 wrap.
+/// Formats seconds since 1970 as `Sun, 06 Nov 1994 08:49:37 GMT`; years above 9999 wrap.
 fn format(seconds: u64) -> [u8; DATE_LEN] {
     const DAYS: &[u8; 21] = b"ThuFriSatSunMonTueWed";
     const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -61,7 +61,7 @@ fn two(digits: &mut [u8], number: u64) {
     digits[1] = b'0' + (number % 10) as u8;
 }
 
-/// Year, month and day of a day since 1970-01-01: counts 400-year cycles from 1 March of year 0, so that leap days come last.
+/// Converts days since 1970-01-01 to year, month and day. Counts 400-year cycles from 1 March of year 0, so that leap days come last.
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (cycle, day_of_cycle) = (shifted / 146_097, shifted % 146_097);

@@ -1,18 +1,18 @@
-//! Whether a client takes what it is sent: [`Delivery`], of one connection over TCP or a Unix socket; [`Watch`], of a stream of QUIC.
+//! Detects clients that do not read their responses: [`Delivery`] for a connection over TCP or a Unix socket, [`Watch`] for a QUIC stream.
 //!
-//! Why: what a write has accepted is in the system's buffers, and no event tells whether the client reads it. A client that reads nothing
-//! would cost the server hundreds of kilobytes until the connection is closed, and the system for minutes after that. A client that reads
-//! slowly makes room for a write only now and then, although it never stops reading.
+//! Why: a write only fills the system's buffers, and no event tells whether the client reads them. A client that reads nothing would cost the server
+//! hundreds of kilobytes until the connection is closed, and the system minutes after that. A slow reader, on the other hand, makes room for a write
+//! only now and then, although it never stops reading.
 //!
 //! Contract:
-//! 1. `timeouts.send` is how long a client may acknowledge nothing of what it has been sent, whatever the connection does meanwhile: sending a
-//!    response, waiting for one, idle, a tunnel. Then the connection is cut, and what was not received is discarded.
-//! 2. What the client acknowledges counts, not what a write accepts. Where the system does not tell, only a client that leaves no room is
-//!    waited for, and what a write accepts counts.
-//! 3. `limits.min_download_rate` bounds the rate from below, while there is something that the client has not acknowledged.
-//! 4. What costs a system call happens at most a few times in `timeouts.send`, and not for the first [`SMALL`] bytes.
-//! 5. A client that takes much, and leaves no room, is given more ([`crate::unsent`]).
-//! 6. It is late by at most a quarter of `timeouts.send`, or [`LONGEST`].
+//! 1. `timeouts.send` is the longest time in which a client may acknowledge nothing of the data sent to it, whatever the connection does: sending a
+//!    response, waiting for one, idle, a tunnel. Then the connection is cut and unreceived data is discarded.
+//! 2. Progress is measured by acknowledged bytes, not by accepted writes. Where the system does not report acknowledgements, only a client that
+//!    leaves no room for a write is timed, and accepted writes count as progress.
+//! 3. `limits.min_download_rate` is the lowest rate while unacknowledged data exists.
+//! 4. Checks that cost a system call run at most a few times per `timeouts.send`, and never for the first [`SMALL`] bytes.
+//! 5. A client that reads fast and leaves no room for writes gets a larger system buffer ([`crate::unsent`]).
+//! 6. A check is late by at most a quarter of `timeouts.send`, or [`LONGEST`].
 
 use crate::context::Shared;
 use crate::room::State;
@@ -24,22 +24,22 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Fewer bytes are not watched: the window of every usual client takes them at once.
+/// Fewer bytes are not watched: they fit into any normal client's window at once.
 const SMALL: u32 = 1 << 10;
-/// What a closed connection may leave to the system, which discards it after `timeouts.send`.
+/// The most bytes that a closed connection may leave to the system, which discards them after `timeouts.send`.
 const LEFT_BEHIND: u64 = 16 << 10;
-/// Most time between two looks, and the least.
+/// The longest and the shortest interval between two checks.
 const LONGEST: Duration = Duration::from_millis(2_500);
 const SHORTEST: Duration = Duration::from_millis(100);
-/// A client may be slower than `limits.min_download_rate` for so long.
+/// How long a client may be slower than `limits.min_download_rate`.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What a connection has sent, as far as its client is concerned.
+/// The delivery state of one connection.
 #[derive(Default)]
 pub(crate) struct Delivery {
     /// Bytes written since the client was last known to have everything.
     unproved: Cell<u32>,
-    /// A deadline is set for the next look.
+    /// A deadline is set for the next check.
     watching: Cell<bool>,
     /// A write waits for room.
     blocked: Cell<bool>,
@@ -47,45 +47,45 @@ pub(crate) struct Delivery {
     watch: Cell<Option<Box<Watch>>>,
 }
 
-/// What was seen of a client that has not acknowledged everything.
+/// The progress of a client that has not acknowledged everything.
 pub(crate) struct Watch {
     progress: Progress,
-    /// Since when it has acknowledged nothing.
+    /// The start of the current time without an acknowledgement.
     since: Instant,
-    /// Where the rate is counted from.
+    /// The start of the rate measurement: time and progress.
     measured: (Instant, u64),
-    /// What was written until then it has.
+    /// The client has received everything written until this time.
     has_until: Instant,
-    /// And what was written until then, when it has taken so much.
+    /// The next value of `has_until`, and the progress at which it is reached.
     next: Option<(Instant, Progress)>,
 }
 
-/// How much a client has taken; it only grows.
+/// The number of acknowledged bytes; it only grows.
 type Progress = u64;
 
-/// What a look has found.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The client has everything.
+    /// The client has acknowledged everything.
     Everything,
-    /// It is receiving.
+    /// The client is receiving.
     Receiving,
-    /// It has stopped, or is too slow.
+    /// The client has stopped, or is too slow.
     Stalled,
 }
 
 impl Watch {
-    /// `begun`: when there was something that the client did not have.
+    /// `begun`: when the first unacknowledged byte was written.
     fn new(progress: Progress, begun: Instant, now: Instant) -> Watch {
         Watch { progress, since: now, measured: (now, progress), has_until: begun, next: None }
     }
 
-    /// Of one of several streams: `all` is what the client has taken of the whole connection.
+    /// Creates the watch of one of several streams. `all`: acknowledged bytes of the whole connection.
     pub(crate) fn of_stream(progress: Progress, all: Progress, now: Instant) -> Watch {
         Watch { measured: (now, all), ..Watch::new(progress, now, now) }
     }
 
-    /// Follows what the client has. `left`: about how many bytes it has not taken.
+    /// Updates `has_until`. `left`: about how many bytes the client has not acknowledged.
     fn follow(&mut self, left: u64, now: Instant) {
         match self.next {
             Some((_, wanted)) if self.progress < wanted => {}
@@ -96,7 +96,7 @@ impl Watch {
         }
     }
 
-    /// Judges what a client that has not acknowledged everything has taken so far. `all`: by the whole connection, for its rate.
+    /// Judges a client that has not acknowledged everything. `all`: acknowledged bytes of the whole connection, which the rate is based on.
     pub(crate) fn judge(
         &mut self,
         progress: Progress,
@@ -125,7 +125,7 @@ impl Watch {
 }
 
 impl Delivery {
-    /// So many bytes were written.
+    /// Records that `bytes` were written.
     #[inline]
     pub(crate) fn wrote(&self, bytes: usize, timer: &Timer, shared: &Shared) {
         let unproved = self.unproved.get().saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
@@ -135,7 +135,7 @@ impl Delivery {
         }
     }
 
-    /// Whether a write waits for room now; `true` if that has changed.
+    /// Records whether a write waits for room. Returns `true` if that has changed.
     pub(crate) fn block<S: Transport>(
         &self,
         blocked: bool,
@@ -153,7 +153,7 @@ impl Delivery {
         changed
     }
 
-    /// Whether the client of a write that waits for room has taken more since the last look. Without such a look it may have.
+    /// Returns whether a client that blocks a write has acknowledged more since the last check. Returns `true` if there was no earlier check.
     pub(crate) fn has_advanced<S: Transport>(&self, stream: &S, timer: &Timer, shared: &Shared) -> bool {
         if !self.blocked.get() {
             return false;
@@ -163,7 +163,7 @@ impl Delivery {
         self.look(stream, 0, timer, shared) != Found::Stalled && progress() != known
     }
 
-    /// The connection ends with a reset: nobody waits for what its client has not received.
+    /// Forgets unacknowledged data, because the connection ends with a reset.
     pub(crate) fn give_up(&self) {
         self.unproved.set(0);
     }
@@ -173,13 +173,13 @@ impl Delivery {
         timer.arm_in(Lane::Write, interval(shared.settings().timeouts.send));
     }
 
-    /// Looks when it is time to; `true` when the client has stalled. Then the stream is cut.
+    /// Checks the client if a check is due. Returns `true` if the client has stalled; then the stream is cut.
     #[inline]
     pub(crate) fn is_stalled<S: Transport>(&self, stream: &S, timer: &Timer, shared: &Shared) -> bool {
         timer.expired(Lane::Write) && self.look(stream, 0, timer, shared) == Found::Stalled
     }
 
-    /// Asks the system what the client has acknowledged. `queued`: bytes that were not even written.
+    /// Asks the system how much the client has acknowledged. `queued`: bytes that are not written yet.
     pub(crate) fn look<S: Transport>(
         &self,
         stream: &S,
@@ -216,12 +216,12 @@ impl Delivery {
         found
     }
 
-    /// Until when the client has all that was written; `None`: always, as far as it is known.
+    /// Returns the time until which the client has received everything written. `None`: the client has everything, as far as known.
     pub(crate) fn has_until(&self) -> Option<Instant> {
         self.watched(|watch| watch.has_until)
     }
 
-    /// Reads something of what was seen of the client, if it is being watched.
+    /// Reads from the watch, if there is one.
     fn watched<R>(&self, read: impl FnOnce(&Watch) -> R) -> Option<R> {
         let watch = self.watch.take()?;
         let found = read(&watch);
@@ -229,8 +229,8 @@ impl Delivery {
         Some(found)
     }
 
-    /// Waits, with our direction closed, until the client has nearly everything, or has stalled, or the connection has to make room; the system
-    /// has the rest, which it discards after `timeouts.send`. What still arrives is discarded.
+    /// Waits, with the write direction closed, until the client has nearly everything, has stalled, or the connection must make room. The system
+    /// keeps the rest and discards it after `timeouts.send`. Bytes that still arrive are discarded.
     pub(crate) async fn settle<S: Transport>(&self, stream: &S, timer: &Timer, shared: &Shared) {
         if self.unproved.get() < SMALL {
             return;
@@ -259,20 +259,20 @@ impl Delivery {
             wait = (wait * 2).min(interval(send));
             poll_fn(|cx| {
                 timer.wakes(cx.waker());
-                // What encryption buffers goes on; a failure shows up in the next look.
+                // Encryption may still buffer bytes. A failure here shows up in the next check.
                 let _ = stream.poll_flush(cx);
                 let woken = timer.expired(Lane::Read) || shared.room.is_chosen(timer.key());
                 if woken { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
-            // Unread bytes would make the end of the connection a reset.
+            // Unread bytes would turn the close into a reset.
             let mut scratch = shared.scratch.borrow_mut();
             while stream.read_anyway(&mut scratch).is_ok_and(|n| n == scratch.len()) {}
         }
     }
 }
 
-/// How long after a write, or after the last look, it is looked again.
+/// Returns the time between a write, or a check, and the next check.
 pub(crate) fn interval(send: Duration) -> Duration {
     (send / 4).clamp(SHORTEST, LONGEST)
 }
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// What comes of looks at a client, one each second: how much it has acknowledged.
+    /// Returns the results of one check per second of a client. `seen`: its acknowledged bytes at each check.
     fn looks(send: u64, rate: Option<u64>, seen: impl IntoIterator<Item = u64>) -> Vec<Found> {
         let mut settings = Settings::defaults(Path::new("/"));
         settings.timeouts.send = Duration::from_secs(send);

@@ -1,11 +1,11 @@
-//! What is decided about requests and responses once, for all versions of HTTP.
+//! Implements the decisions about requests and responses that all HTTP versions share.
 //!
-//! Why: a response that one version refuses and another one sends would be a hole in one of them; and handlers shall find
-//! the same rules whichever way a request came.
+//! Why: a response that one version refuses and another one sends would be a security hole in one of them. Handlers can also rely on the same rules
+//! for every version.
 //!
 //! Contract:
-//! 1. Nothing here knows how a message is framed on the wire.
-//! 2. An exchange is reported once, however it ended ([`Outcome::report`]).
+//! 1. Nothing here depends on how a message is framed on the wire.
+//! 2. Every exchange is reported exactly once, however it ended ([`Outcome::report`]).
 
 use crate::context::Shared;
 use fieldcode::RequestHead;
@@ -17,29 +17,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Files up to this size are read behind the head and written with it: cheaper than a second system call.
+/// Files up to this size are read behind the head and written with it, which is cheaper than a second system call.
 pub(crate) const READ_BELOW: u64 = 16 << 10;
 
-/// With more bytes of informational responses that a client has not taken, the next ones are left out: they are optional (RFC 9110 section
+/// The most bytes of informational responses that may wait for a client. Beyond that, further ones are dropped: they are optional (RFC 9110 section
 /// 15.2), and an app may send any number of them.
 pub(crate) const MOST_INTERIM: usize = 16 << 10;
 
-/// Bytes of a request that are read and dropped when its response has been sent before its end (HTTP/2 and HTTP/3). A client whose
-/// upload is stopped at once may not look at the response.
+/// The most request bytes that are read and dropped after a response was sent before the request's end (HTTP/2 and HTTP/3). A client whose upload is
+/// reset at once may not look at the response.
 pub(crate) const DISCARD_BYTES: u32 = 256 << 10;
-/// For how long they are.
+/// The longest time for which they are read.
 pub(crate) const DISCARD_TIME: Duration = Duration::from_secs(2);
 
-/// Bodies in memory from this size on are counted while the client does not take them.
+/// Bodies in memory from this size on are counted while the client does not read them.
 pub(crate) const COUNTED: usize = 16 << 10;
 
-/// Why a response breaks off whose room the server needs for others. It has gone out with `status`.
+/// Returns the failure for a response that is broken off because the server needs its room. `status`: the status that was sent.
 pub(crate) fn displaced(status: u16) -> Failure {
     let why = "the client has not taken the response for longer than others, and the server needs the descriptors or the memory that it holds";
     Failure::client(status, why)
 }
 
-/// Why a well-formed request is refused. `length`: the declared length of its body.
+/// Returns the failure if a well-formed request must be refused. `length`: the declared length of its body.
 pub(crate) fn inadmissible(expect: Expect, length: Option<u64>, max_body: Option<u64>) -> Option<Failure> {
     if expect == Expect::Unknown {
         return Some(Failure::client(417, "an expectation other than 100-continue"));
@@ -48,7 +48,7 @@ pub(crate) fn inadmissible(expect: Expect, length: Option<u64>, max_body: Option
     too_large.then(|| Failure::client(413, "Content-Length is more than max_body"))
 }
 
-/// The response, or the one that is sent instead because it is invalid.
+/// Returns the response, or the error response that replaces an invalid one.
 pub(crate) fn presentable(response: Response, version: Version) -> Response {
     let shared = matches!(version, Version::Http2 | Version::Http3);
     let reason = match (response.status, &response.body) {
@@ -68,7 +68,7 @@ pub(crate) fn presentable(response: Response, version: Version) -> Response {
     Failure::server(500, reason).into_response()
 }
 
-/// The request that handlers see, where heads are judged as field sections (HTTP/2 and HTTP/3).
+/// Builds the request that handlers see from a decoded field section (HTTP/2 and HTTP/3).
 pub(crate) fn request(
     head: RequestHead,
     version: Version,
@@ -95,13 +95,13 @@ pub(crate) fn request(
 /// A response that is about to be sent in frames (HTTP/2 and HTTP/3).
 pub(crate) struct Framed {
     pub(crate) response: Response,
-    /// The length of the body, if it is known.
+    /// The length of the body, if known.
     pub(crate) length: Option<u64>,
     pub(crate) has_body: bool,
 }
 
 impl Framed {
-    /// Judges a response; what is wrong with it is noted in `sent`.
+    /// Checks a response and records its failure in `sent`.
     pub(crate) fn new(response: Response, version: Version, is_head: bool, sent: &mut Sent) -> Framed {
         let mut response = presentable(response, version);
         let plan = h1::plan(&response, version, is_head);
@@ -119,38 +119,38 @@ impl Framed {
     }
 }
 
-/// How sending went.
+/// The result of sending a response.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     pub(crate) status: u16,
     pub(crate) body_bytes: u64,
     /// The response was cut off.
     pub(crate) broken: bool,
-    /// The connection may be used for another request.
+    /// The connection may carry another request.
     pub(crate) reusable: bool,
     pub(crate) hijacked: bool,
-    /// What went wrong, of the response or while it was sent.
+    /// The first failure of the response or of sending it.
     pub(crate) failure: Option<Box<Failure>>,
 }
 
 impl Sent {
-    /// Nothing was sent (yet).
+    /// The initial state: nothing was sent.
     pub(crate) fn nothing() -> Sent {
         Sent { broken: true, ..Sent::default() }
     }
 
-    /// Whether nothing more can be sent on the connection.
+    /// Returns whether nothing more can be sent on the connection.
     pub(crate) fn is_over(&self) -> bool {
         self.hijacked || self.broken
     }
 
-    /// Notes what went wrong; the first failure counts.
+    /// Records a failure. Only the first one is kept.
     pub(crate) fn fail(&mut self, failure: Failure) {
         self.failure.get_or_insert_with(|| Box::new(failure));
     }
 }
 
-/// All that is known about an exchange when it is over.
+/// The complete record of a finished exchange.
 pub(crate) struct Outcome {
     pub(crate) trace: Rc<Trace>,
     /// The request, if no handler got it.
@@ -160,7 +160,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Tells the handler.
+    /// Reports the exchange to the handler.
     pub(crate) fn report<H: Handler>(&mut self, handler: &H, peer: &Peer, ended: Instant) {
         let request = self.trace.take_request().or_else(|| self.request.take());
         let ending = Ending {
@@ -176,7 +176,7 @@ impl Outcome {
             hijacked: self.sent.hijacked,
         };
         let finished = AssertUnwindSafe(|| handler.finished(&ending));
-        // A second panic while unwinding would end the process instead of the connection.
+        // A second panic while unwinding would abort the process instead of ending the connection.
         if std::thread::panicking() {
             let _ = catch_unwind(finished);
         } else {
@@ -185,7 +185,7 @@ impl Outcome {
     }
 }
 
-/// The length that a response declares for a body that comes in pieces, and what is left of it.
+/// The declared length of a body that arrives in pieces, and the rest of it.
 #[derive(Debug)]
 pub(crate) struct Promised {
     declared: Option<u64>,
@@ -197,35 +197,35 @@ impl Promised {
         Promised { declared, left: declared.unwrap_or(u64::MAX) }
     }
 
-    /// How many more bytes may be sent.
+    /// Returns how many more bytes may be sent.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    /// So many bytes are sent, no more than are left.
+    /// Counts sent bytes. `len` must not exceed `left`.
     pub(crate) fn count(&mut self, len: u64) {
         if self.declared.is_some() {
             self.left -= len;
         }
     }
 
-    /// The next piece, of `len` bytes, does not fit. The response has gone out with `status`.
+    /// Returns the failure of a piece of `len` bytes that exceeds the declared length. `status`: the status that was sent.
     pub(crate) fn exceeded(&self, status: u16, len: u64) -> Failure {
         let declared = self.declared.unwrap_or(u64::MAX);
         let actual = (declared - self.left).saturating_add(len);
         wrong_length(status, declared, &format!("at least {actual}"))
     }
 
-    /// The body has ended: whether it was too short.
+    /// Returns the failure if the body ended too early.
     pub(crate) fn missed(&self, status: u16) -> Option<Failure> {
         let declared = self.declared.filter(|_| self.left > 0)?;
         Some(wrong_length(status, declared, &(declared - self.left).to_string()))
     }
 }
 
-/// A body whose length is known and differs from the declared one. The response goes out with the actual length.
+/// Returns the failure if the known length of a body differs from the declared one. The response goes out with the actual length.
 pub(crate) fn mismatch(response: &Response, actual: u64) -> Option<Failure> {
-    // The length of a stream shows when it has been sent.
+    // The length of a stream is known only after it was sent.
     if matches!(response.body, Body::Stream(_)) {
         return None;
     }
@@ -233,13 +233,13 @@ pub(crate) fn mismatch(response: &Response, actual: u64) -> Option<Failure> {
     Some(wrong_length(response.status, declared, &actual.to_string()))
 }
 
-/// The app's `Content-Length` disagrees with its body. The response has gone out, with `status`.
+/// The failure of an app whose `Content-Length` disagrees with its body. `status`: the status that was sent.
 fn wrong_length(status: u16, declared: u64, actual: &str) -> Failure {
     let text = format!("the response declares Content-Length {declared}, its body has {actual} bytes");
     Failure::app(status, text)
 }
 
-/// Appends as much of a region as exists; how many bytes.
+/// Appends the part of a region that exists. Returns the number of bytes.
 pub(crate) fn append_file(text: &mut Vec<u8>, region: &FileRegion) -> u64 {
     let start = text.len();
     let end = start + region.len as usize;
@@ -252,12 +252,12 @@ pub(crate) fn append_file(text: &mut Vec<u8>, region: &FileRegion) -> u64 {
             Err(_) => break,
         }
     }
-    // There was room for more than requested.
+    // The buffer may have more room than requested.
     text.truncate(end);
     (text.len() - start) as u64
 }
 
-/// The speed of an upload over a window of time. Only the time spent waiting for the client counts.
+/// The rate of an upload over a window of time. Only time spent waiting for the client counts.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     bytes: u64,
@@ -273,13 +273,13 @@ impl Pace {
         }
     }
 
-    /// Starts to wait; returns when to check the speed.
+    /// Starts to wait. Returns the time of the next rate check.
     pub(crate) fn wait(&mut self, now: Instant, span: Duration) -> Instant {
         let since = *self.waiting_since.get_or_insert(now);
         since + span.saturating_sub(self.waited)
     }
 
-    /// Waits until the client is too slow, or returns when to check again.
+    /// Checks the rate. Returns an error if the client is too slow, else the time of the next check.
     pub(crate) fn check(&mut self, now: Instant, rate: u64, grace: Duration) -> Result<Instant, BodyError> {
         let span = grace.max(Duration::from_secs(1));
         if self.is_too_slow(now, rate, span) {
@@ -288,7 +288,7 @@ impl Pace {
         Ok(self.wait(now, span))
     }
 
-    /// Whether the client was too slow over a window that has passed; starts a new window if not.
+    /// Returns whether the client was too slow over a complete window; starts a new window if not.
     fn is_too_slow(&mut self, now: Instant, rate: u64, span: Duration) -> bool {
         let waited = self.waited
             + self.waiting_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));

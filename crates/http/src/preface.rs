@@ -1,5 +1,5 @@
-//! Which version a plain connection speaks, where both are possible: HTTP/2 begins with a preface that is no request of
-//! HTTP/1 (RFC 9113 section 3.4).
+//! Detects the HTTP version of a plain connection: an HTTP/2 connection begins with a preface that is not a valid HTTP/1 request (RFC 9113 section
+//! 3.4).
 
 use crate::context::Context;
 use crate::one::Link;
@@ -10,10 +10,10 @@ use net::{Lane, Subnet, Transport};
 use std::io::ErrorKind;
 use std::rc::Rc;
 
-/// What a client sends first, as far as it has to be seen: no method of HTTP/1 is called that.
+/// The part of the preface that is needed to detect HTTP/2. No HTTP/1 method has this name.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
 
-/// Serves one connection until it ends, in the version that its first bytes are of.
+/// Serves one connection until it ends, in the version of its first bytes.
 pub async fn serve_either<S: Transport, H: Handler + 'static>(
     stream: S,
     peer: Rc<Peer>,
@@ -34,7 +34,7 @@ pub async fn serve_either<S: Transport, H: Handler + 'static>(
     }
 }
 
-/// Reads until the version is known; `None` if the client has gone or says too little.
+/// Reads until the version is known. Returns `None` if the client has disconnected or does not send enough in time.
 async fn first_bytes<S: Transport>(link: &Link<S>) -> Option<Vec<u8>> {
     let mut first = Vec::new();
     link.timer.arm_in(Lane::Read, link.shared.settings().timeouts.header);

@@ -1,17 +1,16 @@
-//! Which connection of a thread makes room for a new one when the server is full.
+//! Chooses which connection of a thread is closed for a new one when the server is full.
 //!
-//! Why: a client can hold a connection with hardly any effort: by a handshake, a head or an upload that does not end, or by not reading. A full
-//! server would refuse everybody else until the deadlines of such clients have passed.
+//! Why: a client can hold a connection with hardly any effort: with a handshake, head or upload that never ends, or by not reading. A full server
+//! would refuse all other clients until the deadlines of such connections have passed.
 //!
 //! Contract:
-//! 1. Connections leave in this order ([`Rank`]): those whose clients have proved nothing, as far as [`Unproved::first`] says so; the one that
-//!    has been idle for the longest time; others of the first kind ([`Unproved::next`]); the transfer that its client has not taken further for the
-//!    longest time, and at least for [`PAUSE`]. A connection that waits for the server never leaves.
-//! 2. A connection proves something by its first complete request. A later head that is not complete counts as the first one does.
-//! 3. A connection is chosen once, and woken by the caller. What it waited for may have come meanwhile: then another one is chosen in its
-//!    place ([`crate::context::Shared::displace_another`]).
-//! 4. Beginning and ceasing to wait is one store for idle connections and transfers. Finding the one that leaves reads 32 bytes for each
-//!    connection; that is rare.
+//! 1. Connections make room in this order ([`Rank`]): unproved clients that [`Unproved::first`] selects; the connection that has been idle for the
+//!    longest time; other unproved clients ([`Unproved::next`]); the transfer that has been stalled by its client for the longest time, and at least
+//!    for [`PAUSE`]. A connection that waits for the server is never chosen.
+//! 2. A client is proved by its first complete request. A later incomplete head counts as unproved again.
+//! 3. A connection is chosen once, and the caller wakes it. If its data has arrived meanwhile, another one is chosen instead
+//!    ([`crate::context::Shared::displace_another`]).
+//! 4. For idle connections and transfers, starting and ending a wait is one store. Choosing a connection reads 32 bytes per connection, but is rare.
 
 use crate::unproved::{GRACE, Unproved, Waiting};
 use net::Subnet;
@@ -19,58 +18,58 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// A pause of a transfer that is no more than the way to the client and back.
+/// In milliseconds. A shorter pause of a transfer may be no more than a round trip.
 pub(crate) const PAUSE: u64 = 300;
 
-/// Added to the numbers of waits: smaller ones are for those that are always the oldest.
+/// Added to the numbers of normal waits. Smaller numbers are for waits that always count as the oldest.
 const LATER: u64 = 1 << 63;
 
-/// Which connections may make room; the first ones before others.
+/// The classes of connections that may make room, in the order in which they do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rank {
-    /// Clients that have proved nothing, and had the time to, or are many.
+    /// Unproved clients that have had enough time, or are many.
     Unproved,
     /// Idle connections.
     Idle,
-    /// The other clients that have proved nothing.
+    /// The other unproved clients.
     Young,
     /// Transfers that wait for their clients.
     Stalled,
 }
 
 impl Rank {
-    /// All of them, in their order.
+    /// All ranks, in order.
     pub const ALL: [Rank; 4] = [Rank::Unproved, Rank::Idle, Rank::Young, Rank::Stalled];
 }
 
-/// What a connection waits for.
+/// The state of a connection: the event that it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum State {
-    /// For the server, or there is no such connection.
+    /// The connection waits for the server, or does not exist.
     #[default]
     Busy,
-    /// For what is found out soon: bytes of a transfer have been taken just now.
+    /// A transfer that made progress just now; its state is checked again soon.
     Moving,
-    /// For the rest of a handshake, a PROXY header or a head.
+    /// The connection waits for the rest of a handshake, a PROXY header or a head.
     Unproved,
-    /// For another request.
+    /// The connection waits for another request.
     Idle,
-    /// For more of a body, or until the client takes more of a response.
+    /// The connection waits for more of a body, or for the client to read more of a response.
     Stalled,
-    /// It has to make room.
+    /// The connection has to make room.
     Chosen,
 }
 
-/// What speaks on a connection.
+/// The protocol stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Stage {
     #[default]
     Http,
-    /// A handshake of TLS, or a PROXY header.
+    /// A TLS handshake or a PROXY header.
     Handshake,
-    /// A handshake of QUIC. Until its client has proved its address, it leaves before all others.
+    /// A QUIC handshake. Until its client has proved its address, it makes room before all others.
     Quic { proved: bool },
-    /// It is refused, and counts no more: it cannot make room.
+    /// The connection is refused and cannot make room.
     Refused,
 }
 
@@ -106,7 +105,7 @@ impl Room {
         }
     }
 
-    /// A connection begins.
+    /// Registers a new connection.
     pub(crate) fn open(&self, key: usize, address: Subnet, stage: Stage) {
         let mut entries = self.entries.borrow_mut();
         if entries.len() <= key {
@@ -116,7 +115,7 @@ impl Room {
         self.open.update(|n| n + 1);
     }
 
-    /// The connection is refused.
+    /// Marks a connection as refused.
     pub(crate) fn refuse(&self, key: usize) {
         self.busy(key);
         if let Some(entry) = self.entries.borrow_mut().get_mut(key) {
@@ -124,13 +123,13 @@ impl Room {
         }
     }
 
-    /// It has ended.
+    /// Removes a connection that has ended.
     pub(crate) fn close(&self, key: usize) {
         self.busy(key);
         self.open.update(|n| n - 1);
     }
 
-    /// The connection waits, since `now` unless it has waited for the same before.
+    /// Records that a connection waits, since `now` unless it already waited in the same state.
     pub(crate) fn wait(&self, key: usize, state: State, now: Instant) {
         let mut entries = self.entries.borrow_mut();
         let Some(entry) = entries.get_mut(key) else { return };
@@ -151,7 +150,7 @@ impl Room {
         }
     }
 
-    /// The connection waits for the server, also one that was chosen.
+    /// Records that a connection waits for the server, even if it was chosen.
     #[inline]
     pub(crate) fn busy(&self, key: usize) {
         if let Some(entry) = self.entries.borrow_mut().get_mut(key) {
@@ -162,19 +161,18 @@ impl Room {
         }
     }
 
-    /// Whether the connection has to make room.
+    /// Returns whether the connection has to make room.
     #[inline]
     pub(crate) fn is_chosen(&self, key: usize) -> bool {
         self.is(key, State::Chosen)
     }
 
-    /// Whether the connection waits for that.
     #[inline]
     pub(crate) fn is(&self, key: usize, state: State) -> bool {
         self.entries.borrow().get(key).is_some_and(|entry| entry.state == state)
     }
 
-    /// Chooses the connection of this rank that makes room; its key.
+    /// Chooses the connection of this rank that makes room. Returns its key.
     pub(crate) fn choose(&self, rank: Rank, now: Instant) -> Option<usize> {
         let now = self.millis(now);
         let key = match rank {
@@ -187,7 +185,7 @@ impl Room {
         self.take(key)
     }
 
-    /// Chooses a handshake of QUIC that waits for its client: the oldest of the address that has the most of them.
+    /// Chooses a QUIC handshake that waits for its client: the oldest one of the address that has the most of them.
     pub(crate) fn choose_quic(&self) -> Option<usize> {
         let is_quic = |entry: &Entry| matches!(entry.stage, Stage::Quic { .. });
         let waits = |entry: &Entry| is_quic(entry) && entry.state == State::Unproved;
@@ -199,7 +197,7 @@ impl Room {
         self.take(self.earliest(|entry| waits(entry) && entry.address == most))
     }
 
-    /// Whether one may make room soon: a transfer that has just paused or gone on, or a handshake that the server works on.
+    /// Returns whether a connection may be able to make room soon: a transfer has just paused or continued, or the server works on a handshake.
     pub(crate) fn changes_soon(&self) -> bool {
         let changes = |entry: &Entry| match entry.state {
             State::Stalled | State::Moving => true,
@@ -216,14 +214,14 @@ impl Room {
         Some(key)
     }
 
-    /// The key of the one like that which has waited for the longest time.
+    /// Returns the key of the matching connection that has waited for the longest time.
     fn earliest(&self, like: impl Fn(&Entry) -> bool) -> Option<usize> {
         let entries = self.entries.borrow();
         let all = entries.iter().enumerate().filter(|(_, entry)| like(entry));
         all.min_by_key(|(_, entry)| (entry.since, entry.number)).map(|(key, _)| key)
     }
 
-    /// Zero is late for everything.
+    /// Starts at [`GRACE`], so that a wait since 0 always counts as late.
     fn millis(&self, at: Instant) -> u64 {
         GRACE + at.saturating_duration_since(self.base).as_millis() as u64
     }
@@ -335,7 +333,6 @@ mod tests {
         assert_eq!(room.choose(Rank::Stalled, start + Duration::from_secs(9)), Some(1));
     }
 
-    /// What happens to a connection.
     #[derive(Debug, Clone)]
     enum Event {
         Open(usize, u8),

@@ -1,38 +1,35 @@
-//! The queue of connections whose clients have proved nothing: the server waits for the rest of a handshake, of a PROXY header, or of the head
-//! of a request.
+//! Queues connections of unproved clients: the server waits for the rest of a handshake, of a PROXY header, or of a request head.
 //!
-//! Why: such a connection costs its client hardly anything, and the server one of `max_connections`. One client must not hold all of them, and
+//! Why: such a connection costs its client hardly anything, and the server one of `max_connections`. One client must not take all of them, and
 //! clients that are about to finish must not displace one another.
 //!
 //! Contract:
-//! 1. A connection is in the queue while its client is waited for, not while the server itself computes.
-//! 2. [`Unproved::first`] is the one that leaves before any idle connection:
-//!    the oldest of the address that has the most, if that is more than its share ([`LEAST_SHARE`], [`SHARE`]);
-//!    else one that has been waited for longer than [`GRACE`], of the address that has the most;
-//!    else, if more than half of the connections of the thread are in the queue, the oldest of the address that has the most.
-//! 3. [`Unproved::next`] is the one that leaves when no connection is idle: the oldest of the address that has the most.
+//! 1. A connection is in the queue while the server waits for its client, not while the server computes.
+//! 2. [`Unproved::first`] makes room before any idle connection. It is the oldest of the address with the most queued connections, if they exceed
+//!    the address's share ([`LEAST_SHARE`], [`SHARE`]); else a connection that has waited for longer than [`GRACE`], of the address with the most;
+//!    else, if more than half of the thread's connections are queued, the oldest of the address with the most.
+//! 3. [`Unproved::next`] makes room when no connection is idle: the oldest of the address with the most queued connections.
 //!
-//! Pure: times are milliseconds.
+//! Times are milliseconds; nothing here reads a clock.
 
 use net::Subnet;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// How long a client may take before its connection leaves ahead of idle ones: a few round trips, a lost packet.
+/// How long a client may take before its connection makes room ahead of idle ones: a few round trips, a lost packet.
 pub(crate) const GRACE: u64 = 1_000;
-/// An address may have one of so many connections of the thread in the queue,
+/// An address's share of the queue: one in so many connections of the thread,
 const SHARE: usize = 8;
-/// and at least so many.
+/// and at least this number.
 const LEAST_SHARE: usize = 16;
 
-/// Connections by the addresses of their clients; of each, the oldest first.
+/// Queued connections by the addresses of their clients; per address, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Unproved {
     addresses: BTreeMap<Subnet, BTreeMap<u64, Waiting>>,
     len: usize,
 }
 
-/// A connection in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub(crate) key: usize,
@@ -40,13 +37,13 @@ pub(crate) struct Waiting {
 }
 
 impl Unproved {
-    /// Adds a connection. Those of an address with smaller numbers are older.
+    /// Adds a connection. Smaller numbers of an address are older.
     pub(crate) fn insert(&mut self, address: Subnet, number: u64, waiting: Waiting) {
         self.addresses.entry(address).or_default().insert(number, waiting);
         self.len += 1;
     }
 
-    /// Removes one.
+    /// Removes a connection.
     pub(crate) fn remove(&mut self, address: Subnet, number: u64) {
         let Some(of_address) = self.addresses.get_mut(&address) else { return };
         if of_address.remove(&number).is_some() {
@@ -57,7 +54,7 @@ impl Unproved {
         }
     }
 
-    /// The key of the one that leaves before idle connections, if there is such a one. `open`: the connections of the thread.
+    /// Returns the key of the connection that makes room before idle ones, if any. `open`: the number of open connections of the thread.
     pub(crate) fn first(&self, open: usize, now: u64) -> Option<usize> {
         let share = (open / SHARE).max(LEAST_SHARE);
         let (most, oldest) = self.most(|_| true)?;
@@ -69,12 +66,13 @@ impl Unproved {
         late.map(|(_, oldest)| oldest).or(many).map(|one| one.key)
     }
 
-    /// The key of the one that leaves when no connection is idle.
+    /// Returns the key of the connection that makes room when no connection is idle.
     pub(crate) fn next(&self) -> Option<usize> {
         self.most(|_| true).map(|(_, oldest)| oldest.key)
     }
 
-    /// Of the addresses whose oldest connection is like that: how many connections the one with the most has, and its oldest.
+    /// Considers the addresses whose oldest connection satisfies `like`. Returns the connection count of the one with the most, and its oldest
+    /// connection.
     fn most(&self, like: impl Fn(&Waiting) -> bool) -> Option<(usize, Waiting)> {
         let oldest = self.addresses.values().filter_map(|all| {
             let (number, oldest) = all.first_key_value()?;
@@ -95,7 +93,7 @@ mod tests {
         Subnet::of(Some(Ipv4Addr::new(192, 0, 2, number).into()))
     }
 
-    /// A queue of these: addresses, and since when. Their keys are their positions.
+    /// Creates a queue of connections (address, since). Their keys are their positions.
     fn queue(of: &[(u8, u64)]) -> Unproved {
         let mut queue = Unproved::default();
         for (key, &(from, since)) in of.iter().enumerate() {
@@ -155,7 +153,7 @@ mod tests {
             match queue.first(open, 5_000) {
                 Some(key) => {
                     let (from, since) = left[&key];
-                    // No older one of the same address stays.
+                    // No older connection of the same address stays.
                     prop_assert!(left.iter().all(|(other, (of, _))| *of != from || *other >= key));
                     let beyond = most > LEAST_SHARE && most > open / SHARE;
                     prop_assert!(!beyond || count(from) == most);

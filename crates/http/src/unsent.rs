@@ -1,35 +1,35 @@
-//! How much of what was written to a client may wait in the system: [`Unsent`], of one connection over TCP.
+//! Bounds how much written data may wait in the system's buffers: [`Unsent`], of one TCP connection.
 //!
-//! Why: each listener bounds it by [`net::UNSENT`], so that clients that read nothing cost little. A client that reads fast would pay for that:
-//! the server would be woken eight times for each mebibyte, and in between the connection would run dry.
+//! Why: each listener bounds it by [`net::UNSENT`], so that clients that read nothing cost little. For a fast reader that is too little: the server
+//! would be woken eight times per mebibyte, and the connection would run dry in between.
 //!
 //! Contract:
-//! 1. A client that has taken [`PROOF`] on this connection is given [`WIDE`] when it leaves no room, until it has everything that was written.
-//! 2. At most [`MOST`] connections of the process have so much at a time. So it is known what clients can make the system keep that read fast
-//!    at first, and then stop.
+//! 1. A client that has acknowledged [`PROOF`] on this connection gets [`WIDE`] when it leaves no room, until it has received everything written.
+//! 2. At most [`MOST`] connections of the process have that much at a time. This bounds the system's memory for clients that first read fast and
+//!    then stop.
 
 use net::{Transport, UNSENT};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes that a client has to have acknowledged: more than one that reads nothing usually has room for.
+/// Bytes that a client must have acknowledged: more than usually fit into the buffers of a client that reads nothing.
 const PROOF: u64 = 512 << 10;
-/// Bytes that wait for one that has.
+/// The bound for such a client, in bytes.
 const WIDE: u32 = 1 << 20;
-/// Connections that have so much: 32 MiB together.
+/// The most connections with the wide bound: 32 MiB in total.
 const MOST: u32 = 32;
 
-/// Connections of the process that have been given more.
+/// Connections of the process with the wide bound.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// What a connection has been given.
+/// Whether a connection has the wide bound.
 #[derive(Debug, Default)]
 pub(crate) struct Unsent {
     wide: Cell<bool>,
 }
 
 impl Unsent {
-    /// The client leaves no room: gives it more if it is one that takes what it is sent. The system wakes the connection then.
+    /// Widens the bound of a client that leaves no room, if it has read enough. The system then wakes the connection.
     #[cold]
     pub(crate) fn widen<S: Transport>(&self, stream: &S) {
         if self.wide.get() || COUNT.load(Ordering::Relaxed) >= MOST {
@@ -41,7 +41,7 @@ impl Unsent {
         }
     }
 
-    /// The client has everything.
+    /// Restores the bound when the client has received everything.
     pub(crate) fn narrow<S: Transport>(&self, stream: &S) {
         if self.wide.replace(false) {
             COUNT.fetch_sub(1, Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl Drop for Unsent {
     }
 }
 
-/// Counts one more connection, if there may be one.
+/// Counts one more connection, unless [`MOST`] is reached.
 fn begin() -> bool {
     let more = |count| (count < MOST).then_some(count + 1);
     COUNT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()

@@ -1,25 +1,24 @@
-//! Body bytes that have arrived and that no handler has taken: how many of them a thread holds.
+//! Counts received body bytes that no handler has taken, per thread.
 //!
-//! Why: each connection's windows bound what its client may send ahead, but not the sum over thousands of connections.
+//! Why: each connection's windows bound the bytes that its client may send ahead, but not the sum over thousands of connections.
 //!
-//! Contract: while a thread holds more than [`CEILING`], connections that hold more than [`SMALL`] themselves do not read. Each of
-//! them is woken when there is room again.
+//! Contract: while a thread holds more than [`CEILING`], connections that hold more than [`SMALL`] themselves do not read. Each of them is woken
+//! when there is room again.
 
 use net::Timers;
 use std::cell::{Cell, RefCell};
 
-/// Most bytes that the connections of a thread hold together before the larger ones wait.
+/// The most bytes that a thread's connections hold before the larger ones have to wait.
 const CEILING: usize = 64 << 20;
-/// A connection that holds no more than this reads on.
+/// A connection that holds no more than this keeps reading.
 const SMALL: usize = 64 << 10;
-/// Most bytes that wide windows of HTTP/3 allow all clients of a thread to send ahead.
+/// The most bytes that HTTP/3's wide windows allow all clients of a thread to send ahead.
 const WIDENED: usize = 16 << 20;
 
-/// The bytes of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Uploads {
     held: Cell<usize>,
-    /// Of wide windows: what the transport may hold.
+    /// The sum of the wide windows, which the transport may hold.
     widened: Cell<usize>,
     /// Keys of the timers of connections that wait for room.
     waiting: RefCell<Vec<usize>>,
@@ -37,7 +36,7 @@ impl Uploads {
         }
     }
 
-    /// Takes room for a window of so many bytes; `false` if there is none.
+    /// Reserves room for a window. Returns `false` if there is none.
     pub(crate) fn widen(&self, bytes: usize) -> bool {
         let fits = self.widened.get() + bytes <= WIDENED;
         if fits {
@@ -46,12 +45,12 @@ impl Uploads {
         fits
     }
 
-    /// Gives it back.
+    /// Releases the room of a window.
     pub(crate) fn narrow(&self, bytes: usize) {
         self.widened.update(|widened| widened - bytes);
     }
 
-    /// Whether a connection that holds so many bytes may read; if not it is woken later.
+    /// Returns whether a connection that holds `own` bytes may read; if not, it is woken later.
     pub(crate) fn may_read(&self, own: usize, key: usize) -> bool {
         if self.held.get() <= CEILING || own <= SMALL {
             return true;

@@ -1,5 +1,5 @@
-//! What a request costs in the engine alone: batches of requests, as a client of many streams sends them, are received and answered
-//! with a head and a body. Prints nanoseconds of processor time per request (Linux), so that a busy machine does not matter.
+//! Measures the cost of a request in the engine alone: receives batches of requests, as a client with many streams sends them, and answers each with
+//! a head and a body. Prints nanoseconds of processor time per request (Linux), so that a busy machine does not matter.
 //!
 //!     cargo run --profile dist -p http2 --example per_request -- [BODY BYTES] [STREAMS] [SECONDS]
 
@@ -9,9 +9,9 @@ use http2::{Connection, Event, Limits};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// What `h2load` sends.
+/// The fields that `h2load` sends.
 const LOAD: [(&str, &str); 2] = [(":authority", "127.0.0.1:8080"), ("user-agent", "h2load nghttp2/1.52.0")];
-/// What a browser sends.
+/// The fields that a browser sends.
 const BROWSER: [(&str, &str); 6] = [
     (":authority", "www.example.com"),
     ("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"),
@@ -28,7 +28,7 @@ fn frame(to: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     to.extend_from_slice(payload);
 }
 
-/// A section with these fields, put into the table.
+/// Encodes a section with these fields, which are added to the table.
 fn literal(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = vec![0x82, 0x86, 0x84];
     for (name, value) in fields {
@@ -41,7 +41,7 @@ fn literal(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// The same section from the table, whose newest field is at 62.
+/// Encodes the same section from the table, whose newest field is at 62.
 fn indexed(fields: &[(&str, &str)]) -> Vec<u8> {
     let indices = (0..fields.len() as u8).rev().map(|at| 0x80 | (62 + at));
     [0x82, 0x86, 0x84].into_iter().chain(indices).collect()
@@ -58,7 +58,7 @@ fn flush(server: &mut Connection) -> usize {
     written
 }
 
-/// Time that this process has spent on a processor.
+/// Returns the processor time of this process.
 fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     Duration::from_nanos(text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_default())
@@ -116,7 +116,7 @@ fn main() {
             requests += u64::from(batch);
             input.clear();
             if requests * body.len() as u64 > 1 << 29 {
-                // Windows are opened rarely: this is not measured.
+                // Windows are opened rarely, so this is not measured.
                 break;
             }
         }

@@ -1,4 +1,4 @@
-//! One connection: what it keeps, and its end.
+//! Holds the state of one connection, and ends it.
 
 use crate::discard::Discard;
 use crate::frame::{self, MAX_WINDOW};
@@ -16,15 +16,15 @@ use std::time::Instant;
 
 /// The size of all windows before SETTINGS and WINDOW_UPDATE (RFC 9113 section 6.9.2).
 pub(crate) const DEFAULT_WINDOW: u32 = 65_535;
-/// The contents of the PING between both steps of a drain.
+/// The contents of the PING between the two steps of a drain.
 pub(crate) const DRAIN_PING: [u8; 8] = *b"draining";
-/// A buffer for partial frames that is kept.
+/// The largest buffer for partial frames that is kept.
 const KEPT_PARTIAL: usize = 1 << 10;
 
-/// How far the server's side of an end has come.
+/// The phase of the server's side of a connection's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Going {
-    /// Nothing has been said.
+    /// No GOAWAY was sent.
     Not,
     /// GOAWAY without a last stream was sent at that time.
     Announced(Instant),
@@ -34,16 +34,16 @@ pub(crate) enum Going {
 
 /// The server's end of an HTTP/2 connection.
 ///
-/// The caller reads from the socket and calls [`Connection::receive`]; after each turn it writes [`Connection::output`]. It does
-/// not read while more than a turn's worth of output is unsent (64 KiB, say): heads of responses are not subject to flow
-/// control, so a client that sends and never reads is held back by this alone.
+/// The caller reads from the socket and calls [`Connection::receive`]; after each turn it writes [`Connection::output`]. It must not read while more
+/// than a turn's worth of output is unsent (64 KiB, say): response heads are not subject to flow control, so nothing else holds back a client that
+/// sends and never reads.
 ///
-/// Calls that name a stream which is gone do nothing, and say so where it matters.
+/// Calls for a stream that is gone do nothing, and report that where it matters.
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) limits: Limits,
     pub(crate) output: Output,
-    /// The latest time that is known.
+    /// The latest known time.
     pub(crate) now: Instant,
     pub(crate) streams: Streams,
     /// Bytes of the heads of open streams.
@@ -56,29 +56,29 @@ pub struct Connection {
     pub(crate) encoder: Encoder,
     pub(crate) budget: Budget,
     pub(crate) reading: Reading,
-    /// A frame, or the preface, that has not arrived completely.
+    /// An incomplete frame, or the incomplete preface.
     pub(crate) partial: Vec<u8>,
-    /// The client's first SETTINGS are yet to come.
+    /// The client's first SETTINGS have not arrived.
     pub(crate) is_in_preface: bool,
-    /// A header section that has not arrived completely.
+    /// An incomplete header section.
     pub(crate) block: Option<Box<Block>>,
     /// Since when the next frame, section or the preface has been incomplete.
     pub(crate) waiting_since: Option<Instant>,
     /// When SETTINGS were sent, until they are acknowledged.
     pub(crate) settings_sent: Option<Instant>,
-    /// What the client may send on all streams.
+    /// The bytes that the client may send on all streams.
     pub(crate) receive_window: u32,
-    /// Given back by streams and not announced yet.
+    /// Credited by streams and not announced yet.
     pub(crate) credit: u32,
-    /// What may be sent on all streams.
+    /// The bytes that may be sent on all streams.
     pub(crate) send_window: i32,
     /// The client's SETTINGS_INITIAL_WINDOW_SIZE.
     pub(crate) initial_window: u32,
     /// PRIORITY_UPDATE frames for streams that are not open yet.
     pub(crate) early_priorities: Vec<(u32, Priority)>,
-    /// Streams may be waiting for a window: each check finds out whether they are.
+    /// Streams may be waiting for a window; each check finds out.
     pub(crate) may_stall: bool,
-    /// What was sent since then the client may not have received.
+    /// The client may not have received data sent since this time.
     pub(crate) behind: Option<Instant>,
     pub(crate) going: Going,
     /// The client has sent GOAWAY.
@@ -89,7 +89,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection whose first bytes (the client's preface) are yet to come. The server's SETTINGS are in the output.
+    /// Creates a connection that expects the client's preface. The server's SETTINGS are in the output.
     pub fn new(mut limits: Limits, now: Instant) -> Connection {
         let window = |size: u32| size.clamp(DEFAULT_WINDOW, MAX_WINDOW);
         limits.stream_window = window(limits.stream_window);
@@ -149,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// Takes bytes that have arrived, all of them, and reports what they mean. Partial frames are kept inside.
+    /// Processes all of the received bytes, and reports events. Partial frames are kept inside.
     ///
     /// # Errors
     /// The connection is over: write the output, which ends with GOAWAY, and close. Streams get no further events.
@@ -189,8 +189,8 @@ impl Connection {
         self.going = Going::Final;
     }
 
-    /// Ends the connection: GOAWAY with the last stream that was taken. Nothing is received any more; responses that are being
-    /// sent may go on as far as windows are open.
+    /// Ends the connection: sends GOAWAY with the last accepted stream. Nothing more is received. Responses in progress may continue as far as
+    /// windows are open.
     pub fn goaway(&mut self, code: ErrorCode) {
         if self.failed.is_none() {
             self.send_goaway(code, "");
@@ -201,8 +201,8 @@ impl Connection {
         }
     }
 
-    /// Lets the client finish: GOAWAY without a last stream, then, a round trip or a second later, GOAWAY with the last stream.
-    /// Streams after that one are refused. Close when [`Connection::is_drained`]. More calls do nothing.
+    /// Starts a graceful shutdown: sends GOAWAY without a last stream, then, a round trip or a second later, GOAWAY with the last stream. Later
+    /// streams are refused. Close when [`Connection::is_drained`]. Further calls do nothing.
     pub fn drain(&mut self, now: Instant) {
         if self.going != Going::Not {
             return;
@@ -216,45 +216,44 @@ impl Connection {
         self.control(frame::PING, 0, 0, &DRAIN_PING);
     }
 
-    /// The client has answered the PING of a drain: it knows.
+    /// Sends the final GOAWAY: the client has answered the PING of a drain, so it knows of the end.
     pub(crate) fn drained(&mut self) {
         if matches!(self.going, Going::Announced(_)) {
             self.send_goaway(ErrorCode::NO_ERROR, "");
         }
     }
 
-    /// Whether no stream is open, and none will be: the last GOAWAY has been sent, or the client's received.
+    /// Returns whether no stream is or will be open: the last GOAWAY has been sent, or the client's received.
     pub fn is_drained(&self) -> bool {
         self.is_idle() && (self.going == Going::Final || self.client_going)
     }
 
-    /// Bytes to write. Everything of a turn leaves in one write.
+    /// Returns the bytes to write. All bytes of a turn leave in one write.
     pub fn output(&mut self) -> &mut Output {
         &mut self.output
     }
 
-    /// Whether no stream is open.
+    /// Returns whether no stream is open.
     pub fn is_idle(&self) -> bool {
         self.streams() == 0
     }
 
-    /// Streams that are open.
+    /// Returns the number of open streams.
     pub fn streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// Whether a frame or a header section has arrived in part, or the preface is missing: the connection is not waiting between
-    /// requests.
+    /// Returns whether a frame, a header section or the preface is incomplete, so the connection is not waiting between requests.
     pub fn is_receiving_frame(&self) -> bool {
         self.waiting_since.is_some()
     }
 
-    /// Whether the client still sends this stream's body.
+    /// Returns whether the client still sends this stream's body.
     pub fn is_receiving(&self, stream: StreamId) -> bool {
         self.streams.get(stream).is_some_and(|stream| stream.receiving)
     }
 
-    /// Whether the stream is open in at least one direction.
+    /// Returns whether the stream is open in at least one direction.
     pub fn is_open(&self, stream: StreamId) -> bool {
         self.streams.get(stream).is_some()
     }
@@ -267,7 +266,7 @@ impl Connection {
         });
     }
 
-    /// Takes a stream out. What it has not given back of the connection's window is given back.
+    /// Removes a stream. Its share of the connection's window is credited.
     pub(crate) fn close(&mut self, name: StreamId, how: Closed) {
         let Some(stream) = self.streams.remove(name, how) else { return };
         if stream.queued {
@@ -286,8 +285,8 @@ impl Connection {
         }
     }
 
-    /// The handler has consumed `n` bytes of the stream's body: the client may send as many again. WINDOW_UPDATE is sent when it
-    /// is worth a frame. What a stream has not given back when it closes is given back then.
+    /// Credits `n` bytes of the stream's body that the handler has consumed: the client may send as many again. WINDOW_UPDATE is sent when it is
+    /// worth a frame. When a stream closes, the rest is credited.
     pub fn credit(&mut self, stream: StreamId, n: usize) {
         let half = self.limits.stream_window / 2;
         let Some(found) = self.streams.get_mut(stream) else { return };

@@ -1,4 +1,4 @@
-//! Frames about streams and the connection (RFC 9113 sections 6.3 to 6.9, RFC 9218 section 7).
+//! Handles frames about streams and the connection (RFC 9113 sections 6.3 to 6.9, RFC 9218 section 7).
 
 use crate::connection::{Connection, DRAIN_PING};
 use crate::frame::{self, Header, MAX_PAYLOAD, MAX_WINDOW, number};
@@ -8,13 +8,13 @@ use crate::{ConnectionError, ErrorCode, Event, StreamId};
 use fieldcode::Flood;
 use fieldcode::Priority;
 
-/// PRIORITY_UPDATE frames that are kept for streams which are not open yet.
+/// The most PRIORITY_UPDATE frames that are kept for streams which are not open yet.
 const EARLY_PRIORITIES: usize = 32;
 /// Entries of a SETTINGS frame that cost as much as the frame.
 const ENTRIES: usize = 8;
 
 impl Connection {
-    /// PRIORITY: checked, then ignored.
+    /// Checks a PRIORITY frame, then ignores it.
     pub(crate) fn priority(
         &mut self,
         header: Header,
@@ -52,7 +52,7 @@ impl Connection {
             return Err(protocol("RST_STREAM on an idle stream"));
         }
         let Some(stream) = self.streams.find(header.stream) else {
-            // Both have reset it: what follows from the client was not on its way before it knew.
+            // Both sides have reset it: a later frame of the client was not in flight when it learned of the server's reset.
             self.streams.reset_by_client(header.stream);
             return Ok(self.budget.spend(Flood::Ignored, 1)?);
         };
@@ -99,7 +99,7 @@ impl Connection {
             frame::SETTING_NO_RFC7540_PRIORITIES if value > 1 => {
                 return Err(protocol("SETTINGS_NO_RFC7540_PRIORITIES is 0 or 1"));
             }
-            // Others are about pushes, or what the server does not do, or unknown.
+            // The other settings are about pushes, or about features that the server does not use, or unknown.
             _ => {}
         }
         Ok(())

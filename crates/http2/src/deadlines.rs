@@ -1,4 +1,4 @@
-//! Deadlines of a connection, and the memory of an idle one.
+//! Checks the deadlines of a connection, and frees the memory of an idle one.
 
 use crate::connection::{Connection, Going};
 use crate::{ConnectionError, ErrorCode, Event};
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 /// How long a drain waits for the answer.
 const DRAIN_WAIT: Duration = Duration::from_secs(1);
-/// A stream that has sent this much since its window was too small has not stalled.
+/// A stream that has sent this many bytes since its window was too small has not stalled.
 const PROGRESS: u32 = 1 << 10;
-/// Most time between two checks for streams that have stalled.
+/// The longest time between two checks for stalled streams.
 const STALL_CHECK: Duration = Duration::from_secs(1);
 /// How long an idle connection keeps memory for streams.
 const SPARE_WAIT: Duration = Duration::from_secs(1);
 
 impl Connection {
-    /// Checks deadlines: call it a few times a second, or when [`Connection::deadline`] has passed. Stalled streams are reset
-    /// (`Event::Reset`). An idle connection gives back memory here.
+    /// Checks deadlines: call it a few times a second, or when [`Connection::deadline`] has passed. Stalled streams are reset (`Event::Reset`). An
+    /// idle connection frees memory here.
     ///
     /// # Errors
     /// As [`Connection::receive`]: the client was too slow with a frame or an acknowledgement.
@@ -55,8 +55,8 @@ impl Connection {
         Ok(())
     }
 
-    /// What was sent since `since` the client may not have received, but it is receiving; `None`: it has everything. A window that was used
-    /// up later counts as too small only when the client can have known: it may be slower than that, and must not lose its streams for it.
+    /// Records that the client is still receiving, but may not have received data sent since `since`; `None`: it has everything. A window that is
+    /// used up after `since` counts as too small only once the client can have known: a slow client must not lose its streams for that.
     pub fn behind(&mut self, since: Option<Instant>) {
         self.behind = since;
     }
@@ -94,7 +94,7 @@ impl Connection {
         }
     }
 
-    /// When [`Connection::check`] has something to do; `None` if nothing is awaited, as after a failure.
+    /// Returns when [`Connection::check`] has something to do; `None` if there is no deadline, as after a failure.
     pub fn deadline(&self) -> Option<Instant> {
         if self.failed.is_some() {
             return None;
@@ -113,7 +113,7 @@ impl Connection {
         .min()
     }
 
-    /// Whether an idle connection keeps memory that was for many streams.
+    /// Returns whether an idle connection keeps memory that was for many streams.
     fn has_spare_memory(&self) -> bool {
         self.is_idle()
             && (self.streams.has_spare_memory() || self.partial.capacity() > 0 || self.repeat.holds_memory())
@@ -152,8 +152,7 @@ mod tests {
         assert_eq!(connection.check(late, &mut |_| {}), Err(error));
     }
 
-    /// The events of checks at these times (seconds, and since when the client may not have received what was sent), of a connection with
-    /// a stream whose window is used up at first.
+    /// Returns the checks (seconds, and `behind`'s argument) at which a stream with a used-up window is reset.
     fn resets(checks: &[(u64, Option<u64>)]) -> Vec<u64> {
         let start = Instant::now();
         let at = |second: u64| start + Duration::from_secs(second);
@@ -196,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_client_that_is_still_receiving_has_its_time_from_when_it_can_know() {
-        // At 2 s the window is too small, but what was sent since 1 s has not arrived; at 30 s all until 20 s has.
+        // At 2 s the window is too small, but data sent since 1 s has not arrived; at 30 s, all data until 20 s has.
         assert_eq!(
             resets(&[(2, Some(1)), (12, Some(1)), (30, Some(20)), (39, Some(35)), (40, Some(36))]),
             [40]
@@ -204,7 +203,7 @@ mod tests {
         assert_eq!(resets(&[(2, Some(1)), (12, None), (21, None), (22, None)]), [22]);
     }
 
-    /// An idle connection with TLS may hold 16 KiB; this is the engine's part, without the client's header table of up to 6 KiB.
+    /// An idle connection with TLS may hold 16 KiB. This is the engine's part, without the client's header table of up to 6 KiB.
     #[test]
     fn an_idle_connection_is_small() {
         assert!(size_of::<Connection>() <= 1536, "{}", size_of::<Connection>());

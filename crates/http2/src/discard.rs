@@ -1,11 +1,11 @@
-//! What a client still sends of a request whose response has been sent (RFC 9113 section 8.1).
+//! Drops the rest of a request whose response has been sent (RFC 9113 section 8.1).
 //!
-//! Why: a client that is in the middle of an upload may drop the response when its stream is reset. So a part of the rest is read
-//! and dropped first; most clients see the response and stop, or come to an end.
+//! Why: a client in the middle of an upload may drop the response if its stream is reset. So a part of the rest is read and dropped first; most
+//! clients see the response and stop, or reach the end.
 //!
 //! Contract:
-//! 1. At most `discard_bytes` of a stream are dropped, for at most `discard_timeout`; then it is reset with `NO_ERROR`.
-//! 2. The connection's window is given back at once: other streams do not wait for this one.
+//! 1. At most `discard_bytes` of a stream are dropped, for at most `discard_timeout`; then the stream is reset with `NO_ERROR`.
+//! 2. The connection's window is credited at once: other streams do not wait for this one.
 
 use crate::connection::Connection;
 use crate::receive::Reading;
@@ -21,8 +21,8 @@ pub(crate) struct Discard {
 }
 
 impl Connection {
-    /// The response has been sent and nobody wants the rest of the request: drops it as it comes, within bounds, and closes the
-    /// stream. No event follows. Does nothing if the request has ended.
+    /// Drops the rest of a request whose response has been sent, within limits, and closes the stream. No event follows. Does nothing if the request
+    /// has ended.
     pub fn discard(&mut self, name: StreamId, now: Instant) {
         if self.discards.iter().any(|discard| discard.stream == name) {
             return;
@@ -34,7 +34,7 @@ impl Connection {
         }
         stream.refused = Some(ErrorCode::NO_ERROR);
         let unconsumed = std::mem::take(&mut stream.unconsumed);
-        // Its window may be closed because no handler took what is there: it would never come to its end.
+        // The window may be closed because no handler read the data: the request would never reach its end.
         let useful = u32::try_from(stream.left).unwrap_or(bound).min(bound);
         let more = useful.saturating_sub(stream.receive_window);
         if more > 0 {
@@ -42,12 +42,12 @@ impl Connection {
             self.window_update_frame(name.number(), more);
         }
         self.credit_connection(unconsumed);
-        // The last bytes may have come long ago.
+        // The last bytes may have arrived long ago.
         let until = self.now.max(now) + self.limits.discard_timeout;
         self.discards.push_back(Discard { stream: name, left: bound, until });
     }
 
-    /// `size` bytes of a refused request have been dropped, and more are to come.
+    /// Counts `size` dropped bytes of a refused request that continues.
     pub(crate) fn discarded(&mut self, name: StreamId, size: u32) {
         let Some(discard) = self.discards.iter_mut().find(|discard| discard.stream == name) else { return };
         match discard.left.checked_sub(size) {
@@ -56,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// The stream has closed.
+    /// Ends the discard of a closed stream.
     #[inline]
     pub(crate) fn end_discard(&mut self, name: StreamId) {
         if !self.discards.is_empty() {
@@ -71,7 +71,7 @@ impl Connection {
         }
     }
 
-    /// Resets all of them: nothing is read any more.
+    /// Resets all streams in discard, because nothing more is read.
     pub(crate) fn reset_all_discards(&mut self) {
         while let Some(first) = self.discards.front() {
             self.reset(first.stream, ErrorCode::NO_ERROR);

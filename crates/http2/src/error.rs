@@ -1,4 +1,4 @@
-//! Error codes (RFC 9113 section 7), and why a connection ends.
+//! Defines error codes (RFC 9113 section 7), and the error that ends a connection.
 
 use fieldcode::Flood;
 use std::fmt;
@@ -10,7 +10,6 @@ pub struct ErrorCode(pub u32);
 impl ErrorCode {
     /// Graceful shutdown, or a stream that is not needed any more.
     pub const NO_ERROR: ErrorCode = ErrorCode(0);
-    /// A violation of the protocol.
     pub const PROTOCOL_ERROR: ErrorCode = ErrorCode(1);
     /// The server failed.
     pub const INTERNAL_ERROR: ErrorCode = ErrorCode(2);
@@ -20,13 +19,12 @@ impl ErrorCode {
     pub const SETTINGS_TIMEOUT: ErrorCode = ErrorCode(4);
     /// A frame on a stream that has ended.
     pub const STREAM_CLOSED: ErrorCode = ErrorCode(5);
-    /// A frame of a wrong size.
     pub const FRAME_SIZE_ERROR: ErrorCode = ErrorCode(6);
-    /// Nothing was done for the request: the client may send it again.
+    /// The request was not processed: the client may send it again.
     pub const REFUSED_STREAM: ErrorCode = ErrorCode(7);
     /// The stream is not needed any more.
     pub const CANCEL: ErrorCode = ErrorCode(8);
-    /// The header compression's state is lost.
+    /// The state of header compression is lost.
     pub const COMPRESSION_ERROR: ErrorCode = ErrorCode(9);
     /// The connection of a CONNECT failed.
     pub const CONNECT_ERROR: ErrorCode = ErrorCode(10);
@@ -34,10 +32,9 @@ impl ErrorCode {
     pub const ENHANCE_YOUR_CALM: ErrorCode = ErrorCode(11);
     /// The transport is not secure enough.
     pub const INADEQUATE_SECURITY: ErrorCode = ErrorCode(12);
-    /// The request needs HTTP/1.1.
     pub const HTTP_1_1_REQUIRED: ErrorCode = ErrorCode(13);
 
-    /// The name in RFC 9113 section 7; empty for unknown codes.
+    /// Returns the name in RFC 9113 section 7; empty for unknown codes.
     pub fn name(self) -> &'static str {
         const NAMES: [&str; 14] = [
             "NO_ERROR",
@@ -74,14 +71,14 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// Why a connection ends. The GOAWAY frame that says so is in the output already: write it, then close.
+/// Why a connection ends. The GOAWAY frame is already in the output: write it, then close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionError {
     /// The code of the GOAWAY frame.
     pub code: ErrorCode,
     /// For the log.
     pub reason: &'static str,
-    /// The flood that it was, with [`ErrorCode::ENHANCE_YOUR_CALM`].
+    /// The kind of flood, with [`ErrorCode::ENHANCE_YOUR_CALM`].
     pub flood: Option<Flood>,
 }
 
@@ -93,7 +90,7 @@ impl fmt::Display for ConnectionError {
 
 impl std::error::Error for ConnectionError {}
 
-/// A client that exceeds a budget.
+/// The client exceeds a budget.
 impl From<Flood> for ConnectionError {
     #[cold]
     fn from(flood: Flood) -> ConnectionError {

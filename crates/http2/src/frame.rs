@@ -1,12 +1,12 @@
-//! Frames as bytes (RFC 9113 sections 4.1 and 6).
+//! Encodes and parses frames (RFC 9113 sections 4.1 and 6).
 
-/// Length of a frame's header.
+/// The length of a frame's header.
 pub(crate) const HEADER: usize = 9;
-/// Largest payload that is received, and sent: the default of SETTINGS_MAX_FRAME_SIZE, which also is the size of a TLS record.
+/// The largest payload that is received and sent: the default of SETTINGS_MAX_FRAME_SIZE, which is also the size of a TLS record.
 pub(crate) const MAX_PAYLOAD: usize = 16 << 10;
-/// Largest window.
+/// The largest window.
 pub(crate) const MAX_WINDOW: u32 = (1 << 31) - 1;
-/// What a client begins with.
+/// The first bytes of a client.
 pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(crate) const DATA: u8 = 0;
@@ -38,7 +38,6 @@ pub(crate) const SETTING_MAX_HEADER_LIST_SIZE: u16 = 6;
 /// RFC 9218 section 2.1.
 pub(crate) const SETTING_NO_RFC7540_PRIORITIES: u16 = 9;
 
-/// A frame's header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Header {
     pub(crate) len: usize,
@@ -48,7 +47,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The header at the front of `bytes`.
+    /// Parses the header at the front of `bytes`.
     #[inline]
     pub(crate) fn parse(bytes: &[u8]) -> Option<Header> {
         let &[a, b, c, kind, flags, s0, s1, s2, s3, ..] = bytes else { return None };
@@ -72,19 +71,19 @@ pub(crate) fn header(to: &mut Vec<u8>, len: usize, kind: u8, flags: u8, stream: 
     to.extend_from_slice(&[(len >> 16) as u8, (len >> 8) as u8, len as u8, kind, flags, s0, s1, s2, s3]);
 }
 
-/// Writes the length of a frame whose header is at `start` and whose payload goes on to the end.
+/// Writes the length of a frame whose header is at `start` and whose payload extends to the end.
 #[inline]
 pub(crate) fn set_len(text: &mut [u8], start: usize) {
     let len = text.len() - start - HEADER;
     text[start..start + 3].copy_from_slice(&[(len >> 16) as u8, (len >> 8) as u8, len as u8]);
 }
 
-/// The number in the first four bytes.
+/// Returns the number in the first four bytes.
 pub(crate) fn number(payload: &[u8]) -> u32 {
     payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// The payload without padding (RFC 9113 section 6.1); `None` if the padding is longer.
+/// Returns the payload without padding (RFC 9113 section 6.1); `None` if the padding is longer.
 pub(crate) fn unpadded(payload: &[u8], is_padded: bool) -> Option<&[u8]> {
     if !is_padded {
         return Some(payload);

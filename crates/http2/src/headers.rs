@@ -1,4 +1,4 @@
-//! Header sections of clients: requests and trailers (RFC 9113 sections 6.2, 6.10 and 8).
+//! Handles the header sections of clients: requests and trailers (RFC 9113 sections 6.2, 6.10 and 8).
 
 use crate::connection::{Connection, Going};
 use crate::frame::{self, Header, MAX_WINDOW, number, unpadded};
@@ -12,9 +12,9 @@ use fieldcode::{Refusal, RequestHead, Section};
 
 /// CONTINUATION frames that any section may have.
 const CONTINUATIONS: usize = 8;
-/// And one more for each of so many bytes of max_header_bytes.
+/// One more frame is allowed per this many bytes of max_header_bytes.
 const CONTINUATION_BYTES: usize = 1 << 10;
-/// Most text and fields that room is made for before a head is decoded.
+/// The most text and fields to reserve memory for before a head is decoded.
 const USUAL_TEXT: usize = 2 << 10;
 const USUAL_FIELDS: usize = 32;
 
@@ -76,7 +76,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A complete section.
+    /// Handles a complete section.
     fn section(
         &mut self,
         id: u32,
@@ -118,7 +118,7 @@ impl Connection {
         }
     }
 
-    /// Decodes a section that nobody wants: the compression's state needs it.
+    /// Decodes a section that is not used, because the compression's state needs it.
     fn skip(&mut self, block: &[u8]) -> Result<(), ConnectionError> {
         self.decode(block, &mut Section::skipped())
     }
@@ -160,7 +160,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A new stream.
+    /// Opens a new stream.
     #[inline]
     fn open(
         &mut self,
@@ -198,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// A stream with a request that can be served.
+    /// Opens a stream with a request that can be served.
     #[inline]
     fn opened(
         &mut self,
@@ -214,8 +214,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the heads of all open streams stay within bounds. References to one field in the client's table make a head of 64 KiB
-    /// from a few bytes, and handlers that wait for a window hold it.
+    /// Returns whether the heads of all open streams stay within limits. A few bytes that refer to one field in the client's table can make a head
+    /// of 64 KiB, which a handler holds while it waits for a window.
     #[inline]
     fn has_room_for(&self, head: &RequestHead) -> bool {
         let most = self.limits.head.max_header_bytes.saturating_mul(HEADS);
@@ -224,7 +224,7 @@ impl Connection {
 
     #[inline]
     fn request(&mut self, id: u32, end: bool, head: RequestHead, events: &mut impl FnMut(Event<'_>)) {
-        // The next head will be like the recent ones; a long one is forgotten again.
+        // The next head will probably be like the recent ones; a long one is forgotten again.
         let (text, fields) = (head.fields.text().len(), head.fields.len());
         let like = |now: usize, before: usize, most: usize| now.max(before - before / 8).min(most);
         self.usual = (like(text, self.usual.0, USUAL_TEXT), like(fields, self.usual.1, USUAL_FIELDS));
@@ -265,10 +265,10 @@ impl Connection {
         })
     }
 
-    /// A stream that may not be opened now: the client repeats its request elsewhere or later (RFC 9113 section 8.7).
+    /// Refuses a stream that must not be opened now: the client repeats its request elsewhere or later (RFC 9113 section 8.7).
     #[cold]
     fn refuse(&mut self, id: u32) -> Result<(), ConnectionError> {
-        // A stream after the last one of GOAWAY does not count as taken.
+        // A stream after the last one of GOAWAY does not count as accepted.
         if self.going != Going::Final {
             self.streams.last = id;
         }
@@ -279,7 +279,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A request that may get a response, but no handler.
+    /// Reports a request that may get a response, but no handler.
     #[cold]
     fn refused(
         &mut self,

@@ -1,23 +1,23 @@
-//! Responses that are sent often, encoded once for all connections: a copy, and two stream numbers.
+//! Encodes frequent responses once for all connections; sending one is a copy and two stream numbers.
 //!
-//! Contract: a message holds nothing that depends on the connection but the date, which is one byte (an index into the table).
+//! Contract: only one byte of a message depends on the connection: the date, an index into the table.
 
 use crate::frame::{self, END_HEADERS, END_STREAM, HEADER, MAX_PAYLOAD};
 use crate::hpack::Encoder;
 use handler::{Fields, Kept};
 
-/// HEADERS and one DATA frame of a response.
+/// The HEADERS frame and the one DATA frame of a response.
 pub(crate) struct Message {
     text: Box<[u8]>,
-    /// Where the date is.
+    /// The position of the date.
     date: usize,
-    /// Where the DATA frame begins.
+    /// The position of the DATA frame.
     data: usize,
 }
 
 impl Message {
-    /// The message of a kept body, which always comes with the same status and the same frozen fields. `None` if it has other fields
-    /// as well, no body, or more fields than fit into one frame.
+    /// Returns the message of a kept body, which always has the same status and the same frozen fields. Returns `None` if there are other fields as
+    /// well, no body, or more fields than fit into one frame.
     #[inline]
     pub(crate) fn of<'a>(body: &'a Kept, status: u16, fields: &Fields) -> Option<&'a Message> {
         if fields.fresh().next().is_some() || body.body().is_empty() || !matches!(status, 200..=203) {
@@ -45,7 +45,7 @@ impl Message {
         Some(Message { text: text.into(), date, data })
     }
 
-    /// Appends it. `date`: its index in the client's table.
+    /// Appends the message. `date`: its index in the client's table.
     #[inline]
     pub(crate) fn write(&self, to: &mut Vec<u8>, stream: u32, date: u8) {
         let start = to.len();

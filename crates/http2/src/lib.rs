@@ -1,8 +1,8 @@
-//! HTTP/2 for servers (RFC 9113): one connection, without I/O.
+//! Implements HTTP/2 for servers (RFC 9113): one connection, without I/O.
 //!
 //! Contract:
-//! 1. Pure: bytes and times in, events and bytes out.
-//! 2. What a client can make the server keep or do is bounded, whatever frames it sends.
+//! 1. No I/O: bytes and times in, events and bytes out.
+//! 2. The memory and work that a client can cause are bounded, whatever frames it sends.
 //! 3. Any split of the same bytes gives the same events; only the data of a DATA frame may come in more pieces.
 #![forbid(unsafe_code)]
 

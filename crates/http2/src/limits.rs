@@ -1,17 +1,17 @@
-//! Bounds on what a client may do.
+//! Defines the limits on a client's actions.
 
 use fieldcode::HeadLimits;
 use std::time::Duration;
 
-/// Bounds for one connection. All of them are announced in SETTINGS where HTTP/2 has a parameter for them.
+/// The limits of one connection. All of them are announced in SETTINGS where HTTP/2 has a parameter for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bounds on each request head. The heads of all open streams together may have 16 times `max_header_bytes`; streams beyond
-    /// that are refused with REFUSED_STREAM.
+    /// The limits on each request head. The heads of all open streams together may have 16 times `max_header_bytes`; streams beyond that are refused
+    /// with REFUSED_STREAM.
     pub head: HeadLimits,
-    /// Streams open at the same time; more are refused with REFUSED_STREAM, which clients repeat by themselves.
+    /// The most open streams; more are refused with REFUSED_STREAM, which clients repeat by themselves.
     pub max_streams: u32,
-    /// Bytes of a body that a client may send before they are consumed; 65,535 to 2^31-1 (clamped).
+    /// The bytes of a body that a client may send before they are consumed; 65,535 to 2^31-1 (clamped).
     pub stream_window: u32,
     /// The same for all streams together; 65,535 to 2^31-1 (clamped).
     pub connection_window: u32,
@@ -21,9 +21,9 @@ pub struct Limits {
     pub settings_timeout: Duration,
     /// How long a stream with data to send may wait for a window before it is reset.
     pub stall_timeout: Duration,
-    /// Bytes of a request that are read and dropped when its response has been sent before its end. After that its stream is reset.
+    /// The most request bytes that are read and dropped after a response was sent before the request's end. After that the stream is reset.
     pub discard_bytes: u32,
-    /// For how long.
+    /// The longest time for which they are read.
     pub discard_timeout: Duration,
 }
 

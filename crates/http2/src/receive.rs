@@ -1,9 +1,9 @@
-//! From bytes to frames, and DATA frames.
+//! Parses bytes into frames, and handles DATA frames.
 //!
 //! Contract:
-//! 1. A frame that is in the input completely is read from there. Only partial ones are copied.
-//! 2. The data of a DATA frame is passed on as it comes; its header has been judged before that.
-//! 3. A frame's size and place in the sequence are judged when its header is there.
+//! 1. A frame that is completely in the input is read from there. Only partial frames are copied.
+//! 2. The data of a DATA frame is passed on as it arrives; its header has been checked before that.
+//! 3. A frame's size and place in the sequence are checked when its header has arrived.
 
 use crate::connection::Connection;
 use crate::frame::{self, HEADER, Header, MAX_PAYLOAD, PREFACE};
@@ -11,7 +11,7 @@ use crate::streams::{Closed, NO_LENGTH, Sending};
 use crate::{ConnectionError, ErrorCode, Event, StreamId};
 use fieldcode::{DataFrames, Flood};
 
-/// What the next bytes are.
+/// The kind of the next bytes.
 #[derive(Debug)]
 pub(crate) enum Reading {
     Preface,
@@ -27,7 +27,7 @@ pub(crate) enum Reading {
     Over,
 }
 
-/// A header section whose CONTINUATION frames are yet to come.
+/// A header section whose CONTINUATION frames have not all arrived.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) stream: u32,
@@ -101,7 +101,7 @@ impl Connection {
         Ok(&input[n..])
     }
 
-    /// How many bytes of the frame at the front are needed at once; at least a header.
+    /// Returns how many bytes of the frame at the front are needed at once; at least a header.
     #[inline]
     fn need(&self, bytes: &[u8]) -> Result<usize, ConnectionError> {
         let Some(header) = Header::parse(bytes) else { return Ok(HEADER) };
@@ -128,12 +128,12 @@ impl Connection {
         Ok(HEADER + header.len)
     }
 
-    /// A frame; of a DATA frame what [`Connection::need`] says.
+    /// Handles a frame; of a DATA frame, the part that [`Connection::need`] returns.
     #[inline]
     fn frame(&mut self, frame: &[u8], events: &mut impl FnMut(Event<'_>)) -> Result<(), ConnectionError> {
         let Some(header) = Header::parse(frame) else { return Ok(()) };
         let payload = &frame[HEADER..];
-        // The preface goes on with SETTINGS (RFC 9113 section 3.4); only then is the time for it over.
+        // The preface continues with SETTINGS (RFC 9113 section 3.4); only then does its time-out end.
         if self.is_in_preface && (header.kind != frame::SETTINGS || header.has(frame::ACK)) {
             return Err(protocol("the first frame is not SETTINGS"));
         }
@@ -160,7 +160,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The header of a DATA frame, with the length of its padding (RFC 9113 section 6.1).
+    /// Handles the header of a DATA frame, with the length of its padding (RFC 9113 section 6.1).
     fn data_frame(
         &mut self,
         header: Header,
@@ -204,7 +204,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The stream that gets the data; `None`: it is dropped.
+    /// Returns the stream that gets the data; `None`: it is dropped.
     fn accept_data(
         &mut self,
         header: Header,
@@ -235,7 +235,7 @@ impl Connection {
             return Ok(None);
         }
         if stream.refused.is_some() {
-            // Its window is not opened again.
+            // The stream's window is not opened again.
             stream.receive_window -= size;
             self.credit_connection(size);
             if end {
@@ -259,7 +259,7 @@ impl Connection {
         Ok(Some(name))
     }
 
-    /// Bytes of a DATA frame's payload.
+    /// Handles bytes of a DATA frame's payload.
     fn data_payload<'a>(&mut self, input: &'a [u8], events: &mut impl FnMut(Event<'_>)) -> &'a [u8] {
         let Reading::Data { stream, left, padding, end } = &mut self.reading else { return input };
         let (stream, end) = (*stream, *end);
@@ -282,7 +282,7 @@ impl Connection {
         &rest[skipped..]
     }
 
-    /// The client's half of a stream has ended.
+    /// Ends the client's half of a stream.
     pub(crate) fn end_of_body(&mut self, name: StreamId) {
         if let Some(stream) = self.streams.get_mut(name) {
             stream.receiving = false;
@@ -292,13 +292,13 @@ impl Connection {
         }
     }
 
-    /// Whether the client has not used the number yet. Even numbers stay idle: the server opens no streams.
+    /// Returns whether the client has not used the number yet. Even numbers stay idle: the server opens no streams.
     #[inline]
     pub(crate) fn is_idle_stream(&self, id: u32) -> bool {
         id > self.streams.seen || id.is_multiple_of(2)
     }
 
-    /// A frame other than HEADERS on a closed stream (RFC 9113 section 5.1).
+    /// Handles a frame other than HEADERS on a closed stream (RFC 9113 section 5.1).
     pub(crate) fn on_closed(&mut self, id: u32) -> Result<(), ConnectionError> {
         match self.streams.how_closed(id) {
             Some(Closed::Ended) => Err(error(ErrorCode::STREAM_CLOSED, "a frame on a stream that has ended")),
@@ -308,12 +308,12 @@ impl Connection {
                 self.control(frame::RST_STREAM, 0, id, &ErrorCode::STREAM_CLOSED.0.to_be_bytes());
                 Ok(())
             }
-            // The client may have sent it before it knew.
+            // The client may have sent the frame before it knew.
             Some(Closed::ByServer) | None => Ok(self.budget.spend(Flood::Ignored, 1)?),
         }
     }
 
-    /// Resets a stream because of a mistake.
+    /// Resets a stream because of an error of the client.
     pub(crate) fn stream_error(
         &mut self,
         stream: StreamId,

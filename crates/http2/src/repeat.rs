@@ -1,19 +1,19 @@
-//! Requests that repeat: a client that asks for one thing again and again sends the same bytes, which are decoded and judged once.
+//! Recognizes repeated requests: a client that requests the same thing again and again sends the same bytes, which are decoded and checked once.
 //!
-//! Contract: a head is used again only for the same block, with the same END_STREAM, while the client's table is as it was. Decoding
-//! has no other input, so the result is the same.
+//! Contract: a head is reused only for the same block, with the same END_STREAM, while the client's table is unchanged. Decoding has no other input,
+//! so the result is the same.
 
 use fieldcode::RequestHead;
 
-/// Blocks that are longer are not remembered. Those of browsers are shorter, but for the first one of a connection.
+/// Longer blocks are not remembered. Browsers' blocks are shorter, except for the first one of a connection.
 const LONGEST: usize = 256;
 
-/// The last request's block, and what it means once it has come twice.
+/// The last request's block, and its head once it has come twice.
 #[derive(Debug, Default)]
 pub(crate) struct Repeat {
     block: Vec<u8>,
     end: bool,
-    /// [`Decoder::changes`](crate::hpack::Decoder::changes) when it was decoded.
+    /// [`Decoder::changes`](crate::hpack::Decoder::changes) at the time of decoding.
     changes: u64,
     head: Option<RequestHead>,
 }
@@ -23,15 +23,15 @@ impl Repeat {
         self.changes == changes && self.end == end && self.block == block
     }
 
-    /// The head of a block, if it is known.
+    /// Returns the head of a block, if it is known.
     #[inline]
     pub(crate) fn find(&self, block: &[u8], end: bool, changes: u64) -> Option<RequestHead> {
         let head = self.head.as_ref()?;
         self.is(block, end, changes).then(|| head.repeated())
     }
 
-    /// A block was decoded, and the table was not changed by it. The head is kept from the second time on, so that clients whose
-    /// requests differ pay for a comparison only.
+    /// Records a decoded block that did not change the table. The head is kept from the second time on, so that clients whose requests differ pay
+    /// only for a comparison.
     #[inline]
     pub(crate) fn remember(&mut self, block: &[u8], end: bool, changes: u64, head: &RequestHead) {
         if self.is(block, end, changes) {
@@ -45,19 +45,18 @@ impl Repeat {
         }
     }
 
-    /// Nothing is known any more.
+    /// Forgets the block.
     #[inline]
     pub(crate) fn forget(&mut self) {
         self.block.clear();
         self.head = None;
     }
 
-    /// Whether it holds memory worth freeing.
+    /// Returns whether there is memory worth freeing.
     pub(crate) fn holds_memory(&self) -> bool {
         self.head.is_some()
     }
 
-    /// Gives the memory back.
     pub(crate) fn shrink(&mut self) {
         *self = Repeat::default();
     }
@@ -74,7 +73,7 @@ mod tests {
 
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-    /// GET, http, and then: a path, an authority, fields; some of them change the table, some refer to it.
+    /// Encodes GET, http, and then a path, an authority and fields; some of them change the table, some refer to it.
     fn block(path: u8, authority: u8, field: u8) -> Vec<u8> {
         let mut block = vec![0x82, 0x86];
         match path % 3 {
@@ -100,7 +99,7 @@ mod tests {
         block
     }
 
-    /// What the block means to a decoder of its own; `None` when the connection has to end.
+    /// Decodes the block with a separate decoder; `None` if the connection has to end.
     fn decoded(decoder: &mut Decoder, block: &[u8]) -> Option<Option<RequestHead>> {
         let (mut section, limits) = (Section::request(0, 0), Limits::default().head);
         decoder.decode(block, &mut section, &limits).ok()?;

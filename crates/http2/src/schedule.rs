@@ -1,5 +1,5 @@
-//! Which stream sends next (RFC 9218 section 10): by urgency; then those that are not incremental in order of their numbers, and
-//! incremental ones in turns. Where an urgency has both, they alternate.
+//! Chooses the stream that sends next (RFC 9218 section 10): by urgency; then non-incremental streams in order of their numbers, and incremental
+//! ones in turns. Where an urgency has both, they alternate.
 
 use crate::StreamId;
 use fieldcode::Priority;
@@ -12,11 +12,11 @@ struct Level {
     /// In order of their numbers.
     ordered: VecDeque<StreamId>,
     incremental: VecDeque<StreamId>,
-    /// Whose turn it is.
+    /// Alternates between the two queues.
     turn: bool,
 }
 
-/// Streams that are ready. Each is in it at most once.
+/// The ready streams. Each is in it at most once.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     levels: [Level; LEVELS],
@@ -65,7 +65,7 @@ impl Schedule {
         }
     }
 
-    /// Gives back memory that is not in use.
+    /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         for level in &mut self.levels {
             level.ordered.shrink_to_fit();

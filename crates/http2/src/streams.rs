@@ -1,4 +1,4 @@
-//! The streams of a connection: their states (RFC 9113 section 5.1), and finding them by number.
+//! Holds the streams of a connection: their states (RFC 9113 section 5.1), and their lookup by number.
 
 use crate::{ErrorCode, StreamId};
 use fieldcode::Priority;
@@ -6,21 +6,20 @@ use slab::Slab;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// How many closed streams are remembered: a client may still send frames for them that it sent before it knew.
+/// How many closed streams are remembered: frames for them may still be in flight.
 const REMEMBERED: usize = 64;
 /// Streams whose memory is kept.
 const FEW: usize = 4;
-/// A stream without a declared length.
+/// The value of `left` without a declared length.
 pub(crate) const NO_LENGTH: u64 = u64::MAX;
 
-/// The server's half of a stream.
+/// The state of the server's half of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sending {
     /// No head yet.
     Nothing,
     /// The head has been sent.
     Body,
-    /// Ended.
     Done,
 }
 
@@ -35,53 +34,52 @@ pub(crate) enum Closed {
     ByServer,
 }
 
-/// An open stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) id: u32,
-    /// Whether the client's half is open.
+    /// The client's half is open.
     pub(crate) receiving: bool,
     pub(crate) sending: Sending,
     pub(crate) priority: Priority,
-    /// It is ready to send.
+    /// The stream is ready to send.
     pub(crate) wants: bool,
-    /// It is in the schedule.
+    /// The stream is in the schedule.
     pub(crate) queued: bool,
-    /// The request was refused, or its response has been sent: nothing more of it is reported. After a response the stream is reset with
-    /// this code; with `NO_ERROR` the rest is dropped first.
+    /// The request was refused, or its response has been sent: nothing more of it is reported. After a response the stream is reset with this code;
+    /// with `NO_ERROR` the rest is dropped first.
     pub(crate) refused: Option<ErrorCode>,
     /// Bytes of the request's head, which its handler holds.
     pub(crate) head: u32,
-    /// What may be sent; negative after a change of SETTINGS_INITIAL_WINDOW_SIZE.
+    /// The bytes that may be sent; negative after a change of SETTINGS_INITIAL_WINDOW_SIZE.
     pub(crate) send_window: i32,
-    /// What the client may send.
+    /// The bytes that the client may send.
     pub(crate) receive_window: u32,
-    /// Received and not given back yet.
+    /// Received and not credited yet.
     pub(crate) unconsumed: u32,
-    /// Given back and not announced yet.
+    /// Credited and not announced yet.
     pub(crate) credit: u32,
-    /// What is missing of the declared length, or `NO_LENGTH`.
+    /// The missing part of the declared length, or `NO_LENGTH`.
     pub(crate) left: u64,
-    /// Since when its window has been too small, and what has been sent since.
+    /// Since when its window has been too small, and the bytes sent since.
     pub(crate) stalled: Option<Instant>,
     pub(crate) sent: u32,
-    /// When its window became too small, the client had not received all that filled it.
+    /// When its window became too small, the client had not received all data that filled it.
     pub(crate) owed: bool,
 }
 
-/// All of them.
+/// The streams of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     slab: Slab<Stream>,
     /// Slots plus one by number, with open addressing; 0 is empty. Its length is a power of two, and half of it stays empty.
     index: Vec<u32>,
-    /// Those that have ended or that the client has reset.
+    /// Streams that have ended or that the client has reset.
     closed: VecDeque<(u32, Closed)>,
-    /// Those that the server has reset; apart, so that many others do not push them out.
+    /// Streams that the server has reset; kept apart, so that many others do not push them out.
     reset: VecDeque<u32>,
     /// The highest number that the client has used.
     pub(crate) seen: u32,
-    /// The highest number that was taken: GOAWAY names it.
+    /// The highest accepted number, which GOAWAY names.
     pub(crate) last: u32,
 }
 
@@ -114,11 +112,11 @@ impl Streams {
 
     #[inline]
     fn place(&self, id: u32) -> usize {
-        // Spread, because numbers follow each other: a long run of places in use would make removal slow.
+        // Spread, because numbers follow each other: a long run of used places would make removal slow.
         ((id >> 1).wrapping_mul(0x9e37_79b1) >> (32 - self.index.len().trailing_zeros())) as usize
     }
 
-    /// Where the number is in the index.
+    /// Returns the position of the number in the index.
     #[inline]
     fn position(&self, id: u32) -> Option<(usize, u32)> {
         if self.index.is_empty() {
@@ -134,7 +132,7 @@ impl Streams {
         }
     }
 
-    /// The open stream of that number.
+    /// Returns the open stream of that number.
     #[inline]
     pub(crate) fn find(&self, id: u32) -> Option<StreamId> {
         self.position(id).map(|(_, slot)| StreamId { id, slot })
@@ -165,7 +163,7 @@ impl Streams {
         all.into_iter().for_each(|(id, slot)| self.put(id, slot));
     }
 
-    /// Takes a stream out and remembers how it was closed.
+    /// Removes a stream and remembers how it was closed.
     pub(crate) fn remove(&mut self, stream: StreamId, how: Closed) -> Option<Stream> {
         let (mut hole, slot) = self.position(stream.id).filter(|&(_, slot)| slot == stream.slot)?;
         // Streams behind the hole move forward, as far as their own places.
@@ -196,13 +194,13 @@ impl Streams {
         self.closed.push_back((id, how));
     }
 
-    /// How a stream was closed, if that is remembered.
+    /// Returns how a stream was closed, if that is remembered.
     pub(crate) fn how_closed(&self, id: u32) -> Option<Closed> {
         let closed = self.closed.iter().find(|(closed, _)| *closed == id).map(|(_, how)| *how);
         closed.or_else(|| self.reset.contains(&id).then_some(Closed::ByServer))
     }
 
-    /// The client has reset a stream that the server had reset: it knows now.
+    /// Records that the client has reset a stream that the server had reset too.
     pub(crate) fn reset_by_client(&mut self, id: u32) {
         if let Some(at) = self.reset.iter().position(|&reset| reset == id) {
             self.reset.remove(at);
@@ -218,12 +216,12 @@ impl Streams {
         self.reset.push_back(id);
     }
 
-    /// Whether there is memory for more streams than a client has that opens few.
+    /// Returns whether there is memory for more than [`FEW`] streams.
     pub(crate) fn has_spare_memory(&self) -> bool {
         self.slab.capacity() > FEW
     }
 
-    /// Gives back memory that is not in use.
+    /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         if self.slab.is_empty() {
             self.slab = Slab::new();

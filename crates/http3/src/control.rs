@@ -1,44 +1,42 @@
-//! Unidirectional streams of a client: its control stream (RFC 9114 section 6.2.1) and those of QPACK.
+//! Parses the unidirectional streams of a client: its control stream (RFC 9114 section 6.2.1) and those of QPACK.
 //!
 //! Contract:
-//! 1. Each kind exists at most once; which ones there are is the connection's to know ([`UniStream::kind`]).
-//! 2. Frames of an unknown type are skipped, whatever their length. Known ones are at most [`MAX_FRAME`] bytes.
+//! 1. Each kind exists at most once. The connection checks that ([`UniStream::kind`]).
+//! 2. Frames of an unknown type are skipped, whatever their length. Known ones have at most [`MAX_FRAME`] bytes.
 
 use crate::error::{Code, Error};
 use crate::frame::{self, HeaderParser, kind};
 use crate::varint;
 use fieldcode::Priority;
 
-/// Most bytes of a frame on the control stream whose payload is read.
+/// The most bytes of a control-stream frame whose payload is read.
 pub const MAX_FRAME: u64 = 1024;
-/// Most frames of a control stream besides requests: a client that sends more does nothing else.
+/// The most frames of a control stream besides requests. A client that sends more does nothing else.
 const MAX_IDLE_FRAMES: u32 = 10_000;
-/// How many of them a request makes up for: priorities change while a page is loaded.
+/// How many of these frames a request earns: priorities change while a page is loaded.
 const FRAMES_OF_A_REQUEST: u32 = 10;
 
-/// A PRIORITY_UPDATE frame (RFC 9218 section 7.2): what the client wants of a response from now on.
+/// A PRIORITY_UPDATE frame (RFC 9218 section 7.2): the new priority of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PriorityUpdate {
-    /// The request's stream, which may not be open yet. Whether it may ever be is the connection's to know.
+    /// The request's stream, which may not be open yet. The connection checks whether it may ever be opened.
     pub stream: u64,
-    /// Its new priority.
     pub priority: Priority,
 }
 
 /// The kinds of unidirectional streams that a client may open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Its control stream.
     Control,
-    /// Its QPACK encoder's instructions.
+    /// The instructions of the client's QPACK encoder.
     QpackEncoder,
-    /// Its QPACK decoder's instructions.
+    /// The instructions of the client's QPACK decoder.
     QpackDecoder,
-    /// A type that this server does not know: its bytes are not wanted.
+    /// An unknown type: the stream's bytes are not wanted.
     Unknown,
 }
 
-/// A unidirectional stream whose type has not arrived, or the stream itself.
+/// A unidirectional stream, possibly before its type has arrived.
 #[derive(Debug)]
 pub struct UniStream {
     held: Vec<u8>,
@@ -61,7 +59,7 @@ impl Default for UniStream {
 }
 
 impl UniStream {
-    /// The stream's kind, once it is known.
+    /// Returns the stream's kind, once it is known.
     pub fn kind(&self) -> Option<Kind> {
         match self.state {
             State::Type => None,
@@ -72,8 +70,8 @@ impl UniStream {
         }
     }
 
-    /// Takes bytes of the stream. After the type, [`UniStream::kind`] has to be looked at: a second stream of a kind is an
-    /// error of the connection (`StreamCreationError`), and an unknown one need not be read.
+    /// Processes bytes of the stream. After the type, the caller must check [`UniStream::kind`]: a second stream of a kind is an error of the
+    /// connection (`StreamCreationError`), and an unknown one need not be read.
     ///
     /// # Errors
     /// The connection has to end.
@@ -101,7 +99,7 @@ impl UniStream {
         }
     }
 
-    /// The client has sent that many requests since this was last called.
+    /// Records the number of requests that the client has sent since the last call.
     pub fn earn(&mut self, requests: u64) {
         if let State::Control(control) = &mut self.state {
             let frames = u32::try_from(requests).unwrap_or(u32::MAX).saturating_mul(FRAMES_OF_A_REQUEST);
@@ -109,7 +107,7 @@ impl UniStream {
         }
     }
 
-    /// What the bytes taken so far have changed, in order; each update is given once.
+    /// Returns the priority updates in the bytes so far, in order; each update once.
     pub fn take_updates(&mut self) -> Vec<PriorityUpdate> {
         match &mut self.state {
             State::Control(control) => std::mem::take(&mut control.updates),
@@ -117,7 +115,7 @@ impl UniStream {
         }
     }
 
-    /// The client has ended or reset the stream.
+    /// Records that the client has ended or reset the stream.
     ///
     /// # Errors
     /// Critical streams stay open as long as the connection (section 6.2.1).
@@ -133,11 +131,11 @@ impl UniStream {
 #[derive(Debug, Default)]
 pub struct ControlStream {
     header: HeaderParser,
-    /// The frame whose payload arrives: its type, the bytes that are missing, and those that are kept.
+    /// The current frame: its type and the missing bytes of its payload.
     frame: Option<(u64, u64)>,
     payload: Vec<u8>,
     has_settings: bool,
-    /// The last identifier of a GOAWAY and of a MAX_PUSH_ID: neither may go the wrong way.
+    /// The last identifier of a GOAWAY and of a MAX_PUSH_ID. The first must not increase, the second must not decrease.
     goaway: Option<u64>,
     max_push: Option<u64>,
     idle_frames: u32,
@@ -223,7 +221,7 @@ impl ControlStream {
                 }
                 Ok(())
             }
-            // Nothing is pushed.
+            // The server pushes nothing.
             kind::CANCEL_PUSH => {
                 only_number(payload)?;
                 Err(Error::Connection(Code::IdError, "CANCEL_PUSH of a push that was not promised"))
@@ -251,7 +249,7 @@ impl ControlStream {
 
 const TRUNCATED: Error = Error::Connection(Code::FrameError, "a control frame of a wrong size");
 
-/// Whether the payload of such a frame is looked at.
+/// Returns whether the payload of such a frame is read.
 fn is_read(frame: u64) -> bool {
     matches!(
         frame,
@@ -271,7 +269,7 @@ fn only_number(payload: &[u8]) -> Result<u64, Error> {
     }
 }
 
-/// Checks SETTINGS (section 7.2.4): none of them changes what this server does, whose encoder uses no dynamic table.
+/// Checks SETTINGS (section 7.2.4). None of them changes the server's behaviour, because its encoder uses no dynamic table.
 fn settings(mut payload: &[u8]) -> Result<(), Error> {
     let mut seen = Vec::new();
     while !payload.is_empty() {
@@ -289,8 +287,8 @@ fn settings(mut payload: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the server's control stream begins with: its type and SETTINGS. `max_field_section` is in bytes, counted as in RFC 9114
-/// section 4.2.2.
+/// Returns the beginning of the server's control stream: its type and SETTINGS. `max_field_section` is in bytes, counted as in RFC 9114 section
+/// 4.2.2.
 pub fn opening(max_field_section: u64) -> Vec<u8> {
     let mut payload = Vec::new();
     varint::encode(&mut payload, 0x6);
@@ -300,7 +298,7 @@ pub fn opening(max_field_section: u64) -> Vec<u8> {
     text
 }
 
-/// GOAWAY (section 5.2): requests on streams of this and greater identifiers are not processed.
+/// Encodes GOAWAY (section 5.2): requests on streams of this and greater identifiers are not processed.
 pub fn goaway(stream: u64) -> Vec<u8> {
     let (mut payload, mut text) = (Vec::new(), Vec::new());
     varint::encode(&mut payload, stream.min(varint::MAX));
@@ -308,7 +306,7 @@ pub fn goaway(stream: u64) -> Vec<u8> {
     text
 }
 
-/// Instructions of QPACK, for a table without room: what is allowed has no effect (RFC 9204 sections 4.3 and 4.4).
+/// QPACK instructions for a table without room: the allowed ones have no effect (RFC 9204 sections 4.3 and 4.4).
 #[derive(Debug, Default)]
 struct Instructions {
     /// An integer is being read: only its continuation bytes matter.
@@ -316,11 +314,11 @@ struct Instructions {
     cancelled: u32,
 }
 
-/// Most Stream Cancellations: one per request is what a client may need.
+/// The most Stream Cancellations: a client may need one per request.
 const MAX_CANCELLATIONS: u32 = 1_000_000;
 
 impl Instructions {
-    /// The encoder's: only "Set Dynamic Table Capacity" to 0 is possible.
+    /// Checks encoder instructions: only "Set Dynamic Table Capacity" to 0 is possible.
     fn encoder(&mut self, bytes: &[u8]) -> Result<(), Error> {
         match bytes.iter().all(|&byte| byte == 0x20) {
             true => Ok(()),
@@ -331,7 +329,7 @@ impl Instructions {
         }
     }
 
-    /// The decoder's: only Stream Cancellation is possible, because no section refers to the table.
+    /// Checks decoder instructions: only Stream Cancellation is possible, because no section refers to the table.
     fn decoder(&mut self, bytes: &[u8]) -> Result<(), Error> {
         for &byte in bytes {
             if self.in_integer {

@@ -1,8 +1,8 @@
-//! Frames (RFC 9114 section 7): type, length, payload.
+//! Encodes and parses frames (RFC 9114 section 7): type, length, payload.
 
 use crate::varint;
 
-/// Types of frames that this server knows.
+/// The frame types that this server knows.
 pub(crate) mod kind {
     pub(crate) const DATA: u64 = 0x0;
     pub(crate) const HEADERS: u64 = 0x1;
@@ -17,15 +17,15 @@ pub(crate) mod kind {
     pub(crate) const PRIORITY_UPDATE_PUSH: u64 = 0xf_0701;
 }
 
-/// Most bytes of a frame's type and length.
+/// The most bytes of a frame's type and length.
 const HEADER: usize = 16;
 
-/// Whether a type is one of HTTP/2's that have no meaning here: they may not be sent (section 7.2.8).
+/// Returns whether a type is an HTTP/2 type without a meaning here. Such types must not be sent (section 7.2.8).
 pub(crate) fn is_reserved(kind: u64) -> bool {
     matches!(kind, 0x2 | 0x6 | 0x8 | 0x9)
 }
 
-/// A header that arrives: type and length, kept while bytes of it are missing.
+/// Parses a header that arrives in pieces: keeps type and length while bytes are missing.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct HeaderParser {
     held: [u8; HEADER],
@@ -33,12 +33,12 @@ pub(crate) struct HeaderParser {
 }
 
 impl HeaderParser {
-    /// Whether a part of a header has arrived.
+    /// Returns whether a part of a header has arrived.
     pub(crate) fn has_begun(&self) -> bool {
         self.len > 0
     }
 
-    /// Consumes bytes at the start of `input`: type and length once both are there.
+    /// Consumes bytes at the start of `input`. Returns type and length once both are complete.
     pub(crate) fn advance(&mut self, input: &mut &[u8]) -> Option<(u64, u64)> {
         if self.len == 0
             && let Some((kind, first)) = varint::decode(input)
@@ -63,7 +63,6 @@ impl HeaderParser {
     }
 }
 
-/// Appends a frame.
 pub fn encode_frame(text: &mut Vec<u8>, kind: u64, payload: &[u8]) {
     varint::encode(text, kind);
     varint::encode(text, payload.len() as u64);

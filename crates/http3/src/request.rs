@@ -1,9 +1,9 @@
-//! A request stream (RFC 9114 section 4.1): a head, a body, perhaps trailers.
+//! Parses a request stream (RFC 9114 section 4.1): a head, a body, perhaps trailers.
 //!
 //! Contract:
-//! 1. One [`Event::Request`] at most, before all others. DATA is passed on in the pieces in which it arrives.
+//! 1. At most one [`Event::Request`], before all other events. DATA is passed on in the pieces in which it arrives.
 //! 2. The length of the body is compared with Content-Length.
-//! 3. After an error nothing more is taken from the stream.
+//! 3. After an error, nothing more is taken from the stream.
 
 use crate::error::{Code, Error};
 use crate::frame::{self, HeaderParser, kind};
@@ -11,10 +11,9 @@ use crate::qpack;
 use bytes::Bytes;
 use fieldcode::{DataFrames, HeadLimits, Refusal, RequestHead, Section};
 
-/// What a stream has brought.
+/// An event on the stream.
 #[derive(Debug)]
 pub enum Event {
-    /// The head.
     Request(Box<RequestHead>),
     /// A part of the body; not empty.
     Data(Bytes),
@@ -24,7 +23,7 @@ pub enum Event {
 enum Part {
     Head,
     Body,
-    /// Trailers have come; only unknown frames may follow.
+    /// The trailers have arrived; only unknown frames may follow.
     Trailers,
     Failed,
 }
@@ -34,7 +33,7 @@ enum Part {
 pub struct RequestStream {
     part: Part,
     header: HeaderParser,
-    /// The frame whose payload arrives: its type, and the bytes that are missing.
+    /// The current frame: its type and the missing bytes of its payload.
     frame: Option<(u64, u64)>,
     /// The encoded section so far.
     section: Vec<u8>,
@@ -45,16 +44,15 @@ pub struct RequestStream {
     costs: Costs,
 }
 
-/// What the frames of a stream count in the budgets of its connection.
+/// The costs of a stream's frames in the budgets of its connection.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
-    /// DATA frames.
     pub data: DataFrames,
     /// Frames of unknown types.
     pub unknown: u32,
 }
 
-/// Most frames of unknown types, or empty DATA frames, on one stream.
+/// The most frames of unknown types, or empty DATA frames, on one stream.
 const MAX_IDLE_FRAMES: u32 = 1000;
 
 impl Default for RequestStream {
@@ -73,10 +71,10 @@ impl Default for RequestStream {
 }
 
 impl RequestStream {
-    /// Takes bytes of the stream. `end`: the stream ends behind them.
+    /// Processes bytes of the stream. `end`: the stream ends after them.
     ///
     /// # Errors
-    /// What the client did wrong, and whether the stream, the connection or a response ends it.
+    /// The client's error, and whether it ends the stream, ends the connection or gets a response.
     pub fn receive(
         &mut self,
         bytes: Bytes,
@@ -95,17 +93,17 @@ impl RequestStream {
         result
     }
 
-    /// What has come since this was last asked.
+    /// Returns the costs since the last call.
     pub fn take_costs(&mut self) -> Costs {
         std::mem::take(&mut self.costs)
     }
 
-    /// Bytes of a section that has not arrived whole.
+    /// Returns the bytes of an incomplete section.
     pub fn held(&self) -> usize {
         self.section.len()
     }
 
-    /// Whether the head has arrived.
+    /// Returns whether the head has arrived.
     pub fn has_head(&self) -> bool {
         !matches!(self.part, Part::Head)
     }
@@ -150,7 +148,7 @@ impl RequestStream {
         if end { self.finish() } else { Ok(()) }
     }
 
-    /// A frame begins: may it be here?
+    /// Checks whether a frame is allowed at its beginning.
     fn begin(&mut self, frame: u64, length: u64, limits: &HeadLimits) -> Result<(), Error> {
         let unexpected = |why| Err(Error::Connection(Code::FrameUnexpected, why));
         match (frame, self.part) {
@@ -165,7 +163,7 @@ impl RequestStream {
             (kind::DATA, _) => unexpected("DATA before a head or behind trailers"),
             (kind::HEADERS, Part::Trailers) => unexpected("a third HEADERS frame"),
             (kind::HEADERS, _) => {
-                // Encoded, a section is hardly longer than its text; Huffman coding may make it shorter.
+                // An encoded section is hardly longer than its text; Huffman coding may make it shorter.
                 if length > limits.max_header_bytes as u64 * 2 {
                     return Err(match self.part {
                         Part::Head => refused(431, "the head is larger than max_header_bytes"),
@@ -223,7 +221,7 @@ impl RequestStream {
         Ok(())
     }
 
-    /// The stream has ended.
+    /// Checks the end of the stream.
     fn finish(&self) -> Result<(), Error> {
         if self.frame.is_some() || self.header.has_begun() {
             return Err(Error::Connection(Code::FrameError, "a stream that ends inside a frame"));
@@ -242,7 +240,7 @@ fn refused(status: u16, reason: &'static str) -> Error {
     Error::Refused(Box::new(handler::Failure::client(status, reason)))
 }
 
-/// A malformed message resets its stream (section 4.1.2); one beyond a limit gets a response.
+/// Converts a refusal: a malformed message resets its stream (section 4.1.2), one beyond a limit gets a response.
 fn refusal(refusal: Refusal) -> Error {
     if refusal.malformed {
         Error::Stream(Code::MessageError, "a malformed request")
@@ -268,7 +266,7 @@ mod tests {
         text
     }
 
-    /// The body, whether there was a head, and the result.
+    /// Returns whether there was a head, the body, and the result.
     fn received(bytes: &[u8], cut: usize) -> (bool, Vec<u8>, Result<(), Error>) {
         let (mut stream, mut head, mut body) = (RequestStream::default(), false, Vec::new());
         let mut events = |event| match event {
@@ -290,7 +288,7 @@ mod tests {
         }
     }
 
-    /// What the client is told: the code, or the status. The words for the log may differ with what arrives at a time.
+    /// Reduces a result to the code or the status that the client gets. The text for the log may depend on how the bytes are split.
     fn known(result: &Result<(), Error>) -> Result<(), (Code, u16)> {
         result.as_ref().copied().map_err(|error| match error {
             Error::Connection(code, _) | Error::Stream(code, _) => (*code, 0),

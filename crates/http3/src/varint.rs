@@ -1,9 +1,9 @@
-//! Variable-length integers of QUIC (RFC 9000 section 16).
+//! Encodes and decodes variable-length integers of QUIC (RFC 9000 section 16).
 
 /// The largest number that fits: 2^62 - 1.
 pub const MAX: u64 = (1 << 62) - 1;
 
-/// Decodes the number at the start: the number, and how many bytes it took. `None` if bytes are missing.
+/// Decodes the number at the start. Returns the number and its length in bytes; `None` if bytes are missing.
 #[inline]
 pub fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
@@ -13,7 +13,7 @@ pub fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((number, len))
 }
 
-/// Appends `number` in the shortest form; numbers beyond [`MAX`] cannot be written and are a bug of the caller.
+/// Appends `number` in the shortest form. Numbers beyond [`MAX`] cannot be written and are a bug of the caller.
 #[inline]
 pub fn encode(text: &mut Vec<u8>, number: u64) {
     debug_assert!(number <= MAX);

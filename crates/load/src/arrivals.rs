@@ -8,8 +8,8 @@ use crate::shared::Shared;
 use crate::{scenario::Arrivals as Distribution, scenario::Scenario};
 use std::time::Duration;
 
-/// Warm-up, then the counted part: of the arrivals of this process, every `threads`-th, starting with number `thread`.
-/// Times are relative to the run.
+/// First the warm-up, then the counted part: of the arrivals of this process every `threads`-th, starting with number `thread`. Times are relative
+/// to the run.
 pub(crate) struct Arrivals {
     warm: std::iter::Peekable<std::iter::Enumerate<Schedule>>,
     counted: Source,
@@ -36,7 +36,7 @@ impl Arrivals {
         Arrivals { warm, counted, thread, threads: threads.max(1) }
     }
 
-    /// The next request. `began` is when the counted part begins.
+    /// Returns the next request. `began` is the start of the counted part.
     pub(crate) fn next(&mut self, run: &Shared, began: Moment) -> Option<Job> {
         let warm_up = began.saturating_sub(nanoseconds(run.scenario.warm_up));
         let (thread, threads) = (self.thread, self.threads);
@@ -63,8 +63,7 @@ impl Arrivals {
     }
 }
 
-/// Requests per second during the warm-up: the first rate, or half the rate that the first ramp ends with if it starts
-/// at 0.
+/// Returns the requests per second during the warm-up: the first rate, or half the rate at the end of the first ramp if that starts at 0.
 fn warm_rate(scenario: &Scenario) -> f64 {
     match &scenario.traffic {
         Traffic::Closed { .. } => 0.0,

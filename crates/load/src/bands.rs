@@ -3,7 +3,7 @@
 //! Why not [`crate::Histogram`]: a run keeps one distribution per second, so each must be small. With 32 bands per
 //! doubling the error is at most 1.6 %, with 64 at most 0.8 %.
 
-/// The band of a duration in microseconds. `STEPS` is the base-2 logarithm of the number of bands per doubling.
+/// Returns the band of a duration in microseconds. `STEPS` is the base-2 logarithm of the number of bands per doubling.
 pub fn index<const STEPS: u32>(us: u64) -> usize {
     let linear = 2u64 << STEPS;
     if us < linear {
@@ -13,7 +13,7 @@ pub fn index<const STEPS: u32>(us: u64) -> usize {
     ((shift as usize) << STEPS) + usize::try_from(us >> shift).unwrap_or(usize::MAX)
 }
 
-/// The longest duration of a band, in microseconds.
+/// Returns the longest duration of a band, in microseconds.
 pub fn upto<const STEPS: u32>(index: usize) -> u64 {
     let step = 1usize << STEPS;
     if index < 2 * step {
@@ -24,8 +24,8 @@ pub fn upto<const STEPS: u32>(index: usize) -> u64 {
     ((base + 1) << shift) - 1
 }
 
-/// The quantile `share` (0 to 1) of a distribution: the middle of the band that it falls into. `spread` lists, in
-/// order, the longest duration of each band and its count. 0 if nothing was counted.
+/// Returns the quantile `share` (0 to 1) of a distribution: the middle of its band. `spread` lists, in order, the longest duration of each band and
+/// its count. Returns 0 if nothing was counted.
 pub fn quantile<const STEPS: u32>(spread: &[(u64, u64)], share: f64) -> u64 {
     let total: u64 = spread.iter().map(|(_, count)| count).sum();
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]

@@ -20,7 +20,7 @@ impl Clock {
         nanoseconds(self.0.elapsed())
     }
 
-    /// The same moment as an [`Instant`], for timers.
+    /// Returns the moment as an [`Instant`], for timers.
     pub(crate) fn instant(self, moment: Moment) -> Instant {
         self.0
             .checked_add(Duration::from_nanos(moment))
@@ -28,12 +28,12 @@ impl Clock {
     }
 }
 
-/// Saturates at about 500 years.
+/// Returns a duration in nanoseconds; saturates at about 500 years.
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(NEVER)
 }
 
-/// Microseconds between two moments, rounded to the nearest, at least 1.
+/// Returns the microseconds between two moments, rounded to the nearest, at least 1.
 pub(crate) fn micros(from: Moment, to: Moment) -> u64 {
     ((to.saturating_sub(from) + 500) / 1000).max(1)
 }

@@ -1,4 +1,4 @@
-//! Opening a connection within the timeout, and backing off after failures.
+//! Opens connections within the time-out, and backs off after failures.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -14,7 +14,7 @@ use crate::lane::{Lane, Slot};
 use crate::quic::{self, Quic};
 use crate::stream::{Negotiated, Stream};
 
-/// Back-off after failures: doubles each time.
+/// The pause after a failure; it doubles each time.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -27,7 +27,7 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// Opens a connection of a user's own, or fails within the connect timeout.
+    /// Opens a user's own connection, or fails within the connect time-out.
     pub(crate) async fn open(
         &self,
         lane: &Lane,
@@ -65,7 +65,7 @@ impl Attempts {
         result
     }
 
-    /// A response arrived: the back-off starts over.
+    /// Resets the back-off after a response.
     pub(crate) fn succeeded(&self) {
         self.failures.set(0);
     }
@@ -83,14 +83,14 @@ impl Attempts {
     }
 }
 
-/// Opens a connection, or fails within the connect timeout.
+/// Opens a connection, or fails within the connect time-out.
 pub(crate) async fn open(lane: &Lane, slot: &Slot, origin: usize) -> Result<Stream, (Failure, String)> {
     let handshake = Cell::default();
     let target = &lane.run.endpoints[origin];
     timed(lane, slot, target, &handshake, target.open(&handshake), Stream::tls).await
 }
 
-/// The same for a connection of QUIC.
+/// Does the same for a QUIC connection.
 pub(crate) async fn open_quic(lane: &Lane, slot: &Slot, origin: usize) -> Result<Quic, (Failure, String)> {
     let handshake = Cell::default();
     let target = &lane.run.endpoints[origin];
@@ -135,7 +135,7 @@ async fn timed<T>(
     opened
 }
 
-/// Error text for requests that the end of the run cut off.
+/// The error text of requests that the end of the run cut off.
 pub(crate) const CUT_OFF: &str = "no response when the run ended";
 
 /// Waits for a future, but not past the slot's deadline (`Timeout`) or the end of the run (`CutOff`).

@@ -1,4 +1,4 @@
-//! A user's cookies: stored from `Set-Cookie`, sent back where they apply (a subset of RFC 6265).
+//! A user's cookies: stores them from `Set-Cookie`, and sends them where they apply (a subset of RFC 6265).
 //!
 //! Supported: `Domain` (if the host lies within it and it contains a dot; there is no public suffix list), `Path`,
 //! `Secure`, `Max-Age`, `Expires`. Ignored: `HttpOnly` and `SameSite`, which concern scripts and other sites.
@@ -7,18 +7,18 @@ use std::time::{Duration, SystemTime};
 
 use crate::scenario::Origin;
 
-/// Cookies kept per user; the oldest are dropped first.
+/// The most cookies per user; the oldest are dropped first.
 const MOST_COOKIES: usize = 50;
-/// Longest `Set-Cookie` field that is stored, in bytes.
+/// The longest `Set-Cookie` field that is stored, in bytes.
 const LONGEST: usize = 4096;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cookie {
     name: String,
     value: String,
-    /// The host that set it, or its `Domain` attribute.
+    /// The host that set the cookie, or its `Domain` attribute.
     domain: String,
-    /// Sent to exactly this host only.
+    /// Whether the cookie is sent to exactly this host only.
     host_only: bool,
     path: String,
     secure: bool,
@@ -46,7 +46,7 @@ impl Jar {
         }
     }
 
-    /// The value of the `Cookie` field for a request, starting with `given`; `None` if there are no cookies.
+    /// Returns the value of the `Cookie` field for a request, starting with `given`; `None` if there are no cookies.
     pub(crate) fn line(
         &self,
         given: Option<&str>,
@@ -129,7 +129,7 @@ fn is_within(host: &str, domain: &str) -> bool {
     host == domain || (!is_address && host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')))
 }
 
-/// The path up to its last slash, or `/` (RFC 6265, 5.1.4).
+/// Returns the path up to its last slash, or `/` (RFC 6265, 5.1.4).
 fn folder(path: &str) -> &str {
     match path.rfind('/') {
         Some(at @ 1..) => &path[..at],

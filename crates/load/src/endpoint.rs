@@ -1,5 +1,4 @@
-//! Where requests are sent. Names are resolved once, before the run, so that name servers are not part of the
-//! measurement.
+//! The targets of requests. Names are resolved once, before the run, so that name servers are not part of the measurement.
 
 use std::cell::Cell;
 use std::io;
@@ -18,10 +17,10 @@ use crate::prepare::url;
 use crate::scenario::{ConnectTo, Origin, Transport};
 use crate::stream::{Socket, Stream};
 
-/// How far the TLS handshake of a new connection has come.
+/// The progress of the TLS handshake of a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Handshake {
-    /// It has not begun, or there is none.
+    /// Not begun, or no TLS.
     #[default]
     None,
     /// Not complete: in progress, or failed.
@@ -30,7 +29,7 @@ pub(crate) enum Handshake {
     Complete(Duration),
 }
 
-/// An origin, ready to be connected to.
+/// An origin with everything needed to connect to it.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) address: Address,
@@ -40,13 +39,13 @@ pub(crate) struct Endpoint {
 
 #[derive(Debug)]
 pub(crate) enum Address {
-    /// Tried in turn, starting with the one that worked last.
+    /// Tried in turn, starting with the address that worked last.
     Tcp(Vec<SocketAddr>, AtomicUsize),
     Unix(PathBuf),
 }
 
 impl Endpoint {
-    /// Prepares one for each origin.
+    /// Prepares one endpoint per origin.
     ///
     /// # Errors
     /// A name cannot be resolved, or there are no trusted certificates.
@@ -85,10 +84,10 @@ impl Endpoint {
         Ok(Endpoint { address, name, tls })
     }
 
-    /// Opens a connection. `handshake` says how far TLS has come, also when this is dropped because it takes too long.
+    /// Opens a connection. `handshake` shows the progress of TLS, even if this future is dropped after a time-out.
     ///
     /// # Errors
-    /// The reason, as text.
+    /// The reason as text.
     pub(crate) async fn open(&self, handshake: &Cell<Handshake>) -> Result<Stream, String> {
         let opened = match &self.address {
             Address::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
@@ -108,7 +107,7 @@ impl Endpoint {
         }
     }
 
-    /// The sentence about a failed handshake.
+    /// Returns the sentence about a failed handshake.
     pub(crate) fn tls_failed(&self, error: &io::Error) -> String {
         use CertificateError::{Expired, ExpiredContext, NotValidForName, NotValidForNameContext};
         if let Some(why) = not_tls(error) {
@@ -126,27 +125,27 @@ impl Endpoint {
         format!("{}{}{hint}", self.tls_failure(), describe(error))
     }
 
-    /// What the text of a failed handshake begins with.
+    /// Returns the beginning of the text about a failed handshake.
     fn tls_failure(&self) -> String {
         format!("TLS with {} failed: ", self.name)
     }
 
-    /// The reason alone of a failed handshake.
+    /// Returns only the reason of a failed handshake.
     pub(crate) fn reason<'a>(&self, text: &'a str) -> &'a str {
         let text = text.strip_prefix(&self.tls_failure()).unwrap_or(text);
         text.split("; ").next().unwrap_or(text)
     }
 
-    /// The name for messages.
+    /// Returns the name for messages.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// How the peer showed that it does not speak TLS.
+/// Returns how the peer showed that it does not use TLS.
 fn not_tls(error: &io::Error) -> Option<&'static str> {
     let cause = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    // An answer in plain text is no record of TLS.
+    // A plain-text answer is not a TLS record.
     matches!(cause, rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType))
         .then_some("the answer is not TLS")
 }
@@ -159,7 +158,7 @@ async fn open_tcp(addresses: &[SocketAddr], good: &AtomicUsize) -> io::Result<Tc
         match TcpStream::connect(addresses[index]).await {
             Ok(stream) => {
                 good.store(index, Ordering::Relaxed);
-                // Requests are written whole: waiting for more data gains nothing.
+                // Requests are written whole, so waiting for more data gains nothing.
                 stream.set_nodelay(true)?;
                 return Ok(stream);
             }
@@ -182,7 +181,8 @@ fn look_up(origin: &Origin) -> Result<Vec<SocketAddr>, String> {
     }
 }
 
-/// An IPv6 address with a zone. The system knows zones of link-local addresses only, so its number is asked for with one.
+/// Returns an IPv6 address with a zone. The system resolves only zones of link-local addresses, so such an address serves to find the zone's
+/// number.
 fn in_zone(origin: &Origin, address: &str, zone: &str) -> Result<SocketAddr, String> {
     let known = (format!("fe80::1%{zone}").as_str(), origin.port).to_socket_addrs();
     let scope = known.ok().into_iter().flatten().find_map(|found| match found {
@@ -196,7 +196,7 @@ fn in_zone(origin: &Origin, address: &str, zone: &str) -> Result<SocketAddr, Str
     Ok(SocketAddr::V6(SocketAddrV6::new(address, origin.port, 0, scope)))
 }
 
-/// The system's error text, with advice where it is not obvious.
+/// Returns the system's error text, with advice where the remedy is not obvious.
 pub(crate) fn describe(error: &io::Error) -> String {
     let text = error.to_string();
     let plain = text.split(" (os error").next().unwrap_or(&text).to_owned();

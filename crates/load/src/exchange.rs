@@ -1,4 +1,4 @@
-//! A response while it is being received, and whether it passes the checks.
+//! Receives a response and checks it.
 
 use sha2::{Digest, Sha256};
 
@@ -11,22 +11,21 @@ use crate::outcome::ServerInfo;
 use crate::scenario::{Checks, Length};
 use crate::timing;
 
-/// Longest prefix of a body that is kept for the regular expression, in bytes; the rest is not matched.
+/// The longest prefix of a body that is kept for the regular expression, in bytes; the rest is not matched.
 const LONGEST_KEPT: usize = 16 * 1024 * 1024;
 
-/// What has been received of a response.
+/// The received parts of a response.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     pub response: Response,
     hash: Option<Sha256>,
     kept: Vec<u8>,
     software: Option<String>,
-    /// `Set-Cookie` fields.
     pub cookies: Vec<Vec<u8>>,
 }
 
 impl Incoming {
-    /// Clears everything for the next response.
+    /// Clears the state for the next response.
     pub(crate) fn reset(&mut self) {
         self.response = Response::default();
         self.hash = None;
@@ -55,7 +54,7 @@ impl Incoming {
         }
     }
 
-    /// The response is complete: checks and records it.
+    /// Checks and records a complete response.
     pub(crate) fn finish(&mut self, lane: &Lane, job: &Job, sent: Moment, now: Moment, protocol: &str) {
         self.response.sent = sent;
         self.response.end = now;

@@ -19,12 +19,12 @@ use crate::scenario::{Think, Traffic};
 pub(crate) struct Feed {
     lane: Rc<Lane>,
     pub slot: Rc<Slot>,
-    /// Sent but not processed, through no fault of the server: sent again.
+    /// Requests that were sent but, through no fault of the server, not processed. They are sent again.
     retries: VecDeque<Job>,
     rounds_left: u64,
     think: Option<Think>,
     thinking: Option<Pin<Box<Sleep>>>,
-    /// Set if cookies are kept.
+    /// The cookies, if they are kept.
     jar: Option<Jar>,
 }
 
@@ -41,7 +41,7 @@ impl Feed {
         Feed { jar, slot, retries: VecDeque::new(), rounds_left, think, thinking: None, lane }
     }
 
-    /// The next request, as soon as it is due; `None` if there will be no more.
+    /// Returns the next request as soon as it is due; `None` if there are no more.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, now: Moment) -> Poll<Option<Job>> {
         if let Some(job) = self.retries.pop_front() {
             return Poll::Ready(Some(job));
@@ -63,7 +63,7 @@ impl Feed {
         }
         let began = run.began();
         if began == NEVER {
-            // The others are still connecting; the thread wakes this user when all have begun.
+            // Other users are still connecting; the thread wakes this user when all have begun.
             return Poll::Pending;
         }
         if let Some(sleep) = &mut self.thinking {
@@ -81,7 +81,7 @@ impl Feed {
         Poll::Ready(Some(Job { kind, due: now, counted }))
     }
 
-    /// A request has ended, with or without a response: start the think time.
+    /// Starts the think time after a request has ended, with or without a response.
     pub(crate) fn finished(&mut self) {
         let pause = match self.think {
             None | Some(Think::None) => return,
@@ -93,7 +93,7 @@ impl Feed {
         }
     }
 
-    /// The value of the `Cookie` field for a request; `None` if the prepared message is right as it is.
+    /// Returns the value of the `Cookie` field for a request; `None` if the prepared message needs no change.
     pub(crate) fn cookie(&self, kind: &Kind) -> Option<String> {
         let jar = self.jar.as_ref()?;
         let origin = &self.lane.run.prepared.origins[kind.origin];
@@ -109,7 +109,7 @@ impl Feed {
         }
     }
 
-    /// Queues a request to be sent before any other.
+    /// Queues a request before all others.
     pub(crate) fn retry(&mut self, job: Job) {
         self.retries.push_back(job);
     }

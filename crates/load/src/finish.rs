@@ -10,7 +10,7 @@ use crate::scenario::{Think, Traffic};
 use crate::shared::Shared;
 use crate::thread::ThreadResult;
 
-/// The outcome of a run whose counted part began at `began`.
+/// Returns the outcome of a run whose counted part began at `began`.
 pub(crate) fn outcome(
     shared: &Shared,
     results: Vec<ThreadResult>,
@@ -64,7 +64,7 @@ fn add(outcome: &mut Outcome, mut result: ThreadResult, names: &[String]) {
     outcome.server = recorder.server.unwrap_or_default();
 }
 
-/// One name for each kind of request that is reported separately.
+/// Returns one name for each kind of request that is reported separately.
 fn names(shared: &Shared) -> Vec<String> {
     let kinds = &shared.prepared.kinds;
     if kinds.len() == 1 {
@@ -77,7 +77,7 @@ fn names(shared: &Shared) -> Vec<String> {
     names
 }
 
-/// Closed models: adds the distribution that users who do not wait for each other would have seen.
+/// For a closed model, adds the distribution that users who do not wait for each other would have seen.
 fn correct(outcome: &mut Outcome, shared: &Shared) {
     let Traffic::Closed { think, .. } = &shared.scenario.traffic else { return };
     let think = match think {

@@ -24,7 +24,6 @@ const STREAM_WINDOW: u32 = 16 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
 const LARGEST_FRAME: u32 = 64 << 10;
 
-/// A connection of HTTP/2.
 #[derive(Clone)]
 pub(crate) struct Http2(SendRequest<Bytes>);
 
@@ -61,7 +60,7 @@ impl Connection for Http2 {
             }
             Err(failure) => return Err((failure, CUT_OFF.to_owned())),
         };
-        // Its errors also reach each of its streams.
+        // The connection's errors also reach each of its streams.
         spawn_local(async move {
             let _ = connection.await;
         });

@@ -22,21 +22,20 @@ use crate::quic::Quic;
 use crate::scenario::Checks;
 use crate::streams::{Connection, Lost};
 
-/// How long a thread waits at its end, so that servers learn that their connections are over.
+/// The time that a thread waits at its end, so that servers learn that their connections are closed.
 const FAREWELL: Duration = Duration::from_millis(20);
 /// H3_NO_ERROR (RFC 9114 section 8.1).
 const NO_ERROR: u32 = 0x100;
 
-/// A connection of HTTP/3.
 #[derive(Clone)]
 pub(crate) struct Http3 {
     requests: SendRequest<OpenStreams, Bytes>,
     quic: Quic,
-    /// The server does not take further requests.
+    /// Whether the server refuses further requests.
     over: Rc<Cell<bool>>,
 }
 
-/// Notes a connection, for [`close`].
+/// Remembers a connection for [`close`].
 fn remember(lane: &Lane, quic: &Quic) {
     let mut all = lane.quic.borrow_mut();
     all.retain(|connection| connection.close_reason().is_none());
@@ -67,7 +66,7 @@ impl Connection for Http3 {
             let why = quic.reason().unwrap_or_else(|| error.to_string());
             (Failure::Connect, format!("no HTTP/3 with {name}: {why}"))
         })?;
-        // Its errors also reach each of its streams.
+        // The connection's errors also reach each of its streams.
         spawn_local(async move {
             let _ = driver.wait_idle().await;
         });
@@ -118,12 +117,12 @@ impl Http3 {
         let mut upload = pin!(upload(&mut sending, body));
         let mut response = pin!(receive(lane, incoming, checks, &mut receiving));
         let mut sent = false;
-        // A server may respond before it has read everything.
+        // A server may respond before it has read the whole body.
         poll_fn(|cx| {
             if !sent && let Poll::Ready(result) = upload.as_mut().poll(cx) {
                 sent = true;
                 match result {
-                    // It does not want the rest: the response says why.
+                    // The server refuses the rest of the body; the response says why.
                     Ok(()) | Err(StreamError::RemoteTerminate { .. }) => {}
                     Err(error) => return Poll::Ready(Err(self.lost(&error, true))),
                 }

@@ -13,7 +13,7 @@ use serde::ser::Error as _;
 const LONGEST_US: u64 = 3_600_000_000;
 const DIGITS: u8 = 3;
 
-/// Microseconds from 1 to one hour, three significant digits; longer values count as one hour.
+/// Values are microseconds from 1 to one hour, with three significant digits; longer values count as one hour.
 #[derive(Debug, Clone)]
 pub struct Histogram(hdrhistogram::Histogram<u64>);
 
@@ -33,8 +33,8 @@ impl Histogram {
         }
     }
 
-    /// Corrects for coordinated omission: for every value longer than `interval_us`, adds the values that requests sent
-    /// at that interval meanwhile would have had. An interval of 0 changes nothing.
+    /// Corrects for coordinated omission: for every value longer than `interval_us`, adds the values of the requests that would have been sent
+    /// meanwhile at that interval. An interval of 0 changes nothing.
     #[must_use]
     pub fn corrected(&self, interval_us: u64) -> Histogram {
         Histogram(self.0.clone_correct(interval_us))
@@ -75,7 +75,7 @@ impl<'de> serde::Deserialize<'de> for Histogram {
         let bytes = STANDARD.decode(text.as_bytes()).map_err(D::Error::custom)?;
         let read: hdrhistogram::Histogram<u64> =
             Deserializer::new().deserialize(&mut Cursor::new(bytes)).map_err(D::Error::custom)?;
-        // Copied into our own bounds, so that any histogram that was read can be merged.
+        // Copied into the usual bounds, so that any deserialized histogram can be merged.
         let mut histogram = Histogram::default();
         histogram.0.add(read).map_err(D::Error::custom)?;
         Ok(histogram)

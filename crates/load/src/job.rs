@@ -2,18 +2,17 @@
 
 use crate::clock::Moment;
 
-/// A request to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Job {
-    /// Which of [`crate::prepare::Prepared::kinds`].
+    /// The index into [`crate::prepare::Prepared::kinds`].
     pub kind: usize,
-    /// When it should be sent.
+    /// The intended send time.
     pub due: Moment,
-    /// It is not part of the warm-up.
+    /// Whether the request is outside of the warm-up.
     pub counted: bool,
 }
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     Connect,
@@ -31,14 +30,14 @@ pub(crate) enum Failure {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Response {
     pub status: u16,
-    /// Length of the decoded body.
+    /// The length of the decoded body.
     pub length: u64,
-    /// When its request was sent.
+    /// The time when the request was sent.
     pub sent: Moment,
-    /// When its first byte was received.
+    /// The time when the first byte was received.
     pub first_byte: Moment,
-    /// When its last byte was received.
+    /// The time when the last byte was received.
     pub end: Moment,
-    /// The server's own account of where the time went.
+    /// The server's own timings.
     pub timing: Option<crate::timing::Timing>,
 }

@@ -1,4 +1,4 @@
-//! One thread of a run: what its users share, its queue, and its timeouts.
+//! One thread of a run: the state shared by its users, its queue, and its time-outs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use crate::recorder::Recorder;
 use crate::shared::Shared;
 use crate::stream::Negotiated;
 
-/// Size of the read buffer in bytes.
+/// The size of the read buffer in bytes.
 const BUFFER: usize = 64 * 1024;
 
 pub(crate) struct Lane {
@@ -23,20 +23,20 @@ pub(crate) struct Lane {
     pub buffer: RefCell<Box<[u8]>>,
     pub last_head: RefCell<LastHead>,
     slots: RefCell<slab::Slab<Rc<Slot>>>,
-    /// Open models: requests that are due and wait for a connection.
+    /// In open models: due requests that wait for a connection.
     pub queue: RefCell<VecDeque<Job>>,
     idle: RefCell<Vec<Rc<Slot>>>,
-    /// The queue will not grow any more.
+    /// Whether the queue is complete.
     pub drained: Cell<bool>,
-    /// Requests in flight are to be cut off.
+    /// Whether requests in flight must be cut off.
     pub cut: Cell<bool>,
-    /// No more requests are started.
+    /// Notified when no more requests are started.
     pub ended: tokio::sync::Notify,
-    /// The last slot was removed.
+    /// Notified when the last slot is removed.
     pub empty: tokio::sync::Notify,
     /// TLS version and cipher of the first connection.
     tls: RefCell<Option<String>>,
-    /// Connections of QUIC, which have to be told when they are over.
+    /// QUIC connections, which must be closed explicitly.
     pub quic: RefCell<Vec<quic::quinn::Connection>>,
 }
 
@@ -44,9 +44,9 @@ pub(crate) struct Lane {
 #[derive(Debug)]
 pub(crate) struct Slot {
     key: Cell<usize>,
-    /// When the current operation times out.
+    /// The time when the current operation times out.
     pub deadline: Cell<Moment>,
-    /// It has timed out.
+    /// Whether the operation has timed out.
     pub expired: Cell<bool>,
     idle: Cell<bool>,
     waker: RefCell<Waker>,
@@ -62,7 +62,7 @@ impl Slot {
         .await;
     }
 
-    /// Takes this slot out of the list of idle ones.
+    /// Removes this slot from the list of idle ones.
     pub(crate) fn unavailable(&self) {
         self.idle.set(false);
     }
@@ -95,7 +95,7 @@ impl Lane {
         self.run.clock.now()
     }
 
-    /// Records how a connection is encrypted.
+    /// Records the encryption of a connection.
     pub(crate) fn note_tls(&self, tls: impl FnOnce() -> Option<Negotiated>) {
         let mut known = self.tls.borrow_mut();
         if known.is_none() {
@@ -103,12 +103,12 @@ impl Lane {
         }
     }
 
-    /// TLS version and cipher of the first connection.
+    /// Returns TLS version and cipher of the first connection.
     pub(crate) fn tls(&self) -> Option<String> {
         self.tls.borrow().clone()
     }
 
-    /// A new slot for a task; removed by [`Lane::leave`].
+    /// Returns a new slot for a task; [`Lane::leave`] removes it.
     pub(crate) fn enter(&self) -> Rc<Slot> {
         let slot = Rc::new(Slot {
             key: Cell::new(0),
@@ -144,14 +144,14 @@ impl Lane {
         }
     }
 
-    /// Wakes all tasks after a change that concerns them all.
+    /// Wakes all tasks after a change that concerns all of them.
     pub(crate) fn wake_all(&self) {
         for (_, slot) in self.slots.borrow().iter() {
             slot.wake();
         }
     }
 
-    /// Queues a request that is due. Returns whether an idle task was woken for it.
+    /// Queues a due request. Returns whether an idle task was woken for it.
     pub(crate) fn enqueue(&self, job: Job) -> bool {
         self.queue.borrow_mut().push_back(job);
         while let Some(slot) = self.idle.borrow_mut().pop() {
@@ -163,7 +163,7 @@ impl Lane {
         false
     }
 
-    /// The oldest request in the queue of an open model; `None` if there will be no more.
+    /// Returns the oldest request in the queue of an open model; `None` if there are no more.
     pub(crate) fn poll_queue(&self, slot: &Rc<Slot>, now: Moment) -> Poll<Option<Job>> {
         if now < self.run.end()
             && !self.cut.get()

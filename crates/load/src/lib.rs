@@ -51,37 +51,32 @@ use std::time::Duration;
 /// Whether a run goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// Continue.
     Continue,
     /// Stop now, as at the end of the run; results so far are kept.
     Stop,
 }
 
-/// Runs `scenario` and blocks until it is over, at most `timeouts.grace` after its end. A run that ends by count and
-/// has no time limit waits for its last responses up to `timeouts.request`; requests of an open model that were due but
-/// found no free connection by then count as `unsent`. `watch` is called about ten times a second on the calling
-/// thread.
+/// Runs `scenario` and blocks until it is over, at most `timeouts.grace` after its end. A run that ends by count and has no time limit waits for
+/// its last responses up to `timeouts.request`. Requests of an open model that were due but found no free connection by then count as `unsent`.
+/// Calls `watch` about ten times a second on the calling thread.
 ///
-/// Precision: open models send within some 50 µs of the intended time as long as the load generator has CPU to spare
-/// (`Outcome::busy`). Latency counts from the intended time, so delays in sending are included. Timeouts are checked
-/// ten times within their length, at least every 100 ms.
+/// Precision: open models send within some 50 µs of the intended time as long as the load generator has CPU to spare (`Outcome::busy`). Latency
+/// counts from the intended time, so it includes delays in sending. Time-outs are checked ten times within their length, at least every 100 ms.
 ///
-/// Users of the closed model open their connections (keep-alive, HTTP/2, HTTP/3) before the counted part begins, unless there
-/// is a warm-up. Connections opened later count in the latency of the request that needed them.
+/// Users of the closed model open their connections (keep-alive, HTTP/2, HTTP/3) before the counted part begins, unless there is a warm-up. A
+/// connection opened later counts in the latency of the request that needed it.
 ///
 /// # Errors
-/// If the scenario is invalid, a name cannot be resolved, or none of the first connections can be opened. The text says
-/// what to do.
+/// The scenario is invalid, a name cannot be resolved, or none of the first connections can be opened. The text contains the remedy.
 pub fn run(scenario: &Scenario, watch: &mut dyn FnMut(&Progress) -> Flow) -> Result<Outcome, String> {
     run::run(scenario, watch, &mut || Ok(Duration::ZERO))
 }
 
-/// As [`run`], but asks `gate` before the first request: it waits for the others that are to begin at the same moment,
-/// and returns how long until that moment. Users of the closed model have their connections by then, unless there is
-/// a warm-up.
+/// Does the same as [`run`], but calls `gate` before the first request. `gate` waits for the other processes that begin at the same moment, and
+/// returns the time until that moment. Users of the closed model have their connections by then, unless there is a warm-up.
 ///
 /// # Errors
-/// As [`run`], and the error of `gate`.
+/// The same as of [`run`], and the error of `gate`.
 pub fn run_together(
     scenario: &Scenario,
     watch: &mut dyn FnMut(&Progress) -> Flow,
@@ -93,7 +88,7 @@ pub fn run_together(
 /// Reads a response in one piece and cut in two; for fuzzing.
 ///
 /// # Panics
-/// If the results differ.
+/// The results differ.
 #[doc(hidden)]
 pub fn fuzz(bytes: &[u8], cut: usize) {
     h1::reader::fuzz(bytes, cut);

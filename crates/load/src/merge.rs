@@ -1,5 +1,5 @@
-//! Merging outcomes: of the threads of a run, and of several machines. Associative and commutative: order and grouping
-//! do not change the result.
+//! Merges outcomes of the threads of a run and of several machines. Merging is associative and commutative: order and grouping do not change the
+//! result.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::outcome::{Band, Bytes, Errors, Handshakes, Outcome, RequestOutcome, S
 use crate::recorder::COURSE;
 
 impl Outcome {
-    /// Adds a run of about the same time: counts and histograms are added, seconds are aligned by the clock, and
-    /// `seconds` and `busy` become the larger of both.
+    /// Adds a run of about the same time. Counts and histograms are added, seconds are aligned by the clock, and `seconds` and `busy` become the
+    /// larger of both.
     pub fn merge(&mut self, mut other: Outcome) {
         self.align(&mut other);
         self.seconds = self.seconds.max(other.seconds);
@@ -29,7 +29,7 @@ impl Outcome {
                 one.take(&two);
                 Some(one)
             }
-            // If one of them cannot be corrected, neither can the sum.
+            // If one outcome cannot be corrected, neither can the sum.
             _ => None,
         };
         self.expected_interval_us = self.expected_interval_us.max(other.expected_interval_us);
@@ -67,12 +67,12 @@ impl Outcome {
     }
 }
 
-/// The second in which a run began, since 1970; 0 if the text is not a time.
+/// Returns the second in which a run began, since 1970; 0 if the text is not a time.
 fn begin(started_at: &str) -> i64 {
     started_at.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_second)
 }
 
-/// Clocks that are further apart are wrong: such seconds are merged without alignment.
+/// Clocks that differ by more are wrong: such seconds are merged without alignment.
 const MOST_SECONDS_APART: i64 = 86_400;
 
 fn pad(course: &mut Vec<Second>, seconds: i64) {
@@ -104,7 +104,6 @@ impl Second {
 }
 
 impl Errors {
-    /// Adds another's counts.
     pub fn merge(&mut self, other: Errors) {
         self.connect += other.connect;
         self.connect_timeout += other.connect_timeout;
@@ -121,7 +120,6 @@ impl Errors {
         }
     }
 
-    /// The sum of all errors.
     pub fn total(&self) -> u64 {
         self.connect
             + self.connect_timeout
@@ -180,7 +178,7 @@ impl Stages {
 }
 
 impl ServerInfo {
-    /// The one of two that is known; does not depend on the order.
+    /// Returns the known one of two, independent of their order.
     fn or(self, other: ServerInfo) -> ServerInfo {
         match (self.protocol.is_empty(), other.protocol.is_empty()) {
             (true, false) => other,
@@ -190,7 +188,7 @@ impl ServerInfo {
     }
 }
 
-/// Requests of the same scenario are merged one by one, others by name, sorted.
+/// Merges requests of the same scenario one by one, others by name, sorted.
 fn merge_requests(mut mine: Vec<RequestOutcome>, theirs: Vec<RequestOutcome>) -> Vec<RequestOutcome> {
     let same = mine.len() == theirs.len() && mine.iter().zip(&theirs).all(|(a, b)| a.name == b.name);
     if same {

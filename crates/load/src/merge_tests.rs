@@ -88,7 +88,7 @@ fn sum(mut one: Outcome, two: &Outcome) -> Outcome {
     one
 }
 
-/// Compares histograms as histograms: the same counts can be serialized in more than one way.
+/// Compares histograms as histograms, because the same counts can be serialized in more than one way.
 fn assert_same(one: &Outcome, two: &Outcome) {
     for (one, two) in [
         (&one.latency, &two.latency),

@@ -1,4 +1,4 @@
-//! Which request is next: a pure function of its number.
+//! The order of requests: a pure function of the request's number.
 
 use crate::scenario::{Order, Scenario};
 
@@ -20,12 +20,12 @@ impl Sequence {
         Sequence { sums: sums.collect(), order: scenario.order }
     }
 
-    /// There is only one kind, so requests need not be numbered.
+    /// Returns whether there is only one kind, so that requests need no numbers.
     pub(crate) fn is_single(&self) -> bool {
         self.sums.len() == 1
     }
 
-    /// The kind of the request with this number, from 0.
+    /// Returns the kind of the request with this number, from 0.
     pub(crate) fn kind(&self, number: u64) -> usize {
         let Some(total) = self.sums.last().filter(|_| !self.is_single()) else { return 0 };
         let position = match self.order {

@@ -9,29 +9,29 @@ use crate::histogram::Histogram;
 /// The result of a run, without the warm-up.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Outcome {
-    /// When the counted part began, RFC 3339 in UTC.
+    /// The start of the counted part, RFC 3339 in UTC.
     pub started_at: String,
-    /// Length of the counted part in seconds: the time in which requests could be started, or up to the last response
-    /// or error if that came later or there was no time limit.
+    /// The length of the counted part in seconds: the time in which requests could be started, or the time up to the last response or error if that
+    /// came later or there was no time limit.
     pub seconds: f64,
-    /// Requests started.
+    /// Started requests.
     pub sent: u64,
     /// Complete responses that passed the checks.
     pub ok: u64,
     /// Complete responses by status, whether or not they passed the checks.
     pub statuses: BTreeMap<u16, u64>,
-    /// Errors; a request counts once.
+    /// Errors; each request counts once.
     pub errors: Errors,
-    /// Connections opened.
+    /// Opened connections.
     pub connections: u64,
     /// Open models: requests that were due while all connections were in use.
     #[serde(default)]
     pub crowded: u64,
     /// Bytes on the wire.
     pub bytes: Bytes,
-    /// From the intended send time to the end of the response; microseconds; successful responses only.
+    /// Time from the intended send time to the end of the response; microseconds; successful responses only.
     pub latency: Histogram,
-    /// From the actual send time; differs from `latency` only in open models that fell behind.
+    /// Time from the actual send time; differs from `latency` only in open models that fell behind.
     pub service: Histogram,
     /// Closed models: `latency` corrected for coordinated omission, as users who do not wait for each other would have
     /// seen it (requests that a stall delayed are filled in at intervals of `expected_interval_us`).
@@ -43,52 +43,51 @@ pub struct Outcome {
     /// TLS handshakes; `None` without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshakes: Option<Handshakes>,
-    /// From the actual send time to the first byte of the response.
+    /// Time from the actual send time to the first byte of the response.
     pub first_byte: Histogram,
     /// One record per second.
     pub course: Vec<Second>,
-    /// Where the time went, as reported by the server; `None` if no response reported it.
+    /// The server's own timings; `None` if no response reported them.
     pub stages: Option<Stages>,
     /// CPU time of the load generator.
     pub cpu_seconds: f64,
     /// `cpu_seconds` divided by the CPU time available to its threads. Near 1, the load generator was the bottleneck.
     pub busy: f64,
-    /// One per kind of request, if there is more than one.
+    /// One entry per kind of request, if there is more than one.
     pub requests: Vec<RequestOutcome>,
-    /// What the first successful response showed of the server.
+    /// Facts about the server from the first successful response.
     pub server: ServerInfo,
 }
 
 /// TLS handshakes of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Handshakes {
-    /// With a certificate.
+    /// Handshakes with a certificate.
     pub full: u64,
-    /// By a ticket or session of an earlier connection.
+    /// Handshakes that used a ticket or session of an earlier connection.
     pub resumed: u64,
-    /// Of both, those that ended in the counted part of the run: connections may be opened before it.
+    /// Handshakes of both kinds that ended in the counted part; connections may be opened before it.
     pub counted: u64,
-    /// From the client's first message until requests can be sent; microseconds; without the TCP connection.
+    /// Time from the client's first message until requests can be sent; microseconds; without the TCP connection.
     pub took: Histogram,
     /// Version and cipher suite, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`, with their counts.
     pub suites: BTreeMap<String, u64>,
-    /// Handshakes that failed, by reason; the first distinct ones.
+    /// Failed handshakes by reason; the first distinct reasons only.
     pub failed: BTreeMap<String, u64>,
 }
 
 impl Handshakes {
-    /// Those that succeeded.
+    /// Returns the number of successful handshakes.
     pub fn complete(&self) -> u64 {
         self.full + self.resumed
     }
 
-    /// Those that failed.
+    /// Returns the number of failed handshakes.
     pub fn failures(&self) -> u64 {
         self.failed.values().sum()
     }
 }
 
-/// Errors by cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Errors {
     /// No connection (refused, unreachable, name unknown, TLS failed).
@@ -97,7 +96,7 @@ pub struct Errors {
     pub connect_timeout: u64,
     /// The connection broke while a request was sent.
     pub write: u64,
-    /// It broke, or sent invalid data, before the response was complete.
+    /// The connection broke, or sent invalid data, before the response was complete.
     pub read: u64,
     /// No complete response in time.
     pub timeout: u64,
@@ -118,15 +117,12 @@ pub struct Errors {
 /// Bytes on the wire: inside TLS; with HTTP/3 the payload of UDP.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes {
-    /// Sent.
     pub sent: u64,
-    /// Received.
     pub received: u64,
     /// Received as bodies, without transfer coding.
     pub bodies: u64,
 }
 
-/// One second of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Second {
     /// Requests that were due or started.
@@ -137,11 +133,8 @@ pub struct Second {
     pub errors: u64,
     /// Percentiles and maximum of `latency`, microseconds; 0 without responses.
     pub p50: u64,
-    /// 95th.
     pub p95: u64,
-    /// 99th.
     pub p99: u64,
-    /// The longest.
     pub max: u64,
     /// Distribution of `latency`: the longest duration of a band (see [`crate::bands`]) in microseconds and its count,
     /// in order, without empty bands. The percentiles above are computed from it, to within 1.6 %.
@@ -152,13 +145,13 @@ pub struct Second {
 /// One kind of request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RequestOutcome {
-    /// Such as `GET http://127.0.0.1:9292/a`.
+    /// A name such as `GET http://127.0.0.1:9292/a`.
     pub name: String,
     /// Successful responses.
     pub ok: u64,
     /// Failed requests.
     pub errors: u64,
-    /// Of successful responses.
+    /// Latency of successful responses.
     pub latency: Histogram,
 }
 
@@ -172,35 +165,35 @@ pub struct Stages {
     pub bands: Vec<Band>,
 }
 
-/// Responses of similar latency. Sums in microseconds.
+/// Responses of similar latency; sums in microseconds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Band {
-    /// Latencies up to this one, above that of the band before.
+    /// The highest latency of the band.
     pub upto_us: u64,
     /// Responses with timings.
     pub count: u64,
-    /// Latency as the client saw it.
+    /// Latency at the client.
     pub latency: u64,
-    /// Of which: waiting to be sent (in an open model that fell behind).
+    /// Part of `latency`: waiting to be sent (in an open model that fell behind).
     pub unsent: u64,
-    /// Of which: waiting for a worker.
+    /// Part of `latency`: waiting for a worker.
     pub queue: u64,
-    /// Of which: in the app (CPU and waits included).
+    /// Part of `latency`: in the app (CPU and waits).
     pub app: u64,
-    /// Of `app`: on a CPU; and the number of responses that reported it.
+    /// Part of `app`: on a CPU; and the number of responses that reported it.
     pub cpu: (u64, u64),
-    /// Of `app`: waiting for the GVL; and the number of responses that reported it.
+    /// Part of `app`: waiting for the GVL; and the number of responses that reported it.
     pub gvl: (u64, u64),
 }
 
-/// What a response shows of the server.
+/// Facts about the server from a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ServerInfo {
-    /// Its `Server` field.
+    /// The `Server` field.
     pub software: Option<String>,
     /// `HTTP/1.1`, `HTTP/2`, `HTTP/3`.
     pub protocol: String,
-    /// Cipher and version, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`.
+    /// Version and cipher, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`.
     pub tls: Option<String>,
     /// Body length of the first successful response.
     pub length: u64,

@@ -1,12 +1,12 @@
-//! One process' part of a run that several share. The parts of all processes are together exactly the run of one:
-//! connections and numbers of requests add up, and each arrival of an open model or a replay belongs to one process.
+//! One process's part of a run shared by several processes. The parts together are exactly the run of one process: connections and numbers of
+//! requests add up, and each arrival of an open model or a replay belongs to one process.
 
 use crate::scenario::{Scenario, Traffic};
 
-/// Distance between the first requests of processes of a closed model that has no number of requests to share.
+/// The distance between the first requests of processes, for a closed model without a number of requests to share.
 const APART: u64 = 1 << 40;
 
-/// Number `number`, from 0, of `of` processes.
+/// Process `number`, from 0, of `of` processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     number: usize,
@@ -20,45 +20,45 @@ impl Default for Part {
 }
 
 impl Part {
-    /// `None` unless `number` is below `of`.
+    /// Returns `None` unless `number` is below `of`.
     pub fn new(number: usize, of: usize) -> Option<Part> {
         (number < of).then_some(Part { number, of })
     }
 
-    /// Its number, from 0.
+    /// Returns the number of the process, from 0.
     pub fn number(self) -> usize {
         self.number
     }
 
-    /// How many processes there are.
+    /// Returns the number of processes.
     pub fn of(self) -> usize {
         self.of
     }
 
-    /// Its share of a number: shares differ by 1 at most, the first processes have the larger ones.
+    /// Returns the share of a number. Shares differ by 1 at most; the first processes have the larger ones.
     pub fn share(self, all: u64) -> u64 {
         let (number, of) = self.wide();
         all / of + u64::from(number < all % of)
     }
 
-    /// The sum of the shares of the processes before it.
+    /// Returns the sum of the shares of all earlier processes.
     fn before(self, all: u64) -> u64 {
         let (number, of) = self.wide();
         all / of * number + number.min(all % of)
     }
 
-    /// Number of the first request of a closed model, whose requests are a sequence of their own in each process:
-    /// with every N-th of all, one of N processes would always request the same URL of a list of N.
+    /// Returns the number of the first request of a closed model, in which each process has its own sequence of requests. With every N-th of all
+    /// requests, each of N processes would always request the same URL of a list of N.
     pub(crate) fn first_request(self, limit: Option<u64>) -> u64 {
         limit.map_or(self.wide().0.saturating_mul(APART), |limit| self.before(limit))
     }
 
-    /// The number of an arrival among this process' own; `None` if it belongs to another one.
+    /// Returns the number of an arrival among this process's own; `None` if it belongs to another process.
     pub(crate) fn own(self, arrival: usize) -> Option<usize> {
         (arrival % self.of == self.number).then_some(arrival / self.of)
     }
 
-    /// The reverse of [`Part::own`].
+    /// Reverses [`Part::own`].
     pub(crate) fn arrival(self, own: usize) -> usize {
         own.saturating_mul(self.of).saturating_add(self.number)
     }
@@ -69,7 +69,7 @@ impl Part {
 }
 
 impl Scenario {
-    /// What one of several processes runs of this scenario. `stop.requests` stays the number of all.
+    /// Returns one process's part of this scenario. `stop.requests` remains the number of all requests.
     #[must_use]
     pub fn in_part(mut self, part: Part) -> Scenario {
         self.part = part;

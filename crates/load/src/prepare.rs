@@ -4,22 +4,22 @@ use std::collections::HashMap;
 
 use crate::scenario::{Origin, Protocol, Request, Scenario};
 
-/// One kind of request, ready to be sent.
+/// One kind of request, ready to send.
 #[derive(Debug)]
 pub(crate) struct Kind {
-    /// Such as `GET http://127.0.0.1:9292/a`.
+    /// A name such as `GET http://127.0.0.1:9292/a`.
     pub name: String,
-    /// Which of [`Prepared::origins`].
+    /// The index into [`Prepared::origins`].
     pub origin: usize,
     /// The whole HTTP/1.1 message.
     pub message: Box<[u8]>,
-    /// Length of its head without the empty line: further fields are inserted here.
+    /// The length of the head without the empty line; further fields are inserted there.
     pub fields_end: usize,
-    /// A HEAD request: the response has no body.
+    /// Whether the request is HEAD, so that the response has no body.
     pub to_head: bool,
     /// The path without the query.
     pub path: String,
-    /// The request's own `Cookie`, which is left out of `message` and `request` if cookies are kept.
+    /// The request's own `Cookie` field, which is left out of `message` and `request` if cookies are kept.
     pub cookie: Option<String>,
     /// For HTTP/2 and HTTP/3: the request without its body.
     pub request: Option<http_types::Request<()>>,
@@ -31,7 +31,6 @@ pub(crate) struct Kind {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub kinds: Vec<Kind>,
-    /// The distinct origins.
     pub origins: Vec<Origin>,
 }
 
@@ -81,7 +80,7 @@ fn kind(request: &Request, origin: usize, scenario: &Scenario) -> Result<Kind, S
     })
 }
 
-/// The fields of a request: those given, and those that the engine adds where none is given.
+/// Returns the fields of a request: the given ones, and those that the engine adds if they are missing.
 fn fields(request: &Request, scenario: &Scenario) -> Vec<(String, String)> {
     let given = |name: &str| request.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
     let mut fields = Vec::with_capacity(request.headers.len() + 3);
@@ -136,9 +135,9 @@ fn on_stream(request: &Request, fields: &[(String, String)]) -> Result<http_type
     built.body(()).map_err(|error| format!("it cannot be sent over HTTP/2 or HTTP/3: {error}"))
 }
 
-/// Host and port as in the `Host` field: the scheme's default port is left out.
+/// Returns host and port as in the `Host` field, without the scheme's default port.
 pub(crate) fn authority(origin: &Origin) -> String {
-    // The zone means something on this machine only (RFC 6874, 1).
+    // A zone has a meaning on this machine only (RFC 6874, 1).
     let host = match origin.host.contains(':') {
         true => format!("[{}]", origin.host_without_zone()),
         false => origin.host.clone(),
@@ -149,7 +148,7 @@ pub(crate) fn authority(origin: &Origin) -> String {
     }
 }
 
-/// Such as `https://localhost:9292`.
+/// Returns a URL such as `https://localhost:9292`.
 pub(crate) fn url(origin: &Origin) -> String {
     format!("{}://{}", if origin.tls { "https" } else { "http" }, authority(origin))
 }

@@ -8,10 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::bands::quantile;
 use crate::recorder::COURSE;
 
-/// The state of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Time since the counted part began; `None` during the warm-up.
+    /// Time since the start of the counted part; `None` during the warm-up.
     pub elapsed: Option<Duration>,
     /// The completed part of the run, from 0 to 1.
     pub done: f64,
@@ -23,7 +22,7 @@ pub struct Progress {
     pub errors: u64,
     /// Requests in flight.
     pub in_flight: u64,
-    /// Successful responses per second since the last report; the times below cover the same period.
+    /// Successful responses per second since the last report; the latencies below cover the same period.
     pub rate: f64,
     /// Median latency in microseconds.
     pub p50_us: u64,
@@ -31,12 +30,12 @@ pub struct Progress {
     pub p99_us: u64,
     /// Longest latency in microseconds.
     pub max_us: u64,
-    /// Those latencies: upper end of a band in microseconds, and how many.
+    /// The latencies: upper end of a band in microseconds, and count.
     pub spread: Vec<(u64, u64)>,
 }
 
 impl Progress {
-    /// The state of several processes together. It is as far as the slowest.
+    /// Returns the state of several processes together; `done` is that of the slowest.
     pub fn sum<'a>(all: impl IntoIterator<Item = &'a Progress>) -> Progress {
         let mut sum = Progress { done: 1.0, ..Progress::default() };
         let mut spread: BTreeMap<u64, u64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Connections of QUIC, each on a socket of its own, as those of different clients.
+//! QUIC connections. Each has its own socket, like those of different clients.
 
 use std::cell::Cell;
 use std::io;
@@ -17,9 +17,9 @@ use crate::udp::{Seen, Socket};
 /// Flow control windows large enough that no response waits for a window update.
 const STREAM_WINDOW: u32 = 16 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
-/// Streams of a server: its control stream, two of QPACK, and some of unknown types.
+/// The most streams of a server: its control stream, two of QPACK, and some of unknown types.
 const UNI_STREAMS: u32 = 16;
-/// How long the first of several addresses is waited for; later ones are tried then.
+/// The time to wait for one of several addresses before trying the next.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A connection whose handshake is complete.
@@ -30,13 +30,13 @@ pub(crate) struct Quic {
 }
 
 impl Quic {
-    /// How it is encrypted.
+    /// Returns the encryption.
     pub(crate) fn tls(&self) -> Option<Negotiated> {
         let settled = self.connection.handshake_data()?.downcast::<Settled>().ok()?;
         Some(Negotiated { suite: format!("TLSv1.3 {:?}", settled.suite?), resumed: settled.resumed })
     }
 
-    /// Why it has ended.
+    /// Returns the reason why the connection has ended.
     pub(crate) fn reason(&self) -> Option<String> {
         Some(explain(&self.connection.close_reason()?, &self.seen))
     }
@@ -45,7 +45,7 @@ impl Quic {
 /// Opens a connection to an origin.
 ///
 /// # Errors
-/// The reason, as text.
+/// The reason as text.
 pub(crate) async fn open(target: &Endpoint, handshake: &Cell<Handshake>) -> Result<Quic, String> {
     let (Address::Tcp(addresses, good), Some((tls, server))) = (&target.address, &target.tls) else {
         return Err(format!("{}: HTTP/3 needs https and UDP", target.name()));
@@ -56,7 +56,7 @@ pub(crate) async fn open(target: &Endpoint, handshake: &Cell<Handshake>) -> Resu
     for turn in 0..addresses.len() {
         let index = (first + turn) % addresses.len();
         let attempt = one(target, addresses[index], tls, &name, handshake);
-        // UDP often vanishes without a word.
+        // UDP packets often vanish without an error.
         let opened = match turn + 1 < addresses.len() {
             true => tokio::time::timeout(PATIENCE, attempt).await.unwrap_or_else(|_| Err(silence(target))),
             false => attempt.await,
@@ -111,7 +111,7 @@ async fn one(
     }
 }
 
-/// Why there is no connection.
+/// Returns why there is no connection.
 fn failed(
     target: &Endpoint,
     error: &ConnectionError,
@@ -120,7 +120,7 @@ fn failed(
     handshake: &Cell<Handshake>,
 ) -> String {
     if seen.is_refused() {
-        // TLS had no part in it.
+        // The failure has nothing to do with TLS.
         handshake.set(Handshake::None);
         return format!(
             "cannot connect to {}: nothing listens on the UDP port; is HTTP/3 on at the server?",
@@ -128,7 +128,7 @@ fn failed(
         );
     }
     let no_protocol = || format!("{} does not speak HTTP/3: it did not agree to h3 (ALPN)", target.name());
-    /// TLS's no_application_protocol, as QUIC sends it (RFC 9001 section 4.8).
+    /// TLS's no_application_protocol in QUIC's form (RFC 9001 section 4.8).
     const NO_PROTOCOL: u64 = 0x178;
     match (failure.get(), error) {
         (Some(rustls::Error::NoApplicationProtocol), _) => no_protocol(),
@@ -140,7 +140,7 @@ fn failed(
     }
 }
 
-/// The reason for the end of a connection, as text.
+/// Returns the reason for the end of a connection as text.
 fn explain(error: &ConnectionError, seen: &Seen) -> String {
     if seen.is_refused() {
         return "nothing listens on the UDP port any more".to_owned();
@@ -167,7 +167,7 @@ fn transport() -> TransportConfig {
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
         .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
         .send_window(u64::from(CONNECTION_WINDOW))
-        // Users may pause: the server decides.
+        // Users may pause; the server decides.
         .max_idle_timeout(None)
         .datagram_receive_buffer_size(None);
     transport

@@ -1,5 +1,4 @@
-//! Records the results of a thread. Nothing here allocates per request, and a usual response costs one entry in one
-//! histogram.
+//! Records the results of a thread. It allocates nothing per request, and a usual response costs one entry in one histogram.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +10,9 @@ use crate::outcome::{Band, Bytes, Errors, Handshakes, RequestOutcome, Second, Se
 use crate::stream::Negotiated;
 use crate::timing::Timing;
 
-/// Most kinds of requests that are recorded separately; the rest are combined.
+/// The most kinds of requests that are recorded separately; the others are combined.
 pub(crate) const MOST_KINDS: usize = 200;
-/// Most distinct error texts that are kept.
+/// The most distinct error texts that are kept.
 const MOST_TEXTS: usize = 20;
 /// `STEPS` of the bands per second.
 pub(crate) const COURSE: u32 = 5;
@@ -22,7 +21,7 @@ pub(crate) const STAGES: u32 = 6;
 
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    /// When the counted part began.
+    /// The start of the counted part.
     began: Moment,
     pub sent: u64,
     pub ok: u64,
@@ -34,7 +33,7 @@ pub(crate) struct Recorder {
     pub connections: u64,
     pub bytes: Bytes,
     pub server: Option<ServerInfo>,
-    /// When the last response was complete, or the last request failed.
+    /// The time of the last complete response or failed request.
     pub last_response: Moment,
     statuses: Vec<u64>,
     /// Successful responses with equal latency, service time and first byte time.
@@ -98,7 +97,7 @@ impl Recorder {
         usize::try_from(moment.saturating_sub(self.began) / 1_000_000_000).unwrap_or(usize::MAX)
     }
 
-    /// Counts a request that is started.
+    /// Counts a started request.
     pub(crate) fn begun(&mut self, job: &Job) {
         self.in_flight += 1;
         if job.counted {
@@ -223,7 +222,7 @@ impl Recorder {
         self.connect.saturating_record(took_us);
     }
 
-    /// Records a TLS handshake: how long it took, and how the connection is encrypted.
+    /// Records a TLS handshake: its duration, and the encryption.
     pub(crate) fn shook_hands(&mut self, took_us: u64, tls: &Negotiated) {
         let all = &mut self.handshakes;
         *if tls.resumed { &mut all.resumed } else { &mut all.full } += 1;
@@ -236,7 +235,7 @@ impl Recorder {
         }
     }
 
-    /// Counts a TLS handshake that failed.
+    /// Counts a failed TLS handshake.
     pub(crate) fn handshake_failed(&mut self, why: &str) {
         let failed = &mut self.handshakes.failed;
         if let Some(known) = failed.get_mut(why) {
@@ -247,7 +246,7 @@ impl Recorder {
         }
     }
 
-    /// Adds the counts of successful responses by band since the last call to `spread`.
+    /// Adds to `spread` the counts of successful responses by band since the last call.
     pub(crate) fn sample(&mut self, spread: &mut Vec<u64>) {
         self.course.flush();
         let sampled = &mut self.course.since_sample;
@@ -258,8 +257,7 @@ impl Recorder {
     }
 }
 
-/// One record per second. Responses are counted in `fresh`, which is moved on when a second ends or progress is
-/// reported.
+/// One record per second. Responses are counted in `fresh`, whose counts are moved when a second ends or progress is reported.
 #[derive(Debug, Default)]
 struct Course {
     seconds: Vec<Second>,

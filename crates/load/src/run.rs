@@ -22,7 +22,7 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 const EARLY_INTERVAL: Duration = Duration::from_millis(1);
 /// If no connection was opened for this long, the run starts without the missing ones.
 const STRAGGLERS: Duration = Duration::from_millis(250);
-/// File descriptors that a process needs besides: files, event loops, timers.
+/// File descriptors for other uses: files, event loops, timers.
 const OTHER_DESCRIPTORS: u64 = 64;
 
 /// See [`crate::run`].
@@ -105,8 +105,7 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Sets when the counted part begins: after the warm-up, or when all users of the closed model are connected.
-    /// Returns that time.
+    /// Sets the start of the counted part: after the warm-up, or when all users of the closed model are connected. Returns that time.
     fn start(
         &mut self,
         gate: &mut dyn FnMut() -> Result<Duration, String>,
@@ -118,11 +117,11 @@ impl Running<'_> {
         }
         let wait = gate()?;
         let ahead = if self.shared.is_closed() {
-            // Users who know the start send requests up to it.
+            // Users who know the start would send requests up to it.
             std::thread::sleep(wait);
             scenario.warm_up
         } else {
-            // Paced threads must know it in advance.
+            // Paced threads must know the start in advance.
             scenario.warm_up + wait.max(LEAD_TIME)
         };
         let began = self.shared.clock.now().saturating_add(nanoseconds(ahead));
@@ -202,7 +201,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Reports the progress, and ends the run if the callback says so.
+    /// Reports the progress, and ends the run if the callback asks for it.
     fn report(&mut self) -> Flow {
         let progress = self.progress();
         let flow = (self.watch)(&progress);
@@ -247,7 +246,7 @@ impl Running<'_> {
         progress
     }
 
-    /// The completed part, by time or by count, whichever is further.
+    /// Returns the completed part by time or by count, whichever is further.
     #[allow(clippy::cast_precision_loss)]
     fn done(&self, progress: &Progress) -> f64 {
         let scenario = &self.shared.scenario;
@@ -266,7 +265,7 @@ impl Running<'_> {
     }
 }
 
-/// How long the traffic itself lasts; `None` if it is unlimited.
+/// Returns the duration of the traffic itself; `None` if it is unlimited.
 fn traffic_duration(scenario: &Scenario) -> Option<Duration> {
     match &scenario.traffic {
         Traffic::Closed { .. } => None,

@@ -8,45 +8,40 @@ use bytes::Bytes;
 
 pub use crate::part::Part;
 
-/// A run.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// The requests to send; never empty.
     pub requests: Vec<Request>,
-    /// Which request is next.
+    /// The order of the requests.
     pub order: Order,
-    /// When the next request is sent.
+    /// The rule for sending the next request.
     pub traffic: Traffic,
-    /// When the run ends.
+    /// The end of the run.
     pub stop: Stop,
-    /// Duration of the warm-up: sent first and not counted; the connections are kept.
+    /// The duration of the warm-up, whose requests are sent first and not counted; its connections are kept.
     pub warm_up: Duration,
-    /// How requests are sent.
     pub transport: Transport,
-    /// Timeouts.
     pub timeouts: Timeouts,
-    /// Checks of responses.
     pub checks: Checks,
     /// Threads of the load generator; connections are spread over them.
     pub threads: usize,
-    /// Keep the cookies that a server sets and send them back, per user (one per connection).
+    /// Whether to keep the cookies that a server sets and send them back, per user (one per connection).
     pub cookies: bool,
-    /// Ask a Firebrick server for the stages of each response (`Firebrick-Timing: 1`; it replies with `Server-Timing`).
+    /// Whether to ask a Firebrick server for the stages of each response (`Firebrick-Timing: 1`; it replies with `Server-Timing`).
     pub stages: bool,
-    /// Which part of the run this process has; set by [`Scenario::in_part`].
+    /// The part of the run that this process has; set by [`Scenario::in_part`].
     pub part: Part,
 }
 
 /// One kind of request.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Where it is sent.
     pub origin: Origin,
-    /// Such as `GET`.
+    /// A method such as `GET`.
     pub method: String,
     /// Path and query, or `*`; as sent.
     pub target: String,
-    /// Fields as given. The engine adds `Host` and `Content-Length` unless they are given here.
+    /// The given fields. The engine adds `Host` and `Content-Length` unless they are given here.
     pub headers: Vec<(String, String)>,
     /// The body; may be empty.
     pub body: Bytes,
@@ -57,22 +52,22 @@ pub struct Request {
 /// Scheme, host and port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// `https`.
+    /// Whether the scheme is `https`.
     pub tls: bool,
     /// A name or an address, IPv6 without brackets; a link-local one with its zone, such as `fe80::1%eth0`.
     pub host: String,
-    /// From the URL, or the scheme's default.
+    /// The port from the URL, or the scheme's default.
     pub port: u16,
 }
 
 impl Origin {
-    /// The host as others know it: a zone names a network interface of this machine.
+    /// Returns the host without its zone, which names a network interface of this machine only.
     pub fn host_without_zone(&self) -> &str {
         self.host.split_once('%').map_or(&self.host, |(address, _)| address)
     }
 }
 
-/// Which request is next.
+/// The order of the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// In the listed order, by weight, over all connections (as siege does).
@@ -81,10 +76,10 @@ pub enum Order {
     Random(u64),
 }
 
-/// When the next request is sent.
+/// The rule for sending the next request.
 #[derive(Debug, Clone)]
 pub enum Traffic {
-    /// Closed model: a number of users, each of whom waits for the response, thinks, and sends the next request.
+    /// Closed model: each of a number of users waits for the response, thinks, and sends the next request.
     Closed {
         /// Number of users, each with its own connection.
         users: usize,
@@ -93,19 +88,16 @@ pub enum Traffic {
     },
     /// Open model: requests are sent at a rate, whether or not responses arrive.
     Open {
-        /// Consecutive stages.
+        /// The stages, one after the other.
         stages: Vec<Stage>,
-        /// Distribution of the arrivals.
         arrivals: Arrivals,
-        /// Most connections (times streams, times pipeline depth); a request that finds none free waits, and its wait
-        /// counts.
+        /// The most connections (times streams, times pipeline depth). A request that finds none free waits, and its wait counts.
         connections: usize,
     },
     /// Requests at recorded times.
     Replay {
-        /// When (relative to the start, not decreasing) and which of `requests`.
+        /// The time (relative to the start, not decreasing) and the index into `requests`.
         arrivals: Vec<(Duration, usize)>,
-        /// Most connections.
         connections: usize,
     },
 }
@@ -119,12 +111,11 @@ pub enum Arrivals {
     Random(u64),
 }
 
-/// Think time.
+/// The time between a response and the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Think {
-    /// None.
+    /// No pause.
     None,
-    /// Constant.
     Fixed(Duration),
     /// Uniformly distributed between 0 and this (siege's `-d`).
     UpTo(Duration),
@@ -137,38 +128,35 @@ pub struct Stage {
     pub from: f64,
     /// Requests per second at the end.
     pub to: f64,
-    /// Duration; `None` only in the last stage: until the run ends.
+    /// The duration; `None` only in the last stage, which lasts until the run ends.
     pub duration: Option<Duration>,
 }
 
-/// When a run ends: at the first limit reached. All may be `None` only for a replay or for stages that end.
+/// The end of a run: the first limit reached. All may be `None` only for a replay or for stages that end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stop {
-    /// After this many requests were started.
+    /// The most requests to start.
     pub requests: Option<u64>,
-    /// After this many requests per user (siege's `-r`).
+    /// The most requests per user (siege's `-r`).
     pub rounds: Option<u64>,
-    /// No request is started after this time.
+    /// The time after which no request is started.
     pub after: Option<Duration>,
 }
 
-/// How requests are sent.
+/// The transport of requests.
 #[derive(Debug, Clone)]
 pub struct Transport {
-    /// The protocol.
     pub protocol: Protocol,
-    /// Connect here instead of to the URL's host; `Host` and SNI are unchanged.
+    /// The address to connect to instead of the URL's host; `Host` and SNI are unchanged.
     pub to: Option<ConnectTo>,
     /// Options for `https`.
     pub tls: Tls,
 }
 
-/// The protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/1.1.
     Http1 {
-        /// Off: one connection per request, with `Connection: close`.
+        /// Whether connections are kept. If not: one connection per request, with `Connection: close`.
         keep_alive: bool,
         /// Most requests in flight per connection; at least 1.
         pipeline: usize,
@@ -186,7 +174,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Most requests in flight per connection where streams carry them.
+    /// Returns the most requests in flight per connection for protocols with streams.
     pub(crate) fn streams(self) -> Option<usize> {
         match self {
             Protocol::Http1 { .. } => None,
@@ -195,45 +183,42 @@ impl Protocol {
     }
 }
 
-/// Where connections go.
+/// The target of connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectTo {
-    /// An address.
     Tcp(SocketAddr),
-    /// A Unix socket.
     Unix(PathBuf),
 }
 
-/// Which server certificates are trusted, and whether sessions are resumed.
+/// The trusted server certificates, and whether sessions are resumed.
 #[derive(Debug, Clone, Default)]
 pub struct Tls {
-    /// Trust every certificate.
+    /// Whether to trust every certificate.
     pub insecure: bool,
-    /// Trust the certificates in this PEM file, besides the system's.
+    /// A PEM file with certificates to trust besides the system's.
     pub ca: Option<PathBuf>,
-    /// Resume sessions where the server allows it. Otherwise every connection costs the server what a new visitor costs.
+    /// Whether to resume sessions where the server allows it. Otherwise every connection costs the server as much as a new visitor.
     pub resume: bool,
 }
 
-/// Timeouts.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// For opening a connection, including TLS.
+    /// The time to open a connection, including TLS.
     pub connect: Duration,
-    /// From sending a request to the end of its response.
+    /// The time from sending a request to the end of its response.
     pub request: Duration,
-    /// For requests in flight at the end of the run; those not completed by then count as cut off.
+    /// The time for requests in flight at the end of the run; those not completed by then count as cut off.
     pub grace: Duration,
 }
 
-/// What a response must be like. A response that fails a check counts as an error and in no latency.
+/// The checks of responses. A response that fails a check counts as an error and in no latency.
 #[derive(Debug, Clone, Default)]
 pub struct Checks {
     /// Ranges of expected statuses, both ends included; empty: 100 to 399.
     pub statuses: Vec<(u16, u16)>,
-    /// Length of the body.
+    /// The expected length of the body.
     pub length: Option<Length>,
-    /// SHA-256 of the body.
+    /// The expected SHA-256 of the body.
     pub sha256: Option<[u8; 32]>,
     /// A regular expression (over bytes) that the body must match.
     pub matching: Option<regex::bytes::Regex>,
@@ -244,6 +229,6 @@ pub struct Checks {
 pub enum Length {
     /// This many bytes.
     Exactly(u64),
-    /// The same as the first response to the same request (as ab does).
+    /// The same as of the first response to the same request (as ab does).
     Same,
 }

@@ -1,19 +1,19 @@
-//! When requests of an open model are due: request number n is due when the integral of the rate reaches n. So errors
-//! do not accumulate, however long the run is.
+//! The send times of an open model: request number n is due when the integral of the rate reaches n. So errors do not accumulate, however long the
+//! run is.
 
 use crate::clock::{Moment, nanoseconds};
 use crate::scenario::{Arrivals, Scenario, Stage, Traffic};
 use std::time::Duration;
 
-/// An iterator over send times since the start of the counted part.
+/// An iterator over send times relative to the start of the counted part.
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule {
     stages: Vec<Stage>,
-    /// The current stage, when it began (seconds), and how many requests were due before it.
+    /// The current stage, its start in seconds, and the number of requests due before it.
     stage: usize,
     began: f64,
     before: f64,
-    /// Number (for Poisson arrivals: value of the integral) at which the next request is due.
+    /// The number (for Poisson arrivals: the value of the integral) at which the next request is due.
     next: f64,
     random: Option<fastrand::Rng>,
 }
@@ -32,7 +32,7 @@ impl Schedule {
         schedule
     }
 
-    /// The distance to the next request, in units of the integral.
+    /// Returns the distance to the next request, in units of the integral.
     fn gap(&mut self) -> f64 {
         match &mut self.random {
             None => 1.0,
@@ -65,7 +65,7 @@ impl Iterator for Schedule {
     }
 }
 
-/// Seconds into a stage at which the integral of its rate is `number`.
+/// Returns the seconds into a stage at which the integral of its rate is `number`.
 fn when(stage: &Stage, duration: Option<f64>, number: f64) -> f64 {
     let slope = duration.map_or(0.0, |duration| (stage.to - stage.from) / duration);
     // This form of the root also holds for a slope of 0.
@@ -76,8 +76,8 @@ fn when(stage: &Stage, duration: Option<f64>, number: f64) -> f64 {
     }
 }
 
-/// The stages with their durations filled in, and their total: `None` if unlimited. A last stage without a duration
-/// lasts as long as the run; if the run is unlimited too, the rate stays at the stage's first value.
+/// Returns the stages with all durations, and their total (`None` if unlimited). A last stage without a duration lasts as long as the run; if the
+/// run is unlimited, too, the rate stays at the stage's first value.
 pub(crate) fn stages(scenario: &Scenario) -> (Vec<Stage>, Option<Duration>) {
     let Traffic::Open { stages, .. } = &scenario.traffic else { return (Vec::new(), None) };
     let mut stages = stages.clone();

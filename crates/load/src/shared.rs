@@ -17,20 +17,20 @@ pub(crate) struct Shared {
     pub endpoints: Vec<Endpoint>,
     pub sequence: Sequence,
     pub clock: Clock,
-    /// When the counted part begins; [`NEVER`] until that is known.
+    /// The start of the counted part; [`NEVER`] until it is known.
     began: AtomicU64,
-    /// No request is started from here on.
+    /// The time from which no request is started.
     end: AtomicU64,
-    /// Requests in flight are cut off here.
+    /// The time at which requests in flight are cut off.
     cut: AtomicU64,
-    /// Next numbers of counted requests and of warm-up requests.
+    /// The next numbers of counted requests and of warm-up requests.
     next_number: AtomicU64,
     next_warm_up_number: AtomicU64,
     /// Results of the users' first connection attempts.
     pub first_tries: FirstTries,
-    /// For each kind of request: length of its first response plus one, or 0 before that. For `Length::Same`.
+    /// For each kind of request: the length of its first response plus one, or 0 before that. For `Length::Same`.
     lengths: Vec<AtomicU64>,
-    /// Per thread.
+    /// One per thread.
     pub published: Vec<Mutex<Published>>,
 }
 
@@ -39,15 +39,15 @@ pub(crate) struct Shared {
 pub(crate) struct FirstTries {
     pub begun: AtomicUsize,
     pub failed: AtomicUsize,
-    /// At least one connection was opened.
+    /// Whether at least one connection was opened.
     pub opened: AtomicBool,
     pub settled: AtomicUsize,
-    /// The error of the first one that failed.
+    /// The error of the first failed attempt.
     pub why: Mutex<Option<String>>,
 }
 
 impl FirstTries {
-    /// The error, if all attempts so far have failed.
+    /// Returns the error if all attempts so far have failed.
     pub(crate) fn all_failed(&self) -> Option<String> {
         let failed = self.failed.load(Relaxed);
         if failed == 0 || self.opened.load(Relaxed) || failed < self.begun.load(Relaxed) {
@@ -108,18 +108,17 @@ impl Shared {
         self.cut.load(Relaxed)
     }
 
-    /// Sets the start of the counted part.
     pub(crate) fn begin(&self, moment: Moment) {
         self.began.store(moment, Relaxed);
     }
 
-    /// Starts no request from `end` on, and cuts off requests in flight at `cut`. Never moves either to a later time.
+    /// Sets the time from which no request is started, and the time at which requests in flight are cut off. Never moves either to a later time.
     pub(crate) fn set_end(&self, end: Moment, cut: Moment) {
         self.end.fetch_min(end, Relaxed);
         self.cut.fetch_min(cut, Relaxed);
     }
 
-    /// The kind of the next request; `None` if the requested number was started.
+    /// Returns the kind of the next request; `None` if the requested number was started.
     pub(crate) fn next_kind(&self, counted: bool) -> Option<usize> {
         let part = self.scenario.part;
         let all = self.scenario.stop.requests.filter(|_| counted);
@@ -135,14 +134,14 @@ impl Shared {
         }
     }
 
-    /// The completed share of this process' limited number of requests, between 0 and 1.
+    /// Returns the started share of this process's limited number of requests, between 0 and 1.
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn share_begun(&self, sent: u64) -> f64 {
         let limit = self.scenario.stop.requests.map(|all| self.scenario.part.share(all));
         limit.map_or(0.0, |limit| sent as f64 / limit.max(1) as f64)
     }
 
-    /// The length that responses of this kind must have: that of the first one.
+    /// Returns the length that responses of this kind must have, which is that of the first one.
     pub(crate) fn first_length(&self, kind: usize, length: u64) -> u64 {
         let Some(first) = self.lengths.get(kind) else { return length };
         match first.compare_exchange(0, length + 1, Relaxed, Relaxed) {

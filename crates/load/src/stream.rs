@@ -9,14 +9,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
-/// A socket.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-/// What a handshake has settled.
+/// The result of a TLS handshake.
 #[derive(Debug)]
 pub(crate) struct Negotiated {
     /// Version and cipher suite, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`.
@@ -25,7 +24,7 @@ pub(crate) struct Negotiated {
     pub resumed: bool,
 }
 
-/// A connection that requests are written to.
+/// The connection to which requests are written.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(Socket),
@@ -33,7 +32,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// How it is encrypted.
+    /// Returns the encryption.
     pub(crate) fn tls(&self) -> Option<Negotiated> {
         let Stream::Tls(stream) = self else { return None };
         let connection = stream.get_ref().1;
@@ -42,7 +41,7 @@ impl Stream {
         Some(Negotiated { suite, resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed) })
     }
 
-    /// The protocol selected by ALPN.
+    /// Returns the protocol selected by ALPN.
     pub(crate) fn alpn(&self) -> Option<&[u8]> {
         match self {
             Stream::Plain(_) => None,

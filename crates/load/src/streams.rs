@@ -1,4 +1,4 @@
-//! Protocols that carry many requests on a connection: each stream is a user; the streams of one connection share it.
+//! Protocols with many requests per connection: each stream is a user, and the streams of one connection share it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,15 +18,15 @@ use crate::lane::{Lane, Slot};
 /// How often a request is sent again after the server refused it unprocessed.
 const MOST_REFUSALS: u32 = 5;
 
-/// A connection of a protocol, as one of its streams holds it.
+/// A connection of a protocol, as seen by one of its streams.
 pub(crate) trait Connection: Clone + 'static {
-    /// Such as `HTTP/2`.
+    /// A name such as `HTTP/2`.
     const NAME: &'static str;
 
-    /// Opens a connection within the connect timeout.
+    /// Opens a connection within the connect time-out.
     async fn open(lane: &Rc<Lane>, slot: &Slot, origin: usize) -> Result<Self, (Failure, String)>;
 
-    /// Whether it still accepts requests.
+    /// Returns whether the connection still accepts requests.
     async fn is_open(&self) -> bool;
 
     /// Waits until a request can be sent.
@@ -42,19 +42,19 @@ pub(crate) trait Connection: Clone + 'static {
     ) -> Result<(), Lost>;
 }
 
-/// An error of the connection or of the stream alone.
+/// An error of the connection, or of the stream alone.
 #[derive(Debug)]
 pub(crate) struct Lost {
     pub text: String,
     /// Whether the request was being written; otherwise its response was being read.
     pub writing: bool,
-    /// The connection cannot be used any more.
+    /// Whether the connection has become unusable.
     pub connection: bool,
-    /// The server did not process the request.
+    /// Whether the server did not process the request.
     pub refused: bool,
 }
 
-/// The connections that some streams share, one per origin.
+/// The connections shared by some streams, one per origin.
 pub(crate) struct SharedConnections<C>(RefCell<HashMap<usize, Rc<SharedConnection<C>>>>);
 
 impl<C> Default for SharedConnections<C> {
@@ -63,7 +63,7 @@ impl<C> Default for SharedConnections<C> {
     }
 }
 
-/// Locked while a connection is opened, so that the others wait for it.
+/// Locked while a connection is opened, so that the other streams wait for it.
 type SharedConnection<C> = Mutex<Option<C>>;
 
 /// Sends one request after the other until there are no more.
@@ -92,7 +92,7 @@ struct User<C> {
     lane: Rc<Lane>,
     feed: Feed,
     shared: Rc<SharedConnections<C>>,
-    /// By origin.
+    /// Connections by origin.
     connections: HashMap<usize, C>,
     attempts: Attempts,
     incoming: Incoming,
@@ -102,7 +102,7 @@ struct User<C> {
 enum Exchanged {
     /// A complete response.
     Complete,
-    /// The server did not process it.
+    /// The server did not process the request.
     Refused(String),
     Failed(Failure, String),
 }
@@ -187,7 +187,7 @@ impl<C: Connection> User<C> {
         }
     }
 
-    /// The connection to an origin; the first user that needs it opens it.
+    /// Returns the connection to an origin; the first user that needs it opens it.
     async fn connection(&mut self, origin: usize) -> Result<C, (Failure, String)> {
         match self.connections.remove(&origin) {
             Some(connection) => Ok(connection),

@@ -22,13 +22,12 @@ use crate::streams::{Connection, SharedConnections, stream};
 use crate::system::Timer;
 use crate::user::user;
 
-/// Shortest wait: at high rates, several requests share one timer.
+/// The shortest wait: at high rates, several requests share one timer.
 const FINEST_WAIT: Duration = Duration::from_micros(50);
 const TICK: Duration = Duration::from_millis(100);
-/// Before the counted part begins, which must not start late.
+/// The tick before the counted part, which must not start late.
 const EARLY_TICK: Duration = Duration::from_millis(1);
 
-/// The result of a thread.
 #[derive(Debug)]
 pub(crate) struct ThreadResult {
     pub recorder: Recorder,
@@ -39,7 +38,7 @@ pub(crate) struct ThreadResult {
 /// Runs a thread's share of the run.
 ///
 /// # Errors
-/// If the event loop cannot be created.
+/// The event loop cannot be created.
 pub(crate) fn run(shared: Arc<Shared>, thread: usize) -> io::Result<ThreadResult> {
     let threads = shared.published.len();
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
@@ -68,7 +67,7 @@ pub(crate) fn run(shared: Arc<Shared>, thread: usize) -> io::Result<ThreadResult
     })
 }
 
-/// Most connections.
+/// Returns the most connections of the traffic.
 pub(crate) fn connections(traffic: &Traffic) -> usize {
     match traffic {
         Traffic::Closed { users, .. } => *users,
@@ -76,7 +75,7 @@ pub(crate) fn connections(traffic: &Traffic) -> usize {
     }
 }
 
-/// One thread's share of a number.
+/// Returns one thread's share of a number.
 fn share(all: usize, thread: usize, threads: usize) -> usize {
     all / threads + usize::from(thread < all % threads)
 }
@@ -89,7 +88,7 @@ struct Starter {
     kind: Kind,
 }
 
-/// What carries the requests: a connection of a user's own, or a stream of a shared one. `shared` is the latest connection.
+/// The carrier of requests: a user's own connection, or a stream of a shared one. `shared` is the latest connection.
 enum Kind {
     Http1,
     Http2 { streams: usize, shared: RefCell<Rc<SharedConnections<Http2>>> },
@@ -112,7 +111,7 @@ impl Starter {
         }
     }
 
-    /// Starts one more; false at the limit.
+    /// Starts one more user; returns false at the limit.
     fn start(&self) -> bool {
         let started = self.started.get();
         if started >= self.most {
@@ -127,7 +126,7 @@ impl Starter {
         true
     }
 
-    /// Starts a stream, on a connection of its own or on the latest one.
+    /// Starts a stream, on a new connection or on the latest one.
     fn stream<C: Connection>(
         &self,
         started: usize,
@@ -176,7 +175,7 @@ async fn pace(lane: Rc<Lane>, thread: usize, threads: usize, starter: Starter) {
         }
     }
     if run.scenario.stop.requests.is_some() {
-        // All were due, so the run ends even if the server responds to none of the waiting ones.
+        // All requests were due, so the run ends even if the server responds to none of the waiting ones.
         let timeouts = &run.scenario.timeouts;
         run.set_end(NEVER, lane.now().saturating_add(nanoseconds(timeouts.request + timeouts.grace)));
     }
@@ -195,7 +194,7 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// Returns the CPU time of the counted part.
+    /// Runs until the end; returns the CPU time of the counted part.
     async fn until_over(mut self) -> Duration {
         let mut end_announced = false;
         loop {
@@ -260,7 +259,7 @@ impl Monitor {
     }
 }
 
-/// CPU time of this thread, including kernel time.
+/// Returns the CPU time of this thread, including kernel time.
 fn cpu() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }

@@ -1,15 +1,14 @@
-//! Parses Firebrick's `Server-Timing`: where the time of a response went.
+//! Parses Firebrick's `Server-Timing`: the server's account of a response's time.
 
-/// Microseconds.
+/// Times in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Timing {
     /// Waiting for a worker.
     pub queue: u64,
-    /// In the app.
     pub app: u64,
-    /// Of that: on a CPU.
+    /// Part of `app`: on a CPU.
     pub cpu: Option<u64>,
-    /// Of that: waiting for the GVL.
+    /// Part of `app`: waiting for the GVL.
     pub gvl: Option<u64>,
 }
 

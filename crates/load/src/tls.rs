@@ -8,10 +8,10 @@ use trust::{Error, Trusted};
 
 use crate::scenario::{Protocol, Tls, Transport};
 
-/// Servers whose sessions are kept.
+/// The most servers whose sessions are kept.
 const SESSIONS: usize = 256;
 
-/// The configuration for all connections of a run.
+/// Returns the configuration for all connections of a run.
 ///
 /// # Errors
 /// Certificates cannot be read, or none are trusted.

@@ -1,6 +1,6 @@
-//! The UDP socket of a connection of QUIC.
+//! The UDP socket of a QUIC connection.
 //!
-//! Why not quinn's: a port where nothing listens is an error here, which ends the wait for a handshake, and bytes are counted.
+//! Why not quinn's: here a closed port is an error, which ends the wait for a handshake, and bytes are counted.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use socket2::{Domain, Protocol, Type};
 use tokio::io::Interest;
 use tokio::sync::Notify;
 
-/// Bytes that the kernel may hold: datagrams of a burst must not be lost while this thread is busy.
+/// Bytes that the kernel may hold, so that datagrams of a burst are not lost while this thread is busy.
 const BUFFER: usize = 1 << 20;
 
-/// What a socket has seen.
+/// The events of a socket.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Bytes since they were last asked for.
+    /// Bytes since the last query.
     pub sent: AtomicU64,
     pub received: AtomicU64,
     refused: AtomicBool,
@@ -34,12 +34,12 @@ impl Seen {
         self.refusal.notify_one();
     }
 
-    /// Whether the other machine has said that nothing listens on the port.
+    /// Returns whether the other machine has reported that nothing listens on the port.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused.load(Relaxed)
     }
 
-    /// Waits until it says so.
+    /// Waits for that report.
     pub(crate) async fn refused(&self) {
         self.refusal.notified().await;
     }
@@ -56,14 +56,14 @@ impl Socket {
     /// Opens a socket that sends to `remote` alone.
     ///
     /// # Errors
-    /// As socket(2) and connect(2).
+    /// The same as of socket(2) and connect(2).
     pub(crate) fn connect(remote: SocketAddr, seen: Arc<Seen>) -> io::Result<Socket> {
         let socket = socket2::Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
-        // As far as the system allows: it is a wish.
+        // The system may grant less, which is fine.
         let _ = socket.set_recv_buffer_size(BUFFER);
         let _ = socket.set_send_buffer_size(BUFFER);
-        // Only connected sockets hear that nothing listens.
+        // Only connected sockets get the report that nothing listens.
         socket.connect(&remote.into())?;
         let io = tokio::net::UdpSocket::from_std(socket.into())?;
         let state = UdpSocketState::new((&io).into())?;
@@ -80,7 +80,7 @@ impl AsyncUdpSocket for Socket {
         match self.io.try_io(Interest::WRITABLE, || self.state.try_send((&self.io).into(), transmit)) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.seen.refuse(),
-            // As if the network had lost it.
+            // Treated like a loss in the network.
             Err(_) => {}
             Ok(()) => {
                 self.seen.sent.fetch_add(transmit.contents.len() as u64, Relaxed);
@@ -133,7 +133,7 @@ impl AsyncUdpSocket for Socket {
     }
 }
 
-/// One task waits for a socket to be writable: that of its connection.
+/// Waits until the socket is writable, for its connection's task.
 #[derive(Debug)]
 struct Writable(Arc<Socket>);
 

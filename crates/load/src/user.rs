@@ -1,4 +1,4 @@
-//! A user over HTTP/1.1: takes the next request, opens a connection if needed, waits for the response.
+//! A user over HTTP/1.1: takes the next request, opens a connection if needed, and waits for the response.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -23,13 +23,13 @@ pub(crate) async fn user(lane: Rc<Lane>) {
 struct User {
     lane: Rc<Lane>,
     feed: Feed,
-    /// Idle connections, by origin.
+    /// Idle connections by origin.
     idle: HashMap<usize, Connection>,
     attempts: Attempts,
 }
 
 impl User {
-    /// Users of the closed model connect before the run begins, so that connecting is not part of any latency.
+    /// Connects users of the closed model before the run begins, so that connecting is not part of any latency.
     async fn connect_first(&mut self) {
         let run = &self.lane.run;
         let keeps = !matches!(run.scenario.transport.protocol, Protocol::Http1 { keep_alive: false, .. });
@@ -86,7 +86,7 @@ impl User {
         }
     }
 
-    /// An idle connection, unless it was closed meanwhile.
+    /// Returns an idle connection, unless it was closed meanwhile.
     async fn still_open(&self, connection: Option<Connection>) -> Option<Connection> {
         let mut connection = connection?;
         let quiet = poll_fn(|cx| Poll::Ready(connection.is_idle(cx, &self.lane))).await;

@@ -5,8 +5,10 @@ use std::time::Duration;
 use crate::prepare::url;
 use crate::scenario::{ConnectTo, Protocol, Scenario, Stage, Traffic};
 
+/// Checks the scenario.
+///
 /// # Errors
-/// What is invalid, and what would be valid.
+/// The invalid part, and a valid form of it.
 pub(crate) fn validate(scenario: &Scenario) -> Result<(), String> {
     if scenario.requests.is_empty() {
         return Err("no request: give at least one URL, such as http://127.0.0.1:9292/".to_owned());

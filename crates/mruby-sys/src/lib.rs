@@ -1,11 +1,10 @@
-//! The shim's declarations; their contract is in `shim.h`. Nothing else of mruby is visible from Rust.
+//! The shim's declarations; their contract is in `shim.h`. Rust uses nothing else of mruby.
 #![allow(non_camel_case_types, missing_docs)]
 
 #[cfg(mruby)]
 use std::ffi::{c_char, c_uint};
 use std::ffi::{c_int, c_void};
 
-/// A VM.
 #[repr(C)]
 pub struct fb_vm {
     _private: [u8; 0],
@@ -19,7 +18,7 @@ pub struct fb_bytes {
     pub length: usize,
 }
 
-/// `Rt.call` of the host.
+/// The type of `Rt.call` in the host.
 pub type fb_call = unsafe extern "C" fn(host: *mut c_void, op: u32, args: fb_bytes) -> fb_bytes;
 
 #[repr(C)]

@@ -1,4 +1,4 @@
-//! The same functions for a program without mruby. No VM can be opened, so those that take one are never called.
+//! The same functions for a program without mruby. No VM can be opened, so functions that take one are never called.
 
 use crate::{fb_bytes, fb_config, fb_field, fb_vm};
 use std::ffi::{c_char, c_int, c_uint};

@@ -1,4 +1,4 @@
-//! Cost of a step without a network: `cargo run --release -p mruby --example cost`.
+//! Measures the cost of a step without a network: `cargo run --release -p mruby --example cost`.
 
 use mruby::{Interned, Limits, Step, Tape, Text, Value, Vm};
 use std::error::Error;
@@ -28,7 +28,7 @@ const APPS: [(&str, &str); 3] = [
     ),
 ];
 
-/// A host that returns nil.
+/// The handler's entry point in Ruby.
 const RESPOND: &str = "module Rt; def self.respond(app, env, _); response = app.call(env); plain(response) || response; end; end";
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,6 +1,6 @@
-//! How long a step takes while many tasks wait, for choosing the collector's settings: `pause [WAITING [STEPS [RUBY]]]`.
+//! Measures the time of a step while many tasks wait, for choosing the collector's settings: `pause [WAITING [STEPS [RUBY]]]`.
 //!
-//! In one process, because the network's variance would hide the collector's pauses. RUBY is evaluated first, for example
+//! Runs in one process, because the network's variance would hide the collector's pauses. RUBY is evaluated first, for example
 //! `GC.generational_mode=true; GC.step_ratio=400`.
 
 use mruby::{Limits, Step, Tape, Text, Vm};

@@ -2,7 +2,7 @@
 //!
 //! Reading borrows: the texts of a [`Value`] point into the tape.
 
-/// Deeper values are refused.
+/// The maximum depth of a value; deeper values are refused.
 const MAX_DEPTH: usize = 100;
 
 /// A value on a tape.
@@ -27,14 +27,14 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Reads the one value of a tape. `None` if it is malformed.
+    /// Reads the only value of a tape. `None` if it is malformed.
     pub fn read(tape: &'a [u8]) -> Option<Value<'a>> {
         let mut reader = Reader { rest: tape };
         let value = reader.value(0)?;
         reader.rest.is_empty().then_some(value)
     }
 
-    /// The bytes of a String or Symbol.
+    /// Returns the bytes of a String or Symbol.
     pub fn text(&self) -> Option<&'a [u8]> {
         match self {
             Value::Str(text) | Value::Sym(text) => Some(text),
@@ -42,7 +42,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// An Integer, or a Float without a fraction.
+    /// Returns an Integer, or a Float without a fraction.
     pub fn int(&self) -> Option<i64> {
         match self {
             Value::Int(number) => Some(*number),
@@ -51,7 +51,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A number.
+    /// Returns an Integer or a Float.
     pub fn float(&self) -> Option<f64> {
         match self {
             Value::Int(number) => Some(*number as f64),
@@ -60,7 +60,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The elements of an Array.
+    /// Returns the elements of an Array.
     pub fn array(&self) -> Option<&[Value<'a>]> {
         match self {
             Value::Array(values) => Some(values),
@@ -76,22 +76,23 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the start of a tape.
+    /// Returns a reader at the start of a tape.
     pub fn new(tape: &'a [u8]) -> Reader<'a> {
         Reader { rest: tape }
     }
 
-    /// The number of elements of the Array that comes next; the elements follow. `None`, without reading, if it is not an Array.
+    /// Reads the head of an Array and returns the number of its elements, which follow. Returns `None` and reads nothing if the next value is not
+    /// an Array.
     pub fn array(&mut self) -> Option<usize> {
         self.tagged(b'[', Reader::count)
     }
 
-    /// The Integer that comes next; `None`, without reading, if it is not one.
+    /// Reads an Integer. Returns `None` and reads nothing if the next value is not one.
     pub fn int(&mut self) -> Option<i64> {
         self.tagged(b'i', |reader| reader.eight().map(i64::from_ne_bytes))
     }
 
-    /// The bytes of the String or Symbol that comes next; `None`, without reading, if it is neither.
+    /// Reads the bytes of a String or Symbol. Returns `None` and reads nothing if the next value is neither.
     pub fn text(&mut self) -> Option<&'a [u8]> {
         let tag = *self.rest.first().filter(|tag| matches!(tag, b's' | b':'))?;
         self.tagged(tag, |reader| {
@@ -100,7 +101,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The next value.
+    /// Reads the next value.
     pub fn any(&mut self) -> Option<Value<'a>> {
         self.value(0)
     }
@@ -146,7 +147,7 @@ impl<'a> Reader<'a> {
             }
             b'[' => {
                 let count = self.count()?;
-                // The count may be larger than what follows.
+                // The count may be larger than the rest of the tape.
                 let mut values = Vec::with_capacity(count.min(self.rest.len()));
                 for _ in 0..count {
                     values.push(self.value(depth + 1)?);
@@ -173,17 +174,16 @@ pub struct Tape {
 }
 
 impl Tape {
-    /// An empty tape.
     pub fn new() -> Tape {
         Tape::default()
     }
 
-    /// The bytes written.
+    /// Returns the written bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Removes what was written; keeps the memory.
+    /// Removes the content but keeps the memory.
     pub fn clear(&mut self) -> &mut Tape {
         self.bytes.clear();
         self
@@ -192,63 +192,57 @@ impl Tape {
     /// Ends a chain of calls.
     pub fn done(&mut self) {}
 
-    /// `nil`
     pub fn nil(&mut self) -> &mut Tape {
         self.bytes.push(b'n');
         self
     }
 
-    /// `true` or `false`
     pub fn bool(&mut self, value: bool) -> &mut Tape {
         self.bytes.push(if value { b't' } else { b'f' });
         self
     }
 
-    /// Integer
     pub fn int(&mut self, value: i64) -> &mut Tape {
         self.bytes.push(b'i');
         self.bytes.extend_from_slice(&value.to_ne_bytes());
         self
     }
 
-    /// Float
     pub fn float(&mut self, value: f64) -> &mut Tape {
         self.bytes.push(b'd');
         self.bytes.extend_from_slice(&value.to_ne_bytes());
         self
     }
 
-    /// String. Bytes beyond 4 GiB are cut off.
+    /// Writes a String. Bytes beyond 4 GiB are cut off.
     pub fn str(&mut self, text: impl AsRef<[u8]>) -> &mut Tape {
         self.text(b's', text.as_ref())
     }
 
-    /// Symbol
     pub fn sym(&mut self, name: &str) -> &mut Tape {
         self.text(b':', name.as_bytes())
     }
 
-    /// An Array of the next `count` values.
+    /// Begins an Array of the next `count` values.
     pub fn array(&mut self, count: u32) -> &mut Tape {
         self.bytes.push(b'[');
         self.bytes.extend_from_slice(&count.to_ne_bytes());
         self
     }
 
-    /// A Hash of the next `count` pairs.
+    /// Begins a Hash of the next `count` pairs.
     pub fn hash(&mut self, count: u32) -> &mut Tape {
         self.bytes.push(b'{');
         self.bytes.extend_from_slice(&count.to_ne_bytes());
         self
     }
 
-    /// An exception of the class `class` (a path below Object, such as `Redis::CommandError`).
+    /// Writes an exception of the class `class` (a path below Object, such as `Redis::CommandError`).
     pub fn fault(&mut self, class: &str, message: impl AsRef<[u8]>) -> &mut Tape {
         self.bytes.push(b'!');
         self.str(class).str(message)
     }
 
-    /// Any value.
     pub fn value(&mut self, value: &Value<'_>) -> &mut Tape {
         match value {
             Value::Nil => self.nil(),

@@ -1,10 +1,10 @@
 //! A VM with a safe interface: [`Vm`].
 //!
 //! Contract:
-//! 1. A VM and everything borrowed from it stay on the thread that opened it (`!Send`); only [`Interrupt`] may be sent.
-//! 2. A task is a number. It is idle, or it waits; [`Step`] says which. Starting a waiting task or resuming an idle one
-//!    panics here and never reaches Ruby.
-//! 3. After [`Step::Broken`] every further step returns the same: open another VM.
+//! 1. A VM and everything borrowed from it stay on the thread that opened it (`!Send`); only [`Interrupt`] may be sent to others.
+//! 2. A task is a number. It is idle or it waits, as its last [`Step`] tells. Starting a waiting task or resuming an idle one panics
+//!    here and never reaches Ruby.
+//! 3. After [`Step::Broken`] every further step returns the same; open another VM.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -16,24 +16,21 @@ use mruby_sys as sys;
 
 use crate::tape::{Tape, Value};
 
-/// Runs `Rt.call(op, *args)` and writes its result to the tape. It must not use the VM.
+/// Runs `Rt.call(op, *args)` and writes its result to the tape. Must not use the VM.
 pub type Host = Box<dyn FnMut(u32, &[Value<'_>], &mut Tape)>;
 
-/// Limits of a VM and a step, bytes.
+/// Limits of a VM and a step, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Largest heap.
     pub heap: usize,
-    /// Most that one step may add to it.
+    /// The most that one step may add to the heap.
     pub step: usize,
 }
 
-/// An exception of Ruby.
+/// A Ruby exception.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exception {
-    /// Its class.
     pub class: String,
-    /// Its message.
     pub message: String,
     /// Innermost frame first; `file:line` for a syntax error.
     pub backtrace: Vec<String>,
@@ -50,33 +47,30 @@ impl std::fmt::Display for Exception {
     }
 }
 
-/// The result of a step.
 #[derive(Debug)]
 pub enum Step {
     /// The task has ended; [`Vm::out`] is its result.
     Done,
-    /// It waits; [`Vm::out`] is the Array of the wait and its arguments.
+    /// The task waits; [`Vm::out`] is the Array of the wait and its arguments.
     Wait,
-    /// It raised.
+    /// The task raised.
     Raised(Exception),
-    /// The VM cannot be used any more.
+    /// The VM has become unusable.
     Broken(Exception),
 }
 
-/// A text that is kept in the VM.
+/// A text kept in the VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interned(u32);
 
-/// Key or value of an env.
+/// The key or value of an env.
 #[derive(Debug, Clone, Copy)]
 pub enum Text<'a> {
-    /// A text of the VM.
     Interned(Interned),
-    /// A text that is copied.
+    /// A text to copy.
     Bytes(&'a [u8]),
 }
 
-/// One VM.
 pub struct Vm {
     raw: NonNull<sys::fb_vm>,
     host: NonNull<HostCell>,
@@ -92,8 +86,8 @@ struct HostCell {
 }
 
 struct Raw(*mut sys::fb_vm);
-// SAFETY: only `fb_interrupt`, `fb_serial` and `fb_stop` are called through it, which may be called from any thread while the
-// VM and its thread live; the mutex around it is emptied on that thread before the VM is closed.
+// SAFETY: only `fb_interrupt`, `fb_serial` and `fb_stop` are called through it. They may be called from any thread while the VM and its thread
+// live, and the mutex around it is emptied on that thread before the VM is closed.
 unsafe impl Send for Raw {}
 
 /// Interrupts or stops a VM from another thread.
@@ -101,20 +95,20 @@ unsafe impl Send for Raw {}
 pub struct Interrupt(Arc<Mutex<Option<Raw>>>);
 
 impl Interrupt {
-    /// Raises in the current step as soon as it allocates, or at its next instruction if the library has the debug hook.
+    /// Raises in the current step at its next allocation, or at its next instruction if the library has the debug hook.
     pub fn now(&self) {
         // SAFETY: the VM is open as long as the pointer is there.
         self.with((), |vm| unsafe { sys::fb_interrupt(vm) });
     }
 
-    /// Number of the current or last step: for [`Interrupt::stop`].
+    /// Returns the number of the current or last step, for [`Interrupt::stop`].
     pub fn serial(&self) -> u32 {
         // SAFETY: the VM is open as long as the pointer is there.
         self.with(0, |vm| unsafe { sys::fb_serial(vm) })
     }
 
-    /// Ends that step at the cost of its VM: it returns [`Step::Broken`] with an exception of [`STOPPED`]. Has no effect if
-    /// another step runs by now, or if the thread is outside of the interpreter at that moment: try again.
+    /// Ends that step at the cost of its VM: the step returns [`Step::Broken`] with an exception of [`STOPPED`]. Has no effect if another step runs
+    /// by now, or if the thread is outside of the interpreter at that moment; then try again.
     pub fn stop(&self, serial: u32) {
         // SAFETY: the VM is open as long as the pointer is there, and its thread with it.
         self.with((), |vm| unsafe { sys::fb_stop(vm, serial) });
@@ -128,11 +122,11 @@ impl Interrupt {
     }
 }
 
-/// Class of the exception of a step that [`Interrupt::stop`] ended.
+/// The class of the exception of a step that [`Interrupt::stop`] ended.
 pub const STOPPED: &str = "Rt::Stopped";
 
 unsafe extern "C" fn answer(host: *mut c_void, op: u32, args: sys::fb_bytes) -> sys::fb_bytes {
-    // SAFETY: `host` is the `HostCell` that `Vm::open` made and that lives as long as the VM.
+    // SAFETY: `host` is the `HostCell` that `Vm::open` created and that lives as long as the VM.
     let cell = unsafe { &*host.cast::<HostCell>() };
     // SAFETY: the shim's buffer, which does not change before the next entry.
     let given = unsafe { slice(args) };
@@ -203,7 +197,7 @@ impl Vm {
         Ok(vm)
     }
 
-    /// The version of mruby: `3.1.0`; `None` if this program was built without it.
+    /// Returns the version of mruby: `3.1.0`; `None` if this program was built without it.
     pub fn version() -> Option<String> {
         // SAFETY: no conditions.
         let text = unsafe { sys::fb_version() };
@@ -211,19 +205,19 @@ impl Vm {
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     }
 
-    /// Whether the library has the debug hook, so that any code can be interrupted.
+    /// Returns whether the library has the debug hook, so that any code can be interrupted.
     pub fn has_hook() -> bool {
         // SAFETY: no conditions.
         unsafe { sys::fb_has_hook() != 0 }
     }
 
-    /// Whether [`Interrupt::stop`] has an effect. Known after the first VM has been opened.
+    /// Returns whether [`Interrupt::stop`] has an effect. Known after the first VM has been opened.
     pub fn can_stop() -> bool {
         // SAFETY: no conditions.
         unsafe { sys::fb_can_stop() != 0 }
     }
 
-    /// A handle for a watchdog.
+    /// Returns a handle for a watchdog.
     pub fn interrupt(&self) -> Interrupt {
         Interrupt(Arc::clone(&self.shared))
     }
@@ -231,7 +225,7 @@ impl Vm {
     /// Evaluates code that cannot wait, such as preludes.
     ///
     /// # Errors
-    /// The exception that it raised.
+    /// The exception that the code raised.
     pub fn eval(&mut self, code: &str, file: &str) -> Result<(), Exception> {
         self.source(code, file, sys::fb_eval)
     }
@@ -265,7 +259,7 @@ impl Vm {
         }
     }
 
-    /// Keeps a text in the VM. `None` without memory.
+    /// Interns a text in the VM. `None` if memory is short.
     pub fn intern(&mut self, text: &[u8]) -> Option<Interned> {
         self.usable().ok()?;
         // SAFETY: the VM is open, the text lives through the call.
@@ -287,8 +281,8 @@ impl Vm {
         self.step(task, state)
     }
 
-    /// Gives a request to handler number `app`: `Rt.respond(handler, env, more)`. The env is the template of `Rt.env` with
-    /// these pairs; `more` is passed as 2 or 1.
+    /// Gives a request to handler number `app`: `Rt.respond(handler, env, more)`. The env is the template of `Rt.env` with these pairs; `more` is
+    /// passed as 2 or 1.
     ///
     /// # Panics
     /// The task waits.
@@ -314,7 +308,7 @@ impl Vm {
         self.step(task, state)
     }
 
-    /// Continues a task that waits.
+    /// Continues a waiting task.
     ///
     /// # Panics
     /// The task does not wait.
@@ -328,7 +322,7 @@ impl Vm {
         self.step(task, state)
     }
 
-    /// Drops the fiber of a task that waits: its number may be used again, its `ensure` clauses never run.
+    /// Drops the fiber of a waiting task. Its number may be used again; its `ensure` clauses never run.
     pub fn abandon(&mut self, task: u32) {
         if self.broken.is_some() {
             return;
@@ -340,24 +334,24 @@ impl Vm {
         }
     }
 
-    /// The result of the last step.
+    /// Returns the result of the last step.
     pub fn out(&self) -> Value<'_> {
         Value::read(self.tape()).unwrap_or(Value::Nil)
     }
 
-    /// The result of the last step as a tape.
+    /// Returns the result of the last step as a tape.
     pub fn tape(&self) -> &[u8] {
         // SAFETY: the buffer changes with the next entry only, which needs `&mut self`.
         unsafe { slice(sys::fb_out(self.raw.as_ptr())) }
     }
 
-    /// Bytes that a step may add to the heap from now on.
+    /// Sets the bytes that a step may add to the heap from now on.
     pub fn limit_step(&mut self, bytes: usize) {
         // SAFETY: the VM is open.
         unsafe { sys::fb_limit(self.raw.as_ptr(), bytes) };
     }
 
-    /// Size of the heap, bytes.
+    /// Returns the size of the heap in bytes.
     pub fn heap(&self) -> usize {
         // SAFETY: the VM is open.
         unsafe { sys::fb_heap(self.raw.as_ptr()) }
@@ -418,7 +412,7 @@ fn raw_text(text: Text<'_>) -> (*const u8, u32) {
     }
 }
 
-/// `[class, message, backtrace]`, or of a syntax error `[class, message, [line, column]]`.
+/// Reads `[class, message, backtrace]`, or for a syntax error `[class, message, [line, column]]`.
 fn exception(value: Value<'_>) -> Exception {
     let parts = value.array().unwrap_or_default();
     let text = |value: &Value<'_>| String::from_utf8_lossy(value.text().unwrap_or_default()).into_owned();
@@ -434,7 +428,7 @@ fn exception(value: Value<'_>) -> Exception {
     }
 }
 
-/// The exception that ended a task: `[:raised, class, message, backtrace]`.
+/// Returns the exception that ended a task: `[:raised, class, message, backtrace]`.
 fn raised(tape: &[u8]) -> Option<Exception> {
     // Nearly all results start otherwise and are not read here.
     tape.get(ARRAY_HEAD).filter(|tag| **tag == b':')?;
@@ -454,14 +448,14 @@ impl Drop for Vm {
     fn drop(&mut self) {
         *self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
         if self.broken.is_some() {
-            // mruby could not close it.
-            // SAFETY: nothing else uses it: interrupts were cut off above, and no step runs.
+            // mruby cannot close a broken VM.
+            // SAFETY: nothing else uses the VM: interrupts were cut off above, and no step runs.
             unsafe { sys::fb_discard(self.raw.as_ptr()) };
         } else {
             // SAFETY: as above.
             unsafe { sys::fb_close(self.raw.as_ptr()) };
         }
-        // SAFETY: made by `Box::leak` in `open`; the VM that used it is closed.
+        // SAFETY: created by `Box::leak` in `open`; the VM that used it is closed.
         drop(unsafe { Box::from_raw(self.host.as_ptr()) });
     }
 }

@@ -1,15 +1,15 @@
-//! Reading files without waiting for the disk.
+//! Reads files without waiting for the disk.
 
 use crate::system;
 use std::fs::File;
 use std::io;
 
-/// Reads what the kernel has in memory of a file, as read_at(2); fewer bytes than `buffer` has room for, if only a part is there. 0 at
-/// the end of the file. Never waits for a disk.
+/// Reads the part of a file that is in memory, like read_at(2). Returns fewer bytes than `buffer` holds if
+/// only a part is in memory, and 0 at the end of the file. Never waits for a disk.
 ///
 /// # Errors
-/// `WouldBlock`: nothing at `offset` is in memory; let a blocking thread read it. `Unsupported`: the file system, or the system, cannot
-/// tell. Others as read(2).
+/// `WouldBlock`: nothing at `offset` is in memory; read it on a blocking thread. `Unsupported`: the file
+/// system or the operating system cannot tell. Others as read(2).
 #[inline]
 pub fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     system::read_cached(file, offset, buffer)
@@ -27,7 +27,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         file.write_all(b"0123456789").unwrap();
         let mut buffer = [0; 4];
-        // A file system that cannot tell is allowed to say so.
+        // `Unsupported` is valid: not every file system can tell.
         match read_cached(&file, 8, &mut buffer) {
             Ok(read) => assert_eq!((read, &buffer[..2]), (2, &b"89"[..])),
             Err(error) => return assert_eq!(error.kind(), ErrorKind::Unsupported),

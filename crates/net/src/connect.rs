@@ -1,4 +1,4 @@
-//! Connecting to a name's addresses.
+//! Connects to one of several addresses of a name.
 
 use std::future::poll_fn;
 use std::io;
@@ -8,13 +8,13 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// Time until the next address is tried in parallel (RFC 8305 section 5).
+/// The delay before the next address is tried in parallel (RFC 8305 section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 type Attempt = Pin<Box<dyn Future<Output = io::Result<TcpStream>>>>;
 
-/// Connects to the first of `addresses` that accepts. They are tried in order; the next one starts when one has failed, or
-/// after a quarter of a second.
+/// Connects to the first of `addresses` that accepts. They are tried in order; the next one starts when one
+/// has failed, or after a quarter of a second.
 ///
 /// # Errors
 /// The last attempt's error, or `NotFound` without addresses.
@@ -63,13 +63,13 @@ mod tests {
     fn addresses_that_do_not_accept_are_skipped() {
         let good = TcpListener::bind("127.0.0.1:0").unwrap();
         let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        // Its backlog of one is full: connecting does not complete.
+        // Its backlog of one is full, so connecting does not complete.
         let full = TcpListener::bind("127.0.0.1:0").unwrap();
         let silent = full.local_addr().unwrap();
         rustix::net::listen(&full, 0).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            // In vain if another program has taken the place.
+            // Fails if another program has taken the place in the backlog.
             let _held = tokio::time::timeout(NEXT_ADDRESS, tokio::net::TcpStream::connect(silent)).await;
             let addresses = [refused, silent, refused, good.local_addr().unwrap()];
             let connected = connect_tcp(&addresses).await.unwrap();

@@ -1,12 +1,12 @@
-//! A TCP connection of a client, which the event loop hears of only when it has to wait.
+//! A client's TCP connection that is registered with the event loop only when it first has to wait.
 //!
-//! Why: a connection that is accepted with its first bytes and ends with its first response never waits. Registering it would cost two
-//! system calls, one to begin and one to end, and the memory for its readiness.
+//! Why: a connection that is accepted together with its first bytes and ends with its first response never
+//! waits. Registering it would cost two system calls (to add and to remove it), and memory for its readiness.
 //!
 //! Contract:
 //! 1. Until a read has found the socket empty, it counts as readable.
-//! 2. The first wait registers the socket; from then on it is as any other ([`Transport`]).
-//! 3. A socket that cannot be registered fails: its next read or write tells.
+//! 2. The first wait registers the socket. From then on it behaves as any other ([`Transport`]).
+//! 3. If a socket cannot be registered, its next read or write fails.
 //!
 //! [`Transport`]: crate::Transport
 
@@ -20,18 +20,17 @@ use std::task::{Context, Poll};
 use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
 
-/// An accepted TCP connection.
 #[derive(Debug)]
 pub struct Connection {
-    /// Until it is registered.
+    /// The socket until it is registered.
     socket: RefCell<Option<OwnedFd>>,
-    /// A read has found the socket empty, before it was registered.
+    /// Whether a read has found the socket empty before it was registered.
     emptied: Cell<bool>,
     registered: OnceCell<TcpStream>,
 }
 
 impl Connection {
-    /// Of a connected socket that does not block.
+    /// `socket`: connected and non-blocking.
     pub fn new(socket: OwnedFd) -> Connection {
         Connection {
             socket: RefCell::new(Some(socket)),
@@ -40,21 +39,21 @@ impl Connection {
         }
     }
 
-    /// The socket as tokio's own type.
+    /// Converts the connection to tokio's type.
     ///
     /// # Errors
-    /// The event loop cannot register it.
+    /// The event loop cannot register the socket.
     pub fn into_tokio(self) -> io::Result<TcpStream> {
         self.registered()?;
         self.registered.into_inner().ok_or_else(|| ErrorKind::NotConnected.into())
     }
 
-    /// Registers the socket, if it is not yet.
+    /// Registers the socket, unless it is registered.
     fn registered(&self) -> io::Result<&TcpStream> {
         if let Some(stream) = self.registered.get() {
             return Ok(stream);
         }
-        // One that could not be registered is closed.
+        // If the registration fails, the socket is closed.
         let socket = self.socket.take().ok_or(ErrorKind::NotConnected)?;
         let stream = TcpStream::from_std(socket.into())?;
         Ok(self.registered.get_or_init(|| stream))
@@ -115,7 +114,7 @@ impl Socket for Connection {
     }
 }
 
-/// -1 when it could not be registered.
+/// Returns -1 if the socket could not be registered.
 impl AsRawFd for Connection {
     fn as_raw_fd(&self) -> RawFd {
         self.on(|fd| Ok(fd.as_raw_fd())).unwrap_or(-1)
@@ -125,20 +124,20 @@ impl AsRawFd for Connection {
 /// A listening TCP socket that is registered with the event loop.
 #[derive(Debug)]
 pub struct Listener {
-    /// What tokio calls its own listener accepts and registers at once. This type only waits, for any socket.
+    /// tokio's own listener registers accepted sockets at once. This type is only used to wait, which works for any socket.
     socket: TcpStream,
 }
 
 impl Listener {
-    /// Of a listening socket that does not block.
+    /// `socket`: listening and non-blocking.
     ///
     /// # Errors
-    /// The event loop cannot register it.
+    /// The event loop cannot register the socket.
     pub fn new(socket: OwnedFd) -> io::Result<Listener> {
         Ok(Listener { socket: TcpStream::from_std(socket.into())? })
     }
 
-    /// Waits for the next connection: its socket, which does not block, and the client's address.
+    /// Waits for the next connection. Returns its non-blocking socket and the client's address.
     ///
     /// # Errors
     /// As accept(2).

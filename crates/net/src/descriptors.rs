@@ -1,32 +1,31 @@
-//! Whether the descriptors of the process are about to run out.
+//! Tells whether the process is about to run out of descriptors.
 //!
-//! Why: a server without a free descriptor cannot fork a worker, open a file, or take what a worker passes to it. Clients can open
-//! connections, and connections that the app takes over, without end; so both leave some descriptors free.
+//! Why: without free descriptors a server cannot fork a worker, open a file, or receive a descriptor from a worker. Clients can open any
+//! number of connections, and so can the app by hijacking them; both must leave some descriptors free.
 //!
 //! Contract:
-//! 1. What there may be many of is counted ([`Held`]). What was open before the first client is known from the number of its socket: a
-//!    new descriptor has the lowest one that is free (POSIX, "File Descriptor Allocation").
-//! 2. What is not counted (origins, event loops) takes from what is left free. A number near the limit tells that, too.
-//! 3. Files of responses and of uploads are counted as well. They have a share of their own ([`for_responses`], [`for_uploads`]), so that
-//!    they leave room for connections.
+//! 1. Descriptors that can be numerous are counted ([`Held`]). The number of descriptors before the first client follows from the number of
+//!    its socket, because a new descriptor is the lowest free one (POSIX, "File Descriptor Allocation").
+//! 2. Uncounted descriptors (origins, event loops) use the reserve. A descriptor number near the limit reveals them as well.
+//! 3. Files of responses and uploads are counted as well. They have their own limits ([`for_responses`],
+//!    [`for_uploads`]), so that they leave room for connections.
 
 use rustix::process::{Resource, getrlimit};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most descriptors that clients leave free.
+/// The largest reserve.
 const MOST_KEPT: u64 = 1_024;
 
-/// Sockets of clients, and of what the app does with them; files of responses and uploads.
+/// Client sockets, sockets that the app uses with them, and files of responses and uploads.
 static HELD: AtomicU64 = AtomicU64::new(0);
 
-/// Counts a descriptor until it is dropped.
+/// Counts a descriptor until dropped.
 #[derive(Debug)]
 pub struct Held(());
 
 impl Held {
-    /// Counts one more.
     pub fn begin() -> Held {
         HELD.fetch_add(1, Ordering::Relaxed);
         Held(())
@@ -39,49 +38,49 @@ impl Drop for Held {
     }
 }
 
-/// Whether there are descriptors for a new connection, whose socket `descriptor` is.
+/// Whether there are enough descriptors for a new connection with the socket `descriptor`.
 pub fn admit_connection(descriptor: &impl AsRawFd) -> bool {
     let (open, limits) = open(descriptor);
     open < limits.connections
 }
 
-/// Whether there are descriptors for a socket that an open connection needs besides its own, which `descriptor` is. It may have half of what
-/// connections leave free.
+/// Whether there are enough descriptors for an additional socket, `descriptor`, of an open connection. Such
+/// sockets may use half of the reserve.
 pub fn admit_stream(descriptor: &impl AsRawFd) -> bool {
     let (open, limits) = open(descriptor);
     open < limits.streams
 }
 
-/// Whether no more files should be opened for responses: what is left is for what is not counted.
+/// Whether responses should open no more files, because the rest is for uncounted descriptors.
 pub fn are_short() -> bool {
-    // Without a client nothing is known, and nothing is short.
+    // Before the first client, the limits are unknown and there is no shortage.
     LIMITS.get().is_some_and(|limits| limits.before + HELD.load(Ordering::Relaxed) >= limits.streams)
 }
 
-/// How many files the responses of the process may hold: a quarter of all descriptors.
+/// Returns the limit of open files of responses: a quarter of all descriptors.
 pub fn for_responses() -> u64 {
     process() / 4
 }
 
-/// How many files the uploads of the process may hold: an eighth of all descriptors.
+/// Returns the limit of open files of uploads: an eighth of all descriptors.
 pub fn for_uploads() -> u64 {
     process() / 8
 }
 
-/// How many descriptors are open at least when `newest` is.
+/// Returns the minimum number of open descriptors, given the newest one.
 fn open(newest: &impl AsRawFd) -> (u64, &'static Limits) {
     let number = u64::try_from(newest.as_raw_fd()).unwrap_or(0);
     let limits = limits(number);
     (number.max(limits.before + HELD.load(Ordering::Relaxed)), limits)
 }
 
-/// Why a client is refused when no descriptor is left for it.
+/// Explains why a client is refused without a free descriptor.
 pub fn shortage() -> String {
     format!("the server is out of descriptors; it may have {} (ulimit -n)", limits(0).process)
 }
 
-/// Descriptors that the process may have, how many it had before its first client, and how many of them may be in use when a connection
-/// or a stream begins.
+/// The descriptors that the process may have, those that it had before its first client, and the numbers in
+/// use up to which a connection or a stream can begin.
 #[derive(Debug, PartialEq, Eq)]
 struct Limits {
     process: u64,
@@ -100,12 +99,12 @@ impl Limits {
 /// See [`limits`].
 static LIMITS: OnceLock<Limits> = OnceLock::new();
 
-/// The limits in force at the first call, which comes with the first client: the server raises its own limit when it starts.
+/// Returns the limits. They are read at the first call, with the first client, because the server raises its own limit at the start.
 fn limits(first: u64) -> &'static Limits {
     LIMITS.get_or_init(|| Limits::new(process(), first))
 }
 
-/// How many descriptors the process may have.
+/// Returns the number of descriptors that the process may have.
 fn process() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

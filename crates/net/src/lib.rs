@@ -1,10 +1,10 @@
 //! Byte streams and their deadlines.
 //!
-//! Why: clients and upstreams are reached by the same sockets, in plain text or by TLS. Reading, writing and waiting are
-//! implemented once, for both sides; protocols are implemented on top of [`Transport`].
+//! Why: clients and upstreams use the same kinds of sockets, plain or with TLS. Reading, writing and waiting
+//! are implemented once for both sides; protocols build on [`Transport`].
 //!
 //! Contract:
-//! 1. Nothing here knows HTTP or any other protocol that applications speak.
+//! 1. This crate does not know HTTP or any other application protocol.
 //! 2. No call blocks. `WouldBlock` means: wait for `poll_readable` or `poll_writable`.
 //! 3. A stream and its [`Timer`] belong to one thread and its tokio runtime.
 #![forbid(unsafe_code)]

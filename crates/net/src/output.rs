@@ -1,13 +1,13 @@
-//! Bytes queued for one client: small ones copied together, large ones by reference, written together.
+//! Bytes queued for one client: small pieces are copied together, large ones kept by reference, and all written together.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// Bytes below this are copied next to what is already there.
+/// Smaller pieces are copied to the preceding text. In bytes.
 const COPY_BELOW: usize = 8 << 10;
-/// Parts handed to one write.
+/// The largest number of parts in one write.
 const PARTS: usize = 32;
 
 #[derive(Debug)]
@@ -17,40 +17,37 @@ enum Part {
     Bytes(Bytes),
 }
 
-/// A queue of bytes.
 #[derive(Debug, Default)]
 pub struct Output {
     text: Vec<u8>,
-    /// Where the unsent text begins.
+    /// The start of the unsent text.
     sent_text: usize,
     parts: VecDeque<Part>,
     len: usize,
 }
 
 impl Output {
-    /// Bytes that are queued.
+    /// Returns the number of queued bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing is queued.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of memory that it holds on to.
+    /// Returns the bytes of memory in use for text.
     pub fn capacity(&self) -> usize {
         self.text.capacity()
     }
 
-    /// Forgets all that is queued.
     pub fn clear(&mut self) {
         self.text.clear();
         self.parts.clear();
         (self.sent_text, self.len) = (0, 0);
     }
 
-    /// Queues what `write` appends.
+    /// Queues the bytes that `write` appends.
     #[inline]
     pub fn text<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         let before = self.text.len();
@@ -65,7 +62,6 @@ impl Output {
         result
     }
 
-    /// Queues bytes.
     pub fn bytes(&mut self, bytes: Bytes) {
         if bytes.len() < COPY_BELOW {
             self.text(|text| text.extend_from_slice(&bytes));
@@ -81,12 +77,12 @@ impl Output {
         self.parts.push_back(Part::Bytes(bytes));
     }
 
-    /// All that is queued, as one piece.
+    /// Returns all queued bytes as one piece.
     pub fn copied(&self) -> Bytes {
         self.slices().iter().flat_map(|slice| slice.iter().copied()).collect()
     }
 
-    /// What to write next.
+    /// Returns the parts for the next write.
     pub fn slices(&self) -> SmallVec<[IoSlice<'_>; PARTS]> {
         let mut from = self.sent_text;
         self.parts
@@ -102,7 +98,7 @@ impl Output {
             .collect()
     }
 
-    /// Forgets the first `n` bytes: they have been written.
+    /// Removes the first `n` bytes, which have been written.
     pub fn advance(&mut self, mut n: usize) {
         self.len -= n;
         if self.len == 0 {

@@ -8,20 +8,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 
-/// A connected stream.
 pub enum Stream {
-    /// TCP.
     Tcp(TcpStream),
-    /// A Unix socket.
     Unix(UnixStream),
-    /// TLS over TCP.
     Tls(Box<Tls>),
 }
 
 impl Stream {
-    /// Whether nothing has arrived since the last read: no byte, no end, no error. Asks the kernel instead of the event
-    /// loop, which learns of a byte only in its next turn; until then an unrequested response would be taken for the
-    /// response to the next request.
+    /// Whether no byte, end or error has arrived since the last read. Asks the kernel, because the event loop learns of a byte only in its
+    /// next turn; an unrequested response would then be taken for the response to the next request.
     pub fn is_quiet(&self) -> bool {
         matches!(self.read_anyway(&mut [0; 1]), Err(error) if error.kind() == ErrorKind::WouldBlock)
     }

@@ -1,20 +1,20 @@
-//! The part of an address that one client has: what is counted for each client is counted by it.
+//! The part of an address that identifies one client, for limits per client.
 //!
-//! Contract: an address of IPv4 stands for itself, also where it is written as one of IPv6. Of IPv6 a client has a network of 64 bits, all of
-//! whose addresses are one [`Subnet`] (RFC 6177). Clients without an address (Unix sockets) share one.
+//! Contract: an IPv4 address counts as itself, even if it is written as IPv6. In IPv6 a client has a network of 64 bits, whose addresses
+//! all belong to one [`Subnet`] (RFC 6177). Clients without an address (Unix sockets) share one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Marks an address of IPv4: no network of IPv6 that is assigned begins like that.
+/// Marks an IPv4 address. No assigned IPv6 network begins like this.
 const IPV4: u64 = 1 << 32;
 
-/// An address of IPv4, or a network of 64 bits of IPv6.
+/// An IPv4 address, or a 64-bit network of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Subnet(u64);
 
 impl Subnet {
-    /// Of a client at this address; `None` at a Unix socket.
+    /// Returns the subnet of a client's address; `None` means a Unix socket.
     pub fn of(address: Option<IpAddr>) -> Subnet {
         match address.map(|address| address.to_canonical()) {
             Some(IpAddr::V4(address)) => Subnet(IPV4 | u64::from(address.to_bits())),

@@ -1,12 +1,12 @@
-//! Deadlines of all connections of a thread, swept a few times a second.
+//! The deadlines of all connections of a thread, checked a few times a second.
 //!
-//! Why: a timer per request would cost more than the request's parsing, and nothing here needs milliseconds. Arming a
-//! deadline is a store into a slab; a sweep over 10,000 of them reads a few hundred kilobytes in order.
+//! Why: a timer per request would cost more than parsing the request, and nothing here needs milliseconds. Setting a deadline is a store
+//! into a slab. A sweep over 10,000 deadlines reads a few hundred kilobytes in order.
 //!
 //! Contract:
-//! 1. A deadline fires no earlier than asked for, and at most about two [`TICK`]s later, as long as [`Timers::run`] is polled.
-//!    Also when the thread had nothing to do for long before, or did not run: what has not been read of the clock is not counted.
-//! 2. Firing wakes the connection's task once; the connection asks [`Timer::expired`] which lane it was.
+//! 1. A deadline never fires early, and at most about two [`TICK`]s late while [`Timers::run`] is polled. This also holds after the thread
+//!    was idle or did not run for a long time: deadlines without a clock reading count from the next sweep.
+//! 2. Firing wakes the connection's task once. The connection asks [`Timer::expired`] for each lane.
 //! 3. Without connections there are no sweeps.
 
 use slab::Slab;
@@ -16,20 +16,18 @@ use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Notify;
 
-/// Time between two sweeps.
+/// The interval between two sweeps.
 const TICK: Duration = Duration::from_millis(100);
 const NEVER: u64 = u64::MAX;
-/// Marks a deadline that counts from the next sweep on; the other bits are its milliseconds.
+/// Marks a deadline that counts from the next sweep. The other bits are its milliseconds.
 const FROM_SWEEP: u64 = 1 << 63;
-/// Milliseconds of the longest time that is told from others: more than any clock counts.
+/// The longest duration in milliseconds. Longer ones are treated alike: no clock runs for so long.
 const LONGEST: u64 = 1 << 62;
 
-/// What a deadline is for: a connection may wait for bytes to read and for room to write at the same time.
+/// The purpose of a deadline. A connection can wait for bytes to read and for room to write at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// Reading.
     Read = 0,
-    /// Writing.
     Write = 1,
 }
 
@@ -47,14 +45,14 @@ pub struct Timers {
     /// The last clock reading.
     recent: Cell<Instant>,
     wall: Cell<SystemTime>,
-    /// The last result of [`Timers::wall`]: requests that arrive together share it.
+    /// The last result of [`Timers::wall`], shared by requests that arrive together.
     shown: Cell<(Instant, SystemTime)>,
     slots: RefCell<Slab<Slot>>,
     populated: Notify,
 }
 
 impl Timers {
-    /// Timers for the connections of this thread; [`Timers::run`] must be polled on it.
+    /// Creates the timers of this thread. [`Timers::run`] must be polled on the same thread.
     pub fn new() -> Rc<Timers> {
         let (base, wall) = (Instant::now(), SystemTime::now());
         Rc::new(Timers {
@@ -67,7 +65,7 @@ impl Timers {
         })
     }
 
-    /// Sweeps for as long as it is polled; does not return.
+    /// Sweeps for as long as it is polled. Never returns.
     pub async fn run(&self) {
         loop {
             while self.slots.borrow().is_empty() {
@@ -78,7 +76,7 @@ impl Timers {
         }
     }
 
-    /// Fires deadlines due at `now`, and follows steps of the wall clock.
+    /// Fires the deadlines that are due at `now`, and follows changes of the wall clock.
     fn sweep(&self, now: Instant) {
         if let Some(wall) = SystemTime::now().checked_sub(now.duration_since(self.base)) {
             self.wall.set(wall);
@@ -103,7 +101,6 @@ impl Timers {
         }
     }
 
-    /// Wakes every connection.
     pub fn wake_all(&self) {
         for (_, slot) in self.slots.borrow().iter() {
             if let Some(waker) = &*slot.waker.borrow() {
@@ -112,7 +109,7 @@ impl Timers {
         }
     }
 
-    /// Wakes the connection whose [`Timer::key`] this is.
+    /// Wakes the connection with this [`Timer::key`].
     pub fn wake(&self, key: usize) {
         if let Some(slot) = self.slots.borrow().get(key)
             && let Some(waker) = &*slot.waker.borrow()
@@ -121,7 +118,6 @@ impl Timers {
         }
     }
 
-    /// Reads the clock.
     #[inline]
     pub fn now(&self) -> Instant {
         let now = Instant::now();
@@ -129,14 +125,14 @@ impl Timers {
         now
     }
 
-    /// The last clock reading, at most about 100 ms ago while there are connections and the thread runs: for what need not be exact,
-    /// and no harm if it is older. Reading the clock costs as much as parsing a header field.
+    /// Returns the last clock reading, which is at most about 100 ms old while there are connections and the thread runs. For uses that
+    /// tolerate an older time: reading the clock costs as much as parsing a header field.
     #[inline]
     pub fn recent(&self) -> Instant {
         self.recent.get()
     }
 
-    /// Wall-clock time at `now`; one clock is read for both.
+    /// Returns the wall-clock time at `now`, without reading a second clock.
     #[inline]
     pub fn wall(&self, now: Instant) -> SystemTime {
         let (at, wall) = self.shown.get();
@@ -152,12 +148,12 @@ impl Timers {
         at.duration_since(self.base).as_millis() as u64
     }
 
-    /// A connection's own deadlines.
+    /// Adds the deadlines of a connection.
     pub fn register(self: &Rc<Timers>) -> Timer {
         let slot = Slot { deadlines: [Cell::new(NEVER), Cell::new(NEVER)], ..Slot::default() };
         let mut slots = self.slots.borrow_mut();
         if slots.is_empty() {
-            // Nothing has read the clock since the last connection ended.
+            // No code has read the clock since the last connection ended.
             self.now();
             self.populated.notify_one();
         }
@@ -165,7 +161,6 @@ impl Timers {
     }
 }
 
-/// One connection's deadlines.
 #[derive(Debug)]
 pub struct Timer {
     timers: Rc<Timers>,
@@ -178,7 +173,7 @@ impl Timer {
         f(&self.timers.slots.borrow()[self.key])
     }
 
-    /// Its number among the thread's timers: small, and reused after it is dropped.
+    /// Returns the number among the thread's timers. It is small, and reused after a drop.
     pub fn key(&self) -> usize {
         self.key
     }
@@ -193,21 +188,20 @@ impl Timer {
         });
     }
 
-    /// Sets a deadline that far from now, without reading the clock: the next sweep does, and the time counts from there.
+    /// Sets a deadline after `time`, without reading the clock: the time counts from the next sweep.
     #[inline]
     pub fn arm_in(&self, lane: Lane, time: Duration) {
         let millis = (time.as_millis() as u64).saturating_add(1).min(LONGEST);
         self.set(lane, FROM_SWEEP | millis);
     }
 
-    /// Sets a deadline, in place of the lane's last one.
+    /// Sets a deadline, and replaces the lane's last one.
     #[inline]
     pub fn arm(&self, lane: Lane, at: Instant) {
-        // Rounded up: never early.
+        // Rounded up, so that it never fires early.
         self.set(lane, self.timers.millis(at) + 1);
     }
 
-    /// Removes a lane's deadline.
     pub fn disarm(&self, lane: Lane) {
         self.set(lane, NEVER);
     }

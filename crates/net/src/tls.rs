@@ -1,12 +1,12 @@
-//! TLS of both sides: rustls over the same sockets and the same readiness as plain connections.
+//! TLS on both sides: rustls over the same sockets and the same readiness as plain connections.
 //!
-//! Why without tokio-rustls: connections are read and written by `try_*` and `poll_*` through a shared reference, by two
-//! sides at once (a request body up, its response down), encrypted or not.
+//! Why not tokio-rustls: connections are read and written by `try_*` and `poll_*` through a shared reference,
+//! by two sides at once (a request body in, its response out), with TLS or without.
 //!
-//! Contract, beside [`Transport`]'s:
+//! Contract, in addition to [`Transport`]'s:
 //! 1. The handshake is complete before a value exists.
 //! 2. A read that does not fill its buffer has drained the session and the socket.
-//! 3. Bytes that [`Transport::try_write`] has accepted may be buffered here until [`Transport::poll_flush`].
+//! 3. Bytes accepted by [`Transport::try_write`] may stay buffered here until [`Transport::poll_flush`].
 
 use crate::{Delivery, Transport, read_cached};
 use rustls::pki_types::ServerName;
@@ -25,59 +25,58 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-/// Bytes of plain text read at a time where the reader does not say: the largest TLS record.
+/// Plain-text bytes per read if the reader does not specify: the largest TLS record.
 const RECORD: usize = 16 << 10;
-/// Bytes of a file encrypted at a time: as much as a session buffers.
+/// Bytes of a file that are encrypted at a time: as much as a session buffers.
 const SLICE: usize = 64 << 10;
-/// Bytes taken from a socket at a time, if there is room for what becomes of them.
+/// Bytes that are read from a socket at a time, if the reader has room for their plain text.
 const CHUNK: usize = 48 << 10;
-/// What a session may hold of an incomplete record, and a little more: room for that is left in the reader's buffer.
+/// Bytes that a session may hold of an incomplete record, and some more. This much room stays free in the reader's buffer.
 const PARTIAL: usize = 18 << 10;
 
 thread_local! {
-    /// Bytes on their way from a socket or a file to a session. Never borrowed across a wait.
+    /// Bytes between a socket or a file and a session. Never borrowed across a wait.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A TLS connection.
 pub struct Tls {
     socket: TcpStream,
-    /// Boxed: the futures that a connection passes through each have room for a value of this type, and a session has 1.1 KB.
+    /// Boxed, because a session has 1.1 KB, and each future that a connection passes through has room for this type.
     session: Box<RefCell<Connection>>,
-    /// Plain bytes may be buffered although the socket is empty.
+    /// Whether plain-text bytes may be buffered even if the socket is empty.
     unread: Cell<bool>,
-    /// The other side has announced the end of its direction (`close_notify`).
+    /// Whether the other side has ended its direction (`close_notify`).
     ended: Cell<bool>,
-    /// Dropping it must look like what it is: the end in the middle.
+    /// Whether a drop must look like a cut connection, not like an orderly end.
     aborted: Cell<bool>,
-    /// A part of a file that is being read into the kernel's cache.
+    /// Reads a part of a file into the kernel's cache.
     warming: RefCell<Option<JoinHandle<()>>>,
 }
 
-/// The end of the stream is announced, so that the other side can tell it from a cut (RFC 8446 section 6.1).
+/// Announces the end of the stream, so that the other side can tell it from a cut (RFC 8446 section 6.1).
 impl Drop for Tls {
     fn drop(&mut self) {
         let session = self.session.get_mut();
         if !self.aborted.get() && !session.is_handshaking() {
             session.send_close_notify();
-            // A courtesy: what does not fit into the socket is lost.
+            // Best effort: bytes that do not fit into the socket are lost.
             let _ = session.write_tls(&mut Wire { socket: &self.socket, anyway: false });
         }
     }
 }
 
-/// What a read of several records has brought.
+/// The result of reading several records.
 struct Received {
     /// Bytes of plain text.
     plain: usize,
-    /// Whether the socket has no more.
+    /// Whether the socket is empty.
     drained: bool,
 }
 
 /// The socket as rustls reads and writes it.
 struct Wire<'a> {
     socket: &'a TcpStream,
-    /// Read even if the socket is believed to be empty.
+    /// Whether to read even if the socket counts as empty.
     anyway: bool,
 }
 
@@ -122,11 +121,11 @@ impl Tls {
         Tls::shake_hands(session.into(), socket).await
     }
 
-    /// Completes the handshake of a session that has read the client's first message. A failure gives the stream back, to be
-    /// closed; the client has been sent an alert.
+    /// Completes the handshake of a session that has read the client's first message. On failure, the client
+    /// has got an alert and the stream is returned for closing.
     ///
     /// # Errors
-    /// The client gave up, or what it offers is not accepted; of TLS's errors, the inner one is rustls'.
+    /// The client gave up, or its offer is not accepted. For TLS errors, the inner error is of rustls.
     pub async fn accept_session(
         session: ServerConnection,
         socket: TcpStream,
@@ -138,12 +137,11 @@ impl Tls {
         }
     }
 
-    /// The socket below.
     pub fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
-    /// What the server's session knows; `None` on the client's side.
+    /// Calls `ask` with the server's session. Returns `None` on the client's side.
     pub fn server_session<T>(&self, ask: impl FnOnce(&ServerConnection) -> T) -> Option<T> {
         match &*self.session.borrow() {
             Connection::Server(session) => Some(ask(session)),
@@ -172,7 +170,7 @@ impl Tls {
         loop {
             ready!(self.poll_flush(cx))?;
             if !self.session.borrow().is_handshaking() {
-                // Plain bytes may have arrived in the last packet.
+                // Plain-text bytes may have arrived with the last packet.
                 self.unread.set(true);
                 return Poll::Ready(Ok(()));
             }
@@ -190,15 +188,15 @@ impl Tls {
         }
     }
 
-    /// Reads records from the socket into the session; 0 is the socket's end.
+    /// Reads records from the socket into the session. 0 means the end of the socket.
     fn receive(&self, session: &mut Connection, anyway: bool) -> io::Result<usize> {
         let n = session.read_tls(&mut Wire { socket: &self.socket, anyway })?;
         self.process(session).map(|()| n)
     }
 
-    /// The same with one call of the kernel for several records, whose plain text goes to `buffer`: the session by itself
-    /// reads 4 KiB at a time. `buffer` has room for [`CHUNK`] and [`PARTIAL`]. Returns the bytes of plain text; none when the
-    /// socket has ended, or when no record is complete.
+    /// Like [`Tls::receive`], but reads several records with one system call and puts their plain text into
+    /// `buffer`; the session alone reads 4 KiB at a time. `buffer` has room for [`CHUNK`] and [`PARTIAL`].
+    /// Returns the number of plain-text bytes: 0 if the socket has ended or no record is complete.
     fn receive_many(
         &self,
         session: &mut Connection,
@@ -209,14 +207,14 @@ impl Tls {
             scratch.resize(SLICE, 0);
             let n = Wire { socket: &self.socket, anyway }.read(&mut scratch[..CHUNK])?;
             if n == 0 {
-                // The session learns of the end.
+                // Tells the session about the end.
                 session.read_tls(&mut io::empty())?;
                 self.process(session)?;
             }
             let (mut rest, mut filled) = (&scratch[..n], 0);
             while !rest.is_empty() {
                 if session.read_tls(&mut rest)? == 0 {
-                    // Nothing counts after the announced end (RFC 8446 section 6.1).
+                    // Bytes after the announced end are ignored (RFC 8446 section 6.1).
                     break;
                 }
                 self.process(session)?;
@@ -234,19 +232,18 @@ impl Tls {
         match session.process_new_packets() {
             Ok(state) => self.ended.set(state.peer_has_closed()),
             Err(error) => {
-                // The alert is a courtesy: whether it arrives does not matter any more.
+                // Best effort: the connection ends anyway.
                 let _ = session.write_tls(&mut Wire { socket: &self.socket, anyway: false });
                 return Err(io::Error::new(ErrorKind::InvalidData, error));
             }
         }
-        // Answers of the session itself (key updates); what does not fit is sent with the next write.
+        // Messages of the session itself (key updates). The rest is sent with the next write.
         match self.send(session) {
             Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Sends buffered records.
     fn send(&self, session: &mut Connection) -> io::Result<()> {
         while session.wants_write() {
             session.write_tls(&mut Wire { socket: &self.socket, anyway: false })?;
@@ -262,7 +259,7 @@ impl Tls {
             match session.reader().read(&mut buffer[filled..]) {
                 Ok(0) => break Ok(filled),
                 Ok(n) => filled += n,
-                // At the socket's end the reader tells a complete stream from a truncated one.
+                // At the end of the socket, the reader tells a complete stream from a truncated one.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let received = if buffer.len() - filled >= CHUNK + PARTIAL && !session.is_handshaking() {
                         self.receive_many(&mut session, anyway, &mut buffer[filled..])
@@ -286,25 +283,25 @@ impl Tls {
                 return Ok(filled);
             }
         };
-        // An error or the end comes again with the next read.
+        // An error or the end is returned again by the next read.
         let would_block = matches!(&result, Err(error) if error.kind() == ErrorKind::WouldBlock);
         self.unread.set(filled > 0 && !would_block);
         if filled > 0 { Ok(filled) } else { result }
     }
 
-    /// Reads a part of a file into the kernel's cache, on another thread; [`Transport::poll_writable`] waits for it.
+    /// Reads a part of a file into the kernel's cache on another thread. [`Transport::poll_writable`] waits for it.
     fn warm(&self, file: &File, offset: u64, len: usize) -> io::Result<()> {
         let file = file.try_clone()?;
         let read = move || {
             let mut bytes = vec![0; len];
-            // What cannot be read cannot be read the next time either; that is reported then.
+            // An error occurs again in the next read, and is reported there.
             let _ = file.read_at(&mut bytes, offset);
         };
         *self.warming.borrow_mut() = Some(tokio::task::spawn_blocking(read));
         Ok(())
     }
 
-    /// Encrypts and sends; `WouldBlock` while what was accepted before has not been sent.
+    /// Encrypts and sends. Returns `WouldBlock` while earlier bytes have not been sent.
     fn write(&self, write: impl FnOnce(&mut Connection) -> io::Result<usize>) -> io::Result<usize> {
         let mut session = self.session.borrow_mut();
         self.send(&mut session)?;
@@ -323,11 +320,11 @@ impl Transport for Tls {
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(reading) = &mut *self.warming.borrow_mut() {
-            // A failure shows up in the next read.
+            // The next read reports a failure.
             let _ = ready!(Pin::new(reading).poll(cx));
         }
         self.warming.take();
-        // A failure shows up in the write.
+        // The write reports a failure.
         self.poll_flush(cx).map(|_| ())
     }
 
@@ -354,7 +351,7 @@ impl Transport for Tls {
             match session.reader().fill_buf() {
                 Ok([]) => return Ok(false),
                 Ok(_) => break,
-                // The session holds nothing: from now on only the socket tells of more.
+                // The session is empty: from now on only the socket can have more.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.unread.set(false),
                 Err(error) => return Err(error),
             }
@@ -433,7 +430,7 @@ impl Transport for Tls {
 
     fn delivery(&self) -> Option<Delivery> {
         let mut delivery = self.socket.delivery()?;
-        // What the session holds has not even been written.
+        // Bytes that the session buffers have not even been written.
         delivery.outstanding += u64::from(self.session.borrow().wants_write());
         Some(delivery)
     }

@@ -1,4 +1,4 @@
-//! Pairs of TLS connections over real sockets: what a read and a look at the session leave behind.
+//! Tests pairs of TLS connections over real sockets: the state after reads and peeks.
 
 use super::Tls;
 use crate::Transport;
@@ -12,7 +12,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
-/// A client and a server after their handshake.
+/// Returns a client and a server after their handshake.
 async fn pair() -> (Tls, Tls) {
     let made = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let mut roots = RootCertStore::empty();
@@ -45,7 +45,7 @@ async fn send(from: &Tls, mut bytes: &[u8]) {
     poll_fn(|cx| from.poll_flush(cx)).await.unwrap();
 }
 
-/// Reads exactly as many bytes as `buffer` has room for.
+/// Reads until `buffer` is full.
 async fn fill(to: &Tls, buffer: &mut [u8]) {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -61,7 +61,7 @@ fn is_readable(tls: &Tls) -> bool {
     tls.poll_readable(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
-/// What a look finds, once there is something. It sleeps in between: a readiness that does not end must not hang the test.
+/// Waits and returns the result of a peek. Sleeps between attempts, so that a readiness that never ends does not hang the test.
 async fn look(tls: &Tls) -> bool {
     for _ in 0..200 {
         poll_fn(|cx| tls.poll_readable(cx)).await;
@@ -75,7 +75,7 @@ async fn look(tls: &Tls) -> bool {
     panic!("neither bytes nor the end");
 }
 
-/// Waits in turns until `tls` has nothing: its peer's tickets come after the handshake, with no plain text.
+/// Waits until `tls` is empty: its peer's tickets arrive after the handshake without plain text.
 async fn settle(tls: &Tls) {
     for _ in 0..200 {
         match tls.try_peek() {
@@ -90,7 +90,7 @@ async fn settle(tls: &Tls) {
     panic!("a connection without bytes stays readable: whoever waits for it spins");
 }
 
-/// A read that has filled its buffer leaves the session marked: it may hold more. Looking finds out that it does not.
+/// A read that has filled its buffer leaves the session marked as possibly not empty. A peek clears the mark.
 #[tokio::test]
 async fn a_look_at_an_empty_session_ends_its_readiness() {
     let (client, server) = pair().await;
@@ -102,7 +102,7 @@ async fn a_look_at_an_empty_session_ends_its_readiness() {
     }
 }
 
-/// Also when the client's end of the handshake brought nothing.
+/// A peek also clears the mark right after the handshake.
 #[tokio::test]
 async fn a_look_right_after_the_handshake_ends_its_readiness() {
     let (client, server) = pair().await;
@@ -110,7 +110,7 @@ async fn a_look_right_after_the_handshake_ends_its_readiness() {
     settle(&client).await;
 }
 
-/// Bytes that a look has found are not announced again, and reach who reads anyway.
+/// Bytes that a peek has found are not announced again, but can be read.
 #[tokio::test]
 async fn bytes_that_were_seen_can_be_read_in_pieces() {
     let (client, server) = pair().await;
@@ -131,7 +131,7 @@ async fn bytes_that_were_seen_can_be_read_in_pieces() {
     settle(&server).await;
 }
 
-/// The end is seen, again and again, behind bytes that were read.
+/// A peek finds the end repeatedly, after all bytes have been read.
 #[tokio::test]
 async fn the_end_is_seen_behind_what_was_read() {
     let (client, server) = pair().await;

@@ -1,13 +1,13 @@
 //! The trait of all byte streams, and its implementation for TCP and Unix sockets.
 //!
-//! Why: protocol engines are written once for all streams, and only this file knows how the event loop's readiness and the
-//! kernel's calls go together.
+//! Why: protocol engines are written once for all streams, and only this file knows how the event loop's
+//! readiness and system calls work together.
 //!
 //! Contract:
 //! 1. `try_*` never block: `WouldBlock` means "wait for `poll_readable` or `poll_writable`".
-//! 2. A read that did not fill its buffer has emptied the socket: the readiness is taken back at once, so that the next
-//!    wait needs no extra call to find that out.
-//! 3. What `try_write` has accepted is sent once `poll_flush` is ready: a layer of encryption may buffer it.
+//! 2. A read that did not fill its buffer has emptied the socket. The readiness is cleared at once, so that
+//!    the next wait needs no extra call to find that out.
+//! 3. Bytes accepted by `try_write` are sent once `poll_flush` is ready: TLS may buffer them.
 
 use crate::Connection;
 use crate::system::{self, Delivery, SEND, SEND_MORE, send_file};
@@ -24,73 +24,74 @@ use tokio::net::{TcpStream, UnixStream};
 
 /// A connected byte stream on the current thread's runtime.
 pub trait Transport: 'static {
-    /// Ready when a read may succeed; errors show up in the read.
+    /// Ready when a read may succeed. Errors show up in the read.
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()>;
-    /// Ready when a write may succeed; errors show up in the write.
+    /// Ready when a write may succeed. Errors show up in the write.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()>;
-    /// Reads; 0 is the end of the stream.
+    /// Reads. 0 is the end of the stream.
     ///
     /// # Errors
-    /// `WouldBlock`, or why the connection failed.
+    /// `WouldBlock`, or the error of the connection.
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
-    /// Appends to `buffer` within its capacity; 0 is the end of the stream, or no room.
+    /// Appends to `buffer` within its capacity. 0 is the end of the stream, or no room.
     ///
     /// # Errors
-    /// `WouldBlock`, or why the connection failed.
+    /// `WouldBlock`, or the error of the connection.
     fn try_read_more(&self, buffer: &mut Vec<u8>) -> io::Result<usize>;
-    /// Like [`Transport::try_read`], without looking at the readiness first.
+    /// Like [`Transport::try_read`], without a look at the readiness.
     ///
     /// # Errors
-    /// `WouldBlock`, or why the connection failed.
+    /// `WouldBlock`, or the error of the connection.
     fn read_anyway(&self, buffer: &mut [u8]) -> io::Result<usize>;
-    /// Whether bytes (`true`) or the end (`false`) can be read; consumes nothing. If bytes can be read, the readiness is taken
-    /// back, so that `poll_readable` waits for the next event; read them with [`Transport::read_anyway`].
+    /// Whether bytes (`true`) or the end (`false`) can be read. Consumes nothing. If bytes can be read, the readiness is cleared, so that
+    /// `poll_readable` waits for the next event; read the bytes with [`Transport::read_anyway`].
     ///
     /// # Errors
-    /// `WouldBlock`, or why the connection failed.
+    /// `WouldBlock`, or the error of the connection.
     fn try_peek(&self) -> io::Result<bool>;
-    /// Writes as much as fits. `more`: the rest of the message follows at once, a packet need not be sent yet.
+    /// Writes as much as fits. `more`: the rest of the message follows at once, so a packet need not be sent yet.
     ///
     /// # Errors
-    /// `WouldBlock`, or why the connection failed.
+    /// `WouldBlock`, or the error of the connection.
     fn try_write(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
-    /// Sends buffered bytes of earlier writes; ready at once where nothing is buffered.
+    /// Sends buffered bytes of earlier writes. Ready at once if nothing is buffered.
     ///
     /// # Errors
-    /// Why the connection failed.
+    /// The error of the connection.
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let _ = cx;
         Poll::Ready(Ok(()))
     }
-    /// Sends a part of a file, by sendfile(2) where that is possible; 0 when the file ends before `offset`.
+    /// Sends a part of a file, by sendfile(2) if possible. 0 if the file ends before `offset`.
     ///
     /// # Errors
-    /// `WouldBlock`, or why the connection or the file failed.
+    /// `WouldBlock`, or the error of the connection or the file.
     fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize>;
-    /// The descriptor that another process may write the stream's bytes to; `None` if bytes change on their way (encryption).
+    /// Returns the descriptor to which another process may write the stream's bytes; `None` with TLS.
     fn lendable(&self) -> Option<BorrowedFd<'_>>;
-    /// Whether the other side is known to have closed its direction; bytes before the end may still be unread.
+    /// Whether the other side is known to have closed its direction. Bytes before the end may still be unread.
     fn has_ended(&self) -> bool;
     /// Whether the connection is known to be closed in both directions or reset.
     fn has_failed(&self) -> bool;
-    /// Whether the event loop tells what happens to it. If not, waiting for anything begins with a system call.
+    /// Whether the event loop watches the stream. If not, each wait begins with a system call.
     fn is_watched(&self) -> bool {
         true
     }
     /// Waits until [`Transport::has_failed`] may have become true.
     fn failed(&self) -> impl Future<Output = ()>;
-    /// Closes our direction: the other side reads the end after the last byte.
+    /// Closes the own direction: the other side reads the end after the last byte.
     fn end_writing(&self);
-    /// Makes dropping this a reset instead of an orderly end (TLS: `close_notify`, RFC 8446 section 6.1), so that the other side does not take what it has received for complete.
+    /// Makes a drop reset the connection instead of ending it in order (TLS: `close_notify`, RFC 8446 section
+    /// 6.1), so that the other side does not take the received bytes for complete.
     fn abort_on_drop(&self);
-    /// How far the other side has received what was written; `None` where the system does not tell.
+    /// Returns the progress of the other side in receiving the written bytes; `None` if the system does not tell.
     fn delivery(&self) -> Option<Delivery>;
-    /// Sets how many bytes may wait in the system before a write has to. Room that comes of it makes a write ready.
+    /// Sets the limit of unsent bytes in the system. A write waits at the limit; raising it can make a write ready.
     fn bound_unsent(&self, bytes: u32);
-    /// Makes the system give up what the other side does not acknowledge for so long, when this has been dropped.
+    /// Makes the system give up on bytes that stay unacknowledged for `time`, after this has been dropped.
     fn abandon_after(&self, time: Duration);
-    /// Ends both directions now: whoever waits for one of them is woken and fails. Dropping this is a reset, and discards what has not
-    /// been received.
+    /// Closes both directions now: tasks that wait for either are woken and fail. A drop then resets the
+    /// connection and discards bytes that have not been received.
     fn cut(&self);
 }
 
@@ -131,7 +132,7 @@ fn write_fd(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], more: bool) -> io::Result
 
 const EVERYTHING: Interest = Interest::READABLE.add(Interest::WRITABLE).add(Interest::ERROR);
 
-/// What is known without waiting; `None` when the runtime itself has ended.
+/// Returns the known readiness without waiting; `None` if the runtime has ended.
 fn probe(ready: impl Future<Output = io::Result<Ready>>) -> Option<Ready> {
     match pin!(ready).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(ready) => ready.ok(),
@@ -139,11 +140,10 @@ fn probe(ready: impl Future<Output = io::Result<Ready>>) -> Option<Ready> {
     }
 }
 
-/// Calls on a socket, whether it is registered with the event loop or not.
+/// Calls on a socket, registered with the event loop or not.
 pub(crate) trait Socket {
-    /// Performs a call.
     fn on<R>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>) -> io::Result<R>;
-    /// Performs a call if it may succeed; `WouldBlock` takes the readiness back.
+    /// Performs a call if it may succeed. `WouldBlock` clears the readiness.
     fn try_on<R>(
         &self,
         interest: Interest,
@@ -201,7 +201,7 @@ macro_rules! transport {
                 let whole = self.try_on(Interest::READABLE, |fd| match read_fd(fd, buffer) {
                     Ok(n) if n > 0 && n < buffer.len() => {
                         emptied = Some(n);
-                        // Not what happened: it makes the runtime take its readiness back.
+                        // Not an actual error: it makes the runtime clear its readiness.
                         Err(ErrorKind::WouldBlock.into())
                     }
                     other => other,
@@ -266,12 +266,12 @@ macro_rules! transport {
             }
 
             fn end_writing(&self) {
-                // Fails only when the connection is gone already.
+                // Fails only if the connection is gone.
                 let _ = self.on(|fd| Ok(rustix::net::shutdown(fd, Shutdown::Write)?));
             }
 
             fn abort_on_drop(&self) {
-                // Fails only when the connection is gone already, and means nothing for a Unix socket.
+                // Fails only if the connection is gone. Has no effect on a Unix socket.
                 let _ = self.on(|fd| Ok(rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO))?));
             }
 
@@ -295,7 +295,7 @@ macro_rules! transport {
 
             fn cut(&self) {
                 Transport::abort_on_drop(self);
-                // Fails only when the connection is gone already.
+                // Fails only if the connection is gone.
                 let _ = self.on(|fd| Ok(rustix::net::shutdown(fd, Shutdown::Both)?));
             }
         }

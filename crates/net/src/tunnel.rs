@@ -1,43 +1,43 @@
-//! One end of a tunnel: the far side of a connection that was taken over or upgraded.
+//! One end of a tunnel: the far side of a connection that was hijacked or upgraded.
 
 use crate::Transport;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 
-/// A byte stream to one end of a tunnel: an app's socket, an upstream's connection, encrypted or not. The part of
-/// [`Transport`] that a tunnel needs, usable as a trait object.
+/// A byte stream to one end of a tunnel: an app's socket, or an upstream's connection, with TLS or without.
+/// The part of [`Transport`] that a tunnel needs, usable as a trait object.
 ///
-/// Contract: `try_*` never block; `WouldBlock` means "wait for `poll_readable` or `poll_writable`". Bytes that were read
-/// ahead are read first. Dropping it closes the stream.
+/// Contract: `try_*` never block; `WouldBlock` means "wait for `poll_readable` or `poll_writable`". Bytes
+/// that were read ahead come first. Dropping it closes the stream.
 pub trait TunnelEnd {
-    /// Ready when a read may succeed; errors show up in the read.
+    /// Ready when a read may succeed. Errors show up in the read.
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Ready when a write may succeed; errors show up in the write.
+    /// Ready when a write may succeed. Errors show up in the write.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Reads; 0 is the end of this direction.
+    /// Reads. 0 is the end of this direction.
     ///
     /// # Errors
-    /// `WouldBlock`, or why the stream failed.
+    /// `WouldBlock`, or the error of the stream.
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// Writes as much as fits.
     ///
     /// # Errors
-    /// `WouldBlock`, or why the stream failed.
+    /// `WouldBlock`, or the error of the stream.
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Sends written bytes that encryption still buffers; ready at once where nothing is buffered.
+    /// Sends written bytes that TLS still buffers. Ready at once if nothing is buffered.
     ///
     /// # Errors
-    /// Why the stream failed.
+    /// The error of the stream.
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let _ = cx;
         Poll::Ready(Ok(()))
     }
 
-    /// Closes our direction: the other side reads the end after the last byte.
+    /// Closes the own direction: the other side reads the end after the last byte.
     fn end_writing(&self);
 }
 

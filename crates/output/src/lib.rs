@@ -1,12 +1,12 @@
-//! What commands write to standard output and standard error.
+//! Writes the output of commands to standard output and standard error.
 //!
-//! Why: either may be a pipe whose reader has gone, or a file on a full disk. The macros of the standard library panic then, and a result that
-//! is ignored tells a script that all is well.
+//! Why: either may be a pipe whose reader has gone, or a file on a full disk. The macros of the standard
+//! library panic then, and with an ignored error a script believes that the command succeeded.
 //!
 //! Contract:
-//! 1. Nothing here panics or stops.
-//! 2. A reader that has gone (`| head`) wanted no more: that is no failure.
-//! 3. What could not be written for another reason is said on standard error, once, and [`verdict`] makes a failure of a success.
+//! 1. Nothing here panics or exits.
+//! 2. A reader that has gone (`| head`) is not a failure.
+//! 3. Other write errors are reported once on standard error, and [`verdict`] turns a success into a failure.
 #![forbid(unsafe_code)]
 
 use std::fmt::Display;
@@ -14,16 +14,16 @@ use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether something could not be written to standard output.
+/// Whether a write to standard output has failed.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Writes to standard output, all of it and at once.
+/// Writes a text to standard output and flushes it.
 pub fn print(text: impl AsRef<[u8]>) {
     let mut out = io::stdout().lock();
     note(out.write_all(text.as_ref()).and_then(|()| out.flush()));
 }
 
-/// Takes in how writing to standard output has ended.
+/// Records the result of a write to standard output.
 pub fn note(written: io::Result<()>) {
     if let Err(error) = written
         && error.kind() != ErrorKind::BrokenPipe
@@ -33,13 +33,13 @@ pub fn note(written: io::Result<()>) {
     }
 }
 
-/// Writes a line to standard error. Nobody can be told when that fails.
+/// Writes a line to standard error. A failure cannot be reported.
 pub fn complain(line: impl Display) {
-    // In one call, so that lines of several processes do not mix.
+    // Uses one call, so that lines of several processes do not mix.
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-/// The exit code of a command: a success only if all that it had to say could be written.
+/// Returns the exit code of a command: a success only if all of its output was written.
 pub fn verdict(code: ExitCode) -> ExitCode {
     if code == ExitCode::SUCCESS && LOST.load(Ordering::Relaxed) { ExitCode::FAILURE } else { code }
 }
@@ -48,7 +48,7 @@ pub fn verdict(code: ExitCode) -> ExitCode {
 mod tests {
     use super::*;
 
-    /// The only test that loses anything, because what is lost is kept for the whole process.
+    /// The only test that loses output, because the loss is recorded for the whole process.
     #[test]
     fn what_is_lost_is_a_failure_unless_nobody_wanted_it() {
         note(Ok(()));

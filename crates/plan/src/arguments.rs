@@ -31,7 +31,7 @@ pub(crate) fn arguments(command: Command) -> Command {
         .after_help(EXAMPLES)
 }
 
-/// A flag with a value. Values may begin with a hyphen, so that `-5/s` gets a proper error message.
+/// Returns a flag with a value. Values may begin with a hyphen, so that `-5/s` gets a proper error message.
 fn value(name: &'static str, placeholder: &'static str, heading: &'static str, help: &'static str) -> Arg {
     Arg::new(name)
         .long(name)

@@ -8,12 +8,12 @@ use planner::sizing::Sizing;
 
 use crate::options::Inputs;
 
-/// A pod may be replaced or lost: one alone would be an outage.
+/// The smallest number of pods: one pod may be replaced or lost, and one alone would mean an outage.
 const FEWEST: u32 = 2;
-/// Memory is given in steps of 64 MiB, and a half more than was measured.
+/// Memory is given in steps of 64 MiB, as one and a half times the measured memory.
 const STEP: u64 = 64 << 20;
 
-/// A document of YAML. What could not be known is left out, and a comment says so.
+/// Returns a YAML document. Unknown values are left out, and a comment says so.
 pub(crate) fn values(inputs: &Inputs, best: &Sizing) -> String {
     let size = &best.size;
     let replicas = best.instances.max(FEWEST);
@@ -73,7 +73,7 @@ fn resources(inputs: &Inputs, best: &Sizing, out: &mut String) {
     );
 }
 
-/// As many as the average rate needs, where it is known.
+/// Returns as many pods as the average rate needs, if it is known.
 fn fewest(inputs: &Inputs, best: &Sizing, replicas: u32) -> u32 {
     let Some(average) = inputs.facts.average_rate_per_s else { return replicas };
     let share = average / inputs.facts.rate_per_s;

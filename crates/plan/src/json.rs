@@ -21,7 +21,7 @@ struct Document<'a> {
     sizings: &'a [Sizing],
 }
 
-/// The document, followed by a newline.
+/// Returns the document, followed by a newline.
 pub(crate) fn document(inputs: &Inputs, sizings: &[Sizing]) -> Result<String, String> {
     let facts_from = inputs.origins.iter().map(|(name, known)| (*name, known.from.as_str())).collect();
     let document = Document {

@@ -1,7 +1,7 @@
-//! `firebrick plan`: computes how many machines are needed and what they cost, from a few measured facts.
+//! `firebrick plan`: computes from a few measured facts how many machines are needed and what they cost.
 //!
-//! `options` and `sources` yield the `Inputs` (every fact with its source), `planner` computes the results, and
-//! `screen` and `json` print them. Nothing here calculates.
+//! `options` and `sources` collect the `Inputs` (every fact with its source), `planner` computes the results, and `screen` and `json` print them.
+//! This crate calculates nothing.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -64,7 +64,7 @@ fn result(matches: &ArgMatches) -> Result<(String, bool), String> {
     Ok((text, enough))
 }
 
-/// Whether the best result keeps up, meets the objective, and has the required reserve.
+/// Returns whether the best result keeps up, meets the objective, and has the required reserve.
 fn enough(best: &Sizing) -> bool {
     best.load.times.is_some() && best.keeps_slo != Some(false) && best.instances >= best.needed.with_headroom
 }

@@ -9,7 +9,6 @@ use planner::{Slo, facts};
 use crate::sourced::{Memory, SourceFacts, Sourced};
 use crate::units;
 
-/// The parsed command line.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub from: Option<String>,
@@ -38,7 +37,7 @@ pub(crate) struct Options {
     router_timeout_ms: Option<f64>,
 }
 
-/// Everything that the calculation starts from.
+/// The input of the calculation.
 #[derive(Debug)]
 pub(crate) struct Inputs {
     pub facts: Facts,
@@ -46,7 +45,7 @@ pub(crate) struct Inputs {
     /// Name, value and origin, for display.
     pub origins: Vec<(&'static str, Sourced<String>)>,
     pub notes: Vec<String>,
-    /// `None` where the source does not say.
+    /// `None` where the source has no value.
     pub memory: Option<Sourced<Memory>>,
 }
 
@@ -158,7 +157,7 @@ impl Options {
         Ok(found.cv.clone().unwrap_or_else(usual))
     }
 
-    /// A measured CPU time above the given response time belongs to other requests.
+    /// Returns the CPU time. A measured value above the given response time belongs to other requests and is ignored.
     fn cpu(
         &self,
         response: &Sourced<f64>,
@@ -225,7 +224,7 @@ impl Origins {
     }
 }
 
-/// The error message for a missing fact.
+/// Returns the error message for a missing fact.
 fn missing(found: &SourceFacts, what: &str, how: &str) -> String {
     match found.source.as_str() {
         "" => {
@@ -267,7 +266,7 @@ fn from_p95(mean: f64, p95: f64) -> Result<Sourced<f64>, String> {
     }
 }
 
-/// 0 for `off`.
+/// Parses a number of fibers; 0 for `off`.
 fn fibers(text: &str) -> Result<u32, String> {
     if text.trim() == "off" {
         return Ok(0);
@@ -279,7 +278,7 @@ fn cores(text: &str) -> Result<f64, String> {
     units::number(text, 0.01, 10_000.0, "2 or 0.5")
 }
 
-/// `NAME:WORKERSxTHREADS[xFIBERS][:CORES]:PRICE`.
+/// Parses `NAME:WORKERSxTHREADS[xFIBERS][:CORES]:PRICE`.
 fn size(text: &str) -> Result<Size, String> {
     let expected = || {
         format!(

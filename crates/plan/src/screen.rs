@@ -10,7 +10,6 @@ use crate::table::{lines, wrapped};
 
 const WIDTH: usize = 96;
 
-/// The whole output.
 pub(crate) fn text(inputs: &Inputs, sizings: &[Sizing], explain: bool) -> String {
     let Some(best) = sizings.first() else { return String::new() };
     let mut out = Vec::new();
@@ -45,7 +44,7 @@ fn instances(sizing: &Sizing) -> String {
     }
 }
 
-/// Rounded down, to be on the safe side.
+/// Formats a multiple, rounded down to be on the safe side.
 fn multiple(times: f64) -> String {
     if times >= 10.0 { figure(times.floor()) } else { figure((times * 10.0).floor() / 10.0) }
 }
@@ -75,7 +74,7 @@ fn headline(inputs: &Inputs, best: &Sizing, several: bool) -> String {
             None => format!(
                 "No number of instances meets {slo}: requests take longer in the app, even without waiting."
             ),
-            // With the required reserve, if that takes more.
+            // With the required reserve, if that needs more instances.
             Some(_) => format!(
                 "{name} {} not meet {slo}. {} are needed.",
                 if one { "does" } else { "do" },

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// A value and its source, as text.
+/// A value with its source as text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Sourced<T> {
     pub value: T,
@@ -18,14 +18,14 @@ impl<T> Sourced<T> {
 /// Memory of a server in bytes, as its proportional set size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// Of front and template.
+    /// The memory of front and template.
     pub base: u64,
-    /// Of the largest worker.
+    /// The memory of the largest worker.
     pub worker: u64,
 }
 
 impl Memory {
-    /// Of a server with so many workers.
+    /// Returns the memory of a server with `workers` workers.
     pub(crate) fn of(self, workers: u32) -> u64 {
         self.base + self.worker * u64::from(workers)
     }
@@ -45,7 +45,7 @@ pub(crate) struct SourceFacts {
     pub cpu_ms: Option<Sourced<f64>>,
     pub workers: Option<Sourced<u32>>,
     pub threads: Option<Sourced<u32>>,
-    /// Fibers per thread; `None` where threads serve, or where the source does not say.
+    /// Fibers per thread; `None` where threads serve requests, or where the source has no value.
     pub fibers: Option<Sourced<u32>>,
     pub cores: Option<Sourced<f64>>,
     pub memory: Option<Sourced<Memory>>,

@@ -1,6 +1,6 @@
-//! Plain text tables: the first column left-aligned, the others right-aligned, two blanks between.
+//! Plain text tables: the first column is left-aligned, the others are right-aligned, with two blanks between.
 
-/// The lines of a table; the first row is its head.
+/// Returns the lines of a table; the first row is its head.
 pub(crate) fn lines(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let cell = |row: &Vec<String>, column: usize| row.get(column).map_or(0, |text| text.chars().count());

@@ -1,15 +1,15 @@
 //! Parsers of values with units: `375/min`, `7ms`, `30%`, `7/month`.
 //!
-//! Contract: a number without a unit is rejected, because a wrong guess would be off by a factor of sixty or a thousand
-//! without being noticed. Error messages do not contain the flag; the caller adds it.
+//! Contract: a number without a unit is rejected, because a wrong guess would be off by a factor of sixty or a thousand without being noticed.
+//! Error messages do not contain the flag; the caller adds it.
 
 use planner::facts::{MONTH_HOURS, Price};
 
-/// A higher rate is most likely a wrong unit.
+/// The largest rate; a higher one most likely has a wrong unit.
 const LARGEST_RATE: f64 = 1e9;
 const DAY_MS: f64 = 86_400_000.0;
 
-/// Requests per second.
+/// Parses a rate in requests per second.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     const EXAMPLE: &str = "give the busiest minute's rate, e.g. 375/min";
     let (number, unit) = split(text).ok_or_else(|| format!("`{text}` is not a rate; {EXAMPLE}"))?;
@@ -39,7 +39,7 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses a time in milliseconds, above 0 and at most a day; `example` is used in messages.
+/// Parses a time in milliseconds, above 0 and at most a day; messages show `example`.
 pub(crate) fn time(text: &str, example: &str) -> Result<f64, String> {
     let (number, unit) = split(text)
         .ok_or_else(|| format!("`{text}` is not a time; expected one with a unit, e.g. {example}"))?;
@@ -64,7 +64,7 @@ pub(crate) fn time(text: &str, example: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses a percentage as a fraction: `30%` is 0.3. From 0 to 100.
+/// Parses a percentage, from 0 to 100, as a fraction: `30%` is 0.3.
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let (number, unit) =
         split(text).ok_or_else(|| format!("`{text}` is not a percentage; expected e.g. 30%"))?;
@@ -86,14 +86,14 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A number from `least` to `most`.
+/// Parses a number from `least` to `most`.
 pub(crate) fn number(text: &str, least: f64, most: f64, example: &str) -> Result<f64, String> {
     let expected = || format!("`{text}` is not a number from {least} to {most}, e.g. {example}");
     let (number, unit) = split(text).ok_or_else(expected)?;
     if unit.is_empty() && (least..=most).contains(&number) { Ok(number) } else { Err(expected()) }
 }
 
-/// A whole number from `least` to `most`.
+/// Parses a whole number from `least` to `most`.
 pub(crate) fn count(text: &str, least: u64, most: u64, example: &str) -> Result<u64, String> {
     let plain = text.trim().replace([',', '_'], "");
     let number = plain.parse().ok().filter(|number| (least..=most).contains(number));
@@ -142,7 +142,7 @@ fn is_currency(c: char) -> bool {
     matches!(c, '$' | '€' | '£' | '¥')
 }
 
-/// The number at the beginning (with thousands separators, `k` and `M`) and the rest.
+/// Splits a text into the number at its beginning (with thousands separators, `k` and `M`) and the rest.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);

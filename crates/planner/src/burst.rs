@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A burst at one instance.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Burst {
     /// Simultaneous requests.
@@ -39,14 +38,14 @@ pub struct Instance {
 }
 
 impl Burst {
-    /// The effect of `requests` simultaneous requests on an instance under its usual load. Mean values, not bounds: the
-    /// queue advances by one request every 1/capacity.
+    /// Returns the effect of `requests` simultaneous requests on an instance under its usual load. The values are means, not bounds: the queue
+    /// advances by one request every 1/capacity.
     pub fn of(requests: u64, at: &Instance) -> Burst {
         let each_ms = 1_000.0 / at.capacity_per_s;
         let spare = at.capacity_per_s - at.rate_per_s;
         let waiting = requests.saturating_sub(at.in_hand);
         let last_wait_ms = waiting as f64 * each_ms;
-        // Started early enough for the response to arrive before the router's timeout.
+        // Requests that start early enough for their responses to arrive before the router's time-out.
         let in_time = ((at.router_timeout_ms - at.response_ms) / each_ms).floor();
         let in_time = if in_time >= 0.0 { (in_time as u64).saturating_add(at.in_hand) } else { 0 };
         let answered = requests.min(in_time);

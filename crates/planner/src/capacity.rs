@@ -22,11 +22,10 @@ pub enum Resource {
 /// An instance as a queue with a number of servers and a service time.
 #[derive(Debug, Clone)]
 pub struct Capacity {
-    /// The limiting resource.
     pub limit: Resource,
-    /// How many requests can use it at once.
+    /// How many requests can use the resource at once.
     pub servers: u32,
-    /// Milliseconds that a request uses it.
+    /// How long a request uses the resource, in milliseconds.
     pub busy_ms: f64,
     /// Response time without waiting, in milliseconds: `busy_ms` plus the time that does not use the resource.
     pub whole_ms: f64,
@@ -38,7 +37,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// The capacity of an instance of `size` for the requests described by `facts`.
+    /// Returns the capacity of an instance of `size` for the requests described by `facts`.
     pub fn of(facts: &Facts, size: &Size) -> Capacity {
         let threads = (Resource::Threads, size.seats(), facts.response_ms);
         let cpu = facts.cpu_ms.filter(|ms| *ms > 0.0);
@@ -70,13 +69,13 @@ impl Capacity {
         }
     }
 
-    /// The queue at `rate_per_s` requests per second, times in milliseconds; `None` above the capacity.
+    /// Returns the queue at `rate_per_s` requests per second, with times in milliseconds; `None` above the capacity.
     pub fn queue(&self, rate_per_s: f64) -> Option<Queue> {
         let queue = Queue::new(self.servers, rate_per_s / 1_000.0, &self.service, self.arrival_cv)?;
         Some(queue.within(&self.whole))
     }
 
-    /// The highest rate that meets `slo`; `None` if it is not met even at very low utilisation.
+    /// Returns the highest rate that meets `slo`; `None` if not even a very low utilisation meets it.
     pub fn rate_within(&self, slo: Slo) -> Option<f64> {
         let keeps = |rate: f64| {
             self.queue(rate)
@@ -94,7 +93,7 @@ impl Capacity {
         Some(low)
     }
 
-    /// Requests in service at once: one per thread or fiber, whatever the limiting resource.
+    /// Returns the requests in service at once: one per thread or fiber, whatever the limiting resource.
     pub fn in_hand(size: &Size) -> u64 {
         u64::from(size.workers) * u64::from(size.threads) * u64::from(size.fibers.max(1))
     }

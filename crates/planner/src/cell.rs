@@ -1,4 +1,4 @@
-//! One measured cell of a table of processes x threads. Written by `firebrick tune`, input of everything in this crate.
+//! One measured cell of a table of processes x threads. `firebrick tune` writes it; it is the input of everything in this crate.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ pub struct Shape {
     pub processes: u32,
     /// Threads per process; at least 1.
     pub threads: u32,
-    /// Fibers per thread; 0 where threads serve.
+    /// Fibers per thread; 0 where threads serve requests.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fibers: u32,
 }
@@ -20,22 +20,21 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl Shape {
-    /// `processes` x `threads`.
     pub fn new(processes: u32, threads: u32) -> Shape {
         Shape { processes, threads, fibers: 0 }
     }
 
-    /// The same with `fibers` in each thread.
+    /// Returns the same shape with `fibers` in each thread.
     pub fn with_fibers(self, fibers: u32) -> Shape {
         Shape { fibers, ..self }
     }
 
-    /// Most requests that can be in a process at once.
+    /// Returns the most requests that can be in a process at once.
     pub fn seats(self) -> u32 {
         self.threads.saturating_mul(self.fibers.max(1))
     }
 
-    /// Most requests that can be in the app at once.
+    /// Returns the most requests that can be in the app at once.
     pub fn slots(self) -> u32 {
         self.processes.saturating_mul(self.seats())
     }
@@ -51,11 +50,9 @@ impl std::fmt::Display for Shape {
 /// Mean, variation and percentiles of times in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// Arithmetic mean.
     pub mean: f64,
     /// Coefficient of variation: standard deviation divided by the mean.
     pub cv: f64,
-    /// Median.
     pub p50: f64,
     /// 95th percentile.
     pub p95: f64,
@@ -63,7 +60,7 @@ pub struct Times {
     pub p99: f64,
 }
 
-/// What limited a measurement instead of the app.
+/// A limit other than the app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LimitedBy {
     /// The load generator was at its limit.
@@ -89,7 +86,7 @@ pub struct Cell {
     pub processes: u32,
     /// Threads per process.
     pub threads: u32,
-    /// Fibers per thread; 0 where threads served.
+    /// Fibers per thread; 0 where threads served requests.
     pub fibers: u32,
     /// Concurrent users of the closed model; 0 for an open model.
     pub users: u32,
@@ -97,11 +94,10 @@ pub struct Cell {
     pub requests: u64,
     /// Failed requests.
     pub errors: u64,
-    /// Duration.
     pub seconds: f64,
     /// Successful responses per second (median of the repeats).
     pub rate_per_s: f64,
-    /// As seen by the clients.
+    /// Latency at the clients.
     pub latency_ms: Times,
     /// Mean wall time in the app.
     pub app_ms: Option<f64>,
@@ -121,23 +117,22 @@ pub struct Cell {
     pub cpu_cores: Option<f64>,
     /// Cores available to the server.
     pub cores: Option<f64>,
-    /// How often it was measured; 0 counts as once.
+    /// How often the cell was measured; 0 counts as once.
     pub repeats: u32,
     /// Largest minus smallest rate of the repeats, divided by their median; 0 if measured once.
     pub spread: f64,
-    /// What limited the measurement instead of the app.
+    /// The limit of the measurement, if it was not the app.
     pub limited_by: Option<LimitedBy>,
-    /// Why there are no results: the server's error when it did not start, or crashed.
+    /// The reason why there are no results: the server's error when it did not start, or crashed.
     pub crashed: Option<String>,
 }
 
 impl Cell {
-    /// Its shape.
     pub fn shape(&self) -> Shape {
         Shape::new(self.processes, self.threads).with_fibers(self.fibers)
     }
 
-    /// Whether its rate says something about the app: it ran, responded, and was not limited by anything else.
+    /// Returns whether the rate describes the app: the app ran, responded, and nothing else limited it.
     pub fn is_valid(&self) -> bool {
         self.crashed.is_none()
             && self.limited_by.is_none()
@@ -145,7 +140,7 @@ impl Cell {
             && self.rate_per_s > 0.0
     }
 
-    /// CPU milliseconds per request: of all processes if known, otherwise of the request's thread.
+    /// Returns CPU milliseconds per request: of all processes if known, else of the request's thread.
     pub fn cpu_per_request_ms(&self) -> Option<f64> {
         let whole =
             self.cpu_cores.filter(|_| self.rate_per_s > 0.0).map(|cores| cores * 1_000.0 / self.rate_per_s);

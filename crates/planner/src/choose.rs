@@ -19,7 +19,7 @@ pub(crate) fn among(fits: Vec<Choice>, rejected: Vec<Rejected>, budget: &Budget)
     Recommendation { best: Some(best), reasons, runners_up, rejected }
 }
 
-/// The best of all; one with fibers only if it gains enough over the best of those without.
+/// Returns the best choice; one with fibers only if it gains enough over the best one without.
 fn best<'a>(fits: &'a [Choice], budget: &Budget) -> Option<&'a Choice> {
     let best = best_of(fits.iter(), budget)?;
     let threads = best_of(fits.iter().filter(|choice| choice.shape.fibers == 0), budget);
@@ -35,7 +35,7 @@ pub(crate) fn best_of<'a>(
     budget: &Budget,
 ) -> Option<&'a Choice> {
     let fastest = fits.clone().map(|choice| choice.rate_per_s).fold(0.0, f64::max);
-    // With a required rate, all that reach it (with reserve, if possible) count as equal.
+    // With a required rate, all choices that reach it (with reserve, if possible) count as equal.
     let enough = match budget.rate_per_s {
         Some(wanted) => (wanted * RESERVE).min(fastest),
         None => fastest * (1.0 - NOISE),
@@ -44,7 +44,7 @@ pub(crate) fn best_of<'a>(
     equals.min_by(|a, b| weight(a).total_cmp(&weight(b)).then(b.rate_per_s.total_cmp(&a.rate_per_s)))
 }
 
-/// Less is better: memory, if known, in steps of 3 %; then threads.
+/// Returns the weight of a choice; less is better. Memory counts first, if known, in steps of 3 %; then threads.
 fn weight(choice: &Choice) -> f64 {
     let memory = if choice.pss_bytes > 0.0 { (choice.pss_bytes.ln() / 0.03).round() } else { 0.0 };
     memory + f64::from(choice.shape.slots()) * 1e-6
@@ -96,8 +96,7 @@ fn reasons(fits: &[Choice], best: &Choice, budget: &Budget) -> Vec<String> {
     reasons
 }
 
-/// Alternatives on the frontier of rate and memory: the nearest with less memory and the nearest with a higher rate;
-/// otherwise the next best.
+/// Returns alternatives on the frontier of rate and memory: the nearest with less memory and the nearest with a higher rate; else the next best.
 fn runners_up(fits: &[Choice], best: &Choice) -> Vec<RunnerUp> {
     let others: Vec<&Choice> = fits.iter().filter(|one| one.shape != best.shape).collect();
     let beaten = |one: &Choice| {

@@ -1,16 +1,15 @@
 //! The closed queueing network behind a table of processes x threads: requests that wait outside Ruby, and processes
 //! with one lock each.
 //!
-//! A fixed number of requests is in the app. Each waits for something outside, then needs its process's lock. The
-//! number of busy processes when j requests want to run depends on how the requests are spread (the front spreads them
-//! evenly, so it is hypergeometric); together they cannot use more than all cores. That gives one station with a speed
-//! that depends on j, and the network has a product form ("machine repairman", e.g. Gross & Harris 2.7), which holds
-//! for any distribution of the waits.
+//! A fixed number of requests is in the app. Each waits for something outside, then needs its process's lock. The number of busy processes when j
+//! requests want to run depends on how the requests are spread (the front spreads them evenly, so it is hypergeometric); together they cannot use
+//! more than all cores. That gives one station with a speed that depends on j, and the network has a product form ("machine repairman", e.g. Gross
+//! & Harris 2.7), which holds for any distribution of the waits.
 
 /// Service demands of a request in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Demand {
-    /// Outside Ruby.
+    /// Waiting outside Ruby.
     pub wait: f64,
     /// Holding the lock (GVL).
     pub lock: f64,
@@ -18,7 +17,7 @@ pub(crate) struct Demand {
     pub cpu: f64,
 }
 
-/// Requests per millisecond that `processes` complete with `present` requests in the app on `cores`.
+/// Returns the requests per millisecond that `processes` complete with `present` requests in the app on `cores`.
 pub(crate) fn throughput(demand: Demand, processes: u32, present: u32, cores: f64) -> f64 {
     if present == 0 {
         return 0.0;
@@ -51,7 +50,7 @@ pub(crate) fn throughput(demand: Demand, processes: u32, present: u32, cores: f6
     (done / all).min(by_cores)
 }
 
-/// Expected number of processes with something to run when 1, 2 … `present` of the evenly spread requests want to run.
+/// Returns the expected number of processes with something to run when 1, 2 … `present` of the evenly spread requests want to run.
 fn busy(processes: u32, present: u32) -> impl Iterator<Item = f64> {
     let n = f64::from(present);
     let used = f64::from(processes.min(present));

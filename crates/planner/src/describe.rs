@@ -5,7 +5,7 @@ use crate::memory::Memory;
 use crate::profile::{Crash, Kind, Profile};
 use crate::usl::Usl;
 
-/// The sentences, most important first.
+/// Returns the sentences, most important first.
 pub(crate) fn profile(found: &Profile) -> Vec<String> {
     let mut words = vec![kind(found)];
     words.extend(found.leak.map(|leak| {
@@ -73,7 +73,7 @@ fn crash(found: &Crash) -> String {
     }
 }
 
-/// Where throughput stops growing, and how certain that is.
+/// Says where throughput stops growing, and how certain that is.
 fn law(found: &Usl, one: &str, many: &str) -> Option<String> {
     let knee = found.knee()?;
     let at = count(knee.into(), one, many);
@@ -93,7 +93,7 @@ fn law(found: &Usl, one: &str, many: &str) -> Option<String> {
     ))
 }
 
-/// The known parts of base, processes and threads.
+/// Returns the known parts of base, processes and threads as text.
 fn memory_parts(of: &Memory) -> Option<String> {
     let parts = [
         (of.base_bytes, "base"),

@@ -10,7 +10,7 @@ const LITTLE: &str = "Little (1961), L = λW";
 const ERLANG: &str = "Erlang C (1917)";
 const ALLEN: &str = "Allen and Cunneen (Allen 1990)";
 
-/// How `sizing` was calculated.
+/// Returns the steps of the calculation of `sizing`.
 pub(crate) fn steps(facts: &Facts, capacity: &Capacity, sizing: &Sizing) -> Vec<Step> {
     let mut steps =
         vec![in_the_app(facts, sizing), instance_rate(sizing, capacity), to_keep_up(facts, sizing)];

@@ -50,26 +50,23 @@ impl Facts {
     }
 }
 
-/// A size of instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Size {
-    /// Its name.
     pub name: Option<String>,
     /// Worker processes of an instance.
     pub workers: u32,
     /// Threads per worker.
     pub threads: u32,
-    /// Fibers per thread; 0 where threads serve.
+    /// Fibers per thread; 0 where threads serve requests.
     #[serde(default)]
     pub fibers: u32,
-    /// Its cores; `None`: as many as workers.
+    /// The cores of the instance; `None`: as many as workers.
     pub cores: Option<f64>,
-    /// Its price.
     pub price: Option<Price>,
 }
 
 impl Size {
-    /// Requests that an instance has in service at most: one per thread, or per fiber.
+    /// Returns the most requests that an instance has in service: one per thread, or per fiber.
     pub fn seats(&self) -> u32 {
         self.workers.saturating_mul(self.threads).saturating_mul(self.fibers.max(1))
     }

@@ -1,13 +1,12 @@
-//! Whether requests on fibers are worth a try, and whether they have gained: from the measured share of a request that
-//! waits, and from two measured shapes.
+//! Decides whether requests on fibers are worth a try, and whether they have gained: from the measured share of a request's time that it waits, and
+//! from two measured shapes.
 
 use crate::cell::Cell;
 use crate::choose;
 use crate::profile::{Kind, Profile};
 use crate::recommend::{Budget, Choice, evaluated};
 
-/// A request has to wait for this share of its time. A request that waits for half of it keeps a process busy with one
-/// more thread.
+/// The share of its time that a request must wait. A request that waits for half of its time keeps a process busy with one more thread.
 pub const WAITS: f64 = 0.5;
 /// The least gains that count, as factors: more requests per second, less memory, a shorter 99th percentile.
 const MORE: f64 = 1.05;
@@ -16,12 +15,12 @@ const SHORTER: f64 = 0.8;
 /// Rates that differ by less count as equal.
 const NOISE: f64 = 0.03;
 
-/// The share of a request that waits outside Ruby: neither on the CPU nor for the GVL. As the server has measured it
-/// where no other thread was in the way; otherwise that of the fitted model. `None` if neither is known.
+/// Returns the share of a request's time that it waits outside Ruby: neither on the CPU nor for the GVL. The value is the server's measurement
+/// where no other thread interfered, else that of the fitted model. `None` if neither is known.
 pub fn waiting(cells: &[Cell], profile: &Profile) -> Option<f64> {
     let fitted = profile.model.as_ref().filter(|model| model.lock_known).map(|_| profile.waiting);
     let served = cells.iter().filter(|cell| cell.crashed.is_none() && cell.fibers == 0);
-    // Without the wait for the GVL (before Ruby 3.2) only a thread on its own tells.
+    // Without the wait for the GVL (before Ruby 3.2), only a thread on its own shows the share.
     let alone = served.filter(|cell| cell.threads == 1 || cell.gvl_ms.is_some());
     let share = |cell: &Cell| {
         let app = cell.app_ms.filter(|ms| *ms > 0.0)?;
@@ -33,27 +32,27 @@ pub fn waiting(cells: &[Cell], profile: &Profile) -> Option<f64> {
     measured.or(fitted)
 }
 
-/// Whether the app waits enough, and lets others run meanwhile.
+/// Returns whether the app waits enough, and lets other requests run meanwhile.
 pub fn worth_a_try(cells: &[Cell], profile: &Profile) -> bool {
-    // Only the model knows code that holds the GVL while it waits.
+    // Only the model detects code that holds the GVL while it waits.
     let lets_others_run = !matches!(profile.kind, Kind::LockHog | Kind::Computing);
     lets_others_run && waiting(cells, profile).is_some_and(|share| share >= WAITS)
 }
 
-/// Whether a shape with fibers is clearly better than one without: what it asks of the app has to be worth it.
+/// Returns whether a shape with fibers is clearly better than one without, enough to justify their demands on the app.
 pub fn gain(with: &Choice, without: &Choice, budget: &Budget) -> bool {
     let known = with.pss_bytes > 0.0 && without.pss_bytes > 0.0;
     let lighter = known && with.pss_bytes <= without.pss_bytes * LESS_MEMORY;
     let sooner = without.latency_ms.p99 > 0.0 && with.latency_ms.p99 <= without.latency_ms.p99 * SHORTER;
     let as_fast = with.rate_per_s >= without.rate_per_s * (1.0 - NOISE);
     match budget.rate_per_s {
-        // Both reach it.
+        // Both shapes reach the rate.
         Some(wanted) if without.rate_per_s > wanted && with.rate_per_s > wanted => lighter,
         _ => with.rate_per_s >= without.rate_per_s * MORE || (as_fast && (lighter || sooner)),
     }
 }
 
-/// The best measured shape with fibers, and the best without; of those within the budget, if there are any.
+/// Returns the best measured shape with fibers, and the best without; those within the budget, if there are any.
 pub fn rivals(cells: &[Cell], budget: &Budget) -> (Option<Choice>, Option<Choice>) {
     let best = |fibers: bool| {
         let of = |budget: &Budget| {
@@ -74,7 +73,7 @@ mod tests {
     use crate::cell::{Shape, Times};
     use crate::{profile, recommend};
 
-    /// A cell of an app on two cores: milliseconds of a request, those of them on the CPU.
+    /// Returns a cell of an app on two cores, with a request's milliseconds and the part of them on the CPU.
     fn cell(shape: Shape, app_ms: f64, cpu_ms: f64, users: u32, mib: u64) -> Cell {
         let demand = crate::closed::Demand { wait: app_ms - cpu_ms, lock: cpu_ms, cpu: cpu_ms };
         let present = shape.slots().min(users);
@@ -104,7 +103,7 @@ mod tests {
     #[test]
     fn the_waiting_share_is_that_of_a_thread_on_its_own() {
         let alone = cell(Shape::new(1, 1), 50.0, 1.0, 30, 30);
-        // Behind others that compute, the time in the app is mostly waiting for the GVL.
+        // Next to other computing threads, the time in the app is mostly waiting for the GVL.
         let crowd =
             Cell { app_ms: Some(500.0), cpu_ms: Some(1.0), ..cell(Shape::new(1, 8), 50.0, 1.0, 30, 30) };
         assert!((share(&[alone.clone(), crowd]) - 0.98).abs() < 0.03);

@@ -1,6 +1,6 @@
 //! Numbers for people: units, at most three significant digits, and fractions in words.
 
-/// At most three significant digits, with thousands separators.
+/// Formats at most three significant digits, with thousands separators.
 pub fn figure(value: f64) -> String {
     if !value.is_finite() {
         return "infinite".to_owned();
@@ -35,7 +35,7 @@ fn grouped(value: f64) -> String {
     if value < 0.0 { format!("-{text}") } else { text }
 }
 
-/// A time in milliseconds with a suitable unit: `7 ms`, `1.5 s`, `2.5 min`, `3 h`.
+/// Formats milliseconds with a suitable unit: `7 ms`, `1.5 s`, `2.5 min`, `3 h`.
 pub fn millis(ms: f64) -> String {
     match ms {
         ms if !ms.is_finite() => "infinite".to_owned(),
@@ -47,7 +47,7 @@ pub fn millis(ms: f64) -> String {
     }
 }
 
-/// Memory: `21 MiB`, `1.5 GiB`.
+/// Formats memory: `21 MiB`, `1.5 GiB`.
 pub fn memory(bytes: f64) -> String {
     const MIB: f64 = 1_048_576.0;
     match bytes {
@@ -58,7 +58,7 @@ pub fn memory(bytes: f64) -> String {
     }
 }
 
-/// A fraction in percent: `73 %`; values near 0 or 100 % are not rounded to it.
+/// Formats a fraction in percent: `73 %`; values near 0 or 100 % are not rounded to it.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         p if p <= 0.0 => "0 %".to_owned(),
@@ -69,7 +69,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A ratio in words: `a fifth of`, `half`, `about`, `1.5 times`, `twice`. Goes before "the memory".
+/// Writes a ratio in words: `a fifth of`, `half`, `about`, `1.5 times`, `twice`. Goes before "the memory".
 pub fn times(ratio: f64) -> String {
     const FRACTIONS: [(f64, &str); 11] = [
         (0.1, "a tenth of"),
@@ -99,12 +99,12 @@ pub fn times(ratio: f64) -> String {
     nearest.map_or_else(|| format!("{} of", percent(ratio)), |(_, words)| words.to_owned())
 }
 
-/// A whole number with thousands separators.
+/// Formats a whole number with thousands separators.
 pub fn whole(number: u64) -> String {
     grouped(number as f64)
 }
 
-/// `1 process`, `2 processes`.
+/// Writes `1 process`, `2 processes`.
 pub fn count(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number as f64), if number == 1 { one } else { many })
 }

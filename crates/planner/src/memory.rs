@@ -6,8 +6,7 @@ use crate::cell::{Cell, MemoryPoint, Shape};
 use crate::model::on_threads;
 use crate::squares::{Equation, solve};
 
-/// Memory as base + processes x per_process + threads in use x per_thread, in bytes; where fibers serve, + fibers in
-/// use x per_fiber.
+/// Memory as base + processes x per_process + threads in use x per_thread, in bytes; where fibers serve requests, + fibers in use x per_fiber.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
     /// Independent of the shape.
@@ -16,14 +15,14 @@ pub struct Memory {
     pub per_process_bytes: f64,
     /// Per thread in use at the same time.
     pub per_thread_bytes: f64,
-    /// Per fiber in use at the same time: measured, or what Ruby needs for one.
+    /// Per fiber in use at the same time: measured, or Ruby's usual need.
     #[serde(default = "usual_fiber")]
     pub per_fiber_bytes: f64,
     /// Typical relative error of the fit.
     pub error: f64,
 }
 
-/// Bytes of a fiber that waits in the middle of a small request.
+/// The bytes of a fiber that waits in the middle of a small request.
 const FIBER_BYTES: f64 = 20_480.0;
 
 fn usual_fiber() -> f64 {
@@ -66,7 +65,7 @@ impl Memory {
         Some(Memory { error, ..fitted })
     }
 
-    /// Bytes of `shape` with `users` concurrent requests (0: as many as it has threads).
+    /// Returns the bytes of `shape` with `users` concurrent requests (0: as many as it has threads).
     pub fn bytes(&self, shape: Shape, users: u32) -> f64 {
         let threads = shape.processes.saturating_mul(shape.threads);
         let serving = match shape.fibers {
@@ -76,7 +75,7 @@ impl Memory {
         self.base_bytes + self.per_process_bytes * f64::from(shape.processes) + serving
     }
 
-    /// Bytes of a fiber: what the cells with fibers need beyond processes and threads.
+    /// Returns the bytes of a fiber: the part of the memory of cells with fibers beyond processes and threads.
     fn fiber(&self, cells: &[&Cell]) -> f64 {
         let with = cells.iter().filter(|cell| cell.fibers > 0);
         let all = with.map(|cell| {
@@ -88,7 +87,7 @@ impl Memory {
     }
 }
 
-/// Threads, or fibers, that serve at the same time.
+/// Returns the threads, or fibers, that serve at the same time.
 fn in_use(shape: Shape, users: u32) -> f64 {
     f64::from(if users > 0 { shape.slots().min(users) } else { shape.slots() })
 }
@@ -119,7 +118,7 @@ impl Leak {
     }
 }
 
-/// Warm-up fills caches and heaps and then levels off; a leak grows in the second half as in the first.
+/// Detects growth. Warm-up fills caches and heaps and then levels off; a leak grows in the second half as in the first.
 fn growth(course: &[MemoryPoint]) -> Option<Leak> {
     let (first, last) = course.split_at(course.len() / 2);
     let (early, late) = (slope(first)?, slope(last)?);
@@ -131,7 +130,7 @@ fn growth(course: &[MemoryPoint]) -> Option<Leak> {
     (enough && steady).then_some(Leak { bytes_per_request: late, doubles_after })
 }
 
-/// Bytes per request by linear regression.
+/// Returns bytes per request by linear regression.
 fn slope(course: &[MemoryPoint]) -> Option<f64> {
     let (x, y) = means(course);
     let off = |point: &MemoryPoint| (point.requests as f64 - x, point.pss_bytes as f64 - y);
@@ -140,7 +139,7 @@ fn slope(course: &[MemoryPoint]) -> Option<f64> {
     (alone > 0.0).then(|| both / alone)
 }
 
-/// Whether the line explains most of the variation.
+/// Returns whether the line explains most of the variation.
 fn straight(course: &[MemoryPoint], slope: f64) -> bool {
     let (x, y) = means(course);
     let all: f64 = course.iter().map(|point| (point.pss_bytes as f64 - y).powi(2)).sum();

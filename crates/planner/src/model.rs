@@ -1,9 +1,8 @@
 //! Predicts all shapes from a few measured cells, with a fitted closed queueing model of Ruby processes.
 //!
-//! A request waits for things outside, holds its process's lock (GVL) while Ruby runs, and needs the CPU. CPU time is
-//! measured. The time that the lock is held shows in how much additional threads bring, so it is what the fit
-//! determines: the share of lock time that makes the predicted rates of all cells closest to the measured ones
-//! (`closed`). Predictions for other shapes are within `Estimate`'s bounds for the published tables in tests/it/tables.rs.
+//! A request waits for things outside, holds its process's lock (GVL) while Ruby runs, and needs the CPU. CPU time is measured. The lock time shows
+//! in the gain from additional threads, so the fit determines it: the share of lock time that makes the predicted rates of all cells closest to the
+//! measured ones (`closed`). Predictions for other shapes are within `Estimate`'s bounds for the published tables in tests/it/tables.rs.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,20 +16,18 @@ use crate::service::Service;
 pub struct Estimate {
     /// The most likely value.
     pub value: f64,
-    /// Lower bound.
     pub low: f64,
-    /// Upper bound.
     pub high: f64,
 }
 
 impl Estimate {
-    /// `value` with a relative error of `error`.
+    /// Returns `value` with a relative error of `error`.
     pub fn within(value: f64, error: f64) -> Estimate {
         Estimate { value, low: value / (1.0 + error), high: value * (1.0 + error) }
     }
 }
 
-/// What limits a shape's throughput.
+/// The limit of a shape's throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bottleneck {
@@ -47,29 +44,26 @@ pub enum Bottleneck {
 /// The prediction for a shape that was not measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// Processes.
     pub processes: u32,
     /// Threads per process.
     pub threads: u32,
-    /// Fibers per thread; 0 where threads serve.
+    /// Fibers per thread; 0 where threads serve requests.
     #[serde(default)]
     pub fibers: u32,
     /// Concurrent requests that it applies to.
     pub users: u32,
     /// Requests per second.
     pub rate_per_s: Estimate,
-    /// As seen by the clients.
+    /// Latency at the clients.
     pub latency_ms: Times,
     /// Memory of all processes; 0 if no cell has memory.
     pub pss_bytes: Estimate,
     /// Cores in use.
     pub cpu_cores: f64,
-    /// What limits its throughput.
     pub bottleneck: Bottleneck,
 }
 
 impl Prediction {
-    /// Its shape.
     pub fn shape(&self) -> Shape {
         Shape::new(self.processes, self.threads).with_fibers(self.fibers)
     }
@@ -78,13 +72,13 @@ impl Prediction {
 /// The fitted model. Times in milliseconds per request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Model {
-    /// Waiting outside Ruby: sleeping, a database, another service.
+    /// Time waiting outside Ruby: sleeping, a database, another service.
     pub wait_ms: f64,
-    /// Holding the lock (GVL).
+    /// Time holding the lock (GVL).
     pub lock_ms: f64,
-    /// On a CPU, holding the lock or (C code that releases it) not.
+    /// Time on a CPU, with the lock or (C code that releases it) without.
     pub cpu_ms: f64,
-    /// Whether `cpu_ms` was measured; otherwise it is assumed to equal the time that the lock is held.
+    /// Whether `cpu_ms` was measured; otherwise it is assumed to equal the lock time.
     pub cpu_measured: bool,
     /// Whether the cells determine the lock time: they differ in threads, or CPU time was measured.
     pub lock_known: bool,
@@ -96,20 +90,20 @@ pub struct Model {
     pub error: f64,
     /// Concurrent requests of the cells (median).
     pub users: u32,
-    /// Memory model, if memory was measured.
+    /// The memory model, if memory was measured.
     pub memory: Option<Memory>,
     /// Largest shape measured; beyond it, bounds widen.
     pub reach: Shape,
 }
 
-/// Resolution of the search for the lock share, and the fits fractions of lock time without CPU.
+/// The resolution of the search for the lock share, and the fractions of lock time without CPU that it tries.
 const STEPS: u32 = 200;
 const IDLE: [f64; 6] = [0.0, 0.25, 0.5, 0.75, 0.9, 1.0];
 /// Fits whose errors differ by less count as equally good.
 const NEARLY: f64 = 0.02;
 /// The error of a cell (as a logarithm) is capped at this, so that outliers do not dominate.
 const FAR: f64 = 0.3;
-/// Least error of every prediction.
+/// The smallest error of every prediction.
 const FLOOR: f64 = 0.10;
 /// Additional error if the lock or the cores are the limit, where other load on the machine matters too.
 const CROWDED: f64 = 0.14;
@@ -118,7 +112,7 @@ impl Model {
     /// Fits the model to cells of a closed load.
     ///
     /// # Errors
-    /// If no cell is usable; the text says what is missing.
+    /// No cell is usable; the text says what is missing.
     pub fn fit(cells: &[Cell]) -> Result<Model, String> {
         let usable = on_threads(cells.iter().filter(|cell| is_usable(cell)).collect());
         if usable.is_empty() {
@@ -148,12 +142,12 @@ impl Model {
         })
     }
 
-    /// Response time of a request on its own, in milliseconds.
+    /// Returns the response time of a request on its own, in milliseconds.
     pub fn alone_ms(&self) -> f64 {
         self.wait_ms + self.lock_ms + (self.cpu_ms - self.lock_ms).max(0.0)
     }
 
-    /// The prediction for `shape` under `users` concurrent requests, on the measured number of cores.
+    /// Returns the prediction for `shape` under `users` concurrent requests, on the measured number of cores.
     pub fn predict(&self, shape: Shape, users: u32) -> Prediction {
         let (users, present) = (users.max(1), shape.slots().min(users.max(1)).max(1));
         let per_ms = throughput(self.demand(), shape.processes.max(1), present, self.cores);
@@ -176,7 +170,7 @@ impl Model {
         }
     }
 
-    /// The error of the fit, plus 5 % for each doubling beyond the measured shapes.
+    /// Returns the error of the fit, plus 5 % for each doubling beyond the measured shapes.
     fn error_at(&self, shape: Shape) -> f64 {
         let beyond = |wanted: u32, known: u32| (f64::from(wanted) / f64::from(known.max(1))).max(1.0).log2();
         let doublings =
@@ -188,7 +182,7 @@ impl Model {
         Demand { wait: self.wait_ms, lock: self.lock_ms, cpu: self.cpu_ms }
     }
 
-    /// The mean by Little's law; a request waits until those before it are done, then takes its time in the app.
+    /// Returns the latency, with the mean by Little's law: a request waits until the earlier ones are done, then takes its time in the app.
     fn latency(&self, users: f64, present: f64, per_ms: f64) -> Times {
         let (app, queue) = (present / per_ms, (users - present).max(0.0) / per_ms);
         let mean = app + queue;
@@ -204,7 +198,7 @@ impl Model {
         }
     }
 
-    /// The resource of which more would help most; differences of less than a tenth do not count.
+    /// Returns the resource of which more would help most; differences of less than a tenth do not count.
     fn bottleneck(&self, shape: Shape, users: u32) -> Bottleneck {
         let rate =
             |processes: u32, slots: u32, cores: f64| throughput(self.demand(), processes, slots, cores);
@@ -235,17 +229,16 @@ impl Model {
     }
 }
 
-/// The prediction for `shape` under the load of the cells: [`Model::fit`], then [`Model::predict`].
+/// Returns the prediction for `shape` under the load of the cells: [`Model::fit`], then [`Model::predict`].
 ///
 /// # Errors
-/// Those of [`Model::fit`].
+/// The errors of [`Model::fit`].
 pub fn predict(cells: &[Cell], shape: Shape) -> Result<Prediction, String> {
     let model = Model::fit(cells)?;
     Ok(model.predict(shape, model.users))
 }
 
-/// The cells without fibers, if there are any: fibers cost other CPU time than threads, which would blur what the app
-/// needs.
+/// Returns the cells without fibers, if there are any. Fibers cost other CPU time than threads, which would blur the app's own needs.
 pub(crate) fn on_threads(cells: Vec<&Cell>) -> Vec<&Cell> {
     let threads: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.fibers == 0).collect();
     if threads.is_empty() { cells } else { threads }
@@ -255,9 +248,8 @@ fn is_usable(cell: &Cell) -> bool {
     cell.is_valid() && cell.users > 0 && cell.processes > 0 && cell.threads > 0
 }
 
-/// Compares the rates of all cells under `demand` with the measured ones. Returns the factor that corrects all times,
-/// and the remaining error. An outlier, caused by other load on the machine, does not move the others: the factor is a
-/// median, and errors are capped at [`FAR`].
+/// Compares the rates of all cells under `demand` with the measured ones. Returns the factor that corrects all times, and the remaining error. An
+/// outlier, caused by other load on the machine, does not move the other cells: the factor is a median, and errors are capped at [`FAR`].
 fn compare(cells: &[&Cell], cores: f64, demand: Demand) -> (f64, f64) {
     let off = |cell: &&Cell| {
         let present = cell.shape().slots().min(cell.users);
@@ -274,7 +266,7 @@ fn compare(cells: &[&Cell], cores: f64, demand: Demand) -> (f64, f64) {
     (middle.exp(), error.sqrt())
 }
 
-/// The weighted median, interpolated between neighbours.
+/// Returns the weighted median, interpolated between neighbours.
 fn middle(sorted: &[(f64, f64)], half: f64) -> f64 {
     let mut passed = 0.0;
     let mut before: Option<(f64, f64)> = None;
@@ -294,9 +286,9 @@ fn middle(sorted: &[(f64, f64)], half: f64) -> f64 {
     sorted.last().map_or(0.0, |(off, _)| *off)
 }
 
-/// With known CPU time: finds the lock time, which equals the CPU time unless the cells indicate otherwise.
+/// Finds the lock time for a known CPU time; it equals the CPU time unless the cells indicate otherwise.
 fn fit_lock(cells: &[&Cell], cores: f64, cpu: f64) -> (Demand, f64) {
-    // Initial estimate of the time of a request on its own, refined in each round.
+    // The initial estimate of the time of a request on its own, refined in each round.
     let mut alone = fastest(cells).max(cpu);
     let mut best = Fit { demand: Demand { wait: alone - cpu, lock: cpu, cpu }, error: f64::INFINITY };
     for _ in 0..8 {
@@ -314,7 +306,7 @@ fn fit_lock(cells: &[&Cell], cores: f64, cpu: f64) -> (Demand, f64) {
     (best.demand, best.error)
 }
 
-/// Without known CPU time: it is assumed to equal the lock time, unless the cells indicate otherwise.
+/// Finds lock and CPU time if the CPU time is unknown; they are assumed to be equal unless the cells indicate otherwise.
 fn fit_lock_and_cpu(cells: &[&Cell], cores: f64) -> (Demand, f64) {
     let shares = IDLE
         .into_iter()
@@ -339,8 +331,7 @@ struct Fit {
     error: f64,
 }
 
-/// Of the fits nearly as good as the best (measured rates have an error of a few percent), the one with the fewest
-/// assumptions.
+/// Returns, among the fits nearly as good as the best (measured rates have an error of a few percent), the one with the fewest assumptions.
 fn simplest(fits: impl Iterator<Item = Fit>, claims: impl Fn(&Demand) -> f64) -> Option<Fit> {
     let fits: Vec<Fit> = fits.collect();
     let least = fits.iter().map(|one| one.error).fold(f64::INFINITY, f64::min);
@@ -348,7 +339,7 @@ fn simplest(fits: impl Iterator<Item = Fit>, claims: impl Fn(&Demand) -> f64) ->
     near.min_by(|a, b| (claims(&a.demand) + a.error).total_cmp(&(claims(&b.demand) + b.error)))
 }
 
-/// The shortest time in the app that a cell implies: slots divided by rate.
+/// Returns the shortest time in the app that a cell implies: slots divided by rate.
 fn fastest(cells: &[&Cell]) -> f64 {
     let one = |cell: &&Cell| {
         let present = f64::from(cell.shape().slots().min(cell.users));
@@ -357,7 +348,7 @@ fn fastest(cells: &[&Cell]) -> f64 {
     cells.iter().map(one).fold(f64::INFINITY, f64::min)
 }
 
-/// The variation of the time in the app that explains the cells' latencies; 0.5 if unknown.
+/// Returns the variation of the time in the app that explains the cells' latencies; 0.5 if unknown.
 fn variation(cells: &[&Cell]) -> f64 {
     let one = |cell: &&&Cell| {
         let (users, present) = (f64::from(cell.users), f64::from(cell.shape().slots().min(cell.users)));

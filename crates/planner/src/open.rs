@@ -5,11 +5,11 @@ use crate::model::Model;
 use crate::queue::Queue;
 use crate::service::Service;
 
-/// Response times of `shape` on `cores` at `rate` requests per second, if `most` is its highest rate. `None` if it
-/// cannot handle `rate`, or if the model does not know where the time goes.
+/// Returns the response times of `shape` on `cores` at `rate` requests per second, if `most` is its highest rate. `None` if it cannot handle
+/// `rate`, or if the model's lock time is unknown.
 ///
-/// Requests wait for the scarcest resource: threads (each held for the whole request), or locks and cores (as many
-/// servers as processes can run at once).
+/// Requests wait for the scarcest resource: threads (each held for the whole request), or locks and cores (as many servers as processes can run at
+/// once).
 pub(crate) fn times(model: &Model, shape: Shape, cores: f64, rate: f64, most: f64) -> Option<Times> {
     if !(model.lock_known && rate > 0.0 && rate < most) {
         return None;
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
     use crate::cell::Cell;
 
-    /// An app on four cores, from two cells of a closed load of 30 users.
+    /// Returns an app on four cores, from two cells of a closed load of 30 users.
     fn app(wait: f64, lock: f64) -> Model {
         let cell = |threads: u32| {
             let demand = crate::closed::Demand { wait, lock, cpu: lock };

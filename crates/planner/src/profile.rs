@@ -1,4 +1,4 @@
-//! The profile of an app, from measured cells: where its time goes, how its memory behaves, where it crashes.
+//! The profile of an app from measured cells: the use of its time, its memory, and its crashes.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::memory::{Leak, Memory};
 use crate::model::Model;
 use crate::usl::Usl;
 
-/// What an app spends most of its time on.
+/// The category of an app by its main use of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -27,20 +27,17 @@ pub enum Kind {
 /// Shapes that did not run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Crash {
-    /// The shapes.
     pub shapes: Vec<Shape>,
-    /// The least number of processes with which it always fails; `None` if there is no such number.
+    /// The smallest number of processes with which it always fails; `None` if there is no such number.
     pub from_processes: Option<u32>,
-    /// The least number of threads with which it always fails.
+    /// The smallest number of threads with which it always fails.
     pub from_threads: Option<u32>,
-    /// The error of the first of them.
+    /// The error of the first of these shapes.
     pub text: String,
 }
 
-/// The profile of an app.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// The category.
     pub kind: Kind,
     /// Fraction of a request's time spent waiting for something outside. With `running` and `holding` it adds up to 1.
     pub waiting: f64,
@@ -55,24 +52,21 @@ pub struct Profile {
     pub threads_bring: Option<ThreadSpeedup>,
     /// The fitted model.
     pub model: Option<Model>,
-    /// Memory model; `None` if unknown.
+    /// The memory model; `None` if unknown.
     pub memory: Option<Memory>,
-    /// A memory leak.
     pub leak: Option<Leak>,
-    /// Shapes that did not run.
     pub crash: Option<Crash>,
     /// Scalability law of threads (for a fixed number of processes), if there are enough cells.
     pub threads_law: Option<Usl>,
     /// Scalability law of processes (for a fixed number of threads), if there are enough cells.
     pub processes_law: Option<Usl>,
-    /// All this as sentences, most important first.
+    /// The profile as sentences, most important first.
     pub words: Vec<String>,
 }
 
 /// Throughput of the most threads relative to one, with the same number of processes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ThreadSpeedup {
-    /// Number of threads.
     pub threads: u32,
     /// Factor over one thread.
     pub times: f64,
@@ -85,7 +79,7 @@ const MOSTLY_RUNNING: f64 = 0.75;
 /// Above this fraction, the app counts as holding the lock idly.
 const HOGGING: f64 = 0.25;
 
-/// The profile of the app behind these cells.
+/// Returns the profile of the app behind these cells.
 pub fn profile(cells: &[Cell]) -> Profile {
     let model = Model::fit(cells).ok();
     let (waiting, running, holding) = model.as_ref().map_or((0.0, 0.0, 0.0), shares);
@@ -124,7 +118,7 @@ fn kind(waiting: f64, running: f64, holding: f64) -> Kind {
     }
 }
 
-/// Waiting, running, holding the lock without running.
+/// Returns the fractions of time waiting, running, and holding the lock without running.
 fn shares(model: &Model) -> (f64, f64, f64) {
     let alone = model.alone_ms();
     let holding = (model.lock_ms - model.cpu_ms).max(0.0);
@@ -146,14 +140,14 @@ fn threads_bring(cells: &[Cell]) -> Option<ThreadSpeedup> {
     Some(ThreadSpeedup { threads: most.threads, times: most.rate_per_s / single.rate_per_s })
 }
 
-/// Whether `one` has the same processes as `many` and a single thread.
+/// Returns whether `one` has the same processes as `many` and a single thread.
 fn is_single(one: &Cell, many: &Cell) -> bool {
     one.threads == 1 && one.processes == many.processes && one.users == many.users
 }
 
-/// The shapes that did not run, and from where on it always fails.
+/// Returns the shapes that did not run, and the numbers from which on they always fail.
 pub(crate) fn crash(cells: &[Cell]) -> Option<Crash> {
-    // That fibers do not run says nothing about processes and threads.
+    // A failure with fibers says nothing about processes and threads.
     let (failed, ran): (Vec<&Cell>, Vec<&Cell>) =
         cells.iter().filter(|cell| cell.fibers == 0).partition(|cell| cell.crashed.is_some());
     let text = failed.first()?.crashed.clone()?;
@@ -171,7 +165,7 @@ pub(crate) fn crash(cells: &[Cell]) -> Option<Crash> {
     })
 }
 
-/// The law along one axis: of the cells with the same first value of `axis`, the group with the most second values.
+/// Fits the law along one axis: of the cells with the same first value of `axis`, the group with the most second values.
 fn law(cells: &[Cell], axis: fn(&Cell) -> (u32, u32)) -> Option<Usl> {
     let valid: Vec<&Cell> = cells.iter().filter(|cell| cell.is_valid() && cell.fibers == 0).collect();
     let points = |shared: u32| -> Vec<(f64, f64)> {
@@ -195,7 +189,7 @@ mod tests {
     use crate::closed::{Demand, throughput};
     use crate::memory::Leak;
 
-    /// The cells of an app with this demand, on two cores under 30 users.
+    /// Returns the cells of an app with this demand, on two cores under 30 users.
     fn cells(demand: Demand, with_cpu: bool) -> Vec<Cell> {
         let cell = |&(processes, threads): &(u32, u32)| {
             let present = (processes * threads).min(30);

@@ -11,7 +11,6 @@ use crate::service::Service;
 /// A stable queue.
 #[derive(Debug, Clone)]
 pub struct Queue {
-    /// Number of servers.
     pub servers: u32,
     /// Requests per unit of time.
     pub rate: f64,
@@ -26,9 +25,8 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// `servers` with service time `service`, and `rate` requests per unit of its time. `ca` is the coefficient of
-    /// variation of the gaps between arrivals (1: independent users). `None` if the queue is not stable or a number is
-    /// invalid.
+    /// Returns the queue of `servers` with service time `service`, at `rate` requests per unit of its time. `ca` is the coefficient of variation of
+    /// the gaps between arrivals (1: independent users). `None` if the queue is not stable or a number is invalid.
     pub fn new(servers: u32, rate: f64, service: &Service, ca: f64) -> Option<Queue> {
         let load = rate * service.mean;
         let sound = servers > 0 && rate > 0.0 && service.mean > 0.0 && service.cv >= 0.0 && ca >= 0.0;
@@ -42,23 +40,23 @@ impl Queue {
         Some(Queue { servers, rate, utilisation, waits, mean_wait, whole: service.clone() })
     }
 
-    /// The same queue, if the server is only part of a request: `whole` is all of it except waiting.
+    /// Returns the same queue with a server that is only part of a request: `whole` is all of the request except waiting.
     #[must_use]
     pub fn within(self, whole: &Service) -> Queue {
         Queue { whole: whole.clone(), ..self }
     }
 
-    /// Mean response time.
+    /// Returns the mean response time.
     pub fn mean_response(&self) -> f64 {
         self.mean_wait + self.whole.mean
     }
 
-    /// Requests in the system, waiting or being served (Little's law).
+    /// Returns the requests in the system, waiting or being served (Little's law).
     pub fn present(&self) -> f64 {
         self.rate * self.mean_response()
     }
 
-    /// Fraction of requests that wait longer than `time`.
+    /// Returns the fraction of requests that wait longer than `time`.
     pub fn wait_exceeds(&self, time: f64) -> f64 {
         if self.mean_wait <= 0.0 {
             return 0.0;
@@ -66,7 +64,7 @@ impl Queue {
         self.waits * (-time * self.waits / self.mean_wait).exp()
     }
 
-    /// The percentile (0 to 100) of the waiting time.
+    /// Returns a percentile (0 to 100) of the waiting time.
     pub fn wait_percentile(&self, percentile: f64) -> f64 {
         let left = 1.0 - percentile / 100.0;
         if self.mean_wait <= 0.0 || left >= self.waits {
@@ -75,13 +73,13 @@ impl Queue {
         self.mean_wait / self.waits * (self.waits / left).ln()
     }
 
-    /// Fraction of requests with a response time longer than `time`.
+    /// Returns the fraction of requests with a response time longer than `time`.
     pub fn response_exceeds(&self, time: f64) -> f64 {
         let exceeds = |taken: f64| if taken > time { 1.0 } else { self.wait_exceeds(time - taken) };
         self.whole.points().iter().map(|point| point.weight * exceeds(point.time)).sum()
     }
 
-    /// The percentile (0 to 100) of the response time.
+    /// Returns a percentile (0 to 100) of the response time.
     pub fn response_percentile(&self, percentile: f64) -> f64 {
         let left = 1.0 - percentile / 100.0;
         let mut high = self.mean_response();

@@ -1,7 +1,7 @@
-//! Which shape to run within a budget, and why.
+//! Recommends a shape within a budget, with reasons.
 //!
-//! Without a required rate, the highest rate within the budget wins; with one, the least memory that reaches it with a
-//! reserve. Differences within measurement noise count as equal; then less memory wins, then fewer threads.
+//! Without a required rate, the highest rate within the budget wins; with one, the smallest memory that reaches it with a reserve. Differences
+//! within measurement noise count as equal; then less memory wins, then fewer threads.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,42 +33,37 @@ pub struct Budget {
 /// A shape and its performance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// The shape.
     pub shape: Shape,
-    /// Whether it was measured, or predicted from others.
+    /// Whether the shape was measured, rather than predicted from others.
     pub measured: bool,
-    /// Highest rate on the budget's cores, in requests per second.
+    /// The highest rate on the budget's cores, in requests per second.
     pub rate_per_s: f64,
-    /// As seen by clients: at the budget's rate if given and if the model knows where the time goes, otherwise under
-    /// the load of the measurement.
+    /// Latency at the clients: at the budget's rate if it is given and the model's lock time is known, else under the load of the measurement.
     pub latency_ms: Times,
     /// Memory; 0 if unknown.
     pub pss_bytes: f64,
-    /// Number of requests that durations are quoted for in sentences.
+    /// The number of requests for which sentences quote durations.
     pub requests: u64,
-    /// Relative difference between its measurements.
+    /// The relative difference between its measurements.
     pub spread: f64,
 }
 
 /// An alternative shape, compared with the best.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunnerUp {
-    /// The alternative.
     pub choice: Choice,
-    /// Such as "2x10 needs a fifth of the memory of 10x10 and takes 2 s more for 600 requests".
+    /// A sentence such as "2x10 needs a fifth of the memory of 10x10 and takes 2 s more for 600 requests".
     pub words: String,
 }
 
 /// A shape that does not fit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rejected {
-    /// The shape.
     pub shape: Shape,
-    /// Such as "needs 735 MiB, 512 MiB available".
+    /// A reason such as "needs 735 MiB, 512 MiB available".
     pub why: String,
 }
 
-/// The recommendation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recommendation {
     /// The shape; `None` if nothing fits the budget.
@@ -77,15 +72,14 @@ pub struct Recommendation {
     pub reasons: Vec<String>,
     /// At most two alternatives.
     pub runners_up: Vec<RunnerUp>,
-    /// Shapes that do not fit, and why.
+    /// Shapes that do not fit, with reasons.
     pub rejected: Vec<Rejected>,
 }
 
-/// Highest accepted fraction of failed requests.
+/// The highest accepted fraction of failed requests.
 const TOLERATED_ERRORS: f64 = 0.01;
 
-/// The best of the measured and predicted shapes within `budget`. A measurement overrides the prediction for the same
-/// shape.
+/// Returns the best of the measured and predicted shapes within `budget`. A measurement overrides the prediction for the same shape.
 pub fn recommend(cells: &[Cell], predictions: &[Prediction], budget: &Budget) -> Recommendation {
     let evaluator = Evaluator::new(cells, budget);
     let measured = cells.iter().map(|cell| (cell.shape(), evaluator.measured(cell)));
@@ -101,12 +95,11 @@ pub fn recommend(cells: &[Cell], predictions: &[Prediction], budget: &Budget) ->
     choose::among(fits, rejected, budget)
 }
 
-/// The shape of `shapes` to measure next: one that may be better than those measured, if its prediction is taken at the
-/// favourable end of its bounds. `None` if there is none. Measuring repeatedly what this returns finds the best of the
-/// grid after a few measurements.
+/// Returns the shape of `shapes` to measure next: one that may be better than the measured ones, if its prediction is taken at the favourable end
+/// of its bounds. `None` if there is none. Measuring each returned shape finds the best of the grid after a few measurements.
 ///
 /// # Errors
-/// Those of [`Model::fit`].
+/// The errors of [`Model::fit`].
 pub fn worth_measuring(cells: &[Cell], shapes: &[Shape], budget: &Budget) -> Result<Option<Shape>, String> {
     let model = Model::fit(cells)?;
     let new = shapes.iter().filter(|shape| cells.iter().all(|cell| cell.shape() != **shape));
@@ -130,7 +123,7 @@ pub fn worth_measuring(cells: &[Cell], shapes: &[Shape], budget: &Budget) -> Res
     Ok(recommend(cells, &raised, budget).best.filter(|best| !best.measured).map(|best| best.shape))
 }
 
-/// The measured shapes that fit the budget.
+/// Returns the measured shapes that fit the budget.
 pub(crate) fn evaluated(cells: &[Cell], budget: &Budget) -> Vec<Choice> {
     let evaluator = Evaluator::new(cells, budget);
     let measured = cells.iter().filter_map(|cell| evaluator.measured(cell).ok());
@@ -198,7 +191,7 @@ impl<'a> Evaluator<'a> {
         }))
     }
 
-    /// The rate on the budget's cores, and the latency at the budget's rate.
+    /// Returns the choice with its rate on the budget's cores, and its latency at the budget's rate.
     fn on_the_cores(&self, mut choice: Choice) -> Choice {
         let Some(model) = &self.model else { return choice };
         let cores = self.budget.cpus.map_or(model.cores, |cpus| cpus.min(model.cores));
@@ -258,7 +251,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Any percentile, interpolated between the three known ones on a logarithmic scale (exact for an exponential tail).
+/// Returns any percentile, interpolated between the three known ones on a logarithmic scale (exact for an exponential tail).
 pub(crate) fn percentile(times: &Times, percentile: f64) -> f64 {
     let rareness = |percentile: f64| -(1.0 - percentile / 100.0).ln();
     let between = |(a, low): (f64, f64), (b, high): (f64, f64)| {

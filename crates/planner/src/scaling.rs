@@ -1,14 +1,13 @@
-//! What an autoscaler should hold the saturation of a server at: requests being served and waiting, divided by seats.
+//! The saturation at which an autoscaler should hold a server: requests being served and waiting, divided by seats.
 
 use crate::capacity::Capacity;
 use crate::facts::{Facts, Size};
 
-/// Least target: below it a request or two would move the number of instances.
+/// The smallest target; below it a request or two would change the number of instances.
 const LEAST: f64 = 0.05;
 
-/// The saturation of an instance of `size` that has as many requests as it should have: its capacity less the headroom, or what
-/// the objective allows, if that is less. An app that computes is full with few of its seats taken, one that waits with nearly
-/// all. From 0.05 to 1.
+/// Returns the saturation of an instance of `size` at its intended load: its capacity less the headroom, or the rate that the objective allows, if
+/// that is less. A computing app is full with few of its seats taken, a waiting app with nearly all. From 0.05 to 1.
 pub fn saturation(facts: &Facts, size: &Size) -> f64 {
     let capacity = Capacity::of(facts, size);
     let spare = capacity.rate_per_s / (1.0 + facts.headroom);
@@ -32,7 +31,7 @@ mod tests {
     fn an_app_that_waits_uses_its_seats() {
         let facts = Facts::new(10.0, 100.0);
         let many = saturation(&facts, &size(2, 50));
-        // 1 / 1.3 of the seats, and next to nobody waits where there are a hundred.
+        // 1 / 1.3 of the seats; with a hundred seats hardly any request waits.
         assert!((0.769..0.78).contains(&many), "{many}");
         assert!(saturation(&facts, &size(1, 2)) > many, "requests wait where there are few seats");
     }

@@ -1,7 +1,7 @@
 //! The distribution of service times: a gamma distribution with a given mean and coefficient of variation (cv).
 //!
-//! One family covers what is needed: cv 0 is constant, cv 1 is exponential, and above that most times are short and
-//! some are long. It is represented by points (quantiles with weights), so that integrals over it are sums over points.
+//! One family covers all needs: cv 0 is constant, cv 1 is exponential, and above that most times are short and some are long. The distribution is
+//! represented by points (quantiles with weights), so that integrals over it are sums over points.
 
 use statrs::distribution::{ContinuousCDF, Gamma};
 
@@ -24,7 +24,7 @@ pub struct Service {
     points: Vec<Point>,
 }
 
-/// A fraction of all services and their time.
+/// A fraction of all services with its time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Point {
     pub weight: f64,
@@ -32,27 +32,26 @@ pub(crate) struct Point {
 }
 
 impl Service {
-    /// The distribution of `mean` and `cv`. A cv below 0.01 counts as 0; for percentiles, one above [`LARGEST_CV`]
-    /// counts as that.
+    /// Returns the distribution of `mean` and `cv`. A cv below 0.01 counts as 0; for percentiles, a cv above [`LARGEST_CV`] counts as that value.
     pub fn new(mean: f64, cv: f64) -> Service {
         let constant = vec![Point { weight: 1.0, time: mean }];
         let points = gamma(cv).filter(|_| mean > 0.0).map_or(constant, |gamma| points(&gamma, mean));
         Service { mean, cv, points }
     }
 
-    /// The same distribution scaled to another mean.
+    /// Returns the same distribution scaled to another mean.
     pub fn scaled(&self, mean: f64) -> Service {
         let factor = mean / self.mean;
         let points = self.points.iter().map(|point| Point { time: point.time * factor, ..*point });
         Service { mean, cv: self.cv, points: points.collect() }
     }
 
-    /// The points, shortest first; the weights add up to 1.
+    /// Returns the points, shortest first; the weights add up to 1.
     pub(crate) fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// The percentile (0 to 100) of the service time.
+    /// Returns a percentile (0 to 100) of the service time.
     pub fn percentile(&self, percentile: f64) -> f64 {
         let mut left = percentile / 100.0;
         let reached = self.points.iter().find(|point| {
@@ -62,7 +61,7 @@ impl Service {
         reached.or(self.points.last()).map_or(0.0, |point| point.time)
     }
 
-    /// The fraction of services that take longer than `time`.
+    /// Returns the fraction of services that take longer than `time`.
     pub fn exceeds(&self, time: f64) -> f64 {
         self.points.iter().filter(|point| point.time > time).map(|point| point.weight).sum()
     }
@@ -84,7 +83,7 @@ fn points(gamma: &Gamma, mean: f64) -> Vec<Point> {
     });
     let mut points: Vec<Point> =
         body.chain(tail).map(|(weight, at)| Point { weight, time: gamma.inverse_cdf(at) }).collect();
-    // Discretization changes mean and weight slightly; correct that.
+    // Discretization changes mean and weight slightly; this corrects it.
     let total: f64 = points.iter().map(|point| point.weight).sum();
     let sum: f64 = points.iter().map(|point| point.weight * point.time).sum();
     for point in &mut points {
@@ -101,13 +100,13 @@ pub enum FromP95 {
     Cv(f64),
     /// No gamma distribution has such a long tail; this is the cv of the nearest one.
     AtLeast(f64),
-    /// No distribution has it: 5 % of the requests alone would give a larger mean.
+    /// No distribution has this value: 5 % of the requests alone would give a larger mean.
     Impossible,
-    /// It is below the mean, which is possible only if a few requests take very long.
+    /// The value is below the mean, which is possible only if a few requests take very long.
     BelowMean,
 }
 
-/// The variation implied by a mean and a 95th percentile.
+/// Returns the variation implied by a mean and a 95th percentile.
 pub fn cv_from_p95(mean: f64, p95: f64) -> FromP95 {
     let wanted = p95 / mean;
     if wanted > 20.0 {

@@ -1,7 +1,7 @@
-//! How many instances are needed, their utilisation, the effect of a lost instance or a burst, and the cost.
+//! The number of instances, their utilisation, the effect of a lost instance or a burst, and the cost.
 //!
-//! Requests are distributed evenly and randomly over instances, each with its own queue, as routers do. ResponseTimes are
-//! longer than with one shared queue.
+//! Requests are distributed evenly and randomly over instances, each with its own queue, as routers do. Response times are longer than with one
+//! shared queue.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,10 +13,10 @@ use crate::format::figure;
 use crate::slo::Slo;
 use crate::steps::Step;
 
-/// Most instances considered.
+/// The most instances considered.
 pub const MOST_INSTANCES: u32 = 1_000_000;
 
-/// Number of instances needed for each requirement.
+/// The number of instances that each requirement needs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct InstancesNeeded {
     /// For stable queues.
@@ -69,14 +69,13 @@ pub struct ResponseTimes {
     pub present: f64,
 }
 
-/// The cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Of all instances.
+    /// The cost of all instances.
     pub per_month: f64,
-    /// Of one instance.
+    /// The cost of one instance.
     pub instance_per_month: f64,
-    /// Per million requests, at the average rate, or at the busiest minute's if the average is unknown.
+    /// The cost per million requests, at the average rate, or at the busiest minute's if the average is unknown.
     pub per_million: f64,
     /// Whether the average rate is known.
     pub average_known: bool,
@@ -87,13 +86,10 @@ pub struct Cost {
 /// The result for one size of instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sizing {
-    /// The size.
     pub size: Size,
-    /// The number of instances.
     pub instances: u32,
-    /// Whether that number was given, rather than computed.
+    /// Whether the number of instances was given, rather than computed.
     pub instances_given: bool,
-    /// The limiting resource.
     pub limit: Resource,
     /// Requests that an instance can serve at once, as far as the limiting resource allows.
     pub servers: u32,
@@ -103,34 +99,31 @@ pub struct Sizing {
     pub instance_rate_within_slo_per_s: Option<f64>,
     /// Throughput of all instances relative to the request rate.
     pub headroom_times: f64,
-    /// The same within the objective.
+    /// The same relation within the objective.
     pub headroom_within_slo_times: Option<f64>,
-    /// The number of instances needed.
     pub needed: InstancesNeeded,
     /// Mean number of requests in the app, in all instances (Little's law).
     pub in_the_app: f64,
-    /// The state of each instance.
     pub load: Load,
-    /// The same with one instance lost; `None` with one instance.
+    /// The same load with one instance lost; `None` with one instance.
     pub one_lost: Option<Load>,
-    /// A burst, spread over the instances; values per instance.
+    /// A burst spread over the instances; values are per instance.
     pub burst: Burst,
-    /// The cost; `None` without a price.
+    /// `None` without a price.
     pub cost: Option<Cost>,
-    /// Whether `instances` meet the objective; `None` without one.
+    /// Whether `instances` meet the objective; `None` without an objective.
     pub keeps_slo: Option<bool>,
-    /// The calculation.
     pub steps: Vec<Step>,
 }
 
-/// Why there is no result, as text.
+/// The reason why there is no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SizingError(pub String);
 
-/// The result for `size`, with as many instances as needed or with `instances`.
+/// Returns the result for `size`, with as many instances as needed or with `instances`.
 ///
 /// # Errors
-/// If a number is invalid, or if more than a million instances would be needed.
+/// A number is invalid, or more than a million instances would be needed.
 pub fn size_up(facts: &Facts, size: &Size, instances: Option<u32>) -> Result<Sizing, SizingError> {
     check(facts, size)?;
     let capacity = Capacity::of(facts, size);
@@ -162,7 +155,7 @@ pub fn size_up(facts: &Facts, size: &Size, instances: Option<u32>) -> Result<Siz
     Ok(sizing)
 }
 
-/// The results for several sizes, cheapest first; those without a price come last, in the given order.
+/// Returns the results for several sizes, cheapest first; sizes without a price come last, in the given order.
 ///
 /// # Errors
 /// The first error of [`size_up`].
@@ -233,7 +226,7 @@ fn needed(
         }
         Ok((count as u32).max(1))
     };
-    // At a utilisation of 1 a queue grows too.
+    // At a utilisation of 1 a queue grows, too.
     let exact = over(facts.rate_per_s, capacity.rate_per_s)?;
     let to_keep_up =
         if f64::from(exact) * capacity.rate_per_s <= facts.rate_per_s { exact + 1 } else { exact };
@@ -263,7 +256,7 @@ fn load(facts: &Facts, capacity: &Capacity, instances: u32) -> Load {
 }
 
 impl ResponseTimes {
-    /// The time that `slo` limits.
+    /// Returns the time that `slo` limits.
     pub fn slo_time_ms(&self, slo: Slo) -> f64 {
         match slo.percentile {
             50.0 => self.p50_ms,

@@ -2,12 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A percentile of the response time must be below a limit.
+/// An objective: a percentile of the response time must be below a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Slo {
-    /// Such as 95 or 99.9; above 0, below 100.
+    /// A percentile such as 95 or 99.9; above 0, below 100.
     pub percentile: f64,
-    /// Milliseconds.
     pub under_ms: f64,
 }
 

@@ -8,8 +8,8 @@ pub(crate) struct Equation {
     pub weight: f64,
 }
 
-/// The unknowns that fit `equations` best. `sets` lists the sets of unknowns that may be nonzero (such as `[true, true,
-/// false]`); the set with the smallest error wins, and a later one must be better by a millionth.
+/// Returns the unknowns that fit `equations` best. `sets` lists the sets of unknowns that may be nonzero (such as `[true, true, false]`). The set
+/// with the smallest error wins; a later one must be better by a millionth.
 pub(crate) fn solve(equations: &[Equation], sets: &[[bool; 3]]) -> Option<[f64; 3]> {
     let mut best: Option<(f64, [f64; 3])> = None;
     for set in sets {
@@ -22,14 +22,13 @@ pub(crate) fn solve(equations: &[Equation], sets: &[[bool; 3]]) -> Option<[f64; 
     best.map(|(_, unknowns)| unknowns)
 }
 
-/// Weighted sum of squared errors.
+/// Returns the weighted sum of squared errors.
 pub(crate) fn error(equations: &[Equation], unknowns: &[f64; 3]) -> f64 {
     let off = |one: &Equation| one.factors.iter().zip(unknowns).map(|(f, u)| f * u).sum::<f64>() - one.result;
     equations.iter().map(|one| one.weight * off(one).powi(2)).sum()
 }
 
-/// Gauss elimination on the normal equations of the unknowns in `set`; `None` if they are underdetermined or one is
-/// negative.
+/// Solves the normal equations of the unknowns in `set` by Gauss elimination; `None` if they are underdetermined or an unknown is negative.
 fn solve_set(equations: &[Equation], set: &[bool; 3]) -> Option<[f64; 3]> {
     let chosen: Vec<usize> = (0..3).filter(|&i| set[i]).collect();
     let n = chosen.len();

@@ -2,14 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One step of a calculation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// What is computed, such as `requests in service at once`.
+    /// The computed value, such as `requests in service at once`.
     pub what: String,
-    /// With symbols: `A = λ x S`.
+    /// The formula with symbols: `A = λ x S`.
     pub formula: String,
-    /// With numbers: `6.25/s x 0.007 s`.
+    /// The formula with numbers: `6.25/s x 0.007 s`.
     pub filled_in: String,
     /// The result with its unit.
     pub result: String,
@@ -18,7 +17,6 @@ pub struct Step {
 }
 
 impl Step {
-    /// A step of the calculation.
     pub fn new(what: &str, formula: &str, filled_in: String, result: String, source: &str) -> Step {
         let text = str::to_owned;
         Step { what: text(what), formula: text(formula), filled_in, result, source: text(source) }

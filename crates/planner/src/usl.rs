@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::squares::{Equation, solve};
 
-/// λ alone, with σ, with κ, with both.
+/// The sets: λ alone, with σ, with κ, with both.
 const SETS: [[bool; 3]; 4] =
     [[true, false, false], [true, true, false], [true, false, true], [true, true, true]];
 
@@ -25,20 +25,18 @@ pub struct Usl {
     pub fit: f64,
     /// Smallest and largest σ with one point left out; equal if there are too few points.
     pub sigma_bounds: (f64, f64),
-    /// The same for κ.
+    /// The same bounds for κ.
     pub kappa_bounds: (f64, f64),
     /// Smallest and largest [`Usl::knee`] with one point left out; `None` if there are too few points, or if one of
     /// them grows without bound.
     pub knee_bounds: Option<(u32, u32)>,
     /// The largest N measured.
     pub reach: f64,
-    /// Number of points.
     pub points: usize,
 }
 
 impl Usl {
-    /// Fits the law to (N, requests per second). `None` with fewer than three different N, or with values that are not
-    /// positive.
+    /// Fits the law to pairs (N, requests per second). `None` with fewer than three different N, or with values that are not positive.
     pub fn fit(points: &[(f64, f64)]) -> Option<Usl> {
         if distinct(points) < 3 {
             return None;
@@ -61,18 +59,18 @@ impl Usl {
         Some(law)
     }
 
-    /// Requests per second of `n`.
+    /// Returns the requests per second of `n`.
     pub fn rate(&self, n: f64) -> f64 {
         self.lambda * n / (1.0 + self.sigma * (n - 1.0) + self.kappa * n * (n - 1.0))
     }
 
-    /// The N with the highest throughput; `None` if it never falls (κ = 0).
+    /// Returns the N with the highest throughput; `None` if throughput never falls (κ = 0).
     pub fn peak(&self) -> Option<f64> {
         (self.kappa > 0.0).then(|| ((1.0 - self.sigma).max(0.0) / self.kappa).sqrt().max(1.0))
     }
 
-    /// Where throughput stops growing: the smallest whole N that reaches 95 % of the maximum; `None` if it grows
-    /// without bound (σ = κ = 0), or beyond a million.
+    /// Returns where throughput stops growing: the smallest whole N that reaches 95 % of the maximum; `None` if it grows without bound (σ = κ = 0),
+    /// or beyond a million.
     pub fn knee(&self) -> Option<u32> {
         let most = match self.peak() {
             Some(peak) => self.rate(peak),
@@ -81,7 +79,7 @@ impl Usl {
         };
         let enough = |n: u32| self.rate(f64::from(n)) >= 0.95 * most;
         let last = self.peak().map_or(1e6, |peak| peak.ceil().min(1e6)) as u32;
-        // The rate grows up to the peak, so bisection finds the first N that is enough.
+        // The rate grows up to the peak, so bisection finds the first sufficient N.
         let (mut low, mut high) = (1, last);
         if !enough(high) {
             return None;

@@ -1,4 +1,4 @@
-//! One request on its way through the pool: its frame, its state, its reply.
+//! One request on its way through the pool: its frame, its state and its reply.
 
 use crate::deaths::Served;
 use crate::dispatch::{SeatKind, Serial, Ticket};
@@ -13,35 +13,36 @@ use std::time::Instant;
 use wire::request::Head;
 use wire::times::Times;
 
-/// One request from its submission until its worker thread is free again.
+/// A request from its submission until its seat is free again.
 pub(crate) struct Call {
-    /// The REQUEST frame but for body bytes.
+    /// The REQUEST frame without body bytes.
     pub(crate) frame: RefCell<Vec<u8>>,
     pub(crate) body: RefCell<Carried>,
     pub(crate) reply: Reply,
     pub(crate) trace: Rc<Trace>,
-    /// The client, as long as its exchange keeps it; a request of our own has none.
+    /// The client, as long as its exchange keeps it. A probe request has none.
     client: Option<Weak<dyn Client>>,
     asked: Cell<Instant>,
     kind: SeatKind,
     state: Cell<CallState>,
-    /// The worker that it was last sent to.
+    /// The worker that the request was last sent to.
     serial: Cell<Serial>,
-    /// When it was last sent to one, microseconds of the monotonic clock.
+    /// When it was last sent, in microseconds of the monotonic clock.
     sent_us: Cell<u64>,
-    /// When it was given up because it takes too long, microseconds of the monotonic clock; `None` while it has not been.
+    /// When it was given up because it took too long, in microseconds of the monotonic clock; `None` if it
+    /// was not.
     overdue_us: Cell<Option<u64>>,
     blamed: Cell<bool>,
-    /// It has asked for time until then, microseconds of the monotonic clock.
+    /// The extended deadline that the request has asked for, in microseconds of the monotonic clock.
     until_us: Cell<u64>,
 }
 
-/// How the body travels.
+/// How the body is sent.
 #[derive(Debug)]
 pub(crate) enum Carried {
     Nothing,
     Bytes(Bytes),
-    /// A file that goes with the request, and its place among all uploads.
+    /// A file that is sent with the request, counted among all uploads.
     File {
         file: File,
         _place: Upload,
@@ -50,7 +51,6 @@ pub(crate) enum Carried {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallState {
-    /// Not submitted yet.
     New,
     Waiting(Ticket),
     Sent {
@@ -58,12 +58,12 @@ pub(crate) enum CallState {
         serial: Serial,
         id: u32,
     },
-    /// The worker has finished it, or it has failed.
+    /// The worker has finished the request, or it has failed.
     Finished,
 }
 
 impl Call {
-    /// A request that asks for a seat of this kind at `asked`.
+    /// Creates a request that asks for a seat of this kind at `asked`.
     pub(crate) fn new(
         frame: Vec<u8>,
         body: Carried,
@@ -94,7 +94,6 @@ impl Call {
         }
     }
 
-    /// What serves it.
     pub(crate) fn kind(&self) -> SeatKind {
         self.kind
     }
@@ -103,7 +102,7 @@ impl Call {
         self.state.get()
     }
 
-    /// The worker that it was last sent to.
+    /// Returns the worker that the request was last sent to.
     pub(crate) fn serial(&self) -> Serial {
         self.serial.get()
     }
@@ -115,30 +114,31 @@ impl Call {
         self.body.replace(Carried::Nothing);
     }
 
-    /// What its response holds; `None` when no handler waits for it.
+    /// Returns the holding of its response; `None` if no handler waits for it.
     pub(crate) fn holding(&self) -> Option<Rc<Holding>> {
         self.client.as_ref()?.upgrade()?.holding()
     }
 
-    /// What the responses on its connection hold, if they have held anything.
+    /// Returns the account of the responses on its connection, if they have held anything.
     pub(crate) fn account(&self) -> Option<Rc<Account>> {
         self.client.as_ref()?.upgrade()?.account()
     }
 
-    /// Asks for a seat anew: until `now` it has waited for its own client.
+    /// Restarts the waiting time at `now`, because the request has waited for its own client until then.
     pub(crate) fn asks_at(&self, now: Instant) {
         self.asked.set(now);
         self.trace.asked.set(Some(now));
     }
 
-    /// Records the time in the queue: all time until the response came at `now`, but for `app_us` microseconds in the app.
+    /// Records the time in the queue: the time until the response arrived at `now`, without `app_us`
+    /// microseconds in the app.
     pub(crate) fn was_queued(&self, now: Instant, app_us: u32) {
         let total =
             u32::try_from(now.saturating_duration_since(self.asked.get()).as_micros()).unwrap_or(u32::MAX);
         self.trace.queue_us.set(total.saturating_sub(app_us));
     }
 
-    /// Records the times of a response that came at `now`.
+    /// Records the times of a response that arrived at `now`.
     #[inline]
     pub(crate) fn took(&self, now: Instant, times: Times) {
         self.trace.app_us.set(times.app_us);
@@ -151,14 +151,15 @@ impl Call {
         self.asked.get()
     }
 
-    /// Applies `read` to the request's head; `None` once the worker has finished it.
+    /// Applies `read` to the head of the request; `None` once the worker has finished it.
     pub(crate) fn with_head<R>(&self, read: impl FnOnce(&Head<'_>) -> R) -> Option<R> {
         let frame = self.frame.borrow();
         let head = wire::request::head_of(frame.get(wire::frame::HEADER..)?).ok()?;
         Some(read(&head))
     }
 
-    /// Whether the request's method is safe (RFC 9110, 9.2.1), as far as apps can be expected to keep to it.
+    /// Returns whether the method is one of those safe methods (RFC 9110, 9.2.1) that apps can be expected to
+    /// treat as safe.
     pub(crate) fn changes_nothing(&self) -> bool {
         self.with_head(|head| matches!(head.method, b"GET" | b"HEAD")).unwrap_or(false)
     }
@@ -169,7 +170,8 @@ impl Call {
         named.unwrap_or_else(|| "a request".to_owned())
     }
 
-    /// For the record of a worker's death: the request was `id` on the link of front thread `link`, and `failed` with the worker.
+    /// Returns the request for the record of a worker's death: it was `id` on link `link`, and `failed` tells
+    /// whether the worker's death made it fail.
     pub(crate) fn served(&self, link: u16, id: u32, failed: bool) -> Option<Served> {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         self.with_head(|head| Served {
@@ -184,57 +186,59 @@ impl Call {
         })
     }
 
-    /// Changes where the request is.
     pub(crate) fn set_state(&self, state: CallState) {
         self.state.set(state);
     }
 
-    /// Notes that the request goes to worker `serial`, in scoreboard slot `index`.
+    /// Records that the request goes to worker `serial`, in scoreboard slot `index`.
     pub(crate) fn sent_to(&self, serial: Serial, index: u16) {
         self.trace.worker.set(index + 1);
         self.serial.set(serial);
     }
 
-    /// Notes when it is sent, which is when a fiber begins to serve it.
+    /// Records when the request was sent, which is when a fiber begins to serve it.
     pub(crate) fn sent_at(&self, now_us: u64) {
         self.sent_us.set(now_us);
     }
 
-    /// When it was sent, if that has been noted.
+    /// Returns when the request was sent; 0 if that was not recorded.
     pub(crate) fn sent_us(&self) -> u64 {
         self.sent_us.get()
     }
 
-    /// Notes that it is given up; whether it had been before.
+    /// Records that the request is given up. Returns whether it had been before.
     pub(crate) fn mark_overdue(&self, now_us: u64) -> bool {
         let before = self.overdue_us.get();
         self.overdue_us.set(before.or(Some(now_us)));
         before.is_some()
     }
 
-    /// How long it has held its seat since it was given up, microseconds; `None` while it has not been.
+    /// Returns how long the request has held its seat since it was given up, in microseconds; `None` if it
+    /// was not.
     pub(crate) fn overdue_for_us(&self, now_us: u64) -> Option<u64> {
         self.overdue_us.get().map(|since_us| now_us.saturating_sub(since_us))
     }
 
-    /// Whether its worker is to be ended for it: once, when it holds a seat and has no response but one that it is overdue.
+    /// Returns true once if the worker is at fault: the request holds a seat, and it has no response except
+    /// the one for being overdue.
     pub(crate) fn blames_worker(&self) -> bool {
         (self.overdue_us.get().is_some() || !self.reply.headed()) && !self.blamed.replace(true)
     }
 
-    /// Gives it time until then, microseconds of the monotonic clock; never less than it has.
+    /// Extends the deadline to `until_us`, in microseconds of the monotonic clock, and returns it. The
+    /// deadline is never shortened.
     pub(crate) fn extend(&self, until_us: u64) -> u64 {
         let until_us = until_us.max(self.until_us.get());
         self.until_us.set(until_us);
         until_us
     }
 
-    /// Whether it has been given time beyond `now_us`.
+    /// Returns whether the deadline was extended beyond `now_us`.
     pub(crate) fn is_extended(&self, now_us: u64) -> bool {
         now_us < self.until_us.get()
     }
 
-    /// Ends the call: with a response if none has started, else by breaking its body off.
+    /// Ends the call: with an error response if none has started, otherwise by breaking off the body.
     pub(crate) fn fail(&self, failure: Failure) {
         if !self.reply.headed() {
             self.reply.on_event(ReplyEvent::Failed(failure.clone()));

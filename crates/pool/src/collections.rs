@@ -1,21 +1,21 @@
-//! Whose turn it is for a full garbage collection between requests. Pure.
+//! Decides which worker runs a full garbage collection between requests. Pure.
 //!
-//! Why: a full collection stops all threads of a worker, for tens or hundreds of milliseconds. A worker that makes it while it has no
-//! requests, and gets none, delays nobody.
+//! Why: a full collection stops all threads of a worker for tens or hundreds of milliseconds. If the worker
+//! has no requests and gets none meanwhile, no request is delayed.
 //!
 //! Contract:
-//! 1. One worker collects at a time, in the order in which they have said that a collection is due.
-//! 2. A worker gets its turn only while it can [rest](crate::dispatch::Dispatch::rest): it has no requests, nobody waits, and others
-//!    have free seats. A worker that cannot rest does not hold up those behind it.
-//! 3. A worker that does not report its end within [`LONGEST`] gets requests again.
+//! 1. One worker collects at a time, in the order in which their collections became due.
+//! 2. A worker collects only while it can [rest](crate::dispatch::Dispatch::rest): it has no requests, no
+//!    request waits, and others have free seats. A worker that cannot rest does not delay those behind it.
+//! 3. A worker that does not report the end within [`LONGEST`] gets requests again.
 
 use crate::dispatch::Serial;
 use std::time::{Duration, Instant};
 
-/// Longest time without requests.
+/// The longest time without requests.
 pub const LONGEST: Duration = Duration::from_secs(10);
 
-/// The workers that wait for their turn, and the one that collects.
+/// The workers that wait for a collection, and the one that is collecting.
 #[derive(Debug, Default)]
 pub struct Collections {
     due: Vec<Serial>,
@@ -25,15 +25,15 @@ pub struct Collections {
 }
 
 impl Collections {
-    /// A collection is due in this worker.
+    /// Records that a collection is due in this worker.
     pub fn due(&mut self, serial: Serial) {
         if !self.due.contains(&serial) {
             self.due.push(serial);
         }
     }
 
-    /// The worker has collected, which took so long; zero: it was not due any more. Whether it was its turn, so that it takes
-    /// requests again.
+    /// Records a finished collection. `took` is zero if it was no longer due. Returns whether it was this
+    /// worker's turn, so that it gets requests again.
     pub fn collected(&mut self, serial: Serial, took: Duration) -> bool {
         if !took.is_zero() {
             self.count += 1;
@@ -42,13 +42,13 @@ impl Collections {
         self.running.take_if(|(running, _)| *running == serial).is_some()
     }
 
-    /// A worker is gone.
+    /// Removes a dead worker.
     pub fn gone(&mut self, serial: Serial) {
         self.due.retain(|one| *one != serial);
         self.running.take_if(|(running, _)| *running == serial);
     }
 
-    /// The worker whose turn it is now. `rest` gives it no requests from now on, if that is possible.
+    /// Returns the worker that collects next. `rest` stops its requests, if that is possible.
     pub fn next(&mut self, mut rest: impl FnMut(Serial) -> bool, now: Instant) -> Option<Serial> {
         if self.running.is_some() {
             return None;
@@ -59,13 +59,13 @@ impl Collections {
         Some(serial)
     }
 
-    /// The worker that has not reported its end for too long.
+    /// Returns the worker that has not reported the end for too long, and ends its turn.
     pub fn overdue(&mut self, now: Instant) -> Option<Serial> {
         let late = |since: Instant| now.saturating_duration_since(since) >= LONGEST;
         self.running.take_if(|(_, since)| late(*since)).map(|(serial, _)| serial)
     }
 
-    /// How many collections there have been, and how long they took together.
+    /// Returns the number of collections and their total duration.
     pub fn totals(&self) -> (u64, Duration) {
         (self.count, self.total)
     }

@@ -1,9 +1,11 @@
-//! Why workers ended: the last of them as records, and a sentence about each for the log. Pure but for the lock.
+//! Records why workers ended, and writes a sentence about each for the log. Pure except for the lock.
 //!
 //! Contract:
-//! 1. Each worker that a fork was ordered for gets one record, when all front threads have reported what it was serving.
-//! 2. A death by signal 9 is the kernel's (out of memory) when its counter says so ([`crate::oom`]), and somebody's `kill -9` otherwise.
-//! 3. The ring keeps [`KEPT`] records; the counts by cause are never reset.
+//! 1. Each worker whose fork was ordered gets one record, when all front threads have reported the requests
+//!    that it was serving.
+//! 2. A death by signal 9 is attributed to the kernel (out of memory) if the kernel's counter says so
+//!    ([`crate::oom`]), and to a `kill -9` otherwise.
+//! 3. The ring keeps [`KEPT`] records. The counts by cause are never reset.
 
 use crate::memory::Memory;
 use crate::oom::Verdict;
@@ -15,17 +17,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use wire::traces::Trace;
 
-/// Records that are kept.
+/// The number of records that are kept.
 pub const KEPT: usize = 256;
-/// Requests that a record and a log line show at most: they may be as many as the worker has threads.
+/// The largest number of requests in a record or log line. A worker may have as many as it has threads.
 const SHOWN: usize = 10;
-/// Lines of a backtrace that a record keeps, and the longest of them; all records together fit into a response of the control server.
+/// The largest number of backtrace lines in a record, and the length of the longest. All records together fit
+/// into one response of the control server.
 const LINES: usize = 20;
 const LONGEST_LINE: usize = 200;
 /// The longest path that is shown, in characters.
 const LONGEST_PATH: usize = 500;
 
-/// The last deaths.
+/// The records of the last deaths, and the counts of all.
 #[derive(Debug, Default)]
 pub struct Deaths(Mutex<Kept>);
 
@@ -45,12 +48,12 @@ impl Deaths {
         kept.ring.push_back(death);
     }
 
-    /// The last [`KEPT`], the newest first.
+    /// Returns the last [`KEPT`] records, the newest first.
     pub fn list(&self) -> Vec<Death> {
         self.kept().ring.iter().rev().cloned().collect()
     }
 
-    /// All since the start, by cause.
+    /// Returns the counts by cause since the start.
     pub fn counts(&self) -> DeathCounts {
         self.kept().counts.clone()
     }
@@ -66,27 +69,27 @@ pub(crate) struct Served {
     pub(crate) link: u16,
     pub(crate) id: u32,
     pub(crate) method: String,
-    /// Path and query, for the log.
+    /// The path and query, for the log.
     pub(crate) target: String,
-    /// Path alone.
+    /// The path alone.
     pub(crate) path: String,
-    /// Since it was submitted.
+    /// The time since it was submitted.
     pub(crate) age: Duration,
-    /// Its client has at least the head of a response.
+    /// Whether its client has at least the head of a response.
     pub(crate) answered: bool,
-    /// It failed with the worker.
+    /// Whether it failed because of the worker's death.
     pub(crate) failed: bool,
 }
 
-/// Everything that is known of a worker's end.
+/// The facts about a worker's end.
 pub(crate) struct Facts<'a> {
     pub(crate) exit: &'a WorkerExit,
-    /// Why it was told to finish, or was killed, if that was the worker's own doing.
+    /// Why the worker was told to finish or was killed, if its limits were the reason.
     pub(crate) recycled: Option<(DeathCause, &'a str)>,
     pub(crate) requests: u64,
     pub(crate) memory: Memory,
     pub(crate) oom: Verdict,
-    /// Descriptions of the requests that were stuck.
+    /// Descriptions of the stuck requests.
     pub(crate) stuck: &'a [String],
     pub(crate) served: Vec<Served>,
     pub(crate) traces: &'a [Trace],
@@ -94,20 +97,20 @@ pub(crate) struct Facts<'a> {
     pub(crate) noticed: Instant,
 }
 
-/// Whether a worker that was told to end did nothing else. The exit code of one whose template has ended before it (a reload in place)
-/// nobody hears of; that it has closed its links is all there is to see.
+/// Returns whether a worker that was told to exit did just that. If its template ended first (a reload in
+/// place), the exit code is unknown, and closed links are the only sign.
 pub(crate) fn finished(exit: &WorkerExit) -> bool {
     exit.cause == Cause::Ordered && !exit.killed && matches!(exit.status, None | Some(ExitStatus::Exit(0)))
 }
 
-/// Whether the kernel may have been the one who killed: nobody here did.
+/// Returns whether the kernel may have killed the worker, because the server did not.
 pub(crate) fn may_be_the_kernels(exit: &WorkerExit) -> bool {
     matches!(exit.cause, Cause::Crashed | Cause::Ordered)
         && !exit.killed
         && matches!(exit.status, None | Some(ExitStatus::Signal(9)))
 }
 
-/// How a worker ended, before anybody knows what it was serving.
+/// Describes how a worker ended, before the requests that it was serving are known.
 pub(crate) fn describe(exit: &WorkerExit, worker_timeout: Option<Duration>) -> String {
     let facts = Facts {
         exit,
@@ -125,7 +128,6 @@ pub(crate) fn describe(exit: &WorkerExit, worker_timeout: Option<Duration>) -> S
 }
 
 impl Facts<'_> {
-    /// The record.
     pub(crate) fn record(mut self, at: SystemTime) -> Death {
         self.served.sort_by_key(|request| std::cmp::Reverse(request.age));
         let text = self.sentence();
@@ -274,7 +276,7 @@ impl Facts<'_> {
     }
 }
 
-/// The beginning of a text that is too long.
+/// Shortens a text that is too long.
 fn cut(text: &str, longest: usize) -> String {
     match text.char_indices().nth(longest) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -282,12 +284,12 @@ fn cut(text: &str, longest: usize) -> String {
     }
 }
 
-/// Bytes for people.
+/// Formats a number of bytes.
 pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// A duration for people: `0.3 s`, `12 s`, `5 min`, `3 h 20 min`.
+/// Formats a duration: `0.3 s`, `12 s`, `5 min`, `3 h 20 min`.
 pub(crate) fn span(time: Duration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.1} s", time.as_secs_f64()),

@@ -1,17 +1,22 @@
-//! Which worker serves next: one queue for all front threads, and the seats of all workers. Pure: no clock, no I/O.
+//! Decides which worker serves which request: holds one queue for all front threads, and the seats of all
+//! workers. Pure: no clock, no I/O.
 //!
 //! Contract:
-//! 1. Requests leave the queue in the order in which they arrived; a request that is put back keeps its number and so its position.
-//! 2. A request goes to the worker with the most free threads: processes before threads, because threads of one process share a GVL.
-//!    Of those, to the one with the fewest open tunnels (WebSockets and other connections that the app has taken over).
-//!    One whose threads have been computing for a while, with fibers that wait behind, comes after all others.
-//! 3. Only when no thread anywhere is free, and only while requests are fast, is a request handed to a worker in advance
-//!    ([`Pace`]). Such prefetching makes batches, and batches make small requests cheap.
+//! 1. Requests leave the queue in order of arrival. A request that is put back keeps its number and so its
+//!    position.
+//! 2. A request goes to the worker with the most free threads, because the threads of one process share a
+//!    GVL. Among equals, it goes to the worker with the fewest open tunnels (WebSockets and other connections
+//!    that the app has taken over). A worker whose threads have been computing for a while, with fibers
+//!    waiting behind them, comes after all other workers with free threads.
+//! 3. A request is handed to a worker in advance only when no thread is free anywhere, and only while
+//!    requests are fast ([`Pace`]). Such prefetching creates batches, and batches make small requests cheap.
 //! 4. A worker on trial gets its share of the requests and no more, as long as another worker is open.
 //! 5. A seat is given back exactly once, through [`Dispatch::finished`] or [`Dispatch::worker_gone`].
-//! 6. There is a dispatch for each [`SeatKind`], with its own queue and seats: what holds of one holds of the other, and no request changes sides.
-//! 7. A new request that would wait longer than it may, by the pace at which the queue moves ([`Throughput`]), is refused at once; never
-//!    while fewer requests wait than there are seats. One that has waited already is never refused.
+//! 6. Each [`SeatKind`] has its own dispatch with its own queue and seats. The same rules hold for both, and
+//!    no request changes from one to the other.
+//! 7. A new request is refused at once if, at the queue's current rate ([`Throughput`]), it would wait longer
+//!    than allowed; but never while fewer requests wait than there are seats. A request that has already
+//!    waited is never refused.
 
 use crate::throughput::Throughput;
 use crate::verdict::Tally;
@@ -19,21 +24,21 @@ use crate::waits::Waits;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Number of a worker process, never used twice.
+/// The number of a worker process; never reused.
 pub type Serial = u32;
 
-/// What serves a request: without `fiber_paths` all are of the first kind, whatever serves them.
+/// The kind of seat that serves a request. Without `fiber_paths` all seats are of the first kind, whether
+/// threads or fibers serve.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SeatKind {
-    /// What serves all paths, or all but those below.
+    /// Serves all paths, or all but those of `fiber_paths`.
     #[default]
     Thread,
-    /// A fiber, for the paths of `fiber_paths`, beside threads that serve the others.
+    /// A fiber for the paths of `fiber_paths`, beside threads that serve the others.
     Fiber,
 }
 
 impl SeatKind {
-    /// Both.
     pub const ALL: [SeatKind; 2] = [SeatKind::Thread, SeatKind::Fiber];
 }
 
@@ -42,15 +47,15 @@ impl SeatKind {
 pub struct Ticket {
     /// Grows with every request.
     pub number: u64,
-    /// Index of the front thread.
     pub thread: u16,
-    /// Where the thread keeps the request.
+    /// The index under which the front thread keeps the request.
     pub slot: u32,
-    /// Whose queue it is.
+    /// The queue that the request belongs to.
     pub kind: SeatKind,
 }
 
-/// A queued request. A cancelled one stays, without its ticket, until it reaches the head of the queue.
+/// A queued request. A cancelled request leaves its entry, without the ticket, until the entry reaches the
+/// head of the queue.
 #[derive(Debug)]
 struct Entry {
     number: u64,
@@ -58,54 +63,52 @@ struct Entry {
     ticket: Option<Ticket>,
 }
 
-/// A waiting request has got a seat.
+/// Gives a seat to a waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Assignment {
-    /// The request.
     pub ticket: Ticket,
-    /// The worker that it is sent to.
     pub serial: Serial,
 }
 
 /// The result of asking for a seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// Send it to this worker now.
+    /// The request can be sent to this worker now.
     Go(Serial),
-    /// It waits; an [`Assignment`] will follow, or it expires.
+    /// The request waits. An [`Assignment`] follows, unless the request expires.
     Wait,
     /// `max_queue` requests are waiting already.
     Full,
-    /// It would wait for so long, and may not.
+    /// The predicted wait, which is longer than allowed.
     Late(Duration),
 }
 
-/// Requests that got no seat, by why.
+/// The number of requests that got no seat, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Refusals {
     /// `max_queue` requests were waiting.
     pub full: u64,
-    /// They would have waited too long.
+    /// The predicted wait was too long.
     pub early: u64,
-    /// They have waited too long.
+    /// The request waited for too long.
     pub expired: u64,
 }
 
-/// What has happened since somebody last asked ([`Dispatch::take_load`]).
+/// The load since the last call of [`Dispatch::take_load`].
 #[derive(Debug, Clone, Default)]
 pub struct Load {
-    /// How long the requests have waited that got a seat.
+    /// The waits of the requests that got a seat.
     pub waits: Waits,
-    /// Microseconds in the app, of the requests whose waits for the GVL were measured.
+    /// The time in the app of the requests whose waits for the GVL were measured, in microseconds.
     pub app_us: u64,
-    /// Microseconds that those waited for the GVL.
+    /// The time that those requests waited for the GVL, in microseconds.
     pub gvl_us: u64,
-    /// How many those are.
+    /// The number of those requests.
     pub measured: u32,
 }
 
 impl Load {
-    /// Adds what has happened at the same time elsewhere.
+    /// Adds the load of another dispatch over the same time.
     pub fn add(&mut self, other: &Load) {
         self.waits.add(&other.waits);
         self.app_us += other.app_us;
@@ -119,58 +122,58 @@ struct Seats {
     serial: Serial,
     threads: u32,
     taken: u32,
-    /// It takes new requests.
+    /// Whether the worker takes new requests.
     open: bool,
-    /// It makes no progress, so it gets no new requests for now.
+    /// Set while the worker makes no progress; it gets no new requests.
     suspended: bool,
-    /// It collects garbage, and gets no new requests meanwhile.
+    /// Set while the worker collects garbage; it gets no new requests.
     resting: bool,
-    /// Its threads compute: with fibers, what it is sent now would wait for them. Others are chosen first.
+    /// Set while the worker's threads compute. With fibers, a new request would wait for them, so other
+    /// workers are preferred.
     held: bool,
-    /// Connections that its app has taken over. They hold no seat.
+    /// Connections that the worker's app has taken over. They hold no seat.
     tunnels: u32,
-    /// Links over which requests were returned and that have not resumed.
+    /// Links over which the worker has returned requests and has not resumed.
     stalled: u32,
-    /// When a request was last finished, or sent while there was no other.
+    /// The time of the last completed request, or of the request that ended an idle period.
     progress: Instant,
     tally: Tally,
 }
 
-/// The worker that is tried.
 #[derive(Debug)]
 struct Trial {
     serial: Serial,
-    /// Of 1,000 requests.
+    /// In thousandths of all requests.
     share: u64,
-    /// Requests since it is tried, and those that it got.
+    /// Requests since the trial began: all of them, and those that the worker on trial got.
     all: u64,
     given: u64,
 }
 
 impl Trial {
-    /// Whether the next request is its own.
+    /// Returns whether the next request goes to the worker on trial.
     fn is_due(&self) -> bool {
         self.given * 1000 < self.share * (self.all + 1)
     }
 }
 
-/// The queue and the seats.
 #[derive(Debug)]
 pub struct Dispatch {
     kind: SeatKind,
     workers: Vec<Seats>,
-    /// In the order of the numbers.
+    /// In order of the numbers.
     queue: VecDeque<Entry>,
-    /// Entries of the queue that have their ticket.
+    /// The number of queue entries that still have their ticket.
     waiting: usize,
     next: u64,
     max_queue: usize,
     longest: usize,
     pace: Pace,
-    /// Threads get requests in advance. Fibers do not: there is one for each request that is wanted at a time.
+    /// Whether requests are handed over in advance. Fibers need no prefetching: each request that a worker
+    /// should hold has its own fiber.
     prefetches: bool,
     trial: Option<Trial>,
-    /// How long a request may wait; `None` while no predictions are wanted.
+    /// The longest predicted wait that is accepted; `None` while predictions are off.
     longest_wait: Option<Duration>,
     throughput: Throughput,
     refusals: Refusals,
@@ -178,7 +181,7 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// An empty queue that takes `max_queue` waiting requests.
+    /// Creates an empty queue with room for `max_queue` waiting requests.
     pub fn new(max_queue: usize) -> Dispatch {
         Dispatch {
             kind: SeatKind::Thread,
@@ -198,25 +201,25 @@ impl Dispatch {
         }
     }
 
-    /// The same, for workers that serve with fibers: no request is handed over in advance.
+    /// Turns prefetching off: for workers that serve with fibers, and for spawned workers.
     pub fn without_prefetching(self) -> Dispatch {
         Dispatch { prefetches: false, ..self }
     }
 
-    /// The same, for the fibers beside the threads of workers.
+    /// Creates the queue of the fibers that serve beside threads.
     pub fn of_fibers(max_queue: usize) -> Dispatch {
         Dispatch { kind: SeatKind::Fiber, ..Dispatch::new(max_queue).without_prefetching() }
     }
 
-    /// Whether the threads of a worker have been computing for a while.
+    /// Sets whether a worker's threads have been computing for a while.
     pub fn worker_held(&mut self, serial: Serial, held: bool) {
         if let Some(worker) = self.worker(serial) {
             worker.held = held;
         }
     }
 
-    /// Refuses new requests that would wait longer than this, from now on; `None` refuses none, and forgets the pace: workers boot, or
-    /// run new code.
+    /// Refuses new requests whose predicted wait is longer than `longest_wait`. `None` turns predictions off
+    /// and discards the measured rate, because workers boot or run new code.
     pub fn predict(&mut self, longest_wait: Option<Duration>, now: Instant) {
         if longest_wait.is_none() {
             self.throughput.forget();
@@ -225,7 +228,7 @@ impl Dispatch {
         self.measure(now);
     }
 
-    /// A new request of front thread `thread`, kept in its `slot`, asks for a seat.
+    /// Asks for a seat for a new request, which front thread `thread` keeps in its `slot`.
     #[inline]
     pub fn ask(&mut self, thread: u16, slot: u32, now: Instant) -> (Ticket, Admission) {
         let ticket = Ticket { number: self.next, thread, slot, kind: self.kind };
@@ -240,21 +243,21 @@ impl Dispatch {
         (ticket, admission)
     }
 
-    /// Whether new requests are refused that would wait for too long.
+    /// Returns whether new requests are refused if their predicted wait is too long.
     pub fn is_predicting(&self) -> bool {
         self.longest_wait.is_some()
     }
 
-    /// How long a new request would wait, if that is too long.
+    /// Returns the predicted wait of a new request if it is too long.
     fn too_long(&mut self, now: Instant) -> Option<Duration> {
         let limit =
             self.longest_wait.filter(|_| self.waiting > 0 && self.waiting >= self.seats() as usize)?;
         self.throughput.wait(self.waiting, now).filter(|wait| *wait > limit)
     }
 
-    /// As [`Dispatch::ask`] for a request that has a ticket already, waiting since `since`.
+    /// Like [`Dispatch::ask`], for a request that already has a ticket and has waited since `since`.
     pub fn ask_again(&mut self, ticket: Ticket, since: Instant, now: Instant) -> Admission {
-        // While requests are queued there is no free seat, or it belongs to one of them.
+        // While requests are queued, no seat is free, or it belongs to a queued request.
         let seat = if self.waiting == 0 { self.free_seat(now) } else { None };
         match seat {
             Some(serial) => {
@@ -274,17 +277,17 @@ impl Dispatch {
         }
     }
 
-    /// Threads that take requests.
+    /// Returns the number of threads of the workers that take requests.
     pub fn seats(&self) -> u32 {
         self.workers.iter().filter(|w| w.open && !w.suspended).map(|w| w.threads).sum()
     }
 
-    /// Threads that serve a request.
+    /// Returns the number of threads that are serving a request.
     pub fn busy(&self) -> u32 {
         self.workers.iter().map(|worker| worker.taken.min(worker.threads)).sum()
     }
 
-    /// Tells the throughput what has changed. Costs nothing while no request waits.
+    /// Updates the measurement of the throughput. Costs nothing while no request waits.
     #[inline]
     fn measure(&mut self, now: Instant) {
         if self.longest_wait.is_some() && (self.waiting > 0 || self.throughput.is_measuring()) {
@@ -293,25 +296,25 @@ impl Dispatch {
         }
     }
 
-    /// Requests that got no seat.
     pub fn refusals(&self) -> Refusals {
         self.refusals
     }
 
-    /// What has happened since this was last called.
+    /// Returns the load since the last call.
     pub fn take_load(&mut self) -> Load {
         std::mem::take(&mut self.load)
     }
 
-    /// `count` requests whose waits for the GVL were measured: their microseconds in the app, and of waiting.
+    /// Adds `count` requests whose waits for the GVL were measured: microseconds in the app, and microseconds
+    /// of waiting.
     pub fn measured(&mut self, count: u32, app_us: u64, gvl_us: u64) {
         self.load.measured += count;
         self.load.app_us += app_us;
         self.load.gvl_us += gvl_us;
     }
 
-    /// A worker finished a request that took `app` in the app, or never got it (`None`). Queued requests that get a seat
-    /// are appended to `assigned`.
+    /// Frees a seat: a worker has finished a request that took `app` in the app, or the request never reached
+    /// it (`None`). Queued requests that get a seat are appended to `assigned`.
     #[inline]
     pub fn finished(
         &mut self,
@@ -335,8 +338,8 @@ impl Dispatch {
         self.assign(now, assigned);
     }
 
-    /// A worker has returned `seats` requests over one link, because one that it serves is slow; see [`Dispatch::put_back`].
-    /// The worker gets nothing until [`Dispatch::resumed`].
+    /// Takes back the `seats` requests that a worker has returned over one link, because another request in
+    /// it is slow; see [`Dispatch::put_back`]. The worker gets no requests until [`Dispatch::resumed`].
     pub fn returned(
         &mut self,
         serial: Serial,
@@ -351,8 +354,8 @@ impl Dispatch {
         self.put_back(serial, seats, tickets, now, assigned);
     }
 
-    /// `seats` requests were taken back from a worker. Those in `tickets`, with the time since which each has waited, go
-    /// back to their positions in the queue, even if it is full.
+    /// Takes `seats` requests back from a worker. Those in `tickets`, each with the time since which it has
+    /// waited, return to their positions in the queue, even if the queue is full.
     pub fn put_back(
         &mut self,
         serial: Serial,
@@ -369,7 +372,7 @@ impl Dispatch {
         self.assign(now, assigned);
     }
 
-    /// A worker that had returned requests over a link takes new ones from it.
+    /// Sends new requests to a worker that had returned some over a link.
     pub fn resumed(&mut self, serial: Serial, now: Instant, assigned: &mut Vec<Assignment>) {
         if let Some(worker) = self.worker(serial) {
             worker.stalled = worker.stalled.saturating_sub(1);
@@ -377,19 +380,20 @@ impl Dispatch {
         self.assign(now, assigned);
     }
 
-    /// `count` responses of a worker had a status of 500 or more.
+    /// Counts `count` responses of a worker with a status of 500 or more.
     pub fn failed(&mut self, serial: Serial, count: u64) {
         if let Some(worker) = self.worker(serial) {
             worker.tally.failures += count;
         }
     }
 
-    /// What each worker has served so far.
+    /// Returns the number of requests, failures and the time in the app of each worker so far.
     pub fn tallies(&self) -> impl Iterator<Item = (Serial, Tally)> + '_ {
         self.workers.iter().map(|worker| (worker.serial, worker.tally))
     }
 
-    /// A worker gets `share` of 1,000 requests from now on, until [`Dispatch::worker_up`] gives it as many as any other.
+    /// Adds a worker that gets `share` of 1,000 requests, until [`Dispatch::worker_up`] makes it equal to the
+    /// others.
     pub fn worker_on_trial(
         &mut self,
         serial: Serial,
@@ -403,7 +407,7 @@ impl Dispatch {
         self.assign(now, assigned);
     }
 
-    /// A worker takes requests from now on.
+    /// Adds a worker, or ends its trial: it takes requests from now on.
     pub fn worker_up(&mut self, serial: Serial, threads: u32, now: Instant, assigned: &mut Vec<Assignment>) {
         if self.trial.take_if(|trial| trial.serial == serial).is_none() {
             self.add(serial, threads, now);
@@ -427,21 +431,21 @@ impl Dispatch {
         });
     }
 
-    /// A worker gets no more requests; what it has, it finishes.
+    /// Stops sending requests to a worker. It finishes those that it has.
     pub fn worker_closed(&mut self, serial: Serial) {
         if let Some(worker) = self.worker(serial) {
             worker.open = false;
         }
     }
 
-    /// A worker makes no progress: it gets no requests until [`Dispatch::worker_resumed`].
+    /// Stops sending requests to a worker that makes no progress, until [`Dispatch::worker_resumed`].
     pub fn worker_suspended(&mut self, serial: Serial) {
         if let Some(worker) = self.worker(serial) {
             worker.suspended = true;
         }
     }
 
-    /// A suspended worker makes progress again.
+    /// Sends requests again to a suspended worker that makes progress.
     pub fn worker_resumed(&mut self, serial: Serial, now: Instant, assigned: &mut Vec<Assignment>) {
         if let Some(worker) = self.worker(serial) {
             worker.suspended = false;
@@ -449,8 +453,9 @@ impl Dispatch {
         self.assign(now, assigned);
     }
 
-    /// Gives a worker no requests until [`Dispatch::rested`], if nobody misses it: it has none, none waits, and another worker has
-    /// as many free threads as it has.
+    /// Stops sending requests to a worker until [`Dispatch::rested`], if the others can do without it: it holds no
+    /// request, no request waits, and the others together have at least as many free threads as it has.
+    /// Returns whether it rests.
     pub fn rest(&mut self, serial: Serial) -> bool {
         let Some(at) = self.workers.iter().position(|worker| worker.serial == serial) else { return false };
         let threads = self.workers[at].threads;
@@ -466,7 +471,7 @@ impl Dispatch {
         may
     }
 
-    /// A worker that has rested takes requests again.
+    /// Sends requests again to a worker that has rested.
     pub fn rested(&mut self, serial: Serial, now: Instant, assigned: &mut Vec<Assignment>) {
         if let Some(worker) = self.worker(serial) {
             worker.resting = false;
@@ -474,27 +479,27 @@ impl Dispatch {
         self.assign(now, assigned);
     }
 
-    /// The app of a worker has taken a connection over.
+    /// Counts a connection that the app of a worker has taken over.
     pub fn tunnel_opened(&mut self, serial: Serial) {
         if let Some(worker) = self.worker(serial) {
             worker.tunnels += 1;
         }
     }
 
-    /// A connection that the app had taken over has ended.
+    /// Counts the end of such a connection.
     pub fn tunnel_closed(&mut self, serial: Serial) {
         if let Some(worker) = self.worker(serial) {
             worker.tunnels = worker.tunnels.saturating_sub(1);
         }
     }
 
-    /// A worker is gone with all its seats.
+    /// Removes a worker with all its seats.
     pub fn worker_gone(&mut self, serial: Serial) {
         self.workers.retain(|worker| worker.serial != serial);
         self.trial.take_if(|trial| trial.serial == serial);
     }
 
-    /// A waiting request is no longer wanted. False when it was not waiting: it has been assigned.
+    /// Cancels a waiting request. Returns false if it was not waiting, because it had been assigned.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         let found = self.queue.binary_search_by_key(&ticket.number, |entry| entry.number).ok();
         let waited = found.is_some_and(|at| self.queue[at].ticket.take().is_some());
@@ -502,7 +507,7 @@ impl Dispatch {
         waited
     }
 
-    /// Takes out the requests that have waited since before `limit`.
+    /// Removes the requests that have waited since `limit` or longer.
     pub fn expire(&mut self, limit: Instant) -> Vec<Ticket> {
         let mut expired = Vec::new();
         while self.queue.front().is_some_and(|first| first.ticket.is_none() || first.since <= limit) {
@@ -513,7 +518,8 @@ impl Dispatch {
         expired
     }
 
-    /// Almost always appends: only a request that is put back is older than the last one.
+    /// Adds a request to the queue, almost always at the end: only a request that is put back is older than
+    /// the last one.
     fn insert(&mut self, ticket: Ticket, since: Instant) {
         let entry = Entry { number: ticket.number, since, ticket: Some(ticket) };
         self.waiting += 1;
@@ -533,52 +539,52 @@ impl Dispatch {
         first.ticket
     }
 
-    /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Most requests that have ever been waiting at the same time.
+    /// Returns the largest number of requests that have ever waited at the same time.
     pub fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Since when the first request of the queue has been waiting.
+    /// Returns the time since which the first request of the queue has waited.
     pub fn oldest(&self) -> Option<Instant> {
         self.queue.iter().find(|entry| entry.ticket.is_some()).map(|entry| entry.since)
     }
 
-    /// Whether a worker takes new requests, now or when its own are done; false when it is leaving or gone.
+    /// Returns whether a worker takes new requests, now or when it has finished its own; false when it is
+    /// leaving or gone.
     pub fn is_open(&self, serial: Serial) -> bool {
         self.workers.iter().any(|worker| worker.serial == serial && worker.open)
     }
 
-    /// Whether a worker has returned requests and not resumed.
+    /// Returns whether a worker has returned requests and has not resumed.
     pub fn is_stalled(&self, serial: Serial) -> bool {
         self.workers.iter().any(|w| w.serial == serial && w.stalled > 0)
     }
 
-    /// Connections that the app of a worker has taken over.
+    /// Returns the number of connections that a worker's app has taken over.
     pub fn tunnels(&self, serial: Serial) -> u32 {
         self.workers.iter().find(|w| w.serial == serial).map_or(0, |w| w.tunnels)
     }
 
-    /// Requests that a worker holds at the moment.
+    /// Returns the number of requests that a worker holds.
     pub fn taken(&self, serial: Serial) -> u32 {
         self.workers.iter().find(|w| w.serial == serial).map_or(0, |w| w.taken)
     }
 
-    /// Workers that take new requests.
+    /// Returns the number of workers that take new requests.
     pub fn open_workers(&self) -> usize {
         self.workers.iter().filter(|worker| worker.open).count()
     }
 
-    /// Requests that wait or that a worker holds.
+    /// Returns the number of requests that wait or that a worker holds.
     pub fn in_progress(&self) -> usize {
         self.waiting + self.workers.iter().map(|worker| worker.taken as usize).sum::<usize>()
     }
 
-    /// Whether no worker holds a request.
+    /// Returns whether no worker holds a request.
     pub fn is_idle(&self) -> bool {
         self.workers.iter().all(|worker| worker.taken == 0)
     }
@@ -595,7 +601,8 @@ impl Dispatch {
         self.measure(now);
     }
 
-    /// Takes a seat: of the worker with most free threads, else one in advance of the least loaded.
+    /// Takes a seat of the worker with the most free threads; if no thread is free, one in advance from the
+    /// least loaded worker.
     #[inline]
     fn free_seat(&mut self, now: Instant) -> Option<Serial> {
         let serial = match &self.trial {
@@ -621,10 +628,11 @@ impl Dispatch {
             .workers
             .iter_mut()
             .filter(|w| w.open && !w.suspended && !w.resting && w.stalled == 0 && may(w));
-        // Of equals the first: an idle worker that stays idle keeps its memory shared with the template.
+        // The first among equals wins: an idle worker that stays idle keeps sharing its memory with the
+        // template.
         let best = open.min_by_key(|w| {
             let over = i64::from(w.taken) - i64::from(w.threads);
-            // One that computes comes behind those with free seats, and before those without.
+            // A worker that computes comes after those with free seats and before those without.
             (over >= 0, w.held, over, w.tunnels, w.taken)
         })?;
         if best.taken >= best.threads && !self.prefetches {
@@ -645,11 +653,11 @@ impl Dispatch {
     }
 }
 
-/// How fast requests are, and so how many a thread may be given in advance.
+/// The recent speed of requests, which decides how many requests a thread may get in advance.
 ///
-/// Two measures, because each alone is wrong somewhere. The mean follows what a queue costs on average, but lets a rare
-/// slow request hold up all that were put behind it. The slowest recent request prevents that, but alone would take every
-/// garbage collection for a slow app and end all batching.
+/// Two measures are needed, because each alone is wrong in some case. The mean reflects the average cost of a
+/// queue, but lets a rare slow request delay all requests behind it. The slowest recent request prevents
+/// that, but alone it would mistake every garbage collection for a slow app and stop all batching.
 #[derive(Debug, Default)]
 struct Pace {
     mean_us: f64,
@@ -657,15 +665,15 @@ struct Pace {
     noted: Option<Instant>,
 }
 
-/// Most requests per worker thread, including the one being served.
+/// The largest number of requests per worker thread, including the one being served.
 const DEEPEST: u32 = 16;
-/// Waiting behind others on one thread must cost less than this on average.
+/// The longest acceptable mean wait behind other requests on one thread.
 const BEHIND_US: f64 = 1_000.0;
-/// A slower request is slow by any measure; the collection of a small heap is faster.
+/// Requests above this are slow by any measure. The collection of a small heap is faster.
 const SLOW_US: f64 = 10_000.0;
-/// A worker that has finished nothing for this long is given nothing in advance.
+/// A worker that has finished nothing for this long gets nothing in advance.
 const SILENT: Duration = Duration::from_millis(20);
-/// Half-life of the slowest recent request, seconds.
+/// The half-life of the slowest recent request, in seconds.
 const HALF_LIFE: f64 = 0.5;
 
 impl Pace {
@@ -689,7 +697,7 @@ impl Pace {
         if self.noted.is_none() || (self.slowest_us > 0.0 && self.slowest(now) >= SLOW_US / 8.0) {
             return 1;
         }
-        // The last of so many waits behind all but itself.
+        // The last request of the batch waits for all others.
         ((BEHIND_US / self.mean_us.max(1.0)).ceil() as u32).clamp(1, DEEPEST)
     }
 }
@@ -991,7 +999,7 @@ mod tests {
         assert_eq!(given, 2);
     }
 
-    /// What may happen to a worker, to both of its kinds of seats.
+    /// Events of a worker, on both of its kinds of seats.
     #[derive(Debug, Clone)]
     enum Happens {
         Asks(bool),
@@ -1012,8 +1020,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, a request gets a seat of its kind or none, no worker has more of a kind than it has seats, and a kind waits only
-        /// while it has no free seat.
+        /// Under any sequence of events, a request gets a seat of its own kind or none, no worker holds more
+        /// requests of a kind than it has seats, and requests of a kind wait only while it has no free seat.
         #[test]
         fn no_request_gets_a_seat_of_the_other_kind(steps in proptest::collection::vec(happens(), 1..300)) {
             let now = Instant::now();

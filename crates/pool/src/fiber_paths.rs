@@ -1,9 +1,11 @@
-//! Which requests fibers serve, where threads serve the others: by the paths of `fiber_paths`. Pure.
+//! Decides by the paths of `fiber_paths` which requests fibers serve, while threads serve the others. Pure.
 //!
-//! Contract: a path is compared byte by byte as it stands in the request, which is what the app gets in PATH_INFO: nothing is decoded, and
-//! slashes are not joined. So `/%65vents` and `//events` are other paths than `/events`, as they are to an app that looks at PATH_INFO.
+//! Contract: a path is compared byte by byte as it appears in the request, which is also the app's PATH_INFO.
+//! Nothing is decoded, and slashes are not merged. So `/%65vents` and `//events` differ from `/events`, as
+//! they do for an app that looks at PATH_INFO.
 
-/// Whether one of the prefixes is the path, or a part of it that ends before a slash. Prefixes have no slash at their end; the root is empty.
+/// Returns whether one of the prefixes equals the path or a part of it that ends before a slash. Prefixes
+/// have no slash at their end; the root is empty.
 #[inline]
 pub(crate) fn include(prefixes: &[String], path: &[u8]) -> bool {
     prefixes.iter().any(|prefix| {
@@ -40,13 +42,13 @@ mod tests {
     #[test]
     fn the_root_is_every_path_and_no_prefix_is_none() {
         assert!(["/", "/x", ""].iter().all(|path| include(&[String::new()], path.as_bytes())));
-        // `OPTIONS *` is about the server.
+        // `OPTIONS *` addresses the server, not a path.
         assert!(!include(&[String::new()], b"*"));
         assert!(!include(&[], b"/"));
     }
 
     proptest! {
-        /// As if both were lists of segments.
+        /// The same result as comparing both as lists of segments.
         #[test]
         fn segments_decide(prefix in "(/[ab%.]{1,2}){1,3}", path in "(/[ab%.]{0,2}){1,5}") {
             let segments = |text: &str| text.split('/').map(str::to_owned).collect::<Vec<_>>();

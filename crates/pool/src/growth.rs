@@ -1,19 +1,27 @@
-//! How many workers there should be within a range. Pure: samples and the time go in, decisions and their reasons come out.
+//! Decides the number of workers within a range. Pure: takes samples and the time, and returns decisions with
+//! their reasons.
 //!
-//! Why queue time: it is what clients feel, and it is the same for apps that wait and apps that compute. Whether another worker would help
-//! is a second question: it needs idle CPU, and memory. Why quick up and slow down: a worker too few makes everybody wait, one too many
-//! costs memory only, and forking and warming it again costs more than keeping it.
+//! Why queue time: it is what clients experience, and it means the same for apps that wait and apps that
+//! compute. Whether another worker would help is a second question: it needs idle CPU and memory. Why quick
+//! up and slow down: one worker too few makes all requests wait, one too many only costs memory, and forking
+//! and warming it again costs more than keeping it.
 //!
 //! Contract:
-//! 1. The number stays within the range; one step at a time, up after [`UP`] at the earliest, down after [`DOWN`].
-//! 2. It grows when requests waited [`LONG`] or more in most of the last seconds, or when threads waited for the GVL for [`CONTENDED`] of
-//!    the time in the app, and only while the memory has room for one more of the largest worker, and CPU is left: [`IDLE`] of it is idle,
-//!    or it is others who use it up. The workers themselves use less than [`OWN`] then, so it is not CPU that their requests wait for.
-//! 3. It shrinks when no request waited for [`SHORT`] for a while, and one worker fewer would be busy for [`FULL`] of its time at most,
-//!    threads and processors alike; and when the workers have outgrown the memory. Growing soon after it has shrunk doubles that while.
-//! 4. Why it does not grow though requests wait is said once, until they have not waited for [`DOWN`].
-//! 5. While workers boot or are replaced nothing is decided, and what was seen before does not count.
-//! 6. What an operator has ordered by signal stays ([`Growth::pin`]) until the range is set again.
+//! 1. The number stays within the range and changes by one step at a time: up after [`UP`] at the earliest,
+//!    down after [`DOWN`].
+//! 2. It grows under pressure, if there is headroom:
+//!    - Pressure: requests waited [`LONG`] or more in most of the last seconds, or threads waited for the GVL
+//!      for [`CONTENDED`] of the time in the app.
+//!    - Memory: there is room for one more worker of the largest size.
+//!    - CPU: [`IDLE`] of it is idle, or other processes use it up. In the second case the workers use less
+//!      than [`OWN`], so their requests are not waiting for CPU.
+//! 3. It shrinks if no request waited for [`SHORT`] for a while and, with one worker fewer, threads and
+//!    processors would be busy for at most [`FULL`] of their time. It also shrinks if the workers have
+//!    outgrown the memory. Growing soon after shrinking doubles that while.
+//! 4. If it cannot grow although requests wait, the reason is logged once, until requests have not waited for
+//!    [`DOWN`].
+//! 5. While workers boot or are replaced there are no decisions, and earlier samples are discarded.
+//! 6. A number that an operator has set by signal stays ([`Growth::pin`]) until the range is set again.
 
 use crate::deaths::mebibytes;
 use crate::dispatch::Load;
@@ -22,38 +30,37 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Time from one step to the next one up.
+/// The time between a step and the next step up.
 pub const UP: Duration = Duration::from_secs(10);
-/// Time from one step to the next one down.
+/// The time between a step and the next step down.
 pub const DOWN: Duration = Duration::from_secs(60);
-/// Most that [`DOWN`] becomes when the number goes up and down.
+/// The largest value of the time for which it has to be calm, after repeated growing and shrinking.
 const DOWN_MOST: Duration = Duration::from_secs(900);
 /// A wait that calls for another worker.
 pub const LONG: Duration = Duration::from_millis(50);
-/// A wait that does not count.
+/// A wait that is too short to count.
 pub const SHORT: Duration = Duration::from_millis(10);
-/// Share of the time in the app that calls for another worker when threads spend it waiting for the GVL.
+/// The share of the time in the app spent waiting for the GVL that calls for another worker.
 pub const CONTENDED: f64 = 0.3;
-/// The same below which a worker may leave.
+/// The same share, below which a worker may be removed.
 const UNCONTENDED: f64 = 0.2;
-/// Share of the CPU that another worker needs.
+/// The share of idle CPU that another worker needs.
 pub const IDLE: f64 = 0.1;
-/// Share of the CPU from which on it is the workers who use it up.
+/// The share of the CPU from which the workers themselves count as using it up.
 pub const OWN: f64 = 0.3;
-/// Share of their time for which the workers that remain may be busy.
+/// The share of their time for which the remaining workers may be busy.
 pub const FULL: f64 = 0.6;
-/// Share of the memory limit that workers may take when one is added; beyond [`MEMORY_MOST`] one leaves.
+/// The share of the memory limit up to which a worker is added; above [`MEMORY_MOST`] one is removed.
 const MEMORY: f64 = 0.9;
 const MEMORY_MOST: f64 = 0.95;
-/// Samples of so long decide about growing; [`PRESSED`] of them have to agree.
+/// The time of the samples that decide about growing; [`PRESSED`] of them have to agree.
 const WINDOW: Duration = Duration::from_millis(5_500);
 const PRESSED: usize = 3;
-/// Measured requests that say something about the GVL.
+/// The number of measured requests that make the GVL figures meaningful.
 const MEASURED: u32 = 8;
-/// For shrinking the load is averaged, with this part of the time for which it has to be calm as time constant.
+/// For shrinking, the load is averaged with this share of the required calm time as time constant.
 const AVERAGED: f64 = 1.0 / 3.0;
 
-/// How many workers there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// At least 1.
@@ -68,21 +75,21 @@ impl fmt::Display for Range {
     }
 }
 
-/// What is known of the memory, bytes.
+/// Memory figures in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// PSS of all processes.
+    /// The PSS of all processes.
     pub taken: u64,
-    /// PSS of the largest worker; `None` before it is measured.
+    /// The PSS of the largest worker; `None` before it is measured.
     pub worker: Option<u64>,
-    /// What the server may use: the cgroup's limit, or else the machine's memory.
+    /// The memory that the server may use: the limit of the control group, or the machine's memory.
     pub limit: Option<u64>,
-    /// What the machine has left.
+    /// The memory that the machine has available.
     pub available: Option<u64>,
 }
 
 impl Memory {
-    /// Whether one more worker fits; `None` when that cannot be said yet.
+    /// Returns whether one more worker fits; `None` if that is not known yet.
     fn has_room(&self) -> Option<bool> {
         let Some(limit) = self.limit else { return Some(true) };
         let worker = self.worker?;
@@ -101,24 +108,23 @@ fn share(bytes: u64, share: f64) -> u64 {
     (bytes as f64 * share) as u64
 }
 
-/// What was seen since the sample before.
+/// The measurements since the previous sample.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
-    /// Waits, and the GVL.
+    /// The waits for seats and for the GVL.
     pub load: Load,
-    /// How long the first request of the queue has been waiting.
+    /// How long the first request of the queue has waited.
     pub oldest: Duration,
-    /// Threads that serve a request.
+    /// The number of threads that serve a request.
     pub busy: u32,
-    /// Threads that could.
+    /// The number of all threads.
     pub seats: u32,
-    /// CPUs' worth of time that the workers have used; `None` where the system does not report it.
+    /// The CPUs that the workers used on average; `None` if the system does not report it.
     pub worker_cpus: Option<f64>,
-    /// The same as a share of the CPU that may be used.
+    /// The same as a share of the available CPU.
     pub worker_share: Option<f64>,
-    /// Share of the CPU that was idle, 0 to 1; `None` where the system does not report it.
+    /// The share of the CPU that was idle, 0 to 1; `None` if the system does not report it.
     pub idle_cpu: Option<f64>,
-    /// The memory.
     pub memory: Memory,
 }
 
@@ -132,18 +138,17 @@ impl Sample {
     }
 }
 
-/// What to do, and why: to be read after `workers: 3 → 4: `, or after `workers: 3: `.
+/// A decision with its reason, which follows `workers: 3 → 4: ` or `workers: 3: ` in the log.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
-    /// One worker more.
+    /// Add a worker.
     Grow(String),
-    /// One worker fewer.
+    /// Remove a worker.
     Shrink(String),
-    /// There would have to be one more, but that would not help, or is not possible.
+    /// Another worker is called for, but would not help or is not possible.
     Stay(String),
 }
 
-/// Decides about the number of workers.
 #[derive(Debug)]
 pub struct Growth {
     range: Range,
@@ -152,22 +157,22 @@ pub struct Growth {
     /// When the number last changed.
     stepped: Option<Instant>,
     shrunk: Option<Instant>,
-    /// Since when no request has waited for long.
+    /// The time since which no request has waited for long.
     calm_since: Option<Instant>,
-    /// For how long it has to be calm.
+    /// How long it has to be calm.
     patience: Duration,
-    /// Averages: busy threads, and CPUs that the workers use.
+    /// The averages of the busy threads, and of the CPUs that the workers use.
     busy: f64,
     cpus: f64,
     averaged: Option<Instant>,
     /// When requests last waited for long.
     pressed: Option<Instant>,
-    /// It was said since then that CPU, or memory, is missing.
+    /// Whether a lack of CPU, and of memory, has been logged since then.
     said: [bool; 2],
 }
 
 impl Growth {
-    /// For a range, with nothing seen yet.
+    /// Creates the state for a range, without samples.
     pub fn new(range: Range) -> Growth {
         Growth {
             range,
@@ -185,39 +190,38 @@ impl Growth {
         }
     }
 
-    /// The range in force.
     pub fn range(&self) -> Range {
         self.range
     }
 
-    /// Whether the number is what an operator has ordered.
+    /// Returns whether an operator has set the number.
     pub fn is_pinned(&self) -> bool {
         self.pinned
     }
 
-    /// An operator has changed the number: it stays.
+    /// Keeps the number that an operator has set.
     pub fn pin(&mut self) {
         self.pinned = true;
     }
 
-    /// Another range is in force, and decides again.
+    /// Sets another range, and decides again.
     pub fn set_range(&mut self, range: Range) {
         (self.range, self.pinned) = (range, false);
         self.disturbed();
     }
 
-    /// Whether samples are of use.
+    /// Returns whether samples are needed.
     pub fn is_active(&self) -> bool {
         self.range.min < self.range.max && !self.pinned
     }
 
-    /// Workers boot, or are replaced: what was seen does not count.
+    /// Discards the samples, because workers boot or are replaced.
     pub fn disturbed(&mut self) {
         self.recent.clear();
         self.calm_since = None;
     }
 
-    /// Judges a sample, one of each second, of a server with so many workers.
+    /// Judges a sample, one per second, of a server with `workers` workers.
     pub fn observe(&mut self, sample: Sample, workers: usize, now: Instant) -> Option<Decision> {
         if !self.is_active() {
             return None;
@@ -262,7 +266,7 @@ impl Growth {
         self.cpus += (sample.worker_cpus.unwrap_or(0.0) - self.cpus) * weight;
     }
 
-    /// Whether so many workers would do, one fewer than there are.
+    /// Returns whether `workers` workers, one fewer than there are, would be enough.
     fn fits(&self, workers: usize) -> bool {
         let seats = self.recent.back().map_or(0.0, |(_, sample)| f64::from(sample.seats));
         let left = seats * workers as f64 / (workers as f64 + 1.0);
@@ -274,7 +278,7 @@ impl Growth {
         self.stepped.is_none_or(|at| now.saturating_duration_since(at) >= after)
     }
 
-    /// Why another worker is called for.
+    /// Returns why another worker is called for.
     fn pressure(&self) -> Option<String> {
         let pressed = self.recent.iter().filter(|(_, sample)| sample.is_pressed()).count();
         if pressed >= PRESSED {
@@ -291,7 +295,7 @@ impl Growth {
         Some(format!("threads waited for the GVL for {} of the time in the app", percent(share)))
     }
 
-    /// Waiting for the GVL as a share of the time in the app; `None` when too little was measured.
+    /// Returns the share of the time in the app spent waiting for the GVL; `None` if too little was measured.
     fn gvl_share(&self) -> Option<f64> {
         let loads = || self.recent.iter().map(|(_, sample)| &sample.load);
         let (app, gvl) = loads().fold((0, 0), |(app, gvl), load| (app + load.app_us, gvl + load.gvl_us));
@@ -299,7 +303,7 @@ impl Growth {
         (self.recent.len() >= PRESSED && measured >= MEASURED && app > 0).then(|| gvl as f64 / app as f64)
     }
 
-    /// The mean over the samples that say it.
+    /// Returns the mean over the samples that have the figure.
     fn mean(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
         let said = || self.recent.iter().filter_map(|(_, sample)| of(sample));
         let count = said().count();
@@ -319,7 +323,7 @@ impl Growth {
         if !memory.has_room()? {
             return self.stay(1, pressure, &no_room(memory));
         }
-        // What was right a moment ago was not: more patience.
+        // Growing soon after shrinking means that shrinking was wrong, so be more patient.
         let soon = |at: Instant| now.saturating_duration_since(at) < self.patience * 2;
         self.patience = if self.shrunk.is_some_and(soon) { (self.patience * 2).min(DOWN_MOST) } else { DOWN };
         self.step(now);

@@ -1,4 +1,5 @@
-//! The number of workers under loads of all kinds: a small world in which requests wait, compute, or contend for the GVL.
+//! Tests the number of workers under all kinds of load, in a small model in which requests wait, compute, or
+//! contend for the GVL.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,15 +14,15 @@ struct World {
     begun: Instant,
     workers: usize,
     threads: u32,
-    /// CPUs of the machine, and how many of them others use.
+    /// The CPUs of the machine, and how many of them other processes use.
     cpus: f64,
     others: f64,
-    /// Threads that requests would keep busy, and the CPU that one of them uses.
+    /// The threads that requests would keep busy, and the CPU that one of them uses.
     demand: f64,
     cpu_each: f64,
     memory: Memory,
     each: u64,
-    /// Seconds since the begin, the number of workers after each step, and why.
+    /// The seconds since the beginning, the number of workers after each step, and the reason.
     steps: Vec<(u64, usize, String)>,
     said: Vec<String>,
 }
@@ -61,7 +62,7 @@ impl World {
         let waited = if self.demand > seats { Duration::from_millis(300) } else { Duration::ZERO };
         (0..10).for_each(|_| sample.load.waits.record(waited));
         if busy * self.cpu_each > self.workers as f64 {
-            // Threads of one process take turns.
+            // The threads of one process take turns.
             let share = 1.0 - self.workers as f64 / (busy * self.cpu_each);
             let load = &mut sample.load;
             (load.measured, load.app_us, load.gvl_us) = (10, 1_000_000, (share * 1e6) as u64);
@@ -80,7 +81,7 @@ impl World {
         self.now.duration_since(self.begun).as_secs()
     }
 
-    /// A second passes.
+    /// Lets a second pass.
     fn pass(&mut self, sample: Sample) {
         self.now += SECOND;
         match self.growth.observe(sample, self.workers, self.now) {
@@ -213,12 +214,12 @@ fn memory_is_a_bound() {
     world.demand = 100.0;
     world.memory = Memory { taken: 80 * MIB, limit: Some(512 * MIB), ..Memory::default() };
     world.run(300);
-    // 80 + 3 x 100 are 380; with one more it were 480 of the 460 that count.
+    // 80 + 3 x 100 is 380. One more worker would make it 480, but only 460 may be used.
     assert_eq!((world.workers, world.said.len()), (3, 1), "{:?} {:?}", world.steps, world.said);
     assert!(world.said[0].contains(
         "there is no memory for another worker of 100.0 MiB: all processes take 380.0 MiB of 512.0 MiB"
     ));
-    // The pod gets more, and then less.
+    // The pod gets more memory, and then less.
     world.memory.limit = Some(1024 * MIB);
     world.run(300);
     assert_eq!(world.workers, 8);
@@ -270,7 +271,7 @@ fn memory_never_costs_the_minimum() {
 #[test]
 fn going_up_and_down_is_slowed_down() {
     let mut world = World::new(1, 2);
-    // Two minutes of each.
+    // Two minutes of each load.
     for _ in 0..60 {
         world.demand = 6.0;
         world.run(30);
@@ -321,7 +322,8 @@ fn a_system_that_says_nothing_of_its_cpu_does_not_stop_it() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Whatever happens: the number stays in the range, steps keep their distance, nothing is added without CPU or memory.
+    /// Under any load the number stays in the range, steps keep their distance, and no worker is added
+    /// without CPU or memory.
     #[test]
     fn the_rules_hold_under_any_load(
         min in 1usize..4,
@@ -349,7 +351,7 @@ proptest! {
         }
     }
 
-    /// A constant load leads to a number that stays.
+    /// A constant load leads to a constant number.
     #[test]
     fn a_constant_load_ends_the_changes(demand in 0.0f64..40.0, cpu_each in 0.0f64..1.0, cpus in 1.0f64..16.0) {
         let mut world = World::new(1, 12);

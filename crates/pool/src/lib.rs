@@ -1,19 +1,21 @@
-//! Rack apps: the queue, who serves next, and the processes that serve.
+//! Serves Rack apps: holds the request queue, decides which worker serves next, and manages the worker
+//! processes.
 //!
-//! Why: CRuby runs one thread of a process at a time, so a request must go to a process that is free *now*, and wait in
-//! one queue with all others when none is. That queue is here, in the front, where keep-alive cannot tie a client to a process.
+//! Why: CRuby runs one thread of a process at a time, so a request must go to a process that is free *now*,
+//! and wait in a single queue when none is. That queue is in the front, where keep-alive cannot tie a client
+//! to a process.
 //!
-//! How it fits together, from the request's side:
-//! [`rack`] encodes a request and asks [`dispatch`] for a seat; [`link`] carries it to the worker and
-//! puts the response into a [`reply`]; what the client has not read yet waits in [`spool`].
-//! From the processes' side: [`table`], [`progress`], [`recycle`], [`growth`], [`rollout`], [`refork`], [`room`], [`services`] and [`verdict`] decide (pure), [`supervisor`] carries out,
-//! [`spawner`] starts processes, and
-//! [`os`] and `system` hold every system call.
+//! The path of a request: [`rack`] encodes it and asks [`dispatch`] for a seat; [`link`] carries it to the
+//! worker and puts the response into a [`reply`]; bytes that the client has not read yet wait in [`spool`].
+//!
+//! The management of processes: [`table`], [`progress`], [`recycle`], [`growth`], [`rollout`], [`refork`],
+//! [`room`], [`services`] and [`verdict`] decide (pure), [`supervisor`] carries their decisions out,
+//! [`spawner`] starts processes, and [`os`] and `system` contain every system call.
 //!
 //! Contract:
-//! 1. A request is started by one worker at most. Another worker gets it only if the first has not started it and never will: it died, or
-//!    the request was withdrawn from it.
-//! 2. Requests are served in the order in which they arrived; one that is moved to another worker keeps its position.
+//! 1. At most one worker starts a request. Another worker gets it only if the first has not started it and
+//!    never will, because it died or the request was withdrawn from it.
+//! 2. Requests are served in order of arrival. A request that is moved to another worker keeps its position.
 //! 3. A worker that dies, stalls or leaks does not take the front down.
 #![forbid(unsafe_code)]
 

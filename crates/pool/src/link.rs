@@ -1,8 +1,8 @@
-//! One front thread's socket to one worker: frames out in batches, frames in, and the requests in flight.
+//! One front thread's socket to one worker: sends and receives frames, and keeps the requests in flight.
 //!
-//! Why batches: a write per frame costs 30 to 60 % more CPU per request than one write per turn of the event loop.
-//! A sender appends to `out` and wakes the link's task, which runs after all tasks that are ready now, and so
-//! writes what all of them appended.
+//! Why batches: one write per frame costs 30 to 60 % more CPU per request than one write per turn of the
+//! event loop. A sender appends to `out` and wakes the link's task. The task runs after all tasks that are
+//! ready at that moment, and so writes everything that they have appended.
 
 use crate::call::{Call, Carried};
 use crate::dispatch::{SeatKind, Serial};
@@ -31,38 +31,35 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use wire::{Frame, Kind, Malformed, flag, frame, frame::Ready, response::Response, times::Times};
 
-/// What a link needs of the front thread that it belongs to.
+/// The services of the front thread that a link uses.
 pub(crate) trait Owner {
-    /// Sends a report to the supervisor.
     fn report(&self, report: Report);
 
-    /// Writes a line to the error log.
     fn log(&self, line: &str);
 
-    /// The settings in force.
     fn settings(&self) -> Rc<Settings>;
 
-    /// How much of a response may wait for its client.
+    /// Returns how much of a response may wait for its client.
     fn room(&self) -> Room;
 
-    /// A buffer for one read. Not kept over another call of a link.
+    /// Returns a buffer for one read, which must not be kept across another call of a link.
     fn scratch(&self) -> RefMut<'_, Vec<u8>>;
 
-    /// Puts requests that the worker has returned, unstarted, back to their positions in the queue.
+    /// Returns requests that the worker has sent back unstarted to their positions in the queue.
     fn returned(self: &Rc<Self>, end: End, calls: Vec<Rc<Call>>, now: Instant);
 
-    /// A request of the worker may take until then, microseconds of the monotonic clock.
+    /// Gives a request of the worker time until `until_us`, in microseconds of the monotonic clock.
     fn extended(&self, end: End, id: u32, until_us: u64);
 
-    /// Gives back the seats of requests that took `apps` in the app, and notes `resumed` RESUMED frames.
+    /// Frees the seats of requests that took `apps` in the app, and records `resumed` RESUMED frames.
     fn finished(self: &Rc<Self>, end: End, apps: &[Duration], resumed: usize, now: Instant);
-    /// `count` requests that took `app_us` in the app waited for the GVL for `gvl_us` of that.
+    /// Records that `count` requests with `app_us` in the app waited for the GVL for `gvl_us` of that time.
     fn measured(&self, _kind: SeatKind, _count: u32, _app_us: u64, _gvl_us: u64) {}
-    /// `count` responses had a status of 500 or more.
+    /// Records `count` responses with a status of 500 or more.
     fn failed(&self, _end: End, _count: u64) {}
 }
 
-/// What is at the other end of a link: the threads of a worker, or its fibers.
+/// The other end of a link: the threads of a worker, or its fibers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) serial: Serial,
@@ -71,11 +68,11 @@ pub(crate) struct End {
 
 pub(crate) struct Link {
     pub(crate) end: End,
-    /// The worker's scoreboard slot, which is the number that users see.
+    /// The worker's scoreboard slot, which is the worker number that users see.
     pub(crate) index: u16,
     socket: UnixStream,
     descriptors: Descriptors,
-    /// For a worker that does not write the scoreboard.
+    /// Set if the worker does not write the scoreboard itself.
     scores: Option<Scores>,
     out: RefCell<VecDeque<Batch>>,
     flights: RefCell<Slab<Flight>>,
@@ -86,30 +83,31 @@ pub(crate) struct Link {
     scheduled: Cell<bool>,
 }
 
-/// How descriptors travel on a link.
+/// How descriptors are passed on a link.
 #[derive(Debug, Default)]
 pub(crate) enum Descriptors {
     /// In the same messages as the frames.
     #[default]
     WithFrames,
-    /// With one byte each on this socket, always before their frames.
+    /// On this socket, each with one byte, and always before its frame.
     Beside(std::os::unix::net::UnixStream),
-    /// Not at all. The worker connects a socket instead; these have come, and no frame has referred to them yet.
+    /// Not at all: the worker connects a socket instead. Contains the connections that no frame has referred
+    /// to yet.
     Connections(Connections),
 }
 
 /// Sockets that a worker has connected.
 pub(crate) type Connections = Arc<Mutex<VecDeque<OwnedFd>>>;
 
-/// A request that was sent to the worker.
+/// A request that was sent to the worker and is not finished.
 struct Flight {
     id: u32,
-    /// Number of requests sent on this link before it.
+    /// The number of requests that were sent on this link before.
     number: u64,
     call: Rc<Call>,
 }
 
-/// Bytes for one write, a large body to follow them, and a descriptor for the first byte.
+/// Bytes for one write, a large body that follows them, and a descriptor that goes with the first byte.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
@@ -120,7 +118,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Replaces what has been sent by the next bytes of the upload; false when there are none.
+    /// Replaces the sent bytes by the next piece of the upload. Returns false if there is none.
     fn go_on(&mut self) -> io::Result<bool> {
         let Some(upload) = self.upload.as_mut().filter(|upload| upload.at < upload.len) else {
             return Ok(false);
@@ -135,7 +133,7 @@ impl Batch {
     }
 }
 
-/// The body of a request that travels in frames.
+/// A request body that is sent in frames.
 struct Upload {
     file: File,
     id: u32,
@@ -143,11 +141,11 @@ struct Upload {
     len: u64,
 }
 
-/// Smaller bodies are copied behind their frame: that is cheaper than a write of their own.
+/// Smaller bodies are copied behind their frame, which is cheaper than a separate write.
 const COPIED: usize = 8 << 10;
-/// Bytes of an upload in one frame.
+/// The bytes of an upload in one frame.
 const PIECE: u64 = 256 << 10;
-/// Reads before other tasks get their turn.
+/// The number of reads before other tasks get their turn.
 const READS: usize = 8;
 
 impl Link {
@@ -174,12 +172,13 @@ impl Link {
         })
     }
 
-    /// Sends a request; its id on this link.
+    /// Sends a request and returns its id on this link.
     pub(crate) fn send(&self, call: Rc<Call>) -> io::Result<u32> {
         let mut flights = self.flights.borrow_mut();
         let entry = flights.vacant_entry();
         let number = self.sent.get();
-        // The low half is the key of the flight, the high half tells it from earlier ones of the same key.
+        // The low half is the key of the flight. The high half distinguishes it from earlier flights with the
+        // same key.
         let id = (number as u32) << 16 | (entry.key() as u32 & 0xffff);
         {
             let mut request = call.frame.borrow_mut();
@@ -207,14 +206,14 @@ impl Link {
         Ok(id)
     }
 
-    /// Sends a small frame.
+    /// Sends a frame without body or descriptor.
     pub(crate) fn send_frame(&self, kind: Kind, id: u32, payload: &[u8]) {
         let mut bytes = Vec::with_capacity(frame::HEADER + payload.len());
         frame::append(&mut bytes, kind, 0, id, payload);
         self.append(&bytes, Bytes::new(), None);
     }
 
-    /// Answers an offer: with the client's socket, or without one (declined).
+    /// Answers an offer with the client's socket, or with `None` to decline it.
     pub(crate) fn lend(&self, id: u32, socket: Option<OwnedFd>) {
         let flags = if socket.is_some() { flag::FD } else { 0 };
         let mut bytes = Vec::with_capacity(frame::HEADER);
@@ -222,7 +221,7 @@ impl Link {
         self.append(&bytes, Bytes::new(), socket);
     }
 
-    /// Has the worker leave a template behind, which speaks over this socket.
+    /// Orders the worker to leave a template behind, which communicates over this socket.
     pub(crate) fn promote(&self, socket: OwnedFd) {
         let mut bytes = Vec::with_capacity(frame::HEADER);
         frame::append(&mut bytes, Kind::Promote, flag::FD, 0, &[]);
@@ -249,7 +248,7 @@ impl Link {
         self.schedule();
     }
 
-    /// The request, and behind it its body in frames.
+    /// Appends the request, followed by its body in frames.
     fn append_upload(&self, request: &[u8], file: File, id: u32) -> io::Result<()> {
         let (at, len) = (0, file.metadata()?.len());
         let upload = Some(Upload { file, id, at, len });
@@ -266,7 +265,7 @@ impl Link {
         }
     }
 
-    /// The request with this id, if it is in flight.
+    /// Returns the request with this id if it is in flight.
     pub(crate) fn flight(&self, id: u32) -> Option<Rc<Call>> {
         self.flights
             .borrow()
@@ -275,22 +274,22 @@ impl Link {
             .map(|flight| flight.call.clone())
     }
 
-    /// Calls `show` with id and call of each request in flight.
+    /// Calls `show` with the id and call of each request in flight.
     pub(crate) fn each_flight(&self, mut show: impl FnMut(u32, &Rc<Call>)) {
         self.flights.borrow().iter().for_each(|(_, flight)| show(flight.id, &flight.call));
     }
 
-    /// Removes all requests in flight: their ids, numbers and calls.
+    /// Removes all requests in flight, and returns their ids, numbers and calls.
     pub(crate) fn take_flights(&self) -> Vec<(u32, u64, Rc<Call>)> {
         self.flights.borrow_mut().drain().map(|flight| (flight.id, flight.number, flight.call)).collect()
     }
 
-    /// Number of requests sent so far.
+    /// Returns the number of requests sent so far.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.get()
     }
 
-    /// Removes the requests in flight that were sent as number `from` or later.
+    /// Removes and returns the requests in flight whose number is `from` or higher.
     pub(crate) fn take_from(&self, from: u64) -> Vec<Rc<Call>> {
         let mut flights = self.flights.borrow_mut();
         let keys: Vec<usize> =
@@ -309,7 +308,7 @@ impl Link {
         Some(flights.remove(key).call)
     }
 
-    /// Carries frames both ways until the link ends.
+    /// Sends and receives frames until the link ends.
     pub(crate) async fn run(self: Rc<Link>, owner: Rc<impl Owner>) {
         let why = poll_fn(|cx| self.poll(&owner, cx)).await;
         owner.report(Report::LinkLost { serial: self.end.serial, why });
@@ -317,7 +316,7 @@ impl Link {
 
     fn poll(&self, owner: &Rc<impl Owner>, cx: &mut Context<'_>) -> Poll<String> {
         self.remember(cx);
-        // What is sent while this runs goes out at its end.
+        // Frames that are sent during this call are written at its end.
         self.scheduled.set(true);
         let why = match self.read(owner, cx) {
             Ok(false) => "closed".to_owned(),
@@ -340,7 +339,7 @@ impl Link {
         }
     }
 
-    /// Reads what has arrived; false at the end.
+    /// Reads the available bytes. Returns false at the end of the socket.
     fn read(&self, owner: &Rc<impl Owner>, cx: &mut Context<'_>) -> io::Result<bool> {
         for _ in 0..READS {
             match self.socket.poll_read_ready(cx) {
@@ -359,13 +358,14 @@ impl Link {
         Ok(true)
     }
 
-    /// Reads the rest of a dead worker's frames.
+    /// Reads the remaining frames of a dead worker.
     pub(crate) fn read_rest(&self, owner: &Rc<impl Owner>) {
         while self.receive(owner, true).is_ok_and(|n| n > 0) {}
     }
 
-    /// One read. A short one does not mean that nothing is left: a read also ends before bytes that carry a descriptor. `asks` the socket
-    /// even if the event loop has not heard of it.
+    /// Reads once. A short read does not mean that no more bytes are available, because a read also ends
+    /// before bytes that carry a descriptor. If `asks` is set, the socket is read even if the event loop has
+    /// not reported it as readable.
     fn receive(&self, owner: &Rc<impl Owner>, asks: bool) -> io::Result<usize> {
         let mut buffer = owner.scratch();
         let mut fds = self.fds.borrow_mut();
@@ -387,7 +387,7 @@ impl Link {
         Ok(n)
     }
 
-    /// Handles all complete frames; returns the bytes that they took.
+    /// Handles all complete frames and returns their total length.
     fn frames(&self, bytes: &[u8], owner: &Rc<impl Owner>, ended: &mut Ended) -> io::Result<usize> {
         let mut used = 0;
         let bad = |e: Malformed| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
@@ -403,11 +403,11 @@ impl Link {
         let fd = if frame.header.has_fd() {
             let mut fds = self.fds.borrow_mut();
             match &self.descriptors {
-                // It was sent before the frame. What is not there is missed below.
+                // The descriptor was sent before the frame. A missing one is reported below.
                 Descriptors::Beside(beside) if fds.is_empty() => {
                     drop(os::receive(beside, &mut [0], &mut fds));
                 }
-                // As above.
+                // The same for connections.
                 Descriptors::Connections(come) => fds.extend(locked(come).pop_front().map(Ok)),
                 Descriptors::Beside(_) | Descriptors::WithFrames => {}
             }
@@ -469,7 +469,7 @@ impl Link {
         match frame.header.kind {
             Kind::Response => {
                 let response = Response::decode(frame.payload).map_err(bad)?;
-                // What becomes of a request whose client has gone says nothing of the app.
+                // If the client has gone, the status says nothing about the app.
                 ended.failed += u64::from(response.status >= 500 && !call.reply.is_unwanted());
                 call.reply.on_event(match fd.map(app_stream).transpose() {
                     Ok(stream) => ReplyEvent::Head(head(&response, stream)),
@@ -573,12 +573,13 @@ impl Link {
         }
     }
 
-    /// Writes what has been appended, as much as the socket takes.
+    /// Writes as many of the appended bytes as the socket accepts.
     fn write(&self, cx: &mut Context<'_>) -> io::Result<()> {
         let mut out = self.out.borrow_mut();
         while let Some(batch) = out.front_mut() {
             if let (Descriptors::Beside(beside), Some(fd)) = (&self.descriptors, &batch.fd) {
-                // A worker has no more of them before it than it can serve, which is far less than a socket holds.
+                // The worker has at most as many descriptors pending as it can serve requests, which is far
+                // less than a socket holds.
                 os::send(beside, [&[0], &[]], &[fd.as_fd()])?;
                 batch.fd = None;
             }
@@ -597,7 +598,8 @@ impl Link {
                     Poll::Pending => return Ok(()),
                     Poll::Ready(ready) => ready?,
                 },
-                // The worker is dead; its last frames are being read, and the reading side reports its end.
+                // The worker is dead. Its last frames are still being read, and the reading side reports the
+                // end of the link.
                 Err(e) if matches!(e.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
                     out.clear();
                     return Ok(());
@@ -609,16 +611,17 @@ impl Link {
     }
 }
 
-/// What one batch of frames says of seats: it is acted upon together, after the batch.
+/// The effects of one batch of frames on seats, applied together after the batch.
 struct Ended {
     apps: Vec<Duration>,
-    /// Requests whose waits for the GVL were measured: how many, microseconds in the app, and of waiting.
+    /// Requests whose waits for the GVL were measured: their number, microseconds in the app, and
+    /// microseconds of waiting.
     measured: (u32, u64, u64),
     /// Responses with a status of 500 or more.
     failed: u64,
-    /// The requests of each RETURNED.
+    /// The requests of each RETURNED frame.
     returned: Vec<Vec<Rc<Call>>>,
-    /// Number of RESUMED.
+    /// The number of RESUMED frames.
     resumed: usize,
     now: Instant,
 }
@@ -653,7 +656,7 @@ impl Ended {
     }
 }
 
-/// What a file of a response costs.
+/// Returns the resources that a file of a response holds.
 fn amount(len: u64, flags: u8, limits: &settings::Limits) -> Amount {
     match flags & flag::MADE != 0 {
         false => Amount::FILE,
@@ -662,7 +665,8 @@ fn amount(len: u64, flags: u8, limits: &settings::Limits) -> Amount {
     }
 }
 
-/// The app's end of a stream, unless it would take the last descriptors. The app sees that its end is closed.
+/// Returns the app's end of a stream, unless it would use up the last descriptors. In that case the app's end
+/// is closed.
 fn app_stream(passed: Passed) -> Result<OwnedFd, Failure> {
     match passed {
         Ok(fd) if net::descriptors::admit_stream(&fd) => Ok(fd),
@@ -670,7 +674,8 @@ fn app_stream(passed: Passed) -> Result<OwnedFd, Failure> {
     }
 }
 
-/// While the worker waits for LEND, or has the client's socket, it sends nothing but the end of that.
+/// Returns whether the worker may send this frame while it waits for LEND or has the client's socket: only
+/// the frame that ends this state.
 fn may_come_while_lending(frame: &Frame<'_>) -> bool {
     match frame.header.kind {
         Kind::Taken => true,

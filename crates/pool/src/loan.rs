@@ -1,7 +1,7 @@
-//! The client's socket on loan to the worker that makes the response.
+//! Lends the client's socket to the worker that produces the response.
 //!
-//! Why: a large body that goes from the app's memory straight into the client's socket is never copied to another file or
-//! buffer, which is what most of the time for it went into.
+//! Why: a large body that goes directly from the app's memory to the client's socket is never copied to
+//! another file or buffer, which took most of the time for such bodies.
 
 use crate::call::Call;
 use crate::local::Local;
@@ -32,7 +32,7 @@ impl Offer {
     }
 
     fn reply(&mut self, socket: Option<BorrowedFd<'_>>) -> Result<OfferState, Failure> {
-        // Without a descriptor to spare it is not lent.
+        // If no descriptor is available, the offer is declined.
         let socket = socket.and_then(|socket| socket.try_clone_to_owned().ok());
         let state = if socket.is_some() { OfferState::Lent } else { OfferState::Declined };
         if self.local.lend(&self.call, socket) {

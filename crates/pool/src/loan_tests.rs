@@ -1,4 +1,4 @@
-//! Loans as the two sides of a link see them: what the front says to a worker's frames.
+//! Tests loans from both sides of a link: the front's reaction to a worker's frames.
 
 use super::*;
 use crate::call::CallState;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use wire::response;
 use wire::times::Times;
 
-/// A link with one request under way, and the worker's end of it.
+/// A link with one request in flight, and the worker's end of it.
 struct Scene {
     local: Rc<Local>,
     link: Rc<Link>,
@@ -72,7 +72,8 @@ impl Scene {
         self.says(Kind::Offer, 0, &len.to_le_bytes()).await
     }
 
-    /// The frames that the worker has received since the last call: kinds, and whether a descriptor came along.
+    /// Returns the frames that the worker has received since the last call: their kinds, and whether a
+    /// descriptor came with them.
     async fn received(&mut self) -> Vec<(Kind, bool)> {
         self.link.socket.writable().await.unwrap();
         self.link.write(&mut Context::from_waker(Waker::noop())).unwrap();
@@ -186,7 +187,7 @@ fn a_request_can_be_given_up_while_its_socket_is_lent() {
     });
 }
 
-/// Whether the link ends for this reason.
+/// Checks that the link ends for this reason.
 fn is_breach(why: &str, act: impl AsyncFnOnce(&mut Scene) -> io::Result<()>) {
     with_scene(async |scene| {
         let refusal = act(scene).await.unwrap_err().to_string();

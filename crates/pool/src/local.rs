@@ -1,4 +1,4 @@
-//! A front thread's part of the pool: its links, its queued requests, its mailbox.
+//! A front thread's part of the pool: its links, its queued requests and its mailbox.
 
 use crate::call::{Call, CallState};
 use crate::deaths::Served;
@@ -19,14 +19,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::Kind;
 
-/// Bytes read from a link in one go.
+/// The bytes read from a link at once.
 const SCRATCH: usize = 256 << 10;
 
-/// How long the fiber of a request that has been given up may go on before its seat is lost. What ends its wait takes a moment; then `ensure` and
-/// `rescue` of the app run.
+/// How long the fiber of a request that was given up may continue before its seat counts as lost. Ending its
+/// wait takes a moment, and then `ensure` and `rescue` blocks of the app run.
 const LOST_AFTER: Duration = Duration::from_secs(1);
 
-/// One front thread's view of the pool. Not `Send`: it stays on its thread.
+/// One front thread's view of the pool. Not `Send`, because it stays on its thread.
 pub struct Local {
     index: u16,
     shared: Arc<Shared>,
@@ -35,12 +35,12 @@ pub struct Local {
     scratch: RefCell<Vec<u8>>,
     settings: Current,
     log: Box<dyn Fn(&str)>,
-    /// One moment as an `Instant` and in microseconds of the clock that workers read.
+    /// The same moment as an `Instant` and in microseconds of the clock that workers read.
     clock: (Instant, u64),
 }
 
 impl Local {
-    /// The part of front thread `index`. `log` writes to the error log.
+    /// Creates the part of front thread `index`. `log` writes to the error log.
     pub fn new(index: u16, shared: Arc<Shared>, settings: Current, log: Box<dyn Fn(&str)>) -> Rc<Local> {
         let (links, waiting) = (RefCell::default(), RefCell::default());
         Rc::new(Local {
@@ -59,24 +59,23 @@ impl Local {
         &self.shared
     }
 
-    /// `at` in microseconds of the monotonic clock.
+    /// Converts `at` to microseconds of the monotonic clock.
     pub(crate) fn monotonic_us(&self, at: Instant) -> u64 {
         let (base, base_us) = self.clock;
         base_us + at.saturating_duration_since(base).as_micros() as u64
     }
 
-    /// The settings in force.
     pub(crate) fn settings(&self) -> Rc<Settings> {
         self.settings.get()
     }
 
-    /// How much of a response may wait for its client.
+    /// Returns how much of a response may wait for its client.
     pub(crate) fn room(&self) -> Room {
         let limits = &self.settings.get().limits;
         Room { memory: limits.response_memory, file: limits.response_spool }
     }
 
-    /// Handles messages for as long as the thread lives.
+    /// Handles messages as long as the thread lives.
     pub async fn run(self: Rc<Local>) {
         loop {
             self.read_messages();
@@ -104,23 +103,23 @@ impl Local {
         waiting.insert((ticket.number, call));
     }
 
-    /// Removes the queued request with this ticket; `None` when it was abandoned.
+    /// Removes the queued request with this ticket, or returns `None` if it was abandoned.
     fn take_waiting(&self, ticket: Ticket) -> Option<Rc<Call>> {
         let (mut waiting, slot) = (self.waiting.borrow_mut(), ticket.slot as usize);
-        // Numbers are those of the queue.
+        // Numbers are unique within one queue only.
         let is_it =
             |(number, call): &&(u64, Rc<Call>)| *number == ticket.number && call.kind() == ticket.kind;
         waiting.get(slot).filter(is_it)?;
         Some(waiting.remove(slot).1)
     }
 
-    /// The handler of a request no longer wants the response.
+    /// Gives up a request whose handler no longer wants the response.
     pub(crate) fn abandon(self: &Rc<Local>, call: &Call) {
         call.reply.unwanted();
         match call.state() {
             CallState::Waiting(ticket) => {
                 self.take_waiting(ticket);
-                // If it has left the queue, an assignment is on its way, and `assigned` gives the seat back.
+                // If it has left the queue, an assignment is on its way, and `assigned` frees the seat.
                 self.shared.dispatch(ticket.kind).cancel(ticket);
             }
             CallState::Sent { serial, id, .. } => {
@@ -136,7 +135,7 @@ impl Local {
         }
     }
 
-    /// Answers the offer of a call's worker; `false` when there is no open offer.
+    /// Answers the offer of a call's worker. Returns false if there is no open offer.
     pub(crate) fn lend(&self, call: &Call, socket: Option<OwnedFd>) -> bool {
         let CallState::Sent { serial, id, .. } = call.state() else { return false };
         if !call.reply.close_offer(socket.is_some()) {
@@ -148,7 +147,7 @@ impl Local {
         true
     }
 
-    /// Carries out assignments: those of this thread at once, others by message.
+    /// Carries out assignments: those of this thread directly, others by message.
     pub(crate) fn deliver(self: &Rc<Local>, assigned: Vec<Assignment>) {
         for assignment in assigned {
             if assignment.ticket.thread == self.index {
@@ -160,7 +159,7 @@ impl Local {
     }
 
     fn assigned(self: &Rc<Local>, assignment: Assignment) {
-        // A loop, not a recursion: of many requests none may have its turn.
+        // A loop instead of recursion, because any number of requests may be postponed.
         let mut assigned = vec![assignment];
         while let Some(assignment) = assigned.pop() {
             let Assignment { ticket, serial } = assignment;
@@ -193,7 +192,7 @@ impl Local {
     fn send(self: &Rc<Local>, Assignment { ticket, serial }: Assignment, call: Rc<Call>) {
         let end = End { serial, kind: call.kind() };
         if self.link(end).is_none() {
-            // The message with the link was posted before any request could be assigned to it.
+            // The message with the link was posted before any request could be assigned to the worker.
             self.read_messages();
         }
         let Some(link) = self.link(end) else {
@@ -209,7 +208,7 @@ impl Local {
         }
     }
 
-    /// Sends a worker that gets no requests of clients one of our own.
+    /// Sends a probe request to a worker that gets no client requests.
     fn probe(self: &Rc<Local>, serial: Serial, target: &str, limit: Duration) {
         let now = Instant::now();
         let settings = self.settings();
@@ -237,7 +236,7 @@ impl Local {
         });
     }
 
-    /// A request that its worker has not started goes back to its position in the queue.
+    /// Returns a request that its worker has not started to its position in the queue.
     fn again(self: &Rc<Local>, ticket: Ticket, call: Rc<Call>) {
         if ticket == crate::probe::TICKET {
             return call.fail(Failure::app(502, "the worker did not take it up"));
@@ -252,7 +251,7 @@ impl Local {
         }
     }
 
-    /// Makes sent requests wait again. Their tickets, and when they were submitted.
+    /// Makes sent requests wait again. Returns their tickets and the times when they were submitted.
     fn wait_again(&self, calls: Vec<Rc<Call>>) -> Vec<(Ticket, Instant)> {
         let mut tickets = Vec::new();
         for call in calls {
@@ -271,7 +270,7 @@ impl Local {
         tickets
     }
 
-    /// Sends a call on a link that a test made.
+    /// Sends a call on a link that a test has created.
     #[cfg(test)]
     pub(crate) fn adopt(&self, link: &Rc<Link>, call: &Rc<Call>) -> std::io::Result<u32> {
         let (ticket, _) = self.shared.dispatch(call.kind()).ask(self.index, 0, Instant::now());
@@ -286,17 +285,16 @@ impl Local {
         self.links.borrow().iter().find(|link| link.end == end).cloned()
     }
 
-    /// The links of a worker.
     fn links(&self, serial: Serial) -> impl Iterator<Item = Rc<Link>> {
         self.shared.kinds().iter().filter_map(move |&kind| self.link(End { serial, kind }))
     }
 
-    /// What a link of this thread is called in the worker.
+    /// Returns the number that the worker uses for a link of this thread.
     fn number(&self, link: &Link) -> u16 {
         self.shared.link_number(self.index, link.end.kind)
     }
 
-    /// Whether a fiber serves the request.
+    /// Returns whether a fiber serves the request.
     pub(crate) fn is_on_fiber(&self, call: &Call) -> bool {
         self.settings().fibers > 0 && (!self.shared.is_apart() || call.kind() == SeatKind::Fiber)
     }
@@ -326,7 +324,7 @@ impl Local {
         }
     }
 
-    /// The `limit` oldest requests that are queued or sent to a worker.
+    /// Returns the `limit` oldest requests that are queued or sent to a worker.
     fn in_flight(&self, limit: usize) -> Vec<InFlight> {
         let waiting = self.waiting.borrow();
         let mut calls: Vec<(Option<Sent>, Rc<Call>)> =
@@ -374,7 +372,8 @@ impl Local {
         }
     }
 
-    /// The socket is dropped, which ends the matter, when the worker is gone.
+    /// Passes a template's socket to a worker. If the worker is gone, the socket is dropped, which ends the
+    /// refork.
     fn promote(&self, serial: Serial, socket: std::os::fd::OwnedFd) {
         if let Some(link) = self.link(End { serial, kind: SeatKind::Thread }) {
             link.promote(socket);
@@ -389,7 +388,8 @@ impl Local {
         self.shared.report(Report::Cleared { serial, served });
     }
 
-    /// What was sent over a link of a dead worker fails, or is sent to another. What the worker had taken up.
+    /// Handles the requests of a dead worker's link: those it had taken up fail, the others go to another
+    /// worker. Returns those that it had taken up.
     fn lost(self: &Rc<Local>, link: &Rc<Link>, taken: &[u64], stuck: bool) -> Vec<Served> {
         let (mut served, name) = (Vec::new(), self.number(link));
         let taken = taken.get(usize::from(name)).copied().unwrap_or(u64::MAX);
@@ -416,20 +416,22 @@ impl Local {
         served
     }
 
-    /// The client gets its response now; the worker is left to the supervisor. Its frames for this request are ignored.
+    /// Fails an overdue request: the client gets its response now, and the supervisor handles the worker.
+    /// Later frames for this request are ignored.
     fn overdue(&self, end: End, id: u32) {
         let call = self.link(end).and_then(|link| link.flight(id));
         let call = call.filter(|call| !call.is_extended(os::monotonic_us()) && call.blames_worker());
         let Some(call) = call else { return };
         self.shared.report(Report::Stuck { serial: end.serial, request: call.describe() });
-        // With fibers it may have been given up before, as one that waits.
+        // With fibers, the request may have been given up already while it was waiting.
         if !call.mark_overdue(os::monotonic_us()) && !call.reply.is_unwanted() {
             call.fail(stuck_failure());
         }
     }
 
-    /// With fibers: gives up what a worker was sent longer than `timeout` ago and has not responded to. The fiber ends when the app next waits, and
-    /// then the worker is not to blame. A fiber that goes on for [`LOST_AFTER`] is lost, as a thread would be: the supervisor replaces the worker.
+    /// With fibers: gives up requests that were sent longer than `timeout` ago and have no response yet. Such
+    /// a fiber ends at the app's next wait, and then the worker is not at fault. If the fiber continues for
+    /// [`LOST_AFTER`], its seat is lost like a stuck thread, and the supervisor replaces the worker.
     fn overdue_since(&self, serial: Serial, timeout: Duration) {
         let now_us = os::monotonic_us();
         let limit_us = now_us.saturating_sub(timeout.as_micros() as u64);
@@ -464,7 +466,8 @@ impl Local {
         lost.into_iter().for_each(|request| self.shared.report(Report::Stuck { serial, request }));
     }
 
-    /// Takes back the requests that a worker has not started. What it has not read yet, it will return unserved.
+    /// Takes back the requests that a worker has not started. The worker will return those that it has not
+    /// read yet.
     fn withdraw(self: &Rc<Local>, serial: Serial) {
         let count = self.links(serial).map(|link| self.withdraw_from(&link)).sum();
         self.shared.report(Report::Withdrawn { serial, count });

@@ -1,20 +1,21 @@
-//! What is known of a worker's memory, and when to measure it again. Pure.
+//! Keeps the figures of a worker's memory, and decides when to measure it again. Pure.
 //!
-//! Why two figures: resident memory (RSS) counts pages that all workers share for each of them, so a limit on it would hit the
-//! workers of a large app that share most of it. The proportional size (PSS) is right, but the kernel walks the page tables for it,
-//! about 20 ms for each GiB, and holds up the process's own page faults meanwhile.
+//! Why two figures: resident memory (RSS) counts shared pages in full for each worker, so a limit on RSS
+//! would hit the workers of a large app that share most of it. The proportional size (PSS) is correct, but
+//! the kernel walks the page tables for it, about 20 ms per GiB, and delays the page faults of the process
+//! meanwhile.
 //!
-//! Contract: RSS is read every [`RSS_EVERY`]. PSS is measured every [`PSS_EVERY`], and when it may have crossed the limit: it grows by
-//! no more than RSS does, unless a process that shared pages with it has ended.
+//! Contract: RSS is read every [`RSS_EVERY`]. PSS is measured every [`PSS_EVERY`], and when it may have
+//! crossed the limit: PSS grows by no more than RSS, unless a process that shared pages with the worker has
+//! ended.
 
 use std::time::{Duration, Instant};
 
-/// Time between two readings of RSS.
+/// The interval between two readings of RSS.
 pub(crate) const RSS_EVERY: Duration = Duration::from_secs(2);
-/// Time between two measurements of PSS.
+/// The interval between two measurements of PSS.
 pub(crate) const PSS_EVERY: Duration = Duration::from_secs(60);
 
-/// One worker's memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Memory {
     rss: Option<u64>,
@@ -30,38 +31,38 @@ struct Measured {
 }
 
 impl Memory {
-    /// RSS was read: bytes.
+    /// Records RSS in bytes.
     pub(crate) fn resident(&mut self, bytes: u64) {
-        // A process that has just ended has none.
+        // A process that has just ended has no memory.
         if bytes > 0 {
             self.rss = Some(bytes);
         }
     }
 
-    /// PSS was measured: bytes.
+    /// Records PSS in bytes.
     pub(crate) fn measured(&mut self, bytes: u64, now: Instant) {
         if bytes > 0 {
             self.pss = Some(Measured { pss: bytes, rss: self.rss.unwrap_or(bytes), at: now });
         }
     }
 
-    /// RSS as last read, bytes.
+    /// Returns RSS as last read, in bytes.
     pub(crate) fn rss(&self) -> Option<u64> {
         self.rss
     }
 
-    /// PSS as last measured, bytes.
+    /// Returns PSS as last measured, in bytes.
     pub(crate) fn pss(&self) -> Option<u64> {
         self.pss.map(|measured| measured.pss)
     }
 
-    /// PSS by now, at most: as measured, and what RSS has grown by since.
+    /// Returns an upper bound of the current PSS: the last measurement plus the growth of RSS since.
     pub(crate) fn pss_at_most(&self) -> Option<u64> {
         let grown = |last: Measured| self.rss.map_or(0, |rss| rss.saturating_sub(last.rss));
         self.pss.map(|last| last.pss.saturating_add(grown(last)))
     }
 
-    /// Whether to measure PSS, when more than `limit` bytes have consequences.
+    /// Returns whether PSS should be measured, given that more than `limit` bytes have consequences.
     pub(crate) fn is_due(&self, limit: Option<u64>, now: Instant) -> bool {
         let Some(rss) = self.rss else { return false };
         let Some(last) = self.pss else { return true };

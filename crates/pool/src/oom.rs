@@ -1,16 +1,18 @@
-//! Whether the kernel's out-of-memory killer ended a worker. Pure: its counter and the time go in.
+//! Decides whether the kernel's out-of-memory killer ended a worker. Pure: takes the kernel's counter and the
+//! time.
 //!
-//! Why: a kill by the kernel and a `kill -9` look the same to the parent. The kernel counts its own in each control group, so a death
-//! by signal 9 that comes with a new count was the kernel's.
+//! Why: to the parent, a kill by the kernel and a `kill -9` look the same. The kernel counts its kills in
+//! each control group, so a death by signal 9 with a new count was the kernel's.
 //!
-//! Contract: each count explains one death at most; one that no death follows within [`EXPIRES`] was another process of the group.
+//! Contract: each count explains one death at most. A count without a death within [`EXPIRES`] belongs to
+//! another process of the group.
 
 use std::time::{Duration, Instant};
 
-/// How long a count waits for the death that it explains: an exit is reported within moments.
+/// How long a count waits for the death that it explains. An exit is reported almost at once.
 const EXPIRES: Duration = Duration::from_secs(5);
 
-/// The counter, and how much of it has been explained.
+/// The counter, and how many of its counts have been explained.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OomKills {
     counted: Option<u64>,
@@ -19,29 +21,29 @@ pub(crate) struct OomKills {
     since: Instant,
 }
 
-/// What the counter says of one death.
+/// The counter at one death.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// The counter as far as earlier deaths explain it; `None` where the kernel does not count.
+    /// The counts that earlier deaths explain; `None` if the kernel does not count.
     pub(crate) before: Option<u64>,
     /// The counter now.
     pub(crate) after: Option<u64>,
 }
 
 impl Verdict {
-    /// Whether the kernel has killed.
+    /// Returns whether the kernel killed the worker.
     pub(crate) fn is_kill(self) -> bool {
         self.after > self.before
     }
 }
 
 impl OomKills {
-    /// The counter as it is at the start.
+    /// Starts with the current counter.
     pub(crate) fn new(counted: Option<u64>, now: Instant) -> OomKills {
         OomKills { counted, explained: counted.unwrap_or(0), since: now }
     }
 
-    /// The counter is read now and then, so that old counts are not taken for new ones.
+    /// Updates the counter. Called at intervals, so that old counts are not taken for new ones.
     pub(crate) fn read(&mut self, counted: Option<u64>, now: Instant) {
         if counted > self.counted {
             self.since = now;
@@ -51,7 +53,8 @@ impl OomKills {
         self.counted = counted;
     }
 
-    /// What the counter says of a death that was noticed now; `killed`: whether it may have been the kernel's doing.
+    /// Returns the verdict on a death that was noticed now. `killed`: whether the kernel may have killed the
+    /// worker.
     pub(crate) fn death(&mut self, counted: Option<u64>, killed: bool, now: Instant) -> Verdict {
         self.read(counted, now);
         let verdict = Verdict { before: counted.map(|counted| self.explained.min(counted)), after: counted };

@@ -1,18 +1,18 @@
-//! Descendants that lost their parent: templates that workers have forked, workers of templates that have died, and whatever the app
-//! has left behind. The front adopts them (child subreaper), so that they stay below it in the tree of processes wherever it runs, and
-//! reaps those that end.
+//! Adopts and reaps orphaned descendants: templates that workers have forked, workers of dead templates, and
+//! processes that the app has left behind. The front is their child subreaper, so that they stay below it in
+//! the process tree.
 //!
 //! Contract:
-//! 1. A child of our own is never reaped here: one that others wait for is reaped by them at once, so only those that have been dead
-//!    since the last look are ([`LOOK_EVERY`]).
-//! 2. Elsewhere than on Linux the system adopts orphans, and nothing is done.
+//! 1. A child that other code waits for is never reaped here: such code reaps its child at once, so only
+//!    children that have been dead since the previous check are reaped ([`LOOK_EVERY`]).
+//! 2. Does nothing except on Linux, because other systems adopt orphans themselves.
 
 use crate::system;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Time between two looks.
+/// The interval between two checks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Adopts orphaned descendants from now on.
@@ -24,21 +24,21 @@ fn pid_of(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
-/// Reaps orphans.
 #[derive(Debug)]
 pub(crate) struct Orphans {
     next: Instant,
-    /// Children that were dead at the last look.
+    /// Children that were dead at the previous check.
     dead: BTreeSet<u32>,
 }
 
 impl Orphans {
-    /// The first look is at `now`.
+    /// Schedules the first check at `now`.
     pub(crate) fn new(now: Instant) -> Orphans {
         Orphans { next: now, dead: BTreeSet::new() }
     }
 
-    /// Reaps the children that have been dead since the last look. `are_ours`: processes that are waited for elsewhere.
+    /// Reaps the children that have been dead since the previous check. `are_ours`: processes that other code
+    /// waits for.
     pub(crate) fn reap(&mut self, are_ours: &[u32], now: Instant) {
         if now < self.next {
             return;
@@ -46,14 +46,14 @@ impl Orphans {
         self.next = now + LOOK_EVERY;
         let dead: BTreeSet<u32> = dead_children().filter(|pid| !are_ours.contains(pid)).collect();
         for pid in self.dead.intersection(&dead).copied().filter_map(pid_of) {
-            // Whoever else waits for it was quicker.
+            // Fails if other code has reaped the child in the meantime.
             let _ = waitpid(Some(pid), WaitOptions::NOHANG);
         }
         self.dead = dead;
     }
 }
 
-/// The children that have ended and are not reaped yet.
+/// Returns the children that have ended and have not been reaped.
 fn dead_children() -> impl Iterator<Item = u32> {
     system::children().into_iter().filter(|pid| crate::os::is_dead(*pid))
 }
@@ -73,7 +73,7 @@ mod tests {
         }
     }
 
-    /// A grandchild that is orphaned at once, and ends when its standard input does.
+    /// Starts a grandchild that is orphaned at once and exits at the end of its standard input.
     fn orphan() -> (u32, std::process::Child) {
         let shell = "exec 3<&0; (exec cat <&3) >/dev/null & echo $!; read line";
         let mut parent = Command::new("sh")
@@ -88,7 +88,8 @@ mod tests {
         (line.trim().parse().unwrap(), parent)
     }
 
-    /// All children but this one: those of other tests are theirs, and each test looks without letting time pass.
+    /// Returns all children except this one. The others belong to other tests, and each test checks without
+    /// waiting.
     fn all_but(pid: u32) -> Vec<u32> {
         system::children().into_iter().filter(|child| *child != pid).collect()
     }

@@ -1,4 +1,5 @@
-//! System calls of the pool: socket pairs, descriptors in messages, the scoreboard's memory, the state of processes. Nothing is decided here.
+//! The system calls of the pool: socket pairs, descriptors in messages, the scoreboard's memory, the state of
+//! processes. Makes no decisions.
 
 use crate::system::{self, RECEIVE, SEND};
 use rustix::net::{
@@ -14,15 +15,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 
-/// Most descriptors that travel in one message: the links of one worker (the kernel's limit is 253).
+/// The largest number of descriptors in one message: the links of one worker (the kernel's limit is 253).
 pub(crate) const MOST_FDS: usize = 64;
 
-/// A connected pair of non-blocking stream sockets that are closed on exec.
+/// Returns a connected pair of non-blocking stream sockets that are closed on exec.
 pub(crate) fn pair() -> io::Result<(UnixStream, UnixStream)> {
     system::pair()
 }
 
-/// Sends bytes, some and those behind them, and descriptors with the first. Never blocks; returns how many bytes went.
+/// Sends two byte strings, one after the other, and passes descriptors with the first byte. Never blocks;
+/// returns the number of bytes sent.
 pub(crate) fn send(socket: impl AsFd, bytes: [&[u8]; 2], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -38,14 +40,15 @@ pub(crate) fn send(socket: impl AsFd, bytes: [&[u8]; 2], fds: &[BorrowedFd<'_>])
     }
 }
 
-/// A descriptor that came with a message. The system drops it, and says so, when this process may have no more of them.
+/// A descriptor that arrived with a message, or the news that the system dropped it because this process has
+/// too many.
 pub(crate) type Passed = Result<OwnedFd, Dropped>;
 
 /// The system dropped a descriptor, because the process has too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dropped;
 
-/// Receives what has arrived; descriptors are queued in order. `Ok(0)` is the end.
+/// Receives the available bytes and queues descriptors in order. `Ok(0)` is the end.
 pub(crate) fn receive(socket: impl AsFd, into: &mut [u8], fds: &mut VecDeque<Passed>) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -60,21 +63,21 @@ pub(crate) fn receive(socket: impl AsFd, into: &mut [u8], fds: &mut VecDeque<Pas
             fds.extend(arrived.map(system::close_on_exec).map(Ok));
         }
     }
-    // A read ends behind bytes that carry a descriptor, and workers send one at a time.
+    // A read ends after bytes that carry a descriptor, and workers send one at a time.
     if received.flags.contains(ReturnFlags::CTRUNC) {
         fds.push_back(Err(Dropped));
     }
     Ok(received.bytes)
 }
 
-/// Memory for `slots` scoreboard slots of `slot_len` bytes, zeroed, as a file that can be passed on.
+/// Creates zeroed memory for `slots` scoreboard slots of `slot_len` bytes, as a file that can be passed on.
 pub(crate) fn scoreboard_memory(slots: usize, slot_len: usize) -> io::Result<File> {
     let memory = system::memory_file()?;
     memory.set_len((slots * slot_len) as u64)?;
     Ok(memory)
 }
 
-/// Writes how many requests of link `link` are withdrawn into a worker's slot.
+/// Writes the number of withdrawn requests of link `link` into a worker's slot.
 pub(crate) fn write_withdrawn(
     scoreboard: &File,
     index: usize,
@@ -87,17 +90,17 @@ pub(crate) fn write_withdrawn(
         .write_all_at(&count.to_le_bytes(), (slot + wire::scoreboard::withdrawn_at(threads, link)) as u64)
 }
 
-/// Whether a process is stopped by a signal (SIGSTOP, SIGTSTP).
+/// Returns whether a process is stopped by a signal (SIGSTOP, SIGTSTP).
 pub(crate) fn is_stopped(pid: u32) -> bool {
     system::state(pid) == Some(b'T')
 }
 
-/// Whether a process has exited and is not reaped yet, or does not exist.
+/// Returns whether a process has exited and has not been reaped, or does not exist.
 pub(crate) fn is_dead(pid: u32) -> bool {
     matches!(system::state(pid), None | Some(b'Z'))
 }
 
-/// Copies one slot out of the scoreboard of workers with `threads` threads and `links` links.
+/// Copies one slot from the scoreboard of workers with `threads` threads and `links` links.
 pub(crate) fn read_slot(
     scoreboard: &File,
     index: usize,
@@ -111,7 +114,7 @@ pub(crate) fn read_slot(
     wire::scoreboard::Slot::read(&bytes, threads, links)
 }
 
-/// Microseconds of the monotonic clock, the one that workers stamp the scoreboard with.
+/// Returns the time of the monotonic clock in microseconds. Workers use the same clock for the scoreboard.
 pub(crate) fn monotonic_us() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000

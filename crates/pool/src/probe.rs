@@ -1,4 +1,4 @@
-//! Requests of our own, to a worker that gets none of clients.
+//! Creates the probe requests that the server itself sends to a worker on trial.
 
 use crate::call::{Call, Carried};
 use crate::dispatch::{SeatKind, Ticket};
@@ -9,11 +9,12 @@ use std::rc::Rc;
 use std::time::Instant;
 use wire::request::{Encoder, Head, Put};
 
-/// The ticket of all of them: they have no position in the queue, and are never sent to another worker.
+/// The ticket of all probe requests: they have no position in the queue and are never sent to another worker.
 pub(crate) const TICKET: Ticket =
     Ticket { number: u64::MAX, thread: u16::MAX, slot: u32::MAX, kind: SeatKind::Thread };
 
-/// A GET of `target`, as from this machine; served as a client's request with such a path would be, by what `kind_of` says.
+/// Creates a GET request for `target` that appears to come from this machine. `kind_of` decides whether a
+/// thread or a fiber serves it, as for a client's request with this path.
 pub(crate) fn call(
     target: &str,
     kind_of: impl FnOnce(&[u8]) -> SeatKind,
@@ -47,7 +48,7 @@ pub(crate) fn call(
     Rc::new(Call::new(frame, Carried::Nothing, Rc::new(Trace::default()), None, kind, now))
 }
 
-/// The status of the response, or why there is none.
+/// Returns the status of the response, or the reason why there is none.
 pub(crate) async fn status(call: &Call) -> Result<u16, String> {
     loop {
         match poll_fn(|cx| call.reply.poll_event(cx)).await {

@@ -1,12 +1,12 @@
-//! A process that is looked after: when it ends, and how to signal it and nobody else.
+//! A handle of a process: waits for its end, and signals it without reaching any other process.
 //!
-//! Why: that a socket ends says little about the process at its other end, because whatever that has forked may hold the socket, too.
-//! And a process id is given to another process once the first one has been reaped.
+//! Why: the end of a socket says little about the process at its other end, because child processes may hold
+//! the socket too. And a process id may be reused once the process has been reaped.
 //!
 //! Contract:
-//! 1. [`Process::ended`] is the kernel's word. Where it has no such word (pidfd), the process is looked for again and again.
-//! 2. No signal reaches another process. Where the system cannot promise that ([`Process::is_exact`]), the process is looked for first, and
-//!    who knows its children better is to be preferred.
+//! 1. [`Process::ended`] relies on the kernel (pidfd). On systems without pidfd, the process is polled.
+//! 2. No signal reaches another process. Where the system cannot guarantee that ([`Process::is_exact`]), the
+//!    process is checked first, and the parent of the process should send the signal if possible.
 
 use crate::os;
 use crate::spawner::ExitStatus;
@@ -16,10 +16,10 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Time between two looks where the kernel does not tell.
+/// The polling interval on systems without pidfd.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A process; clones are the same one.
+/// A process. Clones refer to the same process.
 #[derive(Debug, Clone)]
 pub(crate) struct Process(Arc<Known>);
 
@@ -27,12 +27,12 @@ pub(crate) struct Process(Arc<Known>);
 enum Known {
     Exact(Exact),
     ByNumber(Pid),
-    /// It had been reaped before anybody asked.
+    /// The process had been reaped before it was opened.
     Gone,
 }
 
 impl Process {
-    /// The process that has this id now.
+    /// Opens the process that has this id now.
     pub(crate) fn open(pid: u32) -> Process {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         Process(Arc::new(match pid.map(|pid| (pid, Exact::open(pid))) {
@@ -42,12 +42,12 @@ impl Process {
         }))
     }
 
-    /// Whether it is this process for certain, or none.
+    /// Returns whether the handle can only refer to this process or to none.
     pub(crate) fn is_exact(&self) -> bool {
         !matches!(*self.0, Known::ByNumber(_))
     }
 
-    /// Returns when it has exited, reaped or not.
+    /// Waits until the process has exited, reaped or not.
     pub(crate) async fn ended(&self) {
         match &*self.0 {
             Known::Exact(exact) => exact.ended().await,
@@ -60,19 +60,19 @@ impl Process {
         }
     }
 
-    /// Signals it, if it has not exited.
+    /// Sends a signal, if the process has not exited.
     pub(crate) fn signal(&self, signal: Signal) {
         match &*self.0 {
             Known::Exact(exact) => exact.signal(signal),
             Known::ByNumber(pid) if !os::is_dead(pid.as_raw_nonzero().get().unsigned_abs()) => {
-                // It may have exited just now.
+                // The process may have just exited.
                 let _ = kill_process(*pid, signal);
             }
             Known::ByNumber(_) | Known::Gone => {}
         }
     }
 
-    /// How it has exited, if it is our child and has. Nobody learns that again.
+    /// Reaps the process, if it is a child that has exited, and returns its exit status. Works only once.
     pub(crate) fn reap(&self) -> Option<ExitStatus> {
         let how = match &*self.0 {
             Known::Exact(exact) => exact.reap()?,

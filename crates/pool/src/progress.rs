@@ -1,60 +1,62 @@
-//! Whether a worker makes progress with the requests that it was handed. Pure: observations and the time go in, decisions come out.
+//! Decides whether a worker makes progress with the requests that it was sent. Pure: takes observations and
+//! the time, and returns decisions.
 //!
-//! A worker that was handed requests and takes none up is busy with others, keeps the GVL, or is stopped. From outside that looks the
-//! same for a while, so the first decision costs nothing: it gets no more requests, and those it has not started go to
-//! other workers. What follows depends on whether the process can run at all.
+//! A worker that does not take up its requests is busy with others, keeps the GVL, or is stopped. From
+//! outside these look the same for a while, so the first decision costs nothing: the worker gets no more
+//! requests, and those that it has not started go to other workers. The next decision depends on whether the
+//! process can run at all.
 //!
 //! Contract:
-//! 1. A worker that has taken nothing up for [`SUSPEND_AFTER`], while requests wait in it or it does not resume after it has returned
-//!    some, is suspended.
-//! 2. It resumes as soon as it takes a request up or finishes one, or when it turns out that none waited in it.
-//! 3. One whose process is stopped is frozen [`FROZEN_AFTER`] after it last made progress; one that runs, but does not use an idle
-//!    thread, after `worker_timeout`: native code that keeps the GVL may take that long.
-//! 4. So is one that is stopped while it serves all that it was handed: those requests would otherwise wait for their time-out.
+//! 1. A worker is suspended if it has taken up nothing for [`SUSPEND_AFTER`], while requests wait in it or
+//!    while it has returned requests and not resumed.
+//! 2. It resumes as soon as it takes up or finishes a request, or when it turns out that no request waited in
+//!    it.
+//! 3. A suspended worker is killed if its process is stopped and it last made progress [`FROZEN_AFTER`] ago.
+//!    If the process runs but does not use an idle thread, it is killed after `worker_timeout`, because
+//!    native code that keeps the GVL may take that long.
+//! 4. A worker that is stopped while it serves all of its requests is killed in the same way, because those
+//!    requests would otherwise wait for their time-out.
 
 use std::time::{Duration, Instant};
 
-/// Time without progress after which the requests of a worker go to others.
+/// The time without progress after which the requests of a worker go to others.
 pub const SUSPEND_AFTER: Duration = Duration::from_secs(1);
-/// Time without progress after which a stopped process is killed.
+/// The time without progress after which a stopped process is killed.
 pub const FROZEN_AFTER: Duration = Duration::from_secs(5);
 
-/// What can be seen of a worker from outside.
+/// The state of a worker as seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observation {
-    /// Requests that it was handed and has not finished.
+    /// Requests that it was sent and has not finished.
     pub handed: u32,
-    /// It has returned requests and not resumed (`RETURNED`, `RESUMED`).
+    /// Whether it has returned requests and not resumed (`RETURNED`, `RESUMED`).
     pub stalled: bool,
-    /// Threads that serve a request.
+    /// The number of threads that serve a request.
     pub busy: u32,
-    /// Most threads that it may have.
+    /// The largest number of threads that it may have.
     pub threads: u32,
-    /// Requests that it has ever taken up, and finished: a number that changes with each.
+    /// The number of requests ever taken up plus those finished; changes with each of them.
     pub work: u64,
 }
 
-/// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing new.
     None,
-    /// Give it no more requests, and withdraw those that it has not started.
+    /// Give the worker no more requests, and withdraw those that it has not started.
     Suspend {
-        /// A thread of it was idle.
+        /// Whether one of its threads was idle.
         idle_thread: bool,
     },
-    /// Give it requests again.
+    /// Let the worker get requests again.
     Resume,
-    /// Kill it.
+    /// Kill the worker.
     Freeze,
 }
 
-/// One worker's progress.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     work: u64,
-    /// When it last made progress, or had nothing to make progress with.
+    /// When it last made progress, or had nothing to take up.
     since: Instant,
     /// When it last made progress, or had no request.
     worked: Instant,
@@ -70,25 +72,24 @@ struct Suspension {
 }
 
 impl Suspension {
-    /// No request waited in the worker.
+    /// Returns whether no request waited in the worker.
     fn is_needless(self) -> bool {
         self.outstanding == 0 && self.withdrawn == 0
     }
 }
 
 impl Progress {
-    /// A worker that gets ready at `now`.
+    /// Starts with a worker that becomes ready at `now`.
     pub fn new(now: Instant) -> Progress {
         Progress { work: 0, since: now, worked: now, suspended: None }
     }
 
-    /// Whether it is suspended.
     pub fn is_suspended(&self) -> bool {
         self.suspended.is_some()
     }
 
-    /// Judges what is seen at `now`. `stopped`: whether its process is stopped; it is asked only about a worker that has had requests
-    /// for a while and has made no progress.
+    /// Judges an observation at `now`. `stopped` returns whether the process is stopped; it is called only
+    /// for a worker that has had requests for a while without progress.
     pub fn observe(
         &mut self,
         seen: Observation,
@@ -133,7 +134,7 @@ impl Progress {
         }
     }
 
-    /// A front thread has withdrawn so many of its requests.
+    /// Records that a front thread has withdrawn `count` of its requests.
     pub fn withdrawn(&mut self, count: usize) {
         if let Some(suspension) = &mut self.suspended {
             suspension.outstanding = suspension.outstanding.saturating_sub(1);
@@ -161,7 +162,7 @@ mod tests {
             Scene { progress: Progress::new(now), now, stopped: false, stalled: false }
         }
 
-        /// What is decided `ms` later.
+        /// Returns the decision `ms` later.
         fn after(&mut self, ms: u64, handed: u32, busy: u32, work: u64) -> Decision {
             self.now += Duration::from_millis(ms);
             let seen = Observation { handed, stalled: self.stalled, busy, threads: 5, work };
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!(scene.after(1000, 2, 2, 1), Decision::None);
         assert_eq!(scene.after(4900, 2, 2, 1), Decision::None);
         assert_eq!(scene.after(100, 2, 2, 1), Decision::Freeze);
-        // Slow, and not stopped.
+        // Slow, but not stopped.
         scene.stopped = false;
         assert_eq!(scene.after(60_000, 2, 2, 1), Decision::None);
     }

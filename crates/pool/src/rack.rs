@@ -1,4 +1,4 @@
-//! The handler for Rack apps: encodes a request for a worker and returns its response.
+//! The handler for Rack apps: encodes a request for a worker and returns the worker's response.
 
 use crate::call::{Call, CallState, Carried};
 use crate::link::End;
@@ -25,38 +25,39 @@ use tokio::time::Sleep;
 use wire::Kind;
 use wire::request::{Encoder, Head as WireHead, Put};
 
-/// Serves requests by the app.
+/// Serves requests with the app.
 pub struct Rack {
     local: Rc<Local>,
     samples: Samples,
 }
 
-/// Chooses one request in [`Samples::OF`] to be measured, at random: apps and clients may have a rhythm of their own.
+/// Chooses one request in [`Samples::OF`] for measurement, at random, because apps and clients may have a
+/// rhythm of their own.
 struct Samples(RefCell<fastrand::Rng>);
 
 impl Samples {
     /// Measuring costs some system calls, so not every request is measured.
     const OF: u32 = 16;
 
-    /// Whether the next request is measured.
+    /// Returns whether the next request is measured.
     #[inline]
     fn next(&self) -> bool {
         self.0.borrow_mut().u32(..).is_multiple_of(Self::OF)
     }
 }
 
-/// How long a half-closed client is waited for whose request is served by a fiber. Most such clients have disconnected, which only a write
-/// would show.
+/// How long the server waits for a half-closed client whose request is served by a fiber. Most such clients
+/// have disconnected, which only a write would reveal.
 const HALF_CLOSED: Duration = Duration::from_secs(1);
 
-/// What a waiting handler is woken by.
+/// An event that wakes a waiting handler.
 enum RackEvent {
     Reply(ReplyEvent),
     Departed(Departure),
 }
 
 impl Rack {
-    /// A handler that uses `local`'s workers.
+    /// Creates a handler that uses `local`'s workers.
     pub fn new(local: Rc<Local>) -> Rack {
         Rack { local, samples: Samples(RefCell::new(fastrand::Rng::new())) }
     }
@@ -65,7 +66,8 @@ impl Rack {
     async fn respond_to(&self, call: Rc<Call>, client: Rc<dyn Client>) -> Result<Response, Failure> {
         let pending = PendingCall { local: &self.local, call: Some(call.clone()) };
         let mut _turn = self.submit(&call, &client).await?;
-        // With fibers a client that is half-closed is given up a little later, because its request can then be ended.
+        // With fibers, a half-closed client is given up a little later, because its request can then be
+        // ended.
         let mut leaving: Option<Pin<Box<Sleep>>> = None;
         loop {
             let event = poll_fn(|cx| {
@@ -86,7 +88,8 @@ impl Rack {
                 }
                 RackEvent::Reply(ReplyEvent::Failed(failure)) => return Err(failure),
                 RackEvent::Reply(ReplyEvent::Postponed) => _turn = self.submit(&call, &client).await?,
-                // A half-closed client loses its place in the queue; a response already started is finished.
+                // A half-closed client loses its position in the queue, but a request that a worker has is
+                // completed.
                 RackEvent::Departed(Departure::HalfClosed)
                     if !matches!(call.state(), CallState::Waiting(_)) =>
                 {
@@ -101,8 +104,9 @@ impl Rack {
         }
     }
 
-    /// Submits a request when it has its turn: at once, unless other responses on its connection hold their share. Then it waits for its
-    /// client to take some of them, and no worker waits with it.
+    /// Submits a request, at once unless other responses on its connection hold their share of memory. In
+    /// that case the request first waits until its client has taken some of them; no worker is held
+    /// meanwhile.
     async fn submit(&self, call: &Rc<Call>, client: &Rc<dyn Client>) -> Result<Option<Turn>, Failure> {
         let turn = match client.account().filter(|account| account.must_wait()) {
             Some(account) => Some(Box::pin(turn(&account, &**client)).await?),
@@ -115,7 +119,7 @@ impl Rack {
         Ok(turn)
     }
 
-    /// Reads the body that is on its way, and encodes the request.
+    /// Reads the request body and encodes the request.
     async fn call_with_body(
         &self,
         request: Lent,
@@ -134,9 +138,9 @@ impl Rack {
         Ok(self.call(request, body, trace, client))
     }
 
-    /// Encodes the request. Nothing needs it after that; the exchange's trace keeps it for the log.
+    /// Encodes the request, which is not needed afterwards. The exchange's trace keeps it for the log.
     fn call(&self, request: Lent, body: Collected, trace: Rc<Trace>, client: &Rc<dyn Client>) -> Rc<Call> {
-        // Without a body there was nothing to wait for after the head.
+        // Without a body, the request has been ready since its head arrived.
         let asked = if matches!(body, Collected::Empty) { request.arrived } else { Instant::now() };
         let mut frame = Vec::with_capacity(256 + request.fields.text().len());
         let measure = self.samples.next() || trace.measure.get();
@@ -159,7 +163,7 @@ impl Rack {
         let has_status = check(&head)?;
         let Head { status, mut fields, body, stream } = head;
         if has_status {
-            // The Rack SPEC: there must not be a Status key. Clients would see a second status.
+            // The Rack SPEC forbids a Status key. Clients would see a second status.
             fields.retain(|name, _| !is_status(name));
         }
         let Some(call) = pending.call.clone() else { return Err(internal("a response without its request")) };
@@ -219,14 +223,15 @@ impl Rack {
     }
 }
 
-/// A request that becomes a call: without a body that takes no wait.
+/// A request that is being turned into a call. Without a body this needs no waiting.
 enum Encoding<'a> {
     Done(Rc<Call>),
     Pending(Pin<Box<dyn Future<Output = Result<Rc<Call>, Failure>> + 'a>>),
 }
 
 impl Handler for Rack {
-    /// Requests that wait are many: this future has no room for the request, only for what was made of it.
+    /// The returned future keeps the encoded call but not the request, because there can be many waiting
+    /// requests.
     fn handle(&self, exchange: Exchange) -> impl Future<Output = Response> {
         let Exchange { request, incoming, client, trace } = exchange;
         let encoding = match incoming {
@@ -257,7 +262,7 @@ async fn turn(account: &Rc<Account>, client: &dyn Client) -> Result<Turn, Failur
     let mut waiting = pin!(account.turn());
     poll_fn(|cx| match waiting.as_mut().poll(cx) {
         Poll::Ready(turn) => Poll::Ready(Ok(turn)),
-        // A client that is half-closed loses its place, as in the queue.
+        // A half-closed client loses its position, as in the queue.
         Poll::Pending => client.poll_departure(cx).map(|_| Err(Failure::client_gone("the client went away"))),
     })
     .await
@@ -270,7 +275,7 @@ fn poll_call(call: &Call, client: &dyn Client, cx: &mut Context<'_>) -> Poll<Rac
     client.poll_departure(cx).map(RackEvent::Departed)
 }
 
-/// Abandons the request when the handler's future is dropped or fails.
+/// Abandons the request if the handler's future is dropped or fails.
 struct PendingCall<'a> {
     local: &'a Rc<Local>,
     call: Option<Rc<Call>>,
@@ -290,12 +295,12 @@ impl Drop for PendingCall<'_> {
     }
 }
 
-/// A response body that comes in frames.
+/// A response body that arrives in frames.
 struct ReplyBody {
     first: bytes::Bytes,
     second: Option<Chunk>,
     call: Rc<Call>,
-    /// What the response holds is counted for it.
+    /// Kept because the response's memory is counted for this client.
     _client: Rc<dyn Client>,
     local: Rc<Local>,
     over: bool,
@@ -354,7 +359,8 @@ fn is_status(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"status")
 }
 
-/// Refuses what would become another header or another response (RFC 9110 section 5.5). Whether there is a `Status` field.
+/// Refuses header fields that would become another field or another response (RFC 9110 section 5.5). Returns
+/// whether there is a `Status` field.
 fn check(head: &Head) -> Result<bool, Failure> {
     let mut has_status = false;
     if head.status < 200 && !(head.status == 101 && head.stream.is_some()) {
@@ -378,7 +384,7 @@ fn check(head: &Head) -> Result<bool, Failure> {
 fn encode(request: &Request, body: &Collected, asked_us: u64, measure: bool, frame: &mut Vec<u8>) {
     let (server_name, server_port) = request.server();
     let target = request.target;
-    // A path that is implied (`http://host`) is not in the target; the worker takes none for `/`.
+    // The implied path of `http://host` is not in the target. The worker uses `/` if there is none.
     let inside = |part: handler::Span| match part.start.checked_sub(target.start) {
         Some(start) if start + part.len <= target.len => (start, part.len),
         _ => (0, 0),

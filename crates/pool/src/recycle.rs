@@ -1,16 +1,20 @@
-//! Which worker is replaced because it has grown, is old, or has served much. Pure: what is seen of the workers and the time go in,
-//! decisions come out; the jitter is drawn from a generator that was given.
+//! Decides which worker is replaced because it has grown too large, is too old, or has served too many
+//! requests. Pure: takes observations of the workers and the time, and returns decisions; the jitter comes
+//! from a given random generator.
 //!
-//! Why one at a time and successor first: replacing costs memory and warm caches, and a limit that hits all workers at once would take
-//! the app down. Why jitter: workers that were forked together would otherwise leave together.
+//! Why one at a time, and successor first: a replacement costs memory and warm caches, and a limit that hits
+//! all workers at once would take the app down. Why jitter: workers that were forked together would otherwise
+//! leave together.
 //!
 //! Contract:
-//! 1. A worker is recycled softly: its successor is ready before it is told to finish. The next one waits until it is gone.
-//! 2. For its memory a worker is recycled after [`YOUNG`] at the earliest: one that is over the limit sooner would be so again.
-//! 3. At one and a half times the limit a worker is killed at once. For one that was over the limit when it was first measured, that
-//!    first figure takes the place of the limit: killing would not help.
-//! 4. When two workers in a row were over the limit while they were young, the limit is too small. That is said once, and no worker is
-//!    recycled for its memory any more until the limit changes. Rule 3 holds on.
+//! 1. A worker is recycled gracefully: its successor is ready before it is told to finish. The next one waits
+//!    until it is gone.
+//! 2. For its memory, a worker is recycled after [`YOUNG`] at the earliest: the successor of a worker that
+//!    exceeds the limit sooner would exceed it just as soon.
+//! 3. At one and a half times the limit, a worker is killed at once. If its first measurement was over the
+//!    limit, that first figure replaces the limit, because killing would not help.
+//! 4. If two workers in a row were over the limit while young, the limit is too small. That is logged once,
+//!    and no worker is recycled for its memory until the limit changes. Rule 3 still applies.
 //! 5. `max_requests` and `max_age` are varied by up to 10 % for each worker.
 
 use crate::deaths::{mebibytes, span};
@@ -19,9 +23,9 @@ use stats::DeathCause;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Age from which a worker may be recycled for its memory.
+/// The age from which a worker may be recycled for its memory.
 pub const YOUNG: Duration = Duration::from_secs(60);
-/// How far `max_requests` and `max_age` are varied.
+/// The share by which `max_requests` and `max_age` are varied.
 const JITTER: f64 = 0.1;
 
 /// The limits; `None` is off.
@@ -36,38 +40,35 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// PSS in bytes at which a worker is killed at once.
+    /// Returns the PSS in bytes at which a worker is killed at once.
     fn hard(memory: u64) -> u64 {
         memory.saturating_add(memory / 2)
     }
 }
 
-/// What is seen of a worker that takes requests.
+/// An observation of a worker that takes requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// Which one.
     pub serial: Serial,
     /// Time since its fork.
     pub age: Duration,
-    /// Requests that it has finished.
+    /// Finished requests.
     pub requests: u64,
-    /// PSS as last measured, bytes.
+    /// PSS as last measured, in bytes.
     pub pss: Option<u64>,
 }
 
 /// Why a worker is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// It has so many bytes of PSS.
+    /// Its PSS in bytes.
     Memory(u64),
-    /// It has served so many requests.
+    /// The number of requests that it has served.
     Requests(u64),
-    /// It is so old.
     Age(Duration),
 }
 
 impl Why {
-    /// The cause of the worker's death.
     pub fn cause(self) -> DeathCause {
         match self {
             Why::Memory(_) => DeathCause::Memory,
@@ -76,7 +77,7 @@ impl Why {
         }
     }
 
-    /// In words, to follow "finished,".
+    /// Returns the reason in words, to follow "finished,".
     pub fn describe(self, limits: Limits) -> String {
         match self {
             Why::Memory(pss) => {
@@ -93,13 +94,13 @@ impl Why {
     }
 }
 
-/// Why a worker with `pss` bytes is killed, in words, to follow "was killed,".
+/// Returns the reason why a worker with `pss` bytes is killed, to follow "was killed,".
 pub fn describe_kill(pss: u64, limits: Limits) -> String {
     let (pss, limit) = (mebibytes(pss), mebibytes(limits.memory.unwrap_or(0)));
     format!("because its memory of {pss} exceeds limits.worker_memory ({limit}) by half or more")
 }
 
-/// The line for the log when the memory limit is too small.
+/// Returns the log line about a memory limit that is too small.
 pub fn describe_too_small(pss: [u64; 2], limits: Limits) -> String {
     let most = pss[0].max(pss[1]);
     format!(
@@ -112,30 +113,28 @@ pub fn describe_too_small(pss: [u64; 2], limits: Limits) -> String {
     )
 }
 
-/// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Start its successor, then let it finish.
     Recycle(Serial, Why),
-    /// Kill it; it has so many bytes of PSS.
+    /// Kill it, because of this PSS in bytes.
     Kill(Serial, u64),
-    /// The memory limit is too small: young workers have so many bytes of PSS.
+    /// The memory limit is too small: the PSS of two young workers, in bytes.
     TooSmall([u64; 2]),
 }
 
 #[derive(Debug)]
 struct Worker {
-    /// Its own factor for `max_requests` and `max_age`.
+    /// The worker's own factor for `max_requests` and `max_age`.
     factor: f64,
-    /// PSS when it was first measured.
+    /// The first measurement of its PSS.
     first_pss: Option<u64>,
-    /// It was over the memory limit while it was young.
+    /// Whether it was over the memory limit while young.
     was_over: bool,
-    /// It stayed below until it was no longer young.
+    /// Whether it stayed below the limit until it was no longer young.
     was_fine: bool,
 }
 
-/// Decides about all workers.
 #[derive(Debug)]
 pub struct Recycler {
     random: fastrand::Rng,
@@ -143,29 +142,29 @@ pub struct Recycler {
     workers: BTreeMap<Serial, Worker>,
     /// The worker that is being recycled.
     leaving: Option<Serial>,
-    /// PSS of the last young worker that was over the limit, unless another one was not.
+    /// The PSS of the last young worker over the limit; cleared when another passes [`YOUNG`] below it.
     over: Option<(Serial, u64)>,
     too_small: bool,
 }
 
 impl Recycler {
-    /// No worker is known yet.
+    /// Creates a recycler that knows no workers.
     pub fn new(random: fastrand::Rng) -> Recycler {
         let (limits, workers) = (Limits::default(), BTreeMap::new());
         Recycler { random, limits, workers, leaving: None, over: None, too_small: false }
     }
 
-    /// Whether the memory limit was found too small.
+    /// Returns whether the memory limit was found too small.
     pub fn is_too_small(&self) -> bool {
         self.too_small
     }
 
-    /// Whether a worker is being replaced.
+    /// Returns whether a worker is being replaced.
     pub fn is_recycling(&self) -> bool {
         self.leaving.is_some()
     }
 
-    /// A worker is gone.
+    /// Removes a dead worker.
     pub fn gone(&mut self, serial: Serial) {
         self.workers.remove(&serial);
         if self.leaving == Some(serial) {
@@ -173,7 +172,7 @@ impl Recycler {
         }
     }
 
-    /// PSS in bytes at which something happens to a worker: replaced, and killed.
+    /// Returns the PSS in bytes at which a worker is replaced, and the one at which it is killed.
     pub fn thresholds(&self, serial: Serial, limit: u64) -> [u64; 2] {
         let first = self.workers.get(&serial).and_then(|worker| worker.first_pss).unwrap_or(0);
         [limit, Limits::hard(limit.max(first))]
@@ -190,7 +189,7 @@ impl Recycler {
         for one in seen {
             self.note(one);
             if let Some(pss) = self.has_exploded(one) {
-                // It says nothing about the limit.
+                // Its PSS says nothing about the limit.
                 self.over = self.over.filter(|(serial, _)| *serial != one.serial);
                 decisions.push(Decision::Kill(one.serial, pss));
                 continue;
@@ -225,14 +224,14 @@ impl Recycler {
         worker.first_pss = worker.first_pss.or(seen.pss);
     }
 
-    /// The PSS of a worker that is to be killed.
+    /// Returns the PSS of a worker that must be killed.
     fn has_exploded(&self, seen: &Seen) -> Option<u64> {
         let (limit, pss) = (self.limits.memory?, seen.pss?);
         let first = self.workers.get(&seen.serial)?.first_pss?;
         (pss >= Limits::hard(limit.max(first))).then_some(pss)
     }
 
-    /// Whether two young workers in a row are over the limit.
+    /// Returns a decision if two young workers in a row are over the limit.
     fn judge_limit(&mut self, seen: &Seen) -> Option<Decision> {
         let (limit, pss) = (self.limits.memory?, seen.pss?);
         let worker = self.workers.get_mut(&seen.serial)?;

@@ -104,7 +104,8 @@ fn one_request_is_the_least() {
 }
 
 proptest! {
-    /// Whatever the workers do: at most one leaves at a time, none for its memory while it is young, none that is below all limits.
+    /// For any behaviour of the workers: at most one leaves at a time, no young worker leaves for its memory,
+    /// and no worker below all limits leaves.
     #[test]
     fn the_contract_holds(steps in proptest::collection::vec((1u32..6, 0u64..400, 0u64..3000, 0u64..300, any::<bool>()), 1..200)) {
         let limits = Limits { memory: Some(LIMIT), max_requests: Some(1000), max_age: Some(Duration::from_secs(200)) };

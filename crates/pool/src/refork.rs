@@ -1,25 +1,31 @@
-//! Refork: a warm worker becomes the next template. Decides when, which worker, and when everything goes back.
+//! Runs reforks, in which a warm worker becomes the next template. Decides when, which worker, and when to
+//! return to the old template.
 //!
-//! Why: workers share what the template has loaded. What they load, compile and cache later, each has for itself, so with time less
-//! and less is shared. A template that was made from a warm worker has all of that, and its workers share it again.
+//! Why: workers share the memory that the template has loaded. Code, compiled code and caches that they load
+//! later are private to each worker, so the shared part shrinks over time. A template made from a warm worker
+//! contains all of that, and its workers share it again.
 //!
 //! ```text
 //! Idle ─► Replacing ─► Becoming ─► Rolling ─► Settling ─► Idle (new template)
 //!             └────────────┴──────────┴───────────┴─────► Idle (as before)
 //! ```
 //!
-//! *Replacing*: the chosen worker serves on until its successor is ready. *Becoming*: it finishes, and leaves a template behind.
-//! *Rolling*: workers of the new template take over one at a time. *Settling*: the old template stays for a moment.
+//! *Replacing*: the chosen worker serves until its successor is ready. *Becoming*: it finishes and leaves a
+//!  template behind. *Rolling*: workers of the new template take over one at a time. *Settling*: the old
+//!  template stays for a moment.
 //!
-//! Pure: what is seen and the time go in, [`Order`]s come out; [`crate::supervisor`] carries them out, the [process table](crate::table)
-//! moves the workers.
+//! Pure: takes observations and the time, and returns [`Order`]s. [`crate::supervisor`] carries them out; the
+//! [process table](crate::table) moves the workers.
 //!
 //! Contract:
-//! 1. A failure at any step leaves the old generation in place, or brings it back, as long as its template lives.
-//! 2. After a failure nothing is tried for [`PAUSE`]; after [`FAILURES`] in a row, nothing until the next reload.
-//! 3. A reload need not wait, except while workers are being replaced. That ends whatever happens: a new worker that does not get ready
-//!    in time is a failure.
-//! 4. Nothing begins while a reload is under way or can still be undone, so the way back never leads to a template that was replaced here.
+//! 1. A failure at any step leaves the old generation in place or brings it back, as long as its template
+//!    lives.
+//! 2. After a failure there is no attempt for [`PAUSE`]; after [`FAILURES`] in a row, none until the next
+//!    reload.
+//! 3. A reload waits only while workers are being replaced. That always ends, because a new worker that is
+//!    not ready in time counts as a failure.
+//! 4. No refork begins while a reload runs or can still be undone, so an undo never leads to a template that
+//!    a refork has replaced.
 
 use crate::dispatch::Serial;
 use crate::recycle::Seen;
@@ -28,17 +34,19 @@ use crate::table::{Generation, TemplateStage};
 use stats::ReforkOutcome;
 use std::time::{Duration, Instant};
 
-/// Failures in a row after which nothing is tried until the next reload.
+/// The number of consecutive failures after which no refork is attempted until the next reload.
 pub const FAILURES: u32 = 3;
-/// Time between a failure and the next attempt.
+/// The time between a failure and the next attempt.
 pub const PAUSE: Duration = Duration::from_secs(10);
-/// For how long the old template stays, should workers of the new one die.
+/// How long the old template stays, in case workers of the new one die.
 pub const SETTLE: Duration = Duration::from_secs(5);
-/// Deaths of new workers after which the old generation takes over again. One may be an accident.
+/// The number of new workers that may die before the old generation takes over again. A single death may be
+/// an accident.
 const DEATHS: u32 = 3;
 
-/// The worker that becomes the next template: the oldest that has finished `after` requests, and does not exceed `memory` bytes of PSS
-/// (`limits.worker_memory`), because its successors would have that from the start.
+/// Returns the worker that becomes the next template: the oldest that has finished `after` requests and does
+/// not exceed `memory` bytes of PSS (`limits.worker_memory`), because its successors would start with that
+/// size.
 pub fn choose(seen: &[Seen], after: u64, memory: Option<u64>) -> Option<Serial> {
     let is_sound = |one: &&Seen| match (memory, one.pss) {
         (Some(limit), Some(pss)) => pss <= limit,
@@ -48,24 +56,22 @@ pub fn choose(seen: &[Seen], after: u64, memory: Option<u64>) -> Option<Serial> 
     warm.max_by_key(|one| (one.age, std::cmp::Reverse(one.serial))).map(|one| one.serial)
 }
 
-/// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
-    /// Start this worker's successor; then it finishes, and leaves a template behind.
+    /// Start this worker's successor. Then the worker finishes and leaves a template behind.
     Promote(Serial),
-    /// It is not to leave one.
+    /// The worker is not to leave a template behind.
     Demote(Serial),
-    /// The template of this generation stays when its workers have left: it may be needed again.
+    /// Keep the template of this generation after its workers have left: it may be needed again.
     Keep(Generation),
-    /// This generation takes over.
+    /// Let this generation take over.
     Roll(Generation),
     /// This generation has been replaced; its template stays.
     Spare(Generation),
-    /// End this generation.
     Abandon(Generation),
-    /// A line for the log.
+    /// Write a line to the log.
     Say(String),
-    /// It is over; and how, for people.
+    /// The refork is over; contains the outcome in words.
     Finish(ReforkOutcome, String),
 }
 
@@ -78,7 +84,7 @@ enum State {
     Settling { deaths: u32, until: Instant },
 }
 
-/// The refork under way.
+/// The state machine of a refork.
 #[derive(Debug)]
 pub struct Refork {
     state: State,
@@ -92,25 +98,25 @@ pub struct Refork {
 }
 
 impl Refork {
-    /// Nothing is under way.
+    /// Creates the state in which no refork runs.
     pub fn new(now: Instant) -> Refork {
         Refork { state: State::Idle, old: 0, new: 0, begun: now, done: 0, failures: 0, not_before: now }
     }
 
-    /// How many reforks there have been since the app was loaded; `None` when nothing may begin now.
+    /// Returns the number of reforks since the app was loaded, or `None` if no refork may begin now.
     pub fn may_begin(&self, now: Instant) -> Option<usize> {
         let may = self.state == State::Idle && self.failures < FAILURES && self.not_before <= now;
         may.then_some(self.done)
     }
 
-    /// The worker `serial` becomes the next template. `old` serves now.
+    /// Begins a refork: the worker `serial` becomes the next template. `old` serves now.
     pub fn begin(&mut self, serial: Serial, old: Generation, now: Instant) -> Vec<Order> {
         debug_assert!(self.state == State::Idle);
         (self.state, self.old, self.begun) = (State::Replacing { serial }, old, now);
         vec![Order::Promote(serial)]
     }
 
-    /// What it is doing, in one word; `None` when nothing is under way.
+    /// Returns the stage in one word, or `None` if no refork runs.
     pub fn stage(&self) -> Option<&'static str> {
         match self.state {
             State::Idle => None,
@@ -121,23 +127,24 @@ impl Refork {
         }
     }
 
-    /// Whether workers are being replaced, which a reload has to wait for.
+    /// Returns whether workers are being replaced, which a reload has to wait for.
     pub fn is_rolling(&self) -> bool {
         matches!(self.state, State::Rolling { .. })
     }
 
-    /// The generation that it brings, until it has settled.
+    /// Returns the generation that the refork brings, until it has settled.
     pub fn new_generation(&self) -> Option<Generation> {
         let exists = matches!(self.state, State::Becoming | State::Rolling { .. } | State::Settling { .. });
         exists.then_some(self.new)
     }
 
-    /// The generation that was there before, for as long.
+    /// Returns the generation that served before, for the same time.
     pub fn old_generation(&self) -> Option<Generation> {
         self.new_generation().map(|_| self.old)
     }
 
-    /// The successor of `serial` is ready; it finishes now, and leaves the template of `new` behind.
+    /// Takes the news that the successor of `serial` is ready. The worker now finishes and leaves the
+    /// template of `new` behind.
     pub fn promoted(&mut self, serial: Serial, new: Generation) -> Vec<Order> {
         if self.state != (State::Replacing { serial }) {
             return vec![Order::Abandon(new)];
@@ -146,16 +153,17 @@ impl Refork {
         Vec::new()
     }
 
-    /// A worker is gone. Whether it leaves a template behind shows by that.
+    /// Takes the news that a worker is gone.
     pub fn worker_gone(&mut self, serial: Serial) -> Vec<Order> {
         if self.state != (State::Replacing { serial }) {
             return Vec::new();
         }
-        // It has died, or left for another reason.
+        // The worker has died, or left for another reason.
         vec![self.dropped("the chosen worker ended before its successor was ready")]
     }
 
-    /// A worker of the new generation died, or was killed because it did not get ready.
+    /// Takes the news that a worker of the new generation died, or was killed because it was not ready in
+    /// time.
     pub fn worker_died(&mut self, how: &str, facts: &Facts, now: Instant) -> Vec<Order> {
         match &mut self.state {
             State::Becoming => self.failed(&format!("its first {how}"), now),
@@ -173,12 +181,12 @@ impl Refork {
         }
     }
 
-    /// The template of the new generation is of no use.
+    /// Takes the news that the template of the new generation is unusable.
     pub fn template_failed(&mut self, why: &str, now: Instant) -> Vec<Order> {
         if self.new_generation().is_some() { self.failed(why, now) } else { Vec::new() }
     }
 
-    /// What to do after something has changed, or time has passed.
+    /// Returns the orders to carry out after a change or after some time.
     pub fn observe(&mut self, facts: &Facts, now: Instant) -> Vec<Order> {
         match self.state {
             State::Becoming if facts.new.template == TemplateStage::Up => {
@@ -194,7 +202,8 @@ impl Refork {
         }
     }
 
-    /// A reload begins. What has not come far is given up; what is nearly over is over. Not called while [`Refork::is_rolling`].
+    /// Makes room for a reload: a refork that has just begun is cancelled, and one that is settling is
+    /// finished. Must not be called while [`Refork::is_rolling`].
     pub fn give_way(&mut self, now: Instant) -> Vec<Order> {
         match self.state {
             State::Replacing { serial } => vec![Order::Demote(serial), self.dropped("a reload began")],
@@ -204,12 +213,12 @@ impl Refork {
         }
     }
 
-    /// The app has been loaded again: counting begins anew, and earlier failures no longer matter.
+    /// Resets the counts, because the app has been loaded again.
     pub fn reloaded(&mut self) {
         (self.done, self.failures) = (0, 0);
     }
 
-    /// The server ends. What is under way ends with it.
+    /// Ends the refork, because the server shuts down.
     pub fn stop(&mut self) {
         (self.state, self.failures) = (State::Idle, FAILURES);
     }

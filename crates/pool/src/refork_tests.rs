@@ -1,4 +1,4 @@
-//! Reforks that go well, that fail at each step, and what holds in all of them.
+//! Tests reforks that succeed, reforks that fail at each step, and properties of all of them.
 
 use super::*;
 use crate::table::Census;
@@ -16,7 +16,8 @@ fn census(template: TemplateStage, ready: usize) -> Census {
     Census { template, ready, staying: ready, all: ready }
 }
 
-/// Two workers are wanted; so many of the new generation and of the old are ready.
+/// Returns the facts with two wanted workers, `new` ready ones of the new generation and `old` of the old
+/// one.
 fn facts(new: usize, old: usize) -> Facts {
     let up = TemplateStage::Up;
     Facts { new: census(up, new), old: census(up, old), others: old, wanted: 2 }
@@ -26,7 +27,7 @@ fn booting() -> Facts {
     Facts { new: census(TemplateStage::Booting, 0), ..facts(0, 2) }
 }
 
-/// A refork whose worker has been told to finish.
+/// Returns a refork whose worker has been told to finish.
 fn becoming(now: Instant) -> Refork {
     let mut refork = Refork::new(now);
     assert_eq!(refork.begin(7, OLD, now), [Order::Promote(7)]);
@@ -224,8 +225,9 @@ fn nothing_begins_when_the_server_ends() {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: the old generation is never spared before all workers are new, what was kept is always spared
-    /// or takes over again, no two reforks run at a time, a refork that is not disturbed ends, and each that has begun ends once.
+    /// For any order of events: the old generation is never spared before all workers are new, a kept
+    /// template is always spared or takes over again, there is one refork at a time, an undisturbed refork
+    /// ends, and each refork ends once.
     #[test]
     fn kept_templates_are_let_go(steps in proptest::collection::vec((0u8..10, 0usize..4), 1..80)) {
         let mut now = Instant::now();

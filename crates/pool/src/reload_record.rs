@@ -1,13 +1,13 @@
-//! What is told of reloads: the one under way, the last one, and how many ended how.
+//! Keeps the record of reloads: the running one, the last one, and the number of each outcome.
 //!
-//! Pure: what the [rollout](crate::rollout) orders is noted here, with the time; [`Record::snapshot`] says what to show.
+//! Pure: takes the orders of the [rollout](crate::rollout) with the time; [`Record::snapshot`] returns the
+//! state to show.
 
 use crate::rollout::{Facts, Order, Outcome, Rollout, Stage};
 use crate::table::Generation;
 use stats::{ReloadCounts, ReloadEnd, ReloadOutcome, ReloadStage, ReloadsSnapshot};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What has happened so far.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     counts: ReloadCounts,
@@ -15,31 +15,31 @@ pub(crate) struct Record {
     current: Option<Current>,
 }
 
-/// The reload that began last.
+/// The current or last reload.
 #[derive(Debug)]
 struct Current {
     begun: (Instant, SystemTime),
     said: String,
     /// Whether a worker with the new code may have served clients.
     met: bool,
-    /// Somebody wants the old code back.
+    /// Whether an undo was requested.
     undo: bool,
 }
 
 impl Record {
-    /// A reload begins, or the way back of one that has ended.
+    /// Records the beginning of a reload, or of the undo of one that has ended.
     pub(crate) fn begun(&mut self, undo: bool, now: (Instant, SystemTime)) {
         self.current = Some(Current { begun: now, said: String::new(), met: false, undo });
     }
 
-    /// The reload under way is to be undone.
+    /// Records that the running reload is to be undone.
     pub(crate) fn undo_wished(&mut self) {
         if let Some(current) = &mut self.current {
             current.undo = true;
         }
     }
 
-    /// Something is carried out. `new`: the generation that the reload brings.
+    /// Records an order. `new`: the generation that the reload brings.
     pub(crate) fn ordered(&mut self, order: &Order, new: Option<Generation>) {
         let Some(current) = &mut self.current else { return };
         match order {
@@ -50,7 +50,6 @@ impl Record {
         }
     }
 
-    /// The reload is over.
     pub(crate) fn finished(&mut self, outcome: &Outcome, now: (Instant, SystemTime)) {
         let (met, undo) = self.current.as_ref().map_or((false, false), |current| (current.met, current.undo));
         let (kind, text) = match outcome {
@@ -66,18 +65,18 @@ impl Record {
             .as_ref()
             .map_or(Duration::ZERO, |current| now.0.saturating_duration_since(current.begun.0));
         self.counts.count(kind);
-        // What follows is about the time after it, which passes.
+        // The rest of the text concerns the time after the reload and becomes outdated.
         let text =
             if kind == ReloadOutcome::Done { text.split(';').next().unwrap_or_default() } else { text };
         self.last = Some(ReloadEnd::new(kind, text, took, now.1));
     }
 
-    /// One that waited ends, because a newer one takes its place.
+    /// Counts a waiting reload that ends because a newer one replaces it.
     pub(crate) fn superseded(&mut self) {
         self.counts.count(ReloadOutcome::Superseded);
     }
 
-    /// What is known at `now`. `share`: per cent of the requests that go to a worker on trial.
+    /// Returns the state at `now`. `share`: the percentage of requests that a worker on trial gets.
     pub(crate) fn snapshot(
         &self,
         rollout: &Rollout,
@@ -120,7 +119,7 @@ mod tests {
         Facts { new: census(ready, template), old: census(4, TemplateStage::Up), others: 4, wanted: 4 }
     }
 
-    /// A rollout and its record, driven as the supervisor does.
+    /// A rollout and its record, driven in the same way as by the supervisor.
     struct Run {
         rollout: Rollout,
         record: Record,

@@ -1,6 +1,6 @@
-//! The response to one request on its way from the link that reads it to the handler that waits for it.
+//! The response to one request, passed from the link that reads it to the handler that waits for it.
 //!
-//! The link calls `on_…` for each frame, the handler polls. Both are on the same thread.
+//! The link calls `on_…` for each frame, and the handler polls. Both run on the same thread.
 
 use crate::spool::{Backlog, Room};
 use bytes::Bytes;
@@ -13,16 +13,16 @@ use std::path::Path;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// What happens to a request before its handler has the response.
+/// An event of a request before its handler has the response.
 #[derive(Debug)]
 pub(crate) enum ReplyEvent {
-    /// An informational response.
     Interim(u16, Fields),
-    /// The head of the response, and the body bytes that came with it.
+    /// The head of the response, and the body bytes that arrived with it.
     Head(Head),
-    /// It has not been sent, because responses on its connection hold their share: it is to be submitted when it has its turn.
+    /// The request was not sent, because the responses on its connection hold their share of memory. The
+    /// handler submits it again when it has its turn.
     Postponed,
-    /// The app took the connection over; this is the app's end.
+    /// The app took the connection over; contains the app's end.
     Hijacked(OwnedFd),
     /// No response will come.
     Failed(Failure),
@@ -34,7 +34,7 @@ pub(crate) struct Head {
     pub(crate) status: u16,
     pub(crate) fields: Fields,
     pub(crate) body: Bytes,
-    /// Where the rest of the body comes from, if not from the reply.
+    /// The source of the rest of the body, unless it comes through the reply.
     pub(crate) stream: Option<OwnedFd>,
 }
 
@@ -46,16 +46,17 @@ pub(crate) enum Next {
     Offer(u64),
 }
 
-/// Where a body's bytes stand that the worker has offered to write itself. While it waits it sends nothing else.
+/// The state of body bytes that the worker has offered to write itself. While it waits, the worker sends
+/// nothing else.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Loan {
     #[default]
     None,
     /// The worker waits for LEND.
     Offered(u64),
-    /// It has the client's socket.
+    /// The worker has the client's socket.
     Lent(u64),
-    /// It is done, and has written so much.
+    /// The worker is done and has written this many bytes.
     Taken(u64),
 }
 
@@ -86,7 +87,8 @@ impl Reply {
         self.wake();
     }
 
-    /// Body bytes; `holding`: what they are counted by; the window to give back, and, the first time, why they cannot be spooled.
+    /// Takes body bytes; `holding` counts them. Returns the window to grant and, the first time, the reason
+    /// why they cannot be spooled.
     pub(crate) fn on_body(
         &self,
         bytes: &[u8],
@@ -105,12 +107,12 @@ impl Reply {
         (grant, unspooled)
     }
 
-    /// A part of a file; it is made only when a handler waits for it.
+    /// Takes a part of a file. `region` is called only if a handler waits for it.
     pub(crate) fn on_file(&self, region: impl FnOnce() -> FileRegion) {
         if self.is_unwanted() {
             return;
         }
-        // Another response may have to leave for it.
+        // Creating it may make another response give up its file.
         let region = region();
         if region.len > 0 {
             self.inner.borrow_mut().backlog.push_file(region);
@@ -118,8 +120,9 @@ impl Reply {
         self.wake();
     }
 
-    /// The worker offers the next `len` bytes; whether that may come to something. Only together with the head it does: once
-    /// that has been taken, its reader may be waiting for the client to make room, and no worker waits for a client.
+    /// Takes the worker's offer of the next `len` bytes. Returns whether it is kept, which is only the case
+    /// while the head has not been taken. Later, the reader may be waiting for the client to make room, and
+    /// no worker should wait for a client.
     pub(crate) fn on_offer(&self, len: u64) -> bool {
         let mut inner = self.inner.borrow_mut();
         let head_waits = inner.events.iter().any(|event| matches!(event, ReplyEvent::Head(_)));
@@ -132,7 +135,8 @@ impl Reply {
         true
     }
 
-    /// The worker has written `count` bytes to the lent socket; `false` when that cannot be.
+    /// Records that the worker has written `count` bytes to the lent socket. Returns false if that is
+    /// impossible.
     pub(crate) fn on_taken(&self, count: u64) -> bool {
         let mut inner = self.inner.borrow_mut();
         match inner.loan {
@@ -144,12 +148,13 @@ impl Reply {
         true
     }
 
-    /// Whether the worker waits for LEND, or has the client's socket.
+    /// Returns whether the worker waits for LEND or has the client's socket.
     pub(crate) fn is_lending(&self) -> bool {
         matches!(self.inner.borrow().loan, Loan::Offered(_) | Loan::Lent(_))
     }
 
-    /// Records that the client's socket was lent (`true`) or the offer declined. `false` when there is no open offer.
+    /// Records that the client's socket was lent (`true`) or the offer declined. Returns false if there is no
+    /// open offer.
     pub(crate) fn close_offer(&self, lent: bool) -> bool {
         let mut inner = self.inner.borrow_mut();
         let Loan::Offered(len) = inner.loan else { return false };
@@ -157,7 +162,7 @@ impl Reply {
         true
     }
 
-    /// How much was written to the lent socket.
+    /// Returns the number of bytes written to the lent socket.
     pub(crate) fn poll_taken(&self, cx: &mut Context<'_>) -> Poll<Result<u64, Failure>> {
         let mut inner = self.inner.borrow_mut();
         match inner.loan {
@@ -185,12 +190,12 @@ impl Reply {
         self.wake();
     }
 
-    /// Whether the final response, or a hijack, has begun.
+    /// Returns whether the final response or a hijack has begun.
     pub(crate) fn headed(&self) -> bool {
         self.inner.borrow().headed
     }
 
-    /// The handler is gone: drop what comes.
+    /// Drops the response and everything that follows, because the handler is gone.
     pub(crate) fn unwanted(&self) {
         let mut inner = self.inner.borrow_mut();
         inner.unwanted = true;
@@ -198,12 +203,12 @@ impl Reply {
         inner.backlog.clear();
     }
 
-    /// Bytes that wait in a file.
+    /// Returns the number of bytes that wait in a file.
     pub(crate) fn on_disk(&self) -> u64 {
         self.inner.borrow().backlog.on_disk()
     }
 
-    /// Whether [`Reply::unwanted`] was called.
+    /// Returns whether [`Reply::unwanted`] was called.
     pub(crate) fn is_unwanted(&self) -> bool {
         self.inner.borrow().unwanted
     }
@@ -215,7 +220,7 @@ impl Reply {
         }
     }
 
-    /// The next piece of the body, and the window to give back.
+    /// Returns the next piece of the body, and the window to grant.
     pub(crate) fn poll_chunk(
         &self,
         room: &Room,
@@ -237,7 +242,7 @@ impl Reply {
         }
     }
 
-    /// The whole body when it is here already: its length and, when it is a single piece, the piece.
+    /// Returns the length of the body if all of it has arrived, and the piece if it is a single one.
     pub(crate) fn whole(&self) -> Option<(u64, Option<Chunk>)> {
         let mut inner = self.inner.borrow_mut();
         if inner.end != Some(Ok(())) {

@@ -1,7 +1,9 @@
-//! A reload, from the order to its end: when new code is tried, when it takes over, and when everything goes back.
+//! Runs a reload from the order to its end: decides when the new code is tried, when it takes over, and when
+//! the old code returns.
 //!
-//! Why: a deploy must not need a minute of luck. New code boots beside the old, proves itself with one worker, and takes over one
-//! worker at a time, or in larger steps. Until the last of them, the way back is open.
+//! Why: a deploy must not depend on luck. The new code boots beside the old, proves itself with one worker,
+//! and takes over one worker at a time or in larger steps. The old code can return until the last step is
+//! done.
 //!
 //! ```text
 //! Idle ─► Weighing (─► Vacating) ─► Booting ─► Probing ─► Watching ─► Rolling ─► Settling ─► Idle (new)
@@ -9,133 +11,130 @@
 //!                                                              Settling ─► Undoing ─► Idle (old)
 //! ```
 //!
-//! Pure: orders, observations and the time go in, [`Order`]s come out; [`crate::supervisor`] carries them out, the
-//! [process table](crate::table) moves the workers.
+//! Pure: takes orders, observations and the time, and returns [`Order`]s. [`crate::supervisor`] carries them
+//! out; the [process table](crate::table) moves the workers.
 //!
 //! Contract:
-//! 1. Until `Rolling` the old generation has all its workers; from then on there are never fewer than wanted, because an old one
-//!    leaves only when a new one is ready.
-//! 2. Each reload ends in exactly one [`Order::Finish`], whatever dies meanwhile.
-//! 3. One reload runs at a time. Of those that come meanwhile only the newest waits; the others end at once.
-//! 4. Before anything happens, memory is [weighed](crate::room). In place, old workers leave and the old template ends before the new
-//!    code is loaded: if that fails, the old code is loaded again.
-//! 5. An outcome is the truth: whatever has died, the code that it names is the one that serves, or that the next template loads.
-//! 6. Every state has a way out that depends on nothing but time, or on the deadlines of the table.
+//! 1. Until `Rolling`, the old generation keeps all its workers. From then on there are never fewer workers
+//!    than wanted, because an old worker leaves only when a new one is ready.
+//! 2. Each reload ends in exactly one [`Order::Finish`], whichever process dies in the meantime.
+//! 3. One reload runs at a time. Of the reloads ordered meanwhile, only the newest waits; the others end at
+//!    once.
+//! 4. Memory is [checked](crate::room) before anything else. In place, old workers leave and the old template
+//!    ends before the new code is loaded; if that fails, the old code is loaded again.
+//! 5. An outcome names the code that really serves, or that the next template loads, whichever processes have
+//!    died.
+//! 6. Every state has an exit that depends only on time, or on the deadlines of the table.
 
 use crate::table::{Census, Generation, TemplateStage};
 use settings::Step;
 use std::time::{Duration, Instant};
 
-/// Deaths of new workers while they take over, after which everything goes back. One may be an accident.
+/// The number of new workers that may die during the takeover before the old code returns. A single death may
+/// be an accident.
 const DEATHS: u32 = 3;
-/// How long weighing may take.
+/// The time limit of the memory check.
 const WEIGHING: Duration = Duration::from_secs(10);
 
-/// What a reload does between boot and takeover.
+/// The steps of a reload between boot and takeover.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// Whether the worker on trial has to answer a request first.
     pub probe: bool,
-    /// For how long it serves a share of the requests before the others follow; `None`: not at all.
+    /// How long that worker serves a share of the requests before the others are replaced; `None` skips this
+    /// step.
     pub watch: Option<Duration>,
     /// Whether old workers and the old template leave first, because memory has no room for both.
     pub in_place: bool,
-    /// How many workers are replaced at a time.
+    /// The number of workers that are replaced at a time.
     pub step: Step,
-    /// For how long the old template stays.
+    /// How long the old template stays after the reload.
     pub keep: Duration,
 }
 
 impl Default for Plan {
-    /// The shortest way: no trial, one worker at a time, no way back.
+    /// Returns the shortest plan: no trial, one worker at a time, no undo.
     fn default() -> Plan {
         Plan { probe: false, watch: None, in_place: false, step: Step::Workers(1), keep: Duration::ZERO }
     }
 }
 
-/// What the table says about both generations.
+/// The state of both generations in the process table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
-    /// The generation that a reload brings.
+    /// The generation that the reload brings.
     pub new: Census,
     /// The generation that served before.
     pub old: Census,
-    /// Ready workers that are not of the new generation.
+    /// Ready workers that do not belong to the new generation.
     pub others: usize,
-    /// How many workers there should be.
+    /// The wanted number of workers.
     pub wanted: usize,
 }
 
-/// What to do.
+/// An order to the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
-    /// Find out whether memory has room; the result is told by [`Rollout::weighed`].
+    /// Check whether memory has room. The result comes through [`Rollout::weighed`].
     Weigh,
-    /// Only so many old workers serve from now on; the others leave.
+    /// Keep only this many old workers serving; the others leave.
     Vacate(usize),
-    /// As many old workers as wanted serve again.
+    /// Return to the wanted number of old workers.
     Reoccupy,
-    /// End the templates that are there; their workers serve on.
+    /// End the existing templates. Their workers keep serving.
     Retire,
-    /// Start a template with the code of before, which nobody has any more.
+    /// Start a template with the old code, because none is left.
     Restore,
-    /// Start a template with the new code. The number that it is given is told by [`Rollout::started`].
+    /// Start a template with the new code. Its generation comes through [`Rollout::started`].
     Start,
-    /// Send the request to the worker on trial that it has to answer; the result is told by [`Rollout::probed`].
+    /// Send the probe request to the worker on trial. The result comes through [`Rollout::probed`].
     Probe,
-    /// Give the worker on trial its share of the requests, and count.
+    /// Give the worker on trial its share of the requests and start counting.
     Watch,
-    /// The template of this generation stays when its workers have left: it may be needed again.
+    /// Keep the template of this generation after its workers have left: it may be needed again.
     Keep(Generation),
-    /// This generation takes over, so many workers at a time.
+    /// Let this generation take over, this many workers at a time.
     Roll(Generation, Step),
     /// This generation has been replaced; its template stays.
     Spare(Generation),
-    /// End this generation.
     Abandon(Generation),
-    /// Tell whoever wants to know.
+    /// Report this to the log and to the callers that follow the reload.
     Say(Stage, String),
-    /// The reload is over. On success its code and settings are those that are started again after a crash; after
-    /// [`Outcome::Undone`] those of before.
+    /// The reload is over. On success, the new code and settings are used for restarts after a crash; after
+    /// [`Outcome::Undone`], the old ones.
     Finish(Outcome),
 }
 
-/// How a reload ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The new code serves.
     Done(String),
-    /// The old code serves, as was wished.
+    /// The old code serves, as requested.
     Undone(String),
-    /// The old code serves, and why.
+    /// The old code serves, for this reason.
     Failed(String),
-    /// The new code serves, because the way back that was begun has ended with the old template.
+    /// The new code serves, because the old template died during the undo.
     NoWayBack(String),
 }
 
-/// What a reload is doing.
+/// The stage of a reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// It waits for the one before it.
+    /// Waiting for the previous reload.
     Waiting,
     /// Old workers leave, and their template ends.
     Vacating,
-    /// The new code is loaded.
     Booting,
-    /// One worker answers a request of our own.
+    /// One worker answers a request that the server itself sends.
     Probing,
-    /// One worker serves a share of the requests.
     Watching,
-    /// Workers are replaced.
     Rolling,
-    /// The new code serves, the old template is still there.
+    /// The new code serves, and the old template is still there.
     Settling,
-    /// The old code takes over again.
     Reverting,
 }
 
 impl Stage {
-    /// Its name, as users read it.
+    /// Returns the name that users see.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Waiting => "waiting",
@@ -153,11 +152,11 @@ impl Stage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Idle,
-    /// Whether memory has room is being found out, until this time.
+    /// Memory is being checked, until this time at the latest.
     Weighing {
         until: Instant,
     },
-    /// Old workers leave until so many are left.
+    /// Old workers leave until this many are left.
     Vacating {
         serving: usize,
     },
@@ -169,7 +168,7 @@ enum State {
     Watching {
         until: Instant,
     },
-    /// `ready`: new workers at the last look. `deaths`: new workers that died.
+    /// `ready`: new workers at the last observation. `deaths`: new workers that died.
     Rolling {
         ready: usize,
         deaths: u32,
@@ -177,17 +176,17 @@ enum State {
     Settling {
         until: Instant,
     },
-    /// The trial has been given up.
+    /// The trial has been given up, and the new generation is ending.
     Abandoning {
         reason: String,
     },
-    /// The old generation takes over again. `failure`: why, if that is not what was wished.
+    /// The old generation is taking over again. `failure`: the reason, unless an undo was requested.
     Returning {
         failure: Option<String>,
     },
 }
 
-/// The reload under way.
+/// The state machine of a reload.
 #[derive(Debug)]
 pub struct Rollout {
     state: State,
@@ -195,32 +194,32 @@ pub struct Rollout {
     old: Generation,
     new: Generation,
     begun: Instant,
-    /// Why the new code should not serve, but does.
+    /// Why the new code should not serve, although it does.
     unwanted: Option<String>,
 }
 
 impl Rollout {
-    /// Nothing is under way.
+    /// Creates the state in which no reload runs.
     pub fn new(now: Instant) -> Rollout {
         Rollout { state: State::Idle, plan: Plan::default(), old: 0, new: 0, begun: now, unwanted: None }
     }
 
-    /// Whether a reload has begun and is not finished. The template that stays afterwards does not count.
+    /// Returns whether a reload is running. The old template that stays afterwards does not count.
     pub fn is_busy(&self) -> bool {
         !matches!(self.state, State::Idle | State::Settling { .. })
     }
 
-    /// The generation that it brings, from its start until the old template ends.
+    /// Returns the generation that the reload brings, from its start until the old template ends.
     pub fn new_generation(&self) -> Option<Generation> {
         (self.state != State::Idle).then_some(self.new)
     }
 
-    /// The generation that was there before, for as long.
+    /// Returns the generation that served before, for the same time.
     pub fn old_generation(&self) -> Option<Generation> {
         (self.state != State::Idle).then_some(self.old)
     }
 
-    /// What it is doing; `None` while there is none.
+    /// Returns the current stage, or `None` if no reload runs.
     pub fn stage(&self) -> Option<Stage> {
         Some(match self.state {
             State::Idle => return None,
@@ -234,7 +233,7 @@ impl Rollout {
         })
     }
 
-    /// When what it is doing ends at the latest, if time ends it.
+    /// Returns the time at which the current stage ends, if it is limited by time.
     pub fn until(&self) -> Option<Instant> {
         match self.state {
             State::Watching { until } | State::Settling { until } => Some(until),
@@ -242,12 +241,11 @@ impl Rollout {
         }
     }
 
-    /// What it does between boot and takeover.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// A reload is wished, and none is busy. `old` serves now.
+    /// Begins a reload while none is running. `old` is the generation that serves now.
     pub fn request(&mut self, plan: Plan, old: Generation, now: Instant) -> Vec<Order> {
         debug_assert!(!self.is_busy());
         let mut orders = Vec::new();
@@ -261,7 +259,8 @@ impl Rollout {
         orders
     }
 
-    /// Memory has room, or in place will have it with so many old workers; or why the reload cannot be.
+    /// Takes the result of the memory check: there is room (in place, with this number of old workers), or
+    /// the reason to refuse the reload.
     pub fn weighed(&mut self, result: Result<usize, String>, facts: &Facts) -> Vec<Order> {
         match (&self.state, result) {
             (State::Weighing { .. }, Err(why)) => self.finish(Outcome::Failed(why)),
@@ -284,15 +283,15 @@ impl Rollout {
         vec![Order::Say(Stage::Booting, text.to_owned()), Order::Start]
     }
 
-    /// The new template was started as this generation.
+    /// Takes the generation of the new template.
     pub fn started(&mut self, new: Generation) {
         self.new = new;
     }
 
-    /// The way back is wished.
+    /// Returns to the old code.
     ///
     /// # Errors
-    /// There is nothing to go back to.
+    /// Fails if there is no old code to return to, or if the reload is being undone already.
     pub fn undo(&mut self, facts: &Facts) -> Result<Vec<Order>, &'static str> {
         match self.state {
             State::Settling { .. } if facts.old.template == TemplateStage::Up => {
@@ -317,12 +316,13 @@ impl Rollout {
         }
     }
 
-    /// The new template could not load the app.
+    /// Takes the news that the new template could not load the app.
     pub fn boot_failed(&mut self, reason: &str, facts: &Facts) -> Vec<Order> {
         if matches!(self.state, State::Booting { .. }) { self.revert(reason, facts) } else { Vec::new() }
     }
 
-    /// A worker of the new generation died, or was killed because it did not get ready.
+    /// Takes the news that a worker of the new generation died, or was killed because it was not ready in
+    /// time.
     pub fn worker_died(&mut self, how: &str, facts: &Facts) -> Vec<Order> {
         match &mut self.state {
             State::Booting { .. } | State::Probing | State::Watching { .. } => {
@@ -339,7 +339,7 @@ impl Rollout {
         }
     }
 
-    /// The worker on trial has answered, or why that does not do.
+    /// Takes the result of the probe, or the reason why the response is not acceptable.
     pub fn probed(&mut self, result: Result<String, String>, facts: &Facts, now: Instant) -> Vec<Order> {
         match (&self.state, result) {
             (State::Probing, Ok(text)) => {
@@ -352,7 +352,7 @@ impl Rollout {
         }
     }
 
-    /// What was counted while the worker on trial served.
+    /// Takes the verdict on the worker on trial.
     pub fn judged(&mut self, verdict: Result<String, String>, facts: &Facts) -> Vec<Order> {
         match (&self.state, verdict) {
             (State::Watching { .. }, Ok(text)) => {
@@ -365,12 +365,12 @@ impl Rollout {
         }
     }
 
-    /// Whether the time for watching is over.
+    /// Returns whether the trial's time is over.
     pub fn has_watched(&self, now: Instant) -> bool {
         matches!(self.state, State::Watching { until } if until <= now)
     }
 
-    /// The server ends. What is under way ends with it.
+    /// Ends the reload because the server shuts down.
     pub fn stop(&mut self) -> Vec<Order> {
         let busy = self.is_busy();
         self.state = State::Idle;
@@ -378,12 +378,12 @@ impl Rollout {
         if busy { vec![Order::Finish(ended)] } else { Vec::new() }
     }
 
-    /// What to do after something has changed, or time has passed.
+    /// Returns the orders to carry out after a change or after some time.
     pub fn observe(&mut self, facts: &Facts, now: Instant) -> Vec<Order> {
         match &mut self.state {
             State::Idle => Vec::new(),
             State::Weighing { until } => {
-                // Who measures has died: what is not known does not hold the reload up.
+                // The measuring thread has died; the reload goes on without a figure.
                 if *until > now { Vec::new() } else { self.weighed(Ok(1), facts) }
             }
             State::Vacating { serving } => {
@@ -462,7 +462,8 @@ impl Rollout {
                 vec![Order::Say(Stage::Rolling, text)]
             }
             State::Returning { failure } => {
-                // Whatever serves now, if the new generation does not, there is nothing left to wait for.
+                // When the new generation no longer serves, there is nothing left to wait for, whichever code
+                // serves now.
                 if facts.new.staying > 0 || facts.others < facts.wanted.min(1) {
                     return Vec::new();
                 }
@@ -531,7 +532,7 @@ impl Rollout {
                 self.state = State::Returning { failure: Some(reason.to_owned()) };
                 vec![say("workers of the old code take over again"), Order::Roll(self.old, self.plan.step)]
             }
-            // There is no way back any more: the old template has died, and its workers are being replaced.
+            // There is no way back: the old template has died, and its workers are being replaced.
             State::Rolling { .. } if facts.new.template != TemplateStage::Gone => Vec::new(),
             State::Rolling { .. } => {
                 self.finish(Outcome::Failed(format!("{reason}, and so has the old one's")))

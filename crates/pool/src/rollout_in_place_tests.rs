@@ -1,4 +1,4 @@
-//! Reloads in place: fewer workers meanwhile, one template at a time, no way back.
+//! Tests reloads in place: fewer workers meanwhile, one template at a time, no undo.
 
 use super::*;
 
@@ -92,7 +92,8 @@ fn who_never_answers_does_not_hold_the_reload_up() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
-    /// In whatever order things are done: as many serve as are to, and one process more exists at most, until the old ones have gone.
+    /// For any order of steps: the intended number of workers serves, and at most one more process exists,
+    /// until the old ones have gone.
     #[test]
     fn in_place_bounds_the_workers_on_both_sides(
         moves in proptest::collection::vec((0u8..8, 1u32..30), 1..200),
@@ -130,8 +131,8 @@ proptest! {
         prop_assert_eq!((world.open.len(), world.generations()), (wanted, BTreeSet::from([2])));
     }
 
-    /// The same while anything may die and orders come at any time: in the end all wanted workers of one generation serve, and each
-    /// reload has ended once.
+    /// The same while any process may die and orders may come at any time: in the end all wanted workers of
+    /// one generation serve, and each reload has ended once.
     #[test]
     fn in_place_whatever_dies(steps in proptest::collection::vec((0u8..14, 1u32..16), 1..120), serving in 1usize..4) {
         let mut world = World::new(in_place());

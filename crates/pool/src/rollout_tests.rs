@@ -1,4 +1,5 @@
-//! The states of a reload one by one; then rollout and process table together, while anything may die.
+//! Tests the states of a reload one by one, and then rollout and process table together while any process may
+//! die.
 
 use super::*;
 use crate::spawner::ExitStatus;
@@ -8,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SECOND: Duration = Duration::from_secs(1);
 const WANTED: usize = 3;
-/// More than the moves of a property about workers that are in time.
+/// More than the number of moves in the property about workers that are in time.
 const MOVES: usize = 200;
 
-/// Front and processes, as far as both machines see them.
+/// The front and its processes, as far as both state machines see them.
 struct World {
     table: Table,
     rollout: Rollout,
@@ -19,21 +20,21 @@ struct World {
     forking: Option<(Generation, u32, u32)>,
     templates: BTreeSet<Generation>,
     booting: Vec<Generation>,
-    /// The code of each generation that was started, as the front was told.
+    /// The code of each generation that was started.
     codes: BTreeMap<Generation, Code>,
     /// The code that a reload brings, and the one before.
     new: Code,
     before: Code,
-    /// Workers that take requests, by what the front was told.
+    /// The workers that the front sends requests to.
     open: BTreeSet<u32>,
     orders: Vec<Order>,
     plan: Plan,
-    /// How many old workers stay in place.
+    /// The number of old workers that stay in place.
     serving: usize,
 }
 
 impl World {
-    /// All workers are up.
+    /// Starts with all workers up.
     fn new(plan: Plan) -> World {
         World::with(WANTED, plan)
     }
@@ -142,14 +143,14 @@ impl World {
         }
     }
 
-    /// [`World::request`]; how many reloads have been begun by that, 0 or 1.
+    /// Calls [`World::request`] and returns the number of reloads that this has begun, 0 or 1.
     fn asks_to_reload(&mut self) -> usize {
         let orders = self.orders.len();
         self.request();
         usize::from(self.orders.len() > orders)
     }
 
-    /// Undoes a reload, if that can be; how many were begun by that, 0 or 1.
+    /// Undoes a reload if possible. Returns the number of undos that this has begun, 0 or 1.
     fn asks_to_undo(&mut self) -> usize {
         let was_busy = self.rollout.is_busy();
         let Ok(orders) = self.rollout.undo(&self.facts()) else { return 0 };
@@ -171,7 +172,7 @@ impl World {
         }
     }
 
-    /// The outcome names the code that serves.
+    /// Checks that the outcome names the code that serves.
     fn finish(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Done(_) | Outcome::NoWayBack(_) => {
@@ -191,7 +192,7 @@ impl World {
         open.map(|row| self.codes[&row.generation]).collect()
     }
 
-    /// After the last outcome, and after all deaths.
+    /// Returns the code that should serve after the last outcome and after all deaths.
     fn code_to_serve(&self) -> Code {
         match self.outcomes().last() {
             Some(Outcome::Done(_) | Outcome::NoWayBack(_)) => self.new,
@@ -204,7 +205,7 @@ impl World {
         self.table.rows().find(|row| row.serial == serial)
     }
 
-    /// kill -9 of a worker.
+    /// Kills a worker as with `kill -9`.
     fn kill_worker(&mut self, serial: u32) {
         let Some(row) = self.row(serial) else { return };
         let is_new = Some(row.generation) == self.rollout.new_generation();
@@ -222,7 +223,7 @@ impl World {
         }
     }
 
-    /// kill -9 of a template.
+    /// Kills a template as with `kill -9`.
     fn kill_template(&mut self, generation: Generation) {
         if !self.templates.contains(&generation) {
             return;
@@ -257,7 +258,7 @@ impl World {
         self.carry_out(orders);
     }
 
-    /// A while in which everything works.
+    /// Lets some time pass in which everything works.
     fn work(&mut self, rounds: usize) {
         for _ in 0..rounds {
             self.now += SECOND / 10;
@@ -464,8 +465,9 @@ fn the_spare_does_not_serve_when_the_template_dies_in_which_the_new_code_is() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
-    /// Any process may be killed at any time, and orders come at any time. No order takes a worker away that is needed; when all works
-    /// again, one generation serves with all its workers, nothing is left behind, and each reload has ended exactly once.
+    /// Any process may be killed at any time, and orders may come at any time. No order removes a worker that
+    /// is needed. When everything works again, one generation serves with all its workers, nothing is left
+    /// behind, and each reload has ended exactly once.
     #[test]
     fn whatever_dies(steps in proptest::collection::vec((0u8..16, 1u32..16), 1..120), probe: bool, watch: bool, step in 1u32..4) {
         let plan = Plan { probe, watch: watch.then_some(SECOND), step: Step::Workers(step), keep: 5 * SECOND, ..Plan::default() };
@@ -520,7 +522,7 @@ proptest! {
 }
 
 impl World {
-    /// Workers that boot or serve, those on trial included.
+    /// Returns the number of workers that boot or serve, including those on trial.
     fn staying(&self) -> usize {
         self.table.rows().filter(|row| row.stage != table::Stage::Leaving).count()
     }
@@ -533,7 +535,7 @@ fn a_step_replaces_as_many_at_a_time() {
     world.boot();
     let mut most = 0;
     for _ in 0..20 {
-        // Forked one after the other, and ready together.
+        // Forked one after the other, and ready at the same time.
         for _ in 0..4 {
             world.fork();
         }
@@ -556,8 +558,8 @@ fn a_step_replaces_as_many_at_a_time() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
-    /// In whatever order forks and workers are done, as long as none is late: never fewer ready workers than wanted, and never more
-    /// that stay than wanted and a step, plus the one on trial.
+    /// For any order of forks and workers, as long as none is late: there are never fewer ready workers than
+    /// wanted, and never more staying workers than wanted plus a step plus the one on trial.
     #[test]
     fn a_step_bounds_the_workers_on_both_sides(
         moves in proptest::collection::vec((0u8..8, 1u32..40), 1..MOVES),
@@ -566,7 +568,8 @@ proptest! {
         watch: bool,
     ) {
         let step = Step::Workers(step);
-        // However many moves a fork waits for: a template that is late with it counts as frozen, and the reload fails.
+        // However many moves a fork waits for: a template that is late with it counts as frozen, and the
+        // reload fails.
         let pause = table::ORDER_TIMEOUT / 2 / MOVES as u32;
         let plan = Plan { probe: watch, watch: watch.then_some(pause), step, keep: pause, ..Plan::default() };
         let mut world = World::with(wanted, plan);

@@ -1,28 +1,29 @@
-//! Whether memory has room for new code beside the old.
+//! Checks whether memory has room for the new code beside the old.
 //!
-//! Why: a reload needs a second template and at least one more worker for a while. Where that does not fit, the kernel would end
-//! processes in the middle of it; better to say so before anything happens.
+//! Why: during a reload there is a second template and at least one more worker. If they do not fit, the
+//! kernel would kill processes in the middle of the reload, so it is refused before it begins.
 //!
-//! Contract: pure. What is measured is in [`Figures`]; without a figure for what is available, everything fits.
+//! Contract: pure. The measurements are in [`Figures`]. If the available memory is unknown, everything fits.
 
-/// Bytes.
+/// Memory figures in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// What processes may still take; `None` when unknown.
+    /// The memory that processes may still take; `None` if unknown.
     pub available: Option<u64>,
-    /// What a template takes: memory of its own, that which it shares with its workers included. A second one shares none of it.
+    /// The memory of a template, including the part that it shares with its workers. A second template shares
+    /// none of it.
     pub template: u64,
-    /// What the end of the old template gives back: what no worker shares with it.
+    /// The memory that the end of the old template frees, that is, the part that no worker shares.
     pub template_alone: u64,
-    /// What one worker takes beside what it shares.
+    /// The memory of one worker beyond the shared part.
     pub worker: u64,
 }
 
 impl Figures {
-    /// Whether a second template and `workers` more workers fit.
+    /// Checks whether a second template and `workers` more workers fit.
     ///
     /// # Errors
-    /// They do not; the text has the figures, and what to do.
+    /// Fails if they do not fit. The message has the figures and the remedy.
     pub fn fits(&self, workers: usize) -> Result<(), String> {
         let needed = self.template.saturating_add(self.worker.saturating_mul(workers as u64));
         let Some(available) = self.available.filter(|available| *available < needed) else { return Ok(()) };
@@ -38,8 +39,8 @@ impl Figures {
         ))
     }
 
-    /// In place: how many of `workers` old ones stay until the new code is loaded, so that it and one worker of it fit. One leaves at
-    /// least, and one stays, whatever the figures say.
+    /// Returns how many of `workers` old workers stay in place while the new code is loaded, so that the new
+    /// template and one worker fit. At least one leaves and at least one stays, whatever the figures are.
     pub fn staying(&self, workers: usize) -> usize {
         let needed = self.template.saturating_add(self.worker);
         let available = self.available.unwrap_or(u64::MAX).saturating_add(self.template_alone);

@@ -1,20 +1,22 @@
-//! The scoreboard of a worker that does not write it: the front does, as far as it knows.
+//! Writes the scoreboard on behalf of a worker that cannot write it itself, as far as the front knows its
+//! state.
 //!
-//! Contract: a request counts as taken up when it is sent, so none that such a worker was sent is given to another.
+//! Contract: a request counts as taken up when it is sent, so no request that was sent to such a worker is
+//! given to another one.
 
 use crate::shared::{Shared, locked};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use wire::scoreboard::{self, Serving};
 
-/// One link's part.
+/// The view of one link.
 #[derive(Debug, Clone)]
 pub(crate) struct Scores {
     worker: Arc<Worker>,
     link: u16,
 }
 
-/// What the links of a worker share.
+/// The state that the links of a worker share.
 #[derive(Debug)]
 struct Worker {
     pool: Arc<Shared>,
@@ -24,14 +26,15 @@ struct Worker {
 
 #[derive(Debug)]
 struct State {
-    /// What each thread serves. Which thread that is, only the worker knows: the numbers are ours.
+    /// The requests that the worker's threads serve. Only the worker knows the real assignment; the indexes
+    /// here are arbitrary.
     threads: Vec<Option<Serving>>,
     requests: u64,
     failures: u64,
 }
 
 impl Scores {
-    /// The first link's part, for the worker in slot `index`, which is cleared.
+    /// Creates the view of the first link, for the worker in slot `index`, and clears the slot.
     pub(crate) fn new(pool: Arc<Shared>, index: usize) -> Scores {
         let (threads, slot_len) = (pool.worker_threads(), pool.slot_len());
         let state = State { threads: vec![None; threads], requests: 0, failures: 0 };
@@ -41,17 +44,17 @@ impl Scores {
         Scores { worker: Arc::new(worker), link: 0 }
     }
 
-    /// The part of another link.
+    /// Returns the view of another link.
     pub(crate) fn of_link(&self, link: u16) -> Scores {
         Scores { link, ..self.clone() }
     }
 
-    /// A request was sent, the last of `count`.
+    /// Records that a request was sent, the last of `count`.
     pub(crate) fn taken(&self, id: u32, count: u64) {
         let worker = &*self.worker;
         let mut state = locked(&worker.state);
         worker.put(scoreboard::link_at(worker.pool.worker_threads(), self.link.into()), count);
-        // A worker is sent no more than it has threads.
+        // A worker is sent no more requests than it has threads.
         let Some(thread) = state.threads.iter().position(Option::is_none) else { return };
         let serving = Serving { link: self.link.into(), id };
         state.threads[thread] = Some(serving);
@@ -59,7 +62,7 @@ impl Scores {
         worker.put(scoreboard::thread_at(thread), serving.pack());
     }
 
-    /// It has ended; `failed`: the app broke off.
+    /// Records that a request has ended; `failed`: the app broke off.
     pub(crate) fn finished(&self, id: u32, failed: bool) {
         let Some(mut state) = self.end(id) else { return };
         state.requests += 1;
@@ -68,12 +71,13 @@ impl Scores {
         self.worker.put(scoreboard::REQUESTS, state.requests);
     }
 
-    /// The worker has returned it, unserved.
+    /// Records that the worker has returned a request unserved.
     pub(crate) fn returned(&self, id: u32) {
         self.end(id);
     }
 
-    /// The state of the worker, whose thread is idle again; `None` when that was known.
+    /// Marks the request's thread as idle and returns the worker's state; `None` if the thread was idle
+    /// already.
     fn end(&self, id: u32) -> Option<MutexGuard<'_, State>> {
         let mut state = locked(&self.worker.state);
         let serving = Some(Serving { link: self.link.into(), id });
@@ -91,7 +95,7 @@ impl Worker {
 
     fn write(&self, at: usize, bytes: &[u8]) {
         let at = self.index * self.pool.slot_len() + at;
-        // It is memory, of this length.
+        // The scoreboard is memory of this length, so the write cannot fail.
         let _ = self.pool.scoreboard().write_all_at(bytes, at as u64);
     }
 }

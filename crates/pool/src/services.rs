@@ -1,32 +1,31 @@
-//! When a service that has ended is started again.
+//! Decides when a service that has ended is started again.
 //!
-//! Why: a service that fails at once must not take the machine's time by failing all day, and one that has worked for hours must not
-//! wait because of failures of yesterday.
+//! Why: a service that fails at once must not use up the machine by failing all day, and one that has run for
+//! hours must not wait because of yesterday's failures.
 //!
 //! Contract:
-//! 1. Pure: how a service ended and how long it lived go in, the time until the next start comes out.
-//! 2. The wait begins with [`FIRST`], doubles with each end and never exceeds [`LONGEST`]. A life of [`STEADY`] begins anew.
+//! 1. Pure: takes how a service ended and how long it lived, and returns the time until the next start.
+//! 2. The wait begins with [`FIRST`], doubles with each end and never exceeds [`LONGEST`]. After a life of
+//!    [`STEADY`], it begins with [`FIRST`] again.
 
 use settings::Restart;
 use std::time::Duration;
 
-/// Wait after the first end.
 pub const FIRST: Duration = Duration::from_secs(1);
-/// The longest wait.
 pub const LONGEST: Duration = Duration::from_secs(60);
-/// Who has lived for so long has started well.
+/// A service that has lived for this long counts as started successfully.
 pub const STEADY: Duration = Duration::from_secs(60);
 
-/// The ends of one service.
+/// The restart state of one service.
 #[derive(Debug, Clone, Default)]
 pub struct Schedule {
-    /// Short lives in a row.
+    /// The number of consecutive short lives.
     short: u32,
 }
 
 impl Schedule {
-    /// The time until the next start of a service that has ended after `lived`, `well` with exit code 0; `None`: it is not started
-    /// again.
+    /// Returns the time until the next start of a service that has ended after `lived`; `well` if it exited
+    /// with code 0. `None`: it is not started again.
     pub fn ended(&mut self, policy: Restart, well: bool, lived: Duration) -> Option<Duration> {
         let again = match policy {
             Restart::Always => true,

@@ -1,4 +1,5 @@
-//! What all front threads and the supervisor share: the dispatch state, a mailbox for each thread, the scoreboard.
+//! The state that all front threads and the supervisor share: the dispatch, a mailbox for each thread, the
+//! scoreboard.
 
 use crate::deaths::{Deaths, Served};
 use crate::dispatch::{Assignment, Dispatch, SeatKind, Serial, Ticket};
@@ -26,25 +27,28 @@ use wire::traces::Trace;
 pub(crate) enum ThreadMessage {
     /// A queued request of this thread has got a seat.
     Assigned(Assignment),
-    /// A request of this thread has waited too long and was taken out of the queue.
+    /// A request of this thread has waited too long and was removed from the queue.
     Expired(Ticket),
-    /// The link to a worker that is about to be forked, or has connected; and the scoreboard, should the worker not write it.
+    /// The link to a worker that is about to be forked or has connected. `scores` is set if the worker does
+    /// not write the scoreboard itself.
     Link { end: End, index: u16, socket: UnixStream, descriptors: Descriptors, scores: Option<Scores> },
     /// A worker gets no more requests. The thread with link 0 tells it to finish.
     Drain(Serial),
-    /// A worker leaves a template behind when it has finished: its end of the template's socket. [`ThreadMessage::Drain`] follows.
+    /// A worker leaves a template behind when it has finished, and gets this end of the template's socket.
+    /// [`ThreadMessage::Drain`] follows.
     Promote { serial: Serial, socket: UnixStream },
-    /// A worker that rests is to collect garbage.
+    /// Tell a worker that gets no requests to collect garbage.
     Collect(Serial),
-    /// A worker is dead. `taken`: how many requests of each link it had taken up, by [`Shared::link_number`].
+    /// A worker is dead. `taken`: the number of requests of each link that it had taken up, by
+    /// [`Shared::link_number`].
     Gone { serial: Serial, taken: Arc<[u64]>, stuck: bool },
     /// A worker makes no progress: take back the requests that it has not started.
     Withdraw(Serial),
-    /// Send a worker a request of our own, and report the result within `limit`.
+    /// Send a worker a probe request, and report the result within `limit`.
     Probe { serial: Serial, target: String, limit: Duration },
     /// This request has held a worker for `worker_timeout`.
     Overdue { end: End, id: u32 },
-    /// With fibers: a request that this worker was sent may take so long.
+    /// With fibers: end the requests of this worker that were sent longer than `timeout` ago.
     OverdueSince { serial: Serial, timeout: Duration },
     /// No worker can be started: fail the queued requests.
     Hopeless,
@@ -57,11 +61,11 @@ pub(crate) enum ThreadMessage {
 pub(crate) enum Report {
     /// A worker can take requests.
     Ready { serial: Serial, seats: u16, fiber_seats: u16 },
-    /// A worker wants to stop.
+    /// A worker was told to stop by a signal.
     Stopping(Serial),
     /// A full garbage collection is due in a worker.
     Due(Serial),
-    /// It has been made; zero: it was not due any more.
+    /// The collection is done. Zero means that it was no longer due.
     Collected { serial: Serial, took: Duration },
     /// The process of a worker has ended.
     Ended(Serial),
@@ -69,23 +73,24 @@ pub(crate) enum Report {
     LinkLost { serial: Serial, why: String },
     /// A request has held the worker for `worker_timeout`.
     Stuck { serial: Serial, request: String },
-    /// So many fibers of the worker still serve requests of a front thread that have been given up.
+    /// The number of the worker's fibers that still run requests of a front thread that were given up.
     Kept { serial: Serial, thread: u16, count: usize },
-    /// The status of the response to a probe, or why there is none.
+    /// The status of the response to a probe, or the reason why there is none.
     Probed { serial: Serial, result: Result<u16, String> },
     /// A front thread has withdrawn `count` requests from the worker.
     Withdrawn { serial: Serial, count: usize },
-    /// Backtraces of a worker's threads, as requested.
+    /// The backtraces of a worker's threads, as requested.
     Traces { serial: Serial, traces: Vec<Trace> },
-    /// A request of link `link` may take until then, microseconds of the monotonic clock.
+    /// A request of link `link` may take until `until_us`, in microseconds of the monotonic clock.
     Extended { serial: Serial, link: u16, id: u32, until_us: u64 },
     /// The PSS of a worker, in bytes.
     Measured { serial: Serial, pss: u64 },
     /// The PSS of all templates, in bytes.
     TemplatesMeasured(u64),
-    /// What a reload has to know of memory.
+    /// The memory figures for a reload.
     Weighed(Figures),
-    /// A front thread has cleared up after a worker's death; `served` are the requests that the worker had taken up.
+    /// A front thread has cleaned up after a worker's death. `served` are the requests that the worker had
+    /// taken up.
     Cleared { serial: Serial, served: Vec<Served> },
 }
 
@@ -102,37 +107,36 @@ impl Mailbox {
         self.posted.notify_one();
     }
 
-    /// Takes all messages.
     pub(crate) fn take(&self) -> Vec<ThreadMessage> {
         std::mem::take(&mut *locked(&self.messages))
     }
 
-    /// Waits until a message has been posted.
     pub(crate) async fn posted(&self) {
         self.posted.notified().await;
     }
 }
 
-/// The pool as all threads see it.
+/// The state of the pool that all threads share.
 #[derive(Debug)]
 pub struct Shared {
-    /// Of each [`SeatKind`].
+    /// One for each [`SeatKind`].
     dispatch: [Mutex<Dispatch>; 2],
-    /// The second of them is used, and workers have links for it.
+    /// Whether the second dispatch is used, and workers have links for it.
     apart: bool,
     mailboxes: Vec<Mailbox>,
     reports: mpsc::UnboundedSender<Report>,
     scoreboard: File,
-    /// Threads of a worker, the one of its fibers among them.
+    /// The number of threads of a worker, including the thread of its fibers.
     worker_threads: usize,
     deaths: Deaths,
     wanted: AtomicUsize,
-    /// Calls that have blocked fibers of workers that have ended, and for how long, microseconds.
+    /// Blocking calls in workers that have ended: their number and their total duration in microseconds.
     blocked: [AtomicU64; 2],
 }
 
 impl Shared {
-    /// `fibers` are the seats of fibers beside the `worker_threads` threads of each worker, if there are such.
+    /// `fibers` is the dispatch of the fibers that serve beside the `worker_threads` threads of each worker,
+    /// if there are any.
     pub(crate) fn new(
         dispatch: Dispatch,
         fibers: Option<Dispatch>,
@@ -157,18 +161,20 @@ impl Shared {
         }
     }
 
-    /// The dispatch state of the requests that seats of this kind serve. Held for a few instructions only, and never two at a time.
+    /// Returns the dispatch of this kind of seats. The lock is held for a few instructions only, and never
+    /// two locks at a time.
     #[inline]
     pub fn dispatch(&self, kind: SeatKind) -> MutexGuard<'_, Dispatch> {
         locked(&self.dispatch[kind as usize])
     }
 
-    /// What `of` says of each dispatch state in use, one after the other.
+    /// Calls `of` for each dispatch in use, one after the other, and returns the results.
     pub fn each<R>(&self, mut of: impl FnMut(&mut Dispatch) -> R) -> impl Iterator<Item = R> {
         self.kinds().iter().map(move |&kind| of(&mut self.dispatch(kind)))
     }
 
-    /// Gives a worker no requests until it has rested, if none of its seats is missed ([`Dispatch::rest`]).
+    /// Stops sending requests to a worker until it has rested, if the others can do without all of its seats
+    /// ([`Dispatch::rest`]). Returns whether it rests.
     pub(crate) fn rest(&self, serial: Serial) -> bool {
         let rests = self.each(|dispatch| dispatch.rest(serial)).take_while(|rests| *rests).count();
         let all = rests == self.kinds().len();
@@ -182,7 +188,7 @@ impl Shared {
         all
     }
 
-    /// What each worker has served so far, by all of its seats.
+    /// Returns the totals of each worker over all of its seats.
     pub(crate) fn tallies(&self) -> BTreeMap<Serial, Tally> {
         let mut all: BTreeMap<Serial, Tally> = BTreeMap::new();
         for (serial, tally) in self.each(|dispatch| dispatch.tallies().collect::<Vec<_>>()).flatten() {
@@ -192,18 +198,18 @@ impl Shared {
         all
     }
 
-    /// The kinds of seats in use.
+    /// Returns the kinds of seats in use.
     pub fn kinds(&self) -> &'static [SeatKind] {
         if self.apart { &SeatKind::ALL } else { &SeatKind::ALL[..1] }
     }
 
-    /// Whether workers have fibers beside their threads, for some paths.
+    /// Returns whether workers have fibers beside their threads, for some paths.
     #[inline]
     pub fn is_apart(&self) -> bool {
         self.apart
     }
 
-    /// What serves a request with this path, as the app gets it in PATH_INFO.
+    /// Returns the kind of seat for a request with this path, which is the app's PATH_INFO.
     #[inline]
     pub(crate) fn kind_of(&self, path: &[u8], settings: &Settings) -> SeatKind {
         if self.apart && fiber_paths::include(&settings.fiber_paths, path) {
@@ -213,7 +219,7 @@ impl Shared {
         }
     }
 
-    /// What the link of front thread `thread` to seats of this kind is called in a worker.
+    /// Returns the number that a worker uses for the link of front thread `thread` to seats of this kind.
     pub fn link_number(&self, thread: u16, kind: SeatKind) -> u16 {
         match kind {
             SeatKind::Thread => thread,
@@ -221,12 +227,13 @@ impl Shared {
         }
     }
 
-    /// Number of links of a worker.
+    /// Returns the number of links of a worker.
     pub fn links(&self) -> usize {
         self.threads() * self.kinds().len()
     }
 
-    /// The front thread whose link is called that, and the kind of its seats; `None` when there is no such link.
+    /// Returns the front thread and the kind of seats of the link with this number, or `None` if there is no
+    /// such link.
     pub(crate) fn link_end(&self, number: u32) -> Option<(u16, SeatKind)> {
         let kinds = self.kinds().iter().copied();
         kinds
@@ -234,7 +241,7 @@ impl Shared {
             .nth(number as usize)
     }
 
-    /// Requests of a worker that it is serving, as its slot shows.
+    /// Returns the number of requests that a worker is serving according to its slot.
     ///
     /// With fibers most of them wait, which the list of busy threads does not show.
     pub fn serving(&self, slot: &Slot, fibers: bool) -> u64 {
@@ -248,25 +255,25 @@ impl Shared {
         }
     }
 
-    /// Why workers have ended.
     pub fn deaths(&self) -> &Deaths {
         &self.deaths
     }
 
-    /// Calls that have stopped fibers of workers that have ended, and how long those took, microseconds.
+    /// Returns the blocking calls in workers that have ended: their number and their total duration in
+    /// microseconds.
     pub fn blocked_before(&self) -> (u64, u64) {
         let [calls, us] = &self.blocked;
         (calls.load(Relaxed), us.load(Relaxed))
     }
 
-    /// A worker has ended that had so many.
+    /// Adds the blocking calls of a worker that has ended.
     pub(crate) fn add_blocked(&self, slot: &Slot) {
         let [calls, us] = &self.blocked;
         calls.fetch_add(slot.blocking_calls, Relaxed);
         us.fetch_add(slot.blocked_us, Relaxed);
     }
 
-    /// How many workers there should be; 0 before the first is started.
+    /// Returns the wanted number of workers; 0 before the first is started.
     pub fn wanted(&self) -> usize {
         self.wanted.load(Relaxed)
     }
@@ -279,7 +286,7 @@ impl Shared {
         &self.mailboxes[thread as usize]
     }
 
-    /// Number of front threads.
+    /// Returns the number of front threads.
     pub fn threads(&self) -> usize {
         self.mailboxes.len()
     }
@@ -296,33 +303,37 @@ impl Shared {
     }
 
     pub(crate) fn report(&self, report: Report) {
-        // The supervisor outlives the front threads but for the very end, when reports no longer matter.
+        // Front threads end before the supervisor, except during the final shutdown, when reports no longer
+        // matter.
         let _ = self.reports.send(report);
     }
 
-    /// What the worker in a scoreboard slot is doing. Words that change meanwhile may be of different moments.
+    /// Returns the state of the worker in a scoreboard slot. Words that change during the copy may be
+    /// inconsistent with each other.
     pub fn slot(&self, index: usize) -> Slot {
         os::read_slot(&self.scoreboard, index, self.worker_threads, self.links())
     }
 
-    /// Withdraws the first `count` requests of a link from the worker in slot `index`, but for those that it has taken up. How many
-    /// that are; `None` when it is just taking some up, so that it will return the others itself (`RETURNED`).
+    /// Withdraws the first `count` requests of a link from the worker in slot `index`, except those that it
+    /// has taken up. Returns the number taken up, or `None` if the worker is taking some up right now; it
+    /// then returns the others itself (`RETURNED`).
     pub(crate) fn withdraw(&self, index: usize, link: u16, count: u64) -> io::Result<Option<u64>> {
         let (sizes, link) = ((self.worker_threads, self.links()), usize::from(link));
         os::write_withdrawn(&self.scoreboard, index, sizes, link, count)?;
-        // The worker counts a request as taken up and then looks at what was written here; see docs/wire.md.
+        // The worker counts a request as taken up and then reads the word written here; see docs/wire.md.
         fence(SeqCst);
         let taken = || self.slot(index).taken.get(link).copied();
-        // Two equal reads: the system copies words in pieces, so a word that changes meanwhile may be read as neither value.
+        // Requires two equal reads: the system copies words in pieces, so a word that changes during the copy
+        // may be read as neither value.
         Ok(taken().filter(|first| taken() == Some(*first)))
     }
 
-    /// The most threads that a worker may have.
+    /// Returns the largest number of threads that a worker may have.
     pub(crate) fn worker_threads(&self) -> usize {
         self.worker_threads
     }
 
-    /// Bytes of a slot of the scoreboard.
+    /// Returns the size of a scoreboard slot in bytes.
     pub(crate) fn slot_len(&self) -> usize {
         wire::scoreboard::slot_len(self.worker_threads, self.threads())
     }
@@ -332,7 +343,8 @@ impl Shared {
     }
 }
 
-/// These locks guard plain data that is valid after every statement, so a panic elsewhere leaves it usable.
+/// Locks a mutex, even if it is poisoned: the data is plain and valid after every statement, so a panic
+/// elsewhere leaves it usable.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,14 +1,16 @@
-//! Response bytes that the client has not read yet: in memory first, then in an unlinked file.
+//! Keeps the response bytes that the client has not read yet: in memory first, then in an unlinked file.
 //!
-//! Why: a Ruby thread must be free again as soon as the app has made its response, however slowly the client reads.
+//! Why: a Ruby thread must be free as soon as the app has finished its response, however slowly the client
+//! reads.
 //!
 //! Contract:
-//! 1. Pieces come out in the order in which they went in.
-//! 2. At most about `memory` bytes are in memory and `file` bytes in the file; [`Backlog::grant`] tells the worker to go on only while
-//!    there is room, so an endless response waits for its reader.
-//! 3. What waits is counted ([`handler::held`]). Responses on a connection that holds its share of memory wait in the file at once, and what
-//!    they have in files counts together for `file`.
-//! 4. A file that cannot be written (a full disk) counts as full: bytes stay in memory, at most the window, until the client takes them.
+//! 1. Pieces leave in the order in which they arrived.
+//! 2. About `memory` bytes are in memory and `file` bytes in the file at most. [`Backlog::grant`] lets the
+//!    worker continue only while there is room, so an endless response waits for its reader.
+//! 3. Waiting bytes are counted ([`handler::held`]). If a connection already holds its share of memory, its
+//!    responses go to the file at once. The bytes in all files of a connection together count against `file`.
+//! 4. A file that cannot be written (a full disk) counts as full: bytes stay in memory, at most the window,
+//!    until the client takes them.
 
 use crate::call::Call;
 use bytes::Bytes;
@@ -21,17 +23,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 
-/// How much may wait.
+/// How many bytes may wait.
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
-    /// Bytes in memory.
     pub(crate) memory: usize,
-    /// Bytes in the file.
     pub(crate) file: u64,
 }
 
 impl Room {
-    /// The room that the connection of `call` leaves for it.
+    /// Returns the room that the connection of `call` leaves for it.
     pub(crate) fn of(self, call: &Call) -> Room {
         let short = handler::held::memory_is_short();
         let Some(account) = call.account() else {
@@ -46,9 +46,10 @@ impl Room {
     }
 }
 
-/// Less than this in memory is not counted: most responses never have more, and each change costs a little.
+/// Less than this in memory is not counted: most responses never hold more, and each change of the count has
+/// a cost.
 const COUNTED: usize = 64 << 10;
-/// Grants smaller than this wait for more: each costs a frame.
+/// Smaller grants are deferred, because each grant costs a frame.
 const GRANT: u64 = 128 << 10;
 
 #[derive(Debug, Default)]
@@ -56,13 +57,13 @@ pub(crate) struct Backlog {
     pieces: VecDeque<Piece>,
     in_memory: usize,
     in_file: u64,
-    /// Bytes received that the worker has not been given back.
+    /// Bytes received that have not been granted back to the worker.
     owed: u64,
     file: Option<Rc<OpenFile>>,
     end: u64,
-    /// What is counted of the bytes in memory.
+    /// The counted part of the bytes in memory.
     held: Option<Hold>,
-    /// The file could not be written.
+    /// Set after the file could not be written.
     unspooled: bool,
 }
 
@@ -74,7 +75,8 @@ enum Piece {
 }
 
 impl Backlog {
-    /// Takes bytes that used up window. Returns the error when they belong in the file and it cannot be written, once.
+    /// Adds bytes that used up window. Returns an error once if they should go to the file and it cannot be
+    /// written.
     pub(crate) fn push(
         &mut self,
         bytes: &[u8],
@@ -102,7 +104,7 @@ impl Backlog {
         self.count();
     }
 
-    /// Counts what is in memory, unless it is about as much as before.
+    /// Updates the count of the bytes in memory, unless it has hardly changed.
     fn count(&mut self) {
         let Some(held) = &self.held else { return };
         let now = self.in_memory as u64;
@@ -130,7 +132,7 @@ impl Backlog {
         };
         file.write_all_at(bytes, self.end)?;
         if let Some(hold) = file.hold() {
-            // What was taken out of it still has its room.
+            // The space of bytes that were taken out is not reused.
             hold.set(Amount { disk: self.end + bytes.len() as u64, ..Amount::FILE });
         }
         let len = bytes.len() as u64;
@@ -143,12 +145,12 @@ impl Backlog {
         Ok(())
     }
 
-    /// Takes a part of a file of the app's.
+    /// Adds a part of a file of the app.
     pub(crate) fn push_file(&mut self, region: FileRegion) {
         self.pieces.push_back(Piece::Foreign(region));
     }
 
-    /// The next piece for the client.
+    /// Returns the next piece for the client.
     pub(crate) fn pop(&mut self) -> Option<Chunk> {
         Some(match self.pieces.pop_front()? {
             Piece::Bytes(bytes) => {
@@ -161,7 +163,7 @@ impl Backlog {
                 self.in_file -= len;
                 let file = self.file.clone()?;
                 if self.in_file == 0 {
-                    // The client still reads from this file: the next one who falls behind gets a new one.
+                    // The client still reads from this file, so the next backlog gets a new one.
                     self.file = None;
                 }
                 Chunk::File(FileRegion { file, offset, len })
@@ -169,7 +171,7 @@ impl Backlog {
         })
     }
 
-    /// Bytes of window to give back now; 0 for none yet.
+    /// Returns the number of bytes of window to grant now; 0 for none yet.
     pub(crate) fn grant(&mut self, room: &Room) -> u32 {
         let held = self.in_memory as u64 + self.in_file.saturating_sub(room.file);
         let grant = self.owed.saturating_sub(held);
@@ -180,7 +182,7 @@ impl Backlog {
         grant as u32
     }
 
-    /// Total length of all pieces, when nothing has been taken yet.
+    /// Returns the total length of all pieces, if none has been taken yet.
     pub(crate) fn len(&self) -> u64 {
         let len = |piece: &Piece| match piece {
             Piece::Bytes(bytes) => bytes.len() as u64,
@@ -190,22 +192,20 @@ impl Backlog {
         self.pieces.iter().map(len).sum()
     }
 
-    /// Bytes of the file that is written to.
+    /// Returns the size of the file that is being written.
     pub(crate) fn on_disk(&self) -> u64 {
         self.file.as_ref().map_or(0, |_| self.end)
     }
 
-    /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Number of pieces.
     pub(crate) fn pieces(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Drops everything: there is no reader any more.
+    /// Drops all pieces, because there is no reader any more.
     pub(crate) fn clear(&mut self) {
         *self = Backlog::default();
     }

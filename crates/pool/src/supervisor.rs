@@ -1,7 +1,9 @@
-//! Carries out what the [process table](crate::table) and the [progress](crate::progress) of workers decide: templates, forks, signals,
-//! deadlines; logs how workers exit.
+//! Carries out the decisions of the [process table](crate::table) and of the workers'
+//! [progress](crate::progress): starts templates, forks and signals workers, watches deadlines, and logs how
+//! workers exit.
 //!
-//! Runs on the main thread, which serves no requests. It never waits for a process: whatever takes time comes back as an event.
+//! Runs on the main thread, which serves no requests. The supervisor never waits for a process: the result of
+//! anything that takes time arrives as an event.
 
 use crate::collections::Collections;
 use crate::deaths::{self, Facts, Served};
@@ -40,16 +42,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 use wire::scoreboard::{Busy, Slot, slot_len};
 use wire::traces::Trace;
 
-/// What a pool is made from.
+/// The configuration of a pool.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How to start templates. Its settings say how many workers and front threads there are.
+    /// How to start templates. The settings in it give the number of workers and front threads.
     pub boot: BootConfig,
-    /// The settings in force: limits and timeouts are read from them when they are needed.
+    /// The settings in force. Limits and time-outs are read from here each time they are needed.
     pub settings: watch::Receiver<Arc<Settings>>,
-    /// How to start templates of new code, asked when a reload begins.
+    /// Called when a reload begins; returns how to start templates of the new code.
     pub refresh: Refresh,
-    /// The process that has started this one is template and worker in one, and has the other end of this socket.
+    /// Set when an existing Ruby process has started this one. That process is both template and worker, and
+    /// holds the other end of this socket.
     pub attached: Option<Arc<UnixStream>>,
 }
 
@@ -58,27 +61,28 @@ impl Options {
         self.boot.settings.threads.max.into()
     }
 
-    /// Whether threads serve with fibers.
+    /// Returns whether threads serve with fibers.
     fn fibers(&self) -> bool {
         fibers(&self.boot.settings) > 0
     }
 
-    /// Whether fibers serve some paths only, beside threads. An attached process has threads alone.
+    /// Returns whether fibers serve only some paths (`fiber_paths`), beside threads. An attached process has
+    /// threads only.
     fn fibers_apart(&self) -> bool {
         self.attached.is_none() && fibers_apart(&self.boot.settings)
     }
 
-    /// Threads of a worker, the one of its fibers among them where that is one more.
+    /// Returns the threads of a worker, including the extra thread that runs the fibers of `fiber_paths`.
     fn scoreboard_threads(&self) -> usize {
         self.worker_threads() + usize::from(self.fibers_apart())
     }
 
-    /// Links of a worker.
+    /// Returns the links of a worker: one per front thread and kind of seat.
     fn links(&self) -> usize {
         self.front_threads() * if self.fibers_apart() { 2 } else { 1 }
     }
 
-    /// Whether workers are spawned, because Ruby cannot fork.
+    /// Returns whether workers are spawned, because this Ruby cannot fork.
     fn spawns(&self) -> bool {
         self.attached.is_none() && without_fork(&self.boot.settings).is_some()
     }
@@ -87,7 +91,8 @@ impl Options {
         self.boot.settings.workers
     }
 
-    /// As many as there may be without a restart. With `auto` they are those of a machine whose limits are lifted.
+    /// Returns the largest number of workers possible without a restart. With `auto` that is the number for a
+    /// machine whose CPU limits are lifted.
     fn most_workers(&self) -> usize {
         const LIFTED: u32 = 64;
         let most = self.workers().max;
@@ -104,16 +109,17 @@ impl Options {
     }
 }
 
-/// Reads where the app is and how it is started again.
+/// Reads the location of the app and its start configuration again.
 #[derive(Clone)]
 pub struct Refresh(Rc<Read>);
 
-/// What `puma.rb` has called, if it has been evaluated, to how a template is started.
+/// Maps the calls that `puma.rb` has made, if it has been evaluated, to the start configuration of a
+/// template.
 type Read = dyn Fn(Option<&[Call]>) -> Result<BootConfig, String>;
 
 impl Refresh {
-    /// With this function, which says what is wrong when it cannot be read.
-    /// It is called first without, and again with what `puma.rb` has called, if there is one.
+    /// `read` returns a message if the configuration cannot be read. It is called first with `None`, and
+    /// again with the calls of `puma.rb` if the app has that file.
     pub fn new(read: impl Fn(Option<&[Call]>) -> Result<BootConfig, String> + 'static) -> Refresh {
         Refresh(Rc::new(read))
     }
@@ -128,113 +134,112 @@ impl std::fmt::Debug for Refresh {
 /// An order to a running pool.
 #[derive(Debug)]
 pub enum Command {
-    /// Load the app again and replace the workers. Those who listen hear each step.
+    /// Load the app again and replace the workers. Each step is sent to the receiver of `Steps`.
     Reload(Option<Steps>),
-    /// The same where memory has no room for both: old workers and the old template leave first.
+    /// Like `Reload`, for machines whose memory cannot hold both versions: old workers and the old template
+    /// exit first.
     ReloadInPlace(Option<Steps>),
-    /// Go back to the code from before the last reload.
+    /// Return to the code in force before the last reload.
     UndoReload(Option<Steps>),
-    /// One worker more (TTIN).
+    /// Add a worker (TTIN).
     More,
-    /// One worker fewer (TTOU).
+    /// Remove a worker (TTOU).
     Fewer,
-    /// The server leaves soon: the number of workers stays as it is.
+    /// The server shuts down soon: keep the number of workers as it is.
     Leave,
-    /// Let all workers finish their requests, then end.
+    /// Let all workers finish their requests, then stop.
     Drain,
-    /// End at once.
+    /// Stop at once.
     Halt,
     /// List the processes.
     Processes(oneshot::Sender<Processes>),
-    /// The server listens, at these addresses: an attached process wants to know.
+    /// The server listens at these addresses. An attached process is notified.
     Listening(Vec<String>),
-    /// Should the front be killed, templates remove these files, and no others any more.
+    /// Replace the list of files that templates remove if the front is killed.
     Unlink(Vec<PathBuf>),
-    /// Fork a process for a service of the app, from the template of the code in force.
+    /// Fork a process for a service of the app from the template of the code in force.
     ForkService(ServiceOrder),
-    /// Ask a worker for the backtraces of its threads. The response comes when its main thread gets the GVL, which may be never.
+    /// Ask a worker for the backtraces of its threads. The worker replies when its main thread gets the GVL,
+    /// which may never happen.
     Trace(Serial, oneshot::Sender<Vec<Trace>>),
 }
 
-/// What a running pool reports.
+/// A notice from a running pool to the front.
 #[derive(Debug)]
 pub enum Notice {
-    /// All workers are up: open the port.
+    /// All workers are up: the front can open the port.
     Settled,
-    /// No worker was ever ready, and none will be, for this reason: give up.
+    /// No worker was ever ready and none will be, for this reason: the server gives up.
     Hopeless(&'static str),
     /// A line for the log.
     Log(String),
-    /// The attached process wants the server to finish and end.
+    /// The attached process asks the server to shut down.
     Stop,
     /// New code is loaded.
     Reloading,
-    /// The app runs with these settings now, and has declared these services.
+    /// A reload succeeded: the app now runs with these settings and has declared these services.
     Reloaded(Arc<Settings>, Vec<Service>),
-    /// What the middleware of the app in force does with files.
+    /// How the middleware of the app in force handles files.
     Files(Vec<String>),
-    /// A template that had died has a successor, whose app has declared these services.
+    /// A template that had died has been replaced; the app in the new one has declared these services.
     Services(Vec<Service>),
-    /// The reload is over, however it ended.
+    /// A reload has ended, with or without success.
     ReloadEnded,
 }
 
-/// The processes of a pool, and what they run.
+/// The processes of a pool, their sizing, and the history of reloads and reforks.
 #[derive(Debug, Clone, Default)]
 pub struct Processes {
-    /// Workers.
     pub workers: Vec<Row>,
-    /// Process ids of the templates: more than one while a reload is under way, and for a while after it.
+    /// Process ids of the templates. There is more than one during a reload, and for a while after it.
     pub templates: Vec<u32>,
-    /// What the newest of them has reported.
+    /// The facts that the newest template has reported.
     pub facts: Option<AppFacts>,
-    /// How many templates there were before the newest.
+    /// The number of templates before the newest.
     pub phase: u32,
-    /// How many workers there should be.
     pub sizing: Sizing,
-    /// What is known of reloads.
     pub reloads: stats::ReloadsSnapshot,
-    /// What is known of reforks.
     pub reforks: stats::ReforksSnapshot,
-    /// Full garbage collections between requests, and how long they took together.
+    /// The number of full garbage collections between requests, and their total duration.
     pub collections: (u64, Duration),
 }
 
 /// Facts about the app that a template reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppFacts {
-    /// Ruby engine and version.
+    /// The Ruby engine and version.
     pub ruby: String,
-    /// Rack release.
     pub rack: String,
-    /// How long loading took.
+    /// The time that loading took.
     pub took: Duration,
-    /// What it has declared with `Firebrick.service`.
+    /// The services declared with `Firebrick.service`.
     pub services: Vec<Service>,
-    /// Settings that have no effect in this Ruby: sentences.
+    /// Sentences about settings that have no effect in this Ruby.
     pub notes: Vec<String>,
-    /// How the app's libraries get along with fibers.
+    /// How well the app's libraries work with fibers.
     pub libraries: Vec<Library>,
-    /// What its middleware does with files, a line each.
+    /// How the app's middleware handles files, one line each.
     pub files: Vec<String>,
 }
 
 impl AppFacts {
-    /// What to tell when the server starts, with requests on `fibers` or not.
+    /// Returns the notes to log when the server starts. Warnings about libraries are included only if
+    /// requests run on `fibers`.
     pub fn notes(&self, fibers: bool) -> impl Iterator<Item = String> {
         let warnings = self.libraries.iter().filter(move |_| fibers).filter_map(Library::warning);
         self.notes.iter().cloned().chain(warnings)
     }
 }
 
-/// The app cannot be loaded.
+/// Why the app could not be loaded.
 #[derive(Debug)]
 pub enum BootError {
     /// The exception that loading raised, with its backtrace.
     App(String),
-    /// The template did not come up.
+    /// The template did not start.
     Template(io::Error),
-    /// It took longer than `timeouts.worker_boot`. Where it was, a line for each call, if it could tell.
+    /// Loading took longer than `timeouts.worker_boot`. Contains the backtrace at that time, if the template
+    /// could report it.
     Slow(Option<String>),
 }
 
@@ -250,7 +255,7 @@ pub struct Supervisor {
     reloads: Reloads,
     next_tick: Instant,
     empty: bool,
-    /// It was told to end.
+    /// The supervisor was told to shut down.
     stopping: bool,
     oom_kills: OomKills,
     next_reading: Instant,
@@ -269,9 +274,10 @@ struct RunningTemplate {
     /// `None` while it boots.
     facts: Option<AppFacts>,
     begun: Instant,
-    /// It has been asked where it is, because it has been loading the app for nearly too long.
+    /// Set once the template has been asked for its backtrace, because it has almost used up its time to load
+    /// the app.
     asked: bool,
-    /// What it has replied.
+    /// The backtrace that the template has sent in reply.
     loading: Option<String>,
 }
 
@@ -280,7 +286,7 @@ impl RunningTemplate {
         RunningTemplate { process, facts: None, begun: Instant::now(), asked: false, loading: None }
     }
 
-    /// Where it was when it had been loading the app for nearly too long, as the rest of a sentence.
+    /// Returns the backtrace of a template that was slow to load the app, as the end of a sentence.
     fn place(&self) -> String {
         self.loading
             .as_ref()
@@ -288,39 +294,42 @@ impl RunningTemplate {
     }
 }
 
-/// What is known of a worker beside its row in the table. Kept until all front threads have cleared up after its death.
+/// The state of a worker beyond its row in the table. Kept until all front threads have cleaned up after the
+/// worker's death.
 struct Worker {
     generation: Generation,
-    /// Its process, from the report of its fork on.
+    /// `None` until the fork has been reported.
     process: Option<Process>,
-    /// Requests that it serves at a time.
+    /// The number of requests that the worker serves at a time.
     seats: u32,
-    /// The same of its fibers, beside threads.
+    /// The same for its fibers, when they serve beside threads.
     fiber_seats: u32,
     progress: Progress,
     /// Descriptions of the requests that were stuck.
     stuck: Vec<String>,
-    /// Fibers that still serve what has been given up, by front thread, and when that was told.
+    /// Fibers that still run requests that were given up: their number by front thread, and the time of that
+    /// report.
     kept: BTreeMap<u16, (usize, Instant)>,
-    /// Waiting for its backtraces.
+    /// Callers that wait for the worker's backtraces.
     tracing: Vec<oneshot::Sender<Vec<Trace>>>,
     exit: Option<WorkerExit>,
-    /// Front threads that have not cleared up yet.
+    /// The number of front threads that have not cleaned up yet.
     uncleared: usize,
-    /// The requests that it had taken up.
+    /// The requests that the worker had taken up when it died.
     served: Vec<Served>,
-    /// How many it had finished.
+    /// The number of requests that it had finished.
     requests: u64,
-    /// What the kernel's counter says of its end.
+    /// The kernel's OOM-kill counter, interpreted for this death.
     oom: Verdict,
     memory: Memory,
-    /// Why it is replaced or killed by its limits, for the log.
+    /// Why the worker was replaced or killed because of its limits, for the log.
     recycled: Option<(DeathCause, String)>,
-    /// Its requests that have asked for more time (link and id), and until when, microseconds of the monotonic clock.
+    /// Requests that have asked for more time: (link, id) and the deadline, in microseconds of the monotonic
+    /// clock.
     extended: BTreeMap<(u32, u32), u64>,
-    /// Where its threads were when that was last asked.
+    /// The backtraces of the worker's threads when they were last asked for.
     traces: Vec<Trace>,
-    /// When to ask next where a request is that takes long: by its age.
+    /// The age at which the oldest request triggers the next request for backtraces.
     trace_at: Duration,
 }
 
@@ -348,7 +357,8 @@ impl Worker {
         }
     }
 
-    /// Fibers that serve nothing but what has been given up. What was told some ticks ago is over.
+    /// Returns the number of fibers that still run requests that were given up. Reports older than a few
+    /// ticks are ignored.
     fn kept(&self, now: Instant) -> usize {
         let recent = |told: Instant| now.saturating_duration_since(told) < BUSY_TICK * 3;
         self.kept.values().filter(|(_, told)| recent(*told)).map(|(count, _)| count).sum()
@@ -362,21 +372,22 @@ impl Worker {
     }
 }
 
-/// Time between two looks at deadlines while requests or processes are under way, and while all is idle.
-/// How often workers with fibers are asked whether they compute.
+/// The interval at which the supervisor checks whether workers with fibers are computing.
 const HELD_TICK: Duration = Duration::from_millis(25);
-/// A thread whose fiber has been computing for longer holds up what it is sent.
+/// A thread whose fiber has been computing for longer than this delays new requests.
 const HELD: Duration = Duration::from_millis(50);
+/// The interval between two checks of deadlines while requests or processes are in progress.
 const BUSY_TICK: Duration = Duration::from_millis(200);
+/// The interval between two checks of deadlines while the server is idle.
 const IDLE_TICK: Duration = Duration::from_secs(1);
-/// How many times `timeouts.worker_boot` a worker may take that is spawned.
+/// The factor by which `timeouts.worker_boot` is longer for spawned workers.
 const SPAWNED_BOOT: u32 = 3;
-/// Why a server that is being started is not tried any longer.
+/// The message when start-up is given up because templates keep dying.
 const TEMPLATES_DIE: &str = "the template, which loads the app and forks the workers, dies each time before a worker is ready: look at what the                              app does before and after a fork (`before_worker_fork`, `after_worker_fork`, its extensions and their threads), and see above for what it said";
-/// Why orders about workers and code are refused.
+/// The reply to orders about workers and code when the pool is attached.
 const NO_SUPERVISION: &str = "the Ruby process that has started this server is its only worker, and loads its code itself: restart that process";
-/// A request that is in the app for so long is asked where it is, again after twice that time, and so on: should its worker die, that is
-/// the last that is known of it.
+/// The age of a request at which the worker is asked for backtraces, again at twice that age, and so on. If
+/// the worker dies, the last backtrace is in the log.
 const SLOW: Duration = Duration::from_secs(1);
 
 impl Supervisor {
@@ -403,7 +414,7 @@ impl Supervisor {
         let slots = if attached { 1 } else { slots(options.most_workers()) };
         let limits = options.timeouts();
         let spawns = options.spawns();
-        // Each worker loads the app then, on a Ruby that takes seconds to start.
+        // A spawned worker loads the app itself, on a Ruby that takes seconds to start.
         let boot = limits.worker_boot * if spawns { SPAWNED_BOOT } else { 1 };
         let timeouts = Timeouts { boot, shutdown: limits.shutdown };
         let slot_len = slot_len(options.scoreboard_threads(), options.links());
@@ -446,7 +457,8 @@ impl Supervisor {
         })
     }
 
-    /// The first message about the app. From `ask` on the template is asked where it is, should there be none `until` then.
+    /// Waits for the template's first message about the app. Asks the template for its backtrace at `ask`,
+    /// and gives up at `until`.
     async fn first_message(
         &mut self,
         ask: tokio::time::Instant,
@@ -512,12 +524,12 @@ impl Supervisor {
         Err(error)
     }
 
-    /// What front threads need.
+    /// Returns the state that the front threads share.
     pub fn shared(&self) -> Arc<Shared> {
         self.shared.clone()
     }
 
-    /// Facts about the app, from the newest template that has loaded it; `None` while there is none.
+    /// Returns the facts about the app from the newest template that has loaded it.
     pub fn facts(&self) -> Option<&AppFacts> {
         self.templates.values().rev().find_map(|template| template.facts.as_ref())
     }
@@ -540,12 +552,12 @@ impl Supervisor {
         }
     }
 
-    /// Forks the workers and looks after them until the last has gone after [`Command::Drain`] or [`Command::Halt`]; then ends the
-    /// templates.
+    /// Forks the workers and supervises them until the last one has exited after [`Command::Drain`] or
+    /// [`Command::Halt`]; then ends the templates.
     pub async fn run(mut self, mut commands: mpsc::Receiver<Command>, mut notify: impl FnMut(Notice)) {
         self.event(Event::TemplateBooted(FIRST), &mut notify);
         while !self.empty {
-            // The tick has a time of its own, which other events cannot put off.
+            // The tick has its own deadline, so that other events cannot postpone it.
             let looks = self.options.fibers() && !self.is_calm();
             tokio::select! {
                 biased;
@@ -566,7 +578,7 @@ impl Supervisor {
         self.abandon().await;
     }
 
-    /// Ends a pool that has no workers, or has not run.
+    /// Ends a pool that has no workers or has never run.
     pub async fn abandon(mut self) {
         while let Some((_, template)) = self.templates.pop_last() {
             template.process.exit().await;
@@ -583,7 +595,7 @@ impl Supervisor {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
             for action in self.table.on(event, Instant::now()) {
-                // An order that cannot be carried out is an event in turn.
+                // An action that fails produces another event.
                 events.extend(self.act(action, notify));
             }
         }
@@ -673,7 +685,7 @@ impl Supervisor {
         BootConfig { unlink, ..self.reloads.boot_of(code).unwrap_or(&self.options.boot).clone() }
     }
 
-    /// The number of links of a worker, and that of slots and their bytes.
+    /// Returns the number of links of a worker, and the number of slots with their size in bytes.
     fn template_sizes(&self) -> (usize, (usize, usize)) {
         let options = &self.options;
         let slot_len = slot_len(options.scoreboard_threads(), options.links());
@@ -686,12 +698,13 @@ impl Supervisor {
         }
     }
 
-    /// A worker that loads the app by itself says what its middleware does with files. All of a generation say the same.
+    /// Records how the app's middleware handles files, as reported by a worker that loads the app itself. All
+    /// workers of a generation report the same.
     fn told_of_files(&mut self, generation: Generation, files: Vec<String>, notify: &mut impl FnMut(Notice)) {
         let facts = self.templates.get_mut(&generation).and_then(|template| template.facts.as_mut());
         let Some(facts) = facts.filter(|facts| facts.files != files) else { return };
         facts.files.clone_from(&files);
-        // Of a reload it counts when that is done.
+        // During a reload, the notice is sent when the reload is done.
         if self.reloads.generation() != Some(generation) {
             notify(Notice::Files(files));
         }
@@ -702,11 +715,11 @@ impl Supervisor {
         let place = template.place();
         let why = match why {
             TemplateEnd::Replaced => {
-                // It has no workers; that it exits is all that is left to be seen.
+                // The template has no workers; only its exit remains to be awaited.
                 tokio::spawn(template.process.exit());
                 return;
             }
-            // It loads the app and hears nothing.
+            // The template is loading the app and does not read messages.
             TemplateEnd::Abandoned => return,
             TemplateEnd::BootTimeout => "did not load the app within timeouts.worker_boot",
             TemplateEnd::Unresponsive => "does not respond",
@@ -714,7 +727,7 @@ impl Supervisor {
         };
         self.reforks.template_failed(generation, &format!("its template {why}"));
         if template.process.pid() == 0 {
-            // No worker has left it behind yet.
+            // No worker has left this template behind yet.
             return;
         }
         let pid = template.process.pid();
@@ -748,9 +761,9 @@ impl Supervisor {
             }
             Ok(Some(TemplateMessage::Stop)) if self.is_attached() => {
                 let timeouts = self.options.timeouts();
-                // For clients, and then for the app.
+                // For the clients first, and then for the app.
                 let within = timeouts.lame_duck.unwrap_or_default() + timeouts.shutdown * 2;
-                // If it has gone, that is noticed elsewhere.
+                // If the process has exited, its closed socket reports that.
                 let _ = template.process.stopping(within);
                 return notify(Notice::Stop);
             }
@@ -883,7 +896,8 @@ impl Supervisor {
         template.process.fork(index, &theirs)
     }
 
-    /// A process has been forked for this slot: its end is noticed from now on, whatever becomes of its links and its template.
+    /// Watches the process that was forked for this slot, so that its end is noticed even if its links and
+    /// its template are gone.
     fn look_after(&mut self, index: u32, pid: u32) {
         let Some(serial) = self.table.serial_in(index) else { return };
         let Some(worker) = self.workers.get_mut(&serial) else { return };
@@ -895,11 +909,12 @@ impl Supervisor {
         });
     }
 
-    /// Directly, where the system can promise that it reaches nobody else; otherwise through the template, which knows whether the process
-    /// is still its child. An attached process gets no signals, but messages.
+    /// Sends a signal directly if the system guarantees that no other process can receive it. Otherwise the
+    /// template sends it, because the template knows whether the process is still its child. An attached
+    /// process gets messages instead of signals.
     fn signal(&self, serial: Serial, generation: Option<Generation>, pid: u32, name: &'static str) {
         if name == "PWR" && self.options.spawns() && !catches_dump(pid) {
-            // A virtual machine that starts would end.
+            // The signal would end a virtual machine that is still starting.
             return;
         }
         let process = self.workers.get(&serial).and_then(|worker| worker.process.as_ref());
@@ -913,7 +928,7 @@ impl Supervisor {
         }
         let name = if name == "PWR" { DUMP.0 } else { name };
         if let Some(template) = generation.and_then(|generation| self.templates.get(&generation)) {
-            // A template that cannot be reached is replaced; its workers become orphans.
+            // An unreachable template is replaced, and its workers become orphans.
             let _ = template.process.kill(pid, name);
         }
     }
@@ -930,7 +945,7 @@ impl Supervisor {
 
     fn gone(&mut self, mut exit: WorkerExit) {
         let process = self.workers.get(&exit.serial).and_then(|worker| worker.process.as_ref());
-        // A worker whose template has died is a child of ours, where the system can do that.
+        // A worker whose template has died is a child of this process, on systems that support that.
         exit.status = exit.status.or_else(|| process.and_then(Process::reap));
         self.new_worker_died(&exit);
         self.refork_worker_gone(&exit);
@@ -950,8 +965,8 @@ impl Supervisor {
         }
     }
 
-    /// One record and one log line for each worker, once all threads have reported what they lost. Workers that finish as they were
-    /// told, because the server does or newer ones have come, are not news.
+    /// Writes one record and one log line for each worker, once all front threads have reported the requests
+    /// that they lost. Workers that exit as ordered, because of a shutdown or a replacement, are not logged.
     fn cleared(&mut self, serial: Serial, served: Vec<Served>, notify: &mut impl FnMut(Notice)) {
         let Some(worker) = self.workers.get_mut(&serial) else { return };
         worker.served.extend(served);
@@ -1022,7 +1037,8 @@ impl Supervisor {
                 }
                 self.event(Event::Stuck(serial), notify);
                 self.ask_traces(serial);
-                // What it has not started does not wait until it is killed.
+                // Requests that the worker has not started go back to the queue now, not when the worker is
+                // killed.
                 self.shared.to_all(|| ThreadMessage::Withdraw(serial));
             }
             Report::Kept { serial, thread, count } => {
@@ -1072,7 +1088,7 @@ impl Supervisor {
         self.options.attached.is_some()
     }
 
-    /// What would replace the process that has started this one, or its code, is refused.
+    /// Refuses a command that would replace an attached process or its code.
     fn refuse(&self, command: &Command, notify: &mut impl FnMut(Notice)) {
         let steps = match command {
             Command::Reload(steps) | Command::ReloadInPlace(steps) | Command::UndoReload(steps) => steps,
@@ -1081,7 +1097,7 @@ impl Supervisor {
         if steps.is_none() {
             notify(Notice::Log(NO_SUPERVISION.to_owned()));
         }
-        // Who asked may have gone.
+        // The caller may have gone.
         let _ = steps.as_ref().map(|steps| steps.send(ReloadStep::End(Err(NO_SUPERVISION.to_owned()))));
     }
 
@@ -1098,7 +1114,7 @@ impl Supervisor {
             }
             Command::Listening(addresses) => {
                 for template in self.templates.values().filter(|_| self.is_attached()) {
-                    // If it has gone, that is noticed elsewhere.
+                    // If the process has exited, its closed socket reports that.
                     let _ = template.process.listening(&addresses);
                 }
             }
@@ -1125,9 +1141,9 @@ impl Supervisor {
             Command::Trace(serial, reply) => self.trace(serial, reply),
             Command::ForkService(order) => self.fork_service(order),
             Command::Unlink(files) => {
-                // One that loads the app does not read; it hears of it afterwards.
+                // A template that is loading the app does not read messages; it gets the list afterwards.
                 for template in self.templates.values().filter(|template| template.facts.is_some()) {
-                    // One that should read and does not is about to be replaced.
+                    // A template that does not read messages now is about to be replaced.
                     let _ = template.process.unlink(&files);
                 }
                 self.options.boot.unlink = files;
@@ -1135,7 +1151,8 @@ impl Supervisor {
         }
     }
 
-    /// The worker replies with a frame. Requests that have timed out are dropped with the next one.
+    /// Asks a worker for backtraces, which arrive as a frame. Callers that have timed out are dropped on the
+    /// next call.
     fn trace(&mut self, serial: Serial, reply: oneshot::Sender<Vec<Trace>>) {
         let Some(worker) = self.workers.get_mut(&serial) else { return };
         worker.tracing.retain(|reply| !reply.is_closed());
@@ -1150,7 +1167,7 @@ impl Supervisor {
 
     // Memory.
 
-    /// Reads the workers' resident memory, and the kernel's counter.
+    /// Reads the workers' resident memory and the kernel's OOM-kill counter.
     fn read_memory(&mut self, rows: &[Row], now: Instant) {
         if now < self.next_reading {
             return;
@@ -1165,7 +1182,7 @@ impl Supervisor {
         self.measure(now);
     }
 
-    /// Measures the PSS of one worker that is due, on another thread: it takes milliseconds.
+    /// Measures the PSS of one worker that is due, on another thread, because that takes milliseconds.
     fn measure(&mut self, now: Instant) {
         if self.measuring.is_some() {
             return;
@@ -1199,7 +1216,7 @@ impl Supervisor {
         }
     }
 
-    /// What decides on a worker's replacement, and on reforks.
+    /// Returns the figures that decide about replacing a worker and about reforks.
     fn seen(&self, row: &Row, now: Instant) -> Seen {
         Seen {
             serial: row.serial,
@@ -1264,7 +1281,8 @@ impl Supervisor {
         self.event(Event::Tick, notify);
     }
 
-    /// A template that is about to be ended because it has been loading the app for too long says before where it is.
+    /// Asks templates that have almost used up their time to load the app for their backtraces, before they
+    /// are killed.
     fn ask_slow_templates(&mut self, now: Instant) {
         let limit = self.options.timeouts().worker_boot;
         let slow = limit.saturating_sub(asks_before(limit));
@@ -1283,7 +1301,7 @@ impl Supervisor {
         self.trace_slow(row, &slot);
         let Some(timeout) = self.options.timeouts().worker else { return };
         if self.options.fibers() {
-            // Which of them wait is not on the scoreboard.
+            // The scoreboard does not show which fibers are waiting.
             self.shared.to_all(|| ThreadMessage::OverdueSince { serial: row.serial, timeout });
         }
         let Some(worker) = self.workers.get_mut(&row.serial) else { return };
@@ -1299,7 +1317,7 @@ impl Supervisor {
             self.shared.mailbox(thread).post(ThreadMessage::Overdue { end, id: busy.serving.id });
         }
         let serves = self.shared.serving(&slot, self.options.fibers()) as usize;
-        // Most fibers wait, which the scoreboard does not show: their front threads tell.
+        // Most fibers are waiting, which the scoreboard does not show; the front threads report them.
         let held = match (self.options.fibers(), self.shared.is_apart()) {
             (false, _) => overdue().count(),
             (true, false) => worker.kept(now),
@@ -1313,7 +1331,8 @@ impl Supervisor {
         }
     }
 
-    /// With fibers: which workers compute on all of their threads, and so get nothing while others are free.
+    /// With fibers: finds workers that are computing on all of their threads. They get new requests only when
+    /// all others are full.
     fn look_for_held(&self) {
         let limit = os::monotonic_us().saturating_sub(HELD.as_micros() as u64);
         let threads = self.options.worker_threads() as u32;
@@ -1329,7 +1348,7 @@ impl Supervisor {
         }
     }
 
-    /// Asks where the oldest request is that takes long, ever more rarely.
+    /// Asks for the backtrace of the oldest request when it is slow, at intervals that double.
     fn trace_slow(&mut self, row: &Row, slot: &Slot) {
         let Some(worker) = self.workers.get_mut(&row.serial) else { return };
         let oldest = slot.busy.iter().map(|busy| busy.since_us).min();
@@ -1381,19 +1400,20 @@ impl Supervisor {
     }
 }
 
-/// How long before its time is over a template is asked where it is.
+/// Returns how long before its deadline a template is asked for its backtrace.
 fn asks_before(limit: Duration) -> Duration {
     (limit / 4).min(IDLE_TICK * 2)
 }
 
-/// When to look at deadlines next. An event may bring the next tick forward, but never put it off.
+/// Returns the time of the next check of deadlines. An event may bring it forward but never postpones it.
 fn next_tick(planned: Instant, now: Instant, calm: bool, worker_timeout: Option<Duration>) -> Instant {
     let idle = worker_timeout.map_or(IDLE_TICK, |timeout| IDLE_TICK.min(timeout / 2)).max(BUSY_TICK);
     let tick = now + if calm { idle } else { BUSY_TICK };
     if planned <= now { tick } else { planned.min(tick) }
 }
 
-/// Room for workers that drain while their successors boot, and for some TTINs.
+/// Returns the number of slots: enough for workers that drain while their successors boot, and for some
+/// TTINs.
 fn slots(workers: usize) -> usize {
     (workers * 2 + SPARE_SLOTS).max(32)
 }

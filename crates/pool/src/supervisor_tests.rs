@@ -1,4 +1,4 @@
-//! Decisions of the supervisor, with templates that are programs which do nothing.
+//! Tests the supervisor's decisions, with programs that do nothing as templates.
 
 use super::*;
 use crate::dispatch::Admission;
@@ -36,7 +36,7 @@ fn a_short_worker_timeout_is_looked_at_in_time() {
     assert_eq!(next_tick(now, now, true, Some(Duration::from_millis(1))), now + BUSY_TICK);
 }
 
-/// A supervisor whose worker 1 is up, and what it was notified of.
+/// A supervisor whose worker 1 is up, and its notices.
 struct Scene {
     supervisor: Supervisor,
     notices: Vec<Notice>,
@@ -93,7 +93,7 @@ impl Scene {
         self.supervisor.commanded(command, &mut |notice| notices.push(notice));
     }
 
-    /// The lines of the log since it was last asked.
+    /// Returns the log lines since the last call.
     fn logged(&mut self) -> Vec<String> {
         let lines = self.notices.drain(..).filter_map(|notice| match notice {
             Notice::Log(line) => Some(line),
@@ -108,12 +108,12 @@ impl Scene {
         self.messages()
     }
 
-    /// What the front thread was told.
+    /// Returns the messages to the front thread.
     fn messages(&mut self) -> Vec<ThreadMessage> {
         self.supervisor.shared.mailbox(0).take()
     }
 
-    /// Plays worker 1: thread `thread` has been serving a request for `age`.
+    /// Acts as worker 1: thread `thread` has been serving a request for `age`.
     fn serves(&self, thread: usize, id: u32, age: Duration) {
         let since = os::monotonic_us() - age.as_micros() as u64;
         let put = |at: usize, word: u64| {
@@ -201,7 +201,7 @@ fn limits_are_carried_out() {
     });
 }
 
-/// The settings of a reload are in force.
+/// Puts the settings of a reload in force.
 fn reloaded(scene: &mut Scene, workers: &str) -> Vec<String> {
     let mut settings = Settings::clone(&scene.supervisor.options.boot.settings);
     settings.workers = workers.parse().unwrap();

@@ -1,45 +1,50 @@
-//! How fast the queue moves, and so how long a request that comes now would wait. Pure: times are passed in.
+//! Measures how fast the queue moves, to predict how long a new request would wait. Pure: times are passed
+//! in.
 //!
-//! Why completions per seat and second, and not the mean time of a request: it is what the queue really feels, whatever the seats wait
-//! for, and it needs no model. It is known only while requests wait; with a free seat, requests finish as fast as they come.
+//! Why completions per seat and second, and not the mean time of a request: this is the rate that the queue
+//! really has, whatever the seats wait for, and it needs no model. It can only be measured while requests
+//! wait; with a free seat, requests finish as fast as they arrive.
 //!
-//! A wrong refusal costs more than a wait that ends with the time-out, so in doubt nothing is said:
-//! 1. There must be evidence: [`ENOUGH`] completions in [`SHORTEST`] or more, all of them while requests waited, and none older than
-//!    [`OLDEST`]. A queue that has been empty for [`IDLE`] starts anew. More counts where there is more: the last [`USUAL`], and of
-//!    what comes slowly as many as [`PLENTY`].
-//! 2. The longest time without a completion does not count. One slow request, or one pause, says nothing about the pace.
-//! 3. While nothing finishes for longer than it has done before, the pace is unknown.
+//! A wrong refusal costs more than a wait that ends with the time-out, so there is no prediction in case of
+//! doubt:
+//! 1. Evidence is required: [`ENOUGH`] completions within [`SHORTEST`] or longer, all of them while requests
+//!    waited, and none older than [`OLDEST`]. A queue that has been empty for [`IDLE`] starts again without
+//!    evidence. If there is more evidence, more is used: the last [`USUAL`], or longer until there are
+//!    [`PLENTY`] completions.
+//! 2. The longest time without a completion is left out. One slow request or one pause says nothing about the
+//!    rate.
+//! 3. While no request finishes for unusually long, the rate is unknown.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Completions that make a pace.
+/// The number of completions that a rate needs.
 const ENOUGH: u32 = 16;
-/// Shortest time of evidence.
+/// The shortest time of evidence.
 const SHORTEST: Duration = Duration::from_secs(2);
-/// Completions after which more do not make the pace better known.
+/// The number of completions above which the rate does not become more accurate.
 const PLENTY: u32 = 200;
-/// Time of evidence that is used if it has [`PLENTY`] completions: the pace is that of now.
+/// The time of evidence that is used if it contains [`PLENTY`] completions, so that the rate is current.
 const USUAL: Duration = Duration::from_secs(15);
-/// Age at which evidence is dropped.
+/// The age at which evidence is dropped.
 const OLDEST: Duration = Duration::from_secs(60);
-/// A queue that has been empty for so long starts anew.
+/// A queue that has been empty for this long starts again without evidence.
 const IDLE: Duration = Duration::from_secs(10);
-/// Evidence is kept in spans of this length, or longer ones when little happens.
+/// The length of the spans in which evidence is kept; longer when little happens.
 const SPAN: Duration = Duration::from_millis(500);
-/// A time without completions may be so much longer than the mean.
+/// The factor by which a normal time without completions may exceed the mean.
 const OF_MEAN: f64 = 4.0;
-/// It may also be so much longer than another such time was.
+/// The factor by which it may exceed earlier times without completions.
 const OF_PRECEDENT: f64 = 1.5;
 
 /// A span of time in which requests waited.
 #[derive(Debug, Clone, Copy, Default)]
 struct Span {
     time: f64,
-    /// Seconds of all seats together.
+    /// The time of all seats together, in seconds.
     seat_time: f64,
     done: u32,
-    /// The longest time without a completion that ended in it, and the seconds of all seats in that time.
+    /// The longest time without a completion that ended in this span, and the time of all seats in it.
     gap: Gap,
 }
 
@@ -49,30 +54,30 @@ struct Gap {
     seat_time: f64,
 }
 
-/// What has been seen of the queue.
+/// The measurements of one queue.
 #[derive(Debug, Default)]
 pub(crate) struct Throughput {
-    /// Until when the time is accounted for.
+    /// The time up to which time is accounted for.
     until: Option<Instant>,
-    /// Requests wait.
+    /// Whether requests wait.
     waiting: bool,
     seats: u32,
     current: Span,
-    /// The newest last, with the time of their end.
+    /// Older spans with the times of their ends, the newest last.
     spans: VecDeque<(Instant, Span)>,
-    /// Time without a completion until now.
+    /// The time without a completion so far.
     quiet: Gap,
-    /// Completions for each second of a seat, of the spans.
+    /// Completions per second of a seat, over the spans.
     pace: Option<f64>,
 }
 
 impl Throughput {
-    /// Whether time and completions count at the moment.
+    /// Returns whether time and completions are being counted.
     pub(crate) fn is_measuring(&self) -> bool {
         self.waiting
     }
 
-    /// From now on requests wait or not, and so many seats serve them.
+    /// Sets whether requests wait, and the number of seats that serve them.
     pub(crate) fn set(&mut self, waiting: bool, seats: u32, now: Instant) {
         self.account(now);
         if waiting && !self.waiting {
@@ -85,7 +90,7 @@ impl Throughput {
         (self.waiting, self.seats) = (waiting, seats);
     }
 
-    /// A request has been served.
+    /// Counts a request that has been served.
     pub(crate) fn done(&mut self, now: Instant) {
         self.account(now);
         if self.waiting {
@@ -97,12 +102,12 @@ impl Throughput {
         self.quiet = Gap::default();
     }
 
-    /// Nothing that was seen counts any more.
+    /// Discards all measurements.
     pub(crate) fn forget(&mut self) {
         *self = Throughput::default();
     }
 
-    /// How long a request would wait that comes now, behind `ahead` others; `None` when that is not known.
+    /// Returns how long a new request would wait behind `ahead` others, or `None` if that is unknown.
     pub(crate) fn wait(&mut self, ahead: usize, now: Instant) -> Option<Duration> {
         self.account(now);
         let rate = self.pace? * f64::from(self.seats);
@@ -112,7 +117,7 @@ impl Throughput {
         Duration::try_from_secs_f64((ahead as f64 + 1.0) / rate).ok()
     }
 
-    /// Whether so many seconds without a completion are nothing special.
+    /// Returns whether `quiet` seconds without a completion are normal.
     fn is_usual(&self, quiet: f64, rate: f64) -> bool {
         let known = |span: &Span| span.gap.time * OF_PRECEDENT >= quiet;
         let precedents = self.spans.iter().map(|(_, span)| span).chain([&self.current]);

@@ -1,4 +1,5 @@
-//! Refusals by prediction, in a simulation of the real queue: who is admitted has to meet the limit, and nobody is refused without need.
+//! Tests refusals by prediction in a simulation of the real queue: admitted requests meet the limit, and none
+//! is refused without need.
 
 use crate::dispatch::{Admission, Assignment, Dispatch, Serial};
 use fastrand::Rng;
@@ -18,12 +19,12 @@ struct Simulation {
     random: Rng,
     limit: Duration,
     workers: Vec<Worker>,
-    /// When threads finish: time, worker, time in the app.
+    /// When threads finish: the time, the worker, and the time in the app.
     finishing: BinaryHeap<Reverse<(u64, Serial, u64)>>,
     next_expiry: u64,
-    /// By request number: the time that it will take.
+    /// The service time of each request, by its number.
     service: Vec<u64>,
-    /// How long those waited that got a seat, with the time at which they got it.
+    /// The waits of the requests that got a seat, with the time at which they got it.
     waited: Vec<(u64, u64)>,
     /// When requests were refused, and the predictions.
     refused: Vec<(u64, Duration)>,
@@ -34,7 +35,7 @@ struct Simulation {
 struct Worker {
     threads: usize,
     busy: usize,
-    /// Handed over in advance.
+    /// Requests that were handed over in advance.
     behind: VecDeque<u64>,
 }
 
@@ -67,7 +68,7 @@ impl Simulation {
         self.begun + Duration::from_micros(self.clock)
     }
 
-    /// Lets time pass: threads finish, requests expire.
+    /// Lets time pass: threads finish, and requests expire.
     fn until(&mut self, clock: u64) {
         loop {
             let finish = self.finishing.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
@@ -91,7 +92,7 @@ impl Simulation {
             let mut assigned = Vec::new();
             self.dispatch.finished(serial, Some(Duration::from_micros(took)), self.now(), &mut assigned);
             for Assignment { ticket, serial } in assigned {
-                // The slot of a ticket is the time of its arrival here, in milliseconds.
+                // The slot of a ticket is its time of arrival here, in milliseconds.
                 let waited = self.clock.saturating_sub(u64::from(ticket.slot) * MS);
                 self.waited.push((self.clock, waited));
                 self.begin(serial, self.service[ticket.number as usize]);
@@ -110,7 +111,7 @@ impl Simulation {
         }
     }
 
-    /// A request arrives now that takes `took`.
+    /// Lets a request arrive now that takes `took`.
     fn ask(&mut self, took: u64) {
         self.service.push(took);
         let now = self.now();
@@ -125,7 +126,7 @@ impl Simulation {
         }
     }
 
-    /// Requests arrive at random, `per_second` of them, for so many seconds.
+    /// Lets requests arrive at random, `per_second` of them, for `seconds` seconds.
     fn load(&mut self, per_second: f64, seconds: u64, service: impl Fn(&mut Rng) -> u64) {
         let end = self.clock + seconds * SECOND;
         loop {
@@ -140,7 +141,7 @@ impl Simulation {
         }
     }
 
-    /// After `from`: how many were served in time, expired, and were refused.
+    /// Returns how many requests after `from` were served in time, expired, and were refused.
     fn outcome(&self, from_s: u64) -> (usize, usize, usize) {
         let from = from_s * SECOND;
         (
@@ -155,12 +156,13 @@ fn exponential(mean: u64) -> impl Fn(&mut Rng) -> u64 {
     move |random| (-(1.0 - random.f64()).ln() * mean as f64) as u64 + 1
 }
 
-/// One millisecond or two seconds.
+/// Returns service times of one millisecond or two seconds.
 fn bimodal(slow: f64) -> impl Fn(&mut Rng) -> u64 {
     move |random| if random.f64() < slow { 2 * SECOND } else { MS }
 }
 
-/// At overload those that are admitted meet the limit but for so many percent, and the seats stay busy.
+/// Checks that, at overload, admitted requests meet the limit except for `percent` percent, and the seats
+/// stay busy.
 fn assert_useful(simulation: &Simulation, from_s: u64, to_s: u64, capacity: f64, percent: usize) {
     let (served, expired, refused) = simulation.outcome(from_s);
     let told = format!("served {served}, expired {expired}, refused {refused}");
@@ -190,11 +192,11 @@ fn the_default_limit_works_with_slow_requests() {
 #[test]
 fn requests_of_two_kinds() {
     for seed in 0..10 {
-        // One in twenty takes 2 s: 100 ms in the mean, 40 a second.
+        // One in twenty takes 2 s: 100 ms on average, 40 a second.
         let mut simulation = Simulation::new(2, 2, 10_000, seed);
         simulation.load(100.0, 180, bimodal(0.05));
         assert_useful(&simulation, 60, 180, 40.0, 25);
-        // The same on one seat, 10 a second: nobody knows how many of the 200 in front are slow.
+        // The same on one seat, 10 a second: it is unknown how many of the 200 requests in front are slow.
         let mut simulation = Simulation::new(1, 1, 20_000, seed);
         simulation.load(30.0, 300, bimodal(0.05));
         assert_useful(&simulation, 120, 300, 10.0, 40);
@@ -243,15 +245,15 @@ fn after_a_slow_request_the_queue_is_worked_off() {
 #[test]
 fn a_burst_and_then_nothing() {
     let mut simulation = Simulation::new(2, 2, 5_000, 1);
-    // 3 s of work at once: there is time for it.
+    // 3 s of work at once, for which there is enough time.
     (0..120).for_each(|_| simulation.ask(100 * MS));
     simulation.until(60 * SECOND);
     assert_eq!(simulation.outcome(0), (120, 0, 0));
-    // What was seen then is too old now: all wait, as many as expire.
+    // The earlier evidence is too old now, so all requests wait until they expire.
     (0..10_000).for_each(|_| simulation.ask(100 * MS));
     assert_eq!(simulation.outcome(0).2, 0);
     simulation.until(70 * SECOND);
-    // The burst has shown the pace.
+    // The burst has shown the rate.
     let waiting = simulation.dispatch.waiting();
     assert!(waiting == 0, "{waiting}");
 }
@@ -277,7 +279,7 @@ fn more_seats_are_a_faster_queue() {
     simulation.until(5 * SECOND);
     let waiting = simulation.dispatch.waiting();
     assert!((290..310).contains(&waiting), "{waiting}");
-    // 300 at 20 a second: 15 s. One worker less: 30 s.
+    // 300 requests at 20 a second: 15 s. With one worker less: 30 s.
     simulation.ask(MS);
     assert_eq!(simulation.refused.len(), 0);
     simulation.dispatch.worker_suspended(1);
@@ -317,7 +319,8 @@ fn a_queue_shorter_than_the_seats_takes_everybody() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever the limit, the seats and the mix: at less than the capacity hardly anybody is refused who would not have waited for long.
+    /// For any limit, seats and mix below capacity, hardly any request is refused that would not have waited
+    /// for long.
     #[test]
     fn nobody_is_refused_without_need(seed: u64, workers in 1u32..5, threads in 1u32..4, mean_ms in 5u64..200, load in 0.1f64..0.8) {
         let capacity = f64::from(workers * threads) * 1e3 / mean_ms as f64;
@@ -326,7 +329,8 @@ proptest! {
         let mut simulation = Simulation::new(workers, threads, limit_ms, seed);
         simulation.load(capacity * load, seconds, exponential(mean_ms * MS));
         let (served, _, refused) = simulation.outcome(0);
-        // The same requests when nobody is refused: a single seat at 0.8 of its capacity has 20 that wait now and then.
+        // The same requests without refusals: a single seat at 0.8 of its capacity has 20 requests waiting
+        // now and then.
         let mut all = Simulation::new(workers, threads, limit_ms, seed);
         all.dispatch.predict(None, all.now());
         all.load(capacity * load, seconds, exponential(mean_ms * MS));
@@ -334,12 +338,12 @@ proptest! {
         prop_assert!(refused <= long + served / 1_000, "{} of {}, {} wait for long", refused, served, long);
     }
 
-    /// At overload most of those that are admitted are served in time, and the seats have enough to do.
+    /// At overload most admitted requests are served in time, and the seats have enough to do.
     #[test]
     fn overload_is_bounded(seed: u64, workers in 1u32..5, threads in 1u32..4, mean_ms in 20u64..400, load in 1.3f64..4.0, limit in 20u64..100) {
         let mut simulation = Simulation::new(workers, threads, limit * mean_ms, seed);
         let capacity = f64::from(workers * threads) * 1e3 / mean_ms as f64;
-        // The queue grows by what exceeds the capacity; it has to be as long as the limit well before the half of the time.
+        // The queue grows by the load above capacity. It has to reach the limit well before half of the time.
         let to_limit = (limit * mean_ms) as f64 / 1e3 / (load - 1.0);
         let seconds = (3_000.0 / capacity).max(3.0 * to_limit).clamp(60.0, 600.0) as u64;
         simulation.load(capacity * load, seconds, exponential(mean_ms * MS));

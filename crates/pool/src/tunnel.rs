@@ -1,7 +1,9 @@
-//! Connections that an app has taken over (hijacks, WebSockets, streaming bodies): the app's socket, counted for its worker.
+//! Connections that an app has taken over (hijacks, WebSockets, streaming bodies): connects the app's socket
+//! with the client and counts it for its worker.
 //!
-//! Why: they hold no seat, but they cost their worker time, so new ones should go to workers that have few ([`crate::dispatch`]).
-//! WebSockets whose worker leaves are closed here with status 1012 ([`crate::websocket`]).
+//! Why: such connections hold no seat but cost their worker time, so new ones should go to workers that have
+//! few ([`crate::dispatch`]). WebSockets of a worker that is leaving are closed here with status 1012
+//! ([`crate::websocket`]).
 
 use crate::call::Call;
 use crate::link::End;
@@ -22,7 +24,7 @@ use tokio::net::UnixStream;
 /// How long a client may take to answer a Close frame.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Counts a connection for as long as it lives.
+/// Counts a connection as long as it lives.
 struct Counted {
     local: Rc<Local>,
     end: End,
@@ -36,7 +38,7 @@ impl Counted {
         Counted { local: local.clone(), end, _descriptor: descriptors::Held::begin() }
     }
 
-    /// Whether the worker gets no more requests, or is gone.
+    /// Returns whether the worker gets no more requests or is gone.
     fn is_leaving(&self) -> bool {
         !self.local.shared().dispatch(self.end.kind).is_open(self.end.serial)
     }
@@ -48,18 +50,19 @@ impl Drop for Counted {
     }
 }
 
-/// The app's end of a connection, as the far end of a tunnel.
+/// The app's end of a connection, used as the far end of a tunnel.
 struct AppEnd {
     io: Box<dyn TunnelEnd>,
     frames: RefCell<Follower>,
-    /// When the Close frame was sent in the app's place: what the client sends is of no interest any more.
+    /// When the front sent the Close frame on behalf of the app. Bytes from the client are ignored from then
+    /// on.
     closed: Cell<Option<Instant>>,
     counted: Counted,
 }
 
 impl AppEnd {
-    /// The app's socket has ended, or has failed. A worker that leaves closes its WebSockets so; others are closed by their app,
-    /// and what it did or did not send stands.
+    /// Handles the end or failure of the app's socket. If the worker is leaving, a Close frame is written to
+    /// `buffer`. Otherwise the app has closed the connection itself, and nothing is added.
     fn ended(&self, buffer: &mut [u8]) -> Option<usize> {
         if self.closed.get().is_some() || !self.may_close() {
             return None;
@@ -73,17 +76,17 @@ impl AppEnd {
         self.frames.borrow().may_close() && self.counted.is_leaving()
     }
 
-    /// Whether the client may still be about to answer its Close frame: closing now, with unread bytes, would reset the
-    /// connection, and the frame might be lost.
+    /// Returns whether the client may still answer its Close frame. Closing the connection now, with unread
+    /// bytes, would reset it, and the Close frame might be lost.
     fn awaits_answer(&self) -> bool {
         self.closed.get().map_or_else(|| self.may_close(), |since| since.elapsed() < ANSWER)
     }
 }
 
-/// Makes the app's socket the far end of a tunnel; `frames` follows what the app sends on it.
+/// Makes the app's socket the far end of a tunnel. `frames` follows the bytes that the app sends on it.
 ///
 /// # Errors
-/// The descriptor is no stream socket.
+/// Fails if the descriptor is not a stream socket.
 pub(crate) fn open(
     fd: OwnedFd,
     frames: Follower,
@@ -95,7 +98,7 @@ pub(crate) fn open(
     Ok(Box::new(AppEnd { io, frames, closed, counted: Counted::new(local, call) }))
 }
 
-/// Whether the app's side of a socket is gone.
+/// Returns whether the error means that the app's end of a socket is gone.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
@@ -138,8 +141,9 @@ impl TunnelEnd for AppEnd {
     }
 }
 
-/// A response body that the app writes to a socket of its own (partial hijack, streaming bodies). When it is dropped before its end,
-/// the client has gone: the worker is told, because an app that waits for something else would notice only when it writes.
+/// A response body that the app writes to its own socket (partial hijack, streaming bodies). If it is dropped
+/// before its end, the client has gone. The worker is then told, because an app that waits for something else
+/// would notice only at its next write.
 pub(crate) struct SocketBody {
     first: bytes::Bytes,
     socket: UnixStream,
@@ -149,10 +153,10 @@ pub(crate) struct SocketBody {
 }
 
 impl SocketBody {
-    /// The body that begins with `first` and goes on with what comes out of `fd`.
+    /// Opens the body that begins with `first` and continues with the bytes from `fd`.
     ///
     /// # Errors
-    /// The descriptor is no stream socket.
+    /// Fails if the descriptor is not a stream socket.
     pub(crate) fn open(
         first: bytes::Bytes,
         fd: OwnedFd,

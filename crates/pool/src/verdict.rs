@@ -1,32 +1,34 @@
-//! Whether new code does as well as the old: judged by what both have served over the same span. Pure.
+//! Judges whether new code performs as well as the old, by what both have served over the same time. Pure.
 //!
 //! Contract:
-//! 1. Against the new code only what is worse than the old counts: an app that has always failed is not held up by it.
-//! 2. Far more memory than the old code's workers have is worse, too.
-//! 3. Before [`ENOUGH`] requests, or the end of the time, nothing is decided: the first requests of cold caches say little.
+//! 1. Only results that are worse than those of the old code count against the new: an app that has always
+//!    failed can be reloaded.
+//! 2. Far more memory than the old code's workers use also counts as worse.
+//! 3. There is no verdict before [`ENOUGH`] requests or the end of the trial, because the first requests with
+//!    cold caches say little.
 
 use std::time::Duration;
 
-/// Requests of the new code after which its failures and its time say something.
+/// The number of requests of the new code that make its failures and its time meaningful.
 pub const ENOUGH: u64 = 50;
-/// Requests on both sides below which mean times are not compared.
+/// Mean times are compared only if both sides have this many requests.
 const COMPARABLE: u64 = 20;
-/// Responses with 5xx that may be an accident.
+/// The number of 5xx responses that may be an accident.
 const ACCIDENTS: u64 = 2;
 /// How much larger the share of failures may be.
 const MORE_FAILURES: f64 = 0.02;
-/// How much slower it may be: caches of a new process are cold.
+/// How much slower the new code may be, because the caches of a new process are cold.
 const SLOWER: f64 = 3.0;
 const SLOWER_BY: Duration = Duration::from_millis(50);
 
-/// What some workers have served.
+/// The totals of one or more workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Requests that have ended.
+    /// Finished requests.
     pub requests: u64,
-    /// Of those, responses with a status of 500 or more, which is what exceptions become.
+    /// Responses with a status of 500 or more, which is also the result of exceptions.
     pub failures: u64,
-    /// Time in the app, microseconds.
+    /// The time in the app, in microseconds.
     pub app_us: u64,
 }
 
@@ -62,7 +64,8 @@ impl Tally {
     }
 }
 
-/// The verdict on `new` beside `old`, once there is one: what was seen, or what is wrong. `over`: the time for watching is over.
+/// Returns the verdict on `new` compared with `old`, once there is one: a summary, or the reason to revert.
+/// `over`: the trial's time is over.
 pub fn verdict(new: Tally, old: Tally, over: bool) -> Option<Result<String, String>> {
     if new.requests < ENOUGH && !over {
         return None;
@@ -100,14 +103,14 @@ pub fn verdict(new: Tally, old: Tally, over: bool) -> Option<Result<String, Stri
     })
 }
 
-/// How much more memory than the old code's workers a new one may use: old ones have grown already.
+/// How much more memory a new worker may use than the old ones, which have already grown.
 const LARGER: u64 = 2;
 const LARGER_BY: u64 = 64 << 20;
 
-/// Whether a new worker needs far more memory than the old ones: resident bytes of it, and of each of them.
+/// Compares the resident memory of a new worker with that of the old ones, in bytes.
 ///
 /// # Errors
-/// It does, with both figures.
+/// Fails if the new worker needs far more memory. The message contains both figures.
 pub fn weigh(new: u64, old: &[u64]) -> Result<(), String> {
     let mean = old.iter().sum::<u64>().checked_div(old.len() as u64).unwrap_or_default();
     if mean == 0 || new <= mean * LARGER + LARGER_BY {

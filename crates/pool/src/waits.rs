@@ -1,12 +1,12 @@
-//! How long requests have waited for a seat: a histogram that is cheap enough to be filled under the lock of the queue.
+//! A histogram of the time that requests wait for a seat, cheap enough to be filled under the lock of the
+//! queue.
 
 use std::time::Duration;
 
-/// Buckets: the first up to a millisecond, then four for each doubling, up to 65 s.
+/// The number of buckets: the first up to a millisecond, then four for each doubling, up to 65 s.
 const BUCKETS: usize = 66;
 const PER_DOUBLING: f64 = 4.0;
 
-/// A histogram of waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waits {
     buckets: [u32; BUCKETS],
@@ -19,7 +19,7 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// Counts a request that had a seat at once.
+    /// Counts a request that got a seat at once.
     #[inline]
     pub fn none(&mut self) {
         self.buckets[0] = self.buckets[0].saturating_add(1);
@@ -33,20 +33,20 @@ impl Waits {
         *bucket = bucket.saturating_add(1);
     }
 
-    /// Adds what another one has counted.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Waits) {
         for (sum, count) in self.buckets.iter_mut().zip(other.buckets) {
             *sum = sum.saturating_add(count);
         }
     }
 
-    /// How many requests were counted.
+    /// Returns the number of counted requests.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|&count| u64::from(count)).sum()
     }
 
-    /// The wait that 95 of 100 requests did not exceed, at most a fifth too long; nothing when there were none, or when it is a
-    /// millisecond at most.
+    /// Returns the wait that 95 of 100 requests did not exceed, rounded up by a fifth at most. Zero if there
+    /// were no requests, or if it is a millisecond at most.
     pub fn p95(&self) -> Duration {
         let rank = (self.count() * 95).div_ceil(100);
         let mut seen = 0;

@@ -1,51 +1,53 @@
-//! Follows what an app sends on a WebSocket (RFC 6455), so that the front can end it in good order.
+//! Follows the bytes that an app sends on a WebSocket (RFC 6455), so that the front can close it properly.
 //!
-//! Why: a worker that leaves (a limit, a deploy, the server's end) takes its WebSockets along. Without a Close frame their clients
-//! see a broken connection (1006); 1001 is read by some as "do not come back". 1012, service restart, makes them connect again.
+//! Why: a worker that leaves (a limit, a deploy, a shutdown) ends its WebSockets. Without a Close frame their
+//! clients see a broken connection (1006), and some clients read 1001 as "do not come back". 1012, service
+//! restart, makes them reconnect.
 //!
 //! Contract:
-//! 1. Pure. Of what the app sends, only the handshake is kept while it is incomplete (at most [`HANDSHAKE`] bytes).
-//! 2. [`Follower::may_close`] is true between two frames only, after a handshake for a WebSocket and before the app's own Close.
-//!    Between the fragments of a message it is true: control frames may stand there (RFC 6455, section 5.4).
+//! 1. Pure. Only an incomplete handshake is kept (at most [`HANDSHAKE`] bytes).
+//! 2. [`Follower::may_close`] is true only between two frames, after a WebSocket handshake and before the
+//!    app's own Close. It is also true between the fragments of a message, where control frames are allowed
+//!    (RFC 6455, section 5.4).
 
 /// Close with status 1012, service restart (IANA's registry of WebSocket close codes).
 pub(crate) const SERVICE_RESTART: [u8; 4] = [0x88, 2, 0x03, 0xf4];
-/// Most bytes of a handshake; a longer one is none.
+/// The largest size of a handshake. A longer one is not a WebSocket handshake.
 const HANDSHAKE: usize = 16 << 10;
 /// Two bytes, eight of length, four of mask.
 const LONGEST_HEADER: usize = 14;
 const CLOSE: u8 = 0x8;
 
-/// Where in a WebSocket's bytes the app is.
+/// The app's position in the byte stream of a WebSocket.
 #[derive(Debug)]
 pub(crate) enum Follower {
-    /// The app sends the response's head itself: these bytes so far.
+    /// The app sends the response head itself; the bytes so far.
     Handshake(Vec<u8>),
-    /// In the header of a frame: its first bytes, and how many there are.
+    /// In the header of a frame: its first bytes, and their number.
     Header([u8; LONGEST_HEADER], usize),
-    /// In a frame: bytes to come.
+    /// In the payload of a frame: the number of bytes to come.
     Payload(u64),
-    /// It is no WebSocket, or the app has sent its own Close.
+    /// Not a WebSocket, or the app has sent its own Close.
     Over,
 }
 
 impl Follower {
-    /// Frames only: the handshake was the app's response.
+    /// Starts with a frame, because the handshake was the app's response.
     pub(crate) fn frames() -> Follower {
         Follower::Header([0; LONGEST_HEADER], 0)
     }
 
-    /// The app sends the head of the response, too.
+    /// Starts with the response head, which the app sends itself.
     pub(crate) fn handshake() -> Follower {
         Follower::Handshake(Vec::new())
     }
 
-    /// Whether a Close frame may follow what was sent so far.
+    /// Returns whether a Close frame may follow the bytes sent so far.
     pub(crate) fn may_close(&self) -> bool {
         matches!(self, Follower::Header(_, 0))
     }
 
-    /// The app has sent `bytes`.
+    /// Takes the next bytes from the app.
     pub(crate) fn follow(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             match self {
@@ -53,7 +55,7 @@ impl Follower {
                 Follower::Handshake(head) => {
                     let before = head.len();
                     head.extend_from_slice(bytes);
-                    // The end may have begun in the bytes before.
+                    // The end may have begun in the earlier bytes.
                     let from = before.saturating_sub(3);
                     let Some(end) = head[from..].windows(4).position(|four| four == b"\r\n\r\n") else {
                         if head.len() > HANDSHAKE {
@@ -90,7 +92,7 @@ impl Follower {
     }
 }
 
-/// Opcode and length of the payload, once the header is complete (RFC 6455, section 5.2).
+/// Returns the opcode and the payload length once the header is complete (RFC 6455, section 5.2).
 fn parse(header: &[u8]) -> Option<(u8, u64)> {
     let &[first, second, ref rest @ ..] = header else { return None };
     let mask = if second & 0x80 == 0 { 0 } else { 4 };
@@ -102,7 +104,7 @@ fn parse(header: &[u8]) -> Option<(u8, u64)> {
     (rest.len() == extended + mask).then_some((first & 0x0f, length))
 }
 
-/// Whether a response switches to WebSocket.
+/// Returns whether a response switches to WebSocket.
 fn is_websocket(head: &[u8]) -> bool {
     let mut lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let switches =
@@ -177,7 +179,7 @@ mod tests {
     }
 
     proptest! {
-        /// However frames arrive in pieces, it is between two of them exactly at their ends.
+        /// However the frames are split into pieces, `may_close` is true exactly at their ends.
         #[test]
         fn the_ends_of_frames_are_found(
             frames in proptest::collection::vec((0u8..=0xf, any::<bool>(), 0usize..200), 1..8),
@@ -201,7 +203,7 @@ mod tests {
             }
         }
 
-        /// Whatever an app sends, nothing panics and nothing is kept.
+        /// No bytes from an app cause a panic.
         #[test]
         fn any_bytes_are_followed(bytes in proptest::collection::vec(any::<u8>(), 0..2000), cut in 1usize..99) {
             let mut follower = Follower::frames();

@@ -1,5 +1,5 @@
-//! A proxy that passes everything on, for profiling it alone: `forward ORIGIN [ADDRESS] [MAX_IDLE]`, with `NO_FORWARDED` set
-//! without fields about the client.
+//! A proxy that passes on everything, for profiling it alone: `forward ORIGIN [ADDRESS] [MAX_IDLE]`. With `NO_FORWARDED` set, it adds no fields
+//! about the client.
 
 use handler::{Ending, Exchange, Handler, Peer, PeerAddr, Response};
 use http::{Context, Limits, one};
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let listener = TcpListener::bind(&address).await?;
         let local = PeerAddr::Inet(listener.local_addr()?);
         println!("http://{}", listener.local_addr()?);
-        // Accepted sockets inherit it: a call per connection less.
+        // Accepted sockets inherit the option, which saves a call per connection.
         rustix::net::sockopt::set_tcp_nodelay(&listener, true)?;
         loop {
             let (stream, remote) = listener.accept().await?;

@@ -1,10 +1,10 @@
-//! A response body that streams from an origin to the client.
+//! Streams a response body from an origin to the client.
 //!
 //! Contract:
-//! 1. It ends only where its framing says. Anything else breaks it off visibly for the client.
+//! 1. The body ends only where its framing says. Any other end breaks it off visibly for the client.
 //! 2. Nothing is read from the origin that the client has no room for.
 //! 3. The connection returns to the pool when the body has ended and nothing follows it.
-//! 4. Others may need it more while the client does not read: see [`crate::holds`].
+//! 4. While the client does not read, other requests may take the connection: see [`crate::holds`].
 
 use crate::holds::Hold;
 use crate::pool::Connection;
@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// Largest and smallest read buffer; it follows what arrives, so that a slow origin does not cost memory.
+/// The largest and the smallest read buffer. The size follows the data, so that a slow origin costs little memory.
 const MOST: usize = 64 << 10;
 const FEWEST: usize = 4 << 10;
 /// Chunk data of at least this size is passed on without a copy.
@@ -33,7 +33,7 @@ pub(crate) struct UpstreamBody {
     received: Received,
     /// Bytes of the chunked coding, not decoded yet.
     coded: Bytes,
-    /// Size of the next read.
+    /// The size of the next read.
     room: usize,
     waiting: bool,
     peer: Rc<Peer>,
@@ -59,7 +59,7 @@ impl UpstreamBody {
         }
     }
 
-    /// Reads once; ready when something has arrived, or the body has ended or broken off.
+    /// Reads once. Ready when data has arrived, or when the body has ended or broken off.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let connection = self.hold.as_ref().and_then(Hold::connection);
         let Some(connection) = connection else { return Poll::Ready(()) };
@@ -111,7 +111,7 @@ impl UpstreamBody {
         Poll::Ready(())
     }
 
-    /// Decodes what has been read: large pieces without a copy, small ones joined.
+    /// Decodes the received bytes: large pieces without a copy, small ones joined.
     fn decode(&mut self) {
         let Rest::Chunked(decoder) = &mut self.received.rest else { return };
         let mut small = Vec::new();
@@ -141,7 +141,7 @@ impl UpstreamBody {
         self.received.first = small.into();
     }
 
-    /// The body has ended: the connection may serve another request.
+    /// Ends the body. The connection may serve another request.
     fn finish(&mut self) {
         if let Some(connection) = self.hold.take().and_then(|hold| hold.take())
             && self.received.persistent
@@ -150,7 +150,7 @@ impl UpstreamBody {
         }
     }
 
-    /// Why the body has broken off.
+    /// Returns the failure of a body that has broken off.
     fn break_off(&mut self) -> Failure {
         self.hold = None;
         match &self.received.rest {

@@ -1,7 +1,7 @@
-//! A client for any origin.
+//! Sends requests to any origin.
 //!
-//! Why beside [`Proxy`]: handlers on mruby choose URLs at run time. Each origin gets a proxy with its own connections; the TLS
-//! configuration is shared.
+//! Why in addition to [`Proxy`]: handlers in mruby choose URLs at run time. Each origin gets a proxy with its own connections; the TLS configuration
+//! is shared.
 
 use crate::via::Pseudonym;
 use crate::{Config, Origin, Proxy, Upstreams, tls};
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Most origins whose connections are kept; beyond them the least recently used one is dropped.
+/// The most origins whose connections are kept. Beyond that, the least recently used one is dropped.
 const ORIGINS: usize = 256;
 
 /// One thread's connections to any origins.
@@ -24,20 +24,20 @@ pub struct Client {
 
 struct Known {
     proxy: Rc<Proxy>,
-    /// Number of its last request.
+    /// The number of its last request.
     last: u64,
 }
 
 impl Client {
-    /// A client without connections; the origins of `config` are not used.
+    /// Creates a client without connections. The origins of `config` are not used.
     pub fn new(config: Config) -> Client {
         Client { config, tls: OnceCell::new(), known: RefCell::default(), requests: Cell::new(0) }
     }
 
-    /// Sends a request to an origin. `target` is path and query, beginning with `/`.
+    /// Sends a request to an origin. `target`: path and query, beginning with `/`.
     ///
     /// # Errors
-    /// Why there is no response.
+    /// The reason why there is no response.
     pub async fn ask(
         &self,
         origin: Origin,
@@ -68,7 +68,7 @@ impl Client {
         if known.len() >= ORIGINS
             && let Some(oldest) = known.iter().min_by_key(|(_, known)| known.last).map(|(o, _)| o.clone())
         {
-            // Requests in progress keep what they need.
+            // Requests in progress keep the parts that they need.
             known.remove(&oldest);
         }
         let proxy = Rc::new(proxy);

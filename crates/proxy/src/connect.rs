@@ -1,7 +1,7 @@
-//! New connections to origins.
+//! Opens new connections to origins.
 //!
-//! Contract: an origin that has moved is found within the request: when the addresses of its name do not accept, or take their time, the
-//! name is looked up again, and new addresses are tried beside the old ones.
+//! Contract: an origin that has moved is found within the request: if the addresses of its name do not accept, or are slow, the name is looked up
+//! again, and new addresses are tried alongside the old ones.
 
 use crate::Upstreams;
 use crate::origin::Endpoint;
@@ -16,7 +16,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::net::UnixStream;
 
-/// After so long without a connection the name is looked up again; earlier if `connect_timeout` is short.
+/// After this time without a connection, the name is looked up again; earlier if `connect_timeout` is short.
 const DOUBT: Duration = Duration::from_secs(1);
 
 /// Connects to an origin within `connect_timeout`.
@@ -60,7 +60,7 @@ async fn open(upstreams: &Upstreams, origin: usize) -> io::Result<Stream> {
             None => Ok(None),
         }
     });
-    // Whether the second is over, and its error, which is about the addresses in force.
+    // Whether the second attempt is over, and its error, which is about the current addresses.
     let mut over = false;
     let mut last = None;
     poll_fn(|cx| {
@@ -87,7 +87,7 @@ async fn open(upstreams: &Upstreams, origin: usize) -> io::Result<Stream> {
     .await
 }
 
-/// Connects to the first of the addresses that accepts; TLS included.
+/// Connects to the first address that accepts, including TLS.
 async fn reach(upstreams: &Upstreams, host: &str, tls: bool, addresses: &[SocketAddr]) -> io::Result<Stream> {
     let socket = connect_tcp(addresses).await?;
     socket.set_nodelay(true)?;
@@ -107,7 +107,7 @@ mod tests {
     /// How long the addresses below have been known.
     const LONG: Duration = Duration::from_secs(5);
 
-    /// An origin at `localhost`, whose last look-up had `old` as its result.
+    /// An origin at `localhost` whose last look-up returned `old`.
     fn moved(old: SocketAddr) -> (Upstreams, TcpListener) {
         let new = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = new.local_addr().unwrap().port();
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn an_origin_that_has_moved_is_found_when_the_old_address_says_nothing() {
-        // Its backlog is full: connecting does not complete.
+        // The backlog is full, so connecting does not complete.
         let full = TcpListener::bind("127.0.0.1:0").unwrap();
         rustix::net::listen(&full, 0).unwrap();
         let silent = full.local_addr().unwrap();

@@ -1,8 +1,8 @@
-//! One request on one connection, until the head of its response has arrived.
+//! Runs one request on one connection, until the head of its response has arrived.
 //!
 //! Contract:
-//! 1. Sending and receiving go on at the same time; a final response ends sending.
-//! 2. An error says how far the request got, so that the caller can decide about a retry.
+//! 1. Sending and receiving happen at the same time. A final response ends sending.
+//! 2. An error tells how far the request got, so that the caller can decide about a retry.
 
 use crate::Config;
 use crate::pool::Connection;
@@ -14,29 +14,27 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// A body up to this size that has not arrived with its head is waited for until the next turn of the event loop: then both
-/// can be sent in one write.
+/// A body up to this size that did not arrive with its head is awaited until the next turn of the event loop, so that both can be sent in one write.
 const SMALL: u64 = 32 << 10;
 
-/// How long a response is waited for when the client has closed its sending side. Nearly all such clients have gone; the few
-/// that still read expect a prompt response.
+/// How long to wait for a response after the client has closed its sending side. Nearly all such clients have gone; the few that still read expect a
+/// prompt response.
 const HALF_CLOSED: Duration = Duration::from_secs(2);
 
-/// A response.
 pub(crate) struct Answered {
     pub(crate) received: Received,
     /// The request was sent completely.
     pub(crate) whole: bool,
 }
 
-/// What a failure says about the origin.
+/// The meaning of a failure for the origin's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blame {
-    /// Nothing: the client is the reason.
+    /// Nothing: the client caused it.
     Client,
-    /// It has closed the connection, which a single request may be the reason of.
+    /// The origin has closed the connection, which a single request may have caused.
     Closed,
-    /// It does not do what an origin does.
+    /// The origin misbehaves.
     Origin,
 }
 
@@ -44,7 +42,7 @@ pub(crate) enum Blame {
 pub(crate) struct Lost {
     pub(crate) failure: Failure,
     pub(crate) blame: Blame,
-    /// The connection ended before a byte of a response.
+    /// The connection ended before the first byte of a response.
     pub(crate) unanswered: bool,
     /// Nothing of the request was sent.
     pub(crate) unsent: bool,
@@ -81,7 +79,7 @@ pub(crate) async fn converse(
     Ok(Answered { received, whole })
 }
 
-/// How the client has departed; `Gone` if both steps have happened.
+/// Returns how the client has departed; `Gone` if both steps have happened.
 pub(crate) fn poll_departure(client: &dyn Client, cx: &mut Context<'_>) -> Poll<Departure> {
     match client.poll_departure(cx) {
         Poll::Ready(Departure::HalfClosed) => match client.poll_departure(cx) {
@@ -100,7 +98,7 @@ struct Conversation<'a> {
     client: &'a dyn Client,
     /// Sending has ended.
     over: bool,
-    /// Because the origin did not accept the request.
+    /// Sending has ended because the origin did not accept the request.
     cut: bool,
     /// The client has closed its sending side.
     half_closed: bool,
@@ -151,7 +149,7 @@ impl Conversation<'_> {
         match self.sender.poll(self.connection, self.config.send_timeout, cx) {
             Poll::Pending => return Ok(()),
             Poll::Ready(Ok(())) => {}
-            // It may have responded before it closed.
+            // The origin may have responded before it closed.
             Poll::Ready(Err(Unsent::Upstream)) => self.cut = true,
             Poll::Ready(Err(Unsent::Client(error))) => return Err(self.lost(error.into(), Blame::Client)),
             Poll::Ready(Err(Unsent::Timeout)) => {
@@ -165,7 +163,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// Starts the timeout of the response.
+    /// Starts the time-out of the response.
     fn wait(&self) {
         let timeout = self.config.read_timeout;
         let timeout = if self.half_closed { timeout.min(HALF_CLOSED) } else { timeout };
@@ -198,7 +196,7 @@ impl Conversation<'_> {
     }
 }
 
-/// Whether the rest of a small body may arrive in a moment.
+/// Returns whether the rest of a small body may arrive in a moment.
 fn is_nearly_there(received: &Received) -> bool {
     if received.status == 101 {
         return false;
@@ -210,7 +208,7 @@ fn is_nearly_there(received: &Received) -> bool {
     }
 }
 
-/// Takes what has arrived of a body since its head, without waiting.
+/// Takes further bytes of a body that have arrived since its head, without waiting.
 fn look_again(connection: &Connection, received: &mut Received) -> Result<(), Mistake> {
     let landed = land(&connection.stream, |bytes| {
         if bytes.is_empty() {

@@ -1,11 +1,10 @@
-//! Fields about the client for origins: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `Forwarded` (RFC 7239).
+//! Writes fields about the client for origins: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `Forwarded` (RFC 7239).
 //!
-//! Fields of a trusted peer are extended (lists) or kept (host, port); those of others are replaced.
+//! Fields of a trusted peer are extended (lists) or kept (host, port). Fields of other peers are replaced.
 
 use h1::syntax;
 use handler::{PeerAddr, Request};
 
-/// Writes the fields.
 pub(crate) fn write(to: &mut Vec<u8>, request: &Request, trusted: bool) {
     let proto: &[u8] = if request.https { b"https" } else { b"http" };
     let remote = request.peer.remote_text.as_bytes();
@@ -31,7 +30,7 @@ pub(crate) fn write(to: &mut Vec<u8>, request: &Request, trusted: bool) {
     list(to, request, trusted, "Forwarded", element, true);
 }
 
-/// A list field: the list of a trusted peer, then our `element` if there is one.
+/// Writes a list field: the list of a trusted peer, then this server's `element` if there is one.
 pub(crate) fn list(
     to: &mut Vec<u8>,
     request: &Request,
@@ -63,7 +62,7 @@ pub(crate) fn list(
     }
 }
 
-/// A field of a trusted peer.
+/// Returns a field of a trusted peer.
 fn trusted_field<'a>(request: &'a Request, trusted: bool, name: &str) -> Option<&'a [u8]> {
     if trusted { request.fields.get(name).filter(|value| !value.is_empty()) } else { None }
 }
@@ -75,7 +74,7 @@ fn line(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     to.extend_from_slice(b"\r\n");
 }
 
-/// The port that the client requested.
+/// Returns the port that the client requested.
 fn port(request: &Request) -> &[u8] {
     let authority = request.authority();
     let digits = authority.iter().rev().take_while(|b| b.is_ascii_digit()).count();
@@ -87,7 +86,7 @@ fn port(request: &Request) -> &[u8] {
     }
 }
 
-/// The client as a node (RFC 7239 section 6): IPv6 addresses in brackets, and with them in quotes.
+/// Writes the client as a node (RFC 7239 section 6): IPv6 addresses in brackets, and therefore in quotes.
 fn node(to: &mut Vec<u8>, request: &Request) {
     match request.peer.remote {
         PeerAddr::Unix => to.extend_from_slice(b"unknown"),
@@ -102,7 +101,7 @@ fn node(to: &mut Vec<u8>, request: &Request) {
     }
 }
 
-/// A token, or a quoted string.
+/// Writes a token, or a quoted string.
 fn value(to: &mut Vec<u8>, text: &[u8]) {
     if syntax::is_token(text) {
         return to.extend_from_slice(text);

@@ -1,4 +1,4 @@
-//! Active health checks: each origin is sent a request now and then, on a separate connection.
+//! Runs active health checks: sends a request to each origin from time to time, on a separate connection.
 
 use crate::connect::connect;
 use crate::receiver::land;
@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Checks the origins for as long as it is polled; never returns, and does nothing if no health checks are configured. One
-/// task in the process, on a `LocalRuntime`. An origin counts as healthy until checks have failed.
+/// Checks the origins for as long as it is polled. Never returns, and does nothing if no health checks are configured. Runs as one task in the
+/// process, on a `LocalRuntime`. An origin counts as healthy until checks have failed.
 pub async fn check_health(upstreams: Arc<Upstreams>) {
     let health = upstreams.config.health.as_ref();
     let mut checks: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
@@ -21,7 +21,7 @@ pub async fn check_health(upstreams: Arc<Upstreams>) {
             checks.push(Box::pin(check(&upstreams, health, origin)));
         }
     }
-    // None of them ends.
+    // None of the checks ends.
     poll_fn(|cx| {
         for check in &mut checks {
             let _ = check.as_mut().poll(cx);
@@ -60,7 +60,7 @@ impl Verdict {
     }
 }
 
-/// Whether the origin responds with 200 to 399.
+/// Returns whether the origin responds with 200 to 399.
 async fn is_good(upstreams: &Upstreams, health: &Health, origin: usize) -> bool {
     let Ok(stream) = connect(upstreams, origin).await else { return false };
     let host = &upstreams.origins[origin].origin.authority;
@@ -94,7 +94,7 @@ async fn send(stream: &Stream, mut text: &[u8]) -> bool {
     .await
 }
 
-/// The status of the final response, if there is one.
+/// Returns the status of the final response, if there is one.
 async fn status(stream: &Stream, max_head: usize) -> Option<u16> {
     let mut parser = ResponseParser::new();
     let mut held = Vec::new();

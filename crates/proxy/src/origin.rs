@@ -1,34 +1,34 @@
-//! Origins: parsing what is configured.
+//! Parses configured origins.
 
 use h1::syntax;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where an origin is reached.
+/// The network address of an origin.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoint {
-    /// A host, a name or an address without brackets, and a port.
+    /// A host name or address without brackets, and a port.
     Tcp { host: String, port: u16, tls: bool },
     /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
-/// Where requests go.
+/// The destination of requests.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Origin {
     pub(crate) endpoint: Endpoint,
     /// The value of `Host`: host and port as written.
     pub(crate) authority: String,
-    /// Put before every path; without a trailing slash.
+    /// The prefix of every path; without a trailing slash.
     pub(crate) base: String,
     text: String,
 }
 
 impl Origin {
-    /// Reads `http://host:port/base`, `https://…`, `unix:/path.sock` or `unix:/path.sock:/base`.
+    /// Parses `http://host:port/base`, `https://…`, `unix:/path.sock` or `unix:/path.sock:/base`.
     ///
     /// # Errors
-    /// What is wrong and what was expected.
+    /// Describes the mistake and the expected text.
     pub fn parse(text: &str) -> Result<Origin, String> {
         let wrong = |what: &str| {
             format!(
@@ -66,7 +66,6 @@ impl Origin {
         })
     }
 
-    /// Whether it is connected to by TLS.
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self.endpoint, Endpoint::Tcp { tls: true, .. })
     }
@@ -79,13 +78,13 @@ impl fmt::Display for Origin {
 }
 
 fn unix(text: &str, rest: &str) -> Result<Origin, &'static str> {
-    // nginx writes `unix:/path.sock:/base`; a colon inside a path cannot be written.
+    // nginx writes `unix:/path.sock:/base`; a path with a colon cannot be written.
     let (path, base) = rest.split_once(':').unwrap_or((rest, ""));
     let name = path.trim_start_matches('/');
     if !path.starts_with('/') || name.is_empty() {
         return Err("the path of a Unix socket begins with /");
     }
-    // `unix:///path` is the same written as a URL.
+    // `unix:///path` is the same path written as a URL.
     let path = format!("/{name}");
     if path.len() > 107 {
         return Err("the path of a Unix socket has at most 107 bytes");
@@ -115,7 +114,7 @@ fn base_path(base: &str) -> Result<String, &'static str> {
     Ok(base.trim_end_matches('/').to_owned())
 }
 
-/// Host without brackets, and port.
+/// Returns the host without brackets, and the port.
 fn split_port(authority: &str, default: u16) -> (&str, u16) {
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port.parse().unwrap_or(default)),

@@ -1,4 +1,4 @@
-//! One thread's reverse proxy: which origin gets a request, and when it is retried.
+//! Runs one thread's reverse proxy: chooses the origin of a request, and decides about retries.
 
 use crate::body::UpstreamBody;
 use crate::connect::connect;
@@ -23,7 +23,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::task::{AbortHandle, spawn_local};
 
-/// Time between two checks of idle connections.
+/// The time between two checks of idle connections.
 const REAP: Duration = Duration::from_secs(1);
 
 /// A thread's connections to the origins of one configuration.
@@ -31,7 +31,7 @@ pub struct Proxy {
     local: Rc<Local>,
 }
 
-/// What the exchanges of a thread share.
+/// The state that the exchanges of a thread share.
 pub(crate) struct Local {
     pub(crate) upstreams: Arc<Upstreams>,
     pool: Pool,
@@ -56,7 +56,7 @@ struct Begun {
 }
 
 impl Proxy {
-    /// A proxy without connections, for use on this thread's `LocalRuntime`.
+    /// Creates a proxy without connections, for use on this thread's `LocalRuntime`.
     pub fn new(upstreams: Arc<Upstreams>) -> Proxy {
         let pool = Pool::new(upstreams.origins.len(), upstreams.config.max_idle);
         let local = Local {
@@ -71,16 +71,16 @@ impl Proxy {
         Proxy { local: Rc::new(local) }
     }
 
-    /// Passes an exchange to an origin. `target` is path and query, beginning with `/` (or `*` of an `OPTIONS`); the origin's
-    /// base path is put before it. `Location` is passed on unchanged.
+    /// Passes an exchange to an origin. `target`: path and query, beginning with `/` (or `*` of an `OPTIONS`); the origin's base path is put before
+    /// it. `Location` is passed on unchanged.
     pub async fn forward(&self, exchange: Exchange, target: Vec<u8>) -> Response {
         self.ask(exchange, target).await.unwrap_or_else(Failure::into_response)
     }
 
-    /// Like [`Proxy::forward`], for callers that make a response of their own out of a failure.
+    /// Like [`Proxy::forward`], for callers that turn a failure into their own response.
     ///
     /// # Errors
-    /// Why there is no response.
+    /// The reason why there is no response.
     pub async fn ask(&self, exchange: Exchange, target: Vec<u8>) -> Result<Response, Failure> {
         let Exchange { request, mut incoming, client, trace: _ } = exchange;
         let begun = self.local.ask(&request, &mut incoming, &*client, &target).await?;
@@ -89,7 +89,7 @@ impl Proxy {
 }
 
 impl Local {
-    /// Sends the request to one origin after the other until one has answered.
+    /// Sends the request to one origin after the other until one responds.
     async fn ask(
         self: &Rc<Local>,
         request: &Request,
@@ -131,7 +131,7 @@ impl Local {
                 None => match Box::pin(self.connect(origin, client)).await {
                     Ok(connection) => connection,
                     Err(failure) if failure.fault == Fault::Client => return Err(failure),
-                    // Bodies that clients do not read may be the reason.
+                    // Unread bodies may be the reason.
                     Err(failure) if !made_room && self.make_room(origin, &failure) => {
                         made_room = true;
                         again = Some(origin);
@@ -181,7 +181,7 @@ impl Local {
         }
     }
 
-    /// Refuses a request that this proxy has passed on before: it would come back for ever.
+    /// Refuses a request that this proxy has passed on before: it would return for ever.
     fn refuse_loop(&self, request: &Request) -> Result<(), Failure> {
         let Upstreams { config, via, .. } = &*self.upstreams;
         if config.via == Via::Off || via.passes(request) <= config.passes {
@@ -210,7 +210,7 @@ impl Local {
         Ok(Connection::new(stream, self.timers.register()))
     }
 
-    /// The response for the client.
+    /// Builds the response for the client.
     fn response(self: &Rc<Local>, begun: Begun) -> Response {
         let Begun { mut received, connection, origin, peer, active, place } = begun;
         let fields = std::mem::take(&mut received.fields);
@@ -235,14 +235,14 @@ impl Local {
         Response::new(status, fields, body)
     }
 
-    /// Whether connecting may succeed now because unread bodies have lost their connections.
+    /// Takes connections from unread bodies. Returns whether connecting may succeed now.
     fn make_room(&self, origin: usize, failure: &Failure) -> bool {
         // EMFILE and ENFILE.
         let descriptors = ["os error 24", "os error 23"].iter().any(|code| failure.reason.contains(code));
         self.holds.make_room((!descriptors).then(|| self.at(origin)))
     }
 
-    /// Where requests for an origin go.
+    /// Identifies an origin for `holds`.
     fn at(&self, origin: usize) -> At {
         std::ptr::from_ref(&self.upstreams.origins[origin]).addr()
     }
@@ -255,7 +255,7 @@ impl Local {
         }
     }
 
-    /// Counts a failure inside a body against the origin; the failure with the origin's name.
+    /// Counts a failure inside a body against the origin. Returns the failure with the origin's name.
     pub(crate) fn broke(&self, origin: usize, peer: &Peer, failure: Failure) -> Failure {
         match failure.status {
             504 => self.upstreams.failed(origin),
@@ -264,7 +264,7 @@ impl Local {
         self.named(origin, failure)
     }
 
-    /// Starts the task that runs the timers.
+    /// Starts the task that runs the timers, if it does not run.
     fn tick(&self) {
         let ticking = self.ticking.take().unwrap_or_else(|| {
             let timers = self.timers.clone();
@@ -298,7 +298,7 @@ impl Drop for Local {
     }
 }
 
-/// Closes expired idle connections until there are none.
+/// Closes expired idle connections until none is left.
 async fn reap(local: Weak<Local>) {
     loop {
         tokio::time::sleep(REAP).await;

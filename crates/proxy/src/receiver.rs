@@ -1,7 +1,7 @@
-//! Receiving a response from an origin: informational ones are passed on, the final head is judged.
+//! Receives a response from an origin: passes on informational responses and checks the final head.
 //!
 //! Contract:
-//! 1. What follows the head is in [`Received`], or makes the connection unusable for another request; nothing is lost.
+//! 1. Bytes after the head are in [`Received`], or make the connection unusable for another request; none is lost.
 //! 2. At most [`MAX_INTERIM`] informational responses, each within `max_response_head`.
 
 use crate::via;
@@ -15,16 +15,16 @@ use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::task::{Context, Poll, ready};
 
-/// What is wrong with a response.
+/// The description of an invalid response.
 pub(crate) type Mistake = &'static str;
 
-/// Most informational responses before a final one.
+/// The most informational responses before a final one.
 const MAX_INTERIM: usize = 64;
-/// Trailers are dropped; this bounds them.
+/// Limits for trailers, which are dropped.
 const BOUNDS: Bounds = Bounds { max_body: None, max_trailer_bytes: 16 << 10, max_trailers: 256 };
 /// Room for fields that are added to a response: `Via`, the request's id.
 const ADDED: usize = 96;
-/// Bytes taken from a socket at a time.
+/// Bytes per read from a socket.
 const SCRATCH: usize = 64 << 10;
 
 thread_local! {
@@ -47,30 +47,30 @@ pub(crate) fn land<R>(stream: &Stream, take: impl FnOnce(&[u8]) -> R) -> io::Res
 /// The rest of a body.
 #[derive(Debug)]
 pub(crate) enum Rest {
-    /// Nothing.
+    /// No rest.
     Done,
     /// This many bytes.
     Length(u64),
     Chunked(Box<Decoder>),
     /// Everything until the connection ends.
     Close,
-    /// It broke off.
+    /// The body broke off.
     Broken(Failure),
 }
 
 impl Rest {
-    /// The origin broke the body off, or its coding is malformed.
+    /// Returns the rest of a body that the origin broke off, or whose coding is malformed.
     pub(crate) fn broken(why: impl Into<Cow<'static, str>>) -> Rest {
         Rest::Broken(Failure::app(502, why))
     }
 }
 
-/// A final response as far as it has arrived.
+/// The received part of a final response.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) status: u16,
     pub(crate) fields: Fields,
-    /// What has arrived of the body, or of what follows a 101.
+    /// The received bytes of the body, or the bytes after a 101.
     pub(crate) first: Bytes,
     pub(crate) rest: Rest,
     /// The connection may be reused when the body has ended.
@@ -83,11 +83,11 @@ pub(crate) struct Received {
 pub(crate) enum NoResponse {
     /// The connection has ended; `true` if a part of a response had arrived.
     Closed(bool, Option<io::Error>),
-    /// It is malformed.
+    /// The response is malformed.
     Malformed(Mistake),
 }
 
-/// What the request says about its response.
+/// The facts about the request that its response depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected<'a> {
     pub(crate) is_head: bool,
@@ -112,7 +112,7 @@ impl<'a> Receiver<'a> {
         Receiver { parser: ResponseParser::new(), held: Vec::new(), interim: 0, begun: false, expected }
     }
 
-    /// Ready with the final response, or when there will be none. `informed` is set when an informational one has arrived.
+    /// Ready with the final response, or when there will be none. Sets `informed` when an informational response has arrived.
     pub(crate) fn poll(
         &mut self,
         stream: &Stream,
@@ -159,7 +159,7 @@ impl<'a> Receiver<'a> {
         Ok(None)
     }
 
-    /// The final response at the front of `text`, or how much of it was informational ones.
+    /// Returns the final response at the front of `text`, or the length of the informational ones.
     fn parse(&mut self, text: &[u8], client: &dyn Client) -> Result<Result<Received, usize>, NoResponse> {
         let mut at = 0;
         loop {
@@ -183,7 +183,7 @@ impl<'a> Receiver<'a> {
     }
 
     fn settle(&self, head: ResponseHead, text: &[u8], behind: &[u8]) -> Result<Received, Mistake> {
-        // What the server adds to a response has room.
+        // Leaves room for the fields that the server adds.
         let mut copy = Vec::with_capacity(text.len() + ADDED);
         copy.extend_from_slice(text);
         let mut fields = Fields::from_parts(copy, head.slots);
@@ -213,7 +213,7 @@ impl<'a> Receiver<'a> {
             };
         }
         if self.expected.is_head || matches!(head.status, 204 | 304) {
-            // What such a response declares about a body does not concern this connection, but some servers send one.
+            // Such a response's declaration of a body does not concern this connection, but some servers send a body.
             let announced =
                 head.status == 204 && !matches!(head.framing, Framing::Close | Framing::Length(0));
             received.persistent &= behind.is_empty() && !announced;
@@ -244,7 +244,7 @@ impl<'a> Receiver<'a> {
 }
 
 impl Received {
-    /// The connection has ended.
+    /// Records that the connection has ended.
     pub(crate) fn end(&mut self) {
         self.persistent = false;
         self.rest = match self.rest {
@@ -253,7 +253,7 @@ impl Received {
         };
     }
 
-    /// Takes more bytes of the body.
+    /// Adds more bytes of the body.
     pub(crate) fn append(&mut self, bytes: &[u8], data: &mut Vec<u8>) -> Result<(), Mistake> {
         match &mut self.rest {
             Rest::Done | Rest::Broken(_) => self.persistent &= bytes.is_empty(),
@@ -284,7 +284,7 @@ fn decode(decoder: &mut Decoder, bytes: &[u8], data: &mut Vec<u8>) -> Result<usi
     decoder.decode(bytes, data).map_err(mistake)
 }
 
-/// What is wrong with a chunked body.
+/// Describes the mistake in a chunked body.
 pub(crate) fn mistake(error: BodyError) -> Mistake {
     match error {
         BodyError::Malformed(what) => what,

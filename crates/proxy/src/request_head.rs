@@ -1,4 +1,4 @@
-//! Request heads for origins: what the configuration decides beside [`h1::RequestEncoder`].
+//! Encodes request heads for origins: adds the configured fields to [`h1::RequestEncoder`].
 //!
 //! Contract: fields about the client (`X-Forwarded-*`, `Forwarded`) and `Via` are written once, here, if they are configured.
 
@@ -7,7 +7,7 @@ use crate::{Config, HostPolicy, Origin, Via, forwarded};
 use h1::{Framing, RequestEncoder};
 use handler::Request;
 
-/// The protocol that a request may be upgraded to, if it offers one that may be passed on.
+/// Returns the protocol that a request may be upgraded to, if it offers one that may be passed on.
 pub(crate) fn upgrade<'a>(
     request: &'a Request,
     config: &Config,
@@ -16,7 +16,6 @@ pub(crate) fn upgrade<'a>(
     if config.websocket { h1::upgrade_offer(request, framing) } else { None }
 }
 
-/// A request for an origin.
 pub(crate) struct OriginRequest<'a> {
     pub(crate) config: &'a Config,
     pub(crate) origin: &'a Origin,
@@ -62,7 +61,7 @@ fn is_via(name: &[u8]) -> bool {
     name.len() == 3 && name.eq_ignore_ascii_case(b"via")
 }
 
-/// Whether a field says something about the client that we write ourselves.
+/// Returns whether a field is about the client and written by this server.
 fn is_about_client(name: &[u8]) -> bool {
     let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
     match name.len() {

@@ -1,8 +1,7 @@
-//! Names to addresses: by the system's resolver, off the event loop, repeated every [`TTL`], and at once when none of the addresses
-//! can be connected to.
+//! Resolves names with the system's resolver, off the event loop, every [`TTL`], and at once when no address can be connected to.
 //!
-//! Contract: one look-up of a name at a time, for all threads; requests that wait for it share its result. An origin that is down causes one
-//! look-up in [`AGAIN`], however many requests it fails.
+//! Contract: there is one look-up of a name at a time, for all threads; requests that wait for it share its result. An origin that is down causes
+//! one look-up per [`AGAIN`], however many requests fail.
 
 use crate::Origin;
 use crate::origin::Endpoint;
@@ -14,13 +13,13 @@ use std::time::{Duration, Instant};
 /// How long a result is used. The system's resolver does not return the record's own TTL.
 const TTL: Duration = Duration::from_secs(30);
 
-/// How long a result is used in any case, also a failure.
+/// The shortest time between two look-ups of a name, even after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The addresses of one origin.
 #[derive(Debug)]
 pub(crate) enum Addresses {
-    /// A Unix socket has none.
+    /// A Unix socket has no addresses.
     None,
     /// Written as an address.
     Literal(Arc<[SocketAddr]>),
@@ -28,7 +27,7 @@ pub(crate) enum Addresses {
     Name(Box<Name>),
 }
 
-/// A name and what is known of it.
+/// A name and its last look-up.
 #[derive(Debug)]
 pub(crate) struct Name {
     host: String,
@@ -41,9 +40,9 @@ pub(crate) struct Name {
 #[derive(Debug, Clone, Default)]
 struct Known {
     addresses: Option<Arc<[SocketAddr]>>,
-    /// When the resolver was asked last.
+    /// The time of the last look-up.
     asked: Option<Instant>,
-    /// Its error, if there is no address.
+    /// The resolver's error, if there is no address.
     error: Option<(io::ErrorKind, String)>,
 }
 
@@ -52,7 +51,7 @@ impl Known {
         self.asked.is_some_and(|at| at.elapsed() < time)
     }
 
-    /// The addresses, also old ones if the resolver fails.
+    /// Returns the addresses, also old ones if the resolver fails.
     fn result(&self) -> io::Result<Arc<[SocketAddr]>> {
         match (&self.addresses, &self.error) {
             (Some(addresses), _) => Ok(addresses.clone()),
@@ -78,7 +77,7 @@ impl Addresses {
         }
     }
 
-    /// All addresses, with alternating families. If the resolver fails, the last result is used.
+    /// Returns all addresses, with alternating families. If the resolver fails, the last result is used.
     ///
     /// # Errors
     /// The resolver finds no address.
@@ -95,7 +94,7 @@ impl Addresses {
         name.refreshed().await.result()
     }
 
-    /// The addresses that are new since `old`, which have failed; `None` if there are none.
+    /// Returns the addresses that are not in `old`, which have failed; `None` if there are none.
     pub(crate) async fn after(&self, old: &[SocketAddr]) -> Option<Arc<[SocketAddr]>> {
         let Addresses::Name(name) = self else { return None };
         let new = |known: &Known| {
@@ -103,14 +102,14 @@ impl Addresses {
             let new: Vec<SocketAddr> = found.filter(|address| !old.contains(address)).copied().collect();
             (!new.is_empty()).then(|| new.into())
         };
-        // Another request may have found out.
+        // Another request may have looked up the name.
         if let Some(new) = new(&name.known()) {
             return Some(new);
         }
         new(&name.refreshed().await)
     }
 
-    /// Sets what was known since `age`.
+    /// Sets the result of a look-up `age` ago.
     #[cfg(test)]
     pub(crate) fn knew(&self, addresses: &[SocketAddr], age: Duration) {
         let Addresses::Name(name) = self else { panic!("no name") };
@@ -124,7 +123,7 @@ impl Name {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is known after a look-up, which may be that of another request.
+    /// Returns the result of a look-up, possibly one of another request.
     async fn refreshed(&self) -> Known {
         let _turn = self.looking.lock().await;
         let known = self.known();

@@ -1,4 +1,4 @@
-//! Sending a request to an origin: its head, then its body at the pace of the slower side.
+//! Sends a request to an origin: its head, then its body at the pace of the slower side.
 
 use crate::pool::Connection;
 use bytes::Bytes;
@@ -10,13 +10,13 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// Most writes in a turn, so that other connections are served.
+/// The most writes per turn, so that other connections get served.
 const ROUNDS: usize = 16;
 
 /// Why sending has ended early.
 #[derive(Debug)]
 pub(crate) enum Unsent {
-    /// The client's body did not arrive whole.
+    /// The client's body did not arrive completely.
     Client(BodyError),
     /// The origin accepts no more bytes; it may still have responded.
     Upstream,
@@ -28,20 +28,20 @@ pub(crate) enum Unsent {
 pub(crate) struct Sender<'a> {
     /// The head, or the line before a chunk.
     text: Vec<u8>,
-    /// Where the buffer of `text` is returned to.
+    /// The buffer of `text` is returned to this.
     spare: &'a RefCell<Vec<u8>>,
     data: Bytes,
-    /// What follows the data.
+    /// The bytes after the data.
     tail: &'static [u8],
-    /// Bytes of the three that have been sent.
+    /// How many bytes of the three are sent.
     sent: usize,
     incoming: &'a mut Incoming,
     framing: Option<Framing>,
-    /// What is left of the declared length.
+    /// The rest of the declared length.
     left: u64,
     /// The body has been read from, and cannot be sent again.
     pub(crate) touched: bool,
-    /// Something has been sent.
+    /// A part of the request has been sent.
     pub(crate) begun: bool,
     body_done: bool,
     pub(crate) done: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    /// Sends `head` and the body. The head's buffer goes to `spare`.
+    /// Creates a sender for `head` and the body. The head's buffer is returned to `spare`.
     pub(crate) fn new(
         head: Vec<u8>,
         spare: &'a RefCell<Vec<u8>>,

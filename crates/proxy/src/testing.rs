@@ -1,4 +1,4 @@
-//! Requests for tests.
+//! Builds requests for tests.
 
 use handler::{Fields, Peer, PeerAddr, Request, Span, Version};
 use std::rc::Rc;
@@ -8,7 +8,7 @@ pub(crate) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Re
     request_from(Some("192.0.2.1:5"), method, target, fields)
 }
 
-/// A request from `remote`, or from a Unix socket.
+/// Returns a request from `remote`, or from a Unix socket.
 pub(crate) fn request_from(
     remote: Option<&str>,
     method: &str,

@@ -1,11 +1,11 @@
-//! The TLS configuration of `https` origins: whose certificates are trusted.
+//! Builds the TLS configuration of `https` origins, including the trusted certificates.
 
 use crate::Config;
 use rustls::ClientConfig;
 use std::sync::Arc;
 use trust::{Error, Trusted};
 
-/// The TLS configuration for `https` origins.
+/// Returns the TLS configuration for `https` origins.
 ///
 /// # Errors
 /// Certificates cannot be read, or there are none.

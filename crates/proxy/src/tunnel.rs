@@ -1,4 +1,4 @@
-//! The origin's end of a tunnel.
+//! Implements the origin's end of a tunnel.
 
 use crate::pool::Connection;
 use crate::upstreams::Active;

@@ -1,10 +1,10 @@
-//! The origins of a reverse proxy and their health, shared by all front threads.
+//! Tracks the origins of a reverse proxy and their health, for all front threads.
 //!
 //! Contract:
-//! 1. An origin that has failed [`FAILURES`] times in a row gets no requests for [`OUT`], then one as a probe. That is a
-//!    preference: if all have failed, they are used anyway.
-//! 2. An origin that closes a connection without a complete response may do so because of the request. So that counts once for each
-//!    address of a client: one client alone cannot take an origin out.
+//! 1. An origin that has failed [`FAILURES`] times in a row gets no requests for [`OUT`], then one as a probe. This is a preference: if all have
+//!    failed, they are used anyway.
+//! 2. An origin that closes a connection without a complete response may do so because of the request. So this counts once per client address: one
+//!    client alone cannot take an origin out.
 //! 3. An origin whose health checks fail gets no requests.
 
 use crate::resolve::Addresses;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Failures in a row after which an origin gets no more requests for a while.
+/// Failures in a row after which an origin gets no requests for a while.
 const FAILURES: u32 = 3;
 /// How long it gets none.
 const OUT: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ pub(crate) struct OriginState {
     pub(crate) addresses: Addresses,
     active: AtomicUsize,
     failed_in_a_row: AtomicU32,
-    /// The clients whose requests are among them because the origin closed the connection.
+    /// The clients whose requests count in `failed_in_a_row` because the origin closed the connection.
     closed_for: Mutex<Vec<Option<IpAddr>>>,
     /// Milliseconds since `started` until which it gets no requests; 0 if it may.
     out_until: AtomicU64,
@@ -47,35 +47,34 @@ pub(crate) struct OriginState {
     failures: AtomicU64,
 }
 
-/// Counters of one origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginCounts {
-    /// The origin as it was written.
+    /// The origin as written.
     pub origin: String,
     /// Requests in progress, tunnels included.
     pub active: usize,
-    /// Requests sent to it.
+    /// Requests sent to the origin.
     pub requests: u64,
-    /// Those that failed.
+    /// Failed requests.
     pub failures: u64,
-    /// Whether it gets requests now.
+    /// The origin gets requests now.
     pub available: bool,
 }
 
 /// Why there is no origin for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoOrigin {
-    /// Health checks fail at all of them.
+    /// The health checks of all origins fail.
     AllSick,
     /// All have been tried.
     AllTried,
 }
 
 impl Upstreams {
-    /// Origins without requests so far.
+    /// Creates the shared state of the origins.
     ///
     /// # Errors
-    /// No origin; certificates for TLS that cannot be read. The text begins with the configuration's name.
+    /// There is no origin, or certificates for TLS cannot be read. The text begins with the configuration's name.
     pub fn new(config: Config) -> Result<Arc<Upstreams>, String> {
         if config.origins.is_empty() {
             return Err(format!("{}: no origin is given; name at least one", config.name));
@@ -87,7 +86,7 @@ impl Upstreams {
         Ok(Arc::new(Upstreams::prepared(config, tls, Pseudonym::of_proxy())))
     }
 
-    /// The same with a TLS configuration and a name.
+    /// Like `new`, with a given TLS configuration and name.
     pub(crate) fn prepared(
         config: Config,
         tls: Option<Arc<rustls::ClientConfig>>,
@@ -97,12 +96,11 @@ impl Upstreams {
         Upstreams { config, origins, tls, via, turn: AtomicUsize::new(0), started: Instant::now() }
     }
 
-    /// The configuration in force.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The counters, in the order of the configuration.
+    /// Returns the counters, in the order of the configuration.
     pub fn counts(&self) -> Vec<OriginCounts> {
         let now = self.now();
         let count = |state: &OriginState| OriginCounts {
@@ -115,7 +113,7 @@ impl Upstreams {
         self.origins.iter().map(count).collect()
     }
 
-    /// The origin for a request that has failed at `tried`.
+    /// Chooses an origin for a request that has failed at `tried`.
     pub(crate) fn pick(&self, tried: &[usize]) -> Result<usize, NoOrigin> {
         let count = self.origins.len();
         if count == 1 {
@@ -149,7 +147,7 @@ impl Upstreams {
         Active { upstreams: self.clone(), origin }
     }
 
-    /// The origin has responded.
+    /// Records a response of the origin.
     pub(crate) fn succeeded(&self, origin: usize) {
         let state = &self.origins[origin];
         if state.failed_in_a_row.load(Relaxed) != 0 {
@@ -159,14 +157,14 @@ impl Upstreams {
         }
     }
 
-    /// The origin could not be reached, or has not responded properly.
+    /// Records that the origin could not be reached, or has not responded properly.
     pub(crate) fn failed(&self, origin: usize) {
         let state = &self.origins[origin];
         state.failures.fetch_add(1, Relaxed);
         self.count_in_a_row(origin);
     }
 
-    /// The origin has closed a connection before the response to a request of `peer` was complete.
+    /// Records that the origin has closed a connection before the response to a request of `peer` was complete.
     pub(crate) fn closed(&self, origin: usize, peer: &Peer) {
         let state = &self.origins[origin];
         state.failures.fetch_add(1, Relaxed);
@@ -190,7 +188,7 @@ impl Upstreams {
         self.origins[origin].sick.store(!healthy, Relaxed);
     }
 
-    /// Milliseconds since `started`; at least 1.
+    /// Returns milliseconds since `started`; at least 1.
     fn now(&self) -> u64 {
         self.started.elapsed().as_millis() as u64 + 1
     }
@@ -215,7 +213,7 @@ impl OriginState {
         self.out_until.load(Relaxed) > now
     }
 
-    /// Whether it may get a request. When its pause has just ended it may get one, which this claims.
+    /// Returns whether the origin may get a request. If its pause has just ended, it may get one, which this call claims.
     fn is_in_or_claimed(&self, now: u64) -> bool {
         let until = self.out_until.load(Relaxed);
         until == 0
@@ -227,7 +225,7 @@ impl OriginState {
     }
 }
 
-/// A request counts as in progress until this is dropped.
+/// A guard: a request counts as in progress until it is dropped.
 pub(crate) struct Active {
     upstreams: Arc<Upstreams>,
     origin: usize,

@@ -1,10 +1,10 @@
-//! `Via` (RFC 9110, 7.6.3): every request for an origin names this server, so that one that comes back is recognized.
+//! Writes `Via` (RFC 9110, 7.6.3): every request for an origin names this server, so that a request that returns is recognized.
 //!
 //! Contract:
-//! 1. The name is different in every process: two servers in a row are no loop.
-//! 2. The name is also different for every proxy of a process, since a request may rightly pass two of them: one host of a server may be
-//!    the origin of another one. Only a request that comes to the same proxy again would do so for ever.
-//! 3. The client's list is kept and extended, also that of a client that is not trusted: the field gives no rights.
+//! 1. The name differs in every process: two servers in a row are no loop.
+//! 2. The name also differs for every proxy of a process, because a request may rightly pass two of them: one host of a server may be the origin of
+//!    another one. Only a request that returns to the same proxy would do so for ever.
+//! 3. The client's list is kept and extended, even if the client is not trusted: the field gives no rights.
 
 use crate::forwarded::list;
 use handler::{Fields, Request, Version};
@@ -12,11 +12,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// This process.
+/// The name of this process.
 static PROCESS: LazyLock<String> =
     LazyLock::new(|| format!("firebrick-{:016x}", RandomState::new().build_hasher().finish()));
 
-/// Proxies that have a name.
+/// The number of proxies that have a name.
 static NAMED: AtomicU64 = AtomicU64::new(0);
 
 /// The name of a proxy in `Via`.
@@ -24,23 +24,23 @@ static NAMED: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Pseudonym(Box<str>);
 
 impl Pseudonym {
-    /// A name that no other proxy has.
+    /// Returns a name that no other proxy has.
     pub(crate) fn of_proxy() -> Pseudonym {
         Pseudonym(format!("{}-{}", *PROCESS, NAMED.fetch_add(1, Relaxed) + 1).into())
     }
 
-    /// The name of all clients ([`crate::Client`]) of this process.
+    /// Returns the name of all clients ([`crate::Client`]) of this process.
     pub(crate) fn of_clients() -> Pseudonym {
         Pseudonym(format!("{}-0", *PROCESS).into())
     }
 
-    /// How often the request has passed here already.
+    /// Returns how often the request has passed this proxy already.
     pub(crate) fn passes(&self, request: &Request) -> usize {
         let elements = request.fields.all("via").flat_map(|value| value.split(|&byte| byte == b','));
         elements.filter(|element| received_by(element) == Some(self.0.as_bytes())).count()
     }
 
-    /// Appends the field of a request: those before this server, and itself.
+    /// Appends the field of a request: the earlier entries, and this proxy's.
     pub(crate) fn write(&self, to: &mut Vec<u8>, request: &Request) {
         let own = |to: &mut Vec<u8>| {
             to.extend_from_slice(version(request.version));
@@ -51,18 +51,18 @@ impl Pseudonym {
     }
 }
 
-/// Adds the field of an origin's response. The name has no number there: the fields that clients see do not change with every start.
+/// Adds the field of an origin's response. The name has no number here, so that the fields that clients see do not change with every start.
 pub(crate) fn mark(fields: &mut Fields, http10: bool) {
     fields.push(b"Via", if http10 { b"1.0 firebrick" } else { b"1.1 firebrick" });
 }
 
-/// The receiver that an element of the list names: the word after the protocol.
+/// Returns the receiver of an element of the list: the word after the protocol.
 fn received_by(element: &[u8]) -> Option<&[u8]> {
     let words = element.split(|byte| matches!(byte, b' ' | b'\t'));
     words.filter(|word| !word.is_empty()).nth(1)
 }
 
-/// `received-protocol` without its name, which is HTTP.
+/// Returns `received-protocol` without its name, which is HTTP.
 fn version(version: Version) -> &'static [u8] {
     match version {
         Version::Http10 => b"1.0",

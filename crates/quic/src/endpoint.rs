@@ -1,4 +1,4 @@
-//! Endpoints and what they allow.
+//! Endpoints and their limits.
 
 use crate::session;
 use crate::socket::SteeredSocket;
@@ -12,26 +12,26 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes that a client may send ahead on a connection where no body is read: heads, and the beginning of a body.
+/// Bytes that a client may send ahead on a connection on which no body is being read: heads, and the beginning of a body.
 pub const SMALL_WINDOW: u32 = 128 << 10;
-/// Most bytes that arrive with the first packets of a connection, before it is accepted; and of all connections of an endpoint.
+/// The largest number of bytes that arrive before a connection is accepted, for one connection, and for all connections of an endpoint.
 const FIRST_BYTES: u64 = 16 << 10;
 const ALL_FIRST_BYTES: u64 = 8 << 20;
 
-/// What a connection may keep and for how long.
+/// The limits of a connection.
 #[derive(Debug, Clone)]
 pub struct Bounds {
-    /// Requests at the same time.
+    /// The number of simultaneous requests.
     pub streams: u32,
     /// Bytes that a client may send on a stream before they are consumed.
     pub stream_window: u32,
-    /// Bytes that are kept for a client until it acknowledges them, for each connection.
+    /// Bytes that are buffered for a client until it acknowledges them, per connection.
     pub send_window: u32,
-    /// A connection without any packet for that long is over.
+    /// Idle time-out of a connection without any packet.
     pub idle: Duration,
 }
 
-/// Keys that all endpoints of a port share.
+/// The keys that all endpoints of a port share.
 #[derive(Clone)]
 pub struct Keys {
     token: [u8; 32],
@@ -40,14 +40,12 @@ pub struct Keys {
 
 impl std::fmt::Debug for Keys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // They are secret.
+        // The keys are secret.
         f.debug_struct("Keys").finish_non_exhaustive()
     }
 }
 
 impl Keys {
-    /// Random ones.
-    ///
     /// # Errors
     /// The system has no random numbers.
     pub fn random() -> io::Result<Keys> {
@@ -62,7 +60,7 @@ impl Keys {
 /// Unidirectional streams of a client: control, two of QPACK, and some of unknown types.
 pub const UNI_STREAMS: u32 = 16;
 
-/// The server's side of connections that begin from now on. `crypto` announces its protocols (ALPN).
+/// Returns the server's configuration for connections that begin from now on. `crypto` announces its protocols (ALPN).
 ///
 /// # Errors
 /// `crypto` has no AES-128-GCM, which protects the first packets (RFC 9001 section 5.2).
@@ -90,8 +88,8 @@ pub fn server_config(
     Ok(config)
 }
 
-/// The endpoint of a thread. Call it on the thread's runtime. Connections are refused as long as there is no server
-/// configuration (`Endpoint::set_server_config`).
+/// Creates the endpoint of a thread. Must be called on the thread's runtime. Connections are refused as long
+/// as there is no server configuration (`Endpoint::set_server_config`).
 ///
 /// # Errors
 /// The socket cannot be used.

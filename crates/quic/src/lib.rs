@@ -1,14 +1,14 @@
 //! QUIC endpoints (RFC 9000) for several threads on one port.
 //!
-//! Why quinn: it is the maintained implementation on rustls, with GSO, GRO, Retry and migration. Why not one endpoint for all
-//! threads: a connection is served by one thread from start to end, as everywhere in the server.
+//! Why quinn: it is the maintained implementation on rustls, with GSO, GRO, Retry and migration. Why not one
+//! endpoint for all threads: one thread serves a connection from start to end, as everywhere in the server.
 //!
 //! Contract:
-//! 1. Each thread has a socket of its own (`SO_REUSEPORT`). The kernel chooses a socket by the addresses of a packet, so a
-//!    client that changes its address may reach another thread's. The first byte of a connection's ids is the number of
-//!    its thread, and a packet that arrives elsewhere is handed over ([`Steering`]).
-//! 2. Handing over is bounded: what does not fit is dropped, as the network may drop it.
-//! 3. Nothing here knows HTTP.
+//! 1. Each thread has its own socket (`SO_REUSEPORT`). The kernel chooses a socket by the addresses of a packet, so the packets of a client
+//!    that changes its address may reach another thread's socket. The first byte of a connection's ids is the number of its thread, and a
+//!    packet that arrives elsewhere is handed over ([`Steering`]).
+//! 2. The queue of a handover is limited. Further packets are dropped, as the network may drop them.
+//! 3. This crate does not know HTTP.
 #![forbid(unsafe_code)]
 
 mod endpoint;

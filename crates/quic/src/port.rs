@@ -1,4 +1,5 @@
-//! The UDP sockets of a port, one for each thread, or one where only Linux's kernel keeps the packets of a client together.
+//! The UDP sockets of a port: one for each thread, or a single one on systems other than Linux, whose kernels
+//! do not keep the packets of a client together.
 
 use crate::endpoint::Keys;
 use crate::steering::{Mailbox, Steering};
@@ -6,14 +7,13 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
-/// Bytes that the kernel may hold for each socket: datagrams come in bursts, and who does not read for a moment must not lose them.
+/// The size of a socket's buffers in the kernel, in bytes. Datagrams arrive in bursts, and a reader that pauses must not lose them.
 const BUFFER: usize = 1 << 20;
 
-/// Linux's kernel hands all packets of a client to the same one of a port's sockets, so a handshake is read by one thread.
+/// Linux passes all packets of a client to the same socket of a port, so that one thread reads the whole handshake.
 const MOST_SOCKETS: usize =
     if cfg!(all(target_os = "linux", not(firebrick_portable))) { u16::MAX as usize } else { 1 };
 
-/// A bound port.
 #[derive(Debug)]
 pub struct Port {
     sockets: Vec<PortSocket>,
@@ -22,41 +22,39 @@ pub struct Port {
 /// One thread's part of a port.
 #[derive(Debug)]
 pub struct PortSocket {
-    /// The socket, which does not block.
+    /// The non-blocking socket.
     pub socket: UdpSocket,
-    /// What other threads have received for this one.
+    /// Receives this thread's packets from other threads.
     pub mailbox: Mailbox,
-    /// The port's keys.
     pub keys: Keys,
 }
 
 impl Port {
-    /// Binds the port for that many threads, 255 at most, or for the first of them. With `both`, `[::]` takes IPv4, too.
+    /// Binds the port for that many threads (at most 255), or for the first of them only. `both`: `[::]` accepts IPv4 as well.
     ///
     /// # Errors
-    /// As bind(2), or there are too many threads.
+    /// As bind(2), or too many threads.
     pub fn bind(address: SocketAddr, both: bool, threads: usize) -> io::Result<Port> {
         let threads = threads.min(MOST_SOCKETS);
         if threads > 1 {
-            // With SO_REUSEPORT another server on the same port would go unnoticed.
+            // With `SO_REUSEPORT` alone, a second server on the same port would start unnoticed.
             drop(socket(address, both, false)?);
         }
         let sockets = (0..threads).map(|_| Ok(socket(address, both, threads > 1)?.into()));
         Port::of(sockets.collect::<io::Result<_>>()?)
     }
 
-    /// Goes on with sockets of the port that another program has used, for that many threads, 255 at most: what is missing is bound, and what
-    /// is too much is closed.
+    /// Continues with the sockets of another program, for that many threads (at most 255). Missing sockets are bound, surplus ones closed.
     ///
     /// # Errors
-    /// As bind(2), or there are too many threads.
+    /// As bind(2), or too many threads.
     pub fn with(address: SocketAddr, mut sockets: Vec<UdpSocket>, threads: usize) -> io::Result<Port> {
         let threads = threads.min(MOST_SOCKETS);
         sockets.truncate(threads);
         let both = address.is_ipv6()
             && sockets.first().is_some_and(|one| !SockRef::from(one).only_v6().unwrap_or(true));
         for _ in sockets.len()..threads {
-            // One that was alone was not meant to be shared.
+            // A single socket was bound without `SO_REUSEPORT`.
             sockets.iter().try_for_each(|one| SockRef::from(one).set_reuse_port(true))?;
             sockets.push(socket(address, both, true)?.into());
         }
@@ -70,12 +68,12 @@ impl Port {
         Ok(Port { sockets: Steering::mailboxes(count).into_iter().zip(sockets).map(of_thread).collect() })
     }
 
-    /// The sockets, in the order of threads, for a look.
+    /// Borrows the sockets, in the order of threads.
     pub fn sockets(&self) -> impl Iterator<Item = &PortSocket> {
         self.sockets.iter()
     }
 
-    /// The sockets, in the order of threads.
+    /// Returns the sockets, in the order of threads.
     pub fn into_sockets(self) -> Vec<PortSocket> {
         self.sockets
     }
@@ -89,7 +87,7 @@ fn socket(address: SocketAddr, both: bool, shared: bool) -> io::Result<Socket> {
     }
     socket.set_reuse_port(shared)?;
     socket.bind(&address.into())?;
-    // As far as the system allows: it is a wish.
+    // Only a hint: the system may allow less.
     let _ = socket.set_recv_buffer_size(BUFFER);
     let _ = socket.set_send_buffer_size(BUFFER);
     Ok(socket)

@@ -1,7 +1,7 @@
-//! TLS of QUIC (RFC 9001) by rustls, for both sides.
+//! TLS for QUIC (RFC 9001) by rustls, for both sides.
 //!
-//! Why not quinn's own: it does not tell which cipher suite was chosen, whether the session was resumed, and why a certificate was
-//! refused. Initial packets and Retry of servers stay quinn's.
+//! Why not quinn's own: it does not tell the cipher suite, whether the session was resumed, or why a
+//! certificate was rejected. The server's Initial and Retry packets stay quinn's.
 //!
 //! Contract: QUIC version 1, no 0-RTT. `Connection::handshake_data` is a [`Settled`].
 
@@ -20,26 +20,25 @@ use std::any::Any;
 use std::io::Cursor;
 use std::sync::{Arc, OnceLock};
 
-/// The versions of QUIC that endpoints speak.
+/// The supported versions of QUIC.
 pub(crate) const VERSIONS: [u32; 1] = [1];
 
-/// What a handshake has settled; complete once the connection is.
+/// The result of a handshake. Complete once the connection is established.
 #[derive(Debug, Clone)]
 pub struct Settled {
     /// The protocol chosen by ALPN.
     pub protocol: Option<Vec<u8>>,
-    /// At servers: the name that the client has asked for.
+    /// On servers: the name that the client has requested.
     pub server_name: Option<String>,
-    /// The cipher suite.
     pub suite: Option<CipherSuite>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
 }
 
-/// Where the reason appears why TLS has failed on this side.
+/// Receives the reason when TLS fails on this side.
 pub type TlsError = Arc<OnceLock<rustls::Error>>;
 
-/// The client's side of one connection. `crypto` names its protocols (ALPN).
+/// Returns the client's configuration for one connection. `crypto` names its protocols (ALPN).
 ///
 /// # Errors
 /// `crypto` has no AES-128-GCM, which protects the first packets (RFC 9001 section 5.2).
@@ -74,7 +73,6 @@ impl ClientConfig for Client {
     }
 }
 
-/// The server's side.
 pub(crate) struct Server {
     crypto: Arc<rustls::ServerConfig>,
     initial: Suite,
@@ -86,7 +84,7 @@ impl Server {
         let initial = initial_suite(crypto.crypto_provider())?;
         let packets =
             QuicServerConfig::with_initial(crypto.clone(), initial).map_err(|why| why.to_string())?;
-        // What a session needs, before a client does.
+        // Checks the requirements of a session now rather than with the first client.
         quic::ServerConnection::new(crypto.clone(), Version::V1, Vec::new())
             .map_err(|why| why.to_string())?;
         Ok(Server { crypto, initial, packets })
@@ -112,7 +110,7 @@ impl ServerConfig for Server {
     }
 }
 
-/// AES-128-GCM protects the first packets, whatever is chosen later.
+/// AES-128-GCM protects the first packets, whatever suite is negotiated later.
 fn initial_suite(provider: &rustls::crypto::CryptoProvider) -> Result<Suite, String> {
     let wanted = CipherSuite::TLS13_AES_128_GCM_SHA256;
     let suite = provider.cipher_suites.iter().filter(|suite| suite.suite() == wanted);
@@ -129,9 +127,9 @@ fn encoded(parameters: &TransportParameters) -> Vec<u8> {
 struct TlsSession {
     tls: quic::Connection,
     initial: Suite,
-    /// Keys of later phases follow from these.
+    /// The keys of later phases are derived from these.
     secrets: Option<Secrets>,
-    /// quinn was told that the first things are settled.
+    /// Whether quinn was told that the first parameters are known.
     told: bool,
     failure: TlsError,
 }
@@ -197,7 +195,7 @@ impl Session for TlsSession {
                 None => TransportErrorCode::PROTOCOL_VIOLATION,
             };
             let reason = error.to_string();
-            // The first one counts.
+            // Only the first error is kept.
             let _ = self.failure.set(error);
             return Err(TransportError { code, frame: None, reason });
         }
@@ -244,7 +242,7 @@ impl Session for TlsSession {
     }
 }
 
-/// The Retry Integrity Tag of a pseudo-packet, with the key and nonce that everybody knows (RFC 9001 section 5.8).
+/// Returns the Retry Integrity Tag of a pseudo-packet, with the public key and nonce (RFC 9001 section 5.8).
 fn retry_tag(pseudo: &[u8]) -> Option<aead::Tag> {
     const KEY: u128 = 0xbe0c_690b_9f66_575a_1d76_6b54_e368_c84e;
     const NONCE: u128 = 0x4615_99d3_5d63_2bf2_2398_25bb;

@@ -1,4 +1,4 @@
-//! A thread's UDP socket: what belongs to other threads is handed over, and what they have received comes in.
+//! A thread's UDP socket: hands packets of other threads over to them, and receives its own packets from them.
 
 use crate::steering::{Datagram, Mailbox};
 use quinn::udp::{RecvMeta, Transmit};
@@ -21,7 +21,7 @@ impl SteeredSocket {
         SteeredSocket { inner, mailbox }
     }
 
-    /// Puts what other threads have received into buffers; how many.
+    /// Copies packets received from other threads into buffers. Returns their number.
     fn take_over(&self, cx: &mut Context<'_>, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> usize {
         let mut count = 0;
         while count < bufs.len().min(meta.len()) {
@@ -29,7 +29,7 @@ impl SteeredSocket {
                 break;
             };
             let len = bytes.len();
-            // Buffers hold the largest datagram that the endpoint announces; a longer one cannot be for it.
+            // Buffers hold the largest datagram that the endpoint announces. A longer one cannot be for it.
             let Some(room) = bufs[count].get_mut(..len) else { continue };
             room.copy_from_slice(&bytes);
             meta[count] = RecvMeta { addr: from, len, stride: len, ecn, dst_ip: to };
@@ -38,14 +38,14 @@ impl SteeredSocket {
         count
     }
 
-    /// Hands over what belongs to others; how many of the `count` buffers remain, moved to the front.
+    /// Hands over packets of other threads. Moves the rest of the `count` buffers to the front and returns their number.
     fn sort(&self, count: usize, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> usize {
         let mut kept = 0;
         for at in 0..count {
             let RecvMeta { addr, len, stride, ecn, dst_ip } = meta[at];
             let segments = || bufs[at][..len].chunks(stride.max(1));
             if !segments().all(|datagram| self.mailbox.is_own(datagram)) {
-                // One buffer may hold packets of several connections from the same address: each finds its own way.
+                // One buffer may hold packets of several connections from the same address. Each is handed over separately.
                 for bytes in segments() {
                     self.mailbox.hand_over(Datagram { bytes: bytes.into(), from: addr, to: dst_ip, ecn });
                 }

@@ -1,4 +1,4 @@
-//! Which thread a packet belongs to.
+//! Finds the thread that a packet belongs to.
 
 use quinn::{ConnectionId, ConnectionIdGenerator};
 use std::net::{IpAddr, SocketAddr};
@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Length of connection ids: the number of the thread and 8 random bytes.
+/// The length of connection ids in bytes: the number of the thread and 8 random bytes.
 const ID_LEN: usize = 9;
-/// Packets that wait for a thread.
+/// The largest number of packets that wait for a thread.
 const MAILBOX: usize = 1024;
 
 /// A datagram that was received on another thread's socket.
@@ -27,7 +27,7 @@ pub struct Steering {
     mailboxes: Arc<[mpsc::Sender<Datagram>]>,
 }
 
-/// A thread's own end.
+/// The receiving end of a thread.
 #[derive(Debug)]
 pub struct Mailbox {
     index: u8,
@@ -36,7 +36,7 @@ pub struct Mailbox {
 }
 
 impl Steering {
-    /// Mailboxes for that many threads, 256 at most, in order.
+    /// Creates mailboxes for that many threads, in order.
     pub fn mailboxes(threads: u8) -> Vec<Mailbox> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| mpsc::channel(MAILBOX)).unzip();
         let steering = Steering { mailboxes: senders.into() };
@@ -46,9 +46,9 @@ impl Steering {
     }
 }
 
-/// The thread that issued the connection id of a datagram; `None` where that cannot be said.
+/// Returns the thread that issued the connection id of a datagram; `None` if unknown.
 ///
-/// Packets of a handshake have a long header (RFC 9000 section 17.2), and arrive where the first one did.
+/// Packets of a handshake have a long header (RFC 9000 section 17.2) and arrive where the first one did.
 fn owner(datagram: &[u8], threads: usize) -> Option<usize> {
     match datagram {
         [first, index, ..] if first & 0x80 == 0 && datagram.len() > ID_LEN => {
@@ -67,27 +67,27 @@ impl Mailbox {
     /// Hands a datagram to its thread.
     pub(crate) fn hand_over(&self, datagram: Datagram) {
         let index = owner(&datagram.bytes, self.steering.mailboxes.len()).unwrap_or(usize::from(self.index));
-        // A full mailbox drops it, as the network might have: QUIC sends it again.
+        // A full mailbox drops the datagram, as the network may; QUIC retransmits it.
         let _ = self.steering.mailboxes[index].try_send(datagram);
     }
 
-    /// The next datagram that another thread has received.
+    /// Returns the next datagram that another thread has received.
     pub(crate) fn poll_received(&self, cx: &mut Context<'_>) -> Poll<Datagram> {
         let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         match received.poll_recv(cx) {
             Poll::Ready(Some(datagram)) => Poll::Ready(datagram),
-            // It never ends: this mailbox has a sender, too.
+            // The channel never closes, because this mailbox holds a sender.
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }
 
-    /// Makes the connection ids of this thread.
+    /// Returns the generator of this thread's connection ids.
     pub(crate) fn ids(&self) -> Ids {
         Ids { index: self.index }
     }
 }
 
-/// Connection ids whose first byte is the thread.
+/// Generates connection ids whose first byte is the thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Ids {
     index: u8,
@@ -96,7 +96,7 @@ pub(crate) struct Ids {
 impl ConnectionIdGenerator for Ids {
     fn generate_cid(&mut self) -> ConnectionId {
         let mut id = [0; ID_LEN];
-        // The system's random numbers cannot fail once the process runs; ids that repeat would be refused by quinn.
+        // The system's random numbers cannot fail once the process runs. quinn would refuse ids that repeat.
         let _ = aws_lc_rs::rand::fill(&mut id);
         id[0] = self.index;
         ConnectionId::new(&id)

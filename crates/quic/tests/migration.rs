@@ -1,4 +1,4 @@
-//! Clients that change their address, and threads that share a port, over real sockets.
+//! Tests clients that change their address, and threads that share a port, over real sockets.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use quic::quinn::{self, Endpoint};
@@ -45,7 +45,7 @@ fn crypto() -> (rustls::ServerConfig, rustls::ClientConfig) {
     (server, client)
 }
 
-/// Echoes what comes on the streams of one connection after the other.
+/// Echoes the bytes of the streams of one connection after another.
 async fn echo(endpoint: Endpoint, accepted: Arc<AtomicUsize>) {
     while let Some(incoming) = endpoint.accept().await {
         let Ok(connection) = incoming.await else { continue };
@@ -61,7 +61,7 @@ async fn echo(endpoint: Endpoint, accepted: Arc<AtomicUsize>) {
     }
 }
 
-/// Threads that echo on one port; how many connections each has accepted.
+/// Starts threads that echo on one port. Returns their counts of accepted connections.
 fn serve(config: quinn::ServerConfig, keys: &Keys) -> (SocketAddr, Vec<Arc<AtomicUsize>>) {
     let first = socket((Ipv4Addr::LOCALHOST, 0).into());
     let address = first.local_addr().unwrap();
@@ -94,7 +94,7 @@ fn connections_survive_changes_of_their_address() {
             let endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
             let connection =
                 endpoint.connect_with(config.clone(), address, "localhost").unwrap().await.unwrap();
-            // Each new port reaches either thread's socket: in 8 changes both are reached.
+            // The kernel picks a thread's socket for each new port. With 8 changes, both are reached.
             for change in 0..8 {
                 let text = format!("{round} {change}");
                 let (mut send, mut receive) = connection.open_bi().await.unwrap();

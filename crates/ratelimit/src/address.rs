@@ -1,14 +1,14 @@
-//! Who a request is from: [`client`], and [`forwarded`] for who knows proxies by other rules. Pure.
+//! Determines a request's client: [`client`], and [`forwarded`] for callers with other rules for proxies. No I/O.
 //!
-//! Contract: what a client sends counts only as far as trusted proxies vouch for it. Each proxy appends the address that it was
-//! connected from to `X-Forwarded-For`, so the list is read from its end, and the first address that is no trusted proxy's is the client's.
+//! Contract: data sent by a client counts only as far as trusted proxies vouch for it. Each proxy appends the address of its peer to
+//! `X-Forwarded-For`. So the list is read from its end, and the first address that is not a trusted proxy's is the client's.
 
 use handler::Request;
 use net::Subnet;
 use settings::TrustedProxies;
 use std::net::IpAddr;
 
-/// The client's address; `None` where nobody knows it, as on a Unix socket.
+/// Returns the client's address; `None` if it is unknown, as on a Unix socket.
 pub(crate) fn client(request: &Request, trusted: &TrustedProxies) -> Option<IpAddr> {
     let peer = request.peer.remote.ip().map(|address| address.to_canonical());
     if !trusted.trusts(peer) {
@@ -19,8 +19,8 @@ pub(crate) fn client(request: &Request, trusted: &TrustedProxies) -> Option<IpAd
     forwarded(fields.into_iter().rev(), is_proxy).map(|(_, address)| address).or(peer)
 }
 
-/// The client by the values of `X-Forwarded-For`, the last one first, which a proxy has sent: as it is written, and its address. `None`
-/// where they say nothing.
+/// Returns the client according to the values of a proxy's `X-Forwarded-For`, the last value first: the text as written, and the address. Returns
+/// `None` if the values contain no address.
 pub fn forwarded<'a>(
     values: impl Iterator<Item = &'a [u8]>,
     is_proxy: impl Fn(IpAddr) -> bool,
@@ -36,7 +36,7 @@ pub fn forwarded<'a>(
     client
 }
 
-/// An address as proxies write it: `192.0.2.1`, `192.0.2.1:8080`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:8080`, `fe80::1%eth0`.
+/// Parses an address as proxies write it: `192.0.2.1`, `192.0.2.1:8080`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:8080`, `fe80::1%eth0`.
 /// IPv4-mapped IPv6 addresses become IPv4.
 pub fn parse(word: &[u8]) -> Option<IpAddr> {
     let word = std::str::from_utf8(word).ok()?.trim();
@@ -49,7 +49,7 @@ pub fn parse(word: &[u8]) -> Option<IpAddr> {
     bare.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
-/// The address as limits count it.
+/// Returns the address as limits count it.
 pub(crate) fn counted(address: IpAddr) -> String {
     Subnet::of(Some(address)).to_string()
 }

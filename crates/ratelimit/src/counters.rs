@@ -1,23 +1,23 @@
-//! Counters that all front threads share.
+//! Holds the counters that all front threads share.
 //!
 //! With a limit per thread, the total would be as many times higher as there are threads.
 //!
-//! Contract: keys are distributed expires [`SHARDS`] short locks. At most [`MAX_KEYS`] keys are kept; a new key replaces those that
-//! have expired, then those that expire first. So a flood of new keys has bounded cost in memory and time.
+//! Contract: keys are distributed over [`SHARDS`] short locks. At most [`MAX_KEYS`] keys are kept; a new key replaces expired ones first, then those
+//! that expire first. So a flood of new keys has bounded cost in memory and time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 
 const SHARDS: usize = 64;
-/// Most keys: about 30 MB if they are addresses.
+/// The most keys: about 30 MB if they are addresses.
 const MAX_KEYS: usize = 256 << 10;
 /// The fraction of a full shard that is freed at once, at least.
 const FREED: usize = 8;
 
 struct Entry<T> {
     value: T,
-    /// When it expires, by the caller's clock.
+    /// When the entry expires, by the caller's clock.
     expires: u64,
 }
 
@@ -32,7 +32,6 @@ pub struct Counters<T> {
 }
 
 impl<T: Default> Default for Counters<T> {
-    /// No keys yet.
     fn default() -> Counters<T> {
         Counters::with_capacity(MAX_KEYS)
     }
@@ -44,7 +43,7 @@ impl<T: Default> Counters<T> {
         Counters { shards, hasher: RandomState::new(), capacity: capacity / SHARDS }
     }
 
-    /// What is known of a key, whether or not it has expired.
+    /// Returns the value of a key, whether or not it has expired.
     pub fn get(&self, key: &[u8]) -> Option<T>
     where
         T: Copy,
@@ -83,7 +82,7 @@ impl<T: Default> Counters<T> {
 fn make_room<T>(shard: &mut HashMap<Box<[u8]>, Entry<T>>, now: u64) {
     let full = shard.len();
     shard.retain(|_, entry| entry.expires > now);
-    // Frees enough for many keys: searching the shard must not be the cost of each new key.
+    // Frees enough for many keys, so that not every new key causes a search of the shard.
     let mut surplus = (full / FREED + 1).saturating_sub(full - shard.len()).min(shard.len());
     if surplus == 0 {
         return;

@@ -1,8 +1,8 @@
-//! What all threads of a process know together: [`Ledger`].
+//! Holds the state that all threads of a process share: [`Ledger`].
 //!
 //! Contract:
-//! 1. Counts of a key are in one place, so the threads of a process never admit more than one limit.
-//! 2. That Redis is away is logged once, when the first thread notices it, and once when all threads have it again.
+//! 1. The counts of a key are in one place, so the threads of a process together never admit more than the limit.
+//! 2. An outage of Redis is logged once, when the first thread notices it, and once when all threads have reconnected.
 
 use crate::counters::Counters;
 use crate::rate::{Count, Limit};
@@ -13,34 +13,34 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The counts of a process, and what its threads know of Redis.
+/// The counts of a process, and its threads' view of Redis.
 pub struct Ledger {
     counts: Counters<Count>,
-    /// Until when a key is refused without asking Redis: nobody can be admitted before, because the time in Redis only grows.
+    /// Until when a key is refused without asking Redis. No request can be admitted earlier, because the time in Redis only grows.
     refused: Counters<u64>,
     /// By the limits' names.
     tallies: Mutex<BTreeMap<String, Arc<Tally>>>,
-    /// Threads for which Redis is away.
+    /// The number of threads that have lost Redis.
     away: AtomicU32,
-    /// Servers that were there last, this one included; 0 while unknown.
+    /// The last known number of servers, this one included; 0 while unknown.
     servers: AtomicU32,
-    /// How this server is called among them.
+    /// The name of this server among them.
     pub(crate) id: String,
     began: Instant,
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-/// What has come of a limit.
+/// The results of a limit.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) admitted: AtomicU64,
     pub(crate) refused: AtomicU64,
-    /// Of both: decided here because Redis was away.
+    /// Admitted and refused requests that were decided locally because Redis was away.
     pub(crate) alone: AtomicU64,
 }
 
 impl Ledger {
-    /// One without counts. Lines for the error log go to `log`.
+    /// Creates a ledger without counts. Lines for the error log go to `log`.
     pub fn new(log: Box<dyn Fn(&str) + Send + Sync>) -> Ledger {
         Ledger {
             counts: Counters::default(),
@@ -54,13 +54,13 @@ impl Ledger {
         }
     }
 
-    /// Nanoseconds; not from 0, which is the time of keys that are not there yet.
+    /// Returns nanoseconds. They do not start at 0, which is the time of keys that do not exist yet.
     fn now(&self) -> u64 {
         const FIRST: u64 = 1 << 60;
         FIRST + u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX >> 4)
     }
 
-    /// Counts a request in memory if it is admitted. How long it has to wait otherwise; zero admits it.
+    /// Counts a request in memory if it is admitted. Returns zero if so, else how long it has to wait.
     pub(crate) fn count(&self, limit: &Limit, key: &str) -> Duration {
         let now = self.now();
         let verdict = self.counts.change(key.as_bytes(), now, |count| {
@@ -69,13 +69,13 @@ impl Ledger {
         if verdict.allowed { Duration::ZERO } else { Duration::from_nanos(verdict.retry.max(1)) }
     }
 
-    /// How long a key is refused by what Redis said last; zero if it has to be asked.
+    /// Returns how long a key is refused according to Redis's last answer; zero if Redis has to be asked.
     pub(crate) fn refused(&self, key: &str) -> Duration {
         let until = self.refused.get(key.as_bytes()).unwrap_or_default();
         Duration::from_nanos(until.saturating_sub(self.now()))
     }
 
-    /// Redis admits no request of this key for `wait`.
+    /// Records that Redis admits no request of this key for `wait`.
     pub(crate) fn refuse(&self, key: &str, wait: Duration) {
         let now = self.now();
         let until = now.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
@@ -85,13 +85,13 @@ impl Ledger {
         });
     }
 
-    /// What has come of the limits of this name so far.
+    /// Returns the results of the limits of this name so far.
     pub(crate) fn tally(&self, name: &str) -> Arc<Tally> {
         let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
         tallies.entry(name.to_owned()).or_default().clone()
     }
 
-    /// A thread has lost Redis.
+    /// Records that a thread has lost Redis.
     pub(crate) fn lost(&self, redis: &str, why: &str) {
         if self.away.fetch_add(1, Ordering::Relaxed) == 0 {
             let share = match self.servers() {
@@ -102,24 +102,24 @@ impl Ledger {
         }
     }
 
-    /// A thread has Redis again.
+    /// Records that a thread has Redis again.
     pub(crate) fn found(&self, redis: &str) {
         if self.away.fetch_sub(1, Ordering::Relaxed) == 1 {
             (self.log)(&format!("rate limits: Redis on {redis} is back; all servers count together again"));
         }
     }
 
-    /// So many servers are there.
+    /// Sets the number of servers.
     pub(crate) fn saw(&self, servers: u32) {
         self.servers.store(servers, Ordering::Relaxed);
     }
 
-    /// How many servers share a limit, as far as it is known.
+    /// Returns how many servers share a limit, as far as known.
     pub(crate) fn servers(&self) -> u32 {
         self.servers.load(Ordering::Relaxed).max(1)
     }
 
-    /// Everything, for `/stats`; `None` without limits. `redis`: where they are shared, if they are.
+    /// Returns the figures for `/stats`; `None` without limits. `redis`: the limits are shared in Redis.
     pub fn snapshot(&self, limits: &[RateLimit], redis: bool) -> Option<RateLimitsSnapshot> {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let one = |limit: &RateLimit| {
@@ -144,7 +144,7 @@ impl Ledger {
 }
 
 impl Tally {
-    /// A request was judged.
+    /// Counts a decision.
     pub(crate) fn add(&self, admitted: bool, alone: bool) {
         let number = if admitted { &self.admitted } else { &self.refused };
         number.fetch_add(1, Ordering::Relaxed);

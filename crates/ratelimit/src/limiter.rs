@@ -1,4 +1,4 @@
-//! What judges requests on one front thread: [`Limiter`].
+//! Applies the limits to requests on one front thread: [`Limiter`].
 
 use crate::ledger::Ledger;
 use crate::rate::Limit;
@@ -15,16 +15,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How often a server says that it is there.
+/// How often a server reports its presence.
 const BEAT: Duration = Duration::from_secs(5);
-/// When a silent server is gone: after three beats that were missed.
+/// When a silent server is considered gone: after three missed beats.
 const GONE: Duration = Duration::from_secs(16);
-/// How often a Redis that is away is asked whether it is back.
+/// How often a lost Redis is probed.
 const PROBE: Duration = Duration::from_millis(500);
-/// Replies in a row with which it is back; one may be an accident.
+/// Successful probes in a row after which Redis is back; a single one may be an accident.
 const BACK: u32 = 2;
 
-/// The response to a request that is refused, once that is known. Boxed: limits are rare, and requests that wait are many.
+/// The response to a refused request, once that is known. Boxed: limits are rare, and many requests wait.
 pub type Judgement<'a> = Pin<Box<dyn Future<Output = Option<Box<Response>>> + 'a>>;
 
 /// The limits, on one front thread.
@@ -40,10 +40,10 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// The limits of `settings`.
+    /// Creates a limiter with the limits of `settings`.
     ///
     /// # Errors
-    /// `shared.redis` is no URL of a Redis; the text says why.
+    /// `shared.redis` is not the URL of a Redis; the text gives the reason.
     pub fn new(settings: &Settings, ledger: Arc<Ledger>) -> Result<Rc<Limiter>, String> {
         let limiter = Limiter {
             rules: RefCell::new(Rc::new([])),
@@ -57,14 +57,14 @@ impl Limiter {
         Ok(Rc::new(limiter))
     }
 
-    /// Puts the limits of new settings in force; a limit that is as it was keeps its counts.
+    /// Applies the limits of new settings. An unchanged limit keeps its counts.
     pub fn replace(&self, settings: &Settings) {
         let rules = settings.rate_limits.iter().map(|limit| Judged::new(limit, &self.ledger)).collect();
         self.rules.replace(rules);
         self.changed.notify_one();
     }
 
-    /// The response to a request that is beyond a limit, if one is; `None` at once for requests that no limit is about.
+    /// Returns the response to a request that exceeds a limit. Returns `None` at once for requests that no limit applies to.
     pub fn judge<'a>(&'a self, request: &'a Request) -> Option<Judgement<'a>> {
         let rules = self.rules.borrow();
         if rules.is_empty() {
@@ -89,7 +89,7 @@ impl Limiter {
         }))
     }
 
-    /// Counts a request. How long it has to wait; zero admits it.
+    /// Counts a request. Returns zero if it is admitted, else how long it has to wait.
     async fn count(&self, rule: &Judged, key: &str) -> Duration {
         let mut alone = false;
         let wait = match self.store.as_ref().filter(|_| rule.written.shared) {
@@ -106,7 +106,7 @@ impl Limiter {
         wait
     }
 
-    /// What all servers together have room for; `None` while Redis is away.
+    /// Asks Redis about a request. Returns how long it has to wait; `None` while Redis is away.
     async fn ask(&self, store: &Store, rule: &Judged, key: &str) -> Option<Duration> {
         if self.away.get() {
             return None;
@@ -136,8 +136,8 @@ impl Limiter {
         }
     }
 
-    /// Keeps the connection to Redis, says that this server is there, and notices when Redis is back. Never ends; does nothing while no
-    /// limit is shared.
+    /// Keeps the connection to Redis, reports this server's presence, and notices when Redis is back. Never ends; does nothing while no limit is
+    /// shared.
     pub async fn keep_in_touch(self: Rc<Self>) {
         let mut answered = 0;
         loop {
@@ -168,28 +168,28 @@ impl Limiter {
     }
 }
 
-/// Whether the settings' Redis is one.
+/// Checks the Redis URL of the settings.
 ///
 /// # Errors
-/// It is not; the text names the setting and says why.
+/// The URL is invalid; the text names the setting and gives the reason.
 pub fn check(settings: &Settings) -> Result<(), String> {
     store(settings).map(drop)
 }
 
-/// Where limits are shared, if they are.
+/// Returns the store of shared limits, if there are any.
 fn store(settings: &Settings) -> Result<Option<Store>, String> {
     let shared = &settings.shared;
     let store = shared.redis.as_ref().map(|url| Store::new(url, &shared.group, shared.timeout));
     store.transpose().map_err(|why| format!("shared.redis: {why}"))
 }
 
-/// The limits of requests for `path`, whatever their method, for `firebrick explain`.
+/// Returns the limits that apply to `path`, whatever the method, for `firebrick explain`.
 pub fn concerning<'a>(settings: &'a Settings, path: &[u8]) -> impl Iterator<Item = &'a RateLimit> {
     let parsed = Path::new(path);
     settings.rate_limits.iter().filter(move |limit| is_below(&limit.paths, &parsed))
 }
 
-/// What one of `servers` admits when each is alone.
+/// Returns the limit of one of `servers` while each counts alone.
 fn share(limit: &Limit, servers: u32) -> Limit {
     Limit {
         period: limit.period.saturating_mul(u64::from(servers)),
@@ -198,12 +198,12 @@ fn share(limit: &Limit, servers: u32) -> Limit {
     }
 }
 
-/// 429 with the time after which a request will be admitted (RFC 6585 section 4).
+/// Returns a 429 with the time after which a request will be admitted (RFC 6585 section 4).
 fn refusal(name: &str, wait: Duration) -> Response {
     let seconds = u32::try_from(wait.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u32::MAX);
     let reason = format!("beyond the rate limit {name}");
     let failure = Failure { status: 429, fault: Fault::Client, retry: Some(seconds), reason: reason.into() };
-    // The request is a right one: its connection goes on, and no other one has to be accepted for the next.
+    // The request is well-formed, so its connection continues and the next request needs no new one.
     Response { after: After::Reuse, ..failure.into_response() }
 }
 

@@ -1,9 +1,8 @@
-//! Rate limits: three algorithms. Pure: the clock is an argument.
+//! Implements three rate-limit algorithms. No I/O: the clock is an argument.
 //!
-//! Contract: refused requests are not counted, so a client that keeps sending is allowed again as soon as one that waits. Times are
-//! nanoseconds of any monotonic clock.
+//! Contract: refused requests are not counted, so a client that keeps sending is allowed again as soon as one that waits. Times are nanoseconds of
+//! any monotonic clock.
 
-/// An algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// A fixed number per period; it may be used at the end of one and again at the start of the next.
@@ -15,7 +14,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Its name in Ruby.
+    /// Returns the rule of a name in Ruby.
     pub fn named(name: &[u8]) -> Option<Rule> {
         match name {
             b"fixed_window" => Some(Rule::FixedWindow),
@@ -26,14 +25,12 @@ impl Rule {
     }
 }
 
-/// A limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// How it is counted.
     pub rule: Rule,
     /// Requests per period; at least 1.
     pub count: u32,
-    /// Nanoseconds; at least `count`.
+    /// In nanoseconds; at least `count`.
     pub period: u64,
     /// Tokens in a full bucket; at least 1.
     pub burst: u32,
@@ -42,7 +39,7 @@ pub struct Limit {
 /// The state of a client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Start of the window; for a bucket the time at which it will be full.
+    /// The start of the window; for a bucket, the time at which it will be full.
     mark: u64,
     now: u32,
     before: u32,
@@ -51,7 +48,7 @@ pub struct Count {
 /// The result of a check; times are nanoseconds from now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether the cost was counted.
+    /// The cost was counted.
     pub allowed: bool,
     /// How many more requests would be allowed now.
     pub remaining: u32,
@@ -71,7 +68,7 @@ impl Limit {
         }
     }
 
-    /// How long a state has to be kept after the last check.
+    /// Returns how long a state has to be kept after the last check, in nanoseconds.
     pub fn memory(&self) -> u64 {
         match self.rule {
             Rule::FixedWindow => self.period,
@@ -113,14 +110,14 @@ impl Limit {
         Verdict { allowed, remaining: if allowed { free - cost } else { free }, reset, retry }
     }
 
-    /// `number * rest / period`, rounded up.
+    /// Returns `number * rest / period`, rounded up.
     fn part(&self, number: u32, rest: u64) -> u32 {
         (u128::from(number) * u128::from(rest)).div_ceil(u128::from(self.period)) as u32
     }
 
-    /// When a sliding window allows `cost` if there are no more requests.
+    /// Returns when a sliding window allows `cost` if there are no more requests.
     fn until_free(&self, count: &Count, cost: u32, passed: u64) -> u64 {
-        // As many nanoseconds before the end of a window only `room` of `old` counts.
+        // This many nanoseconds before the end of a window, only `room` of `old` counts.
         let rest = |old: u32, room: u32| {
             (u128::from(room) * u128::from(self.period)).checked_div(u128::from(old)).unwrap_or(u128::MAX)
                 as u64
@@ -133,7 +130,7 @@ impl Limit {
         }
     }
 
-    /// The time in which one token is added.
+    /// Returns the time in which one token is added.
     fn token(&self) -> u64 {
         self.period / u64::from(self.count)
     }

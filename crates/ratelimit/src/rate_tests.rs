@@ -1,4 +1,4 @@
-//! Each rule, and what holds for all of them whatever comes when.
+//! Tests each rule, and properties of all rules for any sequence of requests.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ fn limit(rule: Rule, count: u32, burst: u32) -> Limit {
     Limit { rule, count, period: 10 * SECOND, burst }
 }
 
-/// Which of the questions at these times (seconds) are allowed.
+/// Returns which of the requests at these times (seconds) are allowed.
 fn answers(limit: Limit, times: &[u64]) -> Vec<bool> {
     let mut count = Count::default();
     times.iter().map(|at| limit.check(&mut count, 1, 1_000 * SECOND + at * SECOND).allowed).collect()
@@ -91,7 +91,7 @@ proptest! {
             prop_assert_eq!(verdict.allowed, verdict.retry == 0);
             if !verdict.allowed && cost <= limit.burst.min(limit.count) {
                 let mut later = count;
-                // A nanosecond for what is rounded.
+                // One nanosecond for rounding.
                 prop_assert!(limit.check(&mut later, cost, now + verdict.retry + 1).allowed, "{:?} {:?}", count, verdict);
             }
         }

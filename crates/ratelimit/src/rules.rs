@@ -1,4 +1,4 @@
-//! Which requests a limit is about, and whom they are counted for: [`Judged`].
+//! Determines which requests a limit applies to, and by which key they are counted: [`Judged`].
 
 use crate::address;
 use crate::ledger::{Ledger, Tally};
@@ -14,7 +14,7 @@ pub(crate) struct Judged {
     pub(crate) written: RateLimit,
     /// The whole limit.
     pub(crate) limit: Limit,
-    /// What has come of it.
+    /// The results of the limit.
     pub(crate) tally: Arc<Tally>,
 }
 
@@ -29,14 +29,14 @@ impl Judged {
         Judged { written: written.clone(), limit, tally: ledger.tally(&written.name) }
     }
 
-    /// Whether it is about requests of this method and path.
+    /// Returns whether the limit applies to requests of this method and path.
     pub(crate) fn concerns(&self, method: &[u8], path: &Path<'_>) -> bool {
         let methods = &self.written.methods;
         (methods.is_empty() || methods.iter().any(|one| one.as_bytes() == method))
             && is_below(&self.written.paths, path)
     }
 
-    /// What the request is counted by; `None` if it is not limited.
+    /// Returns the key that the request is counted by; `None` if it is not limited.
     pub(crate) fn key(&self, request: &Request, trusted: &TrustedProxies) -> Option<String> {
         let by_address = matches!(self.written.key, RateKey::Address);
         let client = if by_address || !self.written.except.is_empty() {
@@ -47,7 +47,7 @@ impl Judged {
         if client.is_some_and(|client| self.written.except.iter().any(|network| network.contains(client))) {
             return None;
         }
-        // A limit that is changed begins anew: what is kept of a key is a time, which another rate would take for another number.
+        // A changed limit begins anew: the stored state of a key is a time, which means another number with another rate.
         let name = format_args!("{}:{}:{}", self.written.name, self.written.rate, self.written.burst);
         match &self.written.key {
             RateKey::All => Some(format!("{name}:all")),
@@ -65,17 +65,17 @@ impl Judged {
     }
 }
 
-/// Whether a path is one of the prefixes or below one. A format behind it makes no difference: with Rails `/login.json` is the same
-/// action as `/login`, and would get around its limit.
+/// Returns whether a path is one of the prefixes or below one. A format after it makes no difference: with Rails, `/login.json` is the same action
+/// as `/login`, and would bypass its limit.
 pub(crate) fn is_below(prefixes: &[String], path: &Path<'_>) -> bool {
     prefixes
         .iter()
         .any(|prefix| path.below(prefix.as_bytes()).is_some() || has_format(path, prefix.as_bytes()))
 }
 
-/// Whether a path is the prefix with a format behind its last name, as routes of Rails take it.
+/// Returns whether a path is the prefix with a format after its last name, as accepted by Rails routes.
 fn has_format(path: &Path<'_>, prefix: &[u8]) -> bool {
-    // Most paths have neither, and need not be taken apart.
+    // Most paths have neither, and need not be decoded.
     let may = path.below(b"").is_some_and(|raw| raw.iter().any(|byte| b".%".contains(byte)));
     if prefix.is_empty() || !may {
         return false;
@@ -95,7 +95,7 @@ pub(crate) mod tests {
     use std::rc::Rc;
     use std::time::{Duration, Instant, SystemTime};
 
-    /// A request of a peer; `None` is one on a Unix socket.
+    /// Returns a request of a peer; `None` is one on a Unix socket.
     pub(crate) fn request(method: &str, path: &str, peer: Option<&str>) -> Request {
         let text = format!("{method} {path}").into_bytes();
         let (method, path) =

@@ -1,10 +1,9 @@
-//! Limits in Redis: [`Store`].
+//! Counts limits in Redis: [`Store`].
 //!
 //! Contract:
-//! 1. A decision is one script, so no two servers admit the same request's place; the clock is Redis's.
-//! 2. Keys expire when the limit is unused again: Redis keeps nothing of a client who has gone.
-//! 3. No question takes longer than the timeout, and a connection that is there is used again: asking never waits for
-//!    connecting, unless nothing has been connected yet.
+//! 1. A decision is one script, so no two servers admit a request to the same place. The clock is Redis's.
+//! 2. Keys expire when the limit is unused again, so Redis keeps no data of a client that has gone.
+//! 3. No query takes longer than the time-out. Connections are reused: a query waits for connecting only before the first connection.
 
 use crate::rate::Limit;
 use redis::{Client, Config, ErrorKind, Value, ValueSink};
@@ -13,7 +12,7 @@ use std::time::Duration;
 
 const GCRA: &str = include_str!("gcra.lua");
 const SERVERS: &str = include_str!("servers.lua");
-/// How long connecting may take: longer than a question, which may fall into a time without a connection.
+/// How long connecting may take: longer than a query, which may happen while there is no connection.
 const CONNECT: Duration = Duration::from_secs(2);
 
 /// One thread's connection, and the names of keys.
@@ -39,10 +38,10 @@ impl Script {
 }
 
 impl Store {
-    /// The Redis at `url`; it is connected when it is asked.
+    /// Creates a store for the Redis at `url`. It connects at the first query.
     ///
     /// # Errors
-    /// The URL is wrong; the text says how.
+    /// Describes the mistake in the URL.
     pub(crate) fn new(url: &str, group: &str, timeout: Duration) -> Result<Store, String> {
         let mut config = Config { connect_timeout: CONNECT, command_timeout: timeout, ..Config::default() };
         config.set_url(url)?;
@@ -55,14 +54,14 @@ impl Store {
         })
     }
 
-    /// Where it is, for messages.
+    /// Returns the address, for messages.
     pub(crate) fn address(&self) -> String {
         self.client.config().address.to_string()
     }
 
-    /// Counts a request if it is admitted. How long it has to wait otherwise; zero admits it.
+    /// Counts a request if it is admitted. Returns zero if so, else how long it has to wait.
     pub(crate) async fn count(&self, limit: &Limit, key: &str) -> Result<Duration, String> {
-        // Microseconds with a fraction: a third of a second has no whole number of them.
+        // Microseconds with a fraction: a third of a second is not a whole number of them.
         let each = format!("{:.3}", limit.period as f64 / f64::from(limit.count) / 1e3);
         let wait = self
             .run(&self.gcra, &format!("rate:{key}"), &[&each, &limit.burst.to_string()], self.timeout)
@@ -70,9 +69,9 @@ impl Store {
         Ok(Duration::from_micros(wait))
     }
 
-    /// Says that the server `id` is there; how many are. A server is gone when it has been silent for `gone`.
+    /// Reports the server `id` as present. Returns the number of servers. A server that has been silent for `gone` is removed.
     pub(crate) async fn beat(&self, id: &str, gone: Duration) -> Result<u32, String> {
-        // Connecting is part of it.
+        // Connecting is included.
         let timeout = CONNECT + self.timeout;
         let servers =
             self.run(&self.servers, "servers", &[id, &gone.as_millis().to_string()], timeout).await?;

@@ -1,4 +1,4 @@
-//! A server and the connections to it: [`Client`].
+//! Manages the connections to one server: [`Client`].
 
 use crate::command;
 use crate::config::Config;
@@ -11,10 +11,10 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Most idle dedicated connections that are kept for reuse.
+/// The most idle dedicated connections that are kept for reuse.
 const MAX_IDLE: usize = 16;
 
-/// One shared connection, and dedicated ones for what cannot be shared: WATCH, commands that block, subscriptions.
+/// One shared connection, and dedicated ones for commands that cannot share it: WATCH, blocking commands, subscriptions.
 pub struct Client<S: ReplySink> {
     shared: Dedicated<S>,
     idle: RefCell<Vec<Dedicated<S>>>,
@@ -38,28 +38,27 @@ impl<S: ReplySink> Drop for Dedicated<S> {
 }
 
 impl<S: ReplySink> Client<S> {
-    /// A client. It connects when the first command is sent.
+    /// Creates a client. It connects when the first command is sent.
     pub fn new(config: Config) -> Client<S> {
         Client { shared: Dedicated(Connection::new(Rc::new(config))), idle: RefCell::default() }
     }
 
-    /// What it connects to.
     pub fn config(&self) -> &Rc<Config> {
         self.shared.config()
     }
 
-    /// The connection that all commands share.
+    /// Returns the connection that all commands share.
     pub fn shared(&self) -> &Rc<Connection<S>> {
         &self.shared
     }
 
-    /// A connection that nothing else uses.
+    /// Returns a connection for exclusive use.
     pub fn dedicated(&self) -> Dedicated<S> {
         let idle = self.idle.borrow_mut().pop();
         idle.unwrap_or_else(|| Dedicated(Connection::new(self.config().clone())))
     }
 
-    /// A connection for subscriptions.
+    /// Returns a connection for subscriptions.
     pub fn subscriber(&self) -> Dedicated<S> {
         Dedicated(Connection::subscriber(self.config().clone()))
     }
@@ -74,7 +73,7 @@ impl<S: ReplySink> Client<S> {
 }
 
 impl Client<ValueSink> {
-    /// Runs one command over the shared connection. `timeout` begins now and covers connecting, too.
+    /// Runs one command over the shared connection. `timeout` begins now and includes connecting.
     ///
     /// # Errors
     /// There is no connection, no complete reply, or Redis replied with an error.

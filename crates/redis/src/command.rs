@@ -1,9 +1,9 @@
-//! Commands as bytes (RESP). A command is an array of its words: [`array`], then as many [`bulk`] or [`number`].
+//! Encodes commands (RESP). A command is an array of its words: [`array`], then as many [`bulk`] or [`number`].
 
 use std::fmt::Arguments;
 use std::io::Write;
 
-/// Writes a command whose words are at hand.
+/// Writes a command with the given words.
 pub fn words(out: &mut Vec<u8>, words: &[&[u8]]) {
     array(out, words.len());
     words.iter().for_each(|word| bulk(out, word));
@@ -21,7 +21,7 @@ pub fn bulk(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes a number as a word. What exceeds 32 bytes is cut off; no number is that long.
+/// Writes a number as a word. Bytes beyond 32 are cut off; no number is that long.
 pub fn number(out: &mut Vec<u8>, number: Arguments<'_>) {
     let mut text = [0; 32];
     let mut rest = &mut text[..];

@@ -1,21 +1,20 @@
-//! Which server to connect to, as whom, and how long to wait: [`Config`].
+//! Configures the server, the user and the time-outs: [`Config`].
 
 use crate::tls::Tls;
 use std::path::PathBuf;
 use std::time::Duration;
 use text::percent::decode;
 
-/// Redis's port unless another one is given.
+/// Redis's default port.
 pub const PORT: u16 = 6379;
 
 /// Everything that two users of a connection must agree on. Equal configurations can share one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// The server.
     pub address: Address,
-    /// TLS; `None` connects without. Unix sockets ignore it.
+    /// `None` connects without TLS. Unix sockets ignore it.
     pub tls: Option<Tls>,
-    /// Number of the database.
+    /// The number of the database.
     pub db: u32,
     /// A user of Redis's ACL.
     pub username: Option<Vec<u8>>,
@@ -25,16 +24,16 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// Until the reply to a command is complete.
     pub command_timeout: Duration,
-    /// Whether to switch to RESP3.
+    /// Switch to RESP3.
     pub resp3: bool,
 }
 
-/// Where the server listens.
+/// The server's address.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Address {
     /// Host name or IP address, and port.
     Tcp(String, u16),
-    /// Path of a Unix socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
@@ -49,7 +48,7 @@ impl std::fmt::Display for Address {
 }
 
 impl Default for Config {
-    /// Database 0 on 127.0.0.1:6379, with timeouts of five seconds.
+    /// Returns database 0 on 127.0.0.1:6379, with time-outs of five seconds.
     fn default() -> Config {
         Config {
             address: Address::Tcp("127.0.0.1".to_owned(), PORT),
@@ -65,10 +64,10 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Takes address, TLS, user, password and database from a URL.
+    /// Sets address, TLS, user, password and database from a URL.
     ///
     /// # Errors
-    /// A sentence that says what is wrong and what a URL looks like.
+    /// A sentence that describes the mistake and the form of a URL.
     pub fn set_url(&mut self, url: &str) -> Result<(), String> {
         let wrong = |why: &str| {
             format!(
@@ -86,7 +85,7 @@ impl Config {
             let decoded = |text: &str| (!text.is_empty()).then(|| decode(text.as_bytes()).into_owned());
             (self.username, self.password) = (decoded(name), decoded(password));
         }
-        // Not quoted: with an unescaped slash or question mark in the password a part of it stands there.
+        // Not quoted: if the password contains an unescaped slash or question mark, this text is a part of it.
         let db = |text: &str| text.parse().map_err(|_| wrong("the database is not a number"));
         match scheme {
             "unix" => {
@@ -106,7 +105,7 @@ impl Config {
                     self.db = db(&path[1..])?;
                 }
             }
-            // Quoted only where it can be one: a URL that is written otherwise may begin with its password.
+            // Quoted only if it can be a scheme: a malformed URL may begin with its password.
             _ if scheme.len() <= 12 && scheme.bytes().all(|byte| byte.is_ascii_alphabetic()) => {
                 return Err(wrong(&format!("the scheme \"{scheme}\"")));
             }

@@ -1,12 +1,12 @@
-//! One connection to Redis and the replies that are expected on it: [`Connection`].
+//! Implements one connection to Redis and the queue of expected replies: [`Connection`].
 //!
 //! Contract:
-//! 1. Commands are sent in the order of [`Connection::send`]; all of one turn of the event loop leave in one write.
-//! 2. Replies are matched by order alone. A dropped [`Reply`] keeps its position in the queue, and the bytes that arrive for it are
-//!    discarded: no caller ever gets another's reply.
-//! 3. After anything that puts the order in doubt (end of stream, I/O error, bytes that are not RESP, an overdue reply) the
-//!    connection is closed and all waiting callers get an error. The next command connects again: at once the first time, then
-//!    not before a pause of 10 ms to 1 s; commands sent during the pause fail at once. No command is ever sent twice.
+//! 1. Commands are sent in the order of [`Connection::send`]. All commands of one turn of the event loop leave in one write.
+//! 2. Replies are matched by order alone. A dropped [`Reply`] keeps its position in the queue, and its bytes are discarded: no caller ever gets
+//!    another's reply.
+//! 3. After anything that puts the order in doubt (end of stream, I/O error, bytes that are not RESP, an overdue reply) the connection is closed and
+//!    all waiting callers get an error. The next command connects again: at once the first time, then after a pause of 10 ms to 1 s; commands sent
+//!    during the pause fail at once. No command is ever sent twice.
 //! 4. After [`Connection::forbid_reconnect`] the end of the connection is final, because its state (WATCH) is lost with it.
 
 mod driver;
@@ -24,9 +24,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Most bytes that may wait to be written: a server that stops reading must not use up all memory.
+/// The most bytes that may wait to be written: a server that stops reading must not use up all memory.
 const MAX_UNSENT: usize = 64 << 20;
-/// Most messages of a subscription that are buffered; while there are as many, the socket is not read.
+/// The most buffered messages of a subscription; while the buffer is full, the socket is not read.
 const MAX_MESSAGES: usize = 1024;
 
 /// A connection; it is opened when the first command is sent.
@@ -46,16 +46,16 @@ struct Inner<S> {
     running: bool,
     connected: bool,
     driver: Option<Waker>,
-    /// The driver is to close the connection.
+    /// The driver must close the connection.
     closing: bool,
     /// The end of the connection is final.
     no_reconnect: bool,
     /// Why the connection ended for good.
     ended: Option<Error>,
-    /// After a failure to connect.
+    /// The pause after a failure to connect.
     pause: Option<Pause>,
     subscription: Option<Subscription<S>>,
-    /// A RESP3 push message that is being received. It is discarded: nothing asks for any.
+    /// A RESP3 push message that is being received. It is discarded, because no command asks for one.
     push: Option<S>,
 }
 
@@ -87,7 +87,7 @@ struct Subscription<S> {
     waker: Option<Waker>,
     /// When the server's confirmation of a (un)subscribe is overdue.
     confirmation: Option<Instant>,
-    /// When a message was taken last, or the buffer was empty.
+    /// When a message was last taken, or the buffer was last empty.
     last_taken: Option<Instant>,
     /// Why no more messages arrive.
     ended: Option<Error>,
@@ -118,7 +118,7 @@ impl<S: ReplySink> Connection<S> {
         Rc::new(Connection { config, inner: RefCell::default() })
     }
 
-    /// A connection for subscriptions, whose messages [`Connection::poll_message`] returns.
+    /// Creates a connection for subscriptions, whose messages [`Connection::poll_message`] returns.
     pub(crate) fn subscriber(config: Rc<Config>) -> Rc<Connection<S>> {
         let subscription = Subscription {
             messages: VecDeque::new(),
@@ -132,24 +132,24 @@ impl<S: ReplySink> Connection<S> {
         Rc::new(Connection { config, inner: RefCell::new(inner) })
     }
 
-    /// From now on, when the connection ends, all further commands fail.
+    /// Makes all further commands fail once the connection ends.
     pub fn forbid_reconnect(&self) {
         self.inner.borrow_mut().no_reconnect = true;
     }
 
-    /// Undoes [`Connection::forbid_reconnect`]. Returns whether another user may take over the connection: it has not ended, no
-    /// reply is missing and nothing is unsent.
+    /// Undoes [`Connection::forbid_reconnect`]. Returns whether another user may take over the connection: it has not ended, no reply is missing and
+    /// nothing is unsent.
     pub fn allow_reconnect(&self) -> bool {
         let mut inner = self.inner.borrow_mut();
         inner.no_reconnect = false;
         inner.ended.is_none() && inner.is_idle()
     }
 
-    /// Sends what `write` writes: `count` commands. With `listed` the result is an array of all replies, otherwise
-    /// the one reply. `timeout` covers all replies; `None` waits without limit.
+    /// Sends `count` commands that `write` writes. With `listed` the result is an array of all replies, otherwise the one reply. `timeout` covers
+    /// all replies; `None` waits without limit.
     ///
     /// # Errors
-    /// Those of `write`, and that there is no connection.
+    /// Any error of `write`, or a missing connection.
     pub fn send<E: From<Error>>(
         self: &Rc<Self>,
         count: usize,
@@ -206,7 +206,7 @@ impl<S: ReplySink> Connection<S> {
                 format!("Redis on {} reads no commands: {MAX_UNSENT} bytes are unsent", self.config.address);
             return Err(Error::new(ErrorKind::ConnectionLost, why).into());
         }
-        // It was to be closed because it was idle; now it is used again.
+        // The connection was about to be closed because it was idle; now it is used again.
         inner.closing = false;
         let before = inner.out.len();
         write(&mut inner.out).inspect_err(|_| inner.out.truncate(before))?;
@@ -221,7 +221,7 @@ impl<S: ReplySink> Connection<S> {
         Ok(timeout.map(|timeout| now + timeout))
     }
 
-    /// The next message of a subscription.
+    /// Returns the next message of a subscription.
     pub fn poll_message(&self, cx: &mut Context<'_>) -> Poll<Result<S, Error>> {
         let inner = &mut *self.inner.borrow_mut();
         let Some(subscription) = &mut inner.subscription else {
@@ -244,17 +244,16 @@ impl<S: ReplySink> Connection<S> {
         Poll::Pending
     }
 
-    /// What it connects to.
     pub fn config(&self) -> &Rc<Config> {
         &self.config
     }
 
-    /// Whether it is open and the server has accepted user and database.
+    /// Returns whether the connection is open and the server has accepted user and database.
     pub fn is_connected(&self) -> bool {
         self.inner.borrow().connected
     }
 
-    /// Whether no reply is missing and nothing is unsent.
+    /// Returns whether no reply is missing and nothing is unsent.
     pub fn is_idle(&self) -> bool {
         self.inner.borrow().is_idle()
     }
@@ -298,7 +297,7 @@ impl<S> Inner<S> {
         self.expected.is_empty() && self.out.len() == self.written
     }
 
-    /// The replies of a slot are complete.
+    /// Completes a slot whose replies have all arrived.
     fn complete(&mut self, number: usize) {
         let slot = &mut self.slots[number];
         slot.missing = 0;
@@ -317,7 +316,7 @@ pub struct Reply<S: ReplySink> {
 }
 
 impl<S: ReplySink> Reply<S> {
-    /// Bytes that the reply takes; `None` if it has not arrived.
+    /// Returns the bytes that the reply takes; `None` if it has not arrived.
     pub fn size(&self) -> Option<usize> {
         let slot = &self.connection.inner.borrow().slots[self.slot];
         (slot.missing == 0).then(|| slot.reply.size())

@@ -1,6 +1,6 @@
-//! What can go wrong: [`Error`].
+//! Defines the errors of the client: [`Error`].
 
-/// What kind of error it is. The first five are failures of the connection, the others are error replies by their first word.
+/// The kind of an error. The first five are failures of the connection, the others are error replies by their first word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The connection could not be opened, or the server rejected user, password or database.
@@ -9,9 +9,9 @@ pub enum ErrorKind {
     ConnectTimeout,
     /// The connection was lost before the reply was complete. Whether the command was executed is unknown.
     ConnectionLost,
-    /// No reply within the command's timeout.
+    /// No reply within the command's time-out.
     CommandTimeout,
-    /// The connection is used in a way it does not allow.
+    /// The connection is used in a way that it does not allow.
     Protocol,
     /// `WRONGTYPE`
     WrongType,
@@ -28,7 +28,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The kind of an error reply.
+    /// Returns the kind of an error reply.
     pub(crate) fn of_reply(text: &[u8]) -> ErrorKind {
         match text.split(|byte| *byte == b' ').next().unwrap_or_default() {
             b"WRONGTYPE" => ErrorKind::WrongType,
@@ -44,14 +44,12 @@ impl ErrorKind {
 /// An error reply, or a failure of the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// What kind it is.
     pub kind: ErrorKind,
     /// The server's words, or a sentence that names the server. Error replies need not be UTF-8.
     pub message: Vec<u8>,
 }
 
 impl Error {
-    /// An error with this message.
     pub fn new(kind: ErrorKind, message: impl AsRef<[u8]>) -> Error {
         Error { kind, message: message.as_ref().to_vec() }
     }

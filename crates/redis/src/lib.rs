@@ -1,10 +1,10 @@
 //! A Redis client for one thread of an event loop.
 //!
-//! Many tasks of a thread share one connection per server: their commands leave in one write per turn of the event loop, and
-//! replies are matched by order. So a hundred commands cost one connection and few packets.
+//! Many tasks of a thread share one connection per server: their commands leave in one write per turn of the event loop, and replies are matched by
+//! order. So a hundred commands cost one connection and few packets.
 //!
-//! The client does not choose how replies are stored: a [`ReplySink`] receives their elements as they are parsed. [`Value`] is a
-//! sink for general use; a caller with a format of its own (a handler's VM) implements the trait and saves a copy.
+//! The caller chooses how replies are stored: a [`ReplySink`] receives their elements as they are parsed. [`Value`] is a sink for general use; a
+//! caller with its own format (a handler's VM) implements the trait and saves a copy.
 //!
 //! Contract:
 //! 1. Everything happens on the thread that made the [`Client`], in a `LocalSet` or `LocalRuntime` of tokio.

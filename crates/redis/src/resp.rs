@@ -1,34 +1,33 @@
 //! Parses replies (RESP2 and the types of RESP3) from bytes in any pieces.
 //!
-//! Contract: memory is allocated for bytes received, never for what a length announces. A reply has at most [`MAX_REPLY`] bytes
-//! and at most [`MAX_DEPTH`] levels. Bytes that are not RESP are [`Malformed`]; the parser cannot be used after that.
+//! Contract: memory is allocated for received bytes, never for an announced length. A reply has at most [`MAX_REPLY`] bytes and at most
+//! [`MAX_DEPTH`] levels. Bytes that are not RESP are [`Malformed`]; the parser cannot be used after that.
 
 use crate::error::ErrorKind;
 
-/// Most bytes of a bulk string; Redis's own limit.
+/// The most bytes of a bulk string; Redis's own limit.
 const MAX_BULK: usize = 512 << 20;
-/// Most bytes of a reply.
+/// The most bytes of a reply.
 const MAX_REPLY: usize = 512 << 20;
-/// Most levels of nested aggregates.
+/// The most levels of nested aggregates.
 const MAX_DEPTH: usize = 64;
-/// Most bytes of a simple string, error or number.
+/// The most bytes of a simple string, error or number.
 const MAX_LINE: usize = 64 << 10;
-/// Free space offered for a read, bytes.
+/// The free space offered for a read, in bytes.
 const READ: usize = 16 << 10;
-/// A larger buffer is freed when it is empty, bytes.
+/// A larger buffer is freed when it is empty, in bytes.
 const MAX_KEPT_BUFFER: usize = 1 << 20;
 
 /// Why the bytes are not RESP, as the object of "it sent …".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed(pub String);
 
-/// Stores the elements of a reply in the order in which they arrive. An aggregate is followed by its elements.
+/// Stores the elements of a reply in the order of their arrival. An aggregate is followed by its elements.
 pub trait ReplySink: Default + 'static {
     /// A null of any type.
     fn null(&mut self);
     /// A boolean (RESP3).
     fn boolean(&mut self, value: bool);
-    /// An integer.
     fn integer(&mut self, value: i64);
     /// A double (RESP3).
     fn double(&mut self, value: f64);
@@ -42,21 +41,20 @@ pub trait ReplySink: Default + 'static {
     fn error(&mut self, kind: ErrorKind, message: &[u8]);
     /// Discards everything stored so far.
     fn clear(&mut self);
-    /// Bytes that the stored elements take, roughly.
+    /// Returns roughly how many bytes the stored elements take.
     fn size(&self) -> usize;
 }
 
-/// Parses replies incrementally.
 #[derive(Debug, Default)]
 pub struct Parser {
     buffer: Vec<u8>,
-    /// Start of the bytes that are not parsed yet.
+    /// The start of the bytes that are not parsed yet.
     at: usize,
-    /// End of the bytes received; the rest of the buffer is free.
+    /// The end of the received bytes; the rest of the buffer is free.
     end: usize,
-    /// Missing elements of each incomplete aggregate, outermost first.
+    /// The missing elements of each incomplete aggregate, outermost first.
     open: Vec<u64>,
-    /// Bytes of the current reply so far.
+    /// The bytes of the current reply so far.
     size: usize,
 }
 
@@ -73,7 +71,7 @@ enum Element<'a> {
 }
 
 impl Parser {
-    /// Space for the next bytes; report how many were written with [`Parser::filled`].
+    /// Returns space for the next bytes; report how many were written with [`Parser::filled`].
     pub fn room(&mut self) -> &mut [u8] {
         if self.at == self.end {
             (self.at, self.end) = (0, 0);
@@ -107,12 +105,12 @@ impl Parser {
         }
     }
 
-    /// Whether the next message is a RESP3 push message instead of a reply; `None` before its first byte.
+    /// Returns whether the next message is a RESP3 push message instead of a reply; `None` before its first byte.
     pub fn next_is_push(&self) -> Option<bool> {
         (self.at < self.end).then(|| self.open.is_empty() && self.buffer[self.at] == b'>')
     }
 
-    /// Continues to parse a reply; true when it is complete. Until then every call must pass the same sink.
+    /// Continues to parse a reply. Returns true when it is complete. Until then every call must pass the same sink.
     ///
     /// # Errors
     /// The bytes are not RESP.
@@ -147,7 +145,7 @@ impl Parser {
     }
 }
 
-/// Stores an element and returns how many children follow.
+/// Stores an element. Returns how many children follow.
 fn store<S: ReplySink>(element: &Element<'_>, sink: &mut S) -> u64 {
     match *element {
         Element::Text(text) => sink.text(text),
@@ -168,7 +166,7 @@ fn store<S: ReplySink>(element: &Element<'_>, sink: &mut S) -> u64 {
     0
 }
 
-/// The element at `at` and its end; `None` if it is incomplete.
+/// Parses the element at `at`, and returns its end too; `None` if it is incomplete.
 fn element(bytes: &[u8], at: usize) -> Result<Option<(Element<'_>, usize)>, Malformed> {
     let Some(&kind) = bytes.get(at) else { return Ok(None) };
     let Some((line, end)) = line(bytes, at + 1)? else { return Ok(None) };
@@ -213,14 +211,14 @@ fn bulk<'a>(
     }
     let element = match kind {
         b'!' => Element::Error(text),
-        // Starts with its format, three letters and a colon, which no caller uses.
+        // The text starts with its format, three letters and a colon, which no caller uses.
         b'=' => Element::Text(text.get(4..).unwrap_or_default()),
         _ => Element::Text(text),
     };
     Ok(Some((element, start + length + 2)))
 }
 
-/// The line at `from` without its line break, and the start of the next one.
+/// Returns the line at `from` without its line break, and the start of the next one.
 fn line(bytes: &[u8], from: usize) -> Result<Option<(&[u8], usize)>, Malformed> {
     let rest = &bytes[from..];
     let Some(length) = rest.iter().take(MAX_LINE).position(|byte| *byte == b'\r') else {

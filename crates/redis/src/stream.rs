@@ -1,4 +1,4 @@
-//! A byte stream to the server (TCP, Unix socket or TLS), authenticated and ready for commands.
+//! Opens a byte stream to the server (TCP, Unix socket or TLS), authenticated and ready for commands.
 
 use crate::command;
 use crate::config::{Address, Config};
@@ -13,7 +13,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// Pause before connecting again to a Unix socket whose backlog is full.
+/// The pause before connecting again to a Unix socket whose backlog is full.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
 
 /// A stream that can be read and written.
@@ -21,7 +21,7 @@ pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 
-/// Connects, authenticates and selects the database, within `connect_timeout`. The parser may hold bytes already.
+/// Connects, authenticates and selects the database, within `connect_timeout`. The parser may already hold bytes.
 ///
 /// # Errors
 /// [`ErrorKind::CannotConnect`], [`ErrorKind::ConnectTimeout`], or the server's error if it rejects user, password or database.
@@ -69,7 +69,7 @@ async fn connect(config: &Config) -> Result<Box<dyn Duplex>, String> {
     }
 }
 
-/// Connecting to a Unix socket whose backlog is full fails at once; for TCP the kernel retries.
+/// Retries while the backlog of the Unix socket is full, because connecting then fails at once. For TCP the kernel retries.
 async fn connect_unix(path: &Path) -> std::io::Result<UnixStream> {
     loop {
         match UnixStream::connect(path).await {
@@ -79,7 +79,7 @@ async fn connect_unix(path: &Path) -> std::io::Result<UnixStream> {
     }
 }
 
-/// A subscription sends nothing: only keep-alive probes show that the other machine is gone.
+/// Enables keep-alive: a subscription sends nothing, so only keep-alive probes detect that the other machine is gone.
 fn set_keepalive(socket: &TcpStream) -> rustix::io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(socket, true)?;
@@ -88,7 +88,7 @@ fn set_keepalive(socket: &TcpStream) -> rustix::io::Result<()> {
     sockopt::set_tcp_keepcnt(socket, 3)
 }
 
-/// AUTH, HELLO and SELECT must succeed before any command is sent: one that ran as another user or in another database would do
+/// Sends AUTH, HELLO and SELECT, which must succeed before any command is sent: a command that ran as another user or in another database would do
 /// harm.
 async fn greet(config: &Config, stream: &mut Box<dyn Duplex>, parser: &mut Parser) -> Result<(), Error> {
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! TLS: the trusted certificates and the client certificate.
+//! Configures TLS: the trusted certificates and the client certificate.
 //!
 //! Contract: certificates are always verified. The files are read once, when the first connection is opened.
 
@@ -12,9 +12,9 @@ use trust::{Error, Identity, Role, Trusted};
 /// PEM files.
 #[derive(Debug, Clone, Default)]
 pub struct Tls {
-    /// Certificates of the authorities that are trusted, or the server's own; `None` trusts the system's.
+    /// The certificates of the trusted authorities, or the server's own; `None` trusts the system's.
     pub ca_file: Option<PathBuf>,
-    /// Our own certificate, for a server that asks for one.
+    /// The client certificate, for a server that asks for one.
     pub cert: Option<PathBuf>,
     /// The private key of `cert`.
     pub key: Option<PathBuf>,
@@ -28,7 +28,7 @@ impl PartialEq for Tls {
 }
 
 impl Tls {
-    /// The configuration that all connections share, so that they can resume sessions.
+    /// Returns the configuration that all connections share, so that they can resume sessions.
     ///
     /// # Errors
     /// A sentence that names the file.
@@ -62,7 +62,7 @@ impl Tls {
         })
     }
 
-    /// Why the handshake failed; if the certificate was rejected, also which ones are trusted.
+    /// Describes why the handshake failed; if the certificate was rejected, also which ones are trusted.
     pub(crate) fn handshake_error(&self, error: &io::Error) -> String {
         match (trust::certificate_error(error), &self.ca_file) {
             (None, _) => error.to_string(),

@@ -1,16 +1,14 @@
-//! Replies as a tree: [`Value`].
+//! Represents replies as a tree: [`Value`].
 
 use crate::error::{Error, ErrorKind};
 use crate::resp::ReplySink;
 
-/// A reply.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A null of any type.
     Null,
     /// `#t`, `#f` (RESP3)
     Boolean(bool),
-    /// An integer.
     Integer(i64),
     /// A double (RESP3).
     Double(f64),
@@ -27,7 +25,7 @@ pub enum Value {
 /// Builds a [`Value`] from its elements.
 #[derive(Debug, Default)]
 pub struct ValueSink {
-    /// Aggregates that are not complete yet, outermost first.
+    /// Incomplete aggregates, outermost first.
     open: Vec<Open>,
     value: Option<Value>,
     size: usize,
@@ -41,7 +39,7 @@ struct Open {
 }
 
 impl ValueSink {
-    /// The value; `None` if it is not complete.
+    /// Returns the value; `None` if it is not complete.
     pub fn into_value(self) -> Option<Value> {
         self.value
     }

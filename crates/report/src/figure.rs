@@ -1,10 +1,10 @@
 //! Number formatting: rounding, thousands separators, and round steps.
 
-/// Beyond these, numbers are shown with a power of ten.
+/// The limits beyond which numbers are shown with a power of ten.
 const LARGEST_WRITTEN_OUT: f64 = 1e15;
 const SMALLEST_WRITTEN_OUT: f64 = 1e-4;
 
-/// At most three significant digits, without trailing zeros.
+/// Formats at most three significant digits, without trailing zeros.
 pub(crate) fn significant(value: f64) -> String {
     let size = value.abs();
     if value == 0.0 {
@@ -23,7 +23,7 @@ pub(crate) fn significant(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// A fixed number of decimals, with thousands separators.
+/// Formats a fixed number of decimals, with thousands separators.
 pub(crate) fn grouped(value: f64, decimals: usize) -> String {
     let text = format!("{:.decimals$}", value.abs());
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
@@ -39,14 +39,14 @@ pub(crate) fn grouped(value: f64, decimals: usize) -> String {
     shown + rest
 }
 
-/// Which steps are round.
+/// The rule for round steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Steps {
-    /// 1, 2, 5, 10… times this.
+    /// 1, 2, 5, 10… times this value.
     Decimal(f64),
-    /// The same, at least 1.
+    /// The same steps, at least 1.
     Whole,
-    /// Seconds, minutes, hours.
+    /// Steps in seconds, minutes and hours.
     Time,
 }
 
@@ -56,7 +56,7 @@ const TIME_STEPS: [f64; 17] = [
 ];
 
 impl Steps {
-    /// The smallest round step that is at least `rough`, which is above 0.
+    /// Returns the smallest round step that is at least `rough`, which is above 0.
     pub fn at_least(self, rough: f64) -> f64 {
         match self {
             Steps::Decimal(unit) => decimal(rough / unit) * unit,

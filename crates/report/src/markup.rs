@@ -10,11 +10,11 @@ pub(crate) struct Markup {
     text: String,
 }
 
-/// Attributes of an element: names are our own, values are untrusted.
+/// Attributes of an element: the names are fixed, the values are untrusted.
 pub(crate) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
 
 impl Markup {
-    /// Writes an element around what `content` writes.
+    /// Writes an element around the output of `content`.
     pub fn within(
         &mut self,
         name: &'static str,
@@ -27,7 +27,6 @@ impl Markup {
         let _ = write!(self.text, "</{name}>");
     }
 
-    /// Writes an element with a text.
     pub fn element(&mut self, name: &'static str, attributes: Attributes<'_>, text: &str) {
         self.within(name, attributes, |markup| markup.text(text));
     }
@@ -38,22 +37,20 @@ impl Markup {
         self.text.push_str("/>");
     }
 
-    /// Writes a text.
     pub fn text(&mut self, text: &str) {
         self.text.push_str(&escape(text));
     }
 
-    /// Writes a document type, style sheet or script of our own, without `<` and `&`.
+    /// Writes a fixed document type, style sheet or script, without `<` and `&`.
     pub fn verbatim(&mut self, text: &'static str) {
         self.text.push_str(text);
     }
 
-    /// Appends other markup.
     pub fn append(&mut self, other: &Markup) {
         self.text.push_str(&other.text);
     }
 
-    /// The complete markup.
+    /// Returns the complete markup.
     pub fn finish(self) -> String {
         self.text
     }
@@ -81,7 +78,7 @@ fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// XML 1.0, 2.2: allowed characters.
+/// Returns the replacement of a character, by the allowed characters of XML 1.0, 2.2.
 fn replacement(c: char) -> Option<&'static str> {
     match c {
         '<' => Some("&lt;"),

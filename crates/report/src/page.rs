@@ -5,19 +5,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::plot::Plot;
 
-/// A page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Page {
     /// The subject in a few words: heading and window title.
     pub title: String,
-    /// Where, when, with what; a line under the title.
+    /// Place, time and subject; a line under the title.
     pub subtitle: String,
     /// The most important values; three to six.
     pub lead: Vec<KeyFigure>,
-    /// The sections of the page.
     pub sections: Vec<Section>,
-    /// The last line: which program wrote it, and when.
+    /// The last line: the program that wrote the page, and the time.
     pub foot: String,
     /// Reload interval in seconds, for live pages; 0 is never.
     pub refresh_seconds: u32,
@@ -27,46 +25,39 @@ pub struct Page {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyFigure {
-    /// What it is: `99th percentile`.
+    /// The name of the value: `99th percentile`.
     pub label: String,
     /// The value with its unit: `412 ms`.
     pub value: String,
     /// A remark: `limit: 200 ms`.
     #[serde(default)]
     pub note: String,
-    /// Whether it is good or bad; also shown by a symbol, never by colour alone.
+    /// Whether the value is good or bad; also shown by a symbol, never by colour alone.
     #[serde(default)]
     pub verdict: Verdict,
 }
 
-/// Good or bad.
+/// The rating of a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Neither.
     #[default]
     Neutral,
-    /// Good.
     Good,
-    /// Needs attention.
     Warning,
     /// A limit was missed.
     Bad,
 }
 
-/// A section with a heading.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Section {
-    /// The heading.
     pub title: String,
-    /// What the reader should see in it, in a sentence or two. A blank line starts a new paragraph.
+    /// The point of the section in a sentence or two. A blank line starts a new paragraph.
     pub text: String,
-    /// The contents.
     pub blocks: Vec<Block>,
 }
 
-/// A block of a section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "a page has a few dozen; boxes would burden every caller")]
@@ -75,13 +66,11 @@ pub enum Block {
     Plot(Plot),
     /// Several plots, side by side if there is room.
     Plots(Vec<Plot>),
-    /// A table.
     Table(Table),
     /// Paragraphs, separated by blank lines.
     Text(String),
     /// A list of remarks.
     Notes(Vec<String>),
-    /// Names and values.
     KeyValues(Vec<(String, String)>),
     /// Preformatted text to copy, such as a command or lines of a file.
     Code(String),
@@ -93,7 +82,7 @@ pub enum Block {
 pub struct Table {
     /// The caption; may be empty.
     pub caption: String,
-    /// The columns; units belong into their titles rather than into each cell.
+    /// The columns; units belong in their titles rather than in each cell.
     pub columns: Vec<Column>,
     /// Cells in the order of `columns`; missing ones stay empty, surplus ones are ignored.
     pub rows: Vec<Vec<String>>,
@@ -101,11 +90,9 @@ pub struct Table {
     pub marked: Vec<usize>,
 }
 
-/// A column.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
-    /// The title.
     pub title: String,
     /// Whether it contains numbers, which are right-aligned.
     #[serde(default)]
@@ -113,13 +100,13 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column of text.
+    /// Returns a column of text.
     #[must_use]
     pub fn text(title: impl Into<String>) -> Column {
         Column { title: title.into(), numeric: false }
     }
 
-    /// A column of numbers.
+    /// Returns a column of numbers.
     #[must_use]
     pub fn number(title: impl Into<String>) -> Column {
         Column { title: title.into(), numeric: true }

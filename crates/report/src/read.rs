@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 use crate::page::Page;
 use crate::plot::Plot;
 
-/// Why a text is not a page or plot.
+/// The reason why a text is not a page or plot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadError {
-    /// Path in the data: `lines.lines[0].points[3]`; `.` is the root.
+    /// The path in the data: `lines.lines[0].points[3]`; `.` is the root.
     pub path: String,
     /// The problem, with line and column of the text.
     pub problem: String,
@@ -31,7 +31,7 @@ impl std::error::Error for ReadError {}
 /// Reads a plot, such as `{"lines": {"title": "…", "lines": [{"name": "p99", "points": [[0, 12.5], [1, 13]]}]}}`.
 ///
 /// # Errors
-/// If it is not JSON, a name is unknown or missing, or a value has the wrong type.
+/// The text is not JSON, a name is unknown or missing, or a value has the wrong type.
 pub fn read_plot(json: &str) -> Result<Plot, ReadError> {
     read(json)
 }
@@ -39,7 +39,7 @@ pub fn read_plot(json: &str) -> Result<Plot, ReadError> {
 /// Reads a page, such as `{"title": "…", "sections": [{"title": "…", "blocks": [{"text": "…"}]}]}`.
 ///
 /// # Errors
-/// As `read_plot`.
+/// The same as of `read_plot`.
 pub fn read_page(json: &str) -> Result<Page, ReadError> {
     read(json)
 }

@@ -45,7 +45,7 @@ const SIZES: [(f64, &str); 5] = [
 const MINUTES_FROM: f64 = 600_000.0;
 
 impl Unit {
-    /// The value as text: `12.3 ms`. Values that are not finite are a dash.
+    /// Returns the value as text: `12.3 ms`. Values that are not finite are a dash.
     #[must_use]
     pub fn show(&self, value: f64) -> String {
         if !value.is_finite() {
@@ -62,7 +62,7 @@ impl Unit {
         }
     }
 
-    /// The displayed unit for values up to `largest`: its size in the base unit, and its symbol.
+    /// Returns the displayed unit for values up to `largest`: its size in the base unit, and its symbol.
     pub(crate) fn one(&self, largest: f64) -> (f64, String) {
         let of = |list: &[(f64, &str)]| {
             let fits = |&&(one, _): &&(f64, &str)| {
@@ -87,13 +87,13 @@ impl Unit {
         }
     }
 
-    /// The same for ticks. Fractions of a GiB are not round numbers of MiB, so a larger unit of bytes is used only if
-    /// there are several.
+    /// Returns the same for ticks. Fractions of a GiB are not round numbers of MiB, so a larger unit of bytes is used only if there are several of
+    /// it.
     fn tick_one(&self, largest: f64) -> (f64, String) {
         if *self == Unit::Bytes && largest > 4096.0 { self.one(largest / 4.0) } else { self.one(largest) }
     }
 
-    /// The label of a tick on an axis with this step that reaches to `largest`: all ticks use the same unit.
+    /// Returns the label of a tick on an axis with this step that reaches to `largest`; all ticks use the same unit.
     pub(crate) fn tick(&self, value: f64, step: f64, largest: f64) -> String {
         match self {
             Unit::Seconds => elapsed(value, largest, step % 60.0 != 0.0),
@@ -113,7 +113,7 @@ impl Unit {
         }
     }
 
-    /// Round steps in this unit, for an axis that reaches to `largest`.
+    /// Returns round steps in this unit, for an axis that reaches to `largest`.
     pub(crate) fn steps(&self, largest: f64) -> Steps {
         match self {
             Unit::Seconds | Unit::Clock => Steps::Time,
@@ -122,15 +122,15 @@ impl Unit {
         }
     }
 
-    /// The label of a tick with its own unit, as on a log scale.
+    /// Returns the label of a tick with its own unit, as on a log scale.
     pub(crate) fn alone(&self, value: f64) -> String {
         if matches!(self, Unit::Named(_)) { significant(value) } else { self.show(value) }
     }
 
-    /// The quantity and the unit of numbers shown without unit: `memory in MiB`, `transactions per second`.
+    /// Returns the quantity and the unit of numbers shown without unit: `memory in MiB`, `transactions per second`.
     pub(crate) fn words(&self, measure: &str, largest: f64) -> String {
         match (self, self.one(largest).1.trim()) {
-            // The measure already contains it.
+            // The measure already contains the unit.
             (_, unit) if !unit.is_empty() && measure.ends_with(unit) => measure.to_owned(),
             (Unit::PerSecond, _) => format!("{measure} per second"),
             (Unit::PerMinute, _) => format!("{measure} per minute"),
@@ -139,7 +139,7 @@ impl Unit {
         }
     }
 
-    /// The label of an axis in this unit.
+    /// Returns the label of an axis in this unit.
     pub(crate) fn axis_label(&self, label: &str) -> String {
         match self {
             Unit::Named(name) if !name.is_empty() && !label.ends_with(name.as_str()) => {
@@ -150,7 +150,7 @@ impl Unit {
     }
 }
 
-/// A duration; `exact` adds the seconds to minutes. `largest` determines the unit.
+/// Formats a duration; `exact` adds the seconds to minutes. `largest` determines the unit.
 fn elapsed(seconds: f64, largest: f64, exact: bool) -> String {
     let sign = if seconds < 0.0 { "−" } else { "" };
     let (length, largest) = (seconds.abs(), largest.abs());

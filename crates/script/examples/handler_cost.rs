@@ -1,4 +1,4 @@
-//! Cost of a request from the route to the response, without a network: `cargo run --release -p script --example handler_cost [FILE]`.
+//! Measures the cost of a request from the route to the response, without a network: `cargo run --release -p script --example handler_cost [FILE]`.
 
 #[path = "../tests/it/support/mod.rs"]
 mod support;

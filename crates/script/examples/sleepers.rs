@@ -1,6 +1,6 @@
-//! Many requests in `sleep` at a time, without a network: `sleepers [REQUESTS [SECONDS]]`; default 100,000 for 5 s.
+//! Runs many requests in `sleep` at the same time, without a network: `sleepers [REQUESTS [SECONDS]]`; default 100,000 for 5 s.
 //!
-//! Prints how long the slowest took, the memory they hold while they sleep, and how long another request takes meanwhile.
+//! Prints the time of the slowest request, the memory that the requests hold while they sleep, and the time of another request meanwhile.
 
 #[path = "../tests/it/support/mod.rs"]
 mod support;
@@ -23,7 +23,7 @@ fn limits() -> Limits {
     }
 }
 
-/// Memory of this process, bytes.
+/// Returns the memory of this process in bytes.
 fn resident() -> Result<u64, Failed> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;

@@ -1,4 +1,4 @@
-//! All areas and their state: [`Areas`].
+//! All areas of operations and their state: [`Areas`].
 
 use crate::basic::{self, Log};
 use crate::fetch;
@@ -10,7 +10,7 @@ use crate::redis;
 use crate::stdlib;
 use std::rc::Rc;
 
-/// The operations of a VM, and the state that others than Ruby use.
+/// The operations of a VM, and the state that code outside of Ruby uses.
 pub(crate) struct Areas {
     pub(crate) ops: Ops,
     pub(crate) basic: Rc<basic::State>,
@@ -19,7 +19,7 @@ pub(crate) struct Areas {
 }
 
 impl Areas {
-    /// All areas, with empty state. `max_joined` is the largest body of another response that is read at once, bytes.
+    /// Returns all areas with empty state. `max_joined` is the largest body of another response that `join` reads, in bytes.
     pub(crate) fn new(log: Log, max_joined: usize) -> Areas {
         let responses = Rc::new(held::Table::default());
         let basic = Rc::new(basic::State::new(log));

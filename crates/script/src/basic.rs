@@ -1,4 +1,4 @@
-//! The operations that tasks are made of: sleep, park and wake, spawn, the log, and the parts of a streamed response.
+//! The operations that tasks consist of: sleep, park and wake, spawn, the log, and the parts of a streamed response.
 
 use crate::context::TaskContext;
 use crate::ops::Area;
@@ -12,11 +12,11 @@ use std::time::Duration;
 /// Writes a line to the error log.
 pub type Log = Rc<dyn Fn(&str)>;
 
-/// What the operations work on.
+/// The state of the operations.
 pub(crate) struct State {
     pub(crate) park: Park,
     pub(crate) passing: Passing,
-    /// Numbers of blocks that were given to `task`, to be started when the VM is free.
+    /// Numbers of the blocks given to `task`, which start when the VM is free.
     pub(crate) spawned: RefCell<Vec<i64>>,
     pub(crate) log: Log,
 }
@@ -68,7 +68,7 @@ fn no_request() -> Waiting {
     fault("RuntimeError", "there is no request to respond to")
 }
 
-/// `[seconds]`: the whole seconds slept. Without an argument it never ends.
+/// `[seconds]`: returns the whole seconds slept. Without an argument the wait never ends.
 fn sleep(args: &[Value<'_>]) -> Waiting {
     let Some(seconds) = args.first() else { return Box::pin(std::future::pending()) };
     let duration = seconds.float().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

@@ -1,28 +1,27 @@
-//! A request's position in the chain of handlers, and what follows the last of them.
+//! The position of a request in the chain of handlers, and the [`Next`] link after the last handler.
 
 use handler::{Client, Exchange, Failure, Fields, Peer, Response, Trace};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-/// A response that is being made.
 pub(crate) type Responding = Pin<Box<dyn Future<Output = Response>>>;
 
-/// What responds when no handler of the route does: files, the app.
+/// The link after the last handler of a route: files, the app.
 pub trait Next {
     /// Responds in place of the handlers.
     fn respond(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>>;
 
-    /// Sends a request through the whole server again, as if it had just arrived; `hops` are what it has left.
+    /// Sends a request through the whole server again, as if it had just arrived; `hops` is the rest of its budget.
     fn reprocess(self: Rc<Self>, exchange: Exchange, hops: Hops) -> Pin<Box<dyn Future<Output = Response>>>;
 }
 
 /// How often a request may still be passed on within the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hops {
-    /// By `x-reproxy-url`.
+    /// Passes by `x-reproxy-url`.
     pub delegations: u8,
-    /// By `H2O.reprocess`.
+    /// Passes by `H2O.reprocess`.
     pub reprocesses: u8,
 }
 
@@ -34,7 +33,7 @@ impl Default for Hops {
 }
 
 impl Hops {
-    /// Keys and values for the env; `None` for the defaults, which every env has already.
+    /// Returns keys and values for the env; `None` for the defaults, which every env already has.
     pub(crate) fn env(self) -> Option<[(&'static str, String); 2]> {
         (self != Hops::default()).then(|| {
             [
@@ -45,29 +44,29 @@ impl Hops {
     }
 }
 
-/// Where in the chain of a route a request is.
+/// The position of a request in the chain of a route.
 #[derive(Clone)]
 pub(crate) struct Position {
-    /// Number of the route.
+    /// The number of the route.
     pub(crate) route: usize,
-    /// Number of the handler in its route.
+    /// The number of the handler in its route.
     pub(crate) handler: usize,
     pub(crate) next: Rc<dyn Next>,
     pub(crate) hops: Hops,
 }
 
-/// The handlers, for code that passes requests on to them.
+/// The handlers, as seen by code that passes requests on to them.
 pub(crate) trait Chain {
-    /// Path of a route.
+    /// Returns the path of a route.
     fn mount(&self, route: usize) -> &str;
 
-    /// Whether handlers of a route may send requests to other servers.
+    /// Returns whether handlers of a route may send requests to other servers.
     fn may_reproxy(&self, route: usize) -> bool;
 
-    /// The response of the handlers from a position on.
+    /// Runs the handlers from a position on.
     fn respond_from(self: Rc<Self>, position: Position, exchange: Exchange) -> Responding;
 
-    /// Counts a failure and turns it into a response, which carries it to the log.
+    /// Counts a failure and turns it into a response, which carries the failure to the log.
     fn fail(&self, failure: Failure) -> Response;
 }
 
@@ -78,7 +77,7 @@ pub(crate) struct Origin {
     pub(crate) client: Rc<dyn Client>,
     pub(crate) trace: Rc<Trace>,
     pub(crate) peer: Rc<Peer>,
-    /// Its `Via`, which requests to other servers extend, so that a loop over them is recognized.
+    /// The request's `Via` field. Requests to other servers extend it, so that they recognize a loop.
     pub(crate) via: Option<Box<[u8]>>,
 }
 
@@ -95,7 +94,7 @@ impl Origin {
     }
 }
 
-/// The list of the servers that a request has passed. Few requests have one.
+/// Returns the joined `Via` fields of a request, which few requests have.
 fn via(fields: &Fields) -> Option<Box<[u8]>> {
     fields.get("via")?;
     let values: Vec<&[u8]> = fields.all("via").collect();

@@ -1,4 +1,4 @@
-//! What a wait knows of the task that waits: [`TaskContext`].
+//! The context of a waiting task: [`TaskContext`].
 
 use crate::chain::Origin;
 use crate::held::Owned;
@@ -6,19 +6,18 @@ use crate::stream::Outlet;
 use std::cell::RefCell;
 use std::future::Future;
 
-/// The request that a task serves, and what belongs to it. Empty for tasks of no request.
+/// The request of a task, with its output and its responses. Empty for tasks without a request.
 #[derive(Default)]
 pub(crate) struct TaskContext {
-    /// Where a streamed response is written to.
+    /// The output of a streamed response.
     pub(crate) outlet: Option<RefCell<Outlet>>,
-    /// The request.
     pub(crate) origin: Option<Origin>,
-    /// Responses that the task has requested.
+    /// The responses that the task has requested.
     pub(crate) held: Owned,
 }
 
 impl TaskContext {
-    /// Ready when the client has disconnected before the response being sent was complete.
+    /// Completes when the client disconnects before the response being sent is complete.
     pub(crate) fn client_lost(&self) -> impl Future<Output = ()> + use<> {
         let lost = self.outlet.as_ref().map(|outlet| outlet.borrow().client_lost());
         async move {

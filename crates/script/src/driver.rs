@@ -1,4 +1,4 @@
-//! Drives tasks from their first step to their end.
+//! Runs tasks from their first step to their end.
 
 use crate::context::TaskContext;
 use crate::runtime::{Runtime, describe};
@@ -9,8 +9,8 @@ use mruby::{Exception, Step, Tape};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Runs a task to its end. Its result is the runtime's `out` until the next step of any task, that is until the caller awaits.
-/// If the VM breaks, it ends at once.
+/// Runs a task to its end. Its result stays in the runtime's `out` until the next step of any task, that is until the caller awaits. If the VM
+/// breaks, the task ends at once.
 pub(crate) async fn drive(
     runtime: &Rc<Runtime>,
     task: &Task,
@@ -49,11 +49,11 @@ fn begin(runtime: &Rc<Runtime>, context: &TaskContext) -> Waiting {
     runtime.out(|wait| runtime.waits.begin(context, &wait))
 }
 
-/// How long the `ensure` clauses of a cancelled task may take.
+/// The time limit for the `ensure` clauses of a cancelled task.
 const MAX_ENSURE: Duration = Duration::from_secs(2);
 
-/// Cancels a task: its wait raises. What its `ensure` clauses wait for (to decrement a counter in Redis, to release a lock) is still
-/// done, within [`MAX_ENSURE`].
+/// Cancels a task: its wait raises. Its `ensure` clauses may still wait (to decrement a counter in Redis, to release a lock), for at most
+/// [`MAX_ENSURE`].
 pub(crate) fn finish_cancelled(runtime: &Rc<Runtime>, task: Task) {
     let step = task.cancel();
     start_spawned(runtime);
@@ -61,12 +61,12 @@ pub(crate) fn finish_cancelled(runtime: &Rc<Runtime>, task: Task) {
         return;
     }
     let (runtime, context) = (runtime.clone(), TaskContext::default());
-    // At once: the next step of another task overwrites `out`.
+    // Begins at once, because the next step of another task overwrites `out`.
     let waiting = begin(&runtime, &context);
     tokio::task::spawn_local(async move {
         let rest = async {
             let step = task.resume(&waiting.await);
-            // Its client has disconnected: there is nobody to report an error to.
+            // The client has disconnected, so an error cannot be reported to it.
             let _ = drive(&runtime, &task, &context, step).await;
         };
         tokio::select! {
@@ -77,10 +77,10 @@ pub(crate) fn finish_cancelled(runtime: &Rc<Runtime>, task: Task) {
     });
 }
 
-/// Starts the blocks that were given to `task` during the last step.
+/// Starts the blocks given to `task` during the last step.
 pub(crate) fn start_spawned(runtime: &Rc<Runtime>) {
     let blocks = std::mem::take(&mut *runtime.basic.spawned.borrow_mut());
-    // They belong to the same handler, but to no request.
+    // The blocks belong to the same handler, but to no request.
     let location = Location { route: None, ..runtime.last_location() };
     for block in blocks {
         let runtime = runtime.clone();

@@ -1,7 +1,7 @@
 //! The Rack env of a request, as pairs that the VM turns into a Hash.
 //!
-//! An env starts as a copy of a template with the values that nearly all requests have; what differs is added. Frequent keys are
-//! interned in the VM and passed by number.
+//! An env starts as a copy of a template with the values of nearly all requests; only differences are added. Frequent keys are interned in the VM
+//! and passed by number.
 
 use crate::runtime::Runtime;
 use handler::path::Path;
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::cell::{Ref, RefCell};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Field names that most requests have, lower case.
+/// Field names that most requests have, in lower case.
 const USUAL: [&str; 39] = [
     "host",
     "user-agent",
@@ -54,8 +54,8 @@ const USUAL: [&str; 39] = [
     "tracestate",
 ];
 
-/// Values that nearly every request has. They are shared and frozen, so values that handlers might change in place (paths and
-/// queries) are not among them.
+/// Values that nearly every request has. They are shared and frozen, so the template leaves out values that handlers might change in place (paths
+/// and queries).
 const TEMPLATE: [(&str, &str); 9] = [
     ("REQUEST_METHOD", "GET"),
     ("SCRIPT_NAME", ""),
@@ -68,10 +68,10 @@ const TEMPLATE: [(&str, &str); 9] = [
     ("SERVER_SOFTWARE", "firebrick"),
 ];
 
-/// Number of the template's values that may differ: the first ones.
+/// The number of template values that may differ; they come first.
 const VARYING: usize = TEMPLATE.len() - 1;
 
-/// Ruby that defines the template: `Rt::REQUEST`, to which preludes add values that are not text.
+/// Returns the Ruby code that defines the template `Rt::REQUEST`; preludes add values that are not text.
 pub(crate) fn template() -> String {
     let pairs = TEMPLATE.iter().map(|(key, value)| format!("'{key}' => '{value}'.freeze, "));
     format!("module Rt\nREQUEST = {{ {} }}\nend\n", pairs.collect::<String>())
@@ -122,7 +122,7 @@ impl Names {
     }
 }
 
-/// `accept-language` to `HTTP_ACCEPT_LANGUAGE`.
+/// Turns `accept-language` into `HTTP_ACCEPT_LANGUAGE`.
 fn rack_name(name: &[u8]) -> String {
     let letters = name.iter().map(|byte| match byte {
         b'-' => '_',
@@ -131,10 +131,10 @@ fn rack_name(name: &[u8]) -> String {
     "HTTP_".chars().chain(letters).collect()
 }
 
-/// Fields of the connection, and those with keys of their own.
+/// Fields of the connection, and fields with keys of their own.
 const NOT_HTTP: [&[u8]; 3] = [b"transfer-encoding", b"content-type", b"content-length"];
 
-/// Calls `then` with the env of a request below `mount` (without a trailing slash), without values that are as in the template.
+/// Calls `then` with the env of a request below `mount` (without a trailing slash). Values equal to the template's are left out.
 pub(crate) fn build<T>(
     names: &Names,
     request: &Request,
@@ -149,7 +149,7 @@ pub(crate) fn build<T>(
         PeerAddr::Inet(address) => {
             (request.peer.remote_text.as_bytes(), digits.format(address.port()).as_bytes())
         }
-        // A Unix socket: this machine, without a port.
+        // The peer of a Unix socket is this machine, without a port.
         PeerAddr::Unix => (&b"127.0.0.1"[..], &b""[..]),
     };
     let local = local(names, &request.peer.local);
@@ -190,7 +190,7 @@ pub(crate) fn build<T>(
         };
         env.push((key, Text::Bytes(value)));
     }
-    // Last, because the Hash keeps the last of equal keys: a client must not override what a handler has set.
+    // Last, because the Hash keeps the last of equal keys: a client must not override a handler's variable.
     for (name, value) in &request.variables {
         env.push((Text::Bytes(name), Text::Bytes(value)));
     }
@@ -203,7 +203,7 @@ enum Name {
     Other(String),
 }
 
-/// Fields of the request by Rack's names; repeated ones are joined by ", ", cookies by "; ".
+/// Returns the request's fields under Rack's names. Repeated fields are joined by ", ", cookies by "; ".
 fn joined<'a>(names: &Names, request: &'a Request) -> Vec<(Name, Cow<'a, [u8]>)> {
     let mut joined: Vec<(Name, Cow<'a, [u8]>)> = Vec::with_capacity(request.fields.len());
     for (name, value) in request.fields.iter() {
@@ -223,7 +223,7 @@ fn joined<'a>(names: &Names, request: &'a Request) -> Vec<(Name, Cow<'a, [u8]>)>
     joined
 }
 
-/// The local address as text; it is nearly always that of the previous request.
+/// Returns the local address as text; it is nearly always the same as in the previous request.
 fn local<'a>(names: &'a Names, address: &PeerAddr) -> Ref<'a, str> {
     let ip = match address {
         PeerAddr::Inet(address) => address.ip().to_canonical(),
@@ -235,7 +235,7 @@ fn local<'a>(names: &'a Names, address: &PeerAddr) -> Ref<'a, str> {
     Ref::map(names.local.borrow(), |(_, text)| text.as_str())
 }
 
-/// The env's key of a variable that a handler sets for those after it (`x-fallthru-set-NAME`).
+/// Returns the env key of a variable that a handler sets for later ones (`x-fallthru-set-NAME`).
 pub(crate) fn variable_name(name: &[u8]) -> Vec<u8> {
     let letter = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
     name.iter().map(letter).collect()

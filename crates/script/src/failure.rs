@@ -1,4 +1,4 @@
-//! The failures of this crate, each made in one place.
+//! The failures of this crate, each created in one place.
 
 use handler::Failure;
 use std::borrow::Cow;
@@ -20,12 +20,12 @@ pub(crate) fn deadline(limit: Duration) -> Failure {
     Failure::app(504, why)
 }
 
-/// The client disconnected before there was a response (499).
+/// The client disconnected before the response began (499).
 pub(crate) fn client_gone() -> Failure {
     Failure::client_gone("the client disconnected")
 }
 
-/// The client disconnected, or closed its sending side and read nothing for too long, before the response was complete.
+/// The client disconnected before the response was complete, or closed its sending side and then read nothing for too long.
 pub(crate) fn client_gone_during_response() -> Failure {
     Failure::client_gone("the client disconnected before the response was complete")
 }
@@ -36,7 +36,7 @@ pub(crate) fn body_too_large(length: u64, max_body: usize) -> Failure {
     Failure::client(413, why)
 }
 
-/// The handler passed the request on in a way that cannot be followed (502).
+/// The handler passed the request on in an impossible way (502).
 pub(crate) fn bad_delegation(why: impl Into<Cow<'static, str>>) -> Failure {
     Failure::app(502, why)
 }

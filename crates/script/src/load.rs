@@ -1,14 +1,12 @@
-//! Handler files: reading them, and error messages in Ruby's form.
+//! Reads handler files; describes errors in Ruby's form.
 
 use mruby::{Exception, Limits, Vm};
 use std::path::{Path, PathBuf};
 
-/// A handler's code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// Its file, for messages and `require`.
+    /// The file, for messages and `require`.
     pub file: PathBuf,
-    /// Its content.
     pub code: String,
 }
 
@@ -16,7 +14,7 @@ impl Source {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read or is not UTF-8; the message names it.
+    /// The file cannot be read or is not UTF-8; the message names it.
     pub fn read(file: &Path) -> Result<Source, String> {
         let code = std::fs::read_to_string(file).map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidData => format!("{}: it is not UTF-8", file.display()),
@@ -33,17 +31,17 @@ impl Source {
 /// Parses the code without running it.
 ///
 /// # Errors
-/// The first syntax error with its line and a caret; or that this program was built without mruby.
+/// The first syntax error with its line and a caret, or that this program was built without mruby.
 pub fn check(sources: &[Source]) -> Result<(), String> {
     let limits = Limits { heap: 64 << 20, step: 64 << 20 };
-    // Nothing runs, so there are no calls.
+    // No code runs, so there are no calls.
     let mut vm = Vm::open(limits, Box::new(|_, _, _| {}))?;
     sources.iter().try_for_each(|source| {
         vm.check(&source.code, &source.name()).map_err(|error| describe_load_error(source, &error))
     })
 }
 
-/// `file:line: message`, the line of code, and a caret if the column is known.
+/// Returns `file:line: message`, the line of code, and a caret if the column is known.
 pub(crate) fn describe_load_error(source: &Source, error: &Exception) -> String {
     let name = source.name();
     let line = error.place.map(|(line, _)| line).or_else(|| line_in(&name, error));
@@ -63,7 +61,7 @@ pub(crate) fn describe_load_error(source: &Source, error: &Exception) -> String 
     }
 }
 
-/// The line of `file` where an exception was raised: its innermost frame in the file.
+/// Returns the line of `file` where an exception was raised: its innermost frame in the file.
 fn line_in(file: &str, error: &Exception) -> Option<i64> {
     error.backtrace.iter().find_map(|frame| {
         let rest = frame.strip_prefix(file)?.strip_prefix(':')?;

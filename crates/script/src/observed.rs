@@ -1,4 +1,4 @@
-//! What other threads can see of a thread's handlers.
+//! Counters and alarms that other threads use to watch a thread's handlers.
 
 use stats::HandlerCounts;
 use std::sync::Arc;
@@ -6,17 +6,16 @@ use std::sync::Arc;
 /// Logs a message about a thread that is too busy to log itself.
 pub type Alarm = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Counters and log of one front thread's handlers. They outlive a VM: the one that replaces it gets the same.
+/// Counters and log of one front thread's handlers. They outlive a VM: its successor gets the same ones.
 #[derive(Clone)]
 pub struct Observed {
-    /// Counters.
     pub counts: HandlerCounts,
-    /// Called from the watchdog's thread.
+    /// Called on the watchdog's thread.
     pub alarm: Alarm,
 }
 
 impl Default for Observed {
-    /// Counters that are not read, and standard error.
+    /// Counters that are not read, and an alarm that writes to standard error.
     fn default() -> Observed {
         Observed {
             counts: HandlerCounts::default(),

@@ -1,9 +1,9 @@
-//! What Ruby can ask of the server: calls, which return at once, and waits, which suspend their task.
+//! Operations that Ruby can request from the server: calls, which return at once, and waits, which suspend their task.
 //!
 //! Each area of the crate (`stdlib`, `redis`, …) is an [`Area`]: a table of calls, a table of waits, and the Ruby on top of them.
-//! [`Ops`] joins them. Ruby knows a call as the number `Rt::<NAME>` and a wait as `Rt::WAIT_<NAME>`.
+//! [`Ops`] joins them. In Ruby a call is the number `Rt::<NAME>` and a wait is `Rt::WAIT_<NAME>`.
 //!
-//! Calls and waits take values and return a tape; neither touches the VM. This file knows no area.
+//! Calls and waits take values and return a tape; neither touches the VM. This module depends on no area.
 
 use crate::context::TaskContext;
 use crate::waiting::{Waiting, fault};
@@ -11,17 +11,16 @@ use mruby::{Tape, Value};
 use std::fmt::Write;
 use std::rc::Rc;
 
-/// A call on the state of its area.
+/// A call with the state of its area.
 pub(crate) type Call<S> = fn(&S, &[Value<'_>], &mut Tape);
 
-/// A wait on the state of its area, for a task.
+/// A wait with the state of its area, for a task.
 pub(crate) type Wait<S> = fn(&Rc<S>, &TaskContext, &[Value<'_>]) -> Waiting;
 
-/// The operations of one area.
 pub(crate) struct Area<S: 'static> {
     pub(crate) calls: &'static [(&'static str, Call<S>)],
     pub(crate) waits: &'static [(&'static str, Wait<S>)],
-    /// Files of Ruby that use them: name and code, in the order in which they are evaluated.
+    /// Ruby files that use the operations: name and code, in the order of evaluation.
     pub(crate) preludes: &'static [(&'static str, &'static str)],
 }
 
@@ -33,7 +32,6 @@ type AnyWait = Box<dyn Fn(&TaskContext, &[Value<'_>]) -> Waiting>;
 pub(crate) struct Calls(Vec<AnyCall>);
 
 impl Calls {
-    /// Runs a call.
     pub(crate) fn run(&self, number: u32, args: &[Value<'_>], tape: &mut Tape) {
         match self.0.get(number as usize) {
             Some(call) => call(args, tape),
@@ -59,7 +57,6 @@ impl Waits {
     }
 }
 
-/// The operations of all areas.
 #[derive(Default)]
 pub(crate) struct Ops {
     pub(crate) calls: Calls,
@@ -70,7 +67,7 @@ pub(crate) struct Ops {
 }
 
 impl Ops {
-    /// Adds an area, whose operations work on `state`.
+    /// Adds an area whose operations use `state`.
     pub(crate) fn add<S: 'static>(&mut self, area: &Area<S>, state: &Rc<S>) {
         for (name, call) in area.calls {
             // Writing to a String cannot fail.
@@ -86,7 +83,7 @@ impl Ops {
         self.preludes.extend(area.preludes);
     }
 
-    /// Ruby that defines the constants of all calls and waits.
+    /// Returns the Ruby code that defines the constants of all calls and waits.
     pub(crate) fn constants(&self) -> String {
         format!("module Rt\n{}end\n", self.names)
     }

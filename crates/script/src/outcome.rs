@@ -1,4 +1,4 @@
-//! What a handler's last step means for its request: [`Outcome`] or a failure.
+//! Interprets a handler's last step for its request: [`Outcome`] or a failure.
 
 use crate::env;
 use crate::failure;
@@ -9,23 +9,22 @@ use crate::runtime::Runtime;
 use crate::stream::Head;
 use handler::{After, Body, Exchange, Failure, Fields, Request, Response};
 
-/// What happens to a request.
+/// The further course of a request.
 pub(crate) enum Outcome {
-    /// It has a response.
+    /// The handler responded.
     Response(Response),
-    /// What follows the handler responds; the fields are added to that response.
+    /// The link after the handler responds; the fields are added to that response.
     Fallthrough(Exchange, Fields),
-    /// It is sent to a URL (`x-reproxy-url`); the status says whether it keeps its method.
+    /// The request goes to a URL (`x-reproxy-url`); the status says whether it keeps its method.
     Delegated(Exchange, u16, Vec<u8>),
 }
 
-/// A failure and its exchange.
 pub(crate) type Failed = Box<(Failure, Exchange)>;
 
-/// The outcome of a last step that did not raise.
+/// Returns the outcome of a last step that did not raise.
 pub(crate) fn read(runtime: &Runtime, mut exchange: Exchange) -> Result<Outcome, Failed> {
     let response = match runtime.tape(returned::read) {
-        // Fields of another server's response cannot send the request elsewhere.
+        // A response of another server must not redirect the request with its fields.
         Ok(Returned::PassThrough(head, number)) => with_body(runtime, head, number),
         Ok(Returned::Response(mut response)) => match fetch::reproxy_url(&response.fields) {
             Some(url) => return Ok(Outcome::Delegated(exchange, response.status, url)),
@@ -37,7 +36,7 @@ pub(crate) fn read(runtime: &Runtime, mut exchange: Exchange) -> Result<Outcome,
     response.map(Outcome::Response).map_err(|failure| Box::new((failure, exchange)))
 }
 
-/// A response with the body of one that the handler has requested.
+/// Returns a response with the body of another one that the handler has requested.
 fn with_body(runtime: &Runtime, mut response: Response, number: Number) -> Result<Response, Failure> {
     let Some((body, fields)) = runtime.fetch.unread(number) else {
         let why = "a handler returned the body of a response that has been closed or read";
@@ -60,7 +59,7 @@ fn with_body(runtime: &Runtime, mut response: Response, number: Number) -> Resul
     Ok(response)
 }
 
-/// Status 399: sets the variables among the fields, and keeps the others for the response.
+/// Handles status 399: sets the variables among the fields, and keeps the other fields for the response.
 fn fall_through(pairs: &[(Vec<u8>, Vec<u8>)], mut exchange: Exchange) -> Result<Outcome, Failed> {
     let pairs = pairs.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
     let result = returned::fields(pairs).and_then(|mut fields| {
@@ -73,7 +72,7 @@ fn fall_through(pairs: &[(Vec<u8>, Vec<u8>)], mut exchange: Exchange) -> Result<
     }
 }
 
-/// A response whose body is still being made.
+/// Returns a response whose body is still being produced.
 pub(crate) fn streamed(head: Head, mut exchange: Exchange) -> Result<Outcome, Failed> {
     let pairs = head.fields.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
     let response = returned::fields(pairs).and_then(|mut fields| {
@@ -83,7 +82,7 @@ pub(crate) fn streamed(head: Head, mut exchange: Exchange) -> Result<Outcome, Fa
     response.map(Outcome::Response).map_err(|failure| Box::new((failure, exchange)))
 }
 
-/// Turns the fields `x-fallthru-set-NAME` into variables, for what follows and for the log.
+/// Turns the fields `x-fallthru-set-NAME` into variables, for later links and for the log.
 fn take_variables(request: &mut Request, fields: &mut Fields) -> Result<(), Failure> {
     const PREFIX: &[u8] = b"x-fallthru-set-";
     if !fields.iter().any(|(name, _)| name.starts_with(PREFIX)) {

@@ -1,13 +1,13 @@
-//! Waiting for another task: the basis of channels and joins.
+//! Waits for another task; the basis of channels and joins.
 //!
-//! A parked task waits until another task wakes its [`Ticket`]. Waking the ticket of a task that has ended has no effect. A task
-//! that passes lets the tasks that it has just started or woken run first, and continues when they wait.
+//! A parked task waits until another task wakes its [`Ticket`]. Waking the ticket of an ended task has no effect. A task that passes lets the tasks
+//! that it has just started or woken run first, and continues when they wait.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use tokio::sync::oneshot;
 
-/// Number of one wait of one task.
+/// The number of one wait of one task.
 pub(crate) type Ticket = i64;
 
 #[derive(Default)]
@@ -17,13 +17,12 @@ pub(crate) struct Park {
 }
 
 impl Park {
-    /// A new ticket.
     pub(crate) fn ticket(&self) -> Ticket {
         self.last.set(self.last.get() + 1);
         self.last.get()
     }
 
-    /// Ready when the ticket is woken. Dropping the future removes the ticket.
+    /// Completes when the ticket is woken. Dropping the future removes the ticket.
     pub(crate) async fn wait(&self, ticket: Ticket) {
         let (wake, woken) = oneshot::channel();
         self.parked.borrow_mut().insert(ticket, wake);
@@ -46,19 +45,19 @@ impl Drop for Remove<'_> {
     }
 }
 
-/// Tasks that let others run first. They continue in reverse order, as callers do when their callees return:
-/// a task that starts another one, which passes too, continues after it.
+/// Tasks that let others run first. They continue in reverse order, like callers when their callees return: a task that starts another passing task
+/// continues after it.
 #[derive(Default)]
 pub(crate) struct Passing {
     last: Cell<u64>,
     waiting: RefCell<Vec<u64>>,
 }
 
-/// How many turns of the event loop a task passes at most: with many passing tasks it might never continue.
+/// The most turns of the event loop for which a task passes. With many passing tasks it might otherwise never continue.
 const MAX_TURNS: usize = 16;
 
 impl Passing {
-    /// Ready when the tasks that were ready at the call have had a turn.
+    /// Completes when the tasks that were ready at the call have had a turn.
     pub(crate) async fn wait(&self) {
         self.last.set(self.last.get() + 1);
         let own = self.last.get();
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
     use std::rc::Rc;
 
-    /// Tasks that record their number, pass, and record it again; each starts the next before it passes.
+    /// Runs tasks that record their number, pass, and record it again; each starts the next before it passes.
     async fn nested(passing: Rc<Passing>, notes: Rc<RefCell<Vec<i32>>>, depth: i32, most: i32) {
         notes.borrow_mut().push(depth);
         if depth < most {

@@ -1,29 +1,28 @@
-//! Which handlers there are, their routes and limits.
+//! The handlers of a server, with their routes and limits.
 
 use crate::load::Source;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Limits of the requests of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Most heap that all steps of a request may add, bytes.
+    /// The most heap that all steps of a request may add, in bytes.
     pub request_heap: usize,
-    /// Most CPU time without a wait; `None` is unlimited.
+    /// The most CPU time without a wait; `None` is unlimited.
     pub step_time: Option<Duration>,
-    /// From the first step to the head of the response; `None` is unlimited.
+    /// The time from the first step to the head of the response; `None` is unlimited.
     pub deadline: Option<Duration>,
-    /// Most requests and tasks in the VM.
+    /// The most requests and tasks in the VM.
     pub max_tasks: usize,
-    /// Largest request body, which is collected in memory; bytes.
+    /// The largest request body in bytes; bodies are collected in memory.
     pub max_body: usize,
     /// Whether `x-reproxy-url` may name another server.
     pub reproxy: bool,
 }
 
 impl Limits {
-    /// The largest value of each limit.
+    /// Returns the largest value of each limit.
     pub(crate) fn loosest<'a>(all: impl Iterator<Item = &'a Limits>) -> Limits {
         let none = Limits {
             request_heap: 0,
@@ -44,33 +43,31 @@ impl Limits {
     }
 }
 
-/// Handlers below a path.
+/// The handlers of a path and all paths below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// Without a trailing slash: the root is empty. It is the handlers' `SCRIPT_NAME`.
+    /// The path without a trailing slash; empty for the root. It is the handlers' `SCRIPT_NAME`.
     pub path: String,
-    /// Indexes into [`Plan::sources`], in the order in which they get requests.
+    /// Indexes into [`Plan::sources`], in the order in which the handlers get requests.
     pub handlers: Vec<usize>,
-    /// Limits of its requests.
     pub limits: Arc<Limits>,
 }
 
 impl Route {
-    /// The path as in the configuration.
+    /// Returns the path as in the configuration.
     pub(crate) fn shown(&self) -> &str {
         if self.path.is_empty() { "/" } else { &self.path }
     }
 }
 
-/// All handlers of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Each file once.
+    /// The files, without duplicates.
     pub sources: Vec<Source>,
     /// The routes, longer paths first.
     pub routes: Vec<Route>,
-    /// Largest heap of one VM, bytes.
+    /// The largest heap of one VM, in bytes.
     pub heap: usize,
-    /// Directory for bodies that are too large, until they are refused.
+    /// The directory for bodies that are too large, until they are refused.
     pub temp_dir: PathBuf,
 }

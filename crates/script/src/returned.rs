@@ -1,4 +1,4 @@
-//! A handler's return value as a response: [`Returned`].
+//! Reads a handler's return value as a response: [`Returned`].
 
 use crate::failure;
 use bytes::Bytes;
@@ -9,23 +9,22 @@ use mruby::Reader;
 const CONNECTION: [&[u8]; 6] =
     [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade", b"te"];
 
-/// A handler's return value.
 pub(crate) enum Returned {
     /// A complete response.
     Response(Response),
     /// A response with the body of the held response of this number.
     PassThrough(Response, i64),
-    /// Status 399: what follows responds; the fields are added to that response.
+    /// Status 399: the next link responds; the fields are added to that response.
     Fallthrough(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
-/// The status with which a handler leaves the response to what follows it.
+/// The status with which a handler leaves the response to the next link.
 const FALLTHROUGH: i64 = 399;
 
-/// Reads `[status, [name, value …], [part …]]`, or with the number of a held response in place of the parts.
+/// Reads `[status, [name, value …], [part …]]`, or the number of a held response in place of the parts.
 ///
 /// # Errors
-/// It is not a response, or one that cannot be sent.
+/// The value is not a response, or the response cannot be sent.
 pub(crate) fn read(tape: &[u8]) -> Result<Returned, Failure> {
     let mut reader = Reader::new(tape);
     let head = (reader.array() == Some(3)).then(|| Some((reader.int()?, reader.array()? / 2))).flatten();
@@ -38,7 +37,7 @@ pub(crate) fn read(tape: &[u8]) -> Result<Returned, Failure> {
     }
     let fields = fields(&mut pairs)?;
     if let Some(number) = reader.int() {
-        // A 101 response can only be that of an upstream that has upgraded the connection.
+        // A 101 response can only come from an upstream that has upgraded the connection.
         let head = match status {
             101 => Response { after: After::EndStream, ..Response::new(101, fields, Body::Empty) },
             status => response(status, fields, Body::Empty)?,
@@ -53,7 +52,7 @@ pub(crate) fn read(tape: &[u8]) -> Result<Returned, Failure> {
         .map(Returned::Response)
 }
 
-/// The parts of a body.
+/// Reads the parts of a body.
 fn body(reader: &mut Reader<'_>) -> Option<Bytes> {
     match reader.array()? {
         0 => Some(Bytes::new()),
@@ -68,7 +67,7 @@ fn body(reader: &mut Reader<'_>) -> Option<Bytes> {
     }
 }
 
-/// The Content-Length, if it is less than `length`: no more is sent, as in H2O.
+/// Returns the Content-Length if it is less than `length`: no more bytes are sent, as in H2O.
 fn shorter(fields: &Fields, length: usize) -> Option<usize> {
     let content_length = std::str::from_utf8(fields.get("content-length")?).ok()?;
     content_length.parse().ok().filter(|content_length| *content_length < length)
@@ -78,7 +77,7 @@ fn not_a_response() -> Failure {
     failure::handler("a handler returned something that is not a Rack response")
 }
 
-/// A response, if the status is valid.
+/// Returns a response if the status is valid.
 pub(crate) fn response(status: i64, fields: Fields, body: Body) -> Result<Response, Failure> {
     match u16::try_from(status) {
         Ok(status @ 200..=599) => Ok(Response::new(status, fields, body)),
@@ -86,7 +85,7 @@ pub(crate) fn response(status: i64, fields: Fields, body: Body) -> Result<Respon
     }
 }
 
-/// Fields as they are sent: names in lower case, one field for each line of a value (Rack 2).
+/// Returns fields in the form in which they are sent: names in lower case, one field per line of a value (Rack 2).
 pub(crate) fn fields<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<Fields, Failure> {
     let mut fields = Fields::with_capacity(8, 256);
     for (name, value) in pairs {

@@ -1,4 +1,4 @@
-//! A VM and everything around it: preludes, operations, the slots of its tasks.
+//! A VM with its surroundings: preludes, operations, the slots of its tasks.
 
 use crate::areas::Areas;
 use crate::basic::{self, Log};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// One VM and its tasks.
+/// One VM with its tasks.
 pub(crate) struct Runtime {
     vm: RefCell<Vm>,
     pub(crate) waits: Waits,
@@ -28,33 +28,33 @@ pub(crate) struct Runtime {
     pub(crate) stdlib: Rc<stdlib::State>,
     idle_slots: RefCell<Vec<u32>>,
     slots: Cell<u32>,
-    /// Number of cancelled tasks that still run their `ensure` clauses.
+    /// The number of cancelled tasks that still run their `ensure` clauses.
     cancelled: Cell<usize>,
     broken: Cell<bool>,
     /// Notified when the VM breaks.
     lost: Notify,
-    /// The heap is mostly uncollectable (symbols). Running tasks finish; new ones get a fresh VM.
+    /// Whether the heap mostly holds objects that are never collected (symbols). Running tasks finish; new ones get a fresh VM.
     full: Cell<bool>,
     heap_limit: usize,
     watched: Watched,
     pub(crate) counts: HandlerCounts,
     /// Bytes of its heap that `counts` includes.
     counted_heap: Cell<usize>,
-    /// Bytes of its heap after the last collection that was asked for.
+    /// The size of the heap in bytes after the last requested collection.
     collected_heap: Cell<usize>,
-    /// Location of the last step: what it has spawned belongs to the same handler.
+    /// The location of the last step. Blocks that the step has spawned belong to the same handler.
     last_location: Cell<Location>,
-    /// For tasks of no route: those that load handlers, and blocks given to `task`.
+    /// Limits of tasks without a route: tasks that load handlers, and blocks given to `task`.
     pub(crate) loosest_limits: Arc<Limits>,
     pub(crate) load_app: Interned,
     pub(crate) run_block: Interned,
 }
 
-/// The heap is collected after a failure for want of memory when it has grown by this part of its limit.
+/// After a failure for lack of memory the heap is collected if it has grown by this fraction of its limit.
 const PARTS_BETWEEN_COLLECTIONS: usize = 32;
 
 impl Runtime {
-    /// A VM for the handlers of `plan`.
+    /// Opens a VM for the handlers of `plan`.
     ///
     /// # Errors
     /// There is no mruby, not enough memory, or a prelude fails.
@@ -101,7 +101,7 @@ impl Runtime {
         }))
     }
 
-    /// A task of the handler at `location`; `None` if as many as its limits allow are running.
+    /// Returns a task of the handler at `location`; `None` if as many tasks as its limits allow are running.
     pub(crate) fn new_task(self: &Rc<Self>, limits: &Arc<Limits>, location: Location) -> Option<Task> {
         // Cancelled tasks do not count.
         if self.running_tasks() - self.cancelled.get() >= limits.max_tasks {
@@ -120,12 +120,12 @@ impl Runtime {
         self.idle_slots.borrow_mut().push(slot);
     }
 
-    /// Drops the fiber of a slot that waits; its `ensure` clauses never run.
+    /// Drops the fiber of a waiting slot; its `ensure` clauses never run.
     pub(crate) fn abandon(&self, slot: u32) {
         self.vm.borrow_mut().abandon(slot);
     }
 
-    /// Runs a step. `room` returns how many bytes it may add to a heap of this size. Returns the step and the bytes of the heap
+    /// Runs a step. `room` returns the bytes that the step may add to a heap of the given size. Returns the step, and the size of the heap in bytes
     /// before and after it.
     pub(crate) fn step(
         &self,
@@ -141,7 +141,7 @@ impl Runtime {
         vm.limit_step(room(before));
         let (step, timed_out) = self.watched.step(step_time, location, line, || run(&mut vm));
         let after = vm.heap();
-        // A collection takes as long as there is much that waits: one is enough for what has been added since.
+        // A collection takes longer the more objects waiting tasks hold, so one collection must serve for all that has been added since.
         let since = vm.heap().saturating_sub(self.collected_heap.get());
         if matches!(&step, Step::Raised(error) if error.class == "NoMemoryError")
             && since > self.heap_limit / PARTS_BETWEEN_COLLECTIONS
@@ -159,29 +159,29 @@ impl Runtime {
         (step, before, after)
     }
 
-    /// Location of the last step.
+    /// Returns the location of the last step.
     pub(crate) fn last_location(&self) -> Location {
         self.last_location.get()
     }
 
-    /// The largest heap, bytes.
+    /// Returns the largest heap in bytes.
     pub(crate) fn heap_limit(&self) -> usize {
         self.heap_limit
     }
 
-    /// Number of cancelled tasks that are still running.
+    /// Returns the number of cancelled tasks that are still running.
     pub(crate) fn cancelled_tasks(&self) -> usize {
         self.cancelled.get()
     }
 
-    /// Counts a task that was cancelled and waits again.
+    /// Counts a cancelled task that waits again.
     pub(crate) fn count_cancelled(&self) {
         self.cancelled.update(|count| count + 1);
         self.counts.began();
         self.counts.suspended();
     }
 
-    /// A cancelled task has ended.
+    /// Counts the end of a cancelled task.
     pub(crate) fn uncount_cancelled(&self) {
         self.cancelled.update(|count| count - 1);
     }
@@ -190,27 +190,27 @@ impl Runtime {
         self.counts.heap(self.counted_heap.replace(now), now);
     }
 
-    /// Keeps a text in the VM; `None` without memory.
+    /// Interns a text in the VM; `None` if memory is short.
     pub(crate) fn intern(&self, text: &[u8]) -> Option<Interned> {
         self.vm.borrow_mut().intern(text)
     }
 
-    /// Whether new requests need another VM.
+    /// Returns whether new requests need another VM.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.get() || self.full.get()
     }
 
-    /// Whether the VM can run no more steps.
+    /// Returns whether the VM can run no more steps.
     pub(crate) fn is_vm_broken(&self) -> bool {
         self.broken.get()
     }
 
-    /// Number of running tasks.
+    /// Returns the number of running tasks.
     pub(crate) fn running_tasks(&self) -> usize {
         self.slots.get() as usize - self.idle_slots.borrow().len()
     }
 
-    /// Ready when the VM has broken: the tasks that wait in it never continue.
+    /// Completes when the VM has broken; tasks waiting in it never continue.
     pub(crate) async fn lost(&self) -> Exception {
         let notified = self.lost.notified();
         if !self.broken.get() {
@@ -224,12 +224,12 @@ impl Runtime {
         }
     }
 
-    /// The result of the last step.
+    /// Passes the result of the last step to `read`.
     pub(crate) fn out<T>(&self, read: impl FnOnce(Value<'_>) -> T) -> T {
         read(self.vm.borrow().out())
     }
 
-    /// The result of the last step as a tape.
+    /// Passes the result of the last step to `read` as a tape.
     pub(crate) fn tape<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
         read(self.vm.borrow().tape())
     }
@@ -241,7 +241,7 @@ impl Drop for Runtime {
     }
 }
 
-/// Class of the exception of a step that was interrupted for taking too long.
+/// The class of the exception in a step that was interrupted for taking too long.
 const INTERRUPTED: &str = "Rt::Interrupted";
 
 /// Names the limit in the exception of a step that exceeded it.
@@ -263,7 +263,7 @@ fn describe_timeout(step: Step) -> Step {
     }
 }
 
-/// An exception as the log shows it: message, class, and the frames of handlers.
+/// Describes an exception for the log: message, class, and the frames of handlers.
 pub(crate) fn describe(error: &Exception) -> String {
     let frames: Vec<&str> = error
         .backtrace

@@ -29,7 +29,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// The response of handlers: a future that needs no allocation when the response is ready at once.
+/// The response of handlers, as a future that allocates nothing if the response is ready at once.
 pub enum Handling {
     /// The response; `None` after it has been returned.
     Ready(Option<Response>),
@@ -66,14 +66,14 @@ pub struct Script {
     runtime: Rc<Runtime>,
     names: Names,
     plan: Arc<Plan>,
-    /// The VM's number of each handler, or why it could not be loaded.
+    /// For each handler its number in the VM, or the reason why it could not be loaded.
     apps: RefCell<Vec<Result<u32, String>>>,
-    /// Number of handlers that have been evaluated.
+    /// The number of evaluated handlers.
     loaded: watch::Sender<usize>,
 }
 
 impl Script {
-    /// Opens a VM and starts to evaluate the handlers in it, in order. For a `LocalSet` or `LocalRuntime`.
+    /// Opens a VM and starts to evaluate the handlers in it, in order. Needs a `LocalSet` or `LocalRuntime`.
     ///
     /// # Errors
     /// There is no mruby or not enough memory.
@@ -81,10 +81,10 @@ impl Script {
         Script::open_observed(plan, log, Observed::default())
     }
 
-    /// The same, with counters that others can read.
+    /// Does the same as [`Script::open`], with counters that other threads can read.
     ///
     /// # Errors
-    /// As [`Script::open`].
+    /// The same as of [`Script::open`].
     pub fn open_observed(plan: Arc<Plan>, log: Log, observed: Observed) -> Result<Rc<Script>, String> {
         let runtime = Runtime::open(&plan, log, observed)?;
         plan.sources.iter().for_each(|source| runtime.stdlib.folders.add(&source.file));
@@ -96,10 +96,10 @@ impl Script {
         Ok(script)
     }
 
-    /// Ready when all handlers have been evaluated.
+    /// Completes when all handlers have been evaluated.
     ///
     /// # Errors
-    /// Why the first of those that failed could not be loaded.
+    /// The reason why the first failed handler could not be loaded.
     pub async fn ready(&self) -> Result<(), String> {
         let mut loaded = self.loaded.subscribe();
         // Cannot fail: `self` owns the sender.
@@ -111,29 +111,28 @@ impl Script {
             .map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// The plan it was opened with.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// Whether the VM can serve no more requests: open another [`Script`].
+    /// Returns whether the VM can serve no more requests; then open another [`Script`].
     pub fn is_broken(&self) -> bool {
         self.runtime.is_broken()
     }
 
-    /// Number of requests and tasks in the VM.
+    /// Returns the number of requests and tasks in the VM.
     pub fn under_way(&self) -> usize {
         self.runtime.running_tasks()
     }
 
-    /// Number of the route of a request: the longest path that it is below.
+    /// Returns the number of the route for a request: the longest path that contains it.
     pub fn route(&self, request: &Request) -> Option<usize> {
         let path = Path::new(request.path());
         self.plan.routes.iter().position(|route| path.below(route.path.as_bytes()).is_some())
     }
 
-    /// The response of a route's handlers, or of `next`. Most handlers never wait: their response is ready at once, and nothing is
-    /// allocated for them.
+    /// Returns the response of a route's handlers, or of `next`. Most handlers never wait: then the response is ready at once and nothing is
+    /// allocated.
     pub fn handle(
         self: &Rc<Self>,
         route: usize,
@@ -154,7 +153,7 @@ impl Script {
         }
     }
 
-    /// From the first step of a handler to a response, its own or that of what follows.
+    /// Continues from a handler's first step to a response, its own or that of a later link.
     async fn finish(self: Rc<Self>, mut position: Position, mut first: First) -> Response {
         let mut fields = Fields::default();
         let mut response = loop {
@@ -189,22 +188,22 @@ impl Script {
         response
     }
 
-    /// A handler as the log names it.
+    /// Returns the name of a handler for the log.
     fn name(&self, position: &Position) -> String {
         let route = &self.plan.routes[position.route];
         let source = route.handlers.get(position.handler).map(|handler| self.plan.sources[*handler].name());
         format!("{} (route {})", source.unwrap_or_default(), route.shown())
     }
 
-    /// A handler as the watchdog knows it.
+    /// Returns the location of a handler for the watchdog.
     fn location(&self, position: &Position) -> Location {
         let source = self.plan.routes[position.route].handlers.get(position.handler);
         let number = |index: &usize| u32::try_from(*index).ok();
         Location { source: source.and_then(number), route: number(&position.route) }
     }
 
-    /// Gives a request to the handler at a position, after it has been loaded and the body has arrived; returns the exchange if there
-    /// are no more handlers.
+    /// Gives a request to the handler at a position, once the handler is loaded and the body has arrived. Returns the exchange if there are no more
+    /// handlers.
     async fn start(self: &Rc<Self>, position: &Position, mut exchange: Exchange) -> Result<First, Exchange> {
         let route = &self.plan.routes[position.route];
         let Some(&handler) = route.handlers.get(position.handler) else { return Err(exchange) };
@@ -244,7 +243,7 @@ impl Script {
         })
     }
 
-    /// Continues a request that waits, until there is a response or the head of one.
+    /// Continues a waiting request until it has a response or the head of one.
     async fn wait(self: &Rc<Self>, position: &Position, waiting: Waiting) -> Result<Outcome, Failed> {
         let Waiting { task, step, exchange } = waiting;
         let (outlet, mut head) = Outlet::new();
@@ -255,7 +254,7 @@ impl Script {
         });
         let route = &self.plan.routes[position.route];
         let runtime = self.runtime.clone();
-        // `context` lives until the response has been read: it may be the body of one that it holds.
+        // `context` must live until the response has been read, because it may hold the body.
         let own = context.clone();
         let mut driven: Pin<Box<dyn Future<Output = Result<(), Exception>>>> = Box::pin(async move {
             let ended = drive(&runtime, &task, &own, step).await;
@@ -274,7 +273,7 @@ impl Script {
                     let ended = tokio::select! {
                         biased;
                         ended = driven => ended,
-                        // Cancels the task now, not when it has something to send.
+                        // Cancels the task now, not only when it has something to send.
                         () = lost => Ok(()),
                     };
                     if let Err(error) = ended
@@ -284,7 +283,7 @@ impl Script {
                         let name = script.name(&position);
                         let why = format!("{name}: after the response had started: {}", describe(&error));
                         match &failed {
-                            // The body carries it to the log.
+                            // The body carries the failure to the log.
                             Some(failed) if Rc::strong_count(failed) > 1 => {
                                 failed.set(Some(failure::handler(why)));
                             }
@@ -309,12 +308,12 @@ impl Script {
         }
     }
 
-    /// The VM's number of a handler, or why it could not be loaded; `None` if it has not been evaluated yet.
+    /// Returns the VM's number of a handler, or the reason why it could not be loaded; `None` if it has not been evaluated yet.
     fn loaded(&self, app: usize) -> Option<Result<u32, String>> {
         self.apps.borrow().get(app).cloned()
     }
 
-    /// The same after it has been evaluated.
+    /// Waits until the handler has been evaluated, then does the same.
     async fn app(&self, app: usize) -> Result<u32, String> {
         let mut loaded = self.loaded.subscribe();
         // Cannot fail: `self` owns the sender.
@@ -322,7 +321,7 @@ impl Script {
         self.loaded(app).unwrap_or_else(|| Err("there is no such handler".to_owned()))
     }
 
-    /// The request's body, which also stays in the exchange for what follows.
+    /// Reads the request's body, which also stays in the exchange for later links.
     async fn collect(&self, route: &Route, exchange: &mut Exchange) -> Result<Option<bytes::Bytes>, Failure> {
         let incoming = std::mem::replace(&mut exchange.incoming, Incoming::Empty);
         let max_body = route.limits.max_body;
@@ -366,7 +365,7 @@ impl Chain for Script {
     }
 }
 
-/// Ready when the client has disconnected, or has been half-closed for too long.
+/// Completes when the client has disconnected, or has been half-closed for too long.
 async fn departure(client: &dyn Client) {
     let departed = || poll_fn(|cx| client.poll_departure(cx));
     if departed().await == Departure::HalfClosed {
@@ -374,7 +373,7 @@ async fn departure(client: &dyn Client) {
     }
 }
 
-/// Ready when the deadline has passed; returns it.
+/// Completes when the deadline has passed; returns it.
 async fn deadline(limit: Option<Duration>) -> Duration {
     match limit {
         Some(limit) => {

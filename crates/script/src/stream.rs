@@ -1,7 +1,6 @@
-//! Responses that are sent while they are made: a body that responds to `each`.
+//! Responses that are sent while they are produced: a body that responds to `each`.
 //!
-//! The task waits with each part until the one before has been taken, so Ruby is never more than one part ahead of the
-//! client.
+//! With each part the task waits until the previous one has been taken, so Ruby is never more than one part ahead of the client.
 
 use crate::failure::client_gone_during_response;
 use crate::waiting::{Waiting, fault, ready, tape};
@@ -17,43 +16,42 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Sleep, sleep};
 
-/// How long a client that has closed its sending side may take to get the next part. Most such clients have disconnected, which only
-/// a write would show.
+/// How long a client that has closed its sending side may take to get the next part. Most such clients have disconnected, which only a write would
+/// show.
 pub(crate) const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Message of the exception that is raised in a body whose client has disconnected, as in H2O.
+/// The message of the exception that is raised in a body whose client has disconnected, as in H2O.
 const CLOSED: &str = "downstream HTTP closed";
 
-/// Whether a body ended only because the client disconnected, which is not an error.
+/// Returns whether a body ended only because the client disconnected, which is not an error.
 pub(crate) fn is_disconnect(error: &Exception) -> bool {
     error.class == "RuntimeError" && error.message == CLOSED
 }
 
-/// Head of a streamed response.
 pub(crate) struct Head {
     pub(crate) status: i64,
     pub(crate) fields: Vec<(Vec<u8>, Vec<u8>)>,
     pub(crate) body: Parts,
 }
 
-/// Where the task writes the response.
+/// The writing end of a response, for its task.
 pub(crate) struct Outlet {
     head: Option<oneshot::Sender<Head>>,
     parts: Option<mpsc::Sender<Bytes>>,
-    /// The task has written the end of the body.
+    /// Whether the task has written the end of the body.
     complete: Rc<Cell<bool>>,
-    /// Why the task ended before that.
+    /// The reason why the task ended earlier.
     failure: Rc<Cell<Option<Failure>>>,
 }
 
 impl Outlet {
-    /// An outlet, and the receiver of the head.
+    /// Returns an outlet, and the receiver of the head.
     pub(crate) fn new() -> (Outlet, oneshot::Receiver<Head>) {
         let (head, receiver) = oneshot::channel();
         (Outlet { head: Some(head), parts: None, complete: Rc::default(), failure: Rc::default() }, receiver)
     }
 
-    /// `[status, [name, value …]]`
+    /// `[status, [name, value …]]`: sends the head.
     pub(crate) fn head(&mut self, args: &[Value<'_>]) -> Waiting {
         let Some(sender) = self.head.take() else {
             return fault("RuntimeError", "the response has already started");
@@ -72,12 +70,12 @@ impl Outlet {
         }
     }
 
-    /// `[bytes]`: a part; without an argument the end of the body.
+    /// `[bytes]`: sends a part; without an argument, ends the body.
     pub(crate) fn chunk(&mut self, args: &[Value<'_>]) -> Waiting {
         let Some(parts) = self.parts.clone() else {
             return fault("RuntimeError", "the response has not started");
         };
-        // An empty part stands for the end; empty Strings of Ruby are skipped.
+        // An empty part means the end, so empty Strings of Ruby are skipped.
         let part = match args.first() {
             Some(text) => Bytes::copy_from_slice(text.text().unwrap_or_default()),
             None => Bytes::new(),
@@ -97,12 +95,12 @@ impl Outlet {
 }
 
 impl Outlet {
-    /// Where to put the failure of a task that ends before the body is complete.
+    /// Returns the cell for the failure of a task that ends before the body is complete.
     pub(crate) fn failure(&self) -> Rc<Cell<Option<Failure>>> {
         self.failure.clone()
     }
 
-    /// Ready when the client's end is dropped before the body is complete.
+    /// Completes when the client's end is dropped before the body is complete.
     pub(crate) fn client_lost(&self) -> impl Future<Output = ()> + use<> {
         let (parts, complete) = (self.parts.clone(), self.complete.clone());
         async move {
@@ -117,18 +115,18 @@ impl Outlet {
     }
 }
 
-/// Pairs from a list of alternating names and values.
+/// Returns pairs from a list of alternating names and values.
 pub(crate) fn fields(list: Option<&Value<'_>>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let texts = list.and_then(Value::array).unwrap_or_default();
     let text = |value: &Value<'_>| value.text().unwrap_or_default().to_vec();
     texts.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
 }
 
-/// The body, as the connection reads it.
+/// The reading end of the body, for the connection.
 pub(crate) struct Parts {
     parts: mpsc::Receiver<Bytes>,
     complete: bool,
-    /// Why the task ended before the body was complete.
+    /// The reason why the task ended before the body was complete.
     failure: Rc<Cell<Option<Failure>>>,
     /// Runs while the client is half-closed.
     timeout: Option<Pin<Box<Sleep>>>,

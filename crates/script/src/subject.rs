@@ -1,22 +1,22 @@
-//! Which handler a step runs and for which request, readable by another thread without a lock.
+//! The handler and request of a step, readable by another thread without a lock.
 //!
-//! When code cannot be stopped, its own thread cannot log, and an operator still has to find the code.
+//! Why: while code cannot be stopped, its own thread cannot log, and an operator still has to find the code.
 //!
-//! Contract: only the VM's thread writes, before a step begins. A reader reads while that step runs, and checks afterwards that it
-//! is still running; if not, what it read is invalid.
+//! Contract: only the VM's thread writes, before a step begins. A reader reads while that step runs, and checks afterwards that the step is still
+//! running. If it is not, the read values are invalid.
 
 use crate::plan::Plan;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Most bytes of method and target that are kept: enough to find the request in an access log.
+/// The most bytes of method and target that are kept: enough to find the request in an access log.
 const MAX_TEXT: usize = 128;
 const WORD: usize = size_of::<u64>();
 
 /// Method and target of a request; both empty outside of requests.
 pub(crate) type RequestLine<'a> = [&'a [u8]; 2];
 
-/// The part of them that is shown, saved while the request waits.
+/// The visible part of a request line, saved while the request waits.
 #[derive(Default)]
 pub(crate) struct SavedLine {
     text: Box<[u8]>,
@@ -36,16 +36,16 @@ impl SavedLine {
     }
 }
 
-/// Where in the plan the code of a step is.
+/// The place of a step's code in the plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Location {
-    /// Number of the handler's source; `None` if unknown.
+    /// The number of the handler's source; `None` if unknown.
     pub(crate) source: Option<u32>,
-    /// Number of the route; `None` outside of requests.
+    /// The number of the route; `None` outside of requests.
     pub(crate) route: Option<u32>,
 }
 
-/// The code that runs, and its request.
+/// The running code and its request.
 pub(crate) struct Subject {
     plan: Arc<Plan>,
     /// The number plus one; 0 is none.
@@ -63,7 +63,7 @@ impl Subject {
         Subject { plan, source, route, lengths: [method, target], text }
     }
 
-    /// Sets what the next step runs.
+    /// Sets the subject of the next step.
     #[inline]
     pub(crate) fn set(&self, location: Location, line: RequestLine<'_>) {
         let number = |number: Option<u32>| number.map_or(0, |number| number.saturating_add(1));
@@ -87,7 +87,7 @@ impl Subject {
         }
     }
 
-    /// `GET /search?q=x: /srv/search.rb (route /search)`, as far as known; log lines start with it.
+    /// Returns `GET /search?q=x: /srv/search.rb (route /search)`, as far as known. Log lines start with it.
     pub(crate) fn name(&self) -> String {
         let number = |number: &AtomicU32| (number.load(Ordering::Relaxed) as usize).checked_sub(1);
         let source = number(&self.source).and_then(|source| self.plan.sources.get(source));

@@ -10,18 +10,18 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A running task. Dropped while it waits, it is cancelled.
+/// A running task. Dropping it while it waits cancels it.
 pub(crate) struct Task {
     runtime: Rc<Runtime>,
     limits: Arc<Limits>,
     location: Location,
-    /// Method and target of its request, once it has waited.
+    /// Method and target of the request, once the task has waited.
     line: RefCell<SavedLine>,
     slot: u32,
     waits: Cell<bool>,
-    /// Bytes of heap that its steps have added so far, less what was collected meanwhile.
+    /// Bytes of heap that its steps have added so far, minus the bytes that were collected meanwhile.
     held: Cell<usize>,
-    /// It has been cancelled and runs its `ensure` clauses.
+    /// Whether the task has been cancelled and runs its `ensure` clauses.
     cancelled: bool,
 }
 
@@ -29,7 +29,6 @@ pub(crate) struct Task {
 const CANCEL_ATTEMPTS: usize = 4;
 
 impl Task {
-    /// A task in an idle slot.
     pub(crate) fn new(runtime: Rc<Runtime>, limits: Arc<Limits>, location: Location, slot: u32) -> Task {
         Task {
             runtime,
@@ -64,7 +63,7 @@ impl Task {
         step
     }
 
-    /// Continues it with the result of its wait.
+    /// Continues the task with the result of its wait.
     pub(crate) fn resume(&self, value: &Tape) -> Step {
         self.step(self.line.borrow().get(), |vm| vm.resume(self.slot, value))
     }
@@ -73,14 +72,15 @@ impl Task {
         self.set_waiting(false);
         let room = |heap: usize| self.room(heap);
         let (step, before, after) = self.runtime.step(self.limits.step_time, self.location, line, room, run);
-        // Memory that a collection freed during the step is credited to this task, whoever allocated it: nobody pays for old
+        // Memory that a collection frees during the step is credited to this task, whichever task allocated it, so no task is charged for old
         // garbage.
         self.held.set((self.held.get() + after).saturating_sub(before));
         self.set_waiting(matches!(step, Step::Wait));
         step
     }
 
-    /// Bytes that a step may add to a heap of `heap` bytes. A task that holds much leaves the last quarter of the heap to others.
+    /// Returns the bytes that a step may add to a heap of `heap` bytes. A task that holds much memory leaves the last quarter of the heap to
+    /// others.
     fn room(&self, heap: usize) -> usize {
         let (held, limit) = (self.held.get(), self.runtime.heap_limit());
         let own = self.limits.request_heap.saturating_sub(held);
@@ -94,7 +94,7 @@ impl Task {
         }
     }
 
-    /// Raises an exception where it waits, so that its `ensure` runs.
+    /// Raises an exception where the task waits, so that its `ensure` runs.
     pub(crate) fn cancel(&self) -> Step {
         // `ensure` clauses need memory, too.
         self.held.set(0);
@@ -103,14 +103,13 @@ impl Task {
         self.resume(&cancelled)
     }
 
-    /// Whether its `ensure` may wait: only once, only while fewer than `max_tasks` others do so, and only in a running event
-    /// loop.
+    /// Returns whether the task's `ensure` may wait: only once, only while fewer than `max_tasks` others do so, and only in a running event loop.
     fn may_finish(&self) -> bool {
         let others = self.runtime.cancelled_tasks();
         !self.cancelled && others < self.limits.max_tasks && tokio::runtime::Handle::try_current().is_ok()
     }
 
-    /// The same task, cancelled.
+    /// Returns the same task as a cancelled one.
     fn to_cancelled(&self) -> Task {
         self.runtime.count_cancelled();
         Task {
@@ -125,7 +124,7 @@ impl Task {
         }
     }
 
-    /// Frees the slot, or hands it to the same task as a cancelled one.
+    /// Frees the slot, or hands it to the cancelled form of the task.
     fn release(&self) {
         self.runtime.counts.ended();
         if self.runtime.is_vm_broken() {
@@ -140,7 +139,7 @@ impl Task {
         self.runtime.free_slot(self.slot);
     }
 
-    /// Ends it for good, even if it keeps waiting.
+    /// Ends the task for good, even if it keeps waiting.
     fn abandon(&self) {
         for _ in 0..CANCEL_ATTEMPTS {
             let _ = self.cancel();

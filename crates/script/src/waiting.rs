@@ -7,17 +7,17 @@ use std::pin::Pin;
 /// The future of the value that a wait returns to Ruby.
 pub(crate) type Waiting = Pin<Box<dyn Future<Output = Tape>>>;
 
-/// A wait that ends at once.
+/// Returns a wait that ends at once.
 pub(crate) fn ready(write: impl FnOnce(&mut Tape)) -> Waiting {
     Box::pin(std::future::ready(tape(write)))
 }
 
-/// A wait that raises an exception at once.
+/// Returns a wait that raises an exception at once.
 pub(crate) fn fault(class: &str, message: impl AsRef<[u8]>) -> Waiting {
     ready(|tape| tape.fault(class, message).done())
 }
 
-/// A tape with what `write` writes.
+/// Returns a tape that `write` fills.
 pub(crate) fn tape(write: impl FnOnce(&mut Tape)) -> Tape {
     let mut tape = Tape::new();
     write(&mut tape);

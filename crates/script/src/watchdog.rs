@@ -1,11 +1,10 @@
 //! Ends steps that compute for too long without waiting.
 //!
-//! One thread per process checks all VMs 50 times a second. It compares the CPU time of their threads, because on a busy machine a
-//! step can take long without computing. A VM that exceeds its limit is told to raise: a library with the debug hook
-//! does so at its next instruction, one without when it next allocates. Code that does neither (`while true; end` on such a
-//! library), or that rescues the exception and continues, is stopped after twice the limit at the cost of its VM: the thread gets
-//! a new one, and the requests that waited in the old one fail. Endless code outside of Ruby cannot be stopped; it is
-//! logged.
+//! One thread per process checks all VMs 50 times a second. It compares the CPU time of their threads, because on a busy machine a step can take
+//! long without computing. A VM that exceeds its limit is told to raise. A library with the debug hook raises at its next instruction, one without
+//! it at the next allocation. Code that reaches neither (`while true; end` on such a library), or that rescues the exception and continues, is
+//! stopped after twice the limit at the cost of its VM: the thread gets a new VM, and the requests that waited in the old one fail. Endless code
+//! outside of Ruby cannot be stopped; it is logged.
 
 use crate::observed::Alarm;
 use crate::plan::Plan;
@@ -17,37 +16,37 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::Duration;
 
-/// How often VMs are checked; a step may exceed its limit by as much.
+/// The interval between checks; a step may exceed its limit by this time.
 const INTERVAL: Duration = Duration::from_millis(20);
 /// A step that has not ended after this many times its limit is stopped.
 const STOP_AFTER: u32 = 2;
 /// A step that has not ended after this many times its limit cannot be stopped; it is logged.
 const LOG_AFTER: u32 = 5;
 
-/// A watched VM, as its own thread sees it.
+/// A watched VM, seen from its own thread.
 pub(crate) struct Watched {
     watch: Arc<Watch>,
-    /// Number of steps so far.
+    /// The number of steps so far.
     steps: Cell<u64>,
 }
 
 struct Watch {
     interrupt: Interrupt,
     alarm: Alarm,
-    /// What the current step runs.
+    /// The subject of the current step.
     subject: Subject,
-    /// How long its thread has computed.
+    /// The computing time of the VM's thread.
     clock: ThreadClock,
-    /// Number of the current step; 0 between steps.
+    /// The number of the current step; 0 between steps.
     running: AtomicU64,
-    /// Milliseconds it may take.
+    /// The time limit of the step in milliseconds.
     limit: AtomicU64,
-    /// It has exceeded its limit.
+    /// Whether the step has exceeded its limit.
     fired: AtomicBool,
-    /// Whether the last attempt was to stop it, not to make it raise.
+    /// Whether the last attempt was to stop the step, rather than to make it raise.
     stopped: AtomicBool,
-    /// Used by the watchdog only: the step that it found running, and the thread's CPU time then. Steps do not read the clock:
-    /// there are a hundred thousand per second, and reading it costs as much as a method call in Ruby.
+    /// Used by the watchdog only: the step that it found running, and the thread's CPU time then. Steps do not read the clock: there are a hundred
+    /// thousand per second, and reading it costs as much as a method call in Ruby.
     seen: Mutex<Option<Seen>>,
     logged: AtomicBool,
 }
@@ -57,7 +56,7 @@ struct Seen {
     step: u64,
     /// The VM's own number of the step.
     serial: u32,
-    /// CPU time of the thread when the step was first seen.
+    /// The CPU time of the thread when the step was first seen.
     since: Duration,
 }
 
@@ -86,7 +85,7 @@ impl Watched {
         Watched { watch, steps: Cell::new(0) }
     }
 
-    /// Runs a step with a time limit; returns whether it exceeded it. `line` is its request.
+    /// Runs a step with a time limit; returns whether it exceeded the limit. `line` is its request.
     pub(crate) fn step<T>(
         &self,
         limit: Option<Duration>,
@@ -109,7 +108,6 @@ impl Watched {
     }
 }
 
-/// All VMs.
 static LIST: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
 
 /// Starts the watchdog thread with the first VM.
@@ -132,13 +130,13 @@ fn watch_all() {
 }
 
 impl Watch {
-    /// Interrupts or stops a step that exceeds its limit. Always true.
+    /// Interrupts or stops a step that exceeds its limit. Always returns true.
     fn check(&self) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let step = self.running.load(Ordering::Acquire);
         let Some(known) = seen.filter(|seen| seen.step == step) else {
             let serial = self.interrupt.serial();
-            // The VM's number belongs to this step only if it is still running.
+            // The VM's number belongs to this step only if the step is still running.
             let found = step != 0 && self.running.load(Ordering::Acquire) == step;
             *seen = found.then(|| Seen { step, serial, since: self.clock.read() });
             self.logged.store(false, Ordering::Relaxed);
@@ -150,7 +148,7 @@ impl Watch {
             return true;
         }
         self.fired.store(true, Ordering::Release);
-        // A step that is told to raise collects garbage first and cannot be stopped meanwhile: so the two attempts alternate.
+        // A step that is told to raise collects garbage first and cannot be stopped meanwhile, so the two attempts alternate.
         if taken >= limit * STOP_AFTER && !self.stopped.fetch_not(Ordering::Relaxed) {
             self.interrupt.stop(known.serial);
         } else {
@@ -169,7 +167,7 @@ impl Watch {
         true
     }
 
-    /// What the current step runs; `None` if it has ended.
+    /// Returns the subject of the current step; `None` if it has ended.
     fn name(&self, step: u64) -> Option<String> {
         let name = self.subject.name();
         fence(Ordering::Acquire);
@@ -187,7 +185,7 @@ mod tests {
         Arc::new(Plan { sources: vec![source], routes: Vec::new(), heap: 0, temp_dir: std::env::temp_dir() })
     }
 
-    /// Runs this method as task 0 of a watched VM; the step's result.
+    /// Runs this code as task 0 of a watched VM; returns the step's result.
     fn run(code: &str) -> Option<Step> {
         run_for(100, code, Arc::new(|_| {}))
     }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::environment::Environment;
 use crate::system::MAX_SOCKET_PATH;
 
-/// The `auto` path of the control socket of the app in `dir` (canonical): the same for server and `stats`.
+/// Returns the `auto` path of the control socket of the app in `dir` (canonical). The server and `stats` compute the same path.
 ///
-/// In `$XDG_RUNTIME_DIR/firebrick`, or in `/tmp/firebrick-UID` when that variable is not an absolute path or too long
-/// for a socket. The server creates that directory, for its user alone.
+/// The socket is in `$XDG_RUNTIME_DIR/firebrick`, or in `/tmp/firebrick-UID` if that variable is not an absolute path or the path is too long for a
+/// socket. The server creates the directory for its user alone.
 pub fn control_path(dir: &Path, environment: &dyn Environment, uid: u32) -> PathBuf {
     let name = format!("{:016x}.sock", fnv1a(dir.as_os_str().as_bytes()));
     let runtime = environment.var("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -20,12 +20,12 @@ pub fn control_path(dir: &Path, environment: &dyn Environment, uid: u32) -> Path
         .unwrap_or_else(|| PathBuf::from(format!("/tmp/firebrick-{uid}")).join(&name))
 }
 
-/// Where the service that is shipped has its control sockets (`RuntimeDirectory=firebrick`).
+/// The folder of the shipped systemd service's control sockets (`RuntimeDirectory=firebrick`).
 const OF_SERVICES: &str = "/run/firebrick";
 
-/// The control socket of a server of `dirs` (one directory in its spellings) that has other folders than the user of this command:
-/// under the shipped systemd unit, or of the directory's owner. `None` when there is none. `typed`: the directory was named; else
-/// a single service of this machine is meant, wherever the command was typed.
+/// Returns the control socket of a server of `dirs` (one directory in its spellings) that does not use this user's folders: one under the shipped
+/// systemd unit, or one of the directory's owner. `None` if there is none. With `typed` the user named the directory; without it, the only service
+/// of this machine is meant, whatever the current directory.
 pub(crate) fn control_elsewhere(dirs: &[&Path], typed: bool, uid: u32) -> Option<PathBuf> {
     elsewhere(Path::new(OF_SERVICES), dirs, typed, uid)
 }
@@ -41,7 +41,7 @@ fn elsewhere(of_services: &Path, dirs: &[&Path], typed: bool, uid: u32) -> Optio
             ]
         });
         for folder in [of_services.to_owned()].into_iter().chain(of_owner) {
-            // Anybody may make folders in /tmp.
+            // Any user may create folders in /tmp.
             let is_trusted =
                 |uids: &[Option<u32>]| owner(&folder).is_some_and(|found| uids.contains(&Some(found)));
             let socket = folder.join(&name);
@@ -59,7 +59,7 @@ fn elsewhere(of_services: &Path, dirs: &[&Path], typed: bool, uid: u32) -> Optio
     sockets.next().filter(|_| sockets.next().is_none())
 }
 
-/// FNV-1a, 64 bits: `std`'s hasher may change between builds, and two builds must find each other.
+/// Returns the 64-bit FNV-1a hash. `std`'s hasher may differ between builds, and two builds must compute the same path.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(elsewhere(run.path(), &[app.path()], false, 0), None);
         std::fs::write(socket(app.path()), "").unwrap();
         assert_eq!(elsewhere(run.path(), &[app.path()], true, 0), Some(socket(app.path())));
-        // From any folder, if there is one service only.
+        // Without a directory the only service is found from any folder.
         assert_eq!(elsewhere(run.path(), &[Path::new("/")], false, 0), Some(socket(app.path())));
         assert_eq!(elsewhere(run.path(), &[Path::new("/")], true, 0), None, "another one was named");
         std::fs::write(socket(Path::new("/srv/other")), "").unwrap();

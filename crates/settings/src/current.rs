@@ -1,12 +1,11 @@
 //! The settings in force on one thread.
 //!
-//! Why: a connection, a worker's link and a handler all read the same settings, and a reload replaces them while they
-//! run. Each thread has one [`Current`], shared by all that runs there; its owner replaces the settings in it when
-//! new ones arrive.
+//! Why: a connection, a worker's link and a handler all read the same settings, and a reload replaces them while they run. Each thread has one
+//! [`Current`] for all its tasks; its owner replaces the settings when new ones arrive.
 //!
 //! Contract:
 //! 1. [`Current::get`] takes no lock and touches no memory of other threads.
-//! 2. What was taken stays as it is: a request that keeps its `Rc` sees one set of settings from beginning to end.
+//! 2. Settings that a caller holds do not change: a request that keeps its `Rc` sees one set of settings from beginning to end.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -19,23 +18,22 @@ use crate::settings::{Limits, Settings, Timeouts};
 pub struct Current(Rc<RefCell<Rc<Settings>>>);
 
 impl Current {
-    /// With these settings to begin with.
     pub fn new(settings: Settings) -> Current {
         Current(Rc::new(RefCell::new(Rc::new(settings))))
     }
 
-    /// The settings now. Ask again for each connection, request or deadline, rather than keeping them.
+    /// Returns the current settings. Call it for each connection, request or deadline instead of keeping the result.
     pub fn get(&self) -> Rc<Settings> {
         self.0.borrow().clone()
     }
 
-    /// Puts new settings in force, for all clones.
+    /// Replaces the settings for all clones.
     pub fn replace(&self, settings: Settings) {
         self.0.replace(Rc::new(settings));
     }
 }
 
-/// Every option at its default.
+/// All options at their defaults.
 impl Default for Current {
     fn default() -> Current {
         Current::new(Settings::defaults(Path::new("/")))
@@ -54,14 +52,14 @@ impl From<Limits> for Current {
     }
 }
 
-/// The rest at its default.
+/// All other settings are defaults.
 impl From<Limits> for Settings {
     fn from(limits: Limits) -> Settings {
         Settings { limits, ..Settings::defaults(Path::new("/")) }
     }
 }
 
-/// The rest at its default.
+/// All other settings are defaults.
 impl From<Timeouts> for Settings {
     fn from(timeouts: Timeouts) -> Settings {
         Settings { timeouts, ..Settings::defaults(Path::new("/")) }

@@ -1,15 +1,15 @@
-//! What can be served in a directory without a `config.ru`.
+//! Finds the site in a directory without a `config.ru`.
 
 use std::path::{Path, PathBuf};
 
-/// The name of the rules' file.
+/// The name of the file with a site's rules.
 pub const STATIC_JSON: &str = "static.json";
 
-/// Where generators put the pages they make; the second value is what must be in it to be sure.
+/// The output folders of site generators; the second value is a file that confirms the folder.
 const OUTPUTS: [(&str, &str); 4] =
     [("_site", "."), ("public_html", "."), ("dist", "index.html"), ("build", "index.html")];
 
-/// What folders of sources hold, and folders of pages do not.
+/// Names that occur in source folders but not in folders of pages.
 const PROJECTS: [&str; 11] = [
     "Gemfile",
     "gems.rb",
@@ -24,17 +24,16 @@ const PROJECTS: [&str; 11] = [
     ".env",
 ];
 
-/// What a directory holds of a static site.
+/// The parts of a static site in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
-    /// Its `static.json`.
     pub static_json: Option<PathBuf>,
     /// The directory of the pages, as far as it is known without `static.json`.
     pub root: Option<PathBuf>,
 }
 
 impl Discovered {
-    /// Looks into `dir`.
+    /// Searches `dir`.
     pub fn look(dir: &Path) -> Discovered {
         let static_json = dir.join(STATIC_JSON);
         let output = OUTPUTS
@@ -48,8 +47,8 @@ impl Discovered {
         }
     }
 
-    /// The folder itself, because it was named: whatever pages it holds are its site. Not one that looks like a project, whose sources and
-    /// keys nobody wants to publish by a slip.
+    /// Returns the folder itself as the site, because the user named it: any pages in it are served. A folder that looks like a project is
+    /// excluded, so that a mistake does not publish its sources and keys.
     pub fn named(dir: &Path) -> Discovered {
         let found = Discovered::look(dir);
         let is_project = PROJECTS.iter().any(|name| dir.join(name).exists());
@@ -63,7 +62,7 @@ impl Discovered {
         Discovered { root: Some(dir.to_owned()), ..found }
     }
 
-    /// Whether there is a site.
+    /// Returns whether there is a site.
     pub fn is_site(&self) -> bool {
         self.static_json.is_some() || self.root.is_some()
     }

@@ -1,4 +1,4 @@
-//! `docs/settings.md`, made from the table.
+//! Generates `docs/settings.md` from the table.
 
 use std::fmt::Write;
 
@@ -58,7 +58,7 @@ Sizes are bytes or have a unit: `65536`, `\"64KiB\"`, `\"10MB\"`. Times are seco
 current directory. `firebrick check` shows the resulting settings, and where each value comes from.
 ";
 
-/// The text of `docs/settings.md`.
+/// Returns the text of `docs/settings.md`.
 pub fn markdown() -> String {
     let mut text = INTRODUCTION.to_owned();
     let mut category: Option<Category> = None;

@@ -1,11 +1,11 @@
-//! What loading reads from the process it runs in; a trait, so that tests can replace it.
+//! The surroundings that settings depend on, as a trait so that tests can replace them.
 
 use std::path::PathBuf;
 
 use crate::machine::Machine;
 
-/// Variables by which a service manager speaks to the server (`sd_notify(3)`, `sd_listen_fds(3)`). The app must not get them: it would speak in
-/// the server's name.
+/// Variables with which a service manager addresses the server (`sd_notify(3)`, `sd_listen_fds(3)`). The app must not inherit them, or it could
+/// send notifications in the server's name.
 pub const SERVICE_MANAGER_VARIABLES: [&str; 7] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
@@ -16,18 +16,17 @@ pub const SERVICE_MANAGER_VARIABLES: [&str; 7] = [
     "LISTEN_PIDFDID",
 ];
 
-/// The variable by which a program that is upgraded announces to the new one that it hands over its sockets. The app must not get it.
+/// The variable with which the old program of an upgrade tells the new one that it hands over its sockets. The app must not inherit it.
 pub const HANDOVER_VARIABLE: &str = "FIREBRICK_HANDOVER";
 
-/// The surroundings that settings depend on.
 pub trait Environment {
-    /// An environment variable; bytes that are not UTF-8 are replaced.
+    /// Returns an environment variable, with invalid UTF-8 replaced.
     fn var(&self, name: &str) -> Option<String>;
-    /// Where the command was typed, absolute, with the links by which the shell got there.
+    /// Returns the current directory of the command, absolute, including the links by which the shell got there.
     fn current_dir(&self) -> PathBuf;
-    /// The effective user's id.
+    /// Returns the effective user's id.
     fn uid(&self) -> u32;
-    /// What the machine lets this process use.
+    /// Returns the resources that this process may use.
     fn machine(&self) -> Machine;
 }
 
@@ -41,9 +40,9 @@ impl Environment for ProcessEnvironment {
     }
 
     fn current_dir(&self) -> PathBuf {
-        // A current directory that was deleted has no name; what is relative to it then fails with its own message.
+        // A deleted current directory has no name; uses of relative paths then fail with their own messages.
         let real = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-        // The shell keeps the links by which it got here.
+        // The shell keeps links in PWD.
         let named = std::env::var_os("PWD").map(PathBuf::from).filter(|path| path.is_absolute());
         named.filter(|named| named.canonicalize().is_ok_and(|found| found == real)).unwrap_or(real)
     }
@@ -57,7 +56,7 @@ impl Environment for ProcessEnvironment {
     }
 }
 
-/// The surroundings of this process, but for the directory in which a command was typed: a link may lead elsewhere by now.
+/// The surroundings of this process with another current directory, for a link that may have changed since the command was typed.
 #[derive(Clone, Debug)]
 pub struct At(pub PathBuf);
 
@@ -79,12 +78,12 @@ impl Environment for At {
     }
 }
 
-/// Where this user's servers keep what must outlive them: `$STATE_DIRECTORY` (systemd's), `$XDG_STATE_HOME/firebrick` or
+/// Returns the folder for files that outlive this user's servers: `$STATE_DIRECTORY` (set by systemd), `$XDG_STATE_HOME/firebrick` or
 /// `~/.local/state/firebrick`.
 pub(crate) fn state_dir(environment: &dyn Environment) -> PathBuf {
     let absolute =
         |name| environment.var(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
-    // systemd separates several with colons.
+    // systemd separates several directories with colons.
     let systemd = environment.var("STATE_DIRECTORY");
     let systemd = systemd.and_then(|dirs| dirs.split(':').next().map(PathBuf::from));
     systemd

@@ -1,4 +1,4 @@
-//! What is wrong with what was written, all of it, each with its place and the way out.
+//! Mistakes in written values; each message has the place and the remedy.
 
 use std::fmt;
 
@@ -6,21 +6,20 @@ use crate::kind::Mistake;
 use crate::origin::Origin;
 use crate::raw::Raw;
 
-/// One thing that is wrong.
+/// A mistake in a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Where it was written.
     pub origin: Origin,
-    /// What was written there: `workers = "many"`, `--workers many`, `WEB_CONCURRENCY=many`.
+    /// The value as written: `workers = "many"`, `--workers many`, `WEB_CONCURRENCY=many`.
     pub written: String,
-    /// What is wrong about it.
+    /// The description of the mistake.
     pub problem: String,
-    /// What was probably meant.
+    /// The value or name that was probably meant.
     pub nearest: Option<String>,
 }
 
 impl Error {
-    /// A value that its option does not take.
+    /// Returns the mistake of a value that its option does not accept.
     pub(crate) fn value(key: &str, raw: &Raw, origin: &Origin, mistake: Mistake, expected: &str) -> Error {
         let expected = mistake.expected.unwrap_or_else(|| expected.to_owned());
         let written = written(key, raw, origin);
@@ -32,14 +31,14 @@ impl Error {
         }
     }
 
-    /// A good value that cannot be together with another.
+    /// Returns the mistake of a valid value that contradicts another one.
     pub(crate) fn conflict(key: &str, raw: &Raw, origin: &Origin, problem: impl Into<String>) -> Error {
         let written = written(key, raw, origin);
         Error { origin: origin.clone(), written, problem: problem.into(), nearest: None }
     }
 }
 
-/// A value together with its name, as it stands in its source.
+/// Returns a value with its name, as written in its source.
 pub(crate) fn written(key: &str, raw: &Raw, origin: &Origin) -> String {
     match (origin, raw) {
         (Origin::Flag(flag), Raw::Word(word)) if word.is_empty() => format!("{flag} \"\""),
@@ -55,7 +54,7 @@ impl fmt::Display for Error {
         if let Origin::File { .. } | Origin::Puma { .. } = self.origin {
             write!(f, "{}: ", self.origin)?;
         }
-        // A path may hold a line break; a message is one line.
+        // A path may contain a line break, but a message is one line.
         write!(f, "{}: {}", self.written, self.problem.replace(char::is_control, "?"))?;
         match &self.nearest {
             Some(nearest) => write!(f, "; did you mean {nearest:?}?"),
@@ -66,7 +65,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Everything that is wrong, in the order flags, variables, file; never empty.
+/// All mistakes, in the order flags, variables, file; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Errors(pub Vec<Error>);
 

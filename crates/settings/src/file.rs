@@ -1,6 +1,6 @@
-//! `firebrick.toml`: text to values with their lines.
+//! Reads `firebrick.toml` into values with their line numbers.
 //!
-//! Contract: no text makes this panic; every key of the text is either added to [`Given`] or an error.
+//! Contract: no text causes a panic; every key of the text is either added to [`Given`] or an error.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::origin::Origin;
 use crate::raw::Raw;
 use crate::table;
 
-/// Reads `text`, which messages call `path`, into `given`.
+/// Reads `text` into `given`; messages call the file `path`.
 pub(crate) fn read(path: &Path, text: &str, given: &mut Given) -> Vec<Error> {
     let mut reader = Reader { path, text, given, errors: Vec::new() };
     match Document::parse(text) {
@@ -26,19 +26,14 @@ pub(crate) fn read(path: &Path, text: &str, given: &mut Given) -> Vec<Error> {
     reader.errors
 }
 
-/// The table of sites by host name.
 pub(crate) const SITES: &str = "sites";
-/// The table of handlers by path.
 pub(crate) const ROUTES: &str = "routes";
-/// The table of folders by prefix.
 pub(crate) const SENDFILE: &str = "sendfile";
-/// The table of services by name.
 pub(crate) const SERVICES: &str = "services";
-/// The table of rate limits by name.
 pub(crate) const RATE_LIMITS: &str = "rate_limits";
-/// The tables of certificates that are obtained.
+/// The tables of certificates to obtain.
 pub(crate) const ORDERS: &str = "acme.certificates";
-/// The tables of certificates in files.
+/// The tables of certificate files.
 pub(crate) const FILES: &str = "tls.certificates";
 
 struct Reader<'a> {
@@ -49,7 +44,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a table whose keys have `prefix` in front.
+    /// Reads a table whose keys are prefixed with `prefix`.
     fn table(&mut self, table: &dyn TableLike, prefix: &str) {
         for (name, item) in table.iter() {
             let span = table.key(name).and_then(toml_edit::Key::span).or_else(|| item.span());
@@ -81,7 +76,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A number may be written in several ways; messages quote the one that stands there.
+    /// Remembers the spelling of a number, because messages quote the number as written.
     fn remember_spelling(&mut self, key: &str, item: &Item) {
         let shown = raw(item);
         let number = matches!(shown, Raw::Integer(_) | Raw::Float(_));
@@ -91,7 +86,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the table whose keys are paths: a handler, a list of them, or a table of both.
+    /// Reads the table whose keys are paths; a value is a handler, a list of handlers, or a table with handlers and limits.
     fn routes(&mut self, routes: &dyn TableLike) {
         for (path, item) in routes.iter() {
             let written = self.written(routes, path, item);
@@ -105,7 +100,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a table whose keys are names of the user's choice: of tables, or of values that stand for the key `short`.
+    /// Reads a table whose keys are names chosen by the user. A value is a table, or a short form that sets the key `short`.
     fn named(&self, table: &dyn TableLike, short: &str) -> Vec<Named> {
         let one = |(name, item): (&str, &Item)| {
             let written = self.written(table, name, item);
@@ -119,7 +114,7 @@ impl Reader<'_> {
         table.iter().map(one).collect()
     }
 
-    /// The keys of a table, and those of tables in it with the table's name in front.
+    /// Collects the keys of a table, and those of inner tables prefixed with the table's name.
     fn nested(&self, table: &dyn TableLike, prefix: &str, keys: &mut Vec<(String, Written)>) {
         for (key, item) in table.iter() {
             match item.as_table_like() {
@@ -129,7 +124,6 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a list of tables.
     fn tables(&self, item: &Item) -> Vec<Table> {
         let tables = item.as_array_of_tables().into_iter().flat_map(|tables| tables.iter());
         let tables = tables.map(|table| (table as &dyn TableLike, table.span()));
@@ -157,7 +151,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the table whose keys are prefixes of paths.
+    /// Reads the table whose keys are path prefixes.
     fn sendfile(&mut self, rules: &dyn TableLike) {
         for (prefix, item) in rules.iter() {
             let written = self.written(rules, prefix, item);
@@ -204,7 +198,7 @@ impl Reader<'_> {
     }
 }
 
-/// A line of text that may be no TOML, without what may be a secret's value: the name tells.
+/// Returns a line of text that may not be TOML, without the value if the key's name suggests a secret.
 fn without_secret(line: &str) -> String {
     let Some((name, _)) = line.split_once('=') else { return line.to_owned() };
     let key = last(name.trim().trim_matches(['"', '\'']));
@@ -215,13 +209,12 @@ fn without_secret(line: &str) -> String {
     if is_option || sounds_secret { format!("{} = (not shown)", name.trim()) } else { line.to_owned() }
 }
 
-/// Whether it is a list of tables.
 fn is_tables(item: &Item) -> bool {
     item.is_array_of_tables()
         || item.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(Value::is_inline_table))
 }
 
-/// The line of a byte, counted from 1.
+/// Returns the line number of a byte, counted from 1.
 fn line_at(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().get(..offset).unwrap_or(text.as_bytes());
     before.iter().filter(|byte| **byte == b'\n').count() + 1
@@ -246,12 +239,12 @@ fn raw_value(value: &Value) -> Raw {
     }
 }
 
-/// All keys that the file may set.
+/// Returns all keys that the file may set.
 fn keys() -> impl Iterator<Item = &'static str> {
     table::entries().map(|entry| entry.about()).filter(|about| about.in_file).map(|about| about.key)
 }
 
-/// The tables that hold keys, some more than once.
+/// Returns the tables that hold keys, possibly with duplicates.
 fn sections() -> impl Iterator<Item = &'static str> {
     keys().filter_map(|key| key.split_once('.')).map(|(section, _)| section).chain([
         SITES,
@@ -266,7 +259,7 @@ fn is_section(key: &str) -> bool {
     sections().any(|section| section == key)
 }
 
-/// How to give on the command line what the file may not set.
+/// Returns how to give an option on the command line that the file may not set.
 fn command_line_only(key: &str) -> Option<String> {
     let about =
         table::entries().map(|entry| entry.about()).find(|about| !about.in_file && about.key == key)?;
@@ -274,7 +267,8 @@ fn command_line_only(key: &str) -> Option<String> {
     Some(flag.unwrap_or_default())
 }
 
-/// The key that was probably meant: nearly the same, or in another table, or known elsewhere by this name, or alike.
+/// Returns the key that was probably meant. Tries, in order: a nearly equal key, the same name in another table, a name from another server, a
+/// similar key.
 fn nearest_key(written: &str) -> Option<&'static str> {
     let name = last(written);
     nearest_within(0.85, written, keys())
@@ -284,7 +278,7 @@ fn nearest_key(written: &str) -> Option<&'static str> {
         .or_else(|| alike_in_any_table(&name))
 }
 
-/// The key without its table, in the spelling of keys.
+/// Returns the key without its table, in the spelling of keys.
 fn last(key: &str) -> String {
     key.rsplit('.').next().unwrap_or_default().replace('-', "_").to_ascii_lowercase()
 }

@@ -1,6 +1,6 @@
-//! The types an option can have: how a value of the type is written, read and described.
+//! Types of options: how their values are read and described.
 //!
-//! Contract: [`Kind::read`] accepts exactly what [`Kind::expected`] says, and never panics.
+//! Contract: [`Kind::read`] accepts exactly the values that [`Kind::expected`] describes, and never panics.
 
 pub(crate) mod lists;
 pub(crate) mod names;
@@ -12,65 +12,61 @@ use std::path::Path;
 
 use crate::raw::Raw;
 
-/// Why a value was refused.
+/// The reason why a value was refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mistake {
-    /// What would have been right, to be read after "expected"; the kind's own description when `None`.
+    /// A description of valid values that fits after "expected"; `None`: the kind's own description.
     pub expected: Option<String>,
-    /// The nearest right value, when one is near.
+    /// The most similar valid value, if there is one.
     pub nearest: Option<String>,
 }
 
 impl Mistake {
-    /// A mistake that is better explained than by the kind's general description.
+    /// Returns a mistake with a more precise explanation than the kind's description.
     pub(crate) fn expected(what: impl Into<String>) -> Mistake {
         Mistake { expected: Some(what.into()), nearest: None }
     }
 
-    /// The same, with the value that was probably meant.
+    /// Adds the value that was probably meant.
     pub(crate) fn near(mut self, nearest: Option<impl Into<String>>) -> Mistake {
         self.nearest = nearest.map(Into::into);
         self
     }
 }
 
-/// What a shell can offer to complete a value.
+/// The completions that a shell can offer for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// Nothing to offer.
     Nothing,
-    /// A file.
     File,
-    /// A directory.
     Directory,
-    /// A file or directory.
     Any,
 }
 
-/// One way to write values, which become a `T`.
+/// A way of writing values of type `T`.
 pub(crate) trait Kind<T>: Sync {
-    /// The checked value.
+    /// Checks a value and returns it.
     fn read(&self, raw: &Raw) -> Result<T, Mistake>;
 
-    /// The value with its relative paths made absolute: they begin in `base`.
+    /// Makes the relative paths of the value absolute; they are relative to `base`.
     fn anchor(&self, value: T, _base: &Path) -> T {
         value
     }
 
-    /// What is accepted, to be read after "expected".
+    /// Returns a description of accepted values that fits after "expected".
     fn expected(&self) -> String;
 
-    /// Fixed words that are accepted, for completions.
+    /// Returns the fixed words that are accepted, for completions.
     fn words(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// What else a shell may offer.
+    /// Returns which other values a shell may offer.
     fn completion(&self) -> Completion {
         Completion::Nothing
     }
 
-    /// Whether the flag may be repeated, each use adding to the list.
+    /// Returns whether the flag may be repeated to extend the list.
     fn is_list(&self) -> bool {
         false
     }

@@ -1,13 +1,12 @@
-//! Options: how they are written, and the typed settings that result.
+//! Options: reading their values, and the resulting typed settings.
 //!
-//! Every option has exactly one entry in [`table`]; flags, environment variables, keys of `firebrick.toml`,
-//! help, man page, completions and `docs/settings.md` are all read from it. Settings have two stages:
-//! [`Given`] is what was written and where, unchecked; [`Settings`] is checked and typed, so that its users need
-//! not check again. [`Current`] holds the settings in force on one thread.
+//! Every option has exactly one entry in [`table`]. Flags, environment variables, keys of `firebrick.toml`, help, man page, completions and
+//! `docs/settings.md` all come from it. Settings have two stages: [`Given`] holds the unchecked values with their origins; [`Settings`] is checked
+//! and typed, so that its users need not check again. [`Current`] holds the settings in force on one thread.
 //!
 //! Contract:
 //! 1. Precedence is flag, environment, `firebrick.toml`, `puma.rb`, default.
-//! 2. All mistakes are reported together, each with its place, what was expected and the nearest right name.
+//! 2. All mistakes are reported together, each with its place, the expected form and the most similar valid name.
 //! 3. No input makes loading panic.
 //! 4. Apart from [`Machine::read`] and [`load`], which read files, everything here is pure.
 

@@ -1,4 +1,4 @@
-//! Arguments, variables and the file to checked settings: the one place that opens the file.
+//! Loads checked settings from arguments, variables and the file. Only this module opens the file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,22 +16,22 @@ use crate::raw::Raw;
 use crate::resolve::{Facts, Loaded, TypedControl, resolve};
 use crate::table::{self, app, mruby, workers};
 
-/// The configuration file that is read when none is named.
+/// The name of the default configuration file.
 pub const CONFIG_FILE: &str = "firebrick.toml";
 
-/// Loads settings from the command line, the environment and the configuration file. A `puma.rb` is not in them yet: should
-/// [`Settings::puma_rb`](crate::Settings::puma_rb) name one, evaluate it and call [`load_evaluated`].
+/// Loads settings from the command line, the environment and the configuration file, but not yet from `puma.rb`. If
+/// [`Settings::puma_rb`](crate::Settings::puma_rb) names one, evaluate it and call [`load_evaluated`].
 ///
 /// # Errors
-/// All that is wrong, together.
+/// All mistakes together.
 pub fn load(arguments: &[Argument], environment: &dyn Environment) -> Result<Loaded, Errors> {
     load_as(arguments, environment, None, None)
 }
 
-/// The same with what `puma.rb` has called.
+/// Loads settings like [`load`], with the calls that `puma.rb` made.
 ///
 /// # Errors
-/// All that is wrong, together.
+/// All mistakes together.
 pub fn load_evaluated(
     arguments: &[Argument],
     environment: &dyn Environment,
@@ -40,11 +40,11 @@ pub fn load_evaluated(
     load_as(arguments, environment, Some(calls), None)
 }
 
-/// The same for a front whose app is in the Ruby process that has started it; that process evaluates a `puma.rb`, too. What the file says of
-/// the app and its directory does not count.
+/// Loads settings for a front whose app runs in the Ruby process that started it; that process also evaluates a `puma.rb`. The file's settings of
+/// the app and its directory are ignored.
 ///
 /// # Errors
-/// All that is wrong, together.
+/// All mistakes together.
 pub fn load_attached(
     arguments: &[Argument],
     environment: &dyn Environment,
@@ -54,12 +54,12 @@ pub fn load_attached(
     load_as(arguments, environment, calls, Some(attached))
 }
 
-/// What the Ruby process says beside settings.
+/// Facts from the Ruby process besides settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attached {
-    /// All requests are the app's: neither files nor rules of the directory are looked for.
+    /// Whether all requests go to the app; then the directory's files and rules are ignored.
     pub app_only: bool,
-    /// Values of settings that count where nothing else was written, by key.
+    /// Values by key that apply if nothing else was written.
     pub weak: Vec<(String, String)>,
 }
 
@@ -108,7 +108,7 @@ fn load_as(
             given.add(entry.about().key, Written { raw, origin: Origin::Default });
         }
     }
-    // A release of an app is one thing, which a reload replaces. Files without an app are followed wherever the link leads.
+    // An app's release is one unit that a reload replaces. Without an app, a link to the files is followed wherever it leads at the time.
     let is_release = target.app.is_some() || puma_rb.is_some() || attached.is_some();
     let base = if is_release { target.dir.clone() } else { target.typed_dir.clone() };
     let is_named = given
@@ -127,7 +127,7 @@ fn load_as(
     let facts = Facts {
         state_dir: state_dir(environment),
         control: control_path(&target.dir, environment, environment.uid()),
-        // Commands look where they were typed, whatever directory the file names.
+        // Commands search where they were typed, whatever directory the file names.
         typed_control: (asked_in != target.dir).then(|| {
             let path = control_path(&asked_in, environment, environment.uid());
             TypedControl { exists: path.exists(), path }
@@ -143,7 +143,7 @@ fn load_as(
         typed_dir: target.typed_dir,
         typed_in,
         app: match attached {
-            // The file need not exist: it is never read.
+            // The file need not exist, because it is never read.
             Some(_) => target.app.or_else(|| Some(target.dir.join("config.ru"))),
             None => target.app,
         },
@@ -168,7 +168,7 @@ fn load_as(
     }
 }
 
-/// The directories of the `[sites]` table and what is in them.
+/// Returns the directories of the `[sites]` table and their contents.
 fn host_sites(given: &Given, dir: &Path) -> Vec<(String, Written, Option<PathBuf>, Discovered)> {
     let looked = |(host, written): &(String, Written)| {
         let site = written.raw.text().map(|path| dir.join(path).components().collect::<PathBuf>());
@@ -178,7 +178,7 @@ fn host_sites(given: &Given, dir: &Path) -> Vec<(String, Written, Option<PathBuf
     given.sites.iter().map(looked).collect()
 }
 
-/// In the order in which a reader meets them: flags, variables, lines of the file. What the file says is quoted as it says it.
+/// Sorts mistakes in the order of flags, variables and lines of the file, and quotes the file's own spelling.
 fn sorted(mut errors: Vec<Error>, given: &Given) -> Errors {
     for error in errors.iter_mut().filter(|error| matches!(error.origin, Origin::File { .. })) {
         if let Some((_, typed)) = given.spellings.iter().find(|(shown, _)| *shown == error.written) {
@@ -195,17 +195,17 @@ fn sorted(mut errors: Vec<Error>, given: &Given) -> Errors {
     Errors(errors)
 }
 
-/// What is to be served.
+/// The served directory and its app.
 struct Target {
     dir: PathBuf,
-    /// The same with the links that were typed.
+    /// The same directory with its links unresolved.
     typed_dir: PathBuf,
     app: Option<PathBuf>,
     handler: Option<PathBuf>,
     found: bool,
 }
 
-/// The directory and rackup file that the argument names.
+/// Returns the directory and rackup file that the argument names.
 fn target(given: &Given, typed_in: &Path) -> Result<Target, Error> {
     let about = &app::TARGET.about;
     let argument = given.written(about.key).first();
@@ -221,7 +221,7 @@ fn target(given: &Given, typed_in: &Path) -> Result<Target, Error> {
         let nearest = nearest.map(str::to_owned);
         Error { origin: origin.clone(), written, problem: format!("expected {expected}"), nearest }
     };
-    // Canonical, so that the control socket is found however the directory is spelled.
+    // Canonical, so that all spellings of the directory lead to the same control socket.
     let Ok(path) = path.canonicalize() else {
         let command = nearest(text, table::COMMANDS.iter().map(|command| command.name));
         let expected = if on_mruby {
@@ -265,16 +265,16 @@ fn target(given: &Given, typed_in: &Path) -> Result<Target, Error> {
     }
 }
 
-/// The path as it was typed, if it leads to `dir`; without dots at its end, which change nothing.
+/// Returns the path as typed if it leads to `dir`, without `.` components, which change nothing.
 fn as_typed(typed: &Path, dir: &Path) -> PathBuf {
     let short: PathBuf = typed.components().collect();
     let leads = short.is_absolute() && short.canonicalize().is_ok_and(|found| found == dir);
-    // `..` behind a link means the parent of where the link leads: what is typed then says nothing that lasts.
+    // `..` after a link means the parent of the link's target, so the typed form is not stable.
     let is_plain = short.components().all(|part| part != std::path::Component::ParentDir);
     if leads && is_plain { short } else { dir.to_owned() }
 }
 
-/// The file to read: the one that is named, or the one in the app's directory when there is one.
+/// Returns the file to read: the named one, or the one in the app's directory if it exists.
 fn config(named: Option<&Written>, typed_in: &Path, target: &Target) -> Option<PathBuf> {
     match named.map(|written| written.raw.text().unwrap_or_default()) {
         Some("-" | "") => None,
@@ -283,7 +283,7 @@ fn config(named: Option<&Written>, typed_in: &Path, target: &Target) -> Option<P
     }
 }
 
-/// Puma's configuration file: the one that is named, or the app's own when there is no `firebrick.toml`.
+/// Returns Puma's configuration file: the named one, or the app's own if there is no `firebrick.toml`.
 fn puma_file(
     given: &Given,
     named: Option<&Written>,
@@ -311,7 +311,7 @@ fn puma_file(
     })
 }
 
-/// Why a Ruby file that was named cannot be evaluated.
+/// Returns why a named Ruby file cannot be evaluated.
 fn unreadable_ruby(path: &Path, named: Option<&Written>) -> Option<Error> {
     let problem = match std::fs::File::open(path) {
         Ok(file) if file.metadata().is_ok_and(|about| about.is_dir()) => {
@@ -325,7 +325,7 @@ fn unreadable_ruby(path: &Path, named: Option<&Written>) -> Option<Error> {
 }
 
 impl Target {
-    /// Goes where `puma.rb` leads, unless something else was typed.
+    /// Changes to the directory and app that `puma.rb` names, unless the user typed others.
     fn follow(&mut self, given: &Given, mapped: &Mapped, file: Option<&PumaFile>) -> Option<Error> {
         let typed = given.written(app::TARGET.about.key).first().and_then(|written| written.raw.text());
         let typed_file = typed.is_some_and(|typed| typed.ends_with(".ru"));
@@ -353,7 +353,7 @@ impl Target {
     }
 }
 
-/// What a `puma.rb` names is not there.
+/// Returns the mistake of a `puma.rb` that names a missing file.
 fn refused(path: &str, origin: &Origin, problem: &str) -> Error {
     let written = written("path", &Raw::Text(path.to_owned()), origin);
     Error { origin: origin.clone(), written, problem: problem.to_owned(), nearest: None }

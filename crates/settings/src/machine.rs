@@ -1,6 +1,6 @@
-//! What the machine lets this process use, and what `auto` makes of it.
+//! The resources that this process may use, and the numbers that `auto` derives from them.
 //!
-//! Contract: [`auto_workers`] and [`auto_front_threads`] are pure; only [`Machine::read`] looks at the system.
+//! Contract: [`auto_workers`] and [`auto_front_threads`] are pure; only [`Machine::read`] reads from the system.
 
 mod cgroup;
 mod cpu;
@@ -13,27 +13,27 @@ pub use cpu::CpuClock;
 use crate::kind::numbers::size_text;
 use crate::system::affinity;
 
-/// What the machine lets this process use.
+/// The resources that this process may use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
     /// CPUs that the process may run on.
     pub cores: u32,
-    /// CPUs' worth of time that the cgroup grants; `None` when it sets no quota.
+    /// CPU time per second that the cgroup grants, in CPUs; `None` without a quota.
     pub cpu_quota: Option<f64>,
-    /// Bytes of memory that the cgroup grants; `None` when it sets no limit.
+    /// The cgroup's memory limit in bytes; `None` without a limit.
     pub memory_limit: Option<u64>,
-    /// Bytes of memory of the machine; `None` when unknown.
+    /// The machine's memory in bytes; `None` if unknown.
     pub memory_total: Option<u64>,
-    /// Files that the process may have open (`RLIMIT_NOFILE`, the hard limit); `None` when unlimited.
+    /// The most files that the process may have open (`RLIMIT_NOFILE`, the hard limit); `None` if unlimited.
     pub open_files: Option<u64>,
-    /// Memory maps that a process may have (`vm.max_map_count`); `None` where that is not limited.
+    /// The most memory maps of a process (`vm.max_map_count`); `None` if unlimited.
     pub max_map_count: Option<u64>,
-    /// Whether it speaks IPv6.
+    /// Whether the machine has IPv6.
     pub ipv6: bool,
 }
 
 impl Machine {
-    /// A machine of that many CPUs with IPv6, of which nothing else is known and nothing is limited: for tests, and for defaults.
+    /// Returns a machine with `cores` CPUs and IPv6 and without limits, for tests and defaults.
     pub fn unlimited(cores: u32) -> Machine {
         Machine {
             cores,
@@ -46,7 +46,7 @@ impl Machine {
         }
     }
 
-    /// Looks at this process and its cgroups.
+    /// Reads the limits of this process and its cgroups.
     pub fn read() -> Machine {
         let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let granted = cgroup::read(Path::new("/sys/fs/cgroup"), &membership);
@@ -60,21 +60,21 @@ impl Machine {
             max_map_count: std::fs::read_to_string("/proc/sys/vm/max_map_count")
                 .ok()
                 .and_then(|text| text.trim().parse().ok()),
-            // A kernel without it has no such address, nor has one that was told to leave it alone.
+            // A kernel without IPv6, or with IPv6 disabled, does not have this address.
             ipv6: std::net::UdpSocket::bind((std::net::Ipv6Addr::LOCALHOST, 0)).is_ok(),
         }
     }
 
-    /// How many processes the kernel has killed because memory ran out: of this process's control group, or of the machine where the
-    /// group does not count. `None` where neither does.
+    /// Returns how many processes the kernel has killed because memory ran out: in this process's control group, or on the whole machine where the
+    /// group has no counter. `None` if neither has one.
     pub fn oom_kills() -> Option<u64> {
         let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         cgroup::oom_kills(Path::new("/sys/fs/cgroup"), &membership)
             .or_else(|| cgroup::counter(&std::fs::read_to_string("/proc/vmstat").ok()?, "oom_kill"))
     }
 
-    /// Bytes of memory that processes can still take, with what the kernel takes back from its cache of files: of the tightest control group, or of the
-    /// machine. `None` when unknown.
+    /// Returns the bytes of memory that processes can still use, including file cache that the kernel can reclaim. The tighter of the control
+    /// groups and the machine counts. `None` if unknown.
     pub fn memory_available() -> Option<u64> {
         let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let group = cgroup::available(Path::new("/sys/fs/cgroup"), &membership);
@@ -82,29 +82,29 @@ impl Machine {
         group.into_iter().chain(meminfo_field(&meminfo, "MemAvailable:")).min()
     }
 
-    /// Reads how much processor time has been used and left idle so far; two readings give the share that is idle.
+    /// Reads the used and idle processor time so far. Two readings give the idle share.
     pub fn cpu_clock() -> CpuClock {
         CpuClock::read()
     }
 
-    /// CPUs' worth of time that may be used: those of the affinity, or the quota if that is less.
+    /// Returns the usable CPU time in CPUs: the CPUs of the affinity mask, or the quota if that is less.
     pub fn cpu_time(&self) -> f64 {
         self.cpu_quota.map_or(f64::from(self.cores), |quota| quota.min(f64::from(self.cores)))
     }
 
-    /// Bytes of memory that may be used: the cgroup's limit, or else the machine's memory. `None` when neither is known.
+    /// Returns the usable memory in bytes: the tighter of the cgroup's limit and the machine's memory. `None` if neither is known.
     pub fn memory(&self) -> Option<u64> {
         memory_bound(self).map(|(bytes, _)| bytes)
     }
 
-    /// Whole CPUs that may be used: affinity, lowered by the quota (rounded up).
+    /// Returns the number of whole usable CPUs: the affinity mask, lowered by the quota (rounded up).
     pub fn cpus(&self) -> u32 {
         let quota = self.cpu_quota.map_or(u32::MAX, |quota| quota.ceil().max(1.0) as u32);
         self.cores.min(quota).max(1)
     }
 }
 
-/// CPUs in the affinity mask. `available_parallelism`, which mixes in the quota, rounded down, only where there is none.
+/// Returns the number of CPUs in the affinity mask. Without a mask, uses `available_parallelism`, which includes the quota, rounded down.
 fn cores() -> u32 {
     let count = match affinity() {
         Some(cpus) => cpus.len().max(1),
@@ -113,27 +113,27 @@ fn cores() -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// `MemTotal` of `/proc/meminfo` in bytes.
+/// Returns `MemTotal` of `/proc/meminfo` in bytes.
 fn memory_total(meminfo: &str) -> Option<u64> {
     meminfo_field(meminfo, "MemTotal:")
 }
 
-/// A line of `/proc/meminfo` in bytes.
+/// Returns a field of `/proc/meminfo` in bytes.
 fn meminfo_field(meminfo: &str, name: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// A number that `auto` stood for, and why it is that number.
+/// A number derived for `auto`, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// At least 1.
     pub number: u32,
-    /// To be read after the number: `auto: 2 CPUs by cgroup quota`.
+    /// Fits after the number: `auto: 2 CPUs by cgroup quota`.
     pub why: String,
 }
 
-/// Workers for this machine when each takes about `worker_memory` bytes.
+/// Returns the number of workers for this machine if each takes about `worker_memory` bytes.
 pub fn auto_workers(machine: &Machine, worker_memory: u64) -> Chosen {
     let cpus = machine.cpus();
     let why = format!("auto: {}", cpu_reason(machine));
@@ -146,18 +146,18 @@ pub fn auto_workers(machine: &Machine, worker_memory: u64) -> Chosen {
     }
 }
 
-/// How many workers the memory has room for, at least 1, and what that memory is: `the cgroup's memory limit of 512 MiB`. `None` when
-/// it is not known.
+/// Returns how many workers fit into memory, at least 1, and a description of that memory: `the cgroup's memory limit of 512 MiB`. `None` if the
+/// memory is unknown.
 pub(crate) fn worker_room(machine: &Machine, worker_memory: u64) -> Option<(u32, String)> {
     let (memory, what) = memory_bound(machine)?;
     let room = u32::try_from(memory / worker_memory.max(1)).unwrap_or(u32::MAX).max(1);
     Some((room, format!("{what} of {}", mebibytes(memory))))
 }
 
-/// Event-loop threads for this machine, which also runs workers, or does not.
+/// Returns the number of event-loop threads for this machine. `workers`: whether it also runs workers.
 ///
-/// Beside workers they are three quarters of the CPUs: that is the front's part of the smallest request that Ruby answers. More threads gather fewer
-/// requests in each of their turns; on two CPUs a second thread costs 9 to 17 % of CPU time for each request.
+/// With workers it is three quarters of the CPUs, because that is the front's share of the smallest request that Ruby answers. With more threads
+/// each turn of an event loop handles fewer requests; on two CPUs a second thread costs 9 to 17 % of CPU time per request.
 pub fn auto_front_threads(machine: &Machine, workers: bool) -> Chosen {
     const MOST: u32 = 16;
     let cpus = machine.cpus();
@@ -184,7 +184,7 @@ fn cpu_reason(machine: &Machine) -> String {
     }
 }
 
-/// The tighter of the cgroup's limit and the machine's memory.
+/// Returns the tighter of the cgroup's limit and the machine's memory.
 fn memory_bound(machine: &Machine) -> Option<(u64, &'static str)> {
     let limit = machine.memory_limit.map(|bytes| (bytes, "the cgroup's memory limit"));
     let total = machine.memory_total.map(|bytes| (bytes, "the machine's memory"));

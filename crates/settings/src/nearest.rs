@@ -1,11 +1,11 @@
-//! The name that was probably meant.
+//! Suggestions of similar names.
 
-/// The candidate nearest to `written`, when one is near enough to be worth saying.
+/// Returns the candidate most similar to `written`, if it is similar enough for a suggestion.
 pub(crate) fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest_within(0.6, written, candidates)
 }
 
-/// The candidate nearest to `written` when it is at least this like it, of 1.
+/// Returns the most similar candidate with a similarity of at least `least`, from 0 to 1.
 pub(crate) fn nearest_within<'a>(
     least: f64,
     written: &str,
@@ -24,14 +24,14 @@ pub(crate) fn nearest_within<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// How alike two names are, 0 to 1: by edits, or by words in another order.
+/// Returns the similarity of two names, 0 to 1: by edits, or by the same words in another order.
 fn likeness(written: &str, candidate: &str) -> f64 {
     let edits = strsim::normalized_damerau_levenshtein(written, candidate);
     if sorted_words(written) == sorted_words(candidate) { edits.max(0.95) } else { edits }
 }
 
 fn normal(name: &str) -> String {
-    // Long garbage is not near to anything; distance is quadratic in length.
+    // The distance is quadratic in the length, and long garbage is not similar to any name.
     name.trim_start_matches('-')
         .chars()
         .take(64)

@@ -1,37 +1,36 @@
-//! Where a value was written.
+//! The place where a value was written.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Where a value was written, strongest first.
+/// The place where a value was written, strongest first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// A flag or argument, named as typed: `--port`, `DIR`.
+    /// A flag or argument, in its typed form: `--port`, `DIR`.
     Flag(String),
-    /// An environment variable.
     Env(String),
     /// A line of the configuration file.
     File {
-        /// The file, as messages name it.
+        /// The path for messages.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
     },
     /// A line of Puma's configuration file.
     Puma {
-        /// The file, as messages name it.
+        /// The path for messages.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// What stands there: `threads 1, 5`.
+        /// The call on that line: `threads 1, 5`.
         call: Box<str>,
     },
-    /// Nowhere.
+    /// The default, written nowhere.
     Default,
 }
 
 impl Origin {
-    /// Where relative paths begin: where the user typed, or in the app's directory.
+    /// Returns the base of relative paths: the current directory of the command, or the app's directory.
     pub(crate) fn base<'a>(&self, typed_in: &'a Path, app: &'a Path) -> &'a Path {
         match self {
             Origin::Flag(_) | Origin::Env(_) => typed_in,

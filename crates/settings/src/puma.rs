@@ -1,14 +1,15 @@
-//! `config/puma.rb`: what Puma's words mean here.
+//! `config/puma.rb`: translates Puma's settings.
 //!
-//! Why: a team that comes from Puma has its settings in a Ruby file. Ruby evaluates it (`lib/firebrick/puma_file.rb`) and yields the
-//! [calls](Call) that it made, each with its file and line; everything else is decided here, by the same table of options that judges
+//! Why: teams that come from Puma have their settings in a Ruby file. Ruby evaluates it (`lib/firebrick/puma_file.rb`) and returns the
+//! [calls](Call) that it made, each with its file and line. Everything else is decided here, by the table of options that also judges
 //! `firebrick.toml`.
 //!
 //! Contract:
-//! 1. [`METHODS`] has a row for every method of Puma's DSL, 5 to 8, and for older names: what it does here, or why it does nothing.
-//! 2. [`map`] is pure, and never panics. Each call becomes one [`Row`] of the table that `firebrick check` prints, and any values that it
-//!    sets; a value is not judged here but by its option.
-//! 3. As in Puma, the last call of a method counts; addresses add up.
+//! 1. [`METHODS`] has a row for every method of Puma's DSL, versions 5 to 8, and for older names: what the method does here, or why it does
+//!    nothing.
+//! 2. [`map`] is pure and never panics. Each call becomes one [`Row`] of the table that `firebrick check` prints, and sets any number of values.
+//!    The options check these values, not this module.
+//! 3. As in Puma, the last call of a method wins; addresses add up.
 
 mod call;
 mod docs;
@@ -26,15 +27,14 @@ pub use toml::{left_out, toml};
 
 use std::path::PathBuf;
 
-/// A `puma.rb` that is to be evaluated, and what Ruby has to know for it.
+/// A `puma.rb` to evaluate, with the facts that Ruby needs for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PumaFile {
-    /// Absolute.
     pub path: PathBuf,
-    /// As messages name it: relative to the app's directory if it is in there.
+    /// The path for messages: relative to the app's directory if the file is inside it.
     pub shown: PathBuf,
-    /// How many workers a flag or variable asks for, as it was written: it decides between `single` and `cluster`.
+    /// The number of workers from a flag or variable, as written: it decides between `single` and `cluster`.
     pub workers: Option<String>,
-    /// The environment that a flag or variable says.
+    /// The environment from a flag or variable.
     pub environment: Option<String>,
 }

@@ -1,28 +1,24 @@
-//! A value as it was written, before it is checked.
+//! Values as written, before they are checked.
 
 use std::fmt;
 
-/// What stood in the file, the flag or the variable.
+/// A value from the file, a flag or a variable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Raw {
-    /// A word of a flag, a variable or the table's default: its type is whatever the option wants.
+    /// A word from a flag, a variable or the table's default; the option decides its type.
     Word(String),
-    /// A string in the file.
     Text(String),
-    /// An integer in the file.
     Integer(i64),
-    /// A float in the file.
     Float(f64),
-    /// A boolean in the file.
     Switch(bool),
     /// An array in the file, or a repeated flag.
     List(Vec<Raw>),
-    /// Something that no option takes, named: "a table", "a date".
+    /// Something that no option accepts, by name: "a table", "a date".
     Other(&'static str),
 }
 
 impl Raw {
-    /// The text of a word or string.
+    /// Returns the text of a word or string.
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Raw::Word(text) | Raw::Text(text) => Some(text),
@@ -30,7 +26,7 @@ impl Raw {
         }
     }
 
-    /// The parts of a list; a word lists its parts with commas, a string in the file is one part.
+    /// Returns the parts of a list. A word separates its parts with commas; a string in the file is one part.
     pub(crate) fn parts(&self) -> Vec<Raw> {
         match self {
             Raw::List(parts) => parts.iter().flat_map(Raw::parts).collect(),
@@ -45,7 +41,7 @@ impl Raw {
     }
 }
 
-/// As it would stand in its source, on one line whatever it holds.
+/// Writes the value as in its source, always on one line.
 impl fmt::Display for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

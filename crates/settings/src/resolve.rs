@@ -1,6 +1,6 @@
-//! [`Given`] to [`Settings`]: every value is read, every combination judged, every mistake kept.
+//! Turns [`Given`] into [`Settings`]: reads every value, checks every combination and keeps every mistake.
 //!
-//! Contract: pure. What the outside contributes is in [`Facts`].
+//! Contract: pure. All facts about the outside are in [`Facts`].
 
 mod acme;
 mod bounds;
@@ -39,76 +39,72 @@ use crate::value::yjit::Yjit;
 pub use taker::Choice;
 pub(crate) use taker::Taker;
 
-/// What is known besides what was written.
+/// Facts besides the written values.
 pub(crate) struct Facts {
-    /// Where the command was typed.
+    /// The current directory of the command.
     pub(crate) typed_in: PathBuf,
     pub(crate) dir: PathBuf,
-    /// The same with the links that were typed.
+    /// The same directory with its links unresolved.
     pub(crate) typed_dir: PathBuf,
-    /// Where relative paths of files and folders begin: one of these two.
+    /// The base of relative paths of files and folders: one of these two.
     pub(crate) base: PathBuf,
     pub(crate) app: Option<PathBuf>,
     pub(crate) config: Option<PathBuf>,
-    /// What the directory holds of a static site.
+    /// The parts of a static site that the directory contains.
     pub(crate) site: Discovered,
-    /// The `[sites]` table: host, what was written, the directory if it is one's name, what is in it.
+    /// The `[sites]` table: the host, the written value, the directory if the value names one, and its contents.
     pub(crate) host_sites: Vec<(String, Written, Option<PathBuf>, Discovered)>,
-    /// The `[routes]` table.
     pub(crate) routes: Vec<Route>,
     /// The handler that was named instead of a directory.
     pub(crate) handler: Option<PathBuf>,
-    /// What `control = "auto"` means here.
+    /// The address for `control = "auto"`.
     pub(crate) control: PathBuf,
-    /// The same for the directory as typed, if that is a link: it leads here after the link has been changed.
+    /// The same for the directory as typed, if that is a link. Clients find the server there after the link has changed.
     pub(crate) typed_control: Option<TypedControl>,
-    /// The control socket of a server that has other folders than this user, if there is one and none of this user's.
+    /// The control socket of a server that uses other folders than this user does, if there is one and this user's own socket is missing.
     pub(crate) control_elsewhere: Option<PathBuf>,
-    /// Puma's configuration file.
     pub(crate) puma_rb: Option<PumaFile>,
-    /// What it has called, when it has been evaluated.
+    /// The calls of that file, once it has been evaluated.
     pub(crate) puma: Option<Mapped>,
-    /// Where this user's servers keep what must outlive them.
+    /// The folder for files that outlive this user's servers.
     pub(crate) state_dir: PathBuf,
     pub(crate) machine: Machine,
-    /// Whether this is a container of Kubernetes.
+    /// Whether the server runs in Kubernetes.
     pub(crate) kubernetes: bool,
-    /// Whether the app is in the Ruby process that has started the front.
+    /// Whether the app runs in the Ruby process that started the front.
     pub(crate) attached: bool,
 }
 
 /// A control socket that is named after a link.
 pub(crate) struct TypedControl {
     pub(crate) path: PathBuf,
-    /// Whether there is one now.
     pub(crate) exists: bool,
 }
 
-/// Checked settings and where they come from.
+/// Checked settings with their origins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
-    /// The settings.
     pub settings: Settings,
-    /// What was written and counts, in the table's order; options left at their default are not in it.
+    /// The written values in force, in the table's order, without options at their defaults.
     pub choices: Vec<Choice>,
-    /// Why there are that many workers.
+    /// The reason for the number of workers.
     pub workers_why: String,
-    /// Why there are that many front threads.
+    /// The reason for the number of front threads.
     pub front_threads_why: String,
-    /// What is allowed but probably not meant, one sentence each.
+    /// Warnings of values that are allowed but probably not meant, one sentence each.
     pub warnings: Vec<String>,
-    /// What the machine lets this process use.
+    /// The resources that this process may use.
     pub machine: Machine,
-    /// What `puma.rb` has called, and what became of it; `None` without one, and before it is evaluated.
+    /// The calls of `puma.rb` and their effects; `None` without such a file and before it is evaluated.
     pub puma: Option<Vec<Row>>,
-    /// The same as a `firebrick.toml`.
+    /// The same settings as a `firebrick.toml`.
     pub puma_toml: Option<String>,
-    /// How many values are comments there, because they stand under a condition.
+    /// The number of values that are only comments in it, because `puma.rb` sets them under a condition.
     pub puma_left_out: usize,
 }
 
 impl Loaded {
-    /// What to say at a start of a `puma.rb` that has been evaluated: warnings, and a line for each call that does nothing here.
+    /// Returns the lines to print at start for an evaluated `puma.rb`: warnings, and one line for each call without effect.
     pub fn puma_notes(&self) -> impl Iterator<Item = String> {
         let said = self.puma.is_some();
         let warnings =
@@ -117,14 +113,14 @@ impl Loaded {
     }
 }
 
-/// The settings, or all that is wrong.
+/// Returns the settings, or all mistakes.
 pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>> {
     let taker = Taker::new(given, &facts.typed_in, &facts.base);
     let process = process(&taker, facts);
     let development = process.environment == DEVELOPMENT;
     let (workers, workers_auto, workers_why) = workers_of(&taker, facts, development);
     let front_threads = front_threads_of(&taker, facts);
-    // These two were read before the file could be; here they only join the choices.
+    // These two were read before the file; this only records them as choices.
     taker.take(&app::TARGET);
     taker.take(&app::CONFIG);
     let acme = acme::acme(&taker, given, facts);
@@ -195,12 +191,12 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     })
 }
 
-/// A section in which every option has its default.
+/// Returns a section with all options at their defaults.
 pub(crate) fn defaults<S: Section>() -> S {
     S::take(&Taker::new(&Given::default(), Path::new("/"), Path::new("/")))
 }
 
-/// The two answers differ, so one path cannot give both.
+/// Checks that the two paths differ, because their responses do.
 fn health(taker: &Taker<'_>) -> Health {
     let health = Health::take(taker);
     if health.live_path.is_some() && health.live_path == health.ready_path {
@@ -209,7 +205,7 @@ fn health(taker: &Taker<'_>) -> Health {
     health
 }
 
-/// How many, the memory of each by which the machine decides, and why.
+/// Returns the number of workers, the assumed memory of each if the machine decides the number, and the reason.
 fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> (Workers, Option<u64>, String) {
     let written = taker.take(&workers::WORKERS);
     let estimate = taker.take(&workers::WORKER_MEMORY_ESTIMATE);
@@ -256,7 +252,7 @@ fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> (Workers, 
     (workers, None, written.origin.to_string())
 }
 
-/// Most links of a worker: the descriptors of all travel in one message.
+/// The maximum number of links per worker: one message carries the descriptors of all of them.
 pub(crate) const LINKS: u32 = 64;
 
 fn front_threads_of(taker: &Taker<'_>, facts: &Facts) -> Chosen {
@@ -282,7 +278,7 @@ fn process(taker: &Taker<'_>, facts: &Facts) -> Process {
     const USUAL: [&str; 3] = [DEVELOPMENT, "production", "test"];
     let mut process = Process::take(taker);
     if facts.attached {
-        // It would name the front, and who has started the Ruby process wants to know that.
+        // A pidfile of this server would hold the front's id, but the user who started the Ruby process wants that process's id.
         process.pidfile = None;
     }
     let name = process.environment.as_str();
@@ -315,7 +311,7 @@ fn files_of(taker: &Taker<'_>) -> Files {
     Files { public: Some(directory), serve }
 }
 
-/// What changes a process that belongs to somebody else is left alone.
+/// Turns off the options that would change a Ruby process that the server did not start.
 fn rack_of(taker: &Taker<'_>, facts: &Facts) -> Rack {
     let mut rack = Rack::take(taker);
     if facts.attached {
@@ -327,13 +323,13 @@ fn rack_of(taker: &Taker<'_>, facts: &Facts) -> Rack {
     rack
 }
 
-/// `shown`: the access log goes to standard output unless something else was written.
+/// With `shown`, sends the access log to standard output unless the user chose a target.
 fn logs_of(taker: &Taker<'_>, shown: bool) -> Logs {
     let mut logs = Logs::take(taker);
     if shown && taker.origin(&logs::access) == Origin::Default {
         logs.access = AccessLog::Stdout;
     }
-    // With json it is the error log's format, too.
+    // The json format applies to the error log, too.
     let is_used = logs.access != AccessLog::Off || logs.format == LogFormat::Json;
     if !is_used && taker.origin(&logs::format) != Origin::Default {
         taker.warn("log.format has no effect, because log.access is off".to_owned());
@@ -341,7 +337,7 @@ fn logs_of(taker: &Taker<'_>, shown: bool) -> Logs {
     logs
 }
 
-/// What is set without an endpoint is probably meant to do something.
+/// Warns of trace options without an endpoint, which have no effect.
 fn traces_of(taker: &Taker<'_>) -> Traces {
     let taken = Traces::take(taker);
     if taken.endpoint == Some(None) {
@@ -362,7 +358,7 @@ fn name_of(dir: &Path) -> String {
 }
 
 impl Settings {
-    /// Settings in which every option has its default in production, with one worker and one front thread.
+    /// Returns settings with all defaults of production, one worker and one front thread.
     pub fn defaults(dir: &Path) -> Settings {
         let machine = Machine::unlimited(1);
         let facts = Facts {

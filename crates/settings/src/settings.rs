@@ -1,9 +1,8 @@
-//! The checked stage: plain typed fields that the rest of the program reads.
+//! The settings after all checks: plain typed fields that the rest of the program reads.
 //!
-//! Contract: a `Settings` that exists is valid. Sizes are bytes; paths are absolute; "0 = off" of the written
-//! form has become `None`.
+//! Contract: every `Settings` is valid. Sizes are bytes, paths are absolute, and a written 0 that means "off" is `None`.
 //!
-//! The structs of options that stand for themselves ([`Limits`], [`Timeouts`] and so on) are generated from the table.
+//! The structs whose options need no others ([`Limits`], [`Timeouts`] and so on) are generated from the table.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -32,94 +31,80 @@ use crate::value::threads::Threads;
 use crate::value::tls::{CertificateFiles, TlsVersion, Verify};
 use crate::value::workers::Workers;
 
-/// The environment of programmers, in which other defaults count.
+/// The name of the development environment, which has its own defaults.
 pub(crate) const DEVELOPMENT: &str = "development";
 
-/// Everything that a server run depends on.
+/// All settings of a server run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The application's directory: absolute, canonical when it exists. Workers run in it.
+    /// The app's directory: absolute, and canonical if it exists. Workers run in it.
     pub dir: PathBuf,
-    /// The same as it was typed: a symbolic link such as `/srv/app/current` is still one.
+    /// The same directory as the user typed it, with symbolic links such as `/srv/app/current` unresolved.
     pub typed_dir: PathBuf,
-    /// The rackup file, absolute, when there is one.
+    /// The rackup file, absolute; `None` if there is none.
     pub app: Option<PathBuf>,
     /// The configuration file that was read, absolute.
     pub config: Option<PathBuf>,
     /// Puma's configuration file, which each template evaluates before it loads the app.
     pub puma_rb: Option<PumaFile>,
-    /// Where the server keeps what must outlive it, absolute. It need not exist.
+    /// The folder for files that outlive the server, absolute. It need not exist.
     pub state_dir: PathBuf,
-    /// Shown in process titles; the directory's name by default.
+    /// The name in process titles; the directory's name by default.
     pub tag: String,
-    /// How the server runs as a process.
     pub process: Process,
-    /// Addresses to listen on, in order; never empty, no address twice.
+    /// The addresses to listen on, in order; never empty, and without duplicates.
     pub binds: Vec<Bind>,
-    /// Encryption.
     pub tls: Tls,
     /// Redirects to https and to the right host.
     pub https: Https,
-    /// Certificates that are obtained.
     pub acme: Acme,
-    /// Worker processes, `auto` already resolved. In development no range.
+    /// The number of worker processes, with `auto` resolved. Never a range in development.
     pub workers: Workers,
-    /// With `workers = "auto"`: bytes of memory that each is assumed to take. Other limits of CPU and memory then mean another number.
+    /// With `workers = "auto"`: the assumed memory of each worker in bytes. The number changes with the limits of CPU and memory.
     pub workers_auto: Option<u64>,
     /// Threads of each worker.
     pub threads: Threads,
-    /// Fibers of each thread; 0: threads serve one request at a time.
+    /// Fibers per thread; 0: each thread serves one request at a time.
     pub fibers: u32,
-    /// Prefixes of paths whose requests fibers serve, without the slash at their end; empty: of all.
+    /// Path prefixes whose requests run in fibers, without a trailing slash; empty: all requests do.
     pub fiber_paths: Vec<String>,
-    /// Event-loop threads of the front, `auto` already resolved; at least 1.
+    /// Event-loop threads of the front, with `auto` resolved; at least 1.
     pub front_threads: u32,
-    /// Bounds on what is accepted from a client and kept for it.
     pub limits: Limits,
-    /// Bounds on waiting.
     pub timeouts: Timeouts,
-    /// How Ruby and the app are run.
     pub rack: Rack,
-    /// How `firebrick reload` replaces the workers.
     pub reload: Reload,
-    /// Files that are served without entering Ruby.
     pub files: Files,
-    /// Static sites.
     pub sites: Sites,
-    /// Handlers inside the server.
     pub mruby: Mruby,
-    /// What is logged, and where.
     pub logs: Logs,
-    /// Where spans of distributed traces go.
     pub traces: Traces,
-    /// The control server.
     pub control: Control,
     /// Paths of the app's addresses that the server answers itself.
     pub health: Health,
-    /// Folders that `X-Accel-Redirect` of the app means, the longest prefix first.
+    /// Folders for the app's `X-Accel-Redirect`, longest prefix first.
     pub sendfile: Vec<SendfileRule>,
-    /// Processes beside the workers, in the order of the file.
+    /// Processes that run beside the workers, in the order of the file.
     pub services: Vec<Service>,
-    /// How many requests are admitted, in the order of the file.
+    /// The rate limits, in the order of the file.
     pub rate_limits: Vec<RateLimit>,
-    /// What several servers share.
     pub shared: Shared,
 }
 
 impl Settings {
-    /// Whether an app runs in the environment of programmers. A site without an app has no environment.
+    /// Returns whether an app runs in the development environment. A site without an app has no environment.
     pub fn is_development(&self) -> bool {
         self.app.is_some() && self.process.environment == DEVELOPMENT
     }
 
-    /// The paths that fibers serve, for people: `/events, /cable`. `None`: all.
+    /// Returns the paths that fibers serve as text: `/events, /cable`. `None`: all paths.
     pub fn fiber_paths_text(&self) -> Option<String> {
         let shown = |path: &String| if path.is_empty() { "/".to_owned() } else { path.clone() };
         let all: Vec<String> = self.fiber_paths.iter().map(shown).collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
 
-    /// What serves the requests of a worker that has so many fibers, for people: `1:5 threads x 100 fibers`.
+    /// Describes the threads and fibers of a worker that has `fibers` fibers per thread: `1:5 threads x 100 fibers`.
     pub fn seats_text(&self, fibers: u32) -> String {
         let threads = self.threads;
         match (fibers, self.fiber_paths_text()) {
@@ -129,13 +114,13 @@ impl Settings {
         }
     }
 
-    /// Where relative paths of files and folders begin: in the release of an app; without an app in the directory as it was typed, which
-    /// may lead elsewhere later.
+    /// Returns the directory to which relative paths of files and folders belong. With an app this is the directory of its release; without one,
+    /// the directory as it was typed, which may be a link that changes later.
     pub fn base(&self) -> &Path {
         if self.app.is_some() || self.puma_rb.is_some() { &self.dir } else { &self.typed_dir }
     }
 
-    /// Whether there is anything to serve.
+    /// Checks that there is something to serve.
     ///
     /// # Errors
     /// There is neither an app nor a site.
@@ -151,45 +136,43 @@ impl Settings {
 /// Encryption of the addresses that begin with `ssl://`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// Whether the authority of development signs for the names of this machine.
+    /// Whether the local development authority signs certificates for the names of this machine.
     pub development: bool,
-    /// Certificates by name; the first is the default.
     pub certificates: Vec<CertificateFiles>,
-    /// The authorities of client certificates, for addresses that name none.
+    /// The CAs of client certificates, for addresses that name none.
     pub client_ca: Option<PathBuf>,
-    /// Whether clients show a certificate, for addresses that do not say.
+    /// Whether clients must show a certificate, for addresses that do not say.
     pub verify: Verify,
-    /// The oldest version that is spoken.
     pub min_version: TlsVersion,
-    /// Whether clients that ask for a name that no certificate has are refused.
+    /// Whether the server refuses clients that ask for a name without a certificate.
     pub strict_names: bool,
-    /// What session tickets are encrypted with.
+    /// The secret that encrypts session tickets.
     pub ticket_secret: Option<String>,
-    /// The file with that secret, made when it is not there; `None` when the secret itself was given, or no address needs it.
+    /// The file with that secret, created if it is missing; `None` if the secret itself was given or no address needs one.
     pub ticket_secret_file: Option<PathBuf>,
 }
 
 /// The control server: where it listens, and its token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Control {
-    /// Where it listens; empty when it is off. The Unix socket, which needs no token, comes first.
+    /// The addresses to listen on; empty when the control server is off. The Unix socket, which needs no token, comes first.
     pub listen: Vec<ControlAddress>,
-    /// Where it listens, too, if the app's directory was typed as a link: clients find it there when the link has been changed.
+    /// A second socket path, used if the app's directory was typed as a link: clients still find the server there after the link has changed.
     pub link: Option<PathBuf>,
-    /// What `stats` and `top` connect to: the address that was typed, or else the first of `listen`. `None` when it is off.
+    /// The address to which `stats` and `top` connect: the typed address, else the first of `listen`. `None` when the control server is off.
     pub ask: Option<ControlAddress>,
-    /// What clients of TCP ports must send; `None` when none is set, and the server generates one.
+    /// The token that clients of TCP ports must send; `None`: the server generates one.
     pub token: Option<String>,
 }
 
 impl Control {
-    /// Fewest characters of a token that other machines can try to guess.
+    /// The minimum length of a token for a port that other machines can reach.
     pub const LONG_ENOUGH: usize = 16;
 
-    /// Whether a server may listen like this.
+    /// Checks that the control server may listen on these addresses.
     ///
     /// # Errors
-    /// A port that other machines reach has no token of its own, or one that can be guessed; says which and what to do.
+    /// A port that other machines can reach has no token, or one that can be guessed. The message names the port and the remedy.
     pub fn safe_to_listen(&self) -> Result<(), String> {
         let Some(open) = self.listen.iter().find(|address| !address.is_local()) else { return Ok(()) };
         let least = Control::LONG_ENOUGH;
@@ -208,7 +191,7 @@ impl Control {
 /// There is neither an app nor a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NothingToServe {
-    /// Where it was looked for.
+    /// The directory that was searched.
     pub dir: PathBuf,
 }
 
@@ -229,25 +212,24 @@ impl std::error::Error for NothingToServe {}
 /// Handlers on the built-in mruby.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mruby {
-    /// Heap of the VM of each front thread, bytes.
+    /// Heap size of each front thread's VM, in bytes.
     pub heap: usize,
-    /// Which handlers serve which path; longer paths first.
+    /// The routes, longest path first.
     pub routes: Vec<Route>,
 }
 
-/// Handlers below a path.
+/// The handlers of a path and all paths below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Without the slash at its end: the root is empty.
+    /// The path without a trailing slash; empty for the root.
     pub path: String,
     /// Handler files, absolute, in the order in which they run.
     pub handlers: Vec<PathBuf>,
-    /// What a request may take there.
     pub limits: HandlerLimits,
 }
 
 impl Route {
-    /// The handlers and the path, for people: `limit.rb, auth.rb at /`. Files are named from `dir` on.
+    /// Returns the handlers and the path as text: `limit.rb, auth.rb at /`. File names are relative to `dir`.
     pub fn describe(&self, dir: &Path) -> String {
         let names: Vec<String> = self
             .handlers
@@ -262,33 +244,30 @@ impl Route {
 /// The static sites of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sites {
-    /// The site of the directory: alone, or in front of the app.
+    /// The site of the directory, served alone or in front of the app.
     pub main: Option<Site>,
-    /// Sites of host names.
     pub hosts: Vec<HostSite>,
-    /// How their files are kept and watched.
     pub cache: FileCache,
 }
 
 /// A static site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The directory that relative paths of the rules begin in.
+    /// The directory to which relative paths of the rules belong.
     pub dir: PathBuf,
-    /// The rules' file.
+    /// The file with the site's rules.
     pub static_json: Option<PathBuf>,
-    /// Where the files are, if an option says so.
+    /// The directory of the files, if an option sets it.
     pub root: Option<PathBuf>,
-    /// Where they were found, unless the rules name a directory.
+    /// The detected directory of the files, unless the rules name one.
     pub found: Option<PathBuf>,
 }
 
-/// A site for requests to a host.
+/// A site for one host name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSite {
-    /// The host name in lower case, without port; `*.` in front stands for any name below.
+    /// The host name in lower case, without a port; a leading `*.` matches any subdomain.
     pub host: String,
-    /// The site.
     pub site: Site,
 }
 
@@ -297,6 +276,6 @@ pub struct HostSite {
 pub struct Files {
     /// The directory, absolute; `None` when serving is off. It need not exist.
     pub public: Option<PathBuf>,
-    /// Who decides whether its files are served.
+    /// Whether the server or the app decides which files are served.
     pub serve: ServePublic,
 }

@@ -1,12 +1,12 @@
 //! The table of options: one entry each, a file per category.
 //!
 //! Contract:
-//! 1. Whatever a user sees of an option (flag, variable, key, help, default) is read from its entry.
+//! 1. Everything that a user sees of an option (flag, variable, key, help, default) comes from its entry.
 //! 2. An entry's type is the type of its value: `taker.take(&limits::max_body)` returns an `Option<u64>`.
-//! 3. An option that stands for itself is a field of a `section!`: `limits.max_body` becomes `Settings::limits.max_body`
-//!    by its entry alone. Options that only mean something together (`bind`, `port` and `host`; `workers` and
-//!    `worker_memory_estimate`) are declared by `entries!` and put together in [`crate::resolve`].
-//! 4. Defaults are written as a user would write them, and the tests read each of them.
+//! 3. An option that needs no other is a field of a `section!`: its entry alone turns `limits.max_body` into `Settings::limits.max_body`.
+//!    Options that depend on each other (`bind`, `port` and `host`; `workers` and `worker_memory_estimate`) are declared with `entries!`
+//!    and combined in [`crate::resolve`].
+//! 4. Defaults are written in the form in which a user would write them, and the tests read each of them.
 
 pub(crate) mod acme;
 pub(crate) mod app;
@@ -121,7 +121,7 @@ mod tests {
         assert_unique("key", abouts().map(|about| about.key));
         assert_unique("variable", abouts().flat_map(|about| about.env.iter().copied()));
         let flags = || abouts().flat_map(|about| about.flags);
-        // What the command line adds by itself.
+        // The command line adds these itself.
         assert_unique("flag", flags().map(|flag| flag.long).chain(["help", "version", "json"]));
         let letters: Vec<String> =
             flags().filter_map(|flag| flag.short).chain(['h', 'V']).map(String::from).collect();
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn names_have_their_usual_spelling() {
         for about in abouts() {
-            // Digits are those of protocol versions: `http3`.
+            // Digits occur in protocol versions: `http3`.
             let snake = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
             let parts: Vec<&str> = about.key.split('.').collect();
             assert!(parts.len() <= 2 && parts.iter().all(|part| part.chars().all(snake)), "{}", about.key);

@@ -1,4 +1,4 @@
-//! The types that settings have beyond numbers and text, one file each.
+//! Value types of settings beyond numbers and text, one file each.
 
 pub(crate) mod acme;
 pub(crate) mod allocator;

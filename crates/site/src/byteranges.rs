@@ -1,11 +1,11 @@
-//! The Range field (RFC 9110 section 14.2) and the body of a 206 with several parts (section 14.6).
+//! Parses the Range header field (RFC 9110 section 14.2) and builds the body of a 206 with several parts (section 14.6).
 //!
 //! Contract of [`parse`]:
 //! 1. A field that is not `bytes=` with well-formed ranges is ignored: [`Ranges::Whole`].
-//! 2. Ranges that begin after the end are dropped; when none is left: [`Ranges::Unsatisfiable`].
+//! 2. Ranges that begin after the end are dropped. If none is left: [`Ranges::Unsatisfiable`].
 //! 3. Ranges that overlap or touch are merged. The others keep the order of the request.
-//! 4. Excessive requests get the whole file: more than 32 ranges; ranges that together are longer than the file (some bytes
-//!    twice); more than eight parts that, each with [`HEAD_ESTIMATE`] bytes of part head, are longer than the file.
+//! 4. Excessive requests get the whole file: more than 32 ranges; ranges whose total length exceeds the file's (some bytes twice); more than eight
+//!    parts that, with [`HEAD_ESTIMATE`] bytes of part head each, are longer than the file.
 
 use bytes::Bytes;
 use handler::held::OpenFile;
@@ -16,13 +16,13 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Most ranges in one field.
+/// The most ranges in one field.
 const MAX_RANGES: usize = 32;
 
 /// Up to this many parts are sent without comparing their size with the whole file's.
 const SMALL_COUNT: usize = 8;
 
-/// Estimated size of a part's head, in bytes.
+/// The estimated size of a part's head, in bytes.
 pub const HEAD_ESTIMATE: u64 = 128;
 
 /// The part of a file that a request asks for.
@@ -32,13 +32,13 @@ pub enum Ranges {
     Whole,
     /// No range lies inside the file (416).
     Unsatisfiable,
-    /// One part, not empty, inside the file (206).
+    /// One non-empty part inside the file (206).
     One(Range<u64>),
     /// At least two parts that do not touch, in the order of the request (206, multipart/byteranges).
     Several(Vec<Range<u64>>),
 }
 
-/// Reads the value of a Range field for a file of `len` bytes.
+/// Parses the value of a Range field for a file of `len` bytes.
 pub fn parse(value: &[u8], len: u64) -> Ranges {
     let Some(set) = byte_set(value) else { return Ranges::Whole };
     let items = || set.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|item| !item.is_empty());
@@ -67,13 +67,13 @@ pub fn parse(value: &[u8], len: u64) -> Ranges {
     }
 }
 
-/// The range set after `bytes=`.
+/// Returns the range set after `bytes=`.
 fn byte_set(value: &[u8]) -> Option<&[u8]> {
     let (unit, set) = split_once(value.trim_ascii(), b'=')?;
     unit.eq_ignore_ascii_case(b"bytes").then_some(set)
 }
 
-/// One range, clipped to the file; empty when it lies outside.
+/// Parses one range, clipped to the file; empty if it lies outside.
 fn spec(item: &[u8], len: u64) -> Option<Range<u64>> {
     let (first, last) = split_once(item, b'-')?;
     match (number(first), number(last)) {
@@ -93,7 +93,7 @@ fn join(parts: &mut Vec<Range<u64>>, mut range: Range<u64>) {
             let part = parts.remove(at);
             range = part.start.min(range.start)..part.end.max(range.end);
             index = index.min(at);
-            // The longer range may now touch parts that it did not touch before.
+            // The merged range may touch parts that the shorter one did not.
             at = 0;
         } else {
             at += 1;
@@ -102,7 +102,7 @@ fn join(parts: &mut Vec<Range<u64>>, mut range: Range<u64>) {
     parts.insert(index.min(parts.len()), range);
 }
 
-/// Digits only; saturates.
+/// Parses digits; saturates.
 fn number(digits: &[u8]) -> Option<u64> {
     let add = |sum: u64, digit: &u8| {
         let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
@@ -116,10 +116,9 @@ fn split_once(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     Some((&text[..index], &text[index + 1..]))
 }
 
-/// Where the bytes of the parts come from.
+/// The source of the parts.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// A regular file.
     File(Rc<OpenFile>),
     /// The whole file in memory.
     Bytes(Bytes),
@@ -138,7 +137,7 @@ impl From<Bytes> for Content {
 }
 
 impl Content {
-    /// One range of it. A buffer that is too short is broken, like a file that has shrunk.
+    /// Returns one range. A buffer that is too short is an error, like a file that has shrunk.
     fn part(&self, range: &Range<u64>) -> Result<Chunk, Failure> {
         match self {
             Content::File(file) => Ok(Chunk::File(FileRegion {
@@ -154,8 +153,8 @@ impl Content {
     }
 }
 
-/// The body of a 206 with several parts: its Content-Type, its exact length in bytes, and the stream.
-/// `len` is the length of the whole file, `content_type` the field of the 200 response.
+/// Builds the body of a 206 with several parts. Returns its Content-Type, its exact length in bytes, and the stream. `len`: the length of the whole
+/// file. `content_type`: the field of the 200 response.
 pub fn multipart(
     ranges: &[Range<u64>],
     content: impl Into<Content>,
@@ -182,7 +181,7 @@ pub fn multipart(
     (format!("multipart/byteranges; boundary={boundary}"), total, Box::new(Parts(chunks)))
 }
 
-/// 128 random bits: the author of a file cannot predict the boundary and put it into a part.
+/// Returns 128 random bits, so that the author of a file cannot predict the boundary and put it into a part.
 fn boundary() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())

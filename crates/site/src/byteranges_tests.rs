@@ -1,4 +1,4 @@
-//! Tests of ranges and of their multipart bodies.
+//! Tests ranges and their multipart bodies.
 
 use super::*;
 use proptest::prelude::*;
@@ -143,7 +143,7 @@ fn boundaries_are_unique() {
     assert!(boundaries.iter().all(|boundary| boundary.len() == 32));
 }
 
-/// The slow twin: the set of requested bytes, one by one; `None` for an invalid field.
+/// A slow reference implementation: the set of requested bytes, one by one; `None` for an invalid field.
 fn bytes_of(specs: &[(Option<u64>, Option<u64>)], len: u64) -> Option<BTreeSet<u64>> {
     let mut wanted = BTreeSet::new();
     for spec in specs {

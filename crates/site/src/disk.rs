@@ -1,4 +1,4 @@
-//! A site's files on disk, for `explain` and `check`.
+//! Gives `explain` and `check` access to a site's files on disk.
 
 use crate::SiteConfig;
 use crate::files::path::has_hidden_name;
@@ -13,7 +13,6 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The files of a site.
     pub fn new(config: &SiteConfig) -> Disk {
         let root = Root::new(config.root.clone());
         root.refresh(Instant::now());

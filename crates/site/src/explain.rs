@@ -1,4 +1,4 @@
-//! `firebrick explain`: what would happen to a request, without a server.
+//! Implements `firebrick explain`: shows the handling of a request, without a server.
 
 use crate::disk::Disk;
 use crate::files::path::{PathError, SitePath};
@@ -11,9 +11,9 @@ use handler::Fields;
 pub struct ExplainRequest<'a> {
     /// Path and query, as in a request line.
     pub target: &'a str,
-    /// Value of the Host field.
+    /// The value of the Host field.
     pub host: &'a str,
-    /// Whether the client uses `https`.
+    /// The client uses `https`.
     pub https: bool,
     /// The other header fields.
     pub fields: &'a Fields,
@@ -22,7 +22,7 @@ pub struct ExplainRequest<'a> {
 /// Lists the rules tried, the one that applies, and the header fields it adds.
 ///
 /// # Errors
-/// The target is invalid: what is wrong with it, and the status such a request gets.
+/// If the target is invalid, the error text gives the reason and the status of such a request.
 pub fn explain(config: &SiteConfig, input: &ExplainRequest<'_>) -> Result<String, String> {
     let (path, query) = input.target.split_once('?').unwrap_or((input.target, ""));
     let decoded = SitePath::decode(path.as_bytes()).map_err(|why| match why {

@@ -1,18 +1,18 @@
-//! Symbolic links at the top of a folder that are not followed, for `firebrick check`.
+//! Finds top-level symbolic links of a folder that are not followed, for `firebrick check`.
 
 use std::path::Path;
 
-/// Names that are looked at.
+/// The most names that are checked.
 const MOST: usize = 10_000;
 
-/// A sentence for each link that leads to nothing.
+/// Returns a sentence for each broken link.
 pub fn broken_links(root: &Path) -> Vec<String> {
     links(root, |path| {
         path.metadata().is_err().then(|| format!("{}: the link leads to nothing", path.display()))
     })
 }
 
-/// A sentence for each link that leads out of the folder, or to nothing.
+/// Returns a sentence for each link that leads out of the folder or is broken.
 pub fn refused_links(root: &Path) -> Vec<String> {
     let Ok(inside) = root.canonicalize() else { return Vec::new() };
     links(root, |path| {

@@ -1,38 +1,36 @@
-//! Directory listings as HTML.
+//! Renders directory listings as HTML.
 //!
 //! Contract:
-//! 1. One self-contained document: no scripts, fonts or images; follows the reader's light or dark scheme.
-//! 2. Directories first, then files, sorted by name ignoring case. Names that begin with a dot are left out.
-//! 3. Any name is shown as text, and its link leads to it: `./` and percent-encoding keep `a:b`, `?`, `#` and `//` from being
-//!    read as anything but a name.
-//! 4. At most [`MAX_NAMES`] names; a line gives the number of those left out.
+//! 1. The page is one self-contained document: no scripts, fonts or images. It follows the reader's light or dark scheme.
+//! 2. Directories come first, then files, sorted by name ignoring case. Names that begin with a dot are left out.
+//! 3. Any name is shown as text, and its link leads to it: `./` and percent-encoding keep `a:b`, `?`, `#` and `//` from being read as anything but a
+//!    name.
+//! 4. At most [`MAX_NAMES`] names are listed; a line gives the number of those left out.
 
 use std::cmp::Reverse;
 use std::fmt::Write;
 use std::time::SystemTime;
 
-/// Most names on one page.
+/// The most names on one page.
 pub const MAX_NAMES: usize = 10_000;
 
-/// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The name, without a slash.
     pub name: String,
-    /// Whether it is a directory.
     pub directory: bool,
-    /// Length in bytes; not shown for directories.
+    /// The length in bytes; not shown for directories.
     pub size: u64,
-    /// Last modification, if known.
+    /// The last modification, if known.
     pub modified: Option<SystemTime>,
 }
 
-/// The listing of the directory at `path` (decoded, begins and ends with `/`): a complete HTML document in UTF-8.
+/// Renders the listing of the directory at `path` (decoded, begins and ends with `/`): a complete HTML document in UTF-8.
 pub fn page(path: &str, entries: Vec<Entry>) -> String {
     page_of_some(path, entries, 0)
 }
 
-/// The same with some of the names; the directory has `more`.
+/// Renders some of the names; the directory has `more`.
 pub fn page_of_some(path: &str, mut entries: Vec<Entry>, more: usize) -> String {
     entries.retain(|entry| !entry.name.starts_with('.'));
     entries.sort_by_cached_key(order);
@@ -106,7 +104,7 @@ fn row(page: &mut String, entry: &Entry) {
     page.push_str("</td></tr>\n");
 }
 
-/// Three digits and a binary unit; the exact number of bytes up to 1023.
+/// Formats three digits and a binary unit; the exact number of bytes up to 1023.
 fn size(page: &mut String, bytes: u64) {
     let mut unit = "B";
     let mut scaled = bytes as f64;
@@ -158,7 +156,7 @@ mod tests {
         Entry { name: name.into(), directory, size: 4096, modified }
     }
 
-    /// The links in document order.
+    /// Returns the links in document order.
     fn links(page: &str) -> Vec<&str> {
         page.split("<a href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
     }

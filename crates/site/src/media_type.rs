@@ -1,17 +1,17 @@
-//! Media types by file name, and which of them have a charset or are worth compressing.
+//! Determines media types by file name, and which types have a charset or are worth compressing.
 //!
-//! Why a table before `mime_guess`: its list is IANA's and an old one of Apache's. For types that browsers depend on (scripts,
-//! modules, manifests, fonts, web images and video) it lags behind RFC 9239, RFC 8081 and others.
+//! Why a table before `mime_guess`: its list is IANA's plus an old one of Apache's. For types that browsers depend on (scripts, modules, manifests,
+//! fonts, web images and video) it lags behind RFC 9239, RFC 8081 and others.
 //!
 //! Contract:
-//! 1. The extension is what follows the last dot of the last segment, in any case; the file's content is not read.
-//! 2. With `compat` the types are those of nginx's `mime.types`, and the charset is added as its `charset_types` says.
+//! 1. The extension is the text after the last dot of the last segment, in any case. The file's content is not read.
+//! 2. With `compat` the types are those of nginx's `mime.types`, and the charset is added as in its `charset_types`.
 
 use std::borrow::Cow;
 
 const UNKNOWN: &str = "application/octet-stream";
 
-/// The media type of a file by its extension; `application/octet-stream` when unknown.
+/// Returns the media type of a file by its extension; `application/octet-stream` if unknown.
 pub fn media_type(path: &str) -> &'static str {
     let mut buffer = [0; MAX_EXTENSION];
     let Some(extension) = extension(path, &mut buffer) else {
@@ -21,8 +21,7 @@ pub fn media_type(path: &str) -> &'static str {
     modern(extension).or_else(|| mime_guess::from_ext(extension).first_raw()).unwrap_or(UNKNOWN)
 }
 
-/// The Content-Type field of a file: [`media_type`] and, where the type takes one, the charset.
-/// With `compat`, as nginx sets it.
+/// Returns the Content-Type field of a file: [`media_type`] and, if the type takes one, the charset. With `compat`, as nginx sets it.
 pub fn content_type(path: &str, charset: Option<&str>, compat: bool) -> Cow<'static, str> {
     let media_type = if compat { nginx_media_type(path) } else { media_type(path) };
     match charset {
@@ -33,7 +32,7 @@ pub fn content_type(path: &str, charset: Option<&str>, compat: bool) -> Cow<'sta
     }
 }
 
-/// A Content-Type of somebody else's and, where it takes one, the charset.
+/// Adds the charset to a Content-Type from another source, if the type takes one.
 pub(crate) fn with_charset(media_type: &str, charset: Option<&str>) -> Cow<'static, str> {
     let takes = !media_type.contains(';') && has_charset(media_type, false);
     match charset.filter(|_| takes) {
@@ -42,7 +41,7 @@ pub(crate) fn with_charset(media_type: &str, charset: Option<&str>) -> Cow<'stat
     }
 }
 
-/// Whether content of this type is worth compressing; parameters after `;` are ignored.
+/// Returns whether content of this type is worth compressing; parameters after `;` are ignored.
 pub fn is_compressible(media_type: &str) -> bool {
     let mut buffer = [0; MAX_TYPE];
     let Some(essence) = essence(media_type, &mut buffer) else { return false };
@@ -66,7 +65,7 @@ pub fn is_compressible(media_type: &str) -> bool {
     }
 }
 
-/// Whether the buildpack's nginx compresses this type; parameters after `;` are ignored.
+/// Returns whether the buildpack's nginx compresses this type; parameters after `;` are ignored.
 pub fn nginx_compressible(media_type: &str) -> bool {
     let mut buffer = [0; MAX_TYPE];
     matches!(
@@ -85,7 +84,7 @@ pub fn nginx_compressible(media_type: &str) -> bool {
     )
 }
 
-/// Whether the type takes a charset. JSON has none (RFC 8259), and images declare their own.
+/// Returns whether the type takes a charset. JSON has none (RFC 8259), and images declare their own.
 fn has_charset(media_type: &str, compat: bool) -> bool {
     match media_type {
         "text/html" | "text/xml" | "text/plain" | "text/vnd.wap.wml" => true,
@@ -96,20 +95,20 @@ fn has_charset(media_type: &str, compat: bool) -> bool {
     }
 }
 
-/// Longest extension that is looked up.
+/// The longest extension that is looked up.
 const MAX_EXTENSION: usize = 16;
 
-/// Longest media type that is looked up.
+/// The longest media type that is looked up.
 const MAX_TYPE: usize = 96;
 
-/// The extension of the last segment in lower case.
+/// Returns the extension of the last segment in lower case.
 fn extension<'b>(path: &str, buffer: &'b mut [u8; MAX_EXTENSION]) -> Option<&'b str> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let (_, extension) = name.rsplit_once('.')?;
     lower_case(extension, buffer)
 }
 
-/// A media type without parameters, in lower case.
+/// Returns a media type without parameters, in lower case.
 fn essence<'b>(media_type: &str, buffer: &'b mut [u8; MAX_TYPE]) -> Option<&'b str> {
     lower_case(media_type.split(';').next().unwrap_or_default().trim(), buffer)
 }
@@ -195,7 +194,7 @@ fn modern(extension: &str) -> Option<&'static str> {
     })
 }
 
-/// The type in nginx's `mime.types`.
+/// Returns the type in nginx's `mime.types`.
 fn nginx_media_type(path: &str) -> &'static str {
     let mut buffer = [0; MAX_EXTENSION];
     let Some(extension) = extension(path, &mut buffer) else { return UNKNOWN };

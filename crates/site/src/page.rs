@@ -1,8 +1,8 @@
-//! Minimal HTML pages for a status.
+//! Renders minimal HTML pages for a status.
 
 use handler::{Body, Fields, Response, reason_phrase};
 
-/// A page that shows the status. A response to HEAD gets the same Content-Length.
+/// Returns a page that shows the status. A response to HEAD gets the same Content-Length.
 pub(crate) fn status_page(status: u16) -> Response {
     let phrase = reason_phrase(status);
     let text = format!(
@@ -15,7 +15,7 @@ pub(crate) fn status_page(status: u16) -> Response {
     Response::new(status, fields, Body::Bytes(text.into()))
 }
 
-/// A redirect with a page for clients that do not follow it.
+/// Returns a redirect with a page for clients that do not follow it.
 pub(crate) fn redirect(status: u16, location: &[u8]) -> Response {
     let mut response = status_page(status);
     response.fields.push(b"Location", location);

@@ -1,11 +1,11 @@
-//! Requests for tests, and a runtime for their responses.
+//! Builds requests for tests, and runs the futures of their responses.
 
 use handler::{Body, Fields, Peer, PeerAddr, Request, Response, Span, Version};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
-/// A request for `target` on `example.org`.
+/// Returns a request for `target` on `example.org`.
 pub(crate) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request {
     let host = "example.org";
     let text = [method, target, host].concat().into_bytes();
@@ -43,7 +43,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// The bytes of a body as text.
+/// Returns the bytes of a body as text.
 pub(crate) fn text(response: &Response) -> String {
     let bytes = match &response.body {
         Body::Bytes(bytes) => bytes.to_vec(),
@@ -58,7 +58,7 @@ pub(crate) fn text(response: &Response) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A field's value, empty when absent.
+/// Returns a field's value, empty if absent.
 pub(crate) fn field(response: &Response, name: &str) -> String {
     String::from_utf8_lossy(response.fields.get(name).unwrap_or_default()).into_owned()
 }

@@ -1,7 +1,8 @@
-//! What a response costs at least: a loop of epoll that reads what has come and sends the same bytes, without looking at anything.
+//! Measures the minimum cost of a response: an epoll loop that reads the received bytes and sends the same
+//! response without parsing anything.
 //!
-//! `floor PORT FILE` answers each read with a head like a web server's and the content of FILE; connections of HTTP/1.0 are closed after
-//! it. What Firebrick costs beyond this is its own, and what is here is the kernel's: `bench/floor` compares them.
+//! `floor PORT FILE` answers each read with a head like a web server's and the content of FILE. HTTP/1.0 connections are closed after the
+//! response. The cost of this program is that of the kernel; any further cost of Firebrick is its own. `bench/floor` compares them.
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -11,9 +12,9 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// What an event of the listener carries; those of connections carry the number of their descriptor.
+/// The event data of the listener. Connections have their descriptor's number.
 const LISTENER: u64 = u64::MAX;
-/// As the servers that it is compared with have it.
+/// The same events as the servers that it is compared with.
 const EVENTS: EventFlags =
     EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
 
@@ -27,7 +28,7 @@ fn response(body: &[u8]) -> Vec<u8> {
     response
 }
 
-/// Reads and answers once; whether the connection goes on.
+/// Reads and answers once. Returns whether the connection continues.
 fn answer(socket: impl AsFd, buffer: &mut Vec<u8>, response: &[u8]) -> Result<bool, Errno> {
     buffer.clear();
     match recv(&socket, spare_capacity(buffer), RecvFlags::empty()) {
@@ -51,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     sockopt::defer_accept(&listener, Duration::from_secs(1))?;
     let queue = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&queue, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
-    // By the number of the descriptor.
+    // Indexed by descriptor number.
     let mut sockets: Vec<Option<OwnedFd>> = Vec::new();
     let (mut events, mut buffer) = (Vec::with_capacity(256), Vec::with_capacity(64 << 10));
     loop {
@@ -71,7 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             while let Ok(socket) = accept_with(&listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
-                // One that ends with its first response never waits.
+                // A connection that ends with its first response is never registered.
                 if answer(&socket, &mut buffer, &response).unwrap_or(false) {
                     let key = usize::try_from(socket.as_raw_fd())?;
                     epoll::add(&queue, &socket, EventData::new_u64(key as u64), EVENTS)?;

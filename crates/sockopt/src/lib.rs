@@ -1,6 +1,6 @@
 //! Socket options that neither std nor rustix nor socket2 sets.
 //!
-//! Why a crate: setting an option by its number needs `unsafe`, which the crates that use it forbid.
+//! Why a separate crate: setting an option by its number needs `unsafe`, which the crates that use it forbid.
 #![cfg(target_os = "linux")]
 
 use std::ffi::{c_int, c_void};
@@ -8,29 +8,29 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// A listener reports a connection when its first data has arrived, or about `wait` (whole seconds, at least one) after its handshake, whichever
-/// comes first (`TCP_DEFER_ACCEPT`, tcp(7)). For protocols in which the client speaks first.
+/// Makes a listener report a connection when its first data has arrived, or about `wait` (whole seconds, at least one) after its handshake,
+/// whichever comes first (`TCP_DEFER_ACCEPT`, tcp(7)). For protocols in which the client speaks first.
 ///
 /// # Errors
-/// The socket is none of TCP.
+/// Not a TCP socket.
 pub fn defer_accept(listener: impl AsFd, wait: Duration) -> io::Result<()> {
     set(listener, libc::TCP_DEFER_ACCEPT, seconds(wait))
 }
 
-/// A socket counts as writable, and takes more, only while less than `bytes` of what was written wait to be sent for the first time
-/// (`TCP_NOTSENT_LOWAT`, tcp(7)). What a listener is given its accepted sockets inherit.
+/// Makes a socket writable only while fewer than `bytes` of unsent data are in its buffer
+/// (`TCP_NOTSENT_LOWAT`, tcp(7)). Accepted sockets inherit the option from the listener.
 ///
 /// # Errors
-/// The socket is none of TCP.
+/// Not a TCP socket.
 pub fn unsent_low_water(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     set(socket, libc::TCP_NOTSENT_LOWAT, c_int::try_from(bytes).unwrap_or(c_int::MAX))
 }
 
-/// How long a closed socket waits for the other side's end after its own has been acknowledged (`TCP_LINGER2`, tcp(7); whole seconds, at
-/// least one). Accepted sockets inherit it.
+/// Sets how long a closed socket waits for the other side's end after its own end has been acknowledged
+/// (`TCP_LINGER2`, tcp(7); whole seconds, at least one). Accepted sockets inherit the option.
 ///
 /// # Errors
-/// The socket is none of TCP.
+/// Not a TCP socket.
 pub fn wait_for_end(socket: impl AsFd, time: Duration) -> io::Result<()> {
     set(socket, libc::TCP_LINGER2, seconds(time))
 }
@@ -39,7 +39,7 @@ fn seconds(time: Duration) -> c_int {
     c_int::try_from(time.as_secs().max(1)).unwrap_or(c_int::MAX)
 }
 
-/// Sets an option of TCP whose value is one int.
+/// Sets a TCP option whose value is one int.
 fn set(socket: impl AsFd, option: c_int, value: c_int) -> io::Result<()> {
     // SAFETY: the descriptor is open while it is borrowed, and the option's value is one int, which is read during the call.
     let result = unsafe {
@@ -54,16 +54,16 @@ fn set(socket: impl AsFd, option: c_int, value: c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// How far the other side has received what was written to a socket of TCP.
+/// The progress of the other side of a TCP socket in receiving the written bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {
-    /// Bytes that it has acknowledged since the connection began.
+    /// Acknowledged bytes since the connection began.
     pub acknowledged: u64,
-    /// Bytes that it has not: those that are on their way, which are known as segments and so counted roughly, and those that wait.
+    /// Unacknowledged bytes: those in flight, which are known as a number of segments and therefore estimated, and those that are unsent.
     pub outstanding: u64,
 }
 
-/// Bytes of `struct tcp_info` that are asked for, and where in it are what is read of them (linux/tcp.h; the layout only grows at its end).
+/// The requested bytes of `struct tcp_info`, and the offsets of the fields that are read (linux/tcp.h; the layout only grows at its end).
 const INFO: usize = 232;
 const STATE: usize = 0;
 const SEGMENT_SIZE: usize = 16;
@@ -73,14 +73,15 @@ const UNSENT: usize = 144;
 /// `TCP_CLOSE`.
 const CLOSED: u8 = 7;
 
-/// Asks how far the other side has received what was written (`TCP_INFO`, tcp(7)).
+/// Returns the progress of the other side in receiving (`TCP_INFO`, tcp(7)).
 ///
 /// # Errors
-/// The socket is none of TCP, or the kernel is older than 4.6 and does not say.
+/// Not a TCP socket, or the kernel is older than 4.6 and does not tell.
 pub fn delivery(socket: impl AsFd) -> io::Result<Delivery> {
     let mut info = [0_u8; INFO];
     let mut length = INFO as libc::socklen_t;
-    // SAFETY: the descriptor is open while it is borrowed; the kernel writes at most `length` bytes to `info`, and how many to `length`.
+    // SAFETY: the descriptor is open while it is borrowed; the kernel writes at most `length` bytes to
+    // `info`, and their number to `length`.
     let result = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
@@ -99,7 +100,7 @@ pub fn delivery(socket: impl AsFd) -> io::Result<Delivery> {
         |at: usize| known.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
     let eight =
         |at: usize| known.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_ne_bytes);
-    // The counters of a connection that has failed stay as they were, and nothing is left of its bytes.
+    // The counters of a failed connection stay as they were, but its bytes are gone.
     let ended = known.get(STATE) == Some(&CLOSED);
     let unsent = four(UNSENT).ok_or_else(old)?;
     let (segments, size) = (four(UNACKNOWLEDGED).ok_or_else(old)?, four(SEGMENT_SIZE).ok_or_else(old)?);
@@ -182,7 +183,7 @@ mod tests {
         server.set_nonblocking(true).unwrap();
         while server.write(&[7; 64 << 10]).is_ok() {}
         assert!(delivery(&server).unwrap().outstanding > 0);
-        // With unread bytes the end is a reset.
+        // With unread bytes, the end is a reset.
         drop(client);
         for _ in 0..1_000 {
             if delivery(&server).unwrap().outstanding == 0 {

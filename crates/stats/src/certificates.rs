@@ -1,32 +1,31 @@
-//! Certificates of the server and what is planned for them.
+//! The certificates that the server obtains, and the next planned steps.
 
 use crate::when;
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
 
-/// One certificate that the server obtains by itself.
+/// A certificate that the server obtains itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateSnapshot {
-    /// Its names.
     pub names: Vec<String>,
-    /// Who issued it; `None` when there is no certificate yet.
+    /// The issuer; `None` if there is no certificate yet.
     pub issuer: Option<String>,
-    /// First moment of its validity.
+    /// The first moment of its validity.
     #[serde(default, with = "when::maybe")]
     pub not_before: Option<SystemTime>,
-    /// Last moment of its validity.
+    /// The last moment of its validity.
     #[serde(default, with = "when::maybe")]
     pub not_after: Option<SystemTime>,
-    /// When it is ordered or renewed next; in the past while an order runs.
+    /// When it is ordered or renewed next; in the past while an order is running.
     #[serde(default, with = "when::maybe")]
     pub next_order: Option<SystemTime>,
-    /// Failed orders since the last that succeeded.
+    /// The failed orders since the last successful one.
     pub failures: u32,
-    /// Why the last one failed; `None` after a success.
+    /// The reason for the last failure; `None` after a success.
     pub error: Option<String>,
-    /// The directory of the CA.
+    /// The directory URL of the CA.
     pub directory: String,
-    /// Where it is kept.
+    /// Where it is stored.
     pub storage: String,
     /// Whether it was ordered because a client asked for its name.
     #[serde(default)]
@@ -34,7 +33,7 @@ pub struct CertificateSnapshot {
 }
 
 impl CertificateSnapshot {
-    /// A word for its state at `now`: `valid`, `expired`, `not yet valid` or `missing`.
+    /// Returns its state at `now`: `valid`, `expired`, `not yet valid` or `missing`.
     pub fn state(&self, now: SystemTime) -> &'static str {
         match (self.not_before, self.not_after) {
             (Some(from), _) if now < from => "not yet valid",

@@ -1,19 +1,18 @@
-//! Changes of a running server that begin, take steps and end somehow: reloads, reforks, upgrades. What is under way, how the last one
-//! ended, and how many ended how.
+//! Statistics of the changes of a running server that have a beginning, steps and an outcome: reloads,
+//! reforks, upgrades. Shows the running change, the last one, and the number of each outcome.
 
 use crate::counts::{Counts, Kind};
 use crate::when;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
 
-/// A change under way, or the time after one in which it can be undone.
+/// A running change, or the time after a change during which it can be undone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Running {
-    /// What it is doing, in one word or two.
+    /// The stage, in one or two words.
     pub stage: String,
-    /// The same for people, as of now.
+    /// The current state as a sentence for users.
     pub text: String,
-    /// When the change began.
     #[serde(with = "when")]
     pub started_at: SystemTime,
 }
@@ -21,40 +20,38 @@ pub struct Running {
 /// A change that has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended<K> {
-    /// When it ended.
     #[serde(with = "when")]
     pub at: SystemTime,
-    /// How.
     pub outcome: K,
-    /// The same for people, with the reason of a failure.
+    /// The outcome as a sentence for users, with the reason of a failure.
     pub text: String,
-    /// From its beginning to its end, in seconds.
+    /// The time from the beginning to the end, in seconds.
     pub took_s: f64,
 }
 
 impl<K> Ended<K> {
-    /// One that ended at `at`.
+    /// Creates the record of a change that ended at `at`.
     pub fn new(outcome: K, text: &str, took: Duration, at: SystemTime) -> Ended<K> {
         let took_s = (took.as_secs_f64() * 1e3).round() / 1e3;
         Ended { at, outcome, text: text.to_owned(), took_s }
     }
 
-    /// The text on one line, without the backtrace of an exception.
+    /// Returns the text on one line, without the backtrace of an exception.
     pub fn summary(&self) -> String {
         let lines = self.text.lines().take_while(|line| !line.starts_with("  ")).map(str::trim);
         lines.collect::<Vec<_>>().join(" ")
     }
 }
 
-/// What is known of the changes of one sort.
+/// The statistics of one type of change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "K: Deserialize<'de> + Ord"))]
 pub struct Changes<K> {
-    /// Those that have ended, by outcome.
+    /// The changes that have ended, by outcome.
     pub counts: Counts<K>,
-    /// The one under way.
+    /// The running change.
     pub running: Option<Running>,
-    /// The last one that ran; not those that ended before they began.
+    /// The last change that ran. Changes that ended before they began do not count.
     pub last: Option<Ended<K>>,
 }
 
@@ -65,7 +62,7 @@ impl<K: Kind> Default for Changes<K> {
 }
 
 impl<K: Kind> Changes<K> {
-    /// Counts one that has ended, which is the last one then. Nothing is under way any more.
+    /// Records the end of a change, after which none is running.
     pub fn ended(&mut self, end: Ended<K>) {
         self.counts.count(end.outcome);
         (self.running, self.last) = (None, Some(end));

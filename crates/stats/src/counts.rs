@@ -3,16 +3,16 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What is counted apart. A small fixed set, so that every member can be shown before it has happened once.
+/// A small fixed set of kinds that are counted separately, so that every member can be shown even before it
+/// has occurred.
 pub trait Kind: Copy + Ord + 'static {
-    /// All of them.
     const EVERY: &'static [Self];
 
-    /// Its name, as in JSON and in metrics.
+    /// Returns the name used in JSON and in metrics.
     fn name(self) -> &'static str;
 }
 
-/// How often each kind has happened since the start of the server; every kind is there.
+/// The number of occurrences of each kind since the start of the server. Every kind is present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent, bound(deserialize = "K: Deserialize<'de> + Ord"))]
 pub struct Counts<K>(BTreeMap<K, u64>);
@@ -24,23 +24,23 @@ impl<K: Kind> Default for Counts<K> {
 }
 
 impl<K: Kind> Counts<K> {
-    /// Counts one.
+    /// Counts one occurrence.
     pub fn count(&mut self, kind: K) {
         self.add(kind, 1);
     }
 
-    /// Counts several, such as those that another program has counted before.
+    /// Adds several occurrences, for example those that a previous program has counted.
     pub fn add(&mut self, kind: K, more: u64) {
         let count = self.0.entry(kind).or_default();
         *count = count.saturating_add(more);
     }
 
-    /// How many of one kind there were.
+    /// Returns the number of occurrences of one kind.
     pub fn of(&self, kind: K) -> u64 {
         self.0.get(&kind).copied().unwrap_or_default()
     }
 
-    /// Kinds and their numbers.
+    /// Returns all kinds with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (K, u64)> + '_ {
         self.0.iter().map(|(&kind, &count)| (kind, count))
     }

@@ -1,4 +1,4 @@
-//! Deaths of workers: what `GET /deaths` returns, and their number by cause.
+//! Statistics of the deaths of workers: the response to `GET /deaths`, and the counts by cause.
 
 use crate::counts::{Counts, Kind};
 use crate::when;
@@ -6,17 +6,16 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::SystemTime;
 
-/// Why a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeathCause {
-    /// It exited by itself, before it was told to.
+    /// It exited by itself without being told to.
     Exit,
     /// A signal from outside ended it, or its own crash (SEGV, ABRT).
     Signal,
     /// The kernel killed it because memory ran out.
     OutOfMemory,
-    /// It could not be forked, or ended unseen: its template had died.
+    /// It could not be forked, or its end was not reported because its template had died.
     Unknown,
     /// A request held it for longer than `timeouts.worker`.
     Timeout,
@@ -24,7 +23,7 @@ pub enum DeathCause {
     Frozen,
     /// It was not ready within `timeouts.worker_boot`.
     BootTimeout,
-    /// It was told to finish, and did not within `timeouts.shutdown`.
+    /// It was told to finish and did not within `timeouts.shutdown`.
     DrainTimeout,
     /// It exceeded `limits.worker_memory`.
     Memory,
@@ -32,7 +31,7 @@ pub enum DeathCause {
     MaxRequests,
     /// It was older than `limits.max_age`.
     MaxAge,
-    /// It was told to finish: the server stops, there are fewer workers, or newer ones replace it.
+    /// It was told to finish, because the server stops, there are fewer workers, or a newer one replaces it.
     Drain,
 }
 
@@ -76,54 +75,53 @@ impl fmt::Display for DeathCause {
     }
 }
 
-/// Deaths since the start of the server, by cause.
+/// The number of deaths since the start of the server, by cause.
 pub type DeathCounts = Counts<DeathCause>;
 
-/// How a worker ended.
+/// The record of a worker's end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Death {
     /// When its end was noticed.
     #[serde(with = "when")]
     pub at: SystemTime,
-    /// Its index.
+    /// The index of the worker.
     pub worker: u32,
-    /// Its process id; 0 when it could not be forked.
+    /// Its process id; 0 if it could not be forked.
     pub pid: u32,
-    /// The template that it was forked from: 1 is the first.
+    /// The template that forked it; 1 is the first.
     pub generation: u32,
-    /// From fork to end, in seconds.
+    /// The time from fork to end, in seconds.
     pub age_s: f64,
-    /// Requests that it had finished.
+    /// The requests that it had finished.
     pub requests: u64,
-    /// Why.
     pub cause: DeathCause,
-    /// Its exit code; `None` when a signal ended it, or when it is not known.
+    /// The exit code; `None` if a signal ended it, or if it is unknown.
     pub exit_code: Option<i32>,
-    /// The signal that ended it.
     pub signal: Option<i32>,
-    /// The most resident memory that it ever had, in bytes; 0 when it is not known.
+    /// The largest resident memory in bytes; 0 if it is unknown.
     pub peak_rss_bytes: u64,
-    /// Resident memory as last measured, in bytes; `None` when it ended before.
+    /// The resident memory as last measured, in bytes; `None` if it ended before the first measurement.
     pub rss_bytes: Option<u64>,
-    /// Proportional set size as last measured, in bytes; `None` when it ended before.
+    /// The proportional set size as last measured, in bytes; `None` if it ended before the first measurement.
     pub pss_bytes: Option<u64>,
-    /// Processes of the control group that the kernel has killed for lack of memory, as counted before; `None` where it does not say.
+    /// The kernel's earlier count of processes in the control group that it has killed for lack of memory;
+    /// `None` if the kernel does not report it.
     pub oom_kills_before: Option<u64>,
-    /// The same when the worker's end was noticed.
+    /// The same count when the worker's end was noticed.
     pub oom_kills_after: Option<u64>,
-    /// What it was serving.
+    /// The requests that it was serving.
     pub in_flight: Vec<DeathRequest>,
-    /// All of it in a sentence.
+    /// A sentence with all of this.
     pub text: String,
 }
 
 impl Death {
-    /// Whether it was neither ordered nor a limit of the settings that replaces workers as they age.
+    /// Returns whether the death was neither ordered nor caused by a limit that replaces workers regularly.
     pub fn is_unexpected(&self) -> bool {
         !matches!(self.cause, DeathCause::Drain | DeathCause::MaxRequests | DeathCause::MaxAge)
     }
 
-    /// When its end was noticed, for people: `2026-01-31 12:00:00` in UTC.
+    /// Returns the time at which its end was noticed, such as `2026-01-31 12:00:00`, in UTC.
     pub fn when(&self) -> String {
         when::seconds(self.at).replace('T', " ").trim_end_matches('Z').to_owned()
     }
@@ -132,14 +130,13 @@ impl Death {
 /// A request that a worker was serving when it ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeathRequest {
-    /// Request method.
     pub method: String,
-    /// Path as sent, without the query; bytes that are not ASCII text are escaped.
+    /// The path as sent, without the query. Bytes that are not ASCII text are escaped.
     pub path: String,
-    /// Time since it was queued for a worker, in milliseconds.
+    /// The time since it was queued for a worker, in milliseconds.
     pub age_ms: f64,
-    /// Whether its client had an answer already: a time-out (504), or the beginning of the response.
+    /// Whether its client already had a response: a time-out (504), or the beginning of the app's response.
     pub answered: bool,
-    /// Where it was in the app when that was last asked, innermost call first; `None` when it never was.
+    /// The last known backtrace, innermost call first; `None` if none was requested.
     pub backtrace: Option<Vec<String>>,
 }

@@ -1,7 +1,7 @@
 //! Durations in microseconds, kept as a histogram and shown as percentiles in milliseconds.
 //!
-//! Two significant digits: a percentile is at most 1 % off, and a histogram that holds anything from 1 µs to an hour
-//! takes about 26 KiB. What is longer counts as an hour.
+//! With two significant digits, a percentile is accurate to 1 %, and a histogram from 1 µs to an hour takes
+//! about 26 KiB. Longer durations count as an hour.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 const LONGEST_US: u64 = 3_600_000_000;
 const DIGITS: u8 = 2;
 
-/// Of the percentiles that a summary has, in their order there.
+/// The percentiles of a summary, in the same order.
 const QUANTILES: [f64; 6] = [0.50, 0.75, 0.90, 0.95, 0.99, 0.999];
-/// Room for so many fine buckets at first.
+/// The initial capacity for fine buckets.
 const BUCKETS_USUAL: usize = 256;
 
-/// Upper bounds of the buckets that [`DurationSummary::coarse`] shows, in microseconds.
+/// The upper bounds of the buckets of [`DurationSummary::coarse`], in microseconds.
 const BUCKETS_US: [u64; 17] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 5_000_000, 10_000_000, 30_000_000,
@@ -24,7 +24,7 @@ const BUCKETS_US: [u64; 17] = [
 #[derive(Debug, Clone)]
 pub struct Durations {
     histogram: Histogram<u64>,
-    /// All of them added up, exactly.
+    /// The exact sum of all durations.
     sum_us: u64,
 }
 
@@ -44,16 +44,17 @@ impl Durations {
         self.sum_us = self.sum_us.saturating_add(us.min(LONGEST_US));
     }
 
-    /// Adds all that `other` has counted.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Durations) {
         let added = self.histogram.add(&other.histogram);
         self.sum_us = self.sum_us.saturating_add(other.sum_us);
         debug_assert!(added.is_ok(), "all histograms have the same bounds");
     }
 
-    /// What there is to say about them, with fine buckets: every value that was counted, within 1 %.
+    /// Returns the summary with fine buckets: every counted value, accurate to 1 %.
     ///
-    /// Two passes over the counts, one for all percentiles and one for the rest: a summary is made for each scrape.
+    /// Takes two passes over the counts, one for all percentiles and one for the rest, because each scrape
+    /// creates summaries.
     pub fn summary(&self) -> DurationSummary {
         let count = self.histogram.len();
         if count == 0 {
@@ -85,7 +86,7 @@ impl Durations {
 }
 
 impl DurationSummary {
-    /// The same with a few buckets that are always the same ones, which is what time series want.
+    /// Replaces the fine buckets by a few fixed ones, which time series need.
     pub fn coarse(mut self) -> DurationSummary {
         let mut fine = self.buckets.iter().peekable();
         let mut seen = 0;
@@ -99,34 +100,36 @@ impl DurationSummary {
         self
     }
 
-    /// What was counted after `earlier`, from the fine buckets of both; as exact as those. The longest is that of the
-    /// last bucket.
+    /// Returns the summary of the durations since `earlier`, from the fine buckets of both and with their
+    /// accuracy. The maximum is that of the last bucket.
     pub fn since(&self, earlier: &DurationSummary) -> DurationSummary {
         Steps::between(earlier, self).summary()
     }
 }
 
-/// Durations by fine bucket, which all servers have alike: those of several servers add up without a loss.
+/// Durations by fine bucket. The buckets of all servers are equal, so those of several servers can be added
+/// without loss.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Steps {
-    /// The bucket's upper bound in milliseconds and how many are in it; ascending, none of them empty.
+    /// The upper bound of each bucket in milliseconds with its count, in ascending order and without empty
+    /// buckets.
     counts: Vec<(f64, u64)>,
-    /// All durations added up, milliseconds.
+    /// The sum of all durations, in milliseconds.
     sum: f64,
 }
 
 impl Steps {
-    /// What was counted after `earlier`, from the fine buckets of both.
+    /// Returns the durations since `earlier`, from the fine buckets of both.
     pub fn between(earlier: &DurationSummary, later: &DurationSummary) -> Steps {
         Steps { counts: new_in(&later.buckets, &earlier.buckets), sum: (later.sum - earlier.sum).max(0.0) }
     }
 
-    /// How many durations there are.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// Adds all of `other`.
+    /// Adds the durations of `other`.
     pub fn add(&mut self, other: &Steps) {
         self.sum += other.sum;
         let mine = std::mem::take(&mut self.counts);
@@ -148,7 +151,7 @@ impl Steps {
         }
     }
 
-    /// What there is to say about them.
+    /// Returns the summary of the durations.
     pub fn summary(&self) -> DurationSummary {
         let count = self.count();
         if count == 0 {
@@ -179,7 +182,8 @@ impl Steps {
     }
 }
 
-/// For each bucket of `later` how many came since `earlier`, whose buckets are a part of the same.
+/// Returns the new durations in each bucket of `later` since `earlier`. The buckets of `earlier` are a subset
+/// of the same buckets.
 fn new_in(later: &[Bucket], earlier: &[Bucket]) -> Vec<(f64, u64)> {
     let mut old = earlier.iter().peekable();
     let (mut seen, mut seen_before) = (0, 0);
@@ -197,8 +201,8 @@ fn new_in(later: &[Bucket], earlier: &[Bucket]) -> Vec<(f64, u64)> {
     steps
 }
 
-/// The middle of the fine bucket that ends at `le` milliseconds: of 256 equal steps up to 256 µs, of 128 between powers of
-/// two beyond, which is how the histogram keeps two digits.
+/// Returns the middle of the fine bucket that ends at `le` milliseconds. There are 256 equal steps up to 256
+/// µs, and 128 steps between powers of two above, which is how the histogram keeps two digits.
 fn middle(le: f64) -> f64 {
     let us = (le * 1_000.0).round() as u64;
     let width = if us < 256 { 1 } else { 1 << (us.ilog2() - 7) };
@@ -209,41 +213,41 @@ fn ms(us: u64) -> f64 {
     us as f64 / 1_000.0
 }
 
-/// Count, sum, mean and percentiles; all durations in milliseconds, 0 when nothing was counted.
+/// Count, sum, mean and percentiles. All durations are in milliseconds, and 0 if none was counted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DurationSummary {
-    /// How many durations were counted.
+    /// The number of durations.
     pub count: u64,
-    /// All of them added up.
+    /// The sum of all durations.
     #[serde(default)]
     pub sum: f64,
-    /// Arithmetic mean.
+    /// The arithmetic mean.
     pub mean: f64,
-    /// Median.
+    /// The median.
     pub p50: f64,
-    /// 75th percentile.
+    /// The 75th percentile.
     pub p75: f64,
-    /// 90th percentile.
+    /// The 90th percentile.
     pub p90: f64,
-    /// 95th percentile.
+    /// The 95th percentile.
     pub p95: f64,
-    /// 99th percentile.
+    /// The 99th percentile.
     pub p99: f64,
-    /// 99.9th percentile.
+    /// The 99.9th percentile.
     pub p999: f64,
-    /// The longest.
     pub max: f64,
-    /// Cumulative buckets, fine unless made [`DurationSummary::coarse`]; may be left out ([`crate::Snapshot::without_buckets`]).
+    /// Cumulative buckets, fine unless [`DurationSummary::coarse`] was called. May be empty
+    /// ([`crate::Snapshot::without_buckets`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub buckets: Vec<Bucket>,
 }
 
-/// How many durations were at most `le` milliseconds long.
+/// The number of durations up to `le` milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// Upper bound in milliseconds, included.
+    /// The upper bound in milliseconds, inclusive.
     pub le: f64,
-    /// How many were not longer.
+    /// The number of durations that were not longer.
     pub count: u64,
 }
 

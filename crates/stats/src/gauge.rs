@@ -1,9 +1,9 @@
-//! A number that goes down by itself: what is counted holds a guard.
+//! A number that falls by itself, because each counted object holds a guard.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How many are there at the moment. Clones are the same gauge.
+/// The current number of guards. Clones share the same gauge.
 #[derive(Debug, Clone, Default)]
 pub struct Gauge(Arc<AtomicU64>);
 
@@ -15,13 +15,13 @@ impl Gauge {
         Held(Arc::clone(&self.0))
     }
 
-    /// How many guards are held.
+    /// Returns the number of guards.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// One that is counted by a [`Gauge`].
+/// A guard that a [`Gauge`] counts.
 #[derive(Debug)]
 pub struct Held(Arc<AtomicU64>);
 

@@ -1,18 +1,19 @@
-//! Counters of handlers on mruby: written by their front thread, read by any.
+//! The counters of mruby handlers, which their front thread writes and any thread reads.
 //!
 //! Contract:
-//! 1. One thread counts with a [`HandlerCounts`], so each count is a load and a store, and nothing is locked.
-//! 2. It outlives the VMs whose work it counts: what a VM takes with it when it goes has to be given back.
+//! 1. Only one thread counts with a [`HandlerCounts`], so each count is a load and a store, without a lock.
+//! 2. The counters outlive the VMs. When a VM ends, its tasks and its heap have to be subtracted.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// One thread's handlers. Clones are the same counts: the thread keeps one, snapshots are taken of another.
+/// The counters of one thread's handlers. Clones share the same counters: the thread keeps one, and snapshots
+/// are taken of another.
 #[derive(Debug, Clone, Default)]
 pub struct HandlerCounts(Arc<Counted>);
 
-/// In a cache line of its own, so that threads do not wait for each other.
+/// Has its own cache line, so that threads do not slow each other down.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Counted {
@@ -29,7 +30,7 @@ struct Counted {
     reloads: AtomicU64,
 }
 
-/// What may not be done to a number that others write, too.
+/// Changes a number without an atomic operation. Not allowed for numbers that other threads write too.
 fn change(number: &AtomicU64, to: impl FnOnce(u64) -> u64) -> u64 {
     let now = to(number.load(Relaxed));
     number.store(now, Relaxed);
@@ -45,29 +46,29 @@ fn fewer(number: &AtomicU64) {
 }
 
 impl HandlerCounts {
-    /// Says what a VM may have: bytes of heap, and tasks at a time.
+    /// Sets the limits of a VM: bytes of heap, and tasks at a time.
     pub fn limits(&self, heap_max_bytes: u64, tasks_max: u64) {
         self.0.heap_max_bytes.store(heap_max_bytes, Relaxed);
         self.0.tasks_max.store(tasks_max, Relaxed);
     }
 
-    /// Counts a request that is given to handlers.
+    /// Counts a request for the handlers.
     #[inline]
     pub fn asked(&self) {
         more(&self.0.requests);
     }
 
-    /// Counts a request that handlers failed to serve.
+    /// Counts a request that the handlers failed to serve.
     pub fn failed(&self) {
         more(&self.0.failures);
     }
 
-    /// Counts a request for which there was no place; it has failed, too.
+    /// Counts a request for which no task was available. It is also a failure.
     pub fn refused(&self) {
         more(&self.0.refused);
     }
 
-    /// One more task is there.
+    /// Counts the beginning of a task.
     #[inline]
     pub fn began(&self) {
         let tasks = more(&self.0.tasks);
@@ -76,25 +77,25 @@ impl HandlerCounts {
         }
     }
 
-    /// One task fewer is there.
+    /// Counts the end of a task.
     #[inline]
     pub fn ended(&self) {
         fewer(&self.0.tasks);
     }
 
-    /// A task waits from now on.
+    /// Counts a task that begins to wait.
     #[inline]
     pub fn suspended(&self) {
         more(&self.0.waiting);
     }
 
-    /// A task waits no more.
+    /// Counts a task that continues after waiting.
     #[inline]
     pub fn resumed(&self) {
         fewer(&self.0.waiting);
     }
 
-    /// The heap of a VM had `before` bytes at the last call, and has `now`.
+    /// Changes the heap size of a VM from `before` bytes at the last call to `now`.
     #[inline]
     pub fn heap(&self, before: usize, now: usize) {
         if before != now {
@@ -102,12 +103,12 @@ impl HandlerCounts {
         }
     }
 
-    /// Counts a VM that could be used no more and was replaced.
+    /// Counts a VM that was unusable and was replaced.
     pub fn replaced(&self) {
         more(&self.0.vms_replaced);
     }
 
-    /// Counts that changed handlers came into force.
+    /// Counts the activation of changed handlers.
     pub fn reloaded(&self) {
         more(&self.0.reloads);
     }
@@ -132,64 +133,64 @@ impl HandlerCounts {
     }
 }
 
-/// Handlers on mruby, of all front threads together.
+/// The mruby handlers of all front threads together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandlersSnapshot {
-    /// Requests that were given to them.
+    /// Requests for the handlers.
     pub requests: u64,
-    /// Those of them that they failed to serve.
+    /// Requests that the handlers failed to serve.
     pub failures: u64,
-    /// Those of the failures for which there was no place (`mruby.max_tasks`).
+    /// Failures because no task was available (`mruby.max_tasks`).
     pub refused: u64,
-    /// Tasks that are there: requests, and blocks given to `task`.
+    /// Existing tasks: requests, and blocks given to `task`.
     pub tasks: u64,
-    /// Those of them that wait for something.
+    /// Tasks that wait.
     pub waiting: u64,
-    /// How many tasks there may be, in all threads.
+    /// The largest possible number of tasks in all threads.
     pub tasks_max: u64,
-    /// Memory of all VMs.
+    /// The heap bytes of all VMs.
     pub heap_bytes: u64,
-    /// What they may have, in all threads.
+    /// The largest possible heap in all threads.
     pub heap_max_bytes: u64,
-    /// VMs that broke, or were full, and were replaced.
+    /// VMs that failed or were full, and were replaced.
     pub vms_replaced: u64,
-    /// How often changed handlers came into force; of the thread that is furthest.
+    /// How often changed handlers were activated, by the thread with the highest count.
     pub reloads: u64,
-    /// Each front thread by itself.
+    /// The figures of each front thread.
     pub threads: Vec<HandlerThread>,
 }
 
-/// Handlers on mruby, of one front thread.
+/// The mruby handlers of one front thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandlerThread {
-    /// Its place, from 0.
+    /// The index of the thread, from 0.
     pub index: u32,
-    /// As of [`HandlersSnapshot`].
+    /// See [`HandlersSnapshot`].
     pub requests: u64,
-    /// As of [`HandlersSnapshot`].
+    /// See [`HandlersSnapshot`].
     pub failures: u64,
-    /// As of [`HandlersSnapshot`].
+    /// See [`HandlersSnapshot`].
     pub refused: u64,
-    /// As of [`HandlersSnapshot`].
+    /// See [`HandlersSnapshot`].
     pub tasks: u64,
-    /// As of [`HandlersSnapshot`].
+    /// See [`HandlersSnapshot`].
     pub waiting: u64,
-    /// The largest that `tasks` has been since the start.
+    /// The largest `tasks` since the start.
     pub tasks_most: u64,
-    /// How many there may be (`mruby.max_tasks`, the largest of all routes).
+    /// The limit of `tasks` (`mruby.max_tasks`, the largest of all routes).
     pub tasks_max: u64,
-    /// Memory of its VM, and of those before it that still have requests.
+    /// The heap bytes of its VM, and of earlier VMs that still have requests.
     pub heap_bytes: u64,
-    /// What its VM may have (`mruby.heap`).
+    /// The heap limit of its VM (`mruby.heap`).
     pub heap_max_bytes: u64,
-    /// As of [`HandlersSnapshot`].
+    /// See [`HandlersSnapshot`].
     pub vms_replaced: u64,
-    /// How often changed handlers came into force.
+    /// How often changed handlers were activated.
     pub reloads: u64,
 }
 
 impl HandlersSnapshot {
-    /// The sum of what `threads` have counted so far; `None` of none, where there are no handlers.
+    /// Returns the sum of the counters of `threads`; `None` if there are none, because there are no handlers.
     pub fn of(threads: &[HandlerCounts]) -> Option<HandlersSnapshot> {
         if threads.is_empty() {
             return None;
@@ -212,24 +213,24 @@ impl HandlersSnapshot {
         })
     }
 
-    /// The thread that has least heap left: it is the one that comes to its limit first.
+    /// Returns the thread with the least free heap, which will reach its limit first.
     pub fn fullest(&self) -> Option<&HandlerThread> {
         self.threads.iter().max_by(|one, other| one.heap_share().total_cmp(&other.heap_share()))
     }
 
-    /// The thread that has fewest places left.
+    /// Returns the thread with the fewest free tasks.
     pub fn busiest(&self) -> Option<&HandlerThread> {
         self.threads.iter().max_by(|one, other| one.tasks_share().total_cmp(&other.tasks_share()))
     }
 }
 
 impl HandlerThread {
-    /// Heap as a part of what it may have.
+    /// Returns the used share of the heap limit.
     pub fn heap_share(&self) -> f64 {
         share(self.heap_bytes, self.heap_max_bytes)
     }
 
-    /// Tasks as a part of how many there may be.
+    /// Returns the used share of the task limit.
     pub fn tasks_share(&self) -> f64 {
         share(self.tasks, self.tasks_max)
     }

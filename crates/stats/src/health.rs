@@ -1,25 +1,26 @@
-//! What probes ask: does the server respond, and should it get requests?
+//! Answers health checks: does the server respond, and should it get requests?
 //!
-//! Why two answers: a server that is not live is to be replaced; one that is not ready (it boots, it leaves) is only to be spared. An app that
-//! is slow or broken is no reason for either, because another server would have the same.
+//! Why two answers: a server that is not live should be replaced; one that is not ready (it is booting or
+//! shutting down) should only get no requests. A slow or broken app is no reason for either, because another
+//! server would have the same app.
 
 use crate::when;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::SystemTime;
 
-/// What a server is at, from start to end.
+/// The phase of a server, from start to end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerState {
-    /// The app is being loaded, or the workers are being started; the ports are not open.
+    /// The app is being loaded or the workers are being started. The ports are not open.
     #[default]
     Booting,
-    /// The ports are open.
     Serving,
-    /// A signal has told it to end. The ports are still open, for clients who have not heard (`timeouts.lame_duck`).
+    /// A signal has told the server to stop. The ports are still open, for clients that have not noticed yet
+    /// (`timeouts.lame_duck`).
     Leaving,
-    /// The ports are closed; requests are being finished.
+    /// The ports are closed, and the remaining requests are being finished.
     Draining,
 }
 
@@ -34,22 +35,21 @@ impl fmt::Display for ServerState {
     }
 }
 
-/// What is known of a server's health at one moment.
+/// The health of a server at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Health {
-    /// What the server is at.
     pub state: ServerState,
-    /// Workers that take requests; `None` where there is no app.
+    /// The number of workers that take requests; `None` if there is no app.
     pub workers: Option<usize>,
-    /// Front threads that have not answered for a long time, and for how many seconds.
+    /// Front threads that have not answered for a long time, with the time in seconds.
     pub silent: Vec<(u16, u64)>,
 }
 
 impl Health {
-    /// Whether the server itself responds.
+    /// Returns whether the server itself responds.
     ///
     /// # Errors
-    /// Why not, in a sentence.
+    /// Returns a sentence with the reason if it does not.
     pub fn live(&self) -> Result<(), String> {
         match self.silent.first() {
             None => Ok(()),
@@ -57,10 +57,10 @@ impl Health {
         }
     }
 
-    /// Whether the server should get requests.
+    /// Returns whether the server should get requests.
     ///
     /// # Errors
-    /// Why not, in a sentence.
+    /// Returns a sentence with the reason if it should not.
     pub fn ready(&self) -> Result<(), String> {
         match self.state {
             ServerState::Booting => Err("the server is starting".to_owned()),
@@ -72,41 +72,39 @@ impl Health {
     }
 }
 
-/// What a server says about itself at any time, also while it boots.
+/// The status of a server, which is available at any time, even during boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Firebrick's version.
+    /// The version of Firebrick.
     pub version: String,
-    /// Process id of the front.
+    /// The process id of the front.
     pub pid: u32,
-    /// The app's folder.
+    /// The folder of the app.
     pub dir: String,
-    /// When the server started.
     #[serde(with = "when")]
     pub started_at: SystemTime,
-    /// When this was read.
+    /// When this status was read.
     #[serde(with = "when")]
     pub taken_at: SystemTime,
-    /// What the server is at.
     pub state: ServerState,
     /// Whether the server itself responds.
     pub live: bool,
     /// Whether the server should get requests.
     pub ready: bool,
-    /// Why it is not live, or else why it is not ready.
+    /// The reason why it is not live, or otherwise why it is not ready.
     pub reason: Option<String>,
-    /// Workers that are wanted; `None` where there is no app.
+    /// The wanted number of workers; `None` if there is no app.
     pub workers: Option<u32>,
-    /// Those that take requests; `None` where there is no app, or before it is loaded.
+    /// The number of workers that take requests; `None` if there is no app, or before it is loaded.
     pub workers_ready: Option<u32>,
-    /// Requests for the app that wait or are being served.
+    /// The requests for the app that wait or are being served.
     pub requests: u64,
-    /// Where clients reach it; empty before the ports are open.
+    /// The addresses on which clients reach the server; empty before the ports are open.
     pub addresses: Vec<String>,
 }
 
 impl Status {
-    /// Seconds since the start.
+    /// Returns the seconds since the start.
     pub fn uptime(&self) -> f64 {
         when::between(self.started_at, self.taken_at)
     }

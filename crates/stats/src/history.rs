@@ -1,4 +1,5 @@
-//! The last hour, in steps of ten seconds: what `GET /history` returns and the dashboard draws.
+//! The history of the last hour in steps of ten seconds, which `GET /history` returns and the dashboard
+//! draws.
 //!
 //! Contract: at most [`History::POINTS`] points and one snapshot are kept.
 
@@ -10,67 +11,67 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The last hour of one server.
+/// The history of the last hour of one server.
 #[derive(Debug, Default)]
 pub struct History {
     points: VecDeque<Point>,
     last: Option<(ServerSnapshot, Instant)>,
 }
 
-/// One step: counts and times are those of the requests that ended in it, everything else is as it was at its end.
+/// One step. Counts and times are those of the requests that ended in the step; all other figures are those
+/// at its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// When it ended.
+    /// When the step ended.
     #[serde(with = "when")]
     pub at: SystemTime,
-    /// How long it was.
+    /// The length of the step.
     pub seconds: f64,
-    /// Requests.
+    /// Requests that ended in the step.
     pub requests: u64,
-    /// Those of them with status 500 to 599.
+    /// Requests with status 500 to 599.
     pub errors: u64,
-    /// Those of them with status 400 to 499.
+    /// Requests with status 400 to 499.
     pub client_errors: u64,
-    /// Those of them whose client left before there was a response.
+    /// Requests whose client left before there was a response.
     pub client_gone: u64,
-    /// From first byte to last.
+    /// The time from the first byte of a request to the last of its response.
     pub total_ms: Times,
-    /// Waiting for a worker.
+    /// The wait for a worker.
     pub queue_ms: Times,
     /// Requests in the queue.
     pub queue: u64,
-    /// Threads that are busy, of all workers.
+    /// The busy threads of all workers.
     pub busy_threads: u32,
-    /// Threads that all workers may have.
+    /// The largest possible number of threads of all workers.
     pub threads_max: u32,
-    /// Memory of all processes: their own and their share of what they share.
+    /// The memory of all processes: private memory plus a proportional part of shared memory (PSS).
     pub pss_bytes: u64,
-    /// Resident memory of all processes added up; what is shared counts for each.
+    /// The sum of the resident memory of all processes, in which shared memory counts several times.
     pub rss_bytes: u64,
-    /// CPUs' worth of time used.
+    /// The number of CPUs used.
     pub cpus: f64,
-    /// Workers that are ready.
+    /// The number of ready workers.
     pub workers: u32,
-    /// Workers that were replaced in it.
+    /// The workers that were replaced in the step.
     pub restarts: u32,
 }
 
-/// What is kept of a histogram; milliseconds, 0 when nothing was counted.
+/// Key figures of a histogram in milliseconds; 0 if it is empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// Arithmetic mean.
+    /// The arithmetic mean.
     pub mean: f64,
-    /// Median.
+    /// The median.
     pub p50: f64,
-    /// 95th percentile.
+    /// The 95th percentile.
     pub p95: f64,
-    /// 99th percentile.
+    /// The 99th percentile.
     pub p99: f64,
-    /// The longest.
     pub max: f64,
 }
 
-/// What `GET /history` returns.
+/// The response to `GET /history`.
 #[derive(Serialize)]
 struct HistoryJson<'a> {
     step_s: u64,
@@ -85,12 +86,12 @@ struct HistoryJson<'a> {
 }
 
 impl History {
-    /// How long a step is.
+    /// The length of a step.
     pub const STEP: Duration = Duration::from_secs(10);
-    /// How many steps are kept: an hour.
+    /// The number of steps that are kept: an hour.
     pub const POINTS: usize = 360;
 
-    /// Adds a snapshot with fine buckets, taken at `now`. The first one is only where counting begins.
+    /// Adds a snapshot with fine buckets, taken at `now`. The first one is only the base for the next.
     pub fn add(&mut self, snapshot: ServerSnapshot, now: Instant) {
         if let Some((last, then)) = &self.last {
             let seconds = now.saturating_duration_since(*then).as_secs_f64();
@@ -104,20 +105,20 @@ impl History {
         self.last = Some((snapshot, now));
     }
 
-    /// The steps, oldest first.
+    /// Returns the steps, the oldest first.
     pub fn points(&self) -> impl ExactSizeIterator<Item = &Point> {
         self.points.iter()
     }
 
-    /// Whether there has been no snapshot yet.
+    /// Returns whether there has been no snapshot yet.
     pub fn is_empty(&self) -> bool {
         self.last.is_none()
     }
 
-    /// As JSON; `null` before the first snapshot.
+    /// Returns the history as JSON; `null` before the first snapshot.
     ///
     /// # Errors
-    /// None in practice: all keys are text and no number is infinite.
+    /// None in practice, because all keys are text and no number is infinite.
     pub fn to_json(&self) -> serde_json::Result<String> {
         let Some((last, _)) = &self.last else { return Ok("null".to_owned()) };
         let first = self.points.front().map(|point| {
@@ -168,7 +169,7 @@ impl From<&DurationSummary> for Times {
     }
 }
 
-/// To a thousandth: 360 points are sent often, and more is not shown.
+/// Rounds to a thousandth, because 360 points are sent often and no more digits are shown.
 fn rounded(number: f64) -> f64 {
     (number * 1_000.0).round() / 1_000.0
 }
@@ -179,7 +180,7 @@ mod tests {
     use crate::server::tests::server;
     use crate::{Finished, Recorder, Snapshot};
 
-    /// A server's hour: `steps` snapshots, ten seconds and `each` requests apart.
+    /// Creates the history of `steps` snapshots, ten seconds and `each` requests apart.
     fn hour(steps: u64, each: u64) -> History {
         let (recorder, mut history, begun) = (Recorder::new(), History::default(), Instant::now());
         for step in 0..steps {

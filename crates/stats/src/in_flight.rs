@@ -1,40 +1,38 @@
-//! One request that is under way: what `GET /requests` returns.
+//! A request in flight, as `GET /requests` returns it.
 
 use serde::{Deserialize, Serialize};
 
-/// A request that went to the app and is not over for its worker.
+/// A request for the app that its worker has not finished.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct InFlight {
-    /// Index of the worker that it was given to; `None` while it is in the queue.
+    /// The index of its worker; `None` while it is in the queue.
     pub worker: Option<u32>,
-    /// That worker's process id.
+    /// The process id of that worker.
     pub pid: Option<u32>,
-    /// The worker's thread that serves it, from 0; `None` while no thread has taken it up.
+    /// The worker's thread that serves it, from 0; `None` before a thread has taken it up.
     pub thread: Option<u32>,
-    /// Request method.
     pub method: String,
-    /// Path as sent, without the query; bytes that are not ASCII text are escaped.
+    /// The path as sent, without the query. Bytes that are not ASCII text are escaped.
     pub path: String,
-    /// Time since it was queued for a worker, in milliseconds.
+    /// The time since it was queued for a worker, in milliseconds.
     pub age_ms: f64,
-    /// What it waited of that until a thread took it up, in milliseconds.
+    /// The part of that time before a thread took it up, in milliseconds.
     pub queue_ms: f64,
-    /// How far it is.
     pub state: Phase,
-    /// Where its thread is in the app, innermost call first: `file:line:in 'method'`. `None` when that was not requested, or the
-    /// worker did not report in time.
+    /// The backtrace of its thread in the app, innermost call first: `file:line:in 'method'`. `None` if it
+    /// was not requested, or if the worker did not report in time.
     #[serde(default)]
     pub backtrace: Option<Vec<String>>,
 }
 
-/// How far a request is that is under way.
+/// The phase of a request in flight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// No thread has taken it up.
     #[default]
     Queued,
-    /// In the app, which has not begun its response.
+    /// The app has it and has not begun its response.
     App,
     /// The response has begun.
     Sending,

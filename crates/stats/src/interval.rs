@@ -1,4 +1,5 @@
-//! What happened between two snapshots of the same server: counters become rates, histograms those of the time between.
+//! The difference between two snapshots of the same server: counters become rates, and histograms cover the
+//! time between.
 
 use crate::durations::{DurationSummary, Steps};
 use crate::handlers::HandlersSnapshot;
@@ -6,67 +7,67 @@ use crate::server::{ServerSnapshot, WorkerSnapshot};
 use crate::snapshot::{FaultCounts, RequestCounts};
 use serde::Serialize;
 
-/// The time between two snapshots.
+/// The difference between two snapshots.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Interval {
-    /// How long it was.
+    /// The length of the interval.
     pub seconds: f64,
-    /// Requests that ended in it.
+    /// Requests that ended in the interval.
     pub requests: RequestCounts,
-    /// Failures in it.
     pub failures: FaultCounts,
-    /// Connections accepted in it.
+    /// Connections that were accepted.
     pub accepted: u64,
-    /// Body bytes sent in it.
+    /// Body bytes that were sent.
     pub sent_body_bytes: u64,
-    /// From first byte to last; milliseconds.
+    /// The time from the first byte of a request to the last of its response, in milliseconds.
     pub total_ms: DurationSummary,
     /// The same by fine bucket, to be added to those of other servers.
     #[serde(skip)]
     pub total: Steps,
-    /// Waiting for a worker; milliseconds.
+    /// The wait for a worker, in milliseconds.
     pub queue_ms: DurationSummary,
-    /// In the app; milliseconds.
+    /// The time in the app, in milliseconds.
     pub app_ms: DurationSummary,
-    /// CPUs' worth of time that all processes used: 1.5 is one and a half CPUs.
+    /// The number of CPUs that all processes used; 1.5 is one and a half CPUs.
     pub cpus: f64,
-    /// Workers that were replaced in it.
+    /// Workers that were replaced.
     pub restarts: u32,
-    /// What each worker did, in the order of the later snapshot.
+    /// The figures of each worker, in the order of the later snapshot.
     pub workers: Vec<WorkerInterval>,
-    /// What handlers on mruby did; `None` where there are none.
+    /// The figures of mruby handlers; `None` if there are none.
     pub handlers: Option<HandlersInterval>,
 }
 
-/// What handlers on mruby did between two snapshots.
+/// The figures of mruby handlers between two snapshots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct HandlersInterval {
-    /// Requests that were given to them.
+    /// Requests for the handlers.
     pub requests: u64,
-    /// Those that they failed to serve.
+    /// Requests that the handlers failed to serve.
     pub failures: u64,
-    /// Those of the failures for which there was no place.
+    /// Failures because no task was available.
     pub refused: u64,
     /// VMs that were replaced.
     pub vms_replaced: u64,
 }
 
-/// What one worker did between two snapshots.
+/// The figures of one worker between two snapshots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct WorkerInterval {
-    /// Its place.
+    /// Its index.
     pub index: u32,
-    /// Its process id: while one worker replaces another, both have the same place.
+    /// Its process id. While one worker replaces another, both have the same index.
     pub pid: u32,
-    /// Requests it finished.
+    /// Requests that it finished.
     pub requests: u64,
-    /// CPUs' worth of time that it used.
+    /// The number of CPUs that it used.
     pub cpus: f64,
 }
 
 impl Interval {
-    /// What happened from `earlier` to `later`, which are `seconds` apart; by a monotonic clock, if there is one.
-    /// `None` when they are of two servers (it was started anew in between), or of the same moment.
+    /// Returns the difference from `earlier` to `later`. `seconds` is the time between them, by a monotonic
+    /// clock if there is one. `None` if they are from different servers (it was restarted in between) or from
+    /// the same moment.
     pub fn between(earlier: &ServerSnapshot, later: &ServerSnapshot, seconds: f64) -> Option<Interval> {
         if (earlier.pid, earlier.started_at) != (later.pid, later.started_at) || seconds <= 0.0 {
             return None;
@@ -93,7 +94,7 @@ impl Interval {
         })
     }
 
-    /// `count` of these in a second.
+    /// Returns `count` as a rate per second.
     pub fn per_second(&self, count: u64) -> f64 {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
     }
@@ -101,7 +102,7 @@ impl Interval {
 
 impl WorkerSnapshot {
     fn since(&self, earlier: &ServerSnapshot, seconds: f64) -> WorkerInterval {
-        // A successor of the same index has counted from nothing.
+        // A successor with the same index has counted from 0.
         let before = earlier.workers.iter().find(|old| (old.index, old.pid) == (self.index, self.pid));
         let (requests, cpu_ms) = before.map_or((0, 0), |old| (old.requests, old.cpu_ms));
         WorkerInterval {
@@ -115,7 +116,7 @@ impl WorkerSnapshot {
 
 impl HandlersSnapshot {
     fn since(&self, earlier: Option<&HandlersSnapshot>) -> HandlersInterval {
-        // Routes do not come while a server runs, but counts that were not read before began at 0.
+        // Routes are never added while a server runs. Counts that were not read before began at 0.
         let none = HandlersSnapshot::default();
         let old = earlier.unwrap_or(&none);
         HandlersInterval {
@@ -136,7 +137,7 @@ fn cpus(cpu_ms: u64, seconds: f64) -> f64 {
 }
 
 impl RequestCounts {
-    /// What was counted after `earlier`.
+    /// Returns the counts since `earlier`.
     pub fn since(&self, earlier: &RequestCounts) -> RequestCounts {
         RequestCounts {
             total: self.total.saturating_sub(earlier.total),
@@ -152,7 +153,7 @@ impl RequestCounts {
 }
 
 impl FaultCounts {
-    /// What was counted after `earlier`.
+    /// Returns the counts since `earlier`.
     pub fn since(&self, earlier: &FaultCounts) -> FaultCounts {
         FaultCounts {
             client: self.client.saturating_sub(earlier.client),

@@ -1,14 +1,14 @@
-//! Counters, gauges that cannot leak, histograms, and what they look like from outside.
+//! Counters, gauges that cannot leak, histograms, and their external formats.
 //!
-//! Why: every front thread counts for itself, without contention; a reader gets one immutable snapshot of
-//! all of them. The same snapshot is shown as JSON of our own (docs/stats.md), in the shape of Puma's `stats`, and as a
+//! Why: every front thread counts for itself, without contention, and a reader gets one immutable snapshot of
+//! all of them. The same snapshot is shown as JSON (docs/stats.md), in the shape of Puma's `stats`, and as a
 //! table.
 //!
 //! Contract:
 //! 1. Recording a finished request takes one uncontended lock and no allocation.
-//! 2. Memory is bounded, however many requests are recorded and however long they took.
-//! 3. What is counted is never reset: who wants a rate compares two snapshots.
-//! 4. Nothing here knows HTTP, workers or sockets beyond plain numbers.
+//! 2. Memory is bounded, however many requests are recorded and however long they take.
+//! 3. Counters are never reset. A rate is the difference of two snapshots.
+//! 4. This crate knows HTTP, workers and sockets only as plain numbers.
 #![forbid(unsafe_code)]
 
 mod certificates;

@@ -1,23 +1,24 @@
-//! How the libraries of an app get along with requests on fibers, as the template has found when it had loaded the app.
+//! How well the libraries of an app work with requests on fibers, as the template has determined after
+//! loading the app.
 
 use serde::{Deserialize, Serialize};
 
-/// What happens to the other fibers of a thread while a library waits.
+/// The effect on the other fibers of a thread while a library waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WithFibers {
-    /// Requests would be mixed up: the app does not start with fibers.
+    /// Requests would be mixed up, so the app does not start with fibers.
     Forbids,
-    /// The thread stops, with all of its fibers.
+    /// The thread stops with all of its fibers.
     Stops,
     /// Requests wait for one another.
     Slows,
-    /// They run.
+    /// The other fibers run.
     Waits,
 }
 
 impl WithFibers {
-    /// In a table.
+    /// Returns the words for a table.
     pub fn words(self) -> &'static str {
         match self {
             WithFibers::Forbids => "forbids fibers",
@@ -28,19 +29,18 @@ impl WithFibers {
     }
 }
 
-/// A library that the app has loaded; Ruby itself is one.
+/// A library that the app has loaded. Ruby itself counts as one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Library {
-    /// Its name, with a version where that matters.
+    /// The name, with a version if that matters.
     pub name: String,
-    /// The verdict.
     pub with_fibers: WithFibers,
-    /// Why, and what to do about it.
+    /// The reason, and the remedy.
     pub text: String,
 }
 
 impl Library {
-    /// From the fact that a template sends: verdict, name and text, with tabs between.
+    /// Parses the fact that a template sends: verdict, name and text, separated by tabs.
     pub fn from_fact(fact: &str) -> Option<Library> {
         let mut words = fact.splitn(3, '\t');
         let with_fibers = match words.next()? {
@@ -53,7 +53,7 @@ impl Library {
         Some(Library { with_fibers, name: words.next()?.to_owned(), text: words.next()?.to_owned() })
     }
 
-    /// What a server that serves with fibers says about it when it starts.
+    /// Returns the warning that a server with fibers logs at its start.
     pub fn warning(&self) -> Option<String> {
         match self.with_fibers {
             WithFibers::Stops => Some(format!("fibers: {} {}", self.name, self.text)),

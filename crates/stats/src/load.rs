@@ -1,40 +1,40 @@
-//! How full a server is: [`Load`], and for those who decide by it, [`RecentLoad`]. Pure.
+//! The load of a server: [`Load`] at one moment, and [`RecentLoad`] for autoscalers. Pure.
 
 use crate::server::{FiberSeats, QueueSnapshot, ServerSnapshot, WorkerSnapshot, WorkerState};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How much there is to do, and who could do it.
+/// The number of requests, and the capacity for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Requests that are served.
+    /// Requests being served.
     pub busy: u64,
     /// Requests that wait, in the queue or in a worker.
     pub waiting: u64,
-    /// Threads and fibers of workers that take requests.
+    /// Threads and fibers of the workers that take requests.
     pub seats: u64,
-    /// Of all that, what concerns the fibers beside threads.
+    /// The part of these figures that belongs to the fibers beside threads.
     pub fibers: Option<FiberLoad>,
 }
 
-/// The same of the fibers of `fiber_paths`.
+/// The load of the fibers of `fiber_paths`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FiberLoad {
-    /// Requests that are served.
+    /// Requests being served.
     pub busy: u64,
     /// Requests that wait.
     pub waiting: u64,
-    /// Fibers of workers that take requests.
+    /// Fibers of the workers that take requests.
     pub seats: u64,
 }
 
 impl Load {
-    /// The load of a server.
+    /// Returns the load of a server.
     pub fn of(server: &ServerSnapshot) -> Load {
         Load::of_workers(&server.workers, &server.queue)
     }
 
-    /// The load of these workers and their queue.
+    /// Returns the load of these workers and their queue.
     pub fn of_workers(workers: &[WorkerSnapshot], queue: &QueueSnapshot) -> Load {
         let ready = || workers.iter().filter(|worker| worker.state == WorkerState::Ready);
         let of_fibers =
@@ -65,8 +65,9 @@ impl Load {
         }
     }
 
-    /// Without seats, as if there were one: a number that grows with what waits, and that is not infinite. Of threads and fibers beside
-    /// them the greater: a free seat of one kind is no help to a request that waits for the other.
+    /// Returns the requests per seat. Without seats, one seat is assumed, so that the number stays finite but
+    /// grows with the waiting requests. Of threads and the fibers beside them, the larger value counts,
+    /// because a free seat of one kind does not help a request that waits for the other.
     pub fn saturation(&self) -> f64 {
         let of = |busy: u64, waiting: u64, seats: u64| (busy + waiting) as f64 / seats.max(1) as f64;
         let Some(fibers) = &self.fibers else { return of(self.busy, self.waiting, self.seats) };
@@ -79,19 +80,20 @@ impl Load {
     }
 }
 
-/// The load of the last 15 seconds. A moment says little where there are few seats: with five threads the next request is 20 %.
+/// The load of the last 15 seconds. A single moment says little if there are few seats: with five threads,
+/// one more request is 20 %.
 #[derive(Debug, Default)]
 pub struct RecentLoad {
     seen: VecDeque<(Instant, Load)>,
 }
 
 impl RecentLoad {
-    /// Time that it covers. Autoscalers decide every 15 s or so: what is older has been answered already.
+    /// The time that it covers. Autoscalers decide every 15 s or so, and have already reacted to older load.
     pub const WINDOW: Duration = Duration::from_secs(15);
-    /// Time from one sample to the next.
+    /// The interval between samples.
     pub const EVERY: Duration = Duration::from_secs(1);
 
-    /// Adds a sample, and forgets those that are too old.
+    /// Adds a sample and drops those that are too old.
     pub fn add(&mut self, load: Load, now: Instant) {
         self.seen.push_back((now, load));
         while self
@@ -103,8 +105,8 @@ impl RecentLoad {
         }
     }
 
-    /// All requests that samples have seen by all seats that they have seen, so that a moment without seats counts little. `None` before
-    /// the first sample.
+    /// Returns the requests of all samples divided by the seats of all samples, so that a moment without
+    /// seats counts little. `None` before the first sample.
     pub fn saturation(&self) -> Option<f64> {
         let mut sum = Load::default();
         self.seen.iter().for_each(|(_, load)| sum.add(load));
@@ -141,7 +143,7 @@ mod tests {
 
     #[test]
     fn seats_count_as_long_as_they_are_there() {
-        // While a worker boots, and once without any: its eight requests wait for seats that come.
+        // While a worker boots, and once without any workers: its eight requests wait for seats that come.
         assert_eq!(recent(&[load(4, 4, 4), load(8, 0, 8), load(0, 8, 0)]).saturation(), Some(2.0));
         assert_eq!(recent(&[load(0, 3, 0)]).saturation(), Some(3.0));
     }

@@ -1,41 +1,44 @@
-//! Memory and CPU time of a process.
+//! Reads the memory and CPU time of a process.
 
 use std::io::Read;
 
-/// More than `stat` and `statm` can have: 52 numbers of at most 20 digits, and a name of at most 64 bytes.
+/// More than `stat` and `statm` can contain: 52 numbers of at most 20 digits, and a name of at most 64 bytes.
 const SHORT: usize = 2_048;
 
-/// The proportional set size of a process in bytes: what it has for itself, and of what it shares with others its share.
-/// That is the figure that can be added up over forked workers. Where the kernel does not report it (before Linux 4.14, or
-/// another user's process), the resident set size; 0 when that cannot be had either, as outside of Linux.
+/// Returns the proportional set size of a process in bytes: its private memory plus its share of shared
+/// memory. This figure can be added up over forked workers. If the kernel does not report it (before Linux
+/// 4.14, or for another user's process), returns the resident set size, or 0 if that is unknown too, as on
+/// other systems.
 ///
-/// The kernel walks the process's page tables for it, which takes milliseconds for a large one: not for an event loop.
+/// The kernel walks the page tables of the process, which takes milliseconds for a large one. Do not call
+/// this in an event loop.
 pub fn pss_bytes(pid: u32) -> u64 {
     pss(pid).or_else(|| rss(pid)).unwrap_or(0)
 }
 
-/// The resident set size of a process in bytes: all of it that is in memory, what others share included. 0 where the kernel does
-/// not report it, as outside of Linux.
+/// Returns the resident set size of a process in bytes, including all shared memory. 0 if the kernel does not
+/// report it, as on other systems than Linux.
 pub fn rss_bytes(pid: u32) -> u64 {
     rss(pid).unwrap_or(0)
 }
 
-/// Memory of a process that no file backs, in bytes: what another one like it would need that shares nothing with it. 0 where the
-/// kernel does not report it (before Linux 4.5).
+/// Returns the memory of a process that is not backed by a file, in bytes: the memory that a similar process
+/// would need if it shared nothing with this one. 0 if the kernel does not report it (before Linux 4.5).
 pub fn anonymous_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     kib_of(&status, "RssAnon:").unwrap_or(0)
 }
 
-/// Memory that a process shares with no other, in bytes: what its end gives back. 0 where the kernel does not report it. Takes as
-/// long as [`pss_bytes`].
+/// Returns the memory that a process shares with no other, in bytes: the memory that its end would free. 0 if
+/// the kernel does not report it. Takes as long as [`pss_bytes`].
 pub fn private_bytes(pid: u32) -> u64 {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     kib_of(&rollup, "Private_Dirty:").unwrap_or(0)
 }
 
-/// CPU time that all threads of a process have used, in user and kernel mode, in milliseconds; as exact as the clock
-/// tick of the kernel (10 ms). 0 where it does not report it, as outside of Linux.
+/// Returns the CPU time of all threads of a process, in user and kernel mode, in milliseconds, with the
+/// precision of the kernel's clock tick (10 ms). 0 if the system does not report it, as on other systems than
+/// Linux.
 pub fn cpu_ms(pid: u32) -> u64 {
     let ticks = read_short(pid, "stat", stat_ticks);
     let per_second = rustix::param::clock_ticks_per_second().max(1);
@@ -51,8 +54,9 @@ fn rss(pid: u32) -> Option<u64> {
     pages.checked_mul(rustix::param::page_size() as u64)
 }
 
-/// What `find` finds in a file of a process that is one short line. The kernel makes such a file whole at the first read, so there is no
-/// second one, and its size is not asked for, which would say 0: scrapes read one for each worker.
+/// Applies `find` to a file of a process that consists of one short line. The kernel produces such a file
+/// completely on the first read, so there is no second read. Its size is not queried, because it would be 0.
+/// Scrapes read such a file for each worker.
 fn read_short(pid: u32, name: &str, find: fn(&str) -> Option<u64>) -> Option<u64> {
     let mut text = [0; SHORT];
     let length = std::fs::File::open(format!("/proc/{pid}/{name}")).ok()?.read(&mut text).ok()?;
@@ -63,7 +67,7 @@ fn rollup_pss(text: &str) -> Option<u64> {
     kib_of(text, "Pss:")
 }
 
-/// The figure behind `name` in a text with one in each line, in bytes.
+/// Returns the figure after `name`, in bytes, from a text with one figure per line.
 fn kib_of(text: &str, name: &str) -> Option<u64> {
     let kib = text.lines().find_map(|line| line.strip_prefix(name))?.trim().strip_suffix("kB")?;
     kib.trim().parse::<u64>().ok()?.checked_mul(1_024)
@@ -73,7 +77,8 @@ fn statm_resident(text: &str) -> Option<u64> {
     text.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// `utime` and `stime` together. The second field is a name in parentheses and may have anything in it.
+/// Returns the sum of `utime` and `stime`. The second field is a name in parentheses that may contain any
+/// characters.
 fn stat_ticks(text: &str) -> Option<u64> {
     let (_, fields) = text.rsplit_once(") ")?;
     let mut times = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);

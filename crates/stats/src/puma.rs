@@ -1,13 +1,14 @@
-//! The shape of Puma's `stats`, for the tools that read it (yabeda, puma-metrics, autoscalers).
+//! Writes Puma's `stats` format, for the tools that read it (yabeda, puma-metrics, autoscalers).
 //!
-//! Puma has a queue for each worker, Firebrick one for all. So that sums over workers stay true, what waits in the
-//! queue is shown as spread evenly over the workers, on top of what each has been given and has not begun.
+//! Puma has one queue per worker, Firebrick one for all. To keep sums over workers correct, the waiting
+//! requests are shown as spread evenly over the workers, in addition to those that each worker was sent and
+//! has not begun.
 
 use crate::server::{RubyVersion, ServerSnapshot, WorkerSnapshot, WorkerState};
 use crate::when;
 use serde::Serialize;
 
-/// The Puma whose shape this is.
+/// The version of Puma whose format this is.
 const SHAPE_OF: &str = "8.0.0";
 
 #[derive(Serialize)]
@@ -54,18 +55,18 @@ struct Status {
     reactor_max: u64,
 }
 
-/// Puma's figures, of all workers together.
+/// Puma's figures, summed over all workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PumaSums {
     /// Requests that wait for a thread.
     pub backlog: u64,
     /// Threads that have been started.
     pub running: u64,
-    /// Requests that could be started now.
+    /// The number of requests that could be started now.
     pub pool_capacity: u64,
-    /// Threads at work, and what waits for one.
+    /// Threads at work, plus the requests that wait for one.
     pub busy_threads: u64,
-    /// Threads that may be started.
+    /// The largest possible number of threads.
     pub max_threads: u64,
 }
 
@@ -77,16 +78,16 @@ struct Versions<'a> {
 }
 
 impl ServerSnapshot {
-    /// Puma's shape, indented: that of a cluster, or that of a single process when the server was started with one
-    /// worker.
+    /// Returns Puma's format, indented: that of a cluster, or that of a single process if the server was
+    /// started with one worker.
     ///
     /// # Errors
-    /// None in practice: all keys are text.
+    /// None in practice, because all keys are text.
     pub fn to_puma_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(&if self.clustered { self.cluster() } else { self.single() })
     }
 
-    /// What Puma's figures of all workers add up to.
+    /// Returns the sums of Puma's figures over all workers.
     pub fn puma_sums(&self) -> PumaSums {
         let sum = self.statuses().map(|(_, status)| status).fold(Status::default(), Status::plus);
         PumaSums {
@@ -132,7 +133,7 @@ impl ServerSnapshot {
     }
 }
 
-/// What falls to the one at `place` when `total` things are spread evenly over `parts`.
+/// Returns the part at index `place` when `total` is spread evenly over `parts`.
 fn share(total: u64, parts: u64, place: u64) -> u64 {
     total / parts + u64::from(place < total % parts)
 }
@@ -160,7 +161,7 @@ impl WorkerSnapshot {
             backlog,
             running: self.threads_started.into(),
             pool_capacity: self.threads_max.saturating_sub(self.busy_threads).into(),
-            // Puma counts what waits as busy: its own documentation calls that "wholistic".
+            // Puma counts waiting requests as busy, which its own documentation calls "wholistic".
             busy_threads: u64::from(self.busy_threads) + backlog,
             io_threads: 0,
             backlog_max: queued_max.max(backlog),

@@ -1,35 +1,34 @@
-//! Rate limits: what they have admitted and refused.
+//! Statistics of rate limits: admitted and refused requests.
 
 use serde::{Deserialize, Serialize};
 
-/// All rate limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateLimitsSnapshot {
     /// In the order of the settings.
     pub limits: Vec<RateLimitSnapshot>,
-    /// Whether the Redis in which servers count together answers; `None` without one.
+    /// Whether the Redis that holds the shared counts answers; `None` without Redis.
     pub redis_up: Option<bool>,
-    /// Servers that were there when Redis was asked last, this one included.
+    /// The number of servers at the last query of Redis, including this one.
     pub servers: u32,
 }
 
-/// One rate limit. What it has counted is never reset.
+/// One rate limit. Its counts are never reset.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateLimitSnapshot {
-    /// Its name in the settings.
+    /// The name in the settings.
     pub name: String,
-    /// As it is written: `100/s`.
+    /// The rate as written in the settings: `100/s`.
     pub rate: String,
-    /// Requests that are admitted at once.
+    /// The number of requests that may arrive at once.
     pub burst: u32,
     /// Whether all servers count together.
     pub shared: bool,
-    /// Whether what it refuses is admitted all the same.
+    /// Whether refused requests are admitted anyway.
     pub dry_run: bool,
     /// Requests within the limit.
     pub admitted: u64,
-    /// Requests beyond it.
+    /// Requests above the limit.
     pub refused: u64,
-    /// Of both: judged by this server alone, because Redis was away.
+    /// Requests of both kinds that this server counted alone, because Redis was unavailable.
     pub alone: u64,
 }

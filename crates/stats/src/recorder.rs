@@ -1,4 +1,4 @@
-//! What one front thread counts.
+//! The counters of one front thread.
 
 use crate::durations::Durations;
 use crate::gauge::{Gauge, Held};
@@ -7,39 +7,41 @@ use crate::tls::{Handshake, Handshakes};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Whose fault a failure was.
+/// The party that caused a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The request was wrong.
+    /// The request was invalid.
     Client,
-    /// The app or its worker broke.
+    /// The app or its worker failed.
     App,
-    /// A limit of our own.
+    /// The server has reached one of its limits.
     Server,
 }
 
-/// A request that is over. Times are microseconds.
+/// A request that has ended. Times are in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Finished {
-    /// Status of the final response; 0 when none was sent because the client had left (counted as 499).
+    /// The status of the final response; 0 if none was sent because the client had left (counted as 499).
     pub status: u16,
-    /// Body bytes sent.
+    /// The body bytes sent.
     pub body_bytes: u64,
-    /// How long it waited for a worker; `None` when it needed none (a file, a bad request).
+    /// The wait for a worker; `None` if none was needed (a file, an invalid request).
     pub queue_us: Option<u32>,
-    /// How long the app took; `None` when no app was involved.
+    /// The time in the app; `None` if the app was not involved.
     pub app_us: Option<u32>,
-    /// Processor time that the app took of that; `None` when it was not measured.
+    /// The processor time within the app's time; `None` if it was not measured.
     pub cpu_us: Option<u32>,
-    /// How long the app waited for Ruby's global lock; `None` when it was not measured, or cannot be.
+    /// The app's wait for Ruby's global lock; `None` if it was not measured, or cannot be.
     pub gvl_us: Option<u32>,
-    /// From its first byte to the last of the response.
+    /// The time from the first byte of the request to the last of the response.
     pub total_us: u64,
-    /// The connection was taken over: counted as such; its total, the life of a session, is not.
+    /// Set if the connection was taken over. The request is counted as such; its total time, which is that of
+    /// a session, is not recorded.
     pub hijacked: bool,
 }
 
-/// One thread's counters. Clones are the same recorder: the thread keeps one, snapshots are taken of another.
+/// The counters of one thread. Clones share the same counters: the thread keeps one, and snapshots are taken
+/// of another.
 #[derive(Debug, Clone, Default)]
 pub struct Recorder(Arc<Shared>);
 
@@ -56,7 +58,7 @@ struct Shared {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counted {
     pub requests: u64,
-    /// By the first digit of the status, 1 to 5; what is out of range is in slot 0.
+    /// By the first digit of the status, 1 to 5. Slot 0 is for values out of range.
     pub classes: [u64; 6],
     pub client_gone: u64,
     pub hijacked: u64,
@@ -70,19 +72,18 @@ pub(crate) struct Counted {
     pub gvl: Durations,
 }
 
-/// An open connection: counted until it is dropped.
+/// An open connection, counted until it is dropped.
 #[derive(Debug)]
 pub struct Connection {
     _open: Held,
 }
 
 impl Recorder {
-    /// A recorder that has counted nothing.
     pub fn new() -> Recorder {
         Recorder::default()
     }
 
-    /// Counts an accepted connection, as open until the guard is dropped.
+    /// Counts an accepted connection. It counts as open until the guard is dropped.
     #[must_use = "the connection counts as closed as soon as the guard is dropped"]
     pub fn connection(&self) -> Connection {
         self.0.accepted.fetch_add(1, Relaxed);
@@ -99,28 +100,27 @@ impl Recorder {
         self.0.refused_of_address.fetch_add(1, Relaxed);
     }
 
-    /// Connections open now.
+    /// Returns the number of open connections.
     pub fn open_connections(&self) -> u64 {
         self.0.open.get()
     }
 
-    /// Counts a request that is over.
+    /// Counts a request that has ended.
     #[inline]
     pub fn finished(&self, request: &Finished) {
         self.counted().finished(request);
     }
 
-    /// Counts a failure.
     pub fn failed(&self, fault: Fault) {
         self.counted().faults[fault as usize] += 1;
     }
 
-    /// Counts a handshake of TLS that is complete.
+    /// Counts a complete TLS handshake.
     pub fn handshake(&self, handshake: &Handshake) {
         self.with_handshakes(|counted| counted.complete(handshake));
     }
 
-    /// Counts a handshake of TLS that came to nothing.
+    /// Counts a failed TLS handshake.
     pub fn handshake_failed(&self, reason: &'static str) {
         self.with_handshakes(|counted| counted.failed(reason));
     }
@@ -133,7 +133,7 @@ impl Recorder {
         work(&mut self.0.handshakes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What it has counted of connections.
+    /// Returns the counts of connections.
     pub(crate) fn connections(&self) -> ConnectionCounts {
         ConnectionCounts {
             accepted: self.0.accepted.load(Relaxed),
@@ -143,7 +143,7 @@ impl Recorder {
         }
     }
 
-    /// The counters, locked. Each is whole by itself, so that a panic elsewhere spoils none of them.
+    /// Locks the counters. Each counter is valid by itself, so a panic elsewhere leaves them usable.
     pub(crate) fn counted(&self) -> MutexGuard<'_, Counted> {
         self.0.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,30 +1,29 @@
-//! How reloads, reforks and upgrades end.
+//! The outcomes of reloads, reforks and upgrades.
 
 use crate::changes::{Changes, Ended, Running};
 use crate::counts::{Counts, Kind};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How a reload ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReloadOutcome {
     /// The new code serves.
     Done,
-    /// The new code was given up before a client met it.
+    /// The new code was given up before it served a client.
     Failed,
-    /// The new code had served requests of clients, and the old code serves again.
+    /// The new code had served clients, and the old code serves again.
     Reverted,
-    /// The old code serves again because somebody wished it.
+    /// The old code serves again, because an undo was requested.
     Undone,
-    /// The new code serves although it was given up: the template of the old code had died.
+    /// The new code serves although it was given up, because the template of the old code had died.
     NoWayBack,
-    /// A newer reload took its place while it waited.
+    /// A newer reload replaced it while it waited.
     Superseded,
 }
 
 impl ReloadOutcome {
-    /// Whether the code that was wished serves.
+    /// Returns whether the requested code serves.
     pub fn is_success(self) -> bool {
         matches!(self, ReloadOutcome::Done | ReloadOutcome::Undone)
     }
@@ -58,17 +57,17 @@ impl fmt::Display for ReloadOutcome {
     }
 }
 
-/// How a refork ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReforkOutcome {
     /// All workers were forked from a warm one.
     Done,
-    /// No template came of it that could fork a worker; nothing has changed.
+    /// No usable template resulted, and nothing has changed.
     Failed,
     /// Workers of the new template had served, and those of the old one serve again.
     Reverted,
-    /// It was given up before a template came of it, for no fault of its own: a reload began, or the chosen worker had to end.
+    /// It was cancelled before there was a template, for an external reason: a reload began, or the chosen
+    /// worker had to end.
     Dropped,
 }
 
@@ -92,13 +91,12 @@ impl fmt::Display for ReforkOutcome {
     }
 }
 
-/// How an upgrade ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpgradeOutcome {
     /// A new program has taken over.
     Done,
-    /// The new program was given up, and the one before serves on.
+    /// The new program was given up, and the previous one keeps serving.
     Failed,
 }
 
@@ -119,18 +117,18 @@ impl fmt::Display for UpgradeOutcome {
     }
 }
 
-/// Reloads that have ended since the start of the server, by outcome.
+/// The number of reloads since the start of the server, by outcome.
 pub type ReloadCounts = Counts<ReloadOutcome>;
-/// A reload under way, or the time after one in which it can be undone. Its stages are `booting`, `probing`, `watching`, `rolling`,
-/// `settling` and `reverting`.
+/// A running reload, or the time after a reload during which it can be undone. The stages are `booting`,
+/// `probing`, `watching`, `rolling`, `settling` and `reverting`.
 pub type ReloadStage = Running;
-/// A reload that has ended.
 pub type ReloadEnd = Ended<ReloadOutcome>;
-/// What is known of reloads.
+/// The statistics of reloads.
 pub type ReloadsSnapshot = Changes<ReloadOutcome>;
-/// What is known of reforks. Their stages are `replacing`, `becoming`, `rolling` and `settling`.
+/// The statistics of reforks. The stages are `replacing`, `becoming`, `rolling` and `settling`.
 pub type ReforksSnapshot = Changes<ReforkOutcome>;
-/// What is known of upgrades. The counts are those of all programs that have handed over to each other, the present one included.
+/// The statistics of upgrades. The counts include those of all programs that have handed over to each other
+/// up to this one.
 pub type UpgradesSnapshot = Changes<UpgradeOutcome>;
 
 #[cfg(test)]

@@ -1,26 +1,25 @@
-//! Services: processes beside the workers, which get no requests.
+//! Statistics of services: processes beside the workers, which get no requests.
 
 use crate::when;
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
 
-/// What a service is at.
+/// The state of a service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServiceState {
-    /// It runs.
     Running,
-    /// It has ended, and starts again after a while.
+    /// It has ended, and starts again after a delay.
     #[default]
     Waiting,
-    /// It was asked to stop.
+    /// It was told to stop.
     Stopping,
     /// It has ended and is not started again.
     Ended,
 }
 
 impl ServiceState {
-    /// Its name, as in JSON.
+    /// Returns the name used in JSON.
     pub fn name(self) -> &'static str {
         match self {
             ServiceState::Running => "running",
@@ -31,26 +30,24 @@ impl ServiceState {
     }
 }
 
-/// One service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServiceSnapshot {
-    /// Its name in the settings.
+    /// The name in the settings.
     pub name: String,
-    /// Process id; 0 while it does not run.
+    /// The process id; 0 while it does not run.
     pub pid: u32,
-    /// What it is at.
     pub state: ServiceState,
-    /// When its state began.
+    /// When the state began.
     #[serde(with = "when")]
     pub since: SystemTime,
     /// How often it was started again because it had ended.
     pub restarts: u64,
-    /// How it ended the last time; empty when it has not.
+    /// How it ended the last time; empty if it never has.
     pub last_end: String,
 }
 
 impl ServiceSnapshot {
-    /// Seconds since its state began.
+    /// Returns the seconds since the state began.
     pub fn seconds(&self, now: SystemTime) -> f64 {
         when::between(self.since, now)
     }

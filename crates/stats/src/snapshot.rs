@@ -1,38 +1,36 @@
-//! One snapshot of all front threads' counters.
+//! A snapshot of the counters of all front threads.
 
 use crate::durations::DurationSummary;
 use crate::recorder::{Counted, Recorder};
 use serde::{Deserialize, Serialize};
 
-/// What the front threads have counted together since the server started.
+/// The sums of all front threads since the start of the server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Requests that are over.
     pub requests: RequestCounts,
-    /// Failures by whose fault they were.
+    /// Failures by the party that caused them.
     pub failures: FaultCounts,
-    /// Connections.
     pub connections: ConnectionCounts,
     /// Response body bytes sent.
     pub sent_body_bytes: u64,
-    /// Waiting for a worker, of requests that went to the app; milliseconds.
+    /// The wait for a worker of requests that went to the app, in milliseconds.
     pub queue_ms: DurationSummary,
-    /// In the app; milliseconds.
+    /// The time in the app, in milliseconds.
     pub app_ms: DurationSummary,
-    /// From the first byte of a request to the last of its response; milliseconds.
+    /// The time from the first byte of a request to the last of its response, in milliseconds.
     pub total_ms: DurationSummary,
-    /// Processor time of the app's threads, of the requests that were measured; milliseconds.
+    /// The processor time of the app's threads, for the measured requests, in milliseconds.
     #[serde(default)]
     pub app_cpu_ms: DurationSummary,
-    /// Waiting for Ruby's global lock (GVL), of the requests that were measured; milliseconds. Nothing before Ruby 3.2.
+    /// The wait for Ruby's global lock (GVL), for the measured requests, in milliseconds. Empty before Ruby
+    /// 3.2.
     #[serde(default)]
     pub gvl_ms: DurationSummary,
 }
 
-/// Requests by what became of them.
+/// Requests by outcome.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestCounts {
-    /// All of them.
     pub total: u64,
     /// Final status 101.
     #[serde(rename = "1xx")]
@@ -49,34 +47,34 @@ pub struct RequestCounts {
     /// Status 500 to 599.
     #[serde(rename = "5xx")]
     pub server_errors: u64,
-    /// The client left before there was a response (499 in the access log); not part of `4xx`.
+    /// The client left before there was a response (499 in the access log). Not part of `4xx`.
     pub client_gone: u64,
-    /// Connections taken over by the app; those that began with a response are in its class, too.
+    /// Connections that the app took over. Those that began with a response also count in its class.
     pub hijacked: u64,
 }
 
-/// Failures by whose fault they were.
+/// Failures by the party that caused them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultCounts {
-    /// The request was wrong.
+    /// The request was invalid.
     pub client: u64,
-    /// The app or its worker broke.
+    /// The app or its worker failed.
     pub app: u64,
-    /// A limit of our own.
+    /// The server has reached one of its limits.
     pub server: u64,
 }
 
-/// Connections of clients.
+/// Client connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionCounts {
     /// Accepted since the start.
     pub accepted: u64,
     /// Open now.
     pub open: u64,
-    /// Closed to make room for others, since the start.
+    /// Closed since the start to make room for others.
     #[serde(default)]
     pub displaced: u64,
-    /// Refused because their addresses had too many, since the start.
+    /// Refused since the start because their addresses had too many.
     #[serde(default)]
     pub refused_of_address: u64,
 }
@@ -91,7 +89,7 @@ impl ConnectionCounts {
 }
 
 impl Snapshot {
-    /// The sum of what `recorders` have counted so far. Each is locked for some microseconds.
+    /// Returns the sum of the counters of `recorders`. Each is locked for some microseconds.
     pub fn of<'a>(recorders: impl IntoIterator<Item = &'a Recorder>) -> Snapshot {
         let (mut sum, mut connections) = (Counted::default(), ConnectionCounts::default());
         for recorder in recorders {
@@ -101,13 +99,13 @@ impl Snapshot {
         sum.snapshot(connections)
     }
 
-    /// The same without the histograms' buckets.
+    /// Removes the buckets of the histograms.
     pub fn without_buckets(mut self) -> Snapshot {
         self.summaries().for_each(|summary| summary.buckets.clear());
         self
     }
 
-    /// The same with few buckets instead of fine ones.
+    /// Replaces the fine buckets by a few coarse ones.
     pub fn with_coarse_buckets(mut self) -> Snapshot {
         self.summaries().for_each(|summary| *summary = std::mem::take(summary).coarse());
         self

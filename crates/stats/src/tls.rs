@@ -1,14 +1,14 @@
-//! Handshakes of TLS and the certificates in force.
+//! Statistics of TLS handshakes, and the certificates in force.
 
 use crate::when;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// A handshake that is complete.
+/// A complete handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handshake {
-    /// The version, as OpenSSL names it: `TLSv1.3`.
+    /// The version as OpenSSL names it: `TLSv1.3`.
     pub version: &'static str,
     /// The cipher suite as IANA names it.
     pub cipher: &'static str,
@@ -16,7 +16,7 @@ pub struct Handshake {
     pub resumed: bool,
 }
 
-/// What a thread has counted. The names are constants of the program, so that their number is bounded.
+/// The counters of a thread. The names are constants of the program, so their number is bounded.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Handshakes {
     full: u64,
@@ -38,51 +38,50 @@ impl Handshakes {
     }
 }
 
-/// Encryption: what was counted, and what is in force.
+/// The statistics of TLS, and the certificates in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsSnapshot {
     /// Complete handshakes that began a session.
     pub full: u64,
-    /// Complete handshakes that resumed one.
+    /// Complete handshakes that resumed a session.
     pub resumed: u64,
     /// Complete handshakes by version: `TLSv1.2`, `TLSv1.3`.
     pub versions: BTreeMap<String, u64>,
     /// Complete handshakes by cipher suite.
     pub ciphers: BTreeMap<String, u64>,
-    /// Handshakes that came to nothing, by reason.
+    /// Failed handshakes, by reason.
     pub failed: BTreeMap<String, u64>,
-    /// The certificates in force.
     pub certificates: Vec<ServedCertificate>,
 }
 
 /// A certificate in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedCertificate {
-    /// Who gave it: `files`, `acme` or `local`.
+    /// The source: `files`, `acme` or `local`.
     pub source: String,
     /// The file with its chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Host names and addresses.
     pub names: Vec<String>,
-    /// Who issued it (RFC 4514).
+    /// The issuer (RFC 4514).
     pub issuer: String,
     /// Hexadecimal digits.
     pub serial: String,
     /// Hexadecimal digits.
     pub fingerprint_sha256: String,
-    /// From when it is valid.
+    /// The beginning of its validity.
     #[serde(with = "when")]
     pub not_before: SystemTime,
-    /// Until when.
+    /// The end of its validity.
     #[serde(with = "when")]
     pub not_after: SystemTime,
-    /// Whether it was out of date when the snapshot was taken.
+    /// Whether it had expired when the snapshot was taken.
     pub expired: bool,
 }
 
 impl TlsSnapshot {
-    /// Adds what a thread has counted.
+    /// Adds the counters of a thread.
     pub(crate) fn add(&mut self, counted: &Handshakes) {
         self.full += counted.full;
         self.resumed += counted.resumed;
@@ -95,14 +94,14 @@ impl TlsSnapshot {
         }
     }
 
-    /// What all threads have counted, and these certificates.
+    /// Returns the sums of all threads, with these certificates.
     pub fn of(recorders: &[crate::Recorder], certificates: Vec<ServedCertificate>) -> TlsSnapshot {
         let mut all = TlsSnapshot { certificates, ..TlsSnapshot::default() };
         recorders.iter().for_each(|recorder| all.add(&recorder.handshakes()));
         all
     }
 
-    /// Handshakes that came to nothing.
+    /// Returns the number of failed handshakes.
     pub fn failures(&self) -> u64 {
         self.failed.values().sum()
     }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 use std::time::SystemTime;
 
-/// To the millisecond: `2026-01-31T12:00:00.000Z`.
+/// Writes the time to the millisecond: `2026-01-31T12:00:00.000Z`.
 pub(crate) fn serialize<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{:.3}", timestamp(*time)))
 }
@@ -36,12 +36,12 @@ pub(crate) mod maybe {
     }
 }
 
-/// To the second, as Puma writes it: `2026-01-31T12:00:00Z`.
+/// Returns the time to the second, as Puma writes it: `2026-01-31T12:00:00Z`.
 pub(crate) fn seconds(time: SystemTime) -> String {
     format!("{:.0}", timestamp(time))
 }
 
-/// Seconds that have passed from `earlier` to `later`; 0 when the clock went backwards.
+/// Returns the seconds from `earlier` to `later`; 0 if the clock went backwards.
 pub(crate) fn between(earlier: SystemTime, later: SystemTime) -> f64 {
     later.duration_since(earlier).unwrap_or_default().as_millis() as f64 / 1_000.0
 }

@@ -1,4 +1,4 @@
-//! The handshake after the ClientHello, and what it has settled.
+//! Completes the handshake after the ClientHello, and describes the result.
 
 use crate::client::ClientCertificate;
 use crate::hello::{Choice, Hello, Wire};
@@ -9,26 +9,23 @@ use std::io::ErrorKind;
 use std::time::{Duration, SystemTime};
 use tokio::net::TcpStream;
 
-/// A handshake that came to nothing.
 pub struct Failed {
-    /// Why.
     pub refusal: Refusal,
-    /// The connection, if it is still there; see [`Failed::linger`].
+    /// The connection, if it is still open; see [`Failed::linger`].
     pub remains: Option<Remains>,
-    /// The host that the client asked for, if it came that far.
+    /// The host that the client requested, if the handshake came that far.
     pub name: Option<String>,
 }
 
-/// What remains of a connection whose handshake has failed.
+/// The connection of a failed handshake.
 pub enum Remains {
-    /// Nothing has been agreed on.
+    /// Failed before TLS was negotiated.
     Socket(TcpStream),
-    /// It failed in the middle.
+    /// Failed during the handshake.
     Stream(Box<Tls>),
 }
 
 impl Remains {
-    /// The socket.
     pub fn socket(&self) -> &TcpStream {
         match self {
             Remains::Socket(socket) => socket,
@@ -39,40 +36,34 @@ impl Remains {
 
 /// A connection whose handshake is complete.
 pub struct Established {
-    /// The stream.
     pub stream: Tls,
-    /// What was settled.
     pub session: Session,
 }
 
-/// What a handshake has settled.
+/// The parameters that a handshake has negotiated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// TLS 1.2 or 1.3.
     pub version: Version,
-    /// The cipher suite as IANA names it.
+    /// The cipher suite by its IANA name.
     pub cipher: &'static str,
-    /// Whether HTTP/2 was chosen.
+    /// Whether HTTP/2 was negotiated.
     pub http2: bool,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
-    /// The host that the client asked for, in lower case.
+    /// The host that the client requested, in lower case.
     pub name: Option<String>,
-    /// The client's certificate, which has been verified.
+    /// The client's verified certificate.
     pub client: Option<Box<ClientCertificate>>,
 }
 
-/// A version of TLS that is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// TLS 1.2.
     V1_2,
-    /// TLS 1.3.
     V1_3,
 }
 
 impl Version {
-    /// Its name, as OpenSSL has it.
+    /// Returns the name that OpenSSL uses.
     pub fn name(self) -> &'static str {
         match self {
             Version::V1_2 => "TLSv1.2",
@@ -82,10 +73,10 @@ impl Version {
 }
 
 impl Hello {
-    /// Completes the handshake. `None` when it was a challenge (TLS-ALPN-01): nothing follows it.
+    /// Completes the handshake. Returns `None` after a TLS-ALPN-01 challenge, on which nothing follows.
     ///
     /// # Errors
-    /// There is nothing in common, a client certificate does not verify, or the client gave up. It has been told.
+    /// No common parameters, an invalid client certificate, or the client gave up. The client got an alert.
     pub async fn answer(self, endpoint: &Endpoint, choice: &Choice) -> Result<Option<Established>, Failed> {
         let name = self.name();
         let config = match choice {
@@ -147,13 +138,13 @@ impl Session {
         })
     }
 
-    /// Whether the client's certificate has not expired: that of a resumed session was verified earlier.
+    /// Whether the client's certificate has not expired. In a resumed session, it was verified earlier.
     pub(crate) fn is_current(&self) -> bool {
         self.client.as_ref().is_none_or(|client| SystemTime::now() <= client.not_after)
     }
 }
 
-/// The suite as IANA names it: TLS 1.3's have a different prefix in rustls.
+/// Returns the IANA name of a suite. For TLS 1.3, rustls uses another prefix.
 pub(crate) fn iana(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
@@ -164,8 +155,8 @@ pub(crate) fn iana(suite: CipherSuite) -> &'static str {
 }
 
 impl Failed {
-    /// Closes the connection so that the client can read what it was told: not before it has closed its side, for at most
-    /// two seconds and 64 KiB.
+    /// Closes the connection in such a way that the client can read the last message: waits until the client
+    /// has closed its side, for at most two seconds and 64 KiB.
     pub async fn linger(self) {
         let Some(remains) = self.remains else { return };
         let socket = remains.socket();

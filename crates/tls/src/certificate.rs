@@ -1,9 +1,9 @@
-//! A certificate, its chain and its private key: judged together.
+//! A certificate with its chain and its private key, checked together.
 //!
 //! Contract:
-//! 1. What exists can serve a handshake: everything parses, the first certificate is the server's own, and the key fits it.
-//! 2. Dates are no condition: an expired certificate is served, because a client can be told to accept it, and a stopped
-//!    server helps nobody. [`Certificate::warnings`] says so.
+//! 1. Every value can serve a handshake: all parts parse, the first certificate is the server's own, and the key matches it.
+//! 2. Dates are not checked: an expired certificate is served, because a client can choose to accept it, and
+//!    a server that does not start is worse. [`Certificate::warnings`] reports it.
 
 use crate::{Error, pem, provider};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -22,44 +22,42 @@ pub struct Certificate {
     facts: Facts,
 }
 
-/// What a certificate says.
+/// The contents of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Host names (also `*.example.com`) and IP addresses, in lower case.
     pub names: Vec<String>,
-    /// Who it was issued to (RFC 4514).
+    /// The subject (RFC 4514).
     pub subject: String,
     /// The common name of the subject.
     pub common_name: Option<String>,
-    /// Who issued it.
+    /// The issuer (RFC 4514).
     pub issuer: String,
-    /// From when it is valid.
     pub not_before: SystemTime,
-    /// Until when it is valid.
     pub not_after: SystemTime,
-    /// Its serial number in hexadecimal digits, without separators.
+    /// The serial number in hexadecimal digits, without separators.
     pub serial: String,
-    /// SHA-256 of its DER form.
+    /// SHA-256 of the DER form.
     pub fingerprint: [u8; 32],
     /// Whether subject and issuer are the same.
     pub self_signed: bool,
-    /// How many certificates are sent, this one included.
+    /// The number of certificates that are sent, including this one.
     pub chain: usize,
 }
 
 impl Certificate {
-    /// Reads a chain and a key in PEM form, which may be in the same file.
+    /// Reads a chain and a key in PEM form. Both may be in the same file.
     ///
     /// # Errors
-    /// Something does not parse, is missing, is encrypted, or the key does not fit the first certificate.
+    /// A part does not parse, is missing or encrypted, or the key does not match the first certificate.
     pub fn from_pem(chain: &Secret, key: &Secret) -> Result<Certificate, Error> {
         Certificate::from_der(pem::chain(chain)?, pem::key(key)?)
     }
 
-    /// The same from DER.
+    /// Like [`Certificate::from_pem`], from DER.
     ///
     /// # Errors
-    /// As [`Certificate::from_pem`].
+    /// See [`Certificate::from_pem`].
     pub fn from_der(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
@@ -73,7 +71,7 @@ impl Certificate {
         if subjects.is_empty() {
             return Err(Error::Chain("there is no certificate in it".to_owned()));
         }
-        // What the library says of a key stays with it.
+        // The library's error may quote the key, so it is dropped.
         let signing = provider().key_provider.load_private_key(key).map_err(|_| {
             Error::Key(
                 "the private key cannot be used: RSA from 2048 bits, ECDSA or Ed25519 is expected".to_owned(),
@@ -88,17 +86,16 @@ impl Certificate {
         Ok(Certificate { key: Arc::new(certified), facts })
     }
 
-    /// What it says.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// What rustls serves it with.
+    /// Returns the key and chain for rustls.
     pub fn certified_key(&self) -> &Arc<CertifiedKey> {
         &self.key
     }
 
-    /// What is allowed but probably not meant, a sentence each.
+    /// Returns warnings, a sentence each, about properties that are valid but probably not intended.
     pub fn warnings(&self, now: SystemTime) -> Vec<String> {
         let facts = &self.facts;
         let mut warnings = Vec::new();
@@ -126,7 +123,7 @@ impl Certificate {
     }
 }
 
-/// Why the key does not fit: most often the chain is in the wrong order.
+/// Explains why the key does not match. Usually the chain is in the wrong order.
 fn misfit(certified: &CertifiedKey, all: &[Facts]) -> String {
     let fits = |place: &usize| {
         let alone = CertifiedKey::new(vec![certified.cert[*place].clone()], certified.key.clone());
@@ -146,7 +143,7 @@ fn misfit(certified: &CertifiedKey, all: &[Facts]) -> String {
 }
 
 impl Facts {
-    /// Reads them from DER; `chain` is how many certificates are sent with it.
+    /// Reads the facts from DER. `chain` is the number of certificates that are sent.
     pub(crate) fn read(der: &[u8], chain: usize) -> Result<Facts, ()> {
         let (_, certificate) = X509Certificate::from_der(der).map_err(drop)?;
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, der);
@@ -171,7 +168,7 @@ impl Facts {
         })
     }
 
-    /// The fingerprint in hexadecimal digits.
+    /// Returns the fingerprint in hexadecimal digits.
     pub fn fingerprint_text(&self) -> String {
         hex(&self.fingerprint)
     }
@@ -199,7 +196,7 @@ fn address(bytes: &[u8]) -> Option<String> {
     <[u8; 16]>::try_from(bytes).ok().map(|sixteen| std::net::Ipv6Addr::from(sixteen).to_string())
 }
 
-/// The bytes of a positive number in DER, without the one in front that only says that it is positive. Other programs do not show it.
+/// Returns the bytes of a positive DER number without the leading 0 that only marks it as positive. Other programs do not show it.
 fn unsigned(bytes: &[u8]) -> &[u8] {
     match bytes {
         [0, rest @ ..] if !rest.is_empty() => rest,
@@ -215,7 +212,6 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// A span of time for people.
 fn ago(span: Duration) -> String {
     let (number, unit) = match span.as_secs() {
         seconds if seconds >= 2 * 86_400 => (seconds / 86_400, "days"),

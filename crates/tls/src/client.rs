@@ -1,4 +1,4 @@
-//! Certificates of clients: who may issue them, and what apps learn about them.
+//! Client certificates: their authorities, and the contents that apps see.
 
 use crate::certificate::hex;
 use crate::pem;
@@ -10,34 +10,30 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use trust::Secret;
 
-/// What the certificate of a client says, as it is given to apps.
+/// The contents of a client certificate, for apps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// Who it was issued to (RFC 4514).
+    /// The subject (RFC 4514).
     pub subject: String,
     /// The common name of the subject.
     pub common_name: Option<String>,
-    /// Who issued it.
+    /// The issuer (RFC 4514).
     pub issuer: String,
-    /// Hexadecimal digits.
+    /// In hexadecimal digits.
     pub serial: String,
-    /// SHA-256 of its DER form, hexadecimal digits.
+    /// SHA-256 of the DER form, in hexadecimal digits.
     pub fingerprint: String,
-    /// Until when it is valid.
     pub not_after: SystemTime,
-    /// From when.
     pub not_before: SystemTime,
-    /// The certificate itself.
     pub der: Vec<u8>,
 }
 
 impl ClientCertificate {
-    /// The certificate in PEM form.
     pub fn pem(&self) -> String {
         pem::encode(&self.der)
     }
 
-    /// Reads one that the handshake has verified.
+    /// Reads a certificate that the handshake has verified.
     pub(crate) fn read(der: &[u8]) -> Option<ClientCertificate> {
         let facts = crate::Facts::read(der, 1).ok()?;
         Some(ClientCertificate {
@@ -53,10 +49,10 @@ impl ClientCertificate {
     }
 }
 
-/// Who verifies the certificates of clients; `None` when they are not asked.
+/// Returns the verifier of client certificates; `None` if clients are not asked for one.
 ///
 /// # Errors
-/// The collection of authorities cannot be used.
+/// The file of authorities cannot be used.
 pub(crate) fn verifier(
     verify: Verify,
     authorities: &Secret,

@@ -1,12 +1,12 @@
-//! Distinguished names as text (RFC 4514), as nginx and OpenSSL (`-nameopt RFC2253`) write them.
+//! Formats distinguished names (RFC 4514), as nginx and OpenSSL (`-nameopt RFC2253`) do.
 //!
-//! Why not the parser's own text: it escapes nothing, so a name could say `x,O=admin` and look like two attributes.
+//! Why not the parser's own format: it escapes nothing, so the value `x,O=admin` would look like two attributes.
 
 use std::fmt::Write as _;
 use x509_parser::der_parser::oid::Oid;
 use x509_parser::prelude::X509Name;
 
-/// The attributes that have a short name everywhere (RFC 4514 section 3), and the e-mail address.
+/// The attributes with a standard short name (RFC 4514 section 3), and the e-mail address.
 const SHORT: [(&str, &str); 13] = [
     ("2.5.4.3", "CN"),
     ("2.5.4.4", "SN"),
@@ -23,7 +23,7 @@ const SHORT: [(&str, &str); 13] = [
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
-/// The name on one line: the most specific attribute first.
+/// Formats the name on one line, the most specific attribute first.
 pub(crate) fn text(name: &X509Name<'_>) -> String {
     let mut text = String::new();
     let parts: Vec<_> = name.iter_rdn().collect();
@@ -42,7 +42,7 @@ pub(crate) fn text(name: &X509Name<'_>) -> String {
     text
 }
 
-/// The last common name.
+/// Returns the last common name.
 pub(crate) fn common_name(name: &X509Name<'_>) -> Option<String> {
     let last = name.iter_common_name().last()?.as_str().ok()?;
     Some(last.chars().filter(|c| !c.is_control()).collect())
@@ -72,7 +72,7 @@ fn escape(value: &str, text: &mut String) {
     }
 }
 
-/// What is no text: its bytes.
+/// Writes a value that is not text as its bytes.
 fn encode(value: &[u8], text: &mut String) {
     text.push('#');
     text.push_str(&crate::certificate::hex(value));

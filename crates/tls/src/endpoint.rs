@@ -1,8 +1,8 @@
-//! What an address that speaks TLS may negotiate, and with which certificates.
+//! The TLS parameters of an address, and its choice of certificates.
 //!
 //! Contract:
-//! 1. An endpoint is made anew when its rules change; connections keep the one they began with.
-//! 2. The certificate is chosen before the configuration is used, so that its choice may take time (on demand).
+//! 1. Changed rules result in a new endpoint; connections keep the one that they began with.
+//! 2. The certificate is chosen before the configuration is used, so that the choice can wait (on demand).
 
 use crate::certificates::Wanted;
 use crate::client::verifier;
@@ -21,27 +21,24 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use trust::Secret;
 
-/// The protocols that are announced (ALPN, RFC 7301), best first.
+/// The announced protocols (ALPN, RFC 7301), best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alpn {
-    /// HTTP/1.1 alone.
     Http1,
     /// HTTP/2, then HTTP/1.1.
     Http2AndHttp1,
 }
 
-/// The rules of an address.
+/// The TLS rules of an address.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Oldest version.
     pub min_version: TlsVersion,
-    /// What is announced.
     pub alpn: Alpn,
-    /// Whether clients show a certificate.
+    /// Whether clients are asked for a certificate.
     pub verify: Verify,
-    /// PEM: the authorities of clients' certificates; empty where they are not asked.
+    /// The authorities of client certificates as PEM; empty if clients are not asked.
     pub authorities: Secret,
-    /// Whether clients that ask for an unknown name are refused although there is a default certificate.
+    /// Whether clients that request an unknown name are refused even if there is a default certificate.
     pub strict_names: bool,
 }
 
@@ -57,21 +54,20 @@ impl Default for Rules {
     }
 }
 
-/// An address that speaks TLS.
 pub struct Endpoint {
-    /// The certificates of this address alone, which come first.
+    /// Certificates of this address only. They take precedence.
     own: Option<Arc<Certificates>>,
     shared: Arc<Certificates>,
     strict_names: bool,
     asks_clients: bool,
-    /// For most clients.
+    /// The configuration for most clients.
     usual: ServerConfig,
-    /// For clients that prefer ChaCha20.
+    /// The configuration for clients that prefer ChaCha20.
     chacha: ServerConfig,
-    /// For those who validate the control of a name (TLS-ALPN-01): they have no certificate.
+    /// The configuration for TLS-ALPN-01 validation, which asks for no client certificate.
     challenge: ServerConfig,
     verifier: Arc<dyn ClientCertVerifier>,
-    /// Configurations with their certificates: connections that are served with the same share one.
+    /// Configurations by certificate, shared by all connections with the same certificate.
     made: RwLock<HashMap<(usize, bool), Arc<ServerConfig>>>,
 }
 
@@ -81,14 +77,14 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// More configurations are not kept: certificates that are made on demand may be many.
+/// The largest number of cached configurations. There can be many certificates on demand.
 const KEPT: usize = 1024;
 
 impl Endpoint {
-    /// An address with these rules. `own` are the certificates of this address alone.
+    /// Creates an endpoint with these rules. `own`: the certificates of this address only.
     ///
     /// # Errors
-    /// The authorities of clients' certificates cannot be used; the text says why.
+    /// The authorities of client certificates cannot be used. The text says why.
     pub fn new(
         rules: &Rules,
         own: Option<Arc<Certificates>>,
@@ -97,7 +93,7 @@ impl Endpoint {
     ) -> Result<Endpoint, String> {
         let verifier = verifier(rules.verify, &rules.authorities)?;
         let verifier = verifier.unwrap_or_else(WebPkiClientVerifier::no_client_auth);
-        // Who was let in with a certificate is let in again without: only under the same rules.
+        // A resumed session skips the client certificate, so tickets are valid only under the same rules.
         let mut context = vec![rules.verify as u8];
         let digest =
             rules.authorities.parse(|text| Ok(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text)));
@@ -145,28 +141,28 @@ impl Endpoint {
         self.asks_clients
     }
 
-    /// Who verifies the certificates of clients.
+    /// Returns the verifier of client certificates.
     pub(crate) fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
         self.verifier.clone()
     }
 
-    /// Who encrypts session tickets.
+    /// Returns the encryption of session tickets.
     pub(crate) fn ticketer(&self) -> Arc<dyn ProducesTickets> {
         self.usual.ticketer.clone()
     }
 
-    /// The certificates of all addresses.
+    /// Returns the certificates of all addresses.
     pub(crate) fn shared(&self) -> &Arc<Certificates> {
         &self.shared
     }
 
-    /// The certificate for what a client asks for.
+    /// Returns a certificate that matches a client's request.
     pub(crate) fn find(&self, wanted: Wanted<'_>) -> Option<Arc<Certificate>> {
         let own = self.own.as_ref().and_then(|own| own.find(wanted));
         own.or_else(|| self.shared.find(wanted))
     }
 
-    /// The certificate for those who ask for nothing that there is.
+    /// Returns the certificate for clients whose request matches none.
     pub(crate) fn default_for(&self, wanted: Wanted<'_>) -> Option<Arc<Certificate>> {
         if self.strict_names && wanted.name.is_some() {
             return None;
@@ -175,10 +171,10 @@ impl Endpoint {
         own.or_else(|| self.shared.default_for(wanted))
     }
 
-    /// The configuration for a client that lists these suites and is served with `key`.
+    /// Returns the configuration for a client with these suites, and for `key`.
     pub(crate) fn config(&self, key: Arc<CertifiedKey>, suites: &[CipherSuite]) -> Arc<ServerConfig> {
         let chacha = prefers_chacha(suites);
-        // A key in use is not freed, so that its address belongs to nothing else: the configuration keeps it.
+        // The cached configuration holds the key, so its address cannot be reused for another key.
         let place = (Arc::as_ptr(&key) as usize, chacha);
         if let Some(made) = self.made.read().unwrap_or_else(PoisonError::into_inner).get(&place) {
             return made.clone();
@@ -194,7 +190,7 @@ impl Endpoint {
         config
     }
 
-    /// The configuration that answers a challenge of TLS-ALPN-01 (RFC 8737) with `key`.
+    /// Returns the configuration that answers a TLS-ALPN-01 challenge (RFC 8737) with `key`.
     pub(crate) fn challenge_config(&self, key: Arc<CertifiedKey>) -> Arc<ServerConfig> {
         let mut config = self.challenge.clone();
         config.cert_resolver = Arc::new(Chosen(Some(key)));
@@ -202,8 +198,8 @@ impl Endpoint {
     }
 }
 
-/// Whether the first suite is ChaCha20: the client has no AES in hardware. Suites whose numbers mean nothing (GREASE, RFC 8701)
-/// do not count.
+/// Whether the first suite is ChaCha20, which means that the client has no AES instructions. Reserved numbers
+/// (GREASE, RFC 8701) are skipped.
 fn prefers_chacha(suites: &[CipherSuite]) -> bool {
     suites.iter().find_map(|suite| suite.as_str()).is_some_and(|name| name.contains("CHACHA20"))
 }

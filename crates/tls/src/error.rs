@@ -1,15 +1,15 @@
-//! What is wrong with a certificate or a key.
+//! Errors of certificates and keys.
 
 use std::fmt;
 
-/// Why a certificate and a key cannot be used. The text says what was expected and what to do, but not which file it was.
+/// The reason why a certificate and a key cannot be used. The text names the expectation and a remedy, but not the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The chain of certificates is at fault.
+    /// The chain is invalid.
     Chain(String),
-    /// The private key is at fault.
+    /// The private key is invalid.
     Key(String),
-    /// Both are sound, but do not belong together.
+    /// Both are valid but do not match.
     Pair(String),
 }
 

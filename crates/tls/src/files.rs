@@ -1,8 +1,8 @@
-//! Pairs of files, a chain and its key: read, and read again when they change.
+//! Pairs of files, a chain and its key: reads them, and reads them again when they change.
 //!
 //! Contract:
-//! 1. What replaces a certificate is complete and sound. Until both files are, the old one stays.
-//! 2. A mistake is reported once, not each time the files are looked at.
+//! 1. A new certificate replaces the old one only when both files are complete and valid.
+//! 2. An error is reported once, not at every check.
 
 use crate::{Certificate, Error};
 use settings::CertificateFiles;
@@ -13,13 +13,13 @@ use std::path::Path;
 use std::sync::Arc;
 use trust::Secret;
 
-/// A longer file is no certificate.
+/// The largest file, in bytes.
 const MOST: u64 = 1 << 20;
 
 /// Reads a chain and its key.
 ///
 /// # Errors
-/// A file cannot be read, or what is in it cannot be used; the text names it.
+/// A file cannot be read or used. The text names it.
 pub fn read_pair(files: &CertificateFiles) -> Result<Certificate, String> {
     let (cert, key) = (files.cert.display(), files.key.display());
     let chain = read(&files.cert).map_err(|why| format!("the certificate {cert} cannot be read: {why}"))?;
@@ -31,20 +31,18 @@ pub fn read_pair(files: &CertificateFiles) -> Result<Certificate, String> {
     })
 }
 
-/// Reads a collection of authorities.
-///
 /// # Errors
-/// The file cannot be read; the text names it.
+/// The file cannot be read. The text names it.
 pub fn read_authorities(file: &Path) -> Result<Secret, String> {
     read(file).map_err(|why| format!("the authorities {} cannot be read: {why}", file.display()))
 }
 
-/// A file of reasonable size.
+/// Reads a file of at most [`MOST`] bytes.
 fn read(file: &Path) -> io::Result<Secret> {
     Secret::read(file, MOST)
 }
 
-/// What identifies a version of a file, as far as the kernel says; `None` if it is not there.
+/// Identifies a version of a file, as far as the kernel tells; `None` if the file is missing.
 type Stamp = Option<(u64, u64, (i64, i64), (i64, i64))>;
 
 fn stamp(file: &Path) -> Stamp {
@@ -53,7 +51,7 @@ fn stamp(file: &Path) -> Stamp {
     Some((found.ino(), found.len(), modified, changed))
 }
 
-/// A pair of files and the certificate that was last read from it.
+/// A pair of files, and the certificate last read from it.
 #[derive(Debug)]
 pub struct Pair {
     files: CertificateFiles,
@@ -62,47 +60,41 @@ pub struct Pair {
     complained: Option<String>,
 }
 
-/// What has become of a pair of files.
+/// The result of a check.
 #[derive(Debug)]
 pub enum Change {
-    /// Nothing new.
     None,
-    /// There is a new certificate.
     Replaced(Arc<Certificate>),
-    /// The files have changed, and cannot be used; why. The old certificate stays.
+    /// The files have changed and cannot be used, for this reason. The old certificate stays in force.
     Unusable(String),
 }
 
 impl Pair {
-    /// Reads the pair.
-    ///
     /// # Errors
-    /// As [`read_pair`].
+    /// See [`read_pair`].
     pub fn open(files: CertificateFiles) -> Result<Pair, String> {
         let seen = (stamp(&files.cert), stamp(&files.key));
         let current = Arc::new(read_pair(&files)?);
         Ok(Pair { files, seen, current, complained: None })
     }
 
-    /// The files.
     pub fn files(&self) -> &CertificateFiles {
         &self.files
     }
 
-    /// The certificate in force.
     pub fn current(&self) -> &Arc<Certificate> {
         &self.current
     }
 
-    /// Whether the files held the certificate in force when they were looked at last.
+    /// Whether the last check found the certificate in force.
     pub fn is_sound(&self) -> bool {
         self.complained.is_none()
     }
 
-    /// Looks whether the files have changed.
+    /// Checks whether the files have changed.
     pub fn look(&mut self) -> Change {
         let seen = (stamp(&self.files.cert), stamp(&self.files.key));
-        // What could not be used is read again: it may have been read while it was written, in the same tick of the clock.
+        // Invalid files are read again: they may have been read in the middle of a write, within the same tick of the clock.
         if seen == self.seen && self.complained.is_none() {
             return Change::None;
         }

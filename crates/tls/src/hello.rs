@@ -1,6 +1,6 @@
-//! The first message of a client: read before anything is decided.
+//! Reads a client's first message, before anything is decided.
 //!
-//! Contract: what is no TLS is recognized by its first bytes, before a buffer is filled.
+//! Contract: a client that does not speak TLS is recognized by its first bytes, without a full buffer.
 
 use crate::certificates::Wanted;
 use crate::{Certificate, Endpoint, Failed, OnDemand, Refusal, Remains};
@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::task::ready;
 use tokio::net::TcpStream;
 
-/// The protocol of those who validate the control of a name by TLS-ALPN-01 (RFC 8737 section 6.2).
+/// The ALPN protocol of TLS-ALPN-01 validation (RFC 8737 section 6.2).
 pub(crate) const ACME: &[u8] = b"acme-tls/1";
-/// The kind of a handshake record (RFC 8446 section 5.1): what every client of TLS sends first.
+/// The type of a handshake record (RFC 8446 section 5.1). Every TLS client sends it first.
 const HANDSHAKE: u8 = 22;
-/// Bytes read at a time: a ClientHello with a post-quantum key fits.
+/// Bytes per read. A ClientHello with a post-quantum key fits.
 const CHUNK: usize = 4 << 10;
 
 /// A client that has sent its ClientHello.
@@ -27,13 +27,12 @@ pub struct Hello {
     pub(crate) socket: TcpStream,
 }
 
-/// What a client is answered with.
+/// The answer to a client.
 pub enum Choice {
-    /// This certificate.
     Certificate(Arc<Certificate>),
-    /// The certificate of a challenge (TLS-ALPN-01): the connection ends after the handshake.
+    /// The certificate of a TLS-ALPN-01 challenge: the connection ends after the handshake.
     Challenge(Arc<CertifiedKey>),
-    /// One that has to be made first: these are asked for the name, in this order.
+    /// A certificate to create for this name, by these hooks in order.
     OnDemand(String, Arc<[Arc<dyn OnDemand>]>),
 }
 
@@ -60,15 +59,15 @@ impl Hello {
         }
     }
 
-    /// The host that the client asks for (SNI).
+    /// Returns the host that the client requests (SNI).
     pub fn name(&self) -> Option<String> {
         self.accepted.client_hello().server_name().map(|name| crate::names::normal(name).into_owned())
     }
 
-    /// Decides what the client is answered with.
+    /// Chooses the answer to the client.
     ///
     /// # Errors
-    /// There is no certificate; the client has been told.
+    /// There is no certificate. The client got an alert.
     pub fn choose(self, endpoint: &Endpoint) -> Result<(Hello, Choice), Failed> {
         match self.chosen(endpoint) {
             Ok(choice) => Ok((self, choice)),
@@ -96,7 +95,7 @@ impl Hello {
         self.by_default(endpoint)
     }
 
-    /// The default certificate, where there is none for what the client asks for.
+    /// Returns the default certificate, for a client whose request matches none.
     ///
     /// # Errors
     /// There is no default.
@@ -108,10 +107,10 @@ impl Hello {
         endpoint.default_for(wanted).map(Choice::Certificate).ok_or(missing)
     }
 
-    /// Waits for the certificate that `hooks` make for `name` and the client at `client`, or takes the default.
+    /// Waits for the certificate that `hooks` create for `name` and the client at `client`, or takes the default.
     ///
     /// # Errors
-    /// There is neither; the client has been told.
+    /// There is neither. The client got an alert.
     pub async fn on_demand(
         self,
         endpoint: &Endpoint,
@@ -130,17 +129,17 @@ impl Hello {
         }
     }
 
-    /// Tells the client that there is no certificate (the alert unrecognized_name, RFC 6066 section 3).
+    /// Sends the alert unrecognized_name (RFC 6066 section 3): there is no certificate.
     pub fn refuse(self, refusal: Refusal) -> Failed {
         const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
         let name = self.name();
-        // A courtesy: whether it arrives does not matter any more.
+        // An error is ignored, because the connection ends anyway.
         let _ = Wire(&self.socket).write(&ALERT);
         Failed { refusal, remains: Some(Remains::Socket(self.socket)), name }
     }
 }
 
-/// Reads what there is; the ClientHello once it is complete.
+/// Reads the available bytes. Returns the ClientHello once it is complete.
 fn receive(
     socket: &TcpStream,
     acceptor: &mut Acceptor,
@@ -172,14 +171,14 @@ fn receive(
     }
 }
 
-/// Whether this begins like a request: a method in capital letters (all that are registered are) and a blank. A method that has
-/// not arrived completely counts.
+/// Whether the bytes begin like an HTTP request: a method in capital letters (all registered ones are) and a
+/// blank. An incomplete method counts.
 fn is_http(bytes: &[u8]) -> bool {
     let letters = bytes.iter().take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-').count();
     (1..=24).contains(&letters) && bytes.get(letters).is_none_or(|byte| *byte == b' ')
 }
 
-/// A socket for alerts: writes what fits.
+/// A socket for alerts. Writes as much as fits.
 pub(crate) struct Wire<'a>(pub(crate) &'a TcpStream);
 
 impl Write for Wire<'_> {

@@ -1,14 +1,13 @@
 //! TLS for servers: configurations, certificates by name, session tickets, key files that are read again.
 //!
-//! Why: who has a certificate (files, ACME, the authority of development) and who needs one (the addresses that begin
-//! with `ssl://`) do not know each other; [`Certificates`] is between them. What a handshake may negotiate is decided
-//! here and nowhere else.
+//! Why: the sources of certificates (files, ACME, the development authority) and their users (the addresses with `ssl://`) do not know each
+//! other; [`Certificates`] connects them. Only this crate decides the parameters of a handshake.
 //!
 //! Contract:
-//! 1. TLS 1.2 and 1.3 as Mozilla's "intermediate" has them (version 5.8), X25519MLKEM768 first; no 0-RTT.
-//! 2. A certificate exists only together with the private key that fits it.
-//! 3. Nothing about a session is kept in memory: tickets hold it, encrypted with keys that follow from a secret.
-//! 4. A session is resumed only under the rules for client certificates that it began under.
+//! 1. TLS 1.2 and 1.3 with Mozilla's "intermediate" configuration (version 5.8), X25519MLKEM768 first; no 0-RTT.
+//! 2. A certificate exists only together with its matching private key.
+//! 3. The server keeps no session state in memory: tickets hold it, encrypted with keys derived from a secret.
+//! 4. A session is resumed only under the rules for client certificates under which it began.
 #![forbid(unsafe_code)]
 
 mod accept;

@@ -1,15 +1,14 @@
-//! Which certificate belongs to which name. Pure.
+//! Finds the certificate for a name. Pure.
 //!
 //! Contract:
-//! 1. A name that is listed itself counts more than a wildcard; a wildcard stands for exactly one label (RFC 9525
-//!    section 6.3).
-//! 2. Of several for the same name all are offered, the first that was added first.
-//! 3. Names are compared without regard to case and to a final dot.
+//! 1. An exact name takes precedence over a wildcard. A wildcard matches exactly one label (RFC 9525 section 6.3).
+//! 2. Of several certificates for a name, all are returned in the order in which they were added.
+//! 3. Case and a final dot are ignored.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Certificates, or whatever belongs to names.
+/// Values by name.
 #[derive(Clone, Debug)]
 pub(crate) struct Names<T> {
     by_name: HashMap<Box<str>, Vec<T>>,
@@ -21,7 +20,7 @@ impl<T> Default for Names<T> {
     }
 }
 
-/// The name as it is compared.
+/// Returns the name in the form that is compared.
 pub(crate) fn normal(name: &str) -> Cow<'_, str> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -32,12 +31,12 @@ pub(crate) fn normal(name: &str) -> Cow<'_, str> {
 }
 
 impl<T> Names<T> {
-    /// Adds one for `name`, which may begin with `*.`.
+    /// Adds a value for `name`, which may begin with `*.`.
     pub(crate) fn add(&mut self, name: &str, value: T) {
         self.by_name.entry(normal(name).into()).or_default().push(value);
     }
 
-    /// All for `name`, best first.
+    /// Returns all values for `name`, best first.
     pub(crate) fn find(&self, name: &str) -> impl Iterator<Item = &T> + Clone {
         let name = normal(name);
         let exact = self.by_name.get(&*name);
@@ -84,7 +83,7 @@ mod tests {
         assert_eq!(names.find("a.test").copied().collect::<Vec<_>>(), [1, 2, 3]);
     }
 
-    /// What the rules say, without any index.
+    /// Applies the rules without an index.
     fn slowly<'a>(all: &[&'a str], name: &str) -> Option<&'a str> {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let covers = |pattern: &&&str| {

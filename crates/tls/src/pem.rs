@@ -1,7 +1,7 @@
-//! A chain and a key out of PEM text (RFC 7468), with mistakes explained.
+//! Reads a chain and a key from PEM text (RFC 7468), and explains errors.
 //!
-//! Contract: no bytes make this panic; whatever is no section (comments, other kinds) is passed over. Chain and key may be swapped, so
-//! both are [`Secret`]: no message holds a byte of them.
+//! Contract: no input causes a panic. Text outside of sections and sections of other kinds are skipped. Chain
+//! and key may be swapped by mistake, so both are [`Secret`]: no message contains a byte of them.
 
 use crate::Error;
 use rustls::pki_types::pem::SectionKind;
@@ -11,10 +11,10 @@ use rustls::pki_types::{
 use trust::Secret;
 use trust::pem::{certificates, sections};
 
-/// More certificates are no chain, but a collection of authorities.
+/// A longer chain is probably a collection of authorities.
 const LONGEST_CHAIN: usize = 20;
 
-/// The certificates of a chain, in the order in which they stand there.
+/// Returns the certificates of a chain in their order.
 pub(crate) fn chain(text: &Secret) -> Result<Vec<CertificateDer<'static>>, Error> {
     if text.is_blank() {
         return Err(Error::Chain(
@@ -46,7 +46,6 @@ pub(crate) fn chain(text: &Secret) -> Result<Vec<CertificateDer<'static>>, Error
     Ok(certificates)
 }
 
-/// The first private key.
 pub(crate) fn key(text: &Secret) -> Result<PrivateKeyDer<'static>, Error> {
     if text.is_blank() {
         return Err(Error::Key(
@@ -74,7 +73,7 @@ pub(crate) fn key(text: &Secret) -> Result<PrivateKeyDer<'static>, Error> {
     Err(Error::Key(format!("there is no private key (-----BEGIN PRIVATE KEY-----) in it{hint}")))
 }
 
-/// All certificates of a collection.
+/// Returns all certificates in a collection.
 pub(crate) fn authorities(text: &Secret) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates = certificates(text)?;
     if certificates.is_empty() {
@@ -83,11 +82,11 @@ pub(crate) fn authorities(text: &Secret) -> Result<Vec<CertificateDer<'static>>,
     Ok(certificates)
 }
 
-/// A certificate as text.
+/// Encodes a certificate as PEM.
 pub(crate) fn encode(der: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
-    // 48 bytes are a line of 64 characters.
+    // 48 bytes make a line of 64 characters.
     for line in der.chunks(48) {
         for group in line.chunks(3) {
             let bits =

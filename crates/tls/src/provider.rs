@@ -1,15 +1,14 @@
-//! What may be negotiated: Mozilla's "intermediate" configuration, version 5.8.
+//! The cryptography: Mozilla's "intermediate" configuration, version 5.8.
 //!
-//! All suites have forward secrecy and authenticated encryption; there is no finite-field Diffie-Hellman. The server's
-//! order counts, with one exception that [`crate::Endpoint`] makes: clients without AES in hardware, which list ChaCha20
-//! first, get it.
+//! All suites have forward secrecy and authenticated encryption; there is no finite-field Diffie-Hellman. The server's order counts, with
+//! one exception in [`crate::Endpoint`]: clients that list ChaCha20 first, because they have no AES instructions, get it.
 
 use rustls::SupportedCipherSuite;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, cipher_suite as suite, kx_group};
 use std::sync::{Arc, LazyLock};
 
-/// AES first: the fastest where the processor has instructions for it.
+/// AES first: it is the fastest with CPU instructions.
 const SUITES: [SupportedCipherSuite; 9] = [
     suite::TLS13_AES_128_GCM_SHA256,
     suite::TLS13_AES_256_GCM_SHA384,
@@ -22,13 +21,13 @@ const SUITES: [SupportedCipherSuite; 9] = [
     suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 ];
 
-/// The cryptography of all server configurations.
+/// Returns the cryptography of all server configurations.
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(with(SUITES.to_vec())));
     PROVIDER.clone()
 }
 
-/// The same with ChaCha20 in front, for clients that prefer it.
+/// Like [`provider`] with ChaCha20 first, for clients that prefer it.
 pub(crate) fn chacha_first() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
         let mut suites = SUITES.to_vec();

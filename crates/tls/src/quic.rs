@@ -1,6 +1,6 @@
-//! Encryption of QUIC (RFC 9001): the same certificates and tickets, TLS 1.3 alone.
+//! TLS for QUIC (RFC 9001): the same certificates and tickets, only TLS 1.3.
 //!
-//! What differs: the certificate is chosen while the handshake runs, so no client waits for one that is made on demand.
+//! Unlike over TCP, the certificate is chosen during the handshake, so no client waits for a certificate on demand.
 
 use crate::accept::{Session, Version, iana};
 use crate::certificates::Wanted;
@@ -13,14 +13,14 @@ use rustls::version::TLS13;
 use rustls::{CipherSuite, ServerConfig};
 use std::sync::Arc;
 
-/// What is announced (RFC 9114 section 3.1).
+/// The announced protocol (RFC 9114 section 3.1).
 const H3: &[u8] = b"h3";
 
 impl Endpoint {
-    /// The configuration for QUIC; certificates that change later are used without another one.
+    /// Returns the configuration for QUIC. It stays valid when certificates change.
     ///
     /// # Errors
-    /// The provider of cryptography has no TLS 1.3.
+    /// The cryptography provider has no TLS 1.3.
     pub fn quic(self: &Arc<Endpoint>) -> Result<Arc<ServerConfig>, String> {
         let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
         let builder = builder.map_err(|why| why.to_string())?;
@@ -35,7 +35,7 @@ impl Endpoint {
 }
 
 impl Session {
-    /// What a handshake of QUIC has settled; `None` if the client's certificate cannot be read or has expired.
+    /// Returns the result of a QUIC handshake; `None` if the client's certificate cannot be read or has expired.
     pub fn over_quic(
         name: Option<&str>,
         client: Option<&[u8]>,
@@ -60,7 +60,7 @@ impl Session {
     }
 }
 
-/// The certificates of an address, by the name that a client asks for.
+/// Finds an address's certificate by the name that a client requests.
 #[derive(Debug)]
 struct ByName(Arc<Endpoint>);
 

@@ -1,40 +1,40 @@
-//! Why a handshake came to nothing: for counters, the log, and the client.
+//! The reasons of failed handshakes, for counters, the log and the client.
 
 use rustls::{AlertDescription, Error, InvalidMessage, PeerIncompatible};
 use std::fmt;
 use std::io;
 
-/// Why a handshake came to nothing.
+/// The reason of a failed handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// The client speaks HTTP without encryption.
+    /// The client speaks HTTP without TLS.
     PlainHttp,
-    /// The client speaks something else.
+    /// The client speaks another protocol.
     NotTls,
-    /// The client speaks only versions that are not spoken here.
+    /// The client supports no TLS version of this server.
     Version,
-    /// No cipher suite, group or signature in common.
+    /// No common cipher suite, group or signature.
     NothingInCommon,
-    /// There is no certificate for the name that the client asks for.
+    /// There is no certificate for the name that the client requests.
     UnknownName,
     /// There is no certificate at all.
     NoCertificate,
-    /// The client has no certificate, or one that does not verify.
+    /// The client has no certificate, or an invalid one.
     ClientCertificate,
-    /// The client does not accept the server's certificate, or ended the handshake with another alert.
+    /// The client rejects the server's certificate, or ended the handshake with another alert.
     ClientRefused,
-    /// The handshake took too long.
+    /// The handshake timed out.
     Timeout,
     /// The client closed the connection.
     Closed,
-    /// It was closed to make room for others.
+    /// The server closed the connection to make room for others.
     Displaced,
-    /// What the client sent violates the protocol.
+    /// The client violates the protocol.
     Malformed,
 }
 
 impl Refusal {
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Refusal; 12] = [
         Refusal::PlainHttp,
         Refusal::NotTls,
@@ -50,7 +50,7 @@ impl Refusal {
         Refusal::Malformed,
     ];
 
-    /// Its name in statistics.
+    /// Returns the name in statistics.
     pub fn name(self) -> &'static str {
         match self {
             Refusal::PlainHttp => "plain_http",
@@ -68,7 +68,7 @@ impl Refusal {
         }
     }
 
-    /// Whether it may be a mistake of the server's owner, and not only of the client: worth a line.
+    /// Whether the operator may be able to fix this, so that a log line is useful.
     pub fn concerns_owner(self) -> bool {
         matches!(
             self,
@@ -105,7 +105,7 @@ impl Refusal {
     }
 }
 
-/// A sentence about the client.
+/// Formats a sentence about the client.
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,8 +1,8 @@
-//! The secret that the keys of session tickets follow from.
+//! The secret from which the keys of session tickets are derived.
 //!
 //! Contract:
-//! 1. The secret is never shown, and a file of ours is readable by its owner alone from the moment it exists.
-//! 2. Servers that start at the same time with the same file end up with the same secret.
+//! 1. The secret is never shown. Only the owner can read its file, from the moment it exists.
+//! 2. Servers that start at the same time with the same file use the same secret.
 
 use crate::certificate::hex;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
@@ -12,12 +12,12 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Fewest bytes of a secret.
+/// The shortest secret, in bytes.
 const LEAST: usize = 32;
-/// A longer file is not one of ours.
+/// The largest file, in bytes.
 const MOST: u64 = 4096;
 
-/// What the keys of session tickets follow from.
+/// The secret from which the keys of session tickets are derived.
 #[derive(Clone)]
 pub struct TicketSecret(Vec<u8>);
 
@@ -27,7 +27,7 @@ impl fmt::Debug for TicketSecret {
     }
 }
 
-/// 32 random bytes in hexadecimal digits.
+/// Generates 32 random bytes in hexadecimal digits.
 ///
 /// # Errors
 /// The system has no random numbers.
@@ -38,12 +38,12 @@ pub fn random_secret() -> io::Result<String> {
 }
 
 impl TicketSecret {
-    /// The secret that was configured.
+    /// Uses a configured secret.
     pub fn new(text: &str) -> TicketSecret {
         TicketSecret(text.as_bytes().to_vec())
     }
 
-    /// One that ends with the process.
+    /// Generates a secret for this process only.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -51,10 +51,10 @@ impl TicketSecret {
         Ok(TicketSecret(random_secret()?.into_bytes()))
     }
 
-    /// The one in `file`, which is made when it is not there.
+    /// Reads the secret from `file`, which is created if it is missing.
     ///
     /// # Errors
-    /// The file cannot be read or made, others may read it, or what it holds is too short; the text says what to do.
+    /// The file cannot be read or created, other users can read it, or its content is too short. The text names a remedy.
     pub fn kept_in(file: &Path) -> Result<TicketSecret, String> {
         loop {
             match read(file) {
@@ -91,7 +91,7 @@ fn read(file: &Path) -> io::Result<TicketSecret> {
     Ok(TicketSecret(trimmed.to_vec()))
 }
 
-/// Makes the file, complete from the start; one that another process has made meanwhile stays.
+/// Creates the file with its full content. Keeps a file that another process has created meanwhile.
 fn make(file: &Path) -> io::Result<()> {
     if let Some(dir) = file.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;

@@ -1,13 +1,13 @@
 //! Session tickets (RFC 5077, RFC 8446 section 4.6.1) that need no memory and outlive the process.
 //!
-//! A ticket is: the name of its key (4 bytes), a random nonce (12), the encrypted session and its tag (AES-256-GCM).
+//! A ticket consists of the name of its key (4 bytes), a random nonce (12), the encrypted session and its tag (AES-256-GCM).
 //!
 //! Contract:
-//! 1. Keys follow from the secret, the rules under which sessions began, and the period of time ([`EPOCH`]). Machines with the
-//!    same secret understand each other's tickets, before and after a restart.
-//! 2. A ticket is good until the period after its own has ended. The next period's are accepted too, for machines whose
-//!    clocks are ahead.
-//! 3. A ticket from elsewhere, from another time or damaged is no ticket: the handshake is a full one.
+//! 1. Keys are derived from the secret, the rules under which sessions began, and the time period
+//!    ([`EPOCH`]). Machines with the same secret accept each other's tickets, also across restarts.
+//! 2. A ticket is valid until the end of the period after its own. Tickets of the next period are accepted as
+//!    well, for machines whose clocks are ahead.
+//! 3. A foreign, outdated or damaged ticket is ignored: the handshake is a full one.
 
 use crate::TicketSecret;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -18,19 +18,19 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// For how long a key encrypts.
+/// How long a key is used for encryption.
 const EPOCH: Duration = Duration::from_secs(12 * 3_600);
-/// Length of a key's name.
+/// The length of a key's name, in bytes.
 const NAME: usize = 4;
 
-/// Encrypts tickets and reads them again.
+/// Encrypts and decrypts tickets.
 pub struct Tickets {
     prk: Prk,
     keys: RwLock<Arc<Keys>>,
     clock: fn() -> SystemTime,
 }
 
-/// The keys of three periods: before, now, and next.
+/// The keys of the last, the current and the next period.
 struct Keys {
     epoch: u64,
     all: [Key; 3],
@@ -47,7 +47,7 @@ impl fmt::Debug for Tickets {
     }
 }
 
-/// So many bytes of key material.
+/// A length of key material, in bytes.
 struct Bytes(usize);
 
 impl KeyType for Bytes {
@@ -57,8 +57,8 @@ impl KeyType for Bytes {
 }
 
 impl Tickets {
-    /// Tickets for sessions that begin under `rules`: bytes that differ whenever a session of one must not be resumed under
-    /// the other.
+    /// Creates tickets for sessions under `rules`: bytes that must differ if a session under one set of rules
+    /// must not be resumed under the other.
     pub fn new(secret: &TicketSecret, rules: &[u8]) -> Tickets {
         Tickets::with_clock(secret, rules, SystemTime::now)
     }

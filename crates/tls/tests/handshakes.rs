@@ -1,4 +1,4 @@
-//! Handshakes over real sockets with rustls' client: what is chosen and what is refused.
+//! Tests handshakes over real sockets with rustls' client: the negotiated parameters, and refusals.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use net::Transport;
@@ -35,7 +35,7 @@ fn endpoint(shared: &Arc<Certificates>) -> Endpoint {
     Endpoint::new(&Rules::default(), None, shared.clone(), &TicketSecret::new("secret")).unwrap()
 }
 
-/// What a client that trusts `roots` comes to, and what the server says of it.
+/// The results of a handshake on both sides.
 struct Outcome {
     server: Result<Option<Session>, Refusal>,
     client: Result<Vec<CertificateDer<'static>>, String>,
@@ -66,7 +66,7 @@ fn shake(
                 session.complete_io(&mut socket).map_err(|error| error.to_string())?;
             }
             let group = session.negotiated_key_exchange_group().map(|group| group.name());
-            // The end of the server's side shows whether it agrees.
+            // The next byte or alert from the server shows whether it accepts the client.
             session.writer().write_all(b"x").unwrap();
             session.complete_io(&mut socket).map_err(|error| error.to_string())?;
             Ok::<_, String>((session.peer_certificates().unwrap_or_default().to_vec(), group))
@@ -119,7 +119,7 @@ fn only_files_have_a_default_for_unknown_names() {
     assert_eq!(outcome.server.unwrap_err(), Refusal::UnknownName);
     let alert = outcome.client.unwrap_err();
     assert!(alert.to_lowercase().replace(' ', "").contains("unrecogni"), "{alert}");
-    // Those who name no host get it.
+    // Clients that request no host get it.
     assert!(
         shake(&endpoint(&shared), "127.0.0.1", &[&own], |_| {}).client.is_err(),
         "it is for another name"
@@ -158,7 +158,7 @@ fn of_two_keys_for_a_name_the_one_is_taken_that_the_client_can_verify() {
     );
 }
 
-/// A client that knows no other signatures than ECDSA's.
+/// A client that supports only ECDSA signatures.
 #[derive(Debug)]
 struct EcdsaOnly;
 
@@ -218,7 +218,7 @@ fn challenges_get_their_certificate_and_nothing_else() {
     assert!(ask().server.is_err());
 }
 
-/// Makes certificates for names that begin with `made`.
+/// Creates certificates for names that begin with `made`.
 struct Maker(AtomicUsize, Arc<Certificate>);
 
 impl OnDemand for Maker {

@@ -12,9 +12,9 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-/// Longest delay until an update is shown.
+/// The longest delay until an update is shown.
 const LAG: Duration = Duration::from_millis(50);
-/// Redraw interval for elapsed times.
+/// The redraw interval for elapsed times.
 const CLOCK: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(client: &Client, options: &Options) -> Result<(), Failure> {
@@ -22,7 +22,7 @@ pub(crate) fn run(client: &Client, options: &Options) -> Result<(), Failure> {
     show(screen, client, options).map(drop).map_err(terminal_error)
 }
 
-/// The same on a screen that is there; gives it back if the user wants what was shown before (Esc), and `None` at the end.
+/// Shows the server on an existing screen. Returns the screen if the user wants to go back (Esc), and `None` at the end.
 pub(crate) fn show(screen: Screen, client: &Client, options: &Options) -> io::Result<Option<Screen>> {
     let (commands, updates) = source::start(client.clone(), options.interval);
     let live = Live {

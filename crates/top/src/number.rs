@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// `0`, `0.042`, `1.23`, `45.6`, `789`, `12,345`.
+/// Formats `0`, `0.042`, `1.23`, `45.6`, `789`, `12,345`.
 pub(crate) fn significant(number: f64) -> String {
     if !number.is_finite() {
         return "–".to_owned();
@@ -19,7 +19,7 @@ pub(crate) fn significant(number: f64) -> String {
     if number.abs() < 0.995 { text.trim_end_matches('0').to_owned() } else { text }
 }
 
-/// With thousands separators: `1,234,567`.
+/// Adds thousands separators: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let first = digits.len() % 3;
@@ -29,7 +29,7 @@ pub(crate) fn grouped(number: u64) -> String {
     head.into_iter().chain(groups).collect::<Vec<_>>().join(",")
 }
 
-/// Milliseconds with a suitable unit: `0.12 ms`, `345 ms`, `1.23 s`, `2 min 5 s`.
+/// Formats milliseconds with a suitable unit: `0.12 ms`, `345 ms`, `1.23 s`, `2 min 5 s`.
 pub(crate) fn time(ms: f64) -> String {
     match ms {
         ms if ms < 999.5 => format!("{} ms", significant(ms)),
@@ -38,7 +38,7 @@ pub(crate) fn time(ms: f64) -> String {
     }
 }
 
-/// `45 s`, `12 min 3 s`, `3 h 12 min`, `2 d 4 h`.
+/// Formats a span: `45 s`, `12 min 3 s`, `3 h 12 min`, `2 d 4 h`.
 pub(crate) fn span(time: Duration) -> String {
     let seconds = time.as_secs();
     let two = |large: u64, unit: &str, small: u64, rest: &str| {
@@ -52,7 +52,7 @@ pub(crate) fn span(time: Duration) -> String {
     }
 }
 
-/// Bytes with a suitable unit: `512 KiB`, `45.6 MiB`, `1.23 GiB`.
+/// Formats bytes with a suitable unit: `512 KiB`, `45.6 MiB`, `1.23 GiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     let bytes = bytes as f64;
     let (number, unit) = match bytes {
@@ -64,13 +64,13 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{} {unit}", significant(number))
 }
 
-/// A fraction in percent: `0 %`, `4.2 %`, `43 %`.
+/// Formats a fraction in percent: `0 %`, `4.2 %`, `43 %`.
 pub(crate) fn percent(part: f64) -> String {
     let percent = part * 100.0;
     if (0.05..9.95).contains(&percent) { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
-/// An interval: `500 ms`, `1 s`, `2 min`.
+/// Formats an interval: `500 ms`, `1 s`, `2 min`.
 pub(crate) fn interval(time: Duration) -> String {
     match time.as_millis() {
         ms if ms % 60_000 == 0 => format!("{} min", ms / 60_000),

@@ -1,4 +1,4 @@
-//! `--once`: two samples, one interval apart, as text or JSON.
+//! `--once`: prints two samples, one interval apart, as text or JSON.
 
 use crate::Failure;
 use crate::draw;
@@ -13,7 +13,7 @@ use ratatui::layout::Rect;
 use std::io::{IsTerminal, stdout};
 use std::path::Path;
 
-/// Width without a terminal.
+/// The width without a terminal.
 const COLUMNS: u16 = 100;
 
 pub(crate) fn run(client: &Client, options: &Options, dir: &Path) -> Result<(), Failure> {
@@ -33,7 +33,7 @@ pub(crate) fn run(client: &Client, options: &Options, dir: &Path) -> Result<(), 
     Ok(())
 }
 
-/// Columns of the terminal, or what COLUMNS says.
+/// Returns the columns of the terminal, or the value of COLUMNS.
 pub(crate) fn columns() -> u16 {
     let given = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let own =
@@ -41,7 +41,7 @@ pub(crate) fn columns() -> u16 {
     given.or_else(own).unwrap_or(COLUMNS).clamp(draw::LEAST.0, 400)
 }
 
-/// The screen, as high as needed, without colours and keys.
+/// Returns the screen as text, as high as needed, without colours and keys.
 fn text(view: View, options: &Options, address: &str, columns: u16) -> String {
     let rows = draw::rows_for(&view);
     let mut state = State::new(options.interval);
@@ -51,7 +51,7 @@ fn text(view: View, options: &Options, address: &str, columns: u16) -> String {
     lines(&buffer)
 }
 
-/// The text of a buffer, without trailing blanks and trailing empty lines.
+/// Returns the text of a buffer, without trailing blanks and trailing empty lines.
 pub(crate) fn lines(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width).max(1);
     let rows = buffer.content().chunks(width).map(|row| {

@@ -7,21 +7,20 @@ use std::time::Duration;
 
 /// The shortest interval; a shorter one would mostly measure its own load.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(100);
-/// The longest interval.
 pub(crate) const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// The validated command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Time between samples.
+    /// The time between samples.
     pub(crate) interval: Duration,
-    /// Print one screen as text.
+    /// Whether to print one screen as text.
     pub(crate) once: bool,
-    /// Print it as JSON.
+    /// Whether to print it as JSON.
     pub(crate) json: bool,
     /// Whether colours may be used.
     pub(crate) colour: bool,
-    /// Several servers instead of one.
+    /// The servers of a fleet, instead of one server.
     pub(crate) fleet: Option<FleetOptions>,
 }
 
@@ -93,7 +92,6 @@ pub(crate) fn arguments(command: Command) -> Command {
 }
 
 impl Options {
-    /// Reads the parsed arguments.
     pub(crate) fn read(matches: &ArgMatches) -> Result<Options, String> {
         let text = matches.get_one::<String>("interval").map_or("1s", String::as_str);
         let interval = interval(text).ok_or_else(|| {

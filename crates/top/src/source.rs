@@ -6,14 +6,14 @@ use stats::InFlight;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Requests in flight to fetch: more than a screen has lines.
+/// The number of requests in flight to fetch: more than a screen has lines.
 const REQUESTS: usize = 60;
-/// Requests in flight to fetch when looking for one with its backtrace.
+/// The number of requests in flight to fetch when looking for one with its backtrace.
 const TRACED: usize = 500;
 
 /// A result of a query.
 pub(crate) enum Update {
-    /// A sample, or when and why the query failed.
+    /// A sample, or the time and reason of a failed query.
     Sample(Result<Box<Sample>, (Instant, String)>),
     /// The requests in flight with backtraces; `passed` is the time since `request` was shown.
     Trace { request: InFlight, passed: Duration, response: Result<Vec<InFlight>, String> },
@@ -26,7 +26,7 @@ pub(crate) enum Command {
     Trace(InFlight, Instant),
 }
 
-/// Workers that have ended to fetch: among them is one that ended unexpectedly, if all others leave in a reload.
+/// The number of ended workers to fetch: enough to include one that ended unexpectedly while all others leave in a reload.
 const DEATHS: usize = 40;
 
 /// Takes one sample of the server.
@@ -35,7 +35,7 @@ pub(crate) fn sample(client: &Client) -> Result<Sample, Error> {
     let at = Instant::now();
     let has_app = !server.rack.is_empty() || !server.workers.is_empty();
     let requests = match client.requests(REQUESTS, false) {
-        // A static site has none, and older servers do not support it.
+        // A static site has no requests in flight, and older servers do not report them.
         Err(Error::Refused(404, _)) => Vec::new(),
         Err(error) if has_app => return Err(error),
         requests => requests.unwrap_or_default(),
@@ -49,7 +49,7 @@ pub(crate) fn sample(client: &Client) -> Result<Sample, Error> {
 pub(crate) fn start(client: Client, interval: Duration) -> (Sender<Command>, Receiver<Update>) {
     let (commands, receiver) = channel();
     let (sender, updates) = channel();
-    // Ends with the program; it holds nothing that needs cleanup.
+    // The thread ends with the program; it holds nothing that needs cleanup.
     std::thread::spawn(move || run(&client, interval, &receiver, &sender));
     (commands, updates)
 }
@@ -74,7 +74,7 @@ fn run(client: &Client, mut interval: Duration, receiver: &Receiver<Command>, se
                 if sender.send(Update::Sample(sampled)).is_err() {
                     return;
                 }
-                // Keep the pace, but do not catch up after a pause.
+                // Keeps the pace, but does not catch up after a pause.
                 due = (due + interval).max(Instant::now());
             }
             Err(RecvTimeoutError::Disconnected) => return,

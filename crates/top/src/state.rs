@@ -1,5 +1,4 @@
-//! The state of the screen: the last view, the curve of recent samples, and the user's choices. Pure: samples and keys
-//! go in, actions come out.
+//! The state of the screen: the last view, the curve of recent samples, and the user's choices. Pure: samples and keys go in, actions come out.
 
 use crate::options::{LONGEST, SHORTEST};
 use crate::view::{Sample, View};
@@ -9,9 +8,9 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Samples kept for the curve: as many as the widest screens have columns.
+/// The number of samples kept for the curve: as many as the widest screens have columns.
 const REMEMBERED: usize = 400;
-/// Tolerance when comparing the ages of a request in two samples.
+/// The tolerance when comparing the ages of a request in two samples.
 const SAME_START: Duration = Duration::from_millis(500);
 
 /// The action that a key requests.
@@ -19,17 +18,16 @@ const SAME_START: Duration = Duration::from_millis(500);
 pub(crate) enum Action {
     Nothing,
     Quit,
-    /// Back to what was shown before, or quit.
+    /// Return to the previous screen, or quit.
     Back,
     Suspend,
     Redraw,
-    /// Change the interval.
     Interval(Duration),
     /// Fetch the backtrace of this request.
     Backtrace(InFlight),
 }
 
-/// Sort order of the workers.
+/// The sort order of the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
     Index,
@@ -61,7 +59,6 @@ impl Sort {
     }
 }
 
-/// An overlay.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Overlay {
     Nothing,
@@ -85,7 +82,6 @@ pub(crate) enum Backtrace {
     Unavailable(String),
 }
 
-/// One point of the curves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CurvePoint {
     pub(crate) rate: f64,
@@ -102,11 +98,11 @@ pub(crate) struct State {
     pub(crate) paused: bool,
     pub(crate) sort: Sort,
     pub(crate) overlay: Overlay,
-    /// Index of the selected request.
+    /// The index of the selected request.
     pub(crate) selected: usize,
-    /// Since when the server does not respond, and why.
+    /// The time since when the server does not respond, and the reason.
     pub(crate) unreachable: Option<(Instant, String)>,
-    /// When a different server instance was detected.
+    /// The time when a different server instance was detected.
     pub(crate) restarted: Option<Instant>,
     last: Option<Sample>,
 }
@@ -161,7 +157,7 @@ impl State {
         }
     }
 
-    /// Keeps the selection on its request, not on its line.
+    /// Keeps the selection on its request rather than on its line.
     fn follow_selection(&mut self, next: &View) {
         let requests = &next.sample.requests;
         let selected = self.selected_request().and_then(|chosen| {
@@ -200,7 +196,6 @@ impl State {
         }
     }
 
-    /// Processes a key.
     pub(crate) fn key_pressed(&mut self, key: KeyEvent) -> Action {
         if key.kind == KeyEventKind::Release {
             return Action::Nothing;
@@ -298,7 +293,7 @@ impl State {
     }
 }
 
-/// The workers in the selected order, busiest first.
+/// Returns the workers in the selected order, busiest first.
 pub(crate) fn sorted(view: &View, sort: Sort) -> Vec<&WorkerSnapshot> {
     let mut workers: Vec<&WorkerSnapshot> = view.server().workers.iter().collect();
     let did = |worker: &WorkerSnapshot| view.did(worker).copied().unwrap_or_default();
@@ -312,7 +307,7 @@ pub(crate) fn sorted(view: &View, sort: Sort) -> Vec<&WorkerSnapshot> {
     workers
 }
 
-/// Whether two samples show the same request. It has no id, but a path, a worker thread and a start time.
+/// Returns whether two samples show the same request. A request has no id, but a path, a worker thread and a start time.
 fn is_same(earlier: &InFlight, later: &InFlight, passed: Duration) -> bool {
     let begun_together = ((later.age_ms - earlier.age_ms) - passed.as_secs_f64() * 1e3).abs()
         <= SAME_START.as_secs_f64() * 1e3;

@@ -1,7 +1,7 @@
-//! The terminal: taken over, and restored whatever happens.
+//! Takes over the terminal, and restores it in all cases.
 //!
-//! Contract: whenever this process is not running (ended, suspended, panicked), the terminal is in its normal mode, on
-//! its normal screen, with a visible cursor. When the terminal is gone, the process ends.
+//! Contract: whenever this process is not running (ended, suspended, panicked), the terminal is in its normal mode, on its normal screen, with a
+//! visible cursor. When the terminal closes, the process ends.
 
 use crossterm::cursor::{Hide, Show};
 use crossterm::event::{self, Event};
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-/// How long the screen has to end by itself after the terminal has gone.
+/// The time that the screen has to end by itself after the terminal has closed.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Owns the terminal until dropped.
@@ -29,7 +29,6 @@ pub(crate) struct Screen {
     signals: Signals,
 }
 
-/// Received signals.
 struct Signals {
     /// The signal that ends the program; 0 if none.
     end: Arc<AtomicUsize>,
@@ -37,7 +36,6 @@ struct Signals {
     resumed: Arc<AtomicBool>,
 }
 
-/// A terminal event.
 pub(crate) enum TerminalEvent {
     Nothing,
     Key(event::KeyEvent),
@@ -64,7 +62,7 @@ impl Screen {
         self.terminal.draw(|frame| draw(frame.buffer_mut())).map(drop)
     }
 
-    /// Waits for an event, at most for `timeout`.
+    /// Waits for an event for at most `timeout`.
     pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<TerminalEvent> {
         match self.signals.end.load(SeqCst) {
             0 => {}
@@ -74,7 +72,7 @@ impl Screen {
             return Ok(TerminalEvent::Suspend);
         }
         if self.signals.resumed.swap(false, SeqCst) {
-            // After a SIGSTOP the terminal was used by others.
+            // After a SIGSTOP other programs have used the terminal.
             self.enter()?;
             return Ok(TerminalEvent::Changed);
         }
@@ -98,8 +96,7 @@ impl Screen {
 
     /// Redraws everything.
     ///
-    /// Not with `Terminal::clear`, which queries the cursor position: not every terminal responds, and keys typed
-    /// meanwhile get in the way.
+    /// Does not use `Terminal::clear`, which queries the cursor position: not every terminal responds, and keys typed meanwhile disturb it.
     pub(crate) fn redraw(&mut self) -> io::Result<()> {
         let mut backend = CrosstermBackend::new(stdout());
         backend.clear_region(ClearType::All)?;
@@ -134,19 +131,19 @@ fn leave() -> io::Result<()> {
 
 /// Ends the process when the terminal closes (an SSH connection ends, a window is closed).
 ///
-/// On a thread of its own: what reads the keys reads end of file for ever then, and looks at nothing else; the signal of the hang-up
-/// may have come before that, may be ignored by whatever started this, or may not come at all.
+/// Runs on its own thread, because the reader of keys then reads end of file for ever and checks nothing else. The hang-up signal may have come
+/// earlier, may be ignored by the parent process, or may not come at all.
 fn end_with_the_terminal(end: Arc<AtomicUsize>) -> io::Result<()> {
     let watch = move || {
         let terminal = rustix::stdio::stdin();
-        // Only its end is asked for, which is always told.
+        // Waits for the hang-up alone, which is always reported.
         let mut ended = [PollFd::new(&terminal, PollFlags::empty())];
         loop {
             match poll(&mut ended, None) {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return,
                 Ok(_) if ended[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) => break,
-                // Another system's word for it; what is left to be read says it, too.
+                // Some systems report it with other flags; unread input also wakes this thread.
                 Ok(_) => thread::sleep(LAST_WORDS),
             }
         }
@@ -157,7 +154,7 @@ fn end_with_the_terminal(end: Arc<AtomicUsize>) -> io::Result<()> {
     thread::Builder::new().name("terminal".to_owned()).spawn(watch).map(drop)
 }
 
-/// A panic message must appear on the normal screen.
+/// Makes panic messages appear on the normal screen.
 fn restore_after_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -1,4 +1,4 @@
-//! A view: the last sample of the server, and what happened since the one before. Pure.
+//! A view: the last sample of the server, and the interval since the previous one. Pure.
 
 use serde_json::{Value, json};
 use stats::{Death, HandlersInterval, InFlight, Interval, ServerSnapshot, WorkerInterval, WorkerSnapshot};
@@ -10,17 +10,17 @@ pub(crate) struct Sample {
     pub(crate) server: ServerSnapshot,
     /// Slowest first.
     pub(crate) requests: Vec<InFlight>,
-    /// The last workers that have ended, newest first.
+    /// Recently ended workers, newest first.
     pub(crate) deaths: Vec<Death>,
-    /// Monotonic time of the sample.
+    /// The monotonic time of the sample.
     pub(crate) at: Instant,
 }
 
-/// A sample, and the interval since the one before.
+/// A sample, and the interval since the previous one.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) sample: Sample,
-    /// `None` for the first sample, and if the server was restarted in between.
+    /// `None` for the first sample, and if the server has restarted since the previous one.
     pub(crate) between: Option<Interval>,
 }
 
@@ -37,33 +37,33 @@ impl View {
         &self.sample.server
     }
 
-    /// Whether there are workers, or will be; a static site has none.
+    /// Returns whether there are workers, or will be; a static site has none.
     pub(crate) fn has_app(&self) -> bool {
         !self.server().rack.is_empty() || !self.server().workers.is_empty()
     }
 
-    /// Whether workers of several generations are there, or were: then it is worth saying which is which.
+    /// Returns whether there are or were workers of several generations, so that the generation is worth showing.
     pub(crate) fn has_generations(&self) -> bool {
         let server = self.server();
         server.phase > 0 || server.workers.iter().any(|worker| worker.phase != server.phase)
     }
 
-    /// Requests per second; `None` without an interval.
+    /// Returns requests per second; `None` without an interval.
     pub(crate) fn rate(&self) -> Option<f64> {
         self.between.as_ref().map(|between| between.per_second(between.requests.total))
     }
 
-    /// The worker's counts in the interval.
+    /// Returns the worker's counts in the interval.
     pub(crate) fn did(&self, worker: &WorkerSnapshot) -> Option<&WorkerInterval> {
         self.between.as_ref()?.workers.iter().find(|did| (did.index, did.pid) == (worker.index, worker.pid))
     }
 
-    /// The counts of handlers on mruby in the interval.
+    /// Returns the counts of handlers on mruby in the interval.
     pub(crate) fn handled(&self) -> Option<&HandlersInterval> {
         self.between.as_ref()?.handlers.as_ref()
     }
 
-    /// The output of `--once --json`, described in docs/top.md.
+    /// Returns the output of `--once --json`, described in docs/top.md.
     pub(crate) fn to_json(&self, address: &str) -> Value {
         let server = self.server();
         let mut raw = server.clone();
@@ -147,7 +147,7 @@ pub(crate) mod tests {
     use stats::{Finished, HandlersSnapshot, Phase, Recorder, Snapshot, WorkerState};
     use std::time::{Duration, SystemTime};
 
-    /// A server with `workers` workers (0: a static site) and the requests counted by `recorder`.
+    /// Returns a server with `workers` workers (0: a static site) and the requests counted by `recorder`.
     pub(crate) fn server(workers: u32, recorder: &Recorder) -> ServerSnapshot {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_769_860_800);
         let empty = json!({
@@ -207,7 +207,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Two samples, two seconds apart: 246 requests of 12 ms, two of them failed, one CPU busy.
+    /// Returns two samples, two seconds apart: 246 requests of 12 ms, two of them failed, one CPU busy.
     pub(crate) fn view(workers: u32) -> View {
         let recorder = Recorder::new();
         let at = Instant::now();
@@ -243,8 +243,8 @@ pub(crate) mod tests {
         )
     }
 
-    /// The same with handlers on mruby in two front threads: 120 requests, 4 of which failed, 2 of them because the
-    /// second thread was at its task limit; 40 tasks, 30 of them waiting.
+    /// Returns the same with handlers on mruby in two front threads: 120 requests, 4 of which failed, 2 of them because the second thread was at
+    /// its task limit; 40 tasks, 30 of them waiting.
     pub(crate) fn view_with_handlers(workers: u32) -> View {
         let counts = [stats::HandlerCounts::default(), stats::HandlerCounts::default()];
         let mut view = view(workers);

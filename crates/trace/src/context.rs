@@ -1,46 +1,45 @@
-//! `traceparent` (W3C Trace Context, level 1, section 3.2): read strictly, written in version 00.
+//! Parses `traceparent` strictly (W3C Trace Context, level 1, section 3.2), and writes version 00.
 
 use std::fmt;
 
-/// Length of the field in version 00: `00-` 32 digits `-` 16 digits `-` 2 digits.
+/// The length of the field in version 00: `00-` 32 digits `-` 16 digits `-` 2 digits.
 const LENGTH: usize = 55;
-/// The flag that says that the caller may have recorded its span.
+/// The flag that the caller may have recorded its span.
 const SAMPLED: u8 = 0x01;
-/// What may follow a parent's flags into ours: `sampled`, and level 2's `random-trace-id`, which stays true as long as the id is kept.
+/// The flags of a parent that are passed on: `sampled`, and level 2's `random-trace-id`, which stays true as
+/// long as the id is kept.
 const KNOWN: u8 = 0x03;
 
-/// Id of a trace; not all zeros.
+/// The id of a trace; not all zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceId([u8; 16]);
 
-/// Id of a span; not all zeros.
+/// The id of a span; not all zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SpanId([u8; 8]);
 
 impl TraceId {
-    /// `None` for zeros, which are invalid.
+    /// Returns `None` for zeros, which are invalid.
     pub fn new(bytes: [u8; 16]) -> Option<TraceId> {
         (bytes != [0; 16]).then_some(TraceId(bytes))
     }
 
-    /// Its bytes.
     pub fn bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// Its right half, which is random also in ids that begin with a time.
+    /// Returns the right half, which is random even in ids that begin with a time.
     pub fn low(&self) -> u64 {
         self.0[8..].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 }
 
 impl SpanId {
-    /// `None` for zeros, which are invalid.
+    /// Returns `None` for zeros, which are invalid.
     pub fn new(bytes: [u8; 8]) -> Option<SpanId> {
         (bytes != [0; 8]).then_some(SpanId(bytes))
     }
 
-    /// Its bytes.
     pub fn bytes(&self) -> &[u8; 8] {
         &self.0
     }
@@ -61,18 +60,18 @@ impl fmt::Debug for SpanId {
 /// The position of a request in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceParent {
-    /// The trace.
     pub trace: TraceId,
     /// The span that the request belongs to.
     pub span: SpanId,
-    /// Flags that this level of the standard knows.
+    /// The flags that this level of the standard defines.
     pub flags: u8,
 }
 
 impl TraceParent {
-    /// Reads the value of a field, without blanks around it. `None` where the standard wants a new trace instead.
+    /// Parses the value of a field without surrounding blanks. Returns `None` if the standard requires a new
+    /// trace.
     ///
-    /// A version that is not known may have more behind the flags, and may use other flags.
+    /// An unknown version may have more data after the flags, and may use other flags.
     pub fn parse(value: &[u8]) -> Option<TraceParent> {
         let [version] = hex(value.get(..2)?)?;
         let behind = value.get(LENGTH);
@@ -91,18 +90,18 @@ impl TraceParent {
         Some(TraceParent { trace, span, flags: flags & if version == 0 { KNOWN } else { SAMPLED } })
     }
 
-    /// Whether the caller may have recorded its span.
+    /// Returns whether the caller may have recorded its span.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
 
-    /// The same with this decision.
+    /// Sets the sampling decision.
     pub fn sampled(self, sampled: bool) -> TraceParent {
         let flags = self.flags & !SAMPLED | if sampled { SAMPLED } else { 0 };
         TraceParent { flags, ..self }
     }
 
-    /// The value of the field.
+    /// Returns the value of the field.
     pub fn write(&self) -> [u8; LENGTH] {
         let mut value = *b"00-00000000000000000000000000000000-0000000000000000-00";
         put(&mut value[3..35], &self.trace.0);
@@ -112,7 +111,7 @@ impl TraceParent {
     }
 }
 
-/// Lower-case digits only, as the standard says.
+/// Decodes lower-case digits only, as the standard requires.
 fn hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let value = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),

@@ -1,9 +1,9 @@
-//! Distributed traces: the context that requests carry, sampling, and what is recorded of a request.
+//! Distributed traces: the context of requests, sampling, and the recorded state of a request.
 //!
-//! Why: a slow page is explained by seeing the wait for a worker, the app and the database in one picture. The server adds what only it
-//! knows to the trace that others have begun.
+//! Why: one picture with the wait for a worker, the app and the database explains a slow page. The server
+//! adds its own part to the trace that the caller has begun.
 //!
-//! Contract: pure. No clock, no I/O, no random numbers of its own: ids are passed in.
+//! Contract: pure. No clock, no I/O, no random numbers; ids are passed in.
 #![forbid(unsafe_code)]
 
 mod active;

@@ -1,24 +1,25 @@
-//! Which requests are recorded.
+//! Decides which requests are recorded.
 
 use crate::{TraceId, TraceParent};
 
-/// Decides by the caller's flag, or by the trace's id, so that all servers of a trace decide alike.
+/// Decides by the caller's flag or by the trace id, so that all servers of a trace decide in the same way.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampler {
-    /// Whether the flag of the caller counts.
+    /// Whether the caller's flag is used.
     parent_based: bool,
-    /// Ids whose last 63 bits are below this are recorded.
+    /// Ids whose last 63 bits are below this bound are recorded.
     bound: u64,
 }
 
 impl Sampler {
-    /// Records the fraction `ratio` (0 to 1) of the traces; of those that others have begun, what their flag says if `parent_based`.
+    /// Records the fraction `ratio` (0 to 1) of the traces. If `parent_based` is set, the caller's flag
+    /// decides about traces that the caller has begun.
     pub fn new(parent_based: bool, ratio: f64) -> Sampler {
         let bound = (ratio.clamp(0.0, 1.0) * (1_u64 << 63) as f64) as u64;
         Sampler { parent_based, bound }
     }
 
-    /// Whether a request is recorded. `trace`: the caller's, or a new one.
+    /// Returns whether a request is recorded. `trace`: the caller's trace, or a new one.
     pub fn decide(&self, parent: Option<&TraceParent>, trace: &TraceId) -> bool {
         match parent {
             Some(parent) if self.parent_based => parent.is_sampled(),

@@ -10,7 +10,7 @@ use std::path::Path;
 /// The largest file of authorities or of a key; the system's own bundles have 200 KiB.
 const MOST: u64 = 16 << 20;
 
-/// All certificates of a file; at least one.
+/// Returns all certificates of a file; at least one.
 ///
 /// # Errors
 /// The file cannot be read, is malformed, or contains no certificate.
@@ -22,7 +22,7 @@ pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
     Ok(certificates)
 }
 
-/// The first private key of a file.
+/// Returns the first private key of a file.
 ///
 /// # Errors
 /// The file cannot be read, is malformed, or contains no key.

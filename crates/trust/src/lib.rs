@@ -10,7 +10,7 @@
 //! 3. A server must always prove that it has the certificate's key, even with [`Trusted::Any`].
 //! 4. [`client`] reads the files once, with blocking I/O. Its errors do not mention option names; the caller adds them.
 //! 5. The caller sets the ALPN protocols and whether sessions are resumed.
-//! 6. No message holds a byte of a file: what was named as a certificate may be a key ([`Secret`]).
+//! 6. No message contains a byte of a file: a file named as a certificate may be a key ([`Secret`]).
 #![forbid(unsafe_code)]
 
 mod files;
@@ -114,7 +114,7 @@ pub fn client(trusted: Trusted<'_>, identity: Option<Identity<'_>>) -> Result<Cl
             certificate(format!("{} is not its key", identity.key.display()))
         }
         rustls::Error::InvalidCertificate(_) => certificate("a certificate in it is damaged".to_owned()),
-        // What a library says of a key stays with it.
+        // The library's error may quote the key, so it is dropped.
         _ => key(
             "contains a private key that cannot be used: RSA from 2048 bits, ECDSA or Ed25519 is expected"
                 .to_owned(),

@@ -1,6 +1,6 @@
-//! PEM text to DER (RFC 7468), with mistakes explained by their place: a text may be a private key, or be taken for one by mistake.
+//! Converts PEM text to DER (RFC 7468). Errors name only a place, because a text may be a private key, even by mistake.
 //!
-//! Contract: no bytes make this panic, no message holds a byte of the text, and whatever is no section is passed over.
+//! Contract: no input causes a panic, no message contains a byte of the text, and text outside of sections is skipped.
 
 use crate::secret::{Place, Secret};
 use rustls::pki_types::CertificateDer;
@@ -8,10 +8,10 @@ use rustls::pki_types::pem::{self, SectionKind};
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 
-/// All sections of a text, in their order.
+/// Returns all sections of a text, in their order.
 ///
 /// # Errors
-/// A section is malformed: the rest of a sentence, with its line.
+/// A section is malformed. The text is the rest of a sentence, with the line.
 pub fn sections(text: &Secret) -> Result<Vec<(SectionKind, Vec<u8>)>, String> {
     let mut why = "it is not PEM";
     let mut escaped = false;
@@ -40,10 +40,10 @@ pub fn sections(text: &Secret) -> Result<Vec<(SectionKind, Vec<u8>)>, String> {
     })
 }
 
-/// The certificates of a text, in their order.
+/// Returns the certificates of a text, in their order.
 ///
 /// # Errors
-/// As [`sections`].
+/// See [`sections`].
 pub fn certificates(text: &Secret) -> Result<Vec<CertificateDer<'static>>, String> {
     let is_one = |(kind, der)| (kind == SectionKind::Certificate).then(|| CertificateDer::from(der));
     Ok(sections(text)?.into_iter().filter_map(is_one).collect())
@@ -63,7 +63,7 @@ fn reason(error: &pem::Error) -> &'static str {
     }
 }
 
-/// The last line that begins a section before byte `end`, with its number.
+/// Returns the last line before byte `end` that begins a section, with its number.
 fn section_before(bytes: &[u8], end: usize) -> (&[u8], usize) {
     let read = bytes.get(..end).unwrap_or(bytes);
     let lines = read.split(|&byte| byte == b'\n').zip(1..);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands in a file: no four bytes of it come back, as text or as numbers.
+        /// Random files: no four bytes of the content appear in a message, as text or as numbers.
         #[test]
         fn no_message_holds_a_byte_of_the_text(
             secret in "[0-9A-Z]{24}",

@@ -1,8 +1,8 @@
-//! What a file of keys, passwords or tokens holds, so that no message can show it: [`Secret`].
+//! The content of a file with keys, passwords or tokens, which no message can show: [`Secret`].
 //!
 //! Contract:
-//! 1. The bytes are reached only inside [`Secret::parse`]. What a parser says about them does not leave it, because libraries quote what
-//!    they cannot read: a mistake is a [`Place`], two numbers.
+//! 1. The bytes are accessible only inside [`Secret::parse`]. A parser's error text does not leave it,
+//!    because libraries quote what they cannot parse: an error is a [`Place`], two numbers.
 //! 2. `Debug` shows the length; there is no `Display`.
 
 use std::fmt;
@@ -14,26 +14,24 @@ use std::path::Path;
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
-/// Where a secret text is malformed. Lines and columns begin at 1; 0 is an unknown one.
+/// The place of an error in a secret text. Lines and columns begin at 1; 0 means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The line.
     pub line: usize,
-    /// The column.
     pub column: usize,
 }
 
 impl Place {
-    /// Somewhere in it.
     pub const UNKNOWN: Place = Place { line: 0, column: 0 };
 
-    /// At the beginning of a line.
+    /// The beginning of a line.
     pub fn line(line: usize) -> Place {
         Place { line, column: 0 }
     }
 }
 
-/// As the end of a sentence, empty for an unknown place: ` (line 3)`.
+/// Formats the end of a sentence, such as ` (line 3)`. Empty for an unknown place.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -72,7 +70,7 @@ impl Secret {
     /// Reads a file of at most `most` bytes.
     ///
     /// # Errors
-    /// It cannot be read, or is larger.
+    /// The file cannot be read, or is larger.
     pub fn read(file: &Path, most: u64) -> io::Result<Secret> {
         let mut bytes = Vec::new();
         File::open(file)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -82,20 +80,20 @@ impl Secret {
         Ok(Secret(bytes))
     }
 
-    /// What `with` reads out of it.
+    /// Returns what `with` parses from the bytes.
     ///
     /// # Errors
-    /// Where `with` could not read it, and nothing else of what it knows.
+    /// The place where `with` failed, and no other detail.
     pub fn parse<T>(&self, with: impl FnOnce(&[u8]) -> Result<T, Place>) -> Result<T, Place> {
         with(&self.0)
     }
 
-    /// Whether it holds nothing but blanks.
+    /// Whether the content is empty or blank.
     pub fn is_blank(&self) -> bool {
         self.0.trim_ascii().is_empty()
     }
 
-    /// Whether a word that is no secret is in it.
+    /// Whether the content contains a word that is not secret.
     pub fn contains(&self, word: &[u8]) -> bool {
         self.0.windows(word.len().max(1)).any(|window| window == word)
     }

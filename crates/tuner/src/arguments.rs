@@ -22,7 +22,6 @@ Counts: 600, 10k. Times: 30s, 500ms, 1m30s. Sizes: 512MB, 1GiB. Rates: 100/s, 37
 Memory is PSS: shared pages are divided among the processes that share them, so the sum is the memory actually used.
 Ctrl-C stops at any time and shows the results so far. docs/tune.md explains the output.";
 
-/// Adds the arguments.
 pub(crate) fn arguments(command: Command) -> Command {
     let command = command
         .arg(

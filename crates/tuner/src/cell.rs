@@ -10,31 +10,30 @@ use crate::server::Kind;
 use crate::slice::{self, Slice};
 use crate::workload::Portion;
 
-/// How thoroughly a cell is measured.
+/// The thoroughness of a cell's measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Effort {
     /// The load of each part.
     pub(crate) portion: Portion,
-    /// Least number of parts.
+    /// The smallest number of parts.
     pub(crate) parts: u32,
-    /// Most parts.
+    /// The largest number of parts.
     pub(crate) most: u32,
     /// More parts are measured while their rates differ by more than this.
     pub(crate) spread: f64,
-    /// Load before the first part, not counted.
+    /// The load before the first part, which is not counted.
     pub(crate) warm_up: Amount,
 }
 
-/// The results of a cell.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CellResult {
     pub(crate) slices: Vec<Slice>,
-    /// Why there are no more.
+    /// The reason why there are no more parts.
     pub(crate) failed: Option<Failure>,
 }
 
 impl CellResult {
-    /// Relative difference between the rates of the parts.
+    /// Returns the relative difference between the rates of the parts.
     pub(crate) fn spread(&self) -> f64 {
         let rates: Vec<f64> = self.slices.iter().map(Slice::rate).collect();
         let (low, high) = rates
@@ -44,7 +43,7 @@ impl CellResult {
         if rates.len() < 2 || middle <= 0.0 { 0.0 } else { (high - low) / middle }
     }
 
-    /// Whether another part should be measured.
+    /// Returns whether another part should be measured.
     pub(crate) fn wants_more(&self, effort: &Effort) -> bool {
         let parts = u32::try_from(self.slices.len()).unwrap_or(u32::MAX);
         self.failed.is_none()
@@ -52,7 +51,7 @@ impl CellResult {
             && (parts < effort.parts || self.spread() > effort.spread)
     }
 
-    /// The most frequent error.
+    /// Returns the most frequent error.
     pub(crate) fn error_text(&self) -> Option<&str> {
         let texts = self.slices.iter().flat_map(|slice| &slice.error_texts);
         texts.max_by_key(|(_, count)| *count).map(|(text, _)| text.as_str())
@@ -87,7 +86,7 @@ pub(crate) fn visit(
     gathered.failed = gathered.failed.take().or(result.err());
 }
 
-/// Warms up every process, without counting. Returns the number of requests sent.
+/// Warms up every process without counting. Returns the number of requests sent.
 fn warm_up(
     context: &Context<'_>,
     running: &mut RunningServer,
@@ -106,7 +105,7 @@ fn warm_up(
     Ok(slice::measure(context, running, shape, portion, 0, watch)?.requests)
 }
 
-/// The combined results of a cell. `cores` is the number of CPUs available to the server.
+/// Returns the combined results of a cell. `cores` is the number of CPUs available to the server.
 pub(crate) fn figures(gathered: &CellResult, shape: Shape, users: u32, cores: f64) -> Cell {
     let slices = &gathered.slices;
     let rates: Vec<f64> = slices.iter().map(Slice::rate).collect();
@@ -147,18 +146,18 @@ pub(crate) fn figures(gathered: &CellResult, shape: Shape, users: u32, cores: f6
     }
 }
 
-/// Parts may have been measured on different server instances; the memory curve is that of the last one.
+/// Returns the memory curve of the last server, because parts may have been measured on different server instances.
 fn last_server(points: Vec<MemoryPoint>) -> Vec<MemoryPoint> {
     let begins =
         points.windows(2).rposition(|pair| pair[1].requests < pair[0].requests).map_or(0, |at| at + 1);
     points[begins..].to_vec()
 }
 
-/// The cell as it would have been if its processes had not waited for CPUs used by others; used for the diagnosis when
-/// the machine was busy. Cells with more processes than CPUs compete with themselves and are not corrected.
+/// Returns the cell as it would have been without waiting for CPUs used by other programs, for the diagnosis of a busy machine. Cells with more
+/// processes than CPUs compete with themselves and are not corrected.
 ///
-/// A CPU-bound process runs Ruby on one CPU at a time: while that thread waits for a CPU, the whole process stands
-/// still. In other processes, each thread waits only for itself.
+/// A CPU-bound process runs Ruby on one CPU at a time: while that thread waits for a CPU, the whole process stands still. In other processes, each
+/// thread waits only for itself.
 pub(crate) fn undisturbed(cell: &Cell, starved_seconds: f64) -> Cell {
     let mut cell = cell.clone();
     let (processes, starved) = (f64::from(cell.processes), starved_seconds / cell.seconds);
@@ -180,10 +179,10 @@ pub(crate) fn undisturbed(cell: &Cell, starved_seconds: f64) -> Cell {
     cell
 }
 
-/// A process is CPU-bound if it uses this share of a CPU while it does not wait for one.
+/// The share of a CPU from which a process counts as CPU-bound while it does not wait for one.
 const COMPUTES: f64 = 0.8;
 
-/// The limit of most parts.
+/// Returns the limit of most parts.
 fn limited(slices: &[Slice]) -> Option<LimitedBy> {
     [LimitedBy::LoadGenerator, LimitedBy::Machine].into_iter().find(|limit| {
         slices.iter().filter(|slice| slice.limited_by == Some(*limit)).count() * 2 > slices.len()
@@ -205,7 +204,7 @@ fn times(latency: &Histogram) -> Times {
     }
 }
 
-/// 0 for an empty slice.
+/// Returns the median; 0 for an empty slice.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

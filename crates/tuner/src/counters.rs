@@ -4,10 +4,9 @@ use serde_json::Value;
 
 use crate::fibers::{self, Library};
 
-/// A snapshot of the counters.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Counters {
-    /// Requests completed.
+    /// Completed requests.
     pub(crate) requests: u64,
     /// Workers in any state.
     pub(crate) workers: u64,
@@ -15,7 +14,7 @@ pub(crate) struct Counters {
     pub(crate) ready: u64,
     /// Number of worker restarts.
     pub(crate) restarts: u64,
-    /// How the app's libraries get along with fibers.
+    /// The behaviour of the app's libraries with fibers.
     pub(crate) libraries: Vec<Library>,
     /// Process ids of the ready workers, sorted.
     pub(crate) serving: Vec<u64>,
@@ -25,7 +24,7 @@ pub(crate) struct Counters {
     queue_ms: Option<Sum>,
 }
 
-/// A number of values and their sum.
+/// A number of values with their sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Sum {
     pub(crate) count: f64,
@@ -33,12 +32,11 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    /// `None` without values.
+    /// Returns the mean; `None` without values.
     pub(crate) fn mean(self) -> Option<f64> {
         (self.count > 0.0).then(|| (self.total / self.count).max(0.0))
     }
 
-    /// The sum of both.
     pub(crate) fn and(self, other: Sum) -> Sum {
         Sum { count: self.count + other.count, total: self.total + other.total }
     }
@@ -58,7 +56,6 @@ pub(crate) struct Stages {
 }
 
 impl Stages {
-    /// The sum of both.
     pub(crate) fn and(self, other: Stages) -> Stages {
         Stages {
             app: self.app.and(other.app),
@@ -70,7 +67,7 @@ impl Stages {
 }
 
 impl Counters {
-    /// `None` if the text is not a JSON object.
+    /// Parses the counters; `None` if the text is not a JSON object.
     pub(crate) fn read(text: &str) -> Option<Counters> {
         let stats: Value = serde_json::from_str(text).ok()?;
         let workers =
@@ -92,12 +89,12 @@ impl Counters {
         })
     }
 
-    /// Number of workers that were ready before and are gone.
+    /// Returns how many workers were ready before and are gone.
     pub(crate) fn lost_since(&self, before: &Counters) -> usize {
         before.serving.iter().filter(|pid| !self.serving.contains(pid)).count()
     }
 
-    /// The difference between two snapshots.
+    /// Returns the difference between two snapshots.
     pub(crate) fn since(&self, before: &Counters) -> Stages {
         let between = |now: Option<Sum>, before: Option<Sum>| match (now, before) {
             (Some(now), before) => now.since(before.unwrap_or_default()),

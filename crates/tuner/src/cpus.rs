@@ -1,7 +1,6 @@
-//! Division of the CPUs: server and load generator get separate ones if the server gets fewer than there are.
+//! Divides the CPUs: server and load generator get separate ones if the server gets fewer than all.
 //!
-//! A child inherits the CPU affinity of the thread that starts it, so the calling thread changes its own for that
-//! moment.
+//! A child inherits the CPU affinity of the thread that starts it, so the calling thread changes its own for that moment.
 
 use crate::system;
 
@@ -12,7 +11,7 @@ pub(crate) struct Cpus {
     divided: Option<Divided>,
     /// Number of CPUs available to the server.
     pub(crate) server: f64,
-    /// Number of CPUs in all.
+    /// The number of all CPUs.
     pub(crate) all: f64,
 }
 
@@ -24,7 +23,7 @@ struct Divided {
 }
 
 impl Cpus {
-    /// `wanted` CPUs for the server, rounded up to whole ones; `available` is the number in all.
+    /// Divides the CPUs: `wanted` for the server, rounded up to whole ones, out of `available`.
     pub(crate) fn divide(wanted: Option<f64>, available: u32) -> Cpus {
         let all = f64::from(available.max(1));
         let whole = wanted.map_or(all, |wanted| wanted.ceil().clamp(1.0, all));

@@ -1,4 +1,4 @@
-//! What the report says about fibers: what they would gain over threads, or why they were not tried.
+//! The report on fibers: their gain over threads, or why they were not tried.
 
 use planner::{Budget, Cell, Choice, Profile, fibers};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::options::Fibers;
 use crate::table::{figure, size};
 
-/// How a library that the app has loaded gets along with fibers, as the server says.
+/// The behaviour of a library of the app with fibers, as reported by the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Library {
     pub(crate) name: String,
@@ -15,7 +15,7 @@ pub(crate) struct Library {
     pub(crate) text: String,
 }
 
-/// Those of `/stats`, the worst first; empty if the Ruby cannot serve with fibers.
+/// Returns the libraries in `/stats`, the worst first; empty if the Ruby cannot serve with fibers.
 pub(crate) fn libraries(stats: &Value) -> Vec<Library> {
     let all = stats["libraries"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -34,7 +34,7 @@ impl Library {
         self.with_fibers == "forbids"
     }
 
-    /// A sentence about what makes fibers worth less, if anything.
+    /// Returns a sentence about a disadvantage with fibers, if there is one.
     fn weakens(&self) -> Option<String> {
         match self.with_fibers.as_str() {
             "stops" => Some(format!("With fibers, {} {}.", self.name, self.text)),
@@ -44,47 +44,46 @@ impl Library {
     }
 }
 
-/// The outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
-    /// They are clearly better than threads.
+    /// Fibers are clearly better than threads.
     Gain,
-    /// They are not.
+    /// Fibers are not better.
     NoGain,
     /// The app waits too little for them.
     Computes,
-    /// It holds the GVL while it waits.
+    /// The app holds the GVL while it waits.
     HoldsLock,
-    /// A library forbids them, or the Ruby has none.
+    /// A library forbids fibers, or the Ruby has none.
     Forbidden,
-    /// The server did not run with them.
+    /// The server did not run with fibers.
     DidNotRun,
-    /// Nobody asked for them.
+    /// Fibers were not requested.
     NotTried,
-    /// There is too little to tell.
+    /// There are too few measurements.
     Unknown,
 }
 
-/// Fibers compared with threads.
+/// A comparison of fibers with threads.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct FiberReport {
     pub(crate) outcome: Outcome,
-    /// The share of a request that waits; `None` if unknown.
+    /// The share of a request's time that it waits; `None` if unknown.
     pub(crate) waiting: Option<f64>,
     /// The best measured shape with fibers.
     pub(crate) with: Option<Choice>,
-    /// The best measured shape without.
+    /// The best measured shape without fibers.
     pub(crate) without: Option<Choice>,
     pub(crate) libraries: Vec<Library>,
-    /// All this as sentences.
+    /// The report as sentences.
     pub(crate) words: Vec<String>,
 }
 
-/// What is known for the report.
+/// The input of the report.
 #[derive(Debug)]
 pub(crate) struct Known<'a> {
-    /// What was asked for.
+    /// The requested fibers.
     pub(crate) wanted: Option<&'a Fibers>,
     pub(crate) firm: &'a [Cell],
     pub(crate) usable: &'a [Cell],
@@ -204,7 +203,7 @@ fn compared(report: &FiberReport, known: &Known<'_>) -> Vec<String> {
     words
 }
 
-/// Such as "5,600 requests/s, p99 60 ms, 41.2 MiB".
+/// Formats figures such as "5,600 requests/s, p99 60 ms, 41.2 MiB".
 fn figures(choice: &Choice) -> String {
     let p99 = choice.latency_ms.p99;
     let times = if p99 > 0.0 { format!(", p99 {} ms", figure(p99)) } else { String::new() };
@@ -212,7 +211,7 @@ fn figures(choice: &Choice) -> String {
     format!("{} requests/s{times}{memory}", figure(choice.rate_per_s))
 }
 
-/// Such as "+250 % requests/s, -40 % p99, +3 % memory".
+/// Formats differences such as "+250 % requests/s, -40 % p99, +3 % memory".
 fn differences(with: &Choice, without: &Choice) -> String {
     let change = |now: f64, before: f64, what: &str| {
         (now > 0.0 && before > 0.0).then(|| format!("{:+.0} % {what}", (now / before - 1.0) * 100.0))
@@ -234,7 +233,7 @@ mod tests {
     use super::*;
     use planner::{Shape, profile};
 
-    /// A cell of an app with requests of 50 ms, `cpu_ms` of them on the CPU.
+    /// Returns a cell of an app with requests of 50 ms, `cpu_ms` of them on the CPU.
     fn cell(shape: Shape, rate_per_s: f64, cpu_ms: f64) -> Cell {
         Cell {
             processes: shape.processes,

@@ -1,12 +1,12 @@
-//! A helper process that outlives this one, to stop the servers that this one could not stop itself.
+//! A helper process that outlives this one, to stop servers that this one could not stop.
 //!
-//! Servers are stopped when their [`Guarded`] is dropped. That does not happen if this process is killed (`kill -9`,
-//! out of memory). So a copy of the program waits at the other end of a pipe, in its own process group. It is notified
-//! of each server, and when the pipe breaks it stops those that are left.
+//! Servers are stopped when their [`Guarded`] is dropped. That does not happen if this process is killed (`kill -9`, out of memory). So a copy of
+//! the program waits at the other end of a pipe, in its own process group. It is told about each server, and when the pipe breaks it stops the
+//! remaining ones.
 //!
 //! Contract:
 //! 1. The guard stops only servers that were announced to it and not reported as stopped.
-//! 2. It sends TERM, waits, then sends KILL. Then it removes their folder and exits.
+//! 2. It sends TERM, waits, then sends KILL. Then it removes the servers' folder and exits.
 
 use std::io::{self, BufRead, Write};
 use std::os::unix::process::CommandExt;
@@ -24,7 +24,7 @@ use crate::processes::ServerProcesses;
 pub(crate) const FLAG: &str = "guard";
 /// Prefix of the folders that the guard removes.
 pub(crate) const FOLDER: &str = "firebrick-tune-";
-/// Time limit for a server to stop after TERM.
+/// The time limit for a server to stop after TERM.
 const TERM_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -36,10 +36,10 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Starts the guard. `folder` is where the servers write; its name begins with [`FOLDER`].
+    /// Starts the guard. The servers write to `folder`, whose name begins with [`FOLDER`].
     ///
     /// # Errors
-    /// If the program cannot be started again.
+    /// The program cannot be started again.
     pub(crate) fn start(program: &Path, folder: &Path) -> io::Result<Guard> {
         let mut command = Command::new(program);
         command.args(["tune", &format!("--{FLAG}")]).current_dir("/").process_group(0);
@@ -67,7 +67,7 @@ impl Drop for Guard {
     }
 }
 
-/// A server that will not be left running.
+/// A server that is stopped in all cases.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     pub(crate) processes: ServerProcesses,
@@ -78,13 +78,13 @@ impl Guarded {
     fn tell(&self, sign: char) {
         let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipe) = pipe.as_mut() {
-            // If the guard was killed, writing fails harmlessly: the servers are still stopped by this process.
+            // If the guard was killed, writing fails harmlessly: this process still stops the servers.
             let ServerProcesses { leader, started, mark } = &self.processes;
             let _ = writeln!(pipe, "{sign}{leader} {started} {mark}");
         }
     }
 
-    /// Sends TERM, waits, then kills what is left. `reap` is called repeatedly to wait for the child.
+    /// Sends TERM, waits, then kills the remaining processes. Calls `reap` repeatedly to wait for the child.
     pub(crate) fn end(&self, mut reap: impl FnMut()) {
         end(&self.processes, &mut reap);
     }
@@ -96,7 +96,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Stops a server: TERM to its first process, which stops the others; KILL for those that are left.
+/// Stops a server: sends TERM to its first process, which stops the others, and KILL to the remaining ones.
 fn end(processes: &ServerProcesses, reap: &mut dyn FnMut()) {
     if let Some(leader) = rustix::process::Pid::from_raw(processes.leader)
         && processes.pids().contains(&processes.leader)
@@ -125,7 +125,7 @@ fn gone_within(processes: &ServerProcesses, timeout: Duration, reap: &mut dyn Fn
     }
 }
 
-/// The guard's main function: reads until the pipe breaks, then stops what is left.
+/// The guard's main function: reads until the pipe breaks, then stops the remaining servers.
 pub(crate) fn keep(input: impl BufRead) -> ExitCode {
     let mut left: Vec<ServerProcesses> = Vec::new();
     let mut folder = None;
@@ -137,13 +137,13 @@ pub(crate) fn keep(input: impl BufRead) -> ExitCode {
         end(processes, &mut || ());
     }
     if let Some(folder) = folder {
-        // Usually it has been removed already.
+        // Usually the folder has been removed already.
         let _ = std::fs::remove_dir_all(folder);
     }
     ExitCode::SUCCESS
 }
 
-/// A folder that may be removed: one with our prefix.
+/// Returns the folder if it may be removed, which is the case if it has our prefix.
 fn own_folder(line: &str) -> Option<PathBuf> {
     let path = Path::new(line);
     let named = path.file_name()?.to_str()?.starts_with(FOLDER);
@@ -160,7 +160,7 @@ fn note(left: &mut Vec<ServerProcesses>, line: &str) {
     let (Ok(leader), Ok(started)) = (leader.parse::<i32>(), started.parse::<u64>()) else { return };
     let processes = ServerProcesses { leader, started, mark: mark.to_owned() };
     left.retain(|other| *other != processes);
-    // A pid of 0 or less would signal our own process group, or all processes.
+    // A pid of 0 or less would signal this process group, or all processes.
     if line.starts_with('+') && leader > 1 && !mark.is_empty() {
         left.push(processes);
     }
@@ -195,7 +195,7 @@ mod tests {
             two.leader,
             two.mark
         );
-        // An exited child stays a zombie until its parent waits for it, as done here.
+        // An exited child stays a zombie until its parent waits for it, as here.
         let waiter = std::thread::spawn(move || left.wait().unwrap());
         keep(input.as_bytes());
         assert!(!waiter.join().unwrap().success());

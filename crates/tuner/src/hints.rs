@@ -1,12 +1,11 @@
-//! Limits found in the environment: the cgroup, `config/database.yml`, variables. Each note names its source, so that
-//! no limit comes as a surprise.
+//! Finds limits in the environment: the cgroup, `config/database.yml`, variables. Each note names its source, so that no limit comes as a surprise.
 
 use std::path::Path;
 
 use planner::{Budget, Shape};
 use settings::Machine;
 
-/// The budget with missing limits filled in, and notes on where they come from.
+/// Returns the budget with missing limits filled in, and notes on their sources.
 pub(crate) fn fill(budget: Budget, machine: &Machine) -> (Budget, Vec<String>) {
     let mut filled = budget;
     let mut notes = Vec::new();
@@ -29,9 +28,8 @@ pub(crate) fn fill(budget: Budget, machine: &Machine) -> (Budget, Vec<String>) {
 /// The size of a process's database connection pool in `config/database.yml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pool {
-    /// The number of threads: it reads `RAILS_MAX_THREADS`.
+    /// The number of threads, because the file reads `RAILS_MAX_THREADS`.
     Follows,
-    /// A fixed number.
     Fixed(u32),
 }
 
@@ -40,7 +38,7 @@ pub(crate) fn pool(dir: &Path) -> Option<Pool> {
     pool_in(&std::fs::read_to_string(dir.join("config/database.yml")).ok()?)
 }
 
-/// The file is a template, so it is not parsed as YAML: the first `pool:` (or `max_connections:`) is used.
+/// Finds the first `pool:` (or `max_connections:`). The file is a template, so it is not parsed as YAML.
 fn pool_in(text: &str) -> Option<Pool> {
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     let value = lines
@@ -53,7 +51,7 @@ fn pool_in(text: &str) -> Option<Pool> {
     value.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok().map(Pool::Fixed)
 }
 
-/// A remark on the database pool for a shape.
+/// Returns a remark on the database pool for a shape.
 pub(crate) fn about_pool(pool: Option<Pool>, shape: Shape) -> Option<String> {
     match pool? {
         Pool::Follows if shape.fibers > 0 => Some(format!(
@@ -74,7 +72,7 @@ pub(crate) fn about_pool(pool: Option<Pool>, shape: Shape) -> Option<String> {
     }
 }
 
-/// A note on variables that configure other servers and are ignored.
+/// Returns a note on variables that configure other servers and are ignored.
 pub(crate) fn set_aside() -> Option<String> {
     let set: Vec<String> = ["WEB_CONCURRENCY", "RAILS_MAX_THREADS"]
         .into_iter()

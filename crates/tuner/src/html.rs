@@ -14,7 +14,6 @@ use crate::verdict::{Verdict, lines_for};
 use crate::work::{Measured, Results};
 use crate::workload;
 
-/// The page.
 pub(crate) fn page(options: &Options, budget: &Budget, done: &Results, verdict: &Verdict) -> Page {
     let name = options.dir.file_name().map_or_else(|| "an app".into(), |name| name.to_string_lossy());
     Page {
@@ -125,7 +124,7 @@ fn remarks(verdict: &Verdict) -> Option<Section> {
     (!verdict.remarks.is_empty()).then(|| section("Caveats", "", vec![Block::Notes(verdict.remarks.clone())]))
 }
 
-/// Heat maps, lines and the frontier.
+/// Returns heat maps, lines and the frontier.
 fn shapes(done: &Results, verdict: &Verdict, budget: &Budget) -> Option<Section> {
     let users = done.measured.iter().map(|one| one.cell.users).max().unwrap_or(0);
     let best = verdict.recommendation.best.as_ref().map(|best| best.shape);
@@ -162,7 +161,7 @@ fn shapes(done: &Results, verdict: &Verdict, budget: &Budget) -> Option<Section>
     ))
 }
 
-/// A shape and its results; NaN if unknown.
+/// A shape with its results; NaN if unknown.
 struct ShapeResult {
     shape: Shape,
     rate: f64,
@@ -171,7 +170,7 @@ struct ShapeResult {
     measured: bool,
 }
 
-/// Measured shapes, and predictions for the other cells of their rows and columns.
+/// Returns measured shapes, and predictions for the other cells of their rows and columns.
 fn shown(done: &Results) -> Vec<ShapeResult> {
     let known = |bytes: f64| if bytes > 0.0 { bytes } else { f64::NAN };
     // The heat maps are processes x threads.
@@ -196,7 +195,7 @@ fn shown(done: &Results) -> Vec<ShapeResult> {
             },
         })
         .collect();
-    // Only rows and columns with measurements: hundreds of predicted cells would tell nothing.
+    // Only rows and columns with measurements, because hundreds of predicted cells would tell nothing.
     let (rows, columns): (Vec<u32>, Vec<u32>) =
         done.usable().iter().map(|cell| (cell.processes, cell.threads)).unzip();
     for one in &done.predictions {
@@ -217,7 +216,7 @@ fn shown(done: &Results) -> Vec<ShapeResult> {
     shown
 }
 
-/// A quantity shown as a heat map.
+/// A quantity that a heat map shows.
 struct Measure {
     title: &'static str,
     name: &'static str,
@@ -258,7 +257,7 @@ fn numbers(cells: &[ShapeResult], of: impl Fn(Shape) -> u32) -> Vec<u32> {
     numbers
 }
 
-/// Throughput over threads: measurements, and the model's curve for each number of processes.
+/// Returns throughput over threads: measurements, and the model's curve for each number of processes.
 fn lines(cells: &[ShapeResult], verdict: &Verdict, users: u32) -> Lines {
     let measured = |p: u32| points(cells.iter().filter(|one| one.measured && one.shape.processes == p));
     let threads = numbers(cells, |shape| shape.threads);
@@ -294,7 +293,7 @@ fn lines(cells: &[ShapeResult], verdict: &Verdict, users: u32) -> Lines {
     }
 }
 
-/// Threads and rate, sorted by threads.
+/// Returns pairs of threads and rate, sorted by threads.
 fn points<'a>(cells: impl Iterator<Item = &'a ShapeResult>) -> Vec<(f64, f64)> {
     let known = cells.filter(|one| one.rate.is_finite());
     let mut points: Vec<(f64, f64)> = known.map(|one| (f64::from(one.shape.threads), one.rate)).collect();
@@ -334,7 +333,7 @@ fn frontier(done: &Results, best: Option<Shape>, budget: &Budget) -> Frontier {
     }
 }
 
-/// Servers with measured cells, in order of appearance.
+/// Returns the servers with measured cells, in order of appearance.
 fn servers(done: &Results) -> Vec<Kind> {
     let mut kinds = Vec::new();
     for one in &done.measured {
@@ -368,7 +367,7 @@ fn profile(verdict: &Verdict) -> Option<Section> {
     Some(section("Application profile", "", blocks.into_iter().flatten().collect()))
 }
 
-/// What fibers gain over threads, or why there are none.
+/// Returns the gain of fibers over threads, or why there are none.
 fn fibers(verdict: &Verdict) -> Option<Section> {
     let report = &verdict.fibers;
     if report.words.is_empty() {

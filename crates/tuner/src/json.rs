@@ -24,7 +24,7 @@ struct Document<'a> {
     stopped: bool,
     /// Firebrick's cells, including short looks.
     cells: Vec<Cell>,
-    /// Indices of the short looks in `cells`.
+    /// The indices of the short looks in `cells`.
     looks: Vec<usize>,
     others: Vec<Other<'a>>,
     predictions: &'a [Prediction],
@@ -52,10 +52,10 @@ struct Other<'a> {
     cells: Vec<&'a Cell>,
 }
 
-/// The JSON document.
+/// Returns the JSON document.
 ///
 /// # Errors
-/// Only if serialization fails.
+/// Serialization fails.
 pub(crate) fn document(
     options: &Options,
     budget: &Budget,
@@ -102,14 +102,14 @@ pub(crate) fn document(
         .map_err(|error| format!("cannot write the results as JSON: {error}"))
 }
 
-/// The processor's name, if the kernel provides it.
+/// Returns the processor's name, if the kernel provides it.
 pub(crate) fn processor() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The kernel's name and release.
+/// Returns the kernel's name and release.
 fn system() -> String {
     let name = rustix::system::uname();
     format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy())

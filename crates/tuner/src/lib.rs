@@ -1,11 +1,11 @@
 //! `firebrick tune`: measures the app under combinations of processes, threads and fibers and recommends one.
 //!
-//! Read downward: [`run`] validates the command line, [`work`] measures cell after cell (`search` chooses the next
-//! one), [`verdict`] evaluates them with `planner`, and `summary`, `json`, `html` and `write` produce the output.
+//! Reading order: [`run`] validates the command line, [`work`] measures cell after cell (`search` chooses the next one), [`verdict`] evaluates them
+//! with `planner`, and `summary`, `json`, `html` and `write` produce the output.
 //!
 //! Contract:
 //! 1. Nothing is started before the whole command line is validated.
-//! 2. However it ends, no process and no file is left behind.
+//! 2. However the command ends, no process and no file is left behind.
 //! 3. A cell that crashes is a result like any other.
 #![forbid(unsafe_code)]
 
@@ -52,9 +52,9 @@ use stop::Stop;
 use verdict::Verdict;
 use work::Results;
 
-/// Exit status for wrong usage.
+/// The exit status for wrong usage.
 const USAGE: u8 = 2;
-/// Line width without a terminal.
+/// The line width without a terminal.
 const WIDTH: usize = 100;
 
 /// Adds the arguments of `firebrick tune`; the caller sets name and description.
@@ -62,7 +62,6 @@ pub fn arguments(command: Command) -> Command {
     arguments::arguments(command)
 }
 
-/// Runs the command.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     if matches.get_flag(guard::FLAG) {
         return guard::keep(io::stdin().lock());
@@ -92,7 +91,7 @@ fn tune(options: &Options) -> ExitCode {
     }
 }
 
-/// What is known before measuring.
+/// Facts known before measuring.
 struct Setup<'a> {
     options: &'a Options,
     machine: Machine,
@@ -152,7 +151,7 @@ fn setup(options: &Options) -> Setup<'_> {
     Setup { options, machine, cpus, budget, notes, servers }
 }
 
-/// The lines above the table.
+/// Returns the lines above the table.
 fn head(setup: &Setup<'_>) -> Vec<String> {
     let options = setup.options;
     let cpus = if setup.cpus.server < setup.cpus.all {
@@ -241,7 +240,7 @@ fn write_config(options: &Options, verdict: &Verdict) -> Result<(), String> {
     }
 }
 
-/// Prints a message for people; to standard error if standard output is JSON.
+/// Prints a message for people, on standard error if standard output is JSON.
 fn remark(options: &Options, text: &str) {
     if options.output.json_only {
         let _ = io::stderr().lock().write_all(text.as_bytes());

@@ -12,7 +12,6 @@ use planner::{Budget, Shape, Slo};
 
 use crate::server::Kind;
 
-/// The options of `firebrick tune`.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// The app's folder, absolute.
@@ -35,27 +34,27 @@ pub(crate) struct Shapes {
     pub(crate) threads: Option<Vec<u32>>,
     /// `None` is auto, but not for a table of all combinations.
     pub(crate) fibers: Option<Fibers>,
-    /// Measure only the decisive ones.
+    /// Whether to measure only the decisive cells.
     pub(crate) few: bool,
-    /// Most parts per cell.
+    /// The most parts per cell.
     pub(crate) repeats: u32,
-    /// Largest accepted relative difference between the parts of a cell.
+    /// The largest accepted relative difference between the parts of a cell.
     pub(crate) spread: f64,
 }
 
-/// Which numbers of fibers to try.
+/// The numbers of fibers to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fibers {
     /// As many as there are users, if the app waits enough.
     Auto,
-    /// None.
+    /// No fibers.
     Off,
-    /// These, whatever the app does.
+    /// These numbers, whatever the app does.
     List(Vec<u32>),
 }
 
 impl Shapes {
-    /// All cells of the lists, in the given order; `None` unless the lists of processes and threads are given.
+    /// Returns all cells of the lists, in the given order; `None` unless the lists of processes and threads are given.
     pub(crate) fn grid(&self) -> Option<Vec<Shape>> {
         let (processes, threads) = (self.processes.as_ref()?, self.threads.as_ref()?);
         let shapes = || processes.iter().flat_map(|p| threads.iter().map(|t| Shape::new(*p, *t)));
@@ -81,18 +80,18 @@ pub(crate) struct LoadOptions {
     pub(crate) timeout: Duration,
 }
 
-/// Number of requests or duration.
+/// A number of requests or a duration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Amount {
     Requests(u64),
     Time(Duration),
 }
 
-/// Where the results go.
+/// The targets of the results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Output {
     pub(crate) write: bool,
-    /// Recommend what was measured while other programs used the CPU.
+    /// Whether to recommend shapes that were measured while other programs used the CPU.
     pub(crate) noisy: bool,
     pub(crate) html: Option<PathBuf>,
     pub(crate) json: Option<PathBuf>,
@@ -109,7 +108,7 @@ const MOST_FIBERS: u32 = 30_000;
 /// Reads the command line.
 ///
 /// # Errors
-/// All errors, one sentence each.
+/// All mistakes, one sentence each.
 pub(crate) fn read(matches: &ArgMatches) -> Result<Options, Vec<String>> {
     let mut parser = Parser { matches, mistakes: Vec::new() };
     let (dir, load) = (parser.dir(), parser.load());
@@ -127,7 +126,7 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Options, Vec<String>> {
     if parser.mistakes.is_empty() { Ok(options) } else { Err(parser.mistakes) }
 }
 
-/// The matches, and the errors found so far.
+/// The matches, and the mistakes found so far.
 struct Parser<'a> {
     matches: &'a ArgMatches,
     mistakes: Vec<String>,
@@ -142,7 +141,7 @@ impl<'a> Parser<'a> {
         self.matches.get_many::<String>(name).into_iter().flatten().map(String::as_str).collect()
     }
 
-    /// The parsed value of a flag. An invalid value is recorded as an error and counts as absent.
+    /// Returns the parsed value of a flag. An invalid value is recorded as a mistake and counts as absent.
     fn value<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         match read(self.text(name)?) {
             Ok(value) => Some(value),
@@ -312,7 +311,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A file to be written. Its folder is checked now, not after minutes of measuring.
+    /// Returns a file to write. Its folder is checked now rather than after minutes of measuring.
     fn target(&mut self, name: &str) -> Option<PathBuf> {
         let path = PathBuf::from(self.text(name)?);
         let folder = match path.parent() {
@@ -342,7 +341,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// `1,2,10`; `None` for `auto`.
+/// Parses `1,2,10`; `None` for `auto`.
 fn numbers(text: &str, most: u32, example: &str) -> Result<Option<Vec<u32>>, String> {
     if text.trim() == "auto" {
         return Ok(None);
@@ -361,7 +360,7 @@ fn numbers(text: &str, most: u32, example: &str) -> Result<Option<Vec<u32>>, Str
     Ok(Some(list))
 }
 
-/// `100,1000`, `auto` or `off`.
+/// Parses `100,1000`, `auto` or `off`.
 fn fibers(text: &str) -> Result<Fibers, String> {
     if text.trim() == "off" {
         return Ok(Fibers::Off);

@@ -1,9 +1,9 @@
-//! A server's processes: which belong to it, their memory and CPU time.
+//! The processes of a server, with their memory and CPU time.
 //!
 //! Contract:
-//! 1. A process belongs to a server if it descends from its first process, is in its process group, or carries the
-//!    server's mark in its environment (a daemonized process has left both).
-//! 2. A process that exits while it is examined is not an error: it is left out.
+//! 1. A process belongs to a server if it descends from its first process, is in its process group, or has the server's mark in its
+//!    environment (a daemonized process has left both).
+//! 2. A process that exits while it is examined is not an error; it is left out.
 //! 3. Without `/proc` there are no marks, CPU times are 0, and shared memory counts for each process.
 
 use std::collections::HashMap;
@@ -14,27 +14,27 @@ pub(crate) use crate::system::Memory;
 use crate::system::{self, Stat};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Name of the environment variable that carries a server's mark.
+/// The name of the environment variable with a server's mark.
 pub(crate) const MARK: &str = "FIREBRICK_TUNE_SERVER";
 
 /// Identifies a server's processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerProcesses {
-    /// Its first process, which leads a process group.
+    /// The first process, which leads a process group.
     pub(crate) leader: i32,
-    /// Its start time in ticks since boot: older processes do not belong to it. 0 if unknown.
+    /// The start time of the first process in ticks since boot; older processes do not belong to the server. 0 if unknown.
     pub(crate) started: u64,
     /// The value of [`MARK`] in all its processes.
     pub(crate) mark: String,
 }
 
 impl ServerProcesses {
-    /// The processes of a server that was just started.
+    /// Returns the processes of a server that was just started.
     pub(crate) fn of(leader: i32, mark: String) -> ServerProcesses {
         ServerProcesses { leader, started: system::started(leader), mark }
     }
 
-    /// Pids of all its running processes.
+    /// Returns the pids of all running processes of the server.
     pub(crate) fn pids(&self) -> Vec<i32> {
         self.members().iter().map(|stat| stat.pid).collect()
     }
@@ -63,13 +63,13 @@ impl ServerProcesses {
         environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
     }
 
-    /// CPU time of all its processes since their start, including reaped children.
+    /// Returns the CPU time of all processes since their start, including reaped children.
     pub(crate) fn cpu(&self) -> Duration {
         let ticks: u64 = self.members().iter().map(|stat| stat.ticks).sum();
         Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
     }
 
-    /// How long each thread has run on a CPU and waited for one.
+    /// Returns how long each thread has run on a CPU and waited for one.
     pub(crate) fn sched_times(&self) -> SchedTimes {
         let tasks = self.members().into_iter().flat_map(|stat| tasks(stat.pid));
         SchedTimes(
@@ -79,7 +79,7 @@ impl ServerProcesses {
         )
     }
 
-    /// Memory of all its processes. Takes milliseconds for each large one.
+    /// Returns the memory of all processes. Takes milliseconds for each large one.
     pub(crate) fn memory(&self) -> Memory {
         self.members()
             .iter()
@@ -87,7 +87,7 @@ impl ServerProcesses {
             .fold(Memory::default(), |sum, one| Memory { pss: sum.pss + one.pss, rss: sum.rss + one.rss })
     }
 
-    /// Sends a signal to all its processes.
+    /// Sends a signal to all processes.
     pub(crate) fn signal(&self, signal: Signal) {
         for pid in self.pids().into_iter().filter_map(Pid::from_raw) {
             // The process may have exited meanwhile.
@@ -96,12 +96,12 @@ impl ServerProcesses {
     }
 }
 
-/// By thread, in nanoseconds: running on a CPU, and runnable without a CPU.
+/// Nanoseconds by thread: running on a CPU, and runnable without a CPU.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SchedTimes(HashMap<i32, (u64, u64)>);
 
 impl SchedTimes {
-    /// The difference to `before`: time on a CPU, and waiting for one. Threads that exited meanwhile are not included.
+    /// Returns the difference to `before`: time on a CPU, and waiting for one. Threads that have exited meanwhile are not included.
     pub(crate) fn since(&self, before: &SchedTimes) -> (Duration, Duration) {
         let (mut ran, mut waited) = (0, 0);
         for (task, now) in &self.0 {
@@ -113,7 +113,7 @@ impl SchedTimes {
     }
 }
 
-/// The threads of a process, with their `schedstat` files.
+/// Returns the threads of a process with their `schedstat` files.
 fn tasks(pid: i32) -> Vec<(i32, String)> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -126,7 +126,7 @@ fn parse_schedstat(line: &str) -> Option<(u64, u64)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// Idle ticks and all ticks of all CPUs since boot; `None` if unknown.
+/// Returns idle ticks and all ticks of all CPUs since boot; `None` if unknown.
 pub(crate) fn machine_ticks() -> Option<(u64, u64)> {
     idle_and_all(fs::read_to_string("/proc/stat").ok()?.lines().next()?)
 }

@@ -1,10 +1,10 @@
 //! One server, from start to stop: in its own process group, with its output in a file, watched by the guard.
 //!
 //! Contract:
-//! 1. It is ready when it has responded to a request and, for Firebrick, all its workers are ready.
-//! 2. If it does not get ready, the error says why (it exited, its workers die repeatedly, or the timeout passed), with
+//! 1. A server is ready when it has responded to a request and, for Firebrick, all its workers are ready.
+//! 2. If it does not become ready, the error gives the reason (it exited, its workers die repeatedly, or the time-out passed), with
 //!    the last lines of its log.
-//! 3. When this is dropped, no process and no file of it is left.
+//! 3. When the value is dropped, no process and no file of the server is left.
 
 use std::cell::OnceCell;
 use std::fs::{self, File};
@@ -45,36 +45,34 @@ const UNSET: [&str; 14] = [
     "RAILS_ENV",
     "RAILS_MAX_THREADS",
 ];
-/// After this many restarts before the server is ready, it is considered broken.
+/// The number of restarts after which a server that is not ready counts as broken.
 const MOST_RESTARTS: u64 = 3;
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const LOG_LINES: usize = 12;
 
-/// Why a server has no results.
+/// The reason why a server has no results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The reason, and the last lines of its log.
+    /// The reason with the last lines of the server's log.
     Crashed(String),
-    /// The user asked to stop.
     Stopped,
 }
 
-/// What all servers of a run share.
+/// The state shared by all servers of a run.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
     pub(crate) stop: &'a Stop,
     pub(crate) guard: &'a Guard,
-    /// The Firebrick program: this one.
+    /// The Firebrick program, which is this one.
     pub(crate) program: &'a Path,
     /// The folder for all servers' files.
     pub(crate) temp: &'a Path,
     pub(crate) cpus: &'a Cpus,
-    /// How the app's libraries get along with fibers, once a server has said so.
+    /// The behaviour of the app's libraries with fibers, once a server has reported it.
     pub(crate) libraries: OnceCell<Vec<Library>>,
 }
 
-/// A running server.
 #[derive(Debug)]
 pub(crate) struct RunningServer {
     child: Child,
@@ -90,7 +88,7 @@ impl RunningServer {
     /// Starts a server and waits until it is ready.
     ///
     /// # Errors
-    /// The reason why it is not ready.
+    /// The reason why the server is not ready.
     pub(crate) fn start(context: &Context<'_>, kind: Kind, shape: Shape) -> Result<RunningServer, Failure> {
         let mut running = RunningServer::spawn(context, kind, shape)
             .map_err(|error| Failure::Crashed(format!("cannot start: {error}")))?;
@@ -123,7 +121,7 @@ impl RunningServer {
             command.env_remove(name);
         }
         command.env("RACK_ENV", &options.environment).env("RAILS_ENV", &options.environment);
-        // Apps use it to size their pools (config/database.yml).
+        // Apps use the variable to size their pools (config/database.yml).
         command.env("RAILS_MAX_THREADS", shape.seats().to_string()).env(MARK, &mark);
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = context.cpus.for_server(|| command.spawn())?;
@@ -166,7 +164,7 @@ impl RunningServer {
         }
     }
 
-    /// The counters of a Firebrick server.
+    /// Returns the counters of a Firebrick server.
     pub(crate) fn counters(&self) -> Option<Counters> {
         if self.kind != Kind::Firebrick {
             return None;
@@ -174,12 +172,11 @@ impl RunningServer {
         Counters::read(&control::client::get(&control_socket(&self.folder), "/stats").ok()?)
     }
 
-    /// Its processes.
     pub(crate) fn processes(&self) -> &ServerProcesses {
         &self.guarded.processes
     }
 
-    /// How it exited, if it did.
+    /// Returns how the server exited, if it did.
     pub(crate) fn ended(&mut self) -> Option<String> {
         if self.status.is_none() {
             self.status = self.child.try_wait().ok().flatten();
@@ -187,7 +184,7 @@ impl RunningServer {
         self.status.map(how)
     }
 
-    /// A failure with the last lines of the log; the app's own error is in the first line.
+    /// Returns a failure with the last lines of the log; the app's own error is in the first line.
     pub(crate) fn crashed(&self, what: &str) -> Failure {
         let text = fs::read(&self.log).unwrap_or_default();
         let lines = clean(&String::from_utf8_lossy(&text), &self.folder);
@@ -231,7 +228,7 @@ fn how(status: ExitStatus) -> String {
     }
 }
 
-/// The nonempty lines of a log, without the server's own folder.
+/// Returns the nonempty lines of a log, without the server's own folder.
 fn clean(log: &str, folder: &Path) -> Vec<String> {
     let folder = format!("{}/", folder.display());
     let clean = |line: &str| -> String {
@@ -241,25 +238,24 @@ fn clean(log: &str, folder: &Path) -> Vec<String> {
     log.lines().map(clean).filter(|line| !line.trim().is_empty()).collect()
 }
 
-/// The last lines of the log.
+/// Returns the last lines of the log.
 fn last(lines: &[String]) -> &[String] {
     &lines[lines.len().saturating_sub(LOG_LINES)..]
 }
 
-/// The most informative line: an exception, otherwise the last line that is neither a server message nor part of a
-/// backtrace.
+/// Returns the most informative line: an exception, else the last line that is neither a server message nor part of a backtrace.
 fn reason(lines: &[String]) -> Option<&str> {
     let informative = |line: &&String| !line.starts_with(['[', ' ', '\t', '*', '-']);
     let exception = lines.iter().rfind(|line| informative(line) && line.contains("Error"));
     exception.or_else(|| lines.iter().rfind(informative)).map(String::as_str)
 }
 
-/// A free port. Not every server can be told to use port 0 and report the one it got.
+/// Returns a free port. Not every server can use port 0 and report the port that it got.
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Whether the server responds in time, with any status.
+/// Returns whether the server responds in time, with any status.
 fn answers(port: u16, target: &str, within: Duration) -> bool {
     let ask = || -> io::Result<[u8; 5]> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -270,7 +266,7 @@ fn answers(port: u16, target: &str, within: Duration) -> bool {
         stream.write_all(request.as_bytes())?;
         let mut begin = [0; 5];
         stream.read_exact(&mut begin)?;
-        // Read to the end, so that the server does not see an aborted connection.
+        // Reads to the end, so that the server does not see an aborted connection.
         io::copy(&mut stream.take(16 << 20), &mut io::sink())?;
         Ok(begin)
     };

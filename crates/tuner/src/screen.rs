@@ -11,7 +11,6 @@ use crate::work::Measured;
 const REDRAW_EVERY: Duration = Duration::from_millis(100);
 const BAR: usize = 24;
 
-/// Progress output.
 pub(crate) struct Screen {
     /// Whether the table is printed.
     table: bool,
@@ -22,14 +21,14 @@ pub(crate) struct Screen {
     last: Option<Instant>,
     servers: bool,
     began: Instant,
-    /// Completed share of all work before this step.
+    /// The completed share of all work before this step.
     done: f64,
     share: f64,
     label: String,
 }
 
 impl Screen {
-    /// `quiet`: no progress line. `silent`: no table. `servers`: there is more than one server.
+    /// Creates the screen. `quiet`: no progress line. `silent`: no table. `servers`: there is more than one server.
     pub(crate) fn new(quiet: bool, silent: bool, servers: bool) -> Screen {
         let line = !quiet && io::stderr().is_terminal();
         Screen {
@@ -54,8 +53,7 @@ impl Screen {
         }
     }
 
-    /// Starts a step: `label` names it; `done` and `share` (0 to 1) are the completed share of all work and the share
-    /// of this step.
+    /// Starts a step. `label` names it; `done` and `share` (0 to 1) are the completed share of all work and the share of this step.
     pub(crate) fn step(&mut self, label: String, done: f64, share: f64) {
         self.label = label;
         self.done = done.clamp(0.0, 1.0);
@@ -64,7 +62,6 @@ impl Screen {
         self.last = None;
     }
 
-    /// Changes the label of the step.
     pub(crate) fn step_label(&mut self, label: String) {
         self.label = label;
     }
@@ -120,7 +117,7 @@ fn width() -> usize {
     terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0)).max(20)
 }
 
-/// Estimated remaining time.
+/// Returns the estimated remaining time.
 fn left(elapsed: Duration, done: f64) -> String {
     if done < 0.02 {
         return String::new();

@@ -1,10 +1,9 @@
 //! Chooses the next cell if only the decisive ones are measured. Pure: cells go in, a step comes out.
 //!
-//! 1. A few short looks show where the time goes: the smallest shape (a request on its own), many threads in one
-//!    process (contention between threads), a second process (its cost, and whether it runs at all), and a large shape
-//!    (how far it scales).
-//! 2. From these `planner` predicts all candidates. The best three within the budget are measured in full; each
-//!    measurement improves the prediction of the rest.
+//! 1. A few short looks show how the app uses its time: the smallest shape (a request on its own), many threads in one process (contention
+//!    between threads), a second process (its cost, and whether it runs at all), and a large shape (how far it scales).
+//! 2. From these `planner` predicts all candidates. The best three within the budget are measured in full; each measurement improves the
+//!    prediction of the others.
 //! 3. Where requests wait, the best shape with fibers is measured, too.
 //! 4. The winner is measured once more, so that its result does not depend on one run.
 
@@ -12,24 +11,23 @@ use planner::{Budget, Cell, Model, Prediction, Shape, fibers, profile, recommend
 
 /// Cells measured in full before the search ends.
 const VERIFIED: usize = 3;
-/// Limit of full measurements, if predictions keep exceeding measurements.
+/// The limit of full measurements, if predictions keep exceeding measurements.
 const AT_MOST: usize = 5;
 /// If this many shapes crashed and none ran, the app does not run at all.
 const HOPELESS: usize = 2;
-/// A candidate is measured if its rate may reach this share of the best known one.
+/// A candidate is measured if its rate may reach this share of the best known rate.
 const WORTH: f64 = 0.97;
 
-/// Shapes with fibers that are measured.
+/// The most shapes with fibers that are measured.
 const MOST_WITH_FIBERS: usize = 2;
 
-/// The state of the search.
 #[derive(Debug, Clone)]
 pub(crate) struct SearchState<'a> {
     /// All shapes that may be recommended.
     pub(crate) candidates: &'a [Shape],
-    /// The same with fibers.
+    /// The same shapes with fibers.
     pub(crate) with_fibers: &'a [Shape],
-    /// Whether fibers are tried whatever the app does.
+    /// Whether fibers are tried regardless of the app.
     pub(crate) always_fibers: bool,
     /// Users of the load.
     pub(crate) users: u32,
@@ -37,16 +35,15 @@ pub(crate) struct SearchState<'a> {
     pub(crate) budget: &'a Budget,
     /// Shapes with a short look.
     pub(crate) looked: &'a [Shape],
-    /// Cells that a recommendation may be based on: measured in full, or crashed.
+    /// Cells on which a recommendation may be based: measured in full, or crashed.
     pub(crate) firm: &'a [Cell],
     /// All cells, as input of the prediction.
     pub(crate) usable: &'a [Cell],
 }
 
-/// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A short look at a shape, with this many users.
+    /// Take a short look at a shape, with this many users.
     Look(Shape, u32),
     /// Measure a shape in full.
     Verify(Shape),
@@ -55,12 +52,12 @@ pub(crate) enum Step {
 }
 
 impl SearchState<'_> {
-    /// The next step; `None` if enough is known.
+    /// Returns the next step; `None` if enough is known.
     pub(crate) fn next(&self) -> Option<Step> {
         if self.usable.len() >= HOPELESS && self.usable.iter().all(|cell| cell.crashed.is_some()) {
             return None;
         }
-        // Fibers take no part in the search for processes and threads.
+        // The search for processes and threads ignores fibers.
         let on_threads =
             |cells: &[Cell]| cells.iter().filter(|cell| cell.fibers == 0).cloned().collect::<Vec<Cell>>();
         let (firm, usable) = (on_threads(self.firm), on_threads(self.usable));
@@ -68,7 +65,7 @@ impl SearchState<'_> {
         threads.look().or_else(|| threads.verify()).or_else(|| self.fibers()).or_else(|| self.confirm())
     }
 
-    /// The best predicted shape with fibers, if the app waits; then the next, as long as it should be better.
+    /// Returns the best predicted shape with fibers, if the app waits; then the next one, as long as it should be better.
     pub(crate) fn fibers(&self) -> Option<Step> {
         let tried: Vec<&Cell> = self.firm.iter().filter(|cell| cell.fibers > 0).collect();
         let open = self.with_fibers.iter().copied();
@@ -90,11 +87,11 @@ impl SearchState<'_> {
         let before: Vec<Cell> = tried.into_iter().cloned().collect();
         let best = recommend(&before, &predictions, self.budget).best;
         let best = best.filter(|best| !best.measured).map(|best| best.shape);
-        // Outside the budget one is measured all the same, for the comparison.
+        // One shape is measured even if it is outside the budget, for the comparison.
         best.or(first.filter(|_| before.is_empty())).map(Step::Verify)
     }
 
-    /// The next look, if any.
+    /// Returns the next look, if any.
     fn look(&self) -> Option<Step> {
         let open = |shape: &Shape| !self.looked.contains(shape) && self.may_run(*shape);
         let looks = self.wanted_looks();
@@ -126,8 +123,8 @@ impl SearchState<'_> {
         looks
     }
 
-    /// A shape that crashed with some number of processes (or threads) will crash with more. (`profile` implies the
-    /// same, but fits a model, which is too slow for each of a hundred shapes.)
+    /// Returns whether a shape may run: after a crash with some number of processes (or threads), larger numbers crash as well. (`profile` implies
+    /// the same, but fits a model, which is too slow for each of a hundred shapes.)
     fn may_run(&self, shape: Shape) -> bool {
         let (crashed, ran): (Vec<&Cell>, Vec<&Cell>) =
             self.usable.iter().partition(|cell| cell.crashed.is_some());
@@ -140,7 +137,7 @@ impl SearchState<'_> {
         !tried && below(|shape| shape.processes) && below(|shape| shape.threads)
     }
 
-    /// Predictions for shapes that were not measured in full.
+    /// Returns predictions for shapes that were not measured in full.
     pub(crate) fn predictions(&self) -> Vec<Prediction> {
         let Ok(model) = Model::fit(self.usable) else { return Vec::new() };
         let open = self.candidates.iter().filter(|shape| !self.is_firm(**shape) && self.may_run(**shape));
@@ -151,7 +148,7 @@ impl SearchState<'_> {
         self.firm.iter().any(|cell| cell.shape() == shape)
     }
 
-    /// Number of cells measured in full.
+    /// Returns the number of cells measured in full.
     fn verified(&self) -> usize {
         self.firm.iter().filter(|cell| !self.looked.contains(&cell.shape()) || cell.crashed.is_none()).count()
     }
@@ -165,18 +162,18 @@ impl SearchState<'_> {
         let best = recommendation.best?;
         let verified = self.verified();
         if !best.measured {
-            // After the first few, a prediction must be clearly better than what was measured.
+            // After the first few, a prediction must clearly exceed the measurements.
             let found = self.firm.iter().map(|cell| cell.rate_per_s).fold(0.0, f64::max);
             let sure = |one: &Prediction| one.shape() == best.shape && one.rate_per_s.low > found;
             let go_on = verified < VERIFIED || (verified < AT_MOST && predictions.iter().any(sure));
-            // If nothing measured fits the budget, the last predictions are tried too.
+            // If no measured shape fits the budget, the last predictions are tried, too.
             let needed = verified < AT_MOST && recommend(self.firm, &[], self.budget).best.is_none();
             return (go_on || needed).then_some(Step::Verify(best.shape));
         }
         if verified >= VERIFIED {
             return None;
         }
-        // If a rate is required, the best reaches it with the least memory; others that reach it cost more.
+        // If a rate is required, the best shape reaches it with the least memory; others that reach it cost more.
         let wanted = self.budget.rate_per_s.unwrap_or(f64::INFINITY).min(best.rate_per_s);
         let fits = |shape: Shape| recommendation.rejected.iter().all(|rejected| rejected.shape != shape);
         let worth =
@@ -190,17 +187,17 @@ impl SearchState<'_> {
         Some(Step::Verify(distant.shape()))
     }
 
-    /// The distance of a shape from the nearest one measured in full, in doublings.
+    /// Returns the distance of a shape from the nearest one measured in full, in doublings.
     fn distance(&self, shape: Shape) -> f64 {
         let doublings = |a: u32, b: u32| (f64::from(a.max(1)) / f64::from(b.max(1))).log2().abs();
         let far = |other: Shape| {
             doublings(shape.processes, other.processes) + doublings(shape.threads, other.threads)
         };
-        // Beyond four doublings, all count as equally distant.
+        // Beyond four doublings, all shapes count as equally distant.
         self.firm.iter().map(|cell| far(cell.shape())).fold(4.0, f64::min)
     }
 
-    /// If no look succeeded: the smallest shapes are measured, as long as they may run.
+    /// Returns the smallest shape that may run, for a search in which no look succeeded.
     fn without_a_model(&self) -> Option<Step> {
         let open = |shape: &&Shape| !self.is_firm(**shape) && self.may_run(**shape);
         let next = self.candidates.iter().filter(open).min_by_key(|shape| shape.slots())?;
@@ -209,7 +206,7 @@ impl SearchState<'_> {
 
     fn confirm(&self) -> Option<Step> {
         let best = recommend(self.firm, &[], self.budget).best?.shape;
-        // What fibers gain is told from two shapes that have been measured equally well.
+        // The gain of fibers must come from two shapes that have been measured equally well.
         let rivals = match fibers::rivals(self.firm, self.budget) {
             (Some(with), Some(without)) => vec![with.shape, without.shape],
             _ => Vec::new(),
@@ -226,7 +223,7 @@ impl SearchState<'_> {
     }
 }
 
-/// Candidate shapes for a machine with `cores` CPUs and a number of concurrent users.
+/// Returns the candidate shapes for a machine with `cores` CPUs and a number of concurrent users.
 pub(crate) fn candidates(
     processes: Option<&[u32]>,
     threads: Option<&[u32]>,
@@ -247,7 +244,7 @@ pub(crate) fn candidates(
     processes.iter().flat_map(|p| threads.iter().map(|t| Shape::new(*p, *t))).collect()
 }
 
-/// Candidates with fibers: one thread in each of the processes, and as many fibers as there are users.
+/// Returns candidates with fibers: one thread in each of the processes, and as many fibers as there are users.
 pub(crate) fn fiber_candidates(candidates: &[Shape], users: u32, connections: Option<u32>) -> Vec<Shape> {
     let all = [30, 100, 300, 1_000, 3_000, 10_000, 30_000];
     // An open load has no number of users.
@@ -260,7 +257,7 @@ pub(crate) fn fiber_candidates(candidates: &[Shape], users: u32, connections: Op
     processes(candidates).into_iter().filter_map(of).collect()
 }
 
-/// Candidates with the numbers of fibers of a list; in one thread unless there is a list of those, too.
+/// Returns candidates with the numbers of fibers of a list, in one thread unless there is a list of threads, too.
 pub(crate) fn list_of_fibers(candidates: &[Shape], threads: Option<&[u32]>, fibers: &[u32]) -> Vec<Shape> {
     let threads = threads.unwrap_or(&[1]);
     let shapes =
@@ -275,7 +272,7 @@ fn processes(candidates: &[Shape]) -> Vec<u32> {
     processes
 }
 
-/// The steps up to `most`, including the first that reaches it.
+/// Returns the steps up to `most`, including the first that reaches it.
 fn steps(all: &[u32], most: u32) -> Vec<u32> {
     let end = all.iter().position(|step| *step >= most).map_or(all.len(), |at| at + 1);
     all[..end].to_vec()
@@ -290,7 +287,7 @@ mod tests {
     const USERS: u32 = 30;
     const CORES: f64 = 2.0;
 
-    /// An app: milliseconds that a request waits, holds the lock, and computes; and where it crashes.
+    /// An app: the milliseconds for which a request waits, holds the lock, and computes; and the shapes with which it crashes.
     #[derive(Debug, Clone, Copy)]
     struct App {
         wait: f64,
@@ -319,8 +316,7 @@ mod tests {
                 return Cell { crashed: Some("only one process".to_owned()), ..cell };
             }
             let present = f64::from(shape.slots().min(users));
-            // The lowest limit applies: all slots wait, all locks are held, all cores are busy; the transition is
-            // smooth.
+            // The lowest limit applies: all slots wait, all locks are held, or all cores are busy. The transition is smooth.
             let alone = self.wait + self.lock.max(self.cpu);
             let limits = [present / alone, f64::from(processes) / self.lock, CORES / self.cpu];
             let rate = 1_000.0 * limits.into_iter().map(|limit| limit.powi(-6)).sum::<f64>().powf(-1.0 / 6.0);
@@ -339,7 +335,7 @@ mod tests {
         }
     }
 
-    /// The shape that the search recommends, and its steps.
+    /// Returns the shape that the search recommends, and its steps.
     fn found(app: App, candidates: &[Shape], budget: &Budget) -> (Option<Shape>, Vec<Step>) {
         found_with(app, candidates, &[], budget)
     }

@@ -1,4 +1,4 @@
-//! The supported servers, and how each is configured for a shape: with its best configuration.
+//! The supported servers, and the best configuration of each for a shape.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use planner::Shape;
 use serde::{Deserialize, Serialize};
 
-/// A server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
@@ -18,7 +17,7 @@ pub(crate) enum Kind {
     Passenger,
 }
 
-/// The parameters of a server's start.
+/// The parameters for starting a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Launch<'a> {
     /// The app's folder.
@@ -31,7 +30,7 @@ pub(crate) struct Launch<'a> {
 }
 
 impl Kind {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Firebrick => "firebrick",
@@ -42,18 +41,18 @@ impl Kind {
         }
     }
 
-    /// The other servers by name.
+    /// Returns another server by its name.
     pub(crate) fn named(word: &str) -> Option<Kind> {
         [Kind::Puma, Kind::Unicorn, Kind::Webrick, Kind::Passenger]
             .into_iter()
             .find(|kind| kind.name() == word)
     }
 
-    /// Whether the server supports this shape.
+    /// Returns whether the server supports this shape.
     pub(crate) fn fits(self, shape: Shape) -> bool {
         match self {
             Kind::Firebrick => true,
-            // Fibers are not the same in others.
+            // Fibers of other servers are not comparable.
             _ if shape.fibers > 0 => false,
             Kind::Puma => true,
             Kind::Unicorn | Kind::Passenger => shape.threads == 1,
@@ -61,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// Why it supports only some shapes.
+    /// Returns why the server supports only some shapes.
     pub(crate) fn limits(self) -> &'static str {
         match self {
             Kind::Firebrick | Kind::Puma => "",
@@ -71,7 +70,7 @@ impl Kind {
         }
     }
 
-    /// The command that prints its version, run in the app's folder; empty for Firebrick.
+    /// Returns the command that prints the server's version, run in the app's folder; empty for Firebrick.
     fn version_command(self, bundled: bool) -> Vec<String> {
         let words: &[&str] = match self {
             Kind::Firebrick => return Vec::new(),
@@ -83,7 +82,7 @@ impl Kind {
         with_bundle(bundled, words.iter().map(|word| (*word).to_owned()).collect())
     }
 
-    /// Its version if it can run this app; otherwise the reason.
+    /// Returns the server's version if it can run this app, else the reason.
     pub(crate) fn version(self, dir: &Path) -> Result<String, String> {
         let words = self.version_command(has_gemfile(dir));
         let Some((program, rest)) = words.split_first() else {
@@ -115,10 +114,10 @@ impl Kind {
         }
     }
 
-    /// The command that starts it with this shape. Files that it needs are written to `launch.temp`.
+    /// Returns the command that starts the server with this shape. Writes the necessary files to `launch.temp`.
     ///
     /// # Errors
-    /// If such a file cannot be written.
+    /// Such a file cannot be written.
     pub(crate) fn command(
         self,
         program: &Path,
@@ -145,7 +144,7 @@ fn with_bundle(bundled: bool, words: Vec<String>) -> Vec<String> {
     before.into_iter().chain(words).collect()
 }
 
-/// The control socket of the Firebrick server with this folder.
+/// Returns the control socket of the Firebrick server with this folder.
 pub(crate) fn control_socket(temp: &Path) -> PathBuf {
     temp.join("control.sock")
 }
@@ -165,7 +164,7 @@ fn firebrick(program: &Path, shape: Shape, launch: &Launch<'_>) -> Vec<String> {
         format!("--workers={processes}"),
         format!("--threads={threads}:{threads}"),
         format!("--fibers={fibers}"),
-        // All requests alike.
+        // Serves all requests in the same way.
         "--fiber-paths=".to_owned(),
         format!("--environment={}", launch.environment),
         format!("--worker-boot-timeout={}s", launch.boot_seconds),
@@ -181,7 +180,7 @@ fn write_file(launch: &Launch<'_>, name: &str, text: &str) -> io::Result<String>
     Ok(path.display().to_string())
 }
 
-/// With one process, Puma runs without a cluster, which saves a process; with more, it preloads the app.
+/// Configures Puma. With one process it runs without a cluster, which saves a process; with more, it preloads the app.
 fn puma(shape: Shape, launch: &Launch<'_>) -> io::Result<Vec<String>> {
     let cluster = if shape.processes == 1 {
         String::new()
@@ -207,7 +206,7 @@ fn unicorn(shape: Shape, launch: &Launch<'_>) -> io::Result<Vec<String>> {
     Ok(["unicorn", "-c", &file, "-E", launch.environment, "config.ru"].map(str::to_owned).to_vec())
 }
 
-/// Through its Rack handler, without access log and reverse lookups.
+/// Starts WEBrick through its Rack handler, without access log and reverse lookups.
 fn webrick(shape: Shape, launch: &Launch<'_>) -> io::Result<Vec<String>> {
     let text = format!(
         r#"require "rack"
@@ -250,7 +249,7 @@ fn passenger(shape: Shape, launch: &Launch<'_>) -> Vec<String> {
     ]
 }
 
-/// A Ruby string literal.
+/// Returns a Ruby string literal.
 fn ruby_string(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }

@@ -1,4 +1,4 @@
-//! One part of a cell: a load against a running server, and what was measured meanwhile.
+//! One part of a cell: a load on a running server, and the measurements during it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,11 @@ use crate::running::{Context, Failure, RunningServer};
 use crate::server::Kind;
 use crate::workload::{Portion, scenario};
 
-/// Memory is sampled at this interval, or less often if sampling takes long.
+/// The interval at which memory is sampled; longer if sampling takes long.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// Sampling takes at most one part in this many of the time.
 const SHARE_OF_LOOKS: u32 = 40;
-/// Longest wait for responses in flight after the user asked to stop.
+/// The longest wait for responses in flight after the user asked to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// The load generator is the bottleneck if it uses more of its threads' CPU time than this.
 const BUSY: f64 = 0.9;
@@ -29,7 +29,6 @@ const OTHERS: f64 = 0.15;
 /// and each server process waits for a CPU for more of its time than this.
 const STARVED: f64 = 0.1;
 
-/// The results of a part.
 #[derive(Debug, Clone)]
 pub(crate) struct Slice {
     pub(crate) requests: u64,
@@ -37,9 +36,9 @@ pub(crate) struct Slice {
     pub(crate) seconds: f64,
     pub(crate) latency: Histogram,
     pub(crate) stages: Stages,
-    /// CPU time of all processes of the server, in seconds.
+    /// The CPU time of all processes of the server, in seconds.
     pub(crate) cpu_seconds: f64,
-    /// Time that its threads were runnable without a CPU, in seconds.
+    /// The time for which its threads were runnable without a CPU, in seconds.
     pub(crate) starved_seconds: f64,
     pub(crate) peak: Memory,
     pub(crate) memory: Vec<MemoryPoint>,
@@ -51,16 +50,16 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    /// Successful responses per second.
+    /// Returns the successful responses per second.
     pub(crate) fn rate(&self) -> f64 {
         if self.seconds > 0.0 { self.requests as f64 / self.seconds } else { 0.0 }
     }
 }
 
-/// Loads a server. `before` is the number of requests it has handled so far; `watch` receives the progress.
+/// Loads a server. `before` is the number of requests that it has handled so far; `watch` receives the progress.
 ///
 /// # Errors
-/// If the server exited or lost workers, or the user asked to stop before there were results.
+/// The server exited or lost workers, or the user asked to stop before there were results.
 pub(crate) fn measure(
     context: &Context<'_>,
     running: &mut RunningServer,
@@ -113,7 +112,7 @@ pub(crate) fn measure(
         _ => Stages::default(),
     };
     let (ran, starved) = running.processes().sched_times().since(&sched_times);
-    // Threads that exited are missing in one value, processes that were not reaped in the other.
+    // One value lacks threads that have exited, the other lacks processes that were not reaped.
     let cpu_seconds = running.processes().cpu().saturating_sub(cpu).max(ran).as_secs_f64();
     let starved_seconds = starved.as_secs_f64();
     let shares = Shares {
@@ -157,7 +156,6 @@ fn end_soon(processes: ServerProcesses, over: Arc<AtomicBool>) {
     });
 }
 
-/// Samples memory.
 struct MemorySampler {
     processes: ServerProcesses,
     before: u64,
@@ -194,7 +192,7 @@ impl MemorySampler {
     }
 }
 
-/// Sums over all responses with timings.
+/// Returns the sums over all responses with timings.
 fn by_request(stages: &load::outcome::Stages) -> Stages {
     let mut all = Stages::default();
     for band in &stages.bands {
@@ -229,7 +227,7 @@ fn texts(outcome: &Outcome) -> Vec<(String, u64)> {
     texts
 }
 
-/// How the CPUs were used.
+/// The use of the CPUs.
 struct Shares {
     ticks: Option<(u64, u64)>,
     cpu_seconds: f64,
@@ -258,7 +256,7 @@ fn limit(outcome: &Outcome, shares: &Shares) -> Option<LimitedBy> {
     })
 }
 
-/// Shares of the machine's CPU time, and the share of each process's time spent waiting for a CPU.
+/// Shares of the machine's CPU time, and the share of each process's time that it waits for a CPU.
 struct Used {
     idle: f64,
     server: f64,

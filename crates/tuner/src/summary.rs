@@ -5,7 +5,6 @@ use planner::{Recommendation, Shape};
 use crate::table::{figure, size};
 use crate::verdict::{Verdict, lines_for};
 
-/// The whole summary.
 pub(crate) fn text(verdict: &Verdict, width: usize) -> String {
     let mut out = String::new();
     section(&mut out, "Remarks", &verdict.remarks, width);
@@ -16,7 +15,7 @@ pub(crate) fn text(verdict: &Verdict, width: usize) -> String {
     out
 }
 
-/// The fitted scalability laws of threads and processes, with their quality.
+/// Returns the fitted scalability laws of threads and processes, with their quality.
 pub(crate) fn laws(verdict: &Verdict) -> Vec<String> {
     let profile = &verdict.profile;
     let laws = [("threads", profile.threads_law), ("processes", profile.processes_law)];
@@ -39,7 +38,7 @@ pub(crate) fn laws(verdict: &Verdict) -> Vec<String> {
         .collect()
 }
 
-/// The title of a summary without a recommendation.
+/// Returns the title of a summary without a recommendation.
 pub(crate) fn nothing(verdict: &Verdict) -> &'static str {
     if verdict.disturbed { "No recommendation" } else { "Nothing fits" }
 }
@@ -93,7 +92,7 @@ fn in_words(shape: Shape) -> String {
     )
 }
 
-/// The first few rejected shapes, with reasons.
+/// Returns the first few rejected shapes, with reasons.
 pub(crate) fn rejected(recommendation: &Recommendation) -> Vec<String> {
     const SHOWN: usize = 4;
     let mut lines: Vec<String> = recommendation
@@ -101,7 +100,7 @@ pub(crate) fn rejected(recommendation: &Recommendation) -> Vec<String> {
         .iter()
         .take(SHOWN)
         .map(|one| {
-            // The log of a crash was shown in the table.
+            // The table has shown the log of a crash.
             format!("{}: {}", one.shape, one.why.lines().next().unwrap_or_default())
         })
         .collect();
@@ -121,7 +120,7 @@ fn section(out: &mut String, title: &str, lines: &[String], width: usize) {
     }
 }
 
-/// An item of a list, wrapped at blanks.
+/// Returns an item of a list, wrapped at blanks.
 fn wrapped(text: &str, width: usize) -> String {
     let width = width.clamp(40, 110) - 4;
     let (mut out, mut used) = (String::from("  - "), 0);

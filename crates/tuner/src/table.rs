@@ -4,7 +4,7 @@ use planner::{Cell, LimitedBy};
 
 use crate::work::Measured;
 
-/// Three significant digits, with thousands separators: `1,230`, `0.123`.
+/// Formats three significant digits, with thousands separators: `1,230`, `0.123`.
 pub(crate) fn figure(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -33,17 +33,17 @@ fn thousands(value: f64) -> String {
     if value < 0.0 { format!("-{text}") } else { text }
 }
 
-/// Milliseconds without unit.
+/// Formats milliseconds without unit.
 fn ms(value: f64) -> String {
     if value > 0.0 { figure(value) } else { "-".to_owned() }
 }
 
-/// Mebibytes without unit.
+/// Formats mebibytes without unit.
 pub(crate) fn mebibytes(bytes: u64) -> String {
     if bytes == 0 { "-".to_owned() } else { figure(bytes as f64 / 1_048_576.0) }
 }
 
-/// Bytes with unit.
+/// Formats bytes with unit.
 pub(crate) fn size(bytes: f64) -> String {
     const KIB: f64 = 1_024.0;
     match bytes.abs() {
@@ -69,24 +69,24 @@ const COLUMNS: [(&str, &str, usize); 11] = [
     ("errors", "", 6),
 ];
 
-/// Width of the first column, if there is more than one server.
+/// The width of the first column, if there is more than one server.
 const SERVER: usize = 10;
 
-/// Two lines: headings and units.
+/// Returns two lines: headings and units.
 pub(crate) fn head(servers: bool) -> String {
     let titles = line(servers.then_some("server"), COLUMNS.map(|(title, ..)| title.to_owned()));
     let units = line(servers.then_some(""), COLUMNS.map(|(_, unit, _)| unit.to_owned()));
     format!("{titles}\n{}", units.trim_end())
 }
 
-/// Right-aligned columns.
+/// Returns a line with right-aligned columns.
 fn line<const N: usize>(server: Option<&str>, texts: [String; N]) -> String {
     let columns = texts.iter().zip(COLUMNS).map(|(text, (.., width))| format!("{text:>width$}"));
     let server = server.map(|name| format!("{name:<SERVER$}"));
     server.into_iter().chain(columns).collect::<Vec<_>>().join("  ")
 }
 
-/// A measured cell, or the reason why there are no results.
+/// Returns a measured cell as a line, or the reason why there are no results.
 pub(crate) fn row(measured: &Measured, servers: bool) -> String {
     let cell = &measured.cell;
     let name = servers.then_some(measured.server.name());

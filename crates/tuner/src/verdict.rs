@@ -1,5 +1,5 @@
-//! The evaluation of all cells: the app's profile, the recommendation, the other servers. The text, the JSON and the
-//! HTML report are made from this value.
+//! The evaluation of all cells: the app's profile, the recommendation, the other servers. The text, the JSON and the HTML report are made from this
+//! value.
 
 use planner::{Budget, Cell, LimitedBy, Prediction, Profile, Recommendation, Shape, profile, recommend};
 
@@ -10,20 +10,19 @@ use crate::server::Kind;
 use crate::table::figure;
 use crate::work::{Measured, Results};
 
-/// The evaluation.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
     pub(crate) profile: Profile,
     pub(crate) recommendation: Recommendation,
-    /// Other programs used the CPU during most measurements: they say nothing about the app.
+    /// Whether other programs used the CPU during most measurements, which then say nothing about the app.
     pub(crate) disturbed: bool,
-    /// What to know before trusting the results.
+    /// Facts that affect the trust in the results.
     pub(crate) remarks: Vec<String>,
     /// Comparison with the other servers.
     pub(crate) others: Vec<String>,
     /// A remark on database connections.
     pub(crate) pool: Option<String>,
-    /// What fibers gain, or why there are none.
+    /// The gain of fibers, or why there are none.
     pub(crate) fibers: FiberReport,
 }
 
@@ -54,7 +53,7 @@ pub(crate) fn verdict(options: &Options, budget: &Budget, done: &Results, pool: 
     }
 }
 
-/// The best of the measured shapes. What is only predicted is never recommended: a plot of the measurements may refute it.
+/// Returns the best of the measured shapes. A shape that is only predicted is never recommended, because a plot of the measurements may refute it.
 fn recommendation(
     firm: &[Cell],
     predictions: &[Prediction],
@@ -82,10 +81,10 @@ fn recommendation(
     found
 }
 
-/// How many full measurements have to be disturbed before the search ends.
+/// The number of disturbed full measurements after which the search ends.
 const DISTURBED_AT_LEAST: usize = 2;
 
-/// Why the measurements say nothing about the app: other programs disturbed most of them.
+/// Returns why the measurements say nothing about the app: other programs disturbed most of them.
 pub(crate) fn noise(done: &Results) -> Option<String> {
     let ours = done.measured.iter().filter(|one| one.server == Kind::Firebrick && !one.look);
     let ran: Vec<&Measured> = ours.filter(|one| one.cell.crashed.is_none()).collect();
@@ -139,7 +138,7 @@ fn remarks(options: &Options, done: &Results) -> Vec<String> {
     remarks
 }
 
-/// The best cell of each other server, compared with Firebrick's.
+/// Returns the best cell of each other server, compared with Firebrick's.
 fn others(done: &Results) -> Vec<String> {
     let best = |kind: Kind| {
         let cells =
@@ -179,7 +178,7 @@ fn compare(kind: Kind, cell: &Cell, ours: &Cell) -> String {
     )
 }
 
-/// The configuration for a shape, as files (or the environment) and their lines. Only one of them knows fibers.
+/// Returns the configuration for a shape, as files (or the environment) and their lines. Only firebrick.toml supports fibers.
 pub(crate) fn lines_for(shape: Shape) -> Vec<(&'static str, String)> {
     let Shape { processes, threads, fibers } = shape;
     let ours = format!("workers = {processes}\nthreads = {threads}");

@@ -15,9 +15,9 @@ use crate::server::Kind;
 use crate::verdict::noise;
 use crate::workload::Portion;
 
-/// Time limit of a short look, apart from the last responses.
+/// The time limit of a short look, apart from the last responses.
 const LOOK_AT_MOST: Duration = Duration::from_millis(2_500);
-/// Typical shares of a look and a cell in an automatic search, for the progress bar.
+/// Typical shares of a look and of a cell in an automatic search, for the progress bar.
 const LOOK_SHARE: f64 = 0.07;
 const CELL_SHARE: f64 = 0.18;
 
@@ -26,7 +26,7 @@ const CELL_SHARE: f64 = 0.18;
 pub(crate) struct Measured {
     pub(crate) server: Kind,
     pub(crate) cell: Cell,
-    /// A short look, only for the prediction.
+    /// Whether this is a short look, which is used only for the prediction.
     pub(crate) look: bool,
     /// The accepted spread.
     pub(crate) wanted_spread: f64,
@@ -38,39 +38,37 @@ pub(crate) struct Measured {
     pub(crate) redirects: bool,
 }
 
-/// The results.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     /// In the order of measurement; one entry for each server and shape, and for each look.
     pub(crate) measured: Vec<Measured>,
     /// Predictions for the shapes that were not measured.
     pub(crate) predictions: Vec<Prediction>,
-    /// The user stopped the measurements.
+    /// Whether the user stopped the measurements.
     pub(crate) stopped: bool,
     pub(crate) seconds: f64,
-    /// Number of shapes considered.
+    /// The number of shapes considered.
     pub(crate) candidates: usize,
-    /// How the app's libraries get along with fibers; empty if no server has said so.
+    /// The behaviour of the app's libraries with fibers; empty if no server has reported it.
     pub(crate) libraries: Vec<Library>,
 }
 
 impl Results {
-    /// Firebrick's cells that a recommendation may be based on: measured in full, or crashed.
+    /// Returns Firebrick's cells on which a recommendation may be based: measured in full, or crashed.
     pub(crate) fn firm(&self) -> Vec<Cell> {
         let ours = self.measured.iter().filter(|one| one.server == Kind::Firebrick);
         let firm = ours.filter(|one| !one.look || one.cell.crashed.is_some());
         with_the_fastest(usable(firm.map(|one| one.cell.clone()).collect()))
     }
 
-    /// All of Firebrick's cells, as input of prediction and diagnosis.
+    /// Returns all of Firebrick's cells, as input of prediction and diagnosis.
     pub(crate) fn usable(&self) -> Vec<Cell> {
         let ours = self.measured.iter().filter(|one| one.server == Kind::Firebrick);
         usable(ours.map(|one| one.undisturbed.clone()).collect())
     }
 }
 
-/// The cells for prediction and diagnosis. If other programs disturbed most of them, all are used, because there is
-/// nothing better.
+/// Returns the cells for prediction and diagnosis. If other programs disturbed most of them, all are used, because there is nothing better.
 fn usable(mut cells: Vec<Cell>) -> Vec<Cell> {
     let tells = cells.iter().filter(|cell| cell.is_valid()).count();
     let ran = cells.iter().filter(|cell| cell.crashed.is_none()).count();
@@ -80,8 +78,8 @@ fn usable(mut cells: Vec<Cell>) -> Vec<Cell> {
     cells
 }
 
-/// What a shape reaches while something else limits it is the least that it can: one that is faster all the same counts, so that nothing is
-/// recommended that the table refutes.
+/// Removes the limit of cells that are faster than all valid ones. A limited rate is the least that a shape can reach, so a faster one counts, and the
+/// recommendation never contradicts the table.
 fn with_the_fastest(mut cells: Vec<Cell>) -> Vec<Cell> {
     let best = cells.iter().filter(|cell| cell.is_valid()).map(|cell| cell.rate_per_s).fold(0.0, f64::max);
     let faster = |cell: &&mut Cell| cell.crashed.is_none() && cell.rate_per_s > best;
@@ -89,7 +87,7 @@ fn with_the_fastest(mut cells: Vec<Cell>) -> Vec<Cell> {
     cells
 }
 
-/// Measures what the options request.
+/// Measures the cells that the options request.
 pub(crate) fn work(context: &Context<'_>, kinds: &[Kind], screen: &mut Screen) -> Results {
     let began = Instant::now();
     let mut session = Session { context, kinds, screen, gathered: HashMap::new(), done: Results::default() };
@@ -103,12 +101,12 @@ pub(crate) fn work(context: &Context<'_>, kinds: &[Kind], screen: &mut Screen) -
     session.done
 }
 
-/// What is measured in full.
+/// The scope of the full measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whole {
-    /// What the search finds.
+    /// The shapes that the search finds.
     Search,
-    /// The whole table has been; fibers follow.
+    /// Fibers only, after the whole table.
     Grid,
 }
 
@@ -153,7 +151,7 @@ impl Session<'_, '_> {
         }
     }
 
-    /// Seconds that the shapes will take: by the model if there is one, otherwise as long as the mean so far.
+    /// Returns the expected seconds for the shapes: by the model if there is one, else the mean so far.
     fn expected(&self, shapes: &[Shape], mean: f64) -> Vec<f64> {
         let servers = self.kinds.len() as f64;
         let model = Model::fit(&self.done.usable()).ok();
@@ -179,7 +177,7 @@ impl Session<'_, '_> {
         self.few_on(&candidates, Whole::Search);
     }
 
-    /// Shapes with fibers that may be tried, beside `candidates`.
+    /// Returns the shapes with fibers that may be tried in addition to `candidates`.
     fn with_fibers(&self, candidates: &[Shape]) -> Vec<Shape> {
         let shapes = &self.options().shapes;
         let list = match &shapes.fibers {
@@ -187,14 +185,14 @@ impl Session<'_, '_> {
             Some(Fibers::List(list)) => return list_of_fibers(candidates, shapes.threads.as_deref(), list),
             Some(Fibers::Auto) | None => self.context.libraries.get(),
         };
-        // Without a word about libraries the Ruby has no fibers.
+        // If the server reports no libraries, the Ruby has no fibers.
         match list {
             Some(libraries) if libraries.is_empty() || libraries.iter().any(Library::forbids) => Vec::new(),
             _ => fiber_candidates(candidates, self.users(), self.options().budget.db_connections),
         }
     }
 
-    /// Measures the decisive ones of `candidates`, and of the same with fibers.
+    /// Measures the decisive ones of `candidates`, and of the same shapes with fibers.
     fn few_on(&mut self, candidates: &[Shape], whole_search: Whole) {
         let options = self.context.options;
         let cores = self.context.cpus.server;
@@ -219,7 +217,7 @@ impl Session<'_, '_> {
                 Whole::Search => known.next(),
                 Whole::Grid => known.fibers(),
             };
-            // What others disturb is not worth more time.
+            // Disturbed measurements are not worth more time.
             let disturbed = !options.output.noisy && noise(&self.done).is_some();
             let step = next.filter(|_| !self.context.stop.requested() && !disturbed);
             let Some(step) = step else {
@@ -245,12 +243,12 @@ impl Session<'_, '_> {
                     CELL_SHARE
                 }
             };
-            // More cells than usual: shrink the shares.
+            // If there are more cells than usual, the shares shrink.
             done += share.min((1.0 - done) / 2.0);
         }
     }
 
-    /// Shapes with a short look.
+    /// Returns the shapes with a short look.
     fn looked(&self) -> Vec<Shape> {
         self.done.measured.iter().filter(|one| one.look).map(|one| one.cell.shape()).collect()
     }
@@ -344,7 +342,7 @@ impl Session<'_, '_> {
     }
 }
 
-/// A full measurement of a cell, in at least two parts.
+/// Returns the effort of a full measurement, in at least two parts.
 fn whole(options: &Options) -> Effort {
     let load = &options.load;
     let amount = match load.amount {
@@ -360,7 +358,7 @@ fn whole(options: &Options) -> Effort {
     }
 }
 
-/// A short look.
+/// Returns the effort of a short look.
 fn look(options: &Options, shape: Shape, users: u32) -> Effort {
     let amount = match options.load.amount {
         Amount::Requests(requests) => {

@@ -13,7 +13,7 @@ use load::scenario::{
 
 use crate::options::{Amount, LoadOptions};
 
-/// A placeholder for the origin.
+/// Returns a placeholder for the origin.
 fn nowhere() -> Origin {
     Origin { tls: false, host: "127.0.0.1".to_owned(), port: 0 }
 }
@@ -29,10 +29,10 @@ fn get(target: String) -> Request {
     }
 }
 
-/// Requests for paths; for `/` if there are none.
+/// Returns requests for paths; for `/` if there are none.
 ///
 /// # Errors
-/// Each invalid path.
+/// The invalid paths.
 pub(crate) fn paths(paths: &[&str]) -> Result<Vec<Request>, Vec<String>> {
     if paths.is_empty() {
         return Ok(vec![get("/".to_owned())]);
@@ -55,10 +55,10 @@ fn read_path(path: &str) -> Result<String, String> {
         .to_owned())
 }
 
-/// Requests of a URL file.
+/// Returns the requests of a URL file.
 ///
 /// # Errors
-/// Each error in the file, with its line.
+/// The mistakes in the file, each with its line.
 pub(crate) fn urls_file(path: &Path) -> Result<Vec<Request>, Vec<String>> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| vec![format!("--urls: {name}: {error}")])?;
@@ -89,7 +89,7 @@ pub(crate) fn urls_file(path: &Path) -> Result<Vec<Request>, Vec<String>> {
 /// Parses `Name: value`.
 ///
 /// # Errors
-/// Says what is expected.
+/// A description of what is expected.
 pub(crate) fn header(text: &str) -> Result<(String, String), String> {
     let read = text.split_once(':').map(|(name, value)| (name, value.trim()));
     match read {
@@ -105,13 +105,13 @@ pub(crate) fn header(text: &str) -> Result<(String, String), String> {
 pub(crate) struct Portion {
     /// Concurrent users.
     pub(crate) users: usize,
-    /// Number of requests or duration.
+    /// A number of requests or a duration.
     pub(crate) amount: Amount,
-    /// Time limit for runs that count requests.
+    /// The time limit for runs that count requests.
     pub(crate) at_most: Option<Duration>,
 }
 
-/// The scenario of one run against 127.0.0.1:`port`. `stages` asks a Firebrick server where the time went.
+/// Returns the scenario of one run against 127.0.0.1:`port`. With `stages` it requests timings from a Firebrick server.
 pub(crate) fn scenario(load: &LoadOptions, portion: Portion, port: u16, stages: bool) -> Scenario {
     let origin = Origin { port, ..nowhere() };
     let requests: Vec<Request> =
@@ -151,13 +151,13 @@ pub(crate) fn scenario(load: &LoadOptions, portion: Portion, port: u16, stages: 
     }
 }
 
-/// Connections of an open model: the requests in flight at the highest rate with a response time of one second.
+/// Returns the connections of an open model: the requests in flight at the highest rate with a response time of one second.
 fn most_connections(load: &LoadOptions) -> usize {
     let rates = load.open.iter().flatten().flat_map(|stage| [stage.from, stage.to]);
     rates.fold(100.0, f64::max).min(10_000.0) as usize
 }
 
-/// A description such as "30 concurrent users, 600 requests per cell, GET /".
+/// Returns a description such as "30 concurrent users, 600 requests per cell, GET /".
 pub(crate) fn words(load: &LoadOptions) -> String {
     let how_much = match load.amount {
         Amount::Requests(requests) => format!("{requests} requests"),

@@ -11,7 +11,7 @@ use settings::CONFIG_FILE;
 use similar::TextDiff;
 use toml_edit::{DocumentMut, Item, Value};
 
-/// The configuration file of an app.
+/// Returns the configuration file of an app.
 pub(crate) fn path(dir: &Path) -> PathBuf {
     dir.join(CONFIG_FILE)
 }
@@ -19,7 +19,7 @@ pub(crate) fn path(dir: &Path) -> PathBuf {
 /// Checks that the file can be changed, before anything is measured.
 ///
 /// # Errors
-/// The reason why not.
+/// The reason why it cannot be changed.
 pub(crate) fn check(dir: &Path) -> Result<(), String> {
     changed(&read(&path(dir))?, Shape::new(1, 1))
         .map(drop)
@@ -29,7 +29,7 @@ pub(crate) fn check(dir: &Path) -> Result<(), String> {
 /// Writes the shape into the file; returns the difference as text.
 ///
 /// # Errors
-/// If the file cannot be read or written, or is not TOML.
+/// The file cannot be read or written, or is not TOML.
 pub(crate) fn write(dir: &Path, shape: Shape) -> Result<String, String> {
     let path = path(dir);
     let before = read(&path)?;
@@ -49,7 +49,7 @@ fn read(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Replaces the file atomically, so that a full disk does not leave half of one.
+/// Replaces the file atomically, so that a full disk does not leave half a file.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     // A symbolic link is kept.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
@@ -75,12 +75,12 @@ fn changed(text: &str, shape: Shape) -> Result<String, String> {
         0 => turn_off(&mut file)?,
         fibers => set(&mut file, "fibers", fibers)?,
     }
-    // The shape was measured without: all requests were served alike.
+    // The shape was measured without `fiber_paths`, with all requests served alike.
     file.remove("fiber_paths");
     Ok(file.to_string())
 }
 
-/// Without fibers the file needs no line about them.
+/// Turns fibers off. Without fibers the file needs no line about them.
 fn turn_off(file: &mut DocumentMut) -> Result<(), String> {
     let Some(item) = file.get_mut("fibers") else { return Ok(()) };
     let Item::Value(value) = item else {
@@ -94,7 +94,7 @@ fn turn_off(file: &mut DocumentMut) -> Result<(), String> {
     Ok(())
 }
 
-/// Sets a key; comments next to the value are kept.
+/// Sets a key and keeps comments next to the value.
 fn set(file: &mut DocumentMut, key: &str, number: u32) -> Result<(), String> {
     let number = i64::from(number);
     match file.get_mut(key) {
@@ -115,7 +115,7 @@ fn set(file: &mut DocumentMut, key: &str, number: u32) -> Result<(), String> {
 fn difference(before: &str, after: &str) -> String {
     let diff = TextDiff::from_lines(before, after);
     let text = diff.unified_diff().context_radius(2).to_string();
-    // The change is small; hunk headers are noise.
+    // The change is small, so hunk headers are noise.
     let lines = text.lines().filter(|line| !line.starts_with("@@"));
     lines.map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }

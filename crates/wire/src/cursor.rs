@@ -1,4 +1,4 @@
-//! Reading integers and counted strings off a payload, with bounds checked in one place.
+//! Reads integers and counted strings from a payload, with bounds checked in one place.
 
 use crate::Malformed;
 

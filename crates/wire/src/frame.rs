@@ -1,27 +1,27 @@
-//! The frame header, and cutting a byte stream into frames.
+//! The frame header, and splitting a byte stream into frames.
 
 use crate::Malformed;
 
-/// Size of the header in bytes.
+/// The size of the header in bytes.
 pub const HEADER: usize = 12;
-/// Largest payload in bytes: a response head at its limit and a full inline body fit.
+/// The largest payload in bytes. A response head of the largest size with a full inline body fits.
 pub const MAX_PAYLOAD: usize = (1 << 20) + (64 << 10);
 
-/// Frame flags; `docs/wire.md` lists which of them a kind may carry.
+/// Frame flags. `docs/wire.md` lists the flags of each kind.
 pub mod flag {
     /// The whole response is in this frame (RESPONSE).
     pub const END: u8 = 0x01;
-    /// The app broke off; the body is not complete (END).
+    /// The app broke off, and the body is incomplete (END).
     pub const FAILED: u8 = 0x01;
-    /// The file was made for this response, and has no name (FILE).
+    /// The file was created for this response and has no name (FILE).
     pub const MADE: u8 = 0x01;
-    /// The rest of the body comes out of the descriptor (RESPONSE, with `FD`).
+    /// The rest of the body comes from the descriptor (RESPONSE, with `FD`).
     pub const STREAM: u8 = 0x02;
-    /// A file descriptor travels with the frame.
+    /// A file descriptor is sent with the frame.
     pub const FD: u8 = 0x80;
 }
 
-/// What a frame means.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -33,17 +33,17 @@ pub enum Kind {
     Abort = 0x03,
     /// Front to worker: finish and exit.
     Drain = 0x04,
-    /// Front to worker: the client's socket for the bytes that were offered, or none.
+    /// Front to worker: the client's socket for the offered bytes, or none.
     Lend = 0x05,
-    /// Front to worker: requests that follow are to be served again.
+    /// Front to worker: the requests that follow are to be served again.
     Resume = 0x06,
-    /// Front to worker: the socket of the template that it makes when it has finished.
+    /// Front to worker: the socket of the template that the worker creates when it has finished.
     Promote = 0x07,
-    /// Front to worker: collect garbage now; no requests come meanwhile.
+    /// Front to worker: collect garbage now; no requests arrive meanwhile.
     Collect = 0x08,
     /// Front to worker: the next bytes of a request's body.
     Input = 0x09,
-    /// Worker to front: head of the final response, perhaps all of it.
+    /// Worker to front: the head of the final response, or the whole response.
     Response = 0x81,
     /// Worker to front: body bytes.
     Body = 0x82,
@@ -61,11 +61,11 @@ pub enum Kind {
     Stopping = 0x88,
     /// Worker to front: the next bytes of the body are in the worker's memory.
     Offer = 0x89,
-    /// Worker to front: how many of the offered bytes were written to the lent socket.
+    /// Worker to front: the number of offered bytes that were written to the lent socket.
     Taken = 0x8A,
     /// Worker to front: backtraces of the threads that serve requests.
     Traces = 0x8B,
-    /// Worker to front: requests of this link that have not been taken up, and will not be.
+    /// Worker to front: requests of this link that have not been taken up and will not be.
     Returned = 0x8C,
     /// Worker to front: RESUME has been read.
     Resumed = 0x8D,
@@ -73,9 +73,9 @@ pub enum Kind {
     Extend = 0x8E,
     /// Worker to front: a full garbage collection is due.
     Due = 0x8F,
-    /// Worker to front: COLLECT has been carried out.
+    /// Worker to front: the collection is done.
     Collected = 0x90,
-    /// Worker to front: the first frame of a connection that a spawned worker has made.
+    /// Worker to front: the first frame of a connection from a spawned worker.
     Hello = 0x91,
 }
 
@@ -113,21 +113,19 @@ impl Kind {
     }
 }
 
-/// The twelve bytes in front of every payload.
+/// The twelve bytes before every payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Payload length in bytes.
+    /// The payload length in bytes.
     pub len: u32,
-    /// What the frame means.
     pub kind: Kind,
     /// See [`flag`].
     pub flags: u8,
-    /// Request id; 0 where the frame concerns the whole worker.
+    /// The request id; 0 if the frame concerns the whole worker.
     pub id: u32,
 }
 
 impl Header {
-    /// Encodes the header.
     #[inline]
     pub fn to_bytes(self) -> [u8; HEADER] {
         let mut out = [0; HEADER];
@@ -141,7 +139,7 @@ impl Header {
     /// Decodes and checks a header.
     ///
     /// # Errors
-    /// Unknown kind, reserved bytes not zero, or a payload over [`MAX_PAYLOAD`].
+    /// Fails if the kind is unknown, reserved bytes are not zero, or the payload exceeds [`MAX_PAYLOAD`].
     #[inline]
     pub fn from_bytes(bytes: &[u8; HEADER]) -> Result<Header, Malformed> {
         let [l0, l1, l2, l3, kind, flags, z0, z1, i0, i1, i2, i3] = *bytes;
@@ -156,26 +154,25 @@ impl Header {
         Ok(Header { len, kind, flags, id: u32::from_le_bytes([i0, i1, i2, i3]) })
     }
 
-    /// Whether a file descriptor travels with the frame.
+    /// Returns whether a file descriptor is sent with the frame.
     pub fn has_fd(self) -> bool {
         self.flags & flag::FD != 0
     }
 }
 
-/// A frame cut from a byte stream.
+/// A frame in a byte stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its header.
     pub header: Header,
     /// Exactly `header.len` bytes.
     pub payload: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// Cuts the first frame off `bytes`: the frame and the number of bytes it took, or `None` while it is not complete.
+    /// Returns the first frame of `bytes` and its total length, or `None` while it is incomplete.
     ///
     /// # Errors
-    /// As [`Header::from_bytes`]; reported as soon as the header is there.
+    /// See [`Header::from_bytes`]. Errors are reported as soon as the header is complete.
     #[inline]
     pub fn cut(bytes: &'a [u8]) -> Result<Option<(Frame<'a>, usize)>, Malformed> {
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
@@ -184,7 +181,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Appends a header whose length is not known yet; [`finish`] fills it in.
+/// Appends a header without a length, which [`finish`] fills in.
 #[inline]
 pub fn begin(out: &mut Vec<u8>, kind: Kind, flags: u8, id: u32) -> usize {
     let start = out.len();
@@ -192,7 +189,8 @@ pub fn begin(out: &mut Vec<u8>, kind: Kind, flags: u8, id: u32) -> usize {
     start
 }
 
-/// Fills in the length of the frame that [`begin`] started at `start`, and of which `behind` bytes will be sent behind `out`.
+/// Fills in the length of the frame that [`begin`] started at `start`. `behind` bytes of it will be sent
+/// after `out`.
 #[inline]
 pub fn finish(out: &mut [u8], start: usize, behind: usize) {
     let len = (out.len() - start - HEADER + behind) as u32;
@@ -207,35 +205,34 @@ pub fn append(out: &mut Vec<u8>, kind: Kind, flags: u8, id: u32, payload: &[u8])
     finish(out, start, 0);
 }
 
-/// The u32 payload of a WINDOW frame.
+/// Decodes the u32 payload of a WINDOW frame.
 ///
 /// # Errors
-/// The payload is not four bytes.
+/// Fails if the payload is not four bytes long.
 pub fn u32_payload(payload: &[u8]) -> Result<u32, Malformed> {
     payload.try_into().map(u32::from_le_bytes).map_err(|_| Malformed("payload is not one u32"))
 }
 
-/// The u64 payload of an OFFER, TAKEN, RETURNED or EXTEND frame.
+/// Decodes the u64 payload of an OFFER, TAKEN, RETURNED or EXTEND frame.
 ///
 /// # Errors
-/// The payload is not eight bytes.
+/// Fails if the payload is not eight bytes long.
 pub fn u64_payload(payload: &[u8]) -> Result<u64, Malformed> {
     payload.try_into().map(u64::from_le_bytes).map_err(|_| Malformed("payload is not one u64"))
 }
 
-/// What a READY frame says.
+/// The content of a READY frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ready {
     /// The worker's process id.
     pub pid: u32,
-    /// Requests that it serves at a time of those that come over the links of threads.
+    /// The number of requests that it serves at a time from the links of threads.
     pub seats: u16,
-    /// The same of the links of fibers; 0 when it has none.
+    /// The same for the links of fibers; 0 if it has none.
     pub fiber_seats: u16,
 }
 
 impl Ready {
-    /// The payload.
     pub fn to_bytes(self) -> [u8; 8] {
         let mut out = [0; 8];
         out[..4].copy_from_slice(&self.pid.to_le_bytes());
@@ -247,7 +244,7 @@ impl Ready {
     /// Reads the payload.
     ///
     /// # Errors
-    /// The payload is not eight bytes.
+    /// Fails if the payload is not eight bytes long.
     pub fn decode(payload: &[u8]) -> Result<Ready, Malformed> {
         let mut cursor = crate::cursor::Cursor::new(payload);
         let ready = Ready { pid: cursor.u32()?, seats: cursor.u16()?, fiber_seats: cursor.u16()? };
@@ -255,10 +252,10 @@ impl Ready {
     }
 }
 
-/// The payload of a FILE frame: offset and length in bytes.
+/// Decodes the payload of a FILE frame: offset and length in bytes.
 ///
 /// # Errors
-/// The payload is not sixteen bytes.
+/// Fails if the payload is not sixteen bytes long.
 pub fn file_payload(payload: &[u8]) -> Result<(u64, u64), Malformed> {
     let mut cursor = crate::cursor::Cursor::new(payload);
     let region = (cursor.u64()?, cursor.u64()?);

@@ -1,42 +1,42 @@
-//! HELLO: the first frame on a connection of a worker that was spawned, not forked (docs/wire.md, "Workers that connect").
+//! HELLO: the first frame on a connection of a worker that was spawned, not forked (docs/wire.md, "Workers
+//! that connect").
 
 use crate::cursor::Cursor;
 use crate::{Kind, Malformed, frame};
 
-/// Longest payload: room for any token.
+/// The longest payload, with room for any token.
 pub const LONGEST: usize = 128;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// What a control socket is to a template.
+    /// A control socket, like that of a template.
     Control,
     /// The link with this number.
     Link(u16),
     /// The descriptors of the link with this number.
     Beside(u16),
-    /// What a frame of the link with this number refers to, instead of a descriptor.
+    /// A stream that a frame of the link with this number refers to, in place of a descriptor.
     Stream(u16),
 }
 
-/// What a worker can do.
+/// The capabilities of a worker.
 pub mod can {
-    /// Descriptors travel beside the link, on a socket of their own.
+    /// Descriptors are sent beside the link, on a separate socket.
     pub const BESIDE: u8 = 0x01;
-    /// It writes the scoreboard.
+    /// The worker writes the scoreboard.
     pub const SCOREBOARD: u8 = 0x02;
 }
 
 /// The first frame of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello<'a> {
-    /// The version of docs/wire.md that the worker speaks.
+    /// The version of docs/wire.md that the worker implements.
     pub version: u16,
-    /// What the connection is for.
     pub role: Role,
     /// Bits of [`can`].
     pub can: u8,
-    /// What the front has given the process to be known by.
+    /// The token by which the front recognises the process.
     pub token: &'a [u8],
 }
 
@@ -56,10 +56,10 @@ impl<'a> Hello<'a> {
         frame::append(out, Kind::Hello, 0, 0, &payload);
     }
 
-    /// Reads the payload.
+    /// Decodes the payload.
     ///
     /// # Errors
-    /// It ends too early, is too long, or has an unknown role.
+    /// Fails if the payload ends too early, is too long, or has an unknown role.
     pub fn decode(payload: &'a [u8]) -> Result<Hello<'a>, Malformed> {
         if payload.len() > LONGEST {
             return Err(Malformed("HELLO is longer than 128 bytes"));

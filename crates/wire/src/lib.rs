@@ -1,12 +1,13 @@
-//! Frames between front and worker: encode, decode, validate. No I/O.
+//! Encodes, decodes and validates the frames between front and worker. No I/O.
 //!
-//! Why: the front and its workers are separate programs in separate languages, so what travels between them is
-//! a published format (`docs/wire.md`), implemented once and linked into both.
+//! Why: the front and its workers are separate programs in separate languages, so the data between them has a
+//! published format (`docs/wire.md`), implemented once and linked into both.
 //!
 //! Contract:
-//! 1. Decoders take bytes from the other side and never panic, read out of bounds or allocate by a claimed length.
-//! 2. What an encoder of this crate wrote, its decoder reads back unchanged.
-//! 3. Every rule that `docs/wire.md` states is checked here, and a breach names the rule.
+//! 1. Decoders take bytes from the other side, and never panic, read out of bounds or allocate by a claimed
+//!    length.
+//! 2. A decoder reads back unchanged what the encoder of this crate has written.
+//! 3. Every rule of `docs/wire.md` is checked here, and the error names the rule.
 #![forbid(unsafe_code)]
 
 mod cursor;
@@ -21,10 +22,10 @@ pub mod traces;
 
 pub use frame::{Frame, Header, Kind, flag};
 
-/// The version of docs/wire.md that this is. Both sides compare it before the app is loaded.
+/// The version of docs/wire.md that this crate implements. Both sides compare it before the app is loaded.
 pub const VERSION: u8 = 7;
 
-/// Why bytes from the other side were refused. The text names the rule of `docs/wire.md` that was broken.
+/// Why bytes from the other side were refused. The text names the broken rule of `docs/wire.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -36,5 +37,5 @@ impl std::fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Body bytes of one response that may be under way without a `WINDOW` frame from the front.
+/// The number of body bytes of one response that may be in transit without a `WINDOW` frame from the front.
 pub const INITIAL_WINDOW: u32 = 1 << 20;

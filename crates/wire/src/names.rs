@@ -1,10 +1,11 @@
-//! Field names that travel as one byte, and the Rack key of each.
+//! Field names that are sent as one byte, and the Rack key of each.
 //!
-//! Why: building the Rack env is most of what a worker does for a small request, and most names are the same few.
-//! A code lets the worker pick a prepared, frozen key instead of hashing, upcasing and interning the name again.
-//! The order of the table is part of the wire format: add at the end, never reorder.
+//! Why: for a small request, a worker spends most of its time on building the Rack env, and most names are
+//! the same few. With a code, the worker can use a prepared, frozen key instead of hashing, upcasing and
+//! interning the name again. The order of the table is part of the wire format: add names at the end, and
+//! never reorder them.
 
-/// Known names, lower case. The code of a name is its position plus one.
+/// The known names in lower case. The code of a name is its position plus one.
 pub const KNOWN: &[&str] = &[
     "host",
     "user-agent",
@@ -83,13 +84,13 @@ const _: () = assert!(KNOWN.len() < 128, "a code has seven bits");
 /// Longer than every name.
 const LONGEST: usize = 32;
 
-/// A known name, and the letters that tell it from most others of its length.
+/// A known name, with the two letters that distinguish it from most others of its length.
 struct Entry {
     ends: [u8; 2],
     code: u8,
 }
 
-/// The known names by their length: almost every bucket holds fewer than six.
+/// The known names by length. Almost every bucket holds fewer than six.
 static BY_LEN: std::sync::LazyLock<[Vec<Entry>; LONGEST]> = std::sync::LazyLock::new(|| {
     let mut buckets: [Vec<Entry>; LONGEST] = std::array::from_fn(|_| Vec::new());
     for (at, name) in KNOWN.iter().map(|name| name.as_bytes()).enumerate() {
@@ -98,17 +99,18 @@ static BY_LEN: std::sync::LazyLock<[Vec<Entry>; LONGEST]> = std::sync::LazyLock:
     buckets
 });
 
-/// First and last letter of a name that is not empty.
+/// Returns the first and last letter of a name that is not empty.
 #[inline]
 fn ends(name: &[u8]) -> [u8; 2] {
     [name[0], name[name.len() - 1]]
 }
 
-/// The code of a field name in any case, if it is known.
+/// Returns the code of a field name in any case, if it is known.
 #[inline]
 pub fn code(name: &[u8]) -> Option<u8> {
     let bucket = BY_LEN.get(name.len()).filter(|bucket| !bucket.is_empty())?;
-    // All of the array at once: a loop over the letters takes most of the time of this function.
+    // Converts the whole array at once, because a loop over the letters would take most of the time of this
+    // function.
     let mut letters = [0; LONGEST];
     letters[..name.len()].copy_from_slice(name);
     letters.make_ascii_lowercase();
@@ -118,14 +120,14 @@ pub fn code(name: &[u8]) -> Option<u8> {
     bucket.iter().find(is_same).map(|entry| entry.code)
 }
 
-/// The name of a code, in lower case.
+/// Returns the name of a code, in lower case.
 #[inline]
 pub fn name(code: u8) -> Option<&'static str> {
     KNOWN.get((code as usize).checked_sub(1)?).copied()
 }
 
-/// The Rack env key of a field name: upper case, `-` becomes `_`, `HTTP_` in front but for Content-Type and
-/// Content-Length (Rack SPEC, "The Environment").
+/// Returns the Rack env key of a field name: upper case, with `_` for `-` and the prefix `HTTP_`, except for
+/// Content-Type and Content-Length (Rack SPEC, "The Environment").
 pub fn rack_key(name: &[u8]) -> Vec<u8> {
     let bare = name.eq_ignore_ascii_case(b"content-type") || name.eq_ignore_ascii_case(b"content-length");
     let prefix: &[u8] = if bare { b"" } else { b"HTTP_" };

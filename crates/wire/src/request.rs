@@ -9,9 +9,9 @@ pub enum Body<'a> {
     None,
     /// In the frame itself.
     Inline(&'a [u8]),
-    /// In the descriptor that travels with the frame; the length in bytes.
+    /// In the descriptor that is sent with the frame; contains the length in bytes.
     Descriptor(u64),
-    /// In INPUT frames that follow, so many bytes together.
+    /// In INPUT frames that follow; contains their total length in bytes.
     Frames(u64),
 }
 
@@ -22,32 +22,31 @@ pub enum Put {
     None,
     /// The caller sends this many bytes right after the encoder's output, as the end of the frame.
     Behind(usize),
-    /// Into the descriptor that travels with the frame; the length in bytes.
+    /// Into the descriptor that is sent with the frame; contains the length in bytes.
     Descriptor(u64),
 }
 
-/// A field as it travels.
+/// A field as sent in the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// A code of [`names`] or 0.
+    /// A code of [`names`], or 0.
     pub code: u8,
-    /// The name as received; empty when `code` is not 0.
+    /// The name as received; empty if `code` is not 0.
     pub name: &'a [u8],
-    /// The value.
     pub value: &'a [u8],
-    /// An earlier field of the request has the same name.
+    /// Whether an earlier field of the request has the same name.
     pub repeated: bool,
 }
 
 impl<'a> Field<'a> {
-    /// The key of a variable of the env; `None` for a field of the client's.
+    /// Returns the key of a variable of the env; `None` for a field from the client.
     #[inline]
     pub fn variable(&self) -> Option<&'a [u8]> {
         self.name.strip_prefix(&[VARIABLE])
     }
 }
 
-/// A request without its fields: what is encoded before them. The decoder gives the same with the fields behind.
+/// A request without its fields, as encoded before them. The decoder returns the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head<'a> {
     /// 10, 11, 20 or 30.
@@ -56,13 +55,12 @@ pub struct Head<'a> {
     pub https: bool,
     /// `REMOTE_PORT`; 0 for a Unix socket.
     pub remote_port: u16,
-    /// Whether the worker shall measure processor time and waiting for the GVL.
+    /// Whether the worker should measure processor time and the wait for the GVL.
     pub measure: bool,
-    /// When the request asked for a worker, microseconds of the monotonic clock.
+    /// When the request asked for a worker, in microseconds of the monotonic clock.
     pub asked_us: u64,
-    /// Request method.
     pub method: &'a [u8],
-    /// Request target as received.
+    /// The request target as received.
     pub target: &'a [u8],
     /// Start and length of the path in the target.
     pub path: (u32, u32),
@@ -77,7 +75,7 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// The path part of the target.
+    /// Returns the path part of the target.
     #[inline]
     pub fn path(&self) -> &'a [u8] {
         part(self.target, self.path)
@@ -93,10 +91,11 @@ pub struct Encoder<'b> {
     literal: Vec<(usize, usize)>,
 }
 
-/// Bit of the flags: see [`Head::measure`].
+/// Flag for [`Head::measure`].
 const MEASURE: u8 = 0x01;
 
-/// First byte of the name of a variable. No field that a client sends has it: it is not a letter of names (RFC 9110 section 5.6.2).
+/// The first byte of the name of a variable. A field from a client cannot contain it, because it is not
+/// allowed in names (RFC 9110 section 5.6.2).
 const VARIABLE: u8 = b'=';
 
 const BODY_AT: usize = 2;
@@ -128,7 +127,7 @@ impl<'b> Encoder<'b> {
         Encoder { out, start, fields: 0, seen: 0, literal: Vec::new() }
     }
 
-    /// Adds a field; notices by itself when the name has been there before.
+    /// Adds a field, and detects repeated names.
     #[inline]
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         self.fields += 1;
@@ -153,12 +152,11 @@ impl<'b> Encoder<'b> {
         self.out.extend_from_slice(value);
     }
 
-    /// Adds a variable of the env, whose name is its key there. It replaces what the key would hold otherwise.
+    /// Adds a variable of the env, whose name is the key. It replaces the regular value of the key.
     pub fn variable(&mut self, name: &[u8], value: &[u8]) {
         self.field(&[&[VARIABLE], name].concat(), value);
     }
 
-    /// Ends the frame.
     pub fn finish(self, body: Put) {
         let Encoder { out, start, fields, .. } = self;
         let payload = start + frame::HEADER;
@@ -177,26 +175,27 @@ impl<'b> Encoder<'b> {
     }
 }
 
-/// Gives a finished REQUEST frame its id on the link that it is sent on.
+/// Sets the id of a finished REQUEST frame on its link.
 #[inline]
 pub fn stamp(frame: &mut [u8], id: u32) {
     frame[8..12].copy_from_slice(&id.to_le_bytes());
 }
 
-/// Says of a finished REQUEST frame whose body is in a file how that travels: in frames behind it, or as a descriptor with it.
+/// Sets how the body of a finished REQUEST frame is sent if it is in a file: in frames that follow, or as a
+/// descriptor with the frame.
 pub fn put_in_frames(frame: &mut [u8], in_frames: bool) {
     let (kind, flags) = if in_frames { (3, 0) } else { (2, frame::flag::FD) };
     frame[frame::HEADER + BODY_AT] = kind;
     frame[5] = frame[5] & !frame::flag::FD | flags;
 }
 
-/// Whether a REQUEST payload asks to be measured, without a look at the rest of it.
+/// Returns whether a REQUEST payload asks for measurement, without reading the rest.
 #[inline]
 pub fn asks_to_measure(payload: &[u8]) -> bool {
     payload.get(FLAGS_AT).is_some_and(|flags| flags & MEASURE != 0)
 }
 
-/// What stands before the fields.
+/// The part before the fields.
 struct Start<'a> {
     head: Head<'a>,
     body: u8,
@@ -204,10 +203,10 @@ struct Start<'a> {
     count: u16,
 }
 
-/// Method and target of a REQUEST payload, whose body may be missing: for messages.
+/// Returns the head of a REQUEST payload whose body may be missing: for messages.
 ///
 /// # Errors
-/// The payload breaks a rule of `docs/wire.md`.
+/// Fails if the payload breaks a rule of `docs/wire.md`.
 pub fn head_of(payload: &[u8]) -> Result<Head<'_>, Malformed> {
     start(&mut Cursor::new(payload)).map(|start| start.head)
 }
@@ -242,22 +241,20 @@ fn start<'a>(cursor: &mut Cursor<'a>) -> Result<Start<'a>, Malformed> {
     Ok(Start { head, body, body_len, count })
 }
 
-/// A decoded REQUEST payload.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// All but fields and body.
+    /// Everything except fields and body.
     pub head: Head<'a>,
-    /// The body.
     pub body: Body<'a>,
     fields: &'a [u8],
     count: u16,
 }
 
 impl<'a> Request<'a> {
-    /// Decodes a payload; the fields and their number have been checked when this returns.
+    /// Decodes a payload. The fields and their number have been checked when this function returns.
     ///
     /// # Errors
-    /// The payload breaks a rule of `docs/wire.md`.
+    /// Fails if the payload breaks a rule of `docs/wire.md`.
     pub fn decode(payload: &'a [u8]) -> Result<Request<'a>, Malformed> {
         let mut cursor = Cursor::new(payload);
         let Start { head, body, body_len, count } = start(&mut cursor)?;
@@ -277,19 +274,19 @@ impl<'a> Request<'a> {
         Ok(Request { head, body, fields, count })
     }
 
-    /// The path part of the target.
+    /// Returns the path part of the target.
     #[inline]
     pub fn path(&self) -> &'a [u8] {
         self.head.path()
     }
 
-    /// The query part of the target, without `?`.
+    /// Returns the query part of the target, without `?`.
     #[inline]
     pub fn query(&self) -> &'a [u8] {
         part(self.head.target, self.head.query)
     }
 
-    /// The fields in the order received.
+    /// Returns the fields in the order received.
     #[inline]
     pub fn fields(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
         Fields { cursor: Cursor::new(self.fields), left: self.count }.map_while(Result::ok)

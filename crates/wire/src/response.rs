@@ -12,7 +12,7 @@ pub struct Encoder<'b> {
 }
 
 impl<'b> Encoder<'b> {
-    /// Starts a RESPONSE. Flags and times are given to [`Encoder::finish`].
+    /// Starts a RESPONSE. [`Encoder::finish`] sets its flags and times.
     pub fn response(out: &'b mut Vec<u8>, id: u32, status: u16) -> Encoder<'b> {
         let start = frame::begin(out, Kind::Response, 0, id);
         out.extend_from_slice(&status.to_le_bytes());
@@ -20,7 +20,6 @@ impl<'b> Encoder<'b> {
         Encoder { out, start, fields: 0, interim: false }
     }
 
-    /// Starts an INTERIM.
     pub fn interim(out: &'b mut Vec<u8>, id: u32, status: u16) -> Encoder<'b> {
         let start = frame::begin(out, Kind::Interim, 0, id);
         out.extend_from_slice(&status.to_le_bytes());
@@ -28,7 +27,6 @@ impl<'b> Encoder<'b> {
         Encoder { out, start, fields: 0, interim: true }
     }
 
-    /// Adds a field.
     #[inline]
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         self.fields += 1;
@@ -38,28 +36,28 @@ impl<'b> Encoder<'b> {
         self.out.extend_from_slice(value);
     }
 
-    /// Bytes of the frame so far.
+    /// Returns the bytes of the frame so far.
     pub fn len(&self) -> usize {
         self.out.len() - self.start
     }
 
-    /// Whether no field has been added.
+    /// Returns whether no field has been added.
     pub fn is_empty(&self) -> bool {
         self.fields == 0
     }
 
-    /// Puts the encoder aside, so that its buffer can be borrowed by others until [`Suspended::resume`].
+    /// Suspends the encoder, so that its buffer can be borrowed until [`Suspended::resume`].
     #[inline]
     pub fn suspend(self) -> Suspended {
         Suspended { start: self.start, fields: self.fields, interim: self.interim }
     }
 
-    /// Takes the unfinished frame back out of the buffer.
+    /// Removes the unfinished frame from the buffer.
     pub fn cancel(self) {
         self.out.truncate(self.start);
     }
 
-    /// Ends the frame: flags, and for a RESPONSE times and first body bytes.
+    /// Ends the frame: sets the flags and, for a RESPONSE, the times and the first body bytes.
     pub fn finish(self, flags: u8, times: Times, body: &[u8]) {
         let payload = self.start + frame::HEADER;
         self.out[self.start + 5] = flags;
@@ -72,14 +70,15 @@ impl<'b> Encoder<'b> {
     }
 }
 
-/// Makes a finished RESPONSE, which had no flags, the whole response: flag `END`, and the times of all of it.
+/// Makes a finished RESPONSE without flags the whole response: sets the flag `END`, and the times of the
+/// complete response.
 pub fn complete(frame: &mut [u8], times: Times) {
     let payload = frame::HEADER;
     frame[5] = frame::flag::END;
     frame[payload + 4..payload + 4 + times::LEN].copy_from_slice(&times.to_bytes());
 }
 
-/// An [`Encoder`] that has been put aside.
+/// An [`Encoder`] that has been suspended.
 #[derive(Debug, Clone, Copy)]
 pub struct Suspended {
     start: usize,
@@ -88,21 +87,21 @@ pub struct Suspended {
 }
 
 impl Suspended {
-    /// Goes on with the frame. `out` must be the buffer that it was begun in, with nothing appended since.
+    /// Continues the frame. `out` must be the buffer in which it was begun, with nothing appended since.
     #[inline]
     pub fn resume(self, out: &mut Vec<u8>) -> Encoder<'_> {
         Encoder { out, start: self.start, fields: self.fields, interim: self.interim }
     }
 }
 
-/// A decoded RESPONSE or INTERIM payload. Names and values are only cut here, not judged.
+/// A decoded RESPONSE or INTERIM payload. Names and values are only split here, not checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Response<'a> {
-    /// Status, 100 to 599.
+    /// 100 to 599.
     pub status: u16,
-    /// How long it took so far; with flag `END` in all.
+    /// The times so far; with flag `END` the final ones.
     pub times: Times,
-    /// Body bytes in the frame.
+    /// The body bytes in the frame.
     pub body: &'a [u8],
     fields: &'a [u8],
     count: u16,
@@ -112,7 +111,7 @@ impl<'a> Response<'a> {
     /// Decodes a RESPONSE payload.
     ///
     /// # Errors
-    /// The payload breaks a rule of `docs/wire.md`.
+    /// Fails if the payload breaks a rule of `docs/wire.md`.
     pub fn decode(payload: &'a [u8]) -> Result<Response<'a>, Malformed> {
         let mut cursor = Cursor::new(payload);
         let (status, count, times) = (cursor.u16()?, cursor.u16()?, Times::read(&mut cursor)?);
@@ -126,7 +125,7 @@ impl<'a> Response<'a> {
     /// Decodes an INTERIM payload.
     ///
     /// # Errors
-    /// The payload breaks a rule of `docs/wire.md`.
+    /// Fails if the payload breaks a rule of `docs/wire.md`.
     pub fn decode_interim(payload: &'a [u8]) -> Result<Response<'a>, Malformed> {
         let mut cursor = Cursor::new(payload);
         let (status, count) = (cursor.u16()?, cursor.u16()?);
@@ -140,14 +139,14 @@ impl<'a> Response<'a> {
         Ok(Response { status, times: Times::default(), body: rest, fields, count })
     }
 
-    /// Names and values in order.
+    /// Returns names and values in order.
     #[inline]
     pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let mut cursor = Cursor::new(self.fields);
         (0..self.count).map_while(move |_| field(&mut cursor).ok())
     }
 
-    /// Number of fields.
+    /// Returns the number of fields.
     pub fn field_count(&self) -> usize {
         self.count as usize
     }

@@ -1,67 +1,69 @@
-//! Where things stand in the scoreboard (`docs/wire.md`, "The scoreboard"): offsets and the packed thread state.
+//! The layout of the scoreboard (`docs/wire.md`, "The scoreboard"): offsets and the packed thread state.
 
-/// Bytes before the first thread of a slot.
+/// The bytes before the first thread of a slot.
 pub const HEADER: usize = 64;
-/// Bytes for each thread.
+/// The bytes of each thread.
 pub const THREAD: usize = 16;
-/// Offset of the number of finished requests.
+/// The offset of the number of finished requests.
 pub const REQUESTS: usize = 0;
-/// Offset of the number of requests that ended in an exception out of the app.
+/// The offset of the number of requests that ended in an exception of the app.
 pub const FAILURES: usize = 8;
-/// Offset of the number of threads started.
+/// The offset of the number of threads started.
 pub const THREADS: usize = 16;
 
-/// Offset of the number of requests that are being served; only of a worker that serves with fibers.
+/// The offset of the number of requests being served; used only by workers with fibers.
 pub const SERVING: usize = 24;
-/// Offset of the number of calls that have stopped a loop of fibers for longer than they may.
+/// The offset of the number of calls that have blocked a fiber loop for longer than allowed.
 pub const BLOCKING_CALLS: usize = 32;
-/// Offset of how long those took, microseconds.
+/// The offset of the total duration of those calls in microseconds.
 pub const BLOCKED_US: usize = 40;
-/// Offset of the threads whose loops of fibers compute: a bit for each of the first 64.
+/// The offset of the threads whose fiber loops are computing: one bit for each of the first 64.
 pub const COMPUTING: usize = 48;
 
 const BUSY: u64 = 1 << 63;
 
-/// Bytes for each link.
+/// The bytes of each link.
 pub const LINK: usize = 16;
 
-/// Size in bytes of the slot of a worker with `threads` threads and `links` links.
+/// Returns the size in bytes of the slot of a worker with `threads` threads and `links` links.
 pub const fn slot_len(threads: usize, links: usize) -> usize {
     (HEADER + THREAD * threads + LINK * links).next_multiple_of(64)
 }
 
-/// Offset of the number of requests taken up from link `link`, in the slot of a worker with `threads` threads.
+/// Returns the offset of the number of requests taken up from link `link`, in the slot of a worker with
+/// `threads` threads.
 pub const fn link_at(threads: usize, link: usize) -> usize {
     HEADER + THREAD * threads + LINK * link
 }
 
-/// Offset of the number of requests of link `link` that the front has withdrawn. The only word that the front writes.
+/// Returns the offset of the number of requests of link `link` that the front has withdrawn. This is the only
+/// word that the front writes.
 pub const fn withdrawn_at(threads: usize, link: usize) -> usize {
     link_at(threads, link) + 8
 }
 
-/// Offset of thread `t` in its slot.
+/// Returns the offset of thread `t` in its slot.
 pub const fn thread_at(t: usize) -> usize {
     HEADER + THREAD * t
 }
 
-/// What a thread is serving.
+/// The request that a thread is serving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Serving {
-    /// Number of the link that the request came in on.
+    /// The number of the link on which the request arrived.
     pub link: u32,
-    /// Request id on that link.
+    /// The id of the request on that link.
     pub id: u32,
 }
 
 impl Serving {
-    /// The packed form. `link` must be below 2^31.
+    /// Returns the packed form. `link` must be below 2^31.
     #[inline]
     pub const fn pack(self) -> u64 {
         BUSY | (self.link as u64) << 32 | self.id as u64
     }
 
-    /// Unpacks; `None` for an idle thread.
+    /// Unpacks a word; `None` for an idle thread.
     #[inline]
     pub const fn unpack(word: u64) -> Option<Serving> {
         if word & BUSY == 0 {
@@ -71,47 +73,46 @@ impl Serving {
     }
 }
 
-/// A thread that serves a request.
+/// A thread that is serving a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Busy {
-    /// Number of the thread.
     pub thread: u32,
-    /// What it serves.
     pub serving: Serving,
-    /// Since when, microseconds of the monotonic clock.
+    /// Since when, in microseconds of the monotonic clock.
     pub since_us: u64,
 }
 
-/// One worker's slot, copied out of the scoreboard.
+/// A copy of one worker's slot.
 #[derive(Debug, Clone, Default)]
 pub struct Slot {
-    /// Requests finished.
+    /// Finished requests.
     pub requests: u64,
-    /// Requests that ended in an exception out of the app.
+    /// Requests that ended in an exception of the app.
     pub failures: u64,
     /// Threads started.
     pub threads: u64,
-    /// Requests that are being served, if the worker serves with fibers.
+    /// Requests being served, if the worker serves with fibers.
     pub serving: u64,
-    /// Calls that have stopped a loop of fibers for longer than they may.
+    /// Calls that have blocked a fiber loop for longer than allowed.
     pub blocking_calls: u64,
-    /// How long those took, microseconds.
+    /// The total duration of those calls in microseconds.
     pub blocked_us: u64,
-    /// The threads whose loops of fibers compute: a bit for each of the first 64.
+    /// The threads whose fiber loops are computing: one bit for each of the first 64.
     pub computing: u64,
-    /// The threads that serve a request; with fibers those that run one at this moment, since when they do.
+    /// The threads that are serving a request. With fibers: the threads that run a fiber at this moment, and
+    /// since when.
     pub busy: Vec<Busy>,
-    /// For each link, how many of its requests have been taken up.
+    /// The number of requests taken up, for each link.
     pub taken: Vec<u64>,
 }
 
 impl Slot {
-    /// Whether a fiber of this thread has used up a slice, and goes on computing.
+    /// Returns whether a fiber of this thread has used up a slice and is still computing.
     pub fn computes(&self, thread: u32) -> bool {
         1u64.checked_shl(thread).is_some_and(|bit| self.computing & bit != 0)
     }
 
-    /// Reads a slot of [`slot_len`] bytes; bytes that are missing count as zero.
+    /// Reads a slot of [`slot_len`] bytes. Missing bytes count as zero.
     pub fn read(bytes: &[u8], threads: usize, links: usize) -> Slot {
         let word =
             |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);

@@ -1,25 +1,26 @@
-//! How long a request took its worker: what RESPONSE and END say.
+//! The times of a request in its worker, as sent in RESPONSE and END.
 
 use crate::{Malformed, cursor::Cursor};
 
-/// Bytes of [`Times`] in a payload.
+/// The bytes of [`Times`] in a payload.
 pub const LEN: usize = 12;
-/// Stands for what was not measured, or cannot be.
+/// The value for a time that was not measured or cannot be measured.
 const UNKNOWN: u32 = u32::MAX;
 
-/// From the moment a thread took the request up; microseconds, saturating.
+/// Times in microseconds, saturating, counted from the moment a thread took the request up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
-    /// All of it.
+    /// The total time.
     pub app_us: u32,
-    /// Processor time of the thread; `None` when it was not measured.
+    /// The processor time of the thread; `None` if it was not measured.
     pub cpu_us: Option<u32>,
-    /// Waiting for Ruby's global lock; `None` when it was not measured, or cannot be.
+    /// The wait for Ruby's global lock; `None` if it was not measured, or cannot be.
     pub gvl_us: Option<u32>,
 }
 
 impl Times {
-    /// As they travel. A measured value that is too large is cut to the largest that can be encoded.
+    /// Returns the encoded form. A measured value that is too large is replaced by the largest that can be
+    /// encoded.
     #[inline]
     pub fn to_bytes(self) -> [u8; LEN] {
         let known = |us: Option<u32>| us.map_or(UNKNOWN, |us| us.min(UNKNOWN - 1));
@@ -37,10 +38,10 @@ impl Times {
         Ok(Times { app_us, cpu_us: known(cpu), gvl_us: known(gvl) })
     }
 
-    /// The payload of an END frame.
+    /// Decodes the payload of an END frame.
     ///
     /// # Errors
-    /// The payload is not twelve bytes.
+    /// Fails if the payload is not twelve bytes long.
     pub fn decode(payload: &[u8]) -> Result<Times, Malformed> {
         let mut cursor = Cursor::new(payload);
         let times = Times::read(&mut cursor)?;

@@ -1,28 +1,28 @@
-//! The TRACES payload: where in the app a worker's threads are that serve requests.
+//! The TRACES payload: the backtraces of a worker's threads that are serving requests.
 
 use crate::{Malformed, cursor::Cursor, frame, frame::Kind};
 
-/// Most lines of one trace; the innermost calls are kept.
+/// The largest number of lines in one trace. The innermost calls are kept.
 pub const MOST_LINES: usize = 200;
-/// Longest line in bytes.
+/// The longest line, in bytes.
 pub const LONGEST: usize = 1_000;
-/// All traces together stay below this, in bytes.
+/// The limit for all traces together, in bytes.
 pub const MOST_BYTES: usize = 512 << 10;
 
-/// Writes one TRACES frame at the end of a buffer. What exceeds the limits is left out.
+/// Writes one TRACES frame at the end of a buffer. Data above the limits is left out.
 pub struct Encoder<'b> {
     out: &'b mut Vec<u8>,
     start: usize,
 }
 
 impl<'b> Encoder<'b> {
-    /// Starts the frame.
     pub fn new(out: &'b mut Vec<u8>) -> Encoder<'b> {
         let start = frame::begin(out, Kind::Traces, 0, 0);
         Encoder { out, start }
     }
 
-    /// Adds the trace of the thread that serves request `id` of link `link`; lines from the innermost call outwards.
+    /// Adds the trace of the thread that serves request `id` of link `link`, with lines from the innermost
+    /// call outwards.
     pub fn trace<'a>(&mut self, link: u32, id: u32, lines: impl Iterator<Item = &'a [u8]>) {
         self.out.extend_from_slice(&link.to_le_bytes());
         self.out.extend_from_slice(&id.to_le_bytes());
@@ -41,27 +41,25 @@ impl<'b> Encoder<'b> {
         self.out[count_at..count_at + 2].copy_from_slice(&count.to_le_bytes());
     }
 
-    /// Ends the frame.
     pub fn finish(self) {
         frame::finish(self.out, self.start, 0);
     }
 }
 
-/// The trace of one thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// Number of the link that its request came in on.
+    /// The number of the link on which its request arrived.
     pub link: u32,
-    /// Request id on that link.
+    /// The id of the request on that link.
     pub id: u32,
-    /// Where it is, the innermost call first.
+    /// The backtrace, the innermost call first.
     pub lines: Vec<String>,
 }
 
 /// Decodes a TRACES payload. Bytes of a line that are not UTF-8 are replaced.
 ///
 /// # Errors
-/// The payload breaks a rule of `docs/wire.md`.
+/// Fails if the payload breaks a rule of `docs/wire.md`.
 pub fn decode(payload: &[u8]) -> Result<Vec<Trace>, Malformed> {
     let (mut cursor, mut traces) = (Cursor::new(payload), Vec::new());
     while !cursor.rest.is_empty() {

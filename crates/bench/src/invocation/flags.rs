@@ -1,4 +1,4 @@
-//! Access to the flags, collecting the errors in them.
+//! Reads the flags and collects mistakes in them.
 
 use std::time::Duration;
 
@@ -30,12 +30,12 @@ impl<'a> Flags<'a> {
         self.mistakes.push(text.into());
     }
 
-    /// Whether a flag without a value was given.
+    /// Returns whether a flag without a value was given.
     pub fn is_set(&self, name: &str) -> bool {
         self.matches.get_flag(name)
     }
 
-    /// Whether the flag was given on the command line.
+    /// Returns whether the flag was given on the command line.
     pub fn given(&self, name: &str) -> bool {
         self.matches.value_source(name) == Some(ValueSource::CommandLine)
     }
@@ -48,7 +48,7 @@ impl<'a> Flags<'a> {
         self.matches.get_many::<String>(name).into_iter().flatten().map(String::as_str)
     }
 
-    /// The value, if it was given and is valid.
+    /// Returns the value if it was given and is valid.
     pub fn value<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         match read(self.text(name)?) {
             Ok(value) => Some(value),
@@ -59,7 +59,7 @@ impl<'a> Flags<'a> {
         }
     }
 
-    /// All valid values.
+    /// Returns all valid values.
     pub fn each<T>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
         let (good, bad): (Vec<_>, Vec<_>) = self.texts(name).map(read).partition(Result::is_ok);
         self.mistakes.extend(bad.into_iter().filter_map(Result::err).map(|why| format!("--{name}: {why}")));
@@ -70,7 +70,7 @@ impl<'a> Flags<'a> {
         self.value(name, inputs::duration)
     }
 
-    /// A duration above 0.
+    /// Returns a duration above 0.
     pub fn positive_duration(&mut self, name: &str) -> Option<Duration> {
         self.value(name, |text| match inputs::duration(text)? {
             Duration::ZERO => Err(format!("{text:?}: a duration must be above 0, such as 30s")),
@@ -104,7 +104,7 @@ impl<'a> Flags<'a> {
         }
     }
 
-    /// Reports an error for everything that was given and is not in `names`.
+    /// Reports an error for every given flag that is not in `names`.
     pub fn only(&mut self, names: &[&str], why: &str) {
         let others: Vec<String> = self
             .matches

@@ -1,5 +1,4 @@
-//! Turns the command line into a scenario. Everything is validated before the first connection is opened, and all
-//! errors are output together.
+//! Turns the command line into a scenario. Everything is validated before the first connection is opened, and all errors are reported together.
 
 mod flags;
 mod output;
@@ -20,47 +19,38 @@ use crate::workers::Where;
 use flags::Flags;
 pub(crate) use output::{Format, Output};
 
-/// What to do.
+/// The task.
 pub(crate) enum Invocation {
-    /// Load a server.
     Run(Box<Run>),
     /// Take part in a coordinator's run.
     Join {
-        /// Where the coordinator is.
+        /// The coordinator's address.
         address: String,
-        /// What both must know.
+        /// The secret that both sides must know.
         token: String,
-        /// For the engine.
         scenario: Box<Scenario>,
-        /// What the coordinator compares.
+        /// The description that the coordinator compares with its own.
         description: Box<Description>,
     },
-    /// Merge the files of runs.
     Merge {
-        /// The files.
         files: Vec<PathBuf>,
-        /// The output.
         output: Output,
         /// The conditions under which the result is a failure.
         conditions: Vec<Condition>,
     },
 }
 
-/// A run and its output.
 pub(crate) struct Run {
-    /// For the engine.
     pub scenario: Scenario,
-    /// For the output.
     pub description: Description,
-    /// The output.
     pub output: Output,
     /// The conditions under which the run is a failure.
     pub conditions: Vec<Condition>,
-    /// Control socket or app folder of the server to ask for statistics.
+    /// The control socket or app folder of the server whose statistics are read.
     pub control: Option<String>,
-    /// Processes to run it.
+    /// The number of processes.
     pub workers: usize,
-    /// Where they are.
+    /// The place of the processes.
     pub place: Where,
     /// Remarks on the input for the summary.
     pub remarks: Vec<String>,
@@ -69,7 +59,7 @@ pub(crate) struct Run {
 /// Parses the command line.
 ///
 /// # Errors
-/// Every error, one sentence each.
+/// All mistakes, one sentence each.
 pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
     let mut flags = Flags::new(matches);
     let output = output::read(&mut flags);
@@ -115,7 +105,7 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
     }
 }
 
-/// `None` if errors leave nothing to run.
+/// Reads a run; `None` if mistakes leave nothing to run.
 fn run(
     flags: &mut Flags<'_>,
     output: &Output,
@@ -179,7 +169,7 @@ fn connections(traffic: &load::scenario::Traffic) -> usize {
     }
 }
 
-/// Half of the cores: the server often runs on the same machine and gets the other half.
+/// Returns half of the cores: the server often runs on the same machine and gets the other half.
 fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).div_ceil(2).min(4)
 }

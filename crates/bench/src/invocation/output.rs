@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use super::flags::Flags;
 
-/// The format of the summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Format {
     #[default]
@@ -36,18 +35,18 @@ impl Format {
         found.ok_or_else(|| format!("{text:?} is not a format: expected one of {}", names.join(", ")))
     }
 
-    /// Whether the tool counts every status as a success.
+    /// Returns whether the tool counts every status as a success.
     pub fn counts_every_status(self) -> bool {
         !matches!(self, Format::Human | Format::Json | Format::Csv)
     }
 
-    /// Whether the tool counts a body of a different length than the first as a failure.
+    /// Returns whether the tool counts a body of a different length than the first as a failure.
     pub fn expects_same_length(self) -> bool {
         matches!(self, Format::Ab | Format::AbCsv)
     }
 }
 
-/// What to print and write.
+/// The outputs of a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Output {
     pub format: Format,
@@ -81,7 +80,7 @@ pub(super) fn read(flags: &mut Flags<'_>) -> Output {
     output
 }
 
-/// Checked before the run, so that a wrong path does not lose the results.
+/// Checks a path before the run, so that a wrong one does not lose the results.
 fn writable(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if text.is_empty() || path.is_dir() {

@@ -15,17 +15,15 @@ use load::scenario::{Origin, Request};
 
 use super::flags::Flags;
 
-/// The requests to send.
 pub(super) struct Requests {
     /// Never empty.
     pub requests: Vec<Request>,
     /// The URLs for display, parallel to `requests`.
     pub shown: Vec<String>,
-    /// The Unix socket that all requests go to, if any.
+    /// The Unix socket to which all requests go, if any.
     pub unix: Option<PathBuf>,
     /// Send times, if they come from a log.
     pub arrivals: Option<Vec<(Duration, usize)>>,
-    /// Remarks on the input.
     pub remarks: Vec<String>,
 }
 
@@ -82,7 +80,7 @@ fn together(
     Some(Requests { requests, shown, unix, arrivals: None, remarks: Vec::new() })
 }
 
-/// The complete URL.
+/// Returns the complete URL.
 pub(crate) fn written(target: &ParsedUrl) -> String {
     match &target.unix {
         Some(socket) => format!("unix:{}:{}", socket.display(), target.target),
@@ -101,7 +99,7 @@ fn origin(origin: &Origin) -> String {
     format!("http{}://{host}{port}", if origin.tls { "s" } else { "" })
 }
 
-/// The socket that all requests go to; a run can use only one.
+/// Returns the socket to which all requests go; a run can use only one.
 fn one_socket<'a>(
     flags: &mut Flags<'_>,
     targets: impl Iterator<Item = &'a ParsedUrl>,
@@ -225,7 +223,7 @@ fn user(text: &str) -> Result<(String, String), String> {
     Ok((pair.0.to_owned(), pair.1.to_owned()))
 }
 
-/// The contents of a file; `-` is standard input.
+/// Returns the contents of a file; `-` is standard input.
 fn whole(file: &str) -> Result<Vec<u8>, String> {
     if file == "-" {
         if crate::workers::part().is_some() {
@@ -249,8 +247,7 @@ fn listed(flags: &mut Flags<'_>) -> Vec<urls_file::Line> {
             return Vec::new();
         }
     };
-    // Relative file names are resolved as siege does, against the working directory; failing that, against the URL
-    // file.
+    // Relative file names are resolved against the working directory, as siege does, else against the folder of the URL file.
     let beside = Path::new(name).parent().map(Path::to_owned).unwrap_or_default();
     let mut file = |wanted: &str| whole(wanted).or_else(|why| fs::read(beside.join(wanted)).map_err(|_| why));
     let mut resolver = Resolver { file: &mut file, variable: &|name| std::env::var(name).ok() };

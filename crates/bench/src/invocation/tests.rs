@@ -1,4 +1,4 @@
-//! Parsing of command lines, and the error messages.
+//! Tests of parsing command lines, and of error messages.
 
 use std::time::Duration;
 

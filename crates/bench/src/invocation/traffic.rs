@@ -1,4 +1,4 @@
-//! When requests are sent, and when the run ends.
+//! The load model, and the end of the run.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::description::Traffic as TrafficDescription;
 
 const USERS: usize = 50;
 const MOST_CONNECTIONS: usize = 1_000;
-/// Duration of a run without any limit.
+/// The duration of a run without any limit.
 const USUAL: Duration = Duration::from_secs(10);
-/// Random orders and arrivals are reproducible, so that runs can be compared; another seed gives others.
+/// The default seed. Random orders and arrivals are reproducible, so that runs can be compared; another seed gives others.
 const SEED: u64 = 1;
 
-/// When requests are sent, and when the run ends.
+/// The load model, and the end of the run.
 pub(super) struct Timing {
     pub traffic: Traffic,
     pub stop: Stop,
@@ -122,7 +122,7 @@ fn arrivals(text: &str) -> Result<Arrivals, String> {
     }
 }
 
-/// `2s`, or `0..2s` for a random time up to 2 s.
+/// Parses `2s`, or `0..2s` for a random time up to 2 s.
 fn think(text: &str) -> Result<Think, String> {
     let Some((from, to)) = text.split_once("..") else {
         return inputs::duration(text)

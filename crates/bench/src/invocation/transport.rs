@@ -55,7 +55,7 @@ fn protocol(flags: &mut Flags<'_>) -> Protocol {
     }
 }
 
-/// HTTP/3 is always encrypted, and needs UDP.
+/// Checks that HTTP/3 is encrypted and can use UDP.
 pub(super) fn http3(flags: &mut Flags<'_>, transport: &Transport, requests: &[Request]) {
     if !matches!(transport.protocol, Protocol::Http3 { .. }) {
         return;

@@ -1,4 +1,4 @@
-//! `--workers`: how many processes, and whether there is a part of the load for each.
+//! `--workers`: the number of processes, and whether each gets a part of the load.
 
 use std::net::TcpListener;
 
@@ -9,10 +9,10 @@ use load::scenario::{Part, Traffic};
 use super::flags::Flags;
 use crate::workers::{self, Where};
 
-/// More processes than any machine has processors to spare for.
+/// The most processes, more than any machine can use.
 const MOST: u64 = 256;
 
-/// The number of processes.
+/// Returns the number of processes.
 pub(super) fn count(flags: &mut Flags<'_>) -> usize {
     let count = flags.value("workers", |text| match inputs::count(text)? {
         count @ 1..=MOST => Ok(count),
@@ -21,7 +21,7 @@ pub(super) fn count(flags: &mut Flags<'_>) -> usize {
     count.and_then(|count| usize::try_from(count).ok()).unwrap_or(1)
 }
 
-/// Whether each process can read all inputs: standard input can be read once. Asked before any is read.
+/// Returns whether each process can read all inputs, since standard input can be read only once. Called before any input is read.
 pub(super) fn can_read_inputs(flags: &mut Flags<'_>) -> bool {
     let mut can = true;
     for name in ["replay", "urls", "body-file"] {
@@ -35,7 +35,7 @@ pub(super) fn can_read_inputs(flags: &mut Flags<'_>) -> bool {
     can
 }
 
-/// The coordinator to join and the token.
+/// Returns the coordinator to join and the token.
 pub(super) fn join(flags: &mut Flags<'_>) -> Option<(String, String)> {
     const OUTPUT: [&str; 9] =
         ["workers", "listen", "json", "csv", "html", "name", "quiet", "fail-if", "control"];
@@ -47,7 +47,7 @@ pub(super) fn join(flags: &mut Flags<'_>) -> Option<(String, String)> {
     Some((address, token(flags)?))
 }
 
-/// Where the processes are: with `--listen` on other machines. Listens, if nothing is wrong so far.
+/// Returns the place of the processes: with `--listen` it is other machines. Starts listening if there are no mistakes so far.
 pub(super) fn place(flags: &mut Flags<'_>) -> Where {
     flags.needs("listen", "workers", "it is the number of workers that will join");
     if !flags.given("listen") {
@@ -69,7 +69,7 @@ fn token(flags: &mut Flags<'_>) -> Option<String> {
     workers::token().map_err(|why| flags.mistake(why)).ok()
 }
 
-/// The parts of all processes.
+/// Returns the parts of all processes.
 pub(super) fn parts(workers: usize) -> impl Iterator<Item = Part> {
     (0..workers).filter_map(move |number| Part::new(number, workers))
 }

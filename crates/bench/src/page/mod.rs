@@ -11,7 +11,7 @@ use crate::validity;
 use parts::{by_request, errors, handshakes, server, stages};
 use times::{over_time, spread};
 
-/// The page. `limits` are latency limits in milliseconds, with their texts.
+/// Returns the page. `limits` are latency limits in milliseconds with their texts.
 pub(crate) fn page(
     document: &Document,
     limits: &[(f64, String)],
@@ -46,7 +46,7 @@ pub(crate) fn page(
     .to_html()
 }
 
-/// Start time, to the second.
+/// Returns the start time, to the second.
 fn began(document: &Document) -> String {
     let at = &document.outcome.started_at;
     let second = at.split(['.', 'Z']).next().unwrap_or(at);

@@ -101,7 +101,7 @@ pub(super) fn errors(document: &Document) -> Option<Section> {
     Some(Section { title: "Errors".to_owned(), text: String::new(), blocks })
 }
 
-/// Most kinds of requests listed.
+/// The most kinds of requests listed.
 const REQUESTS: usize = 50;
 
 pub(super) fn by_request(outcome: &Outcome) -> Option<Section> {

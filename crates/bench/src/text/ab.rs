@@ -1,7 +1,7 @@
 //! The output of ApacheBench (ab 2.3), label for label, for scripts that parse it.
 //!
-//! Differences: ab's times are whole milliseconds, and so are these; `Waiting` is the time to the first byte; later
-//! requests on a kept connection have a `Connect` time of 0.
+//! Differences: times are whole milliseconds, as in ab; `Waiting` is the time to the first byte; later requests on a kept connection have a
+//! `Connect` time of 0.
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ pub(super) fn report(document: &Document) -> String {
     out
 }
 
-/// Labels are followed by values that start in a fixed column.
+/// Writes a label, followed by a value that starts in a fixed column.
 fn line(out: &mut String, label: &str, value: impl std::fmt::Display) {
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{:<24}{value}", format!("{label}:"));
@@ -46,7 +46,7 @@ fn head(out: &mut String, document: &Document) {
     out.push('\n');
 }
 
-/// ab counts every complete response, whatever its status or length.
+/// Returns the complete responses; ab counts all of them, whatever their status or length.
 fn complete(document: &Document) -> u64 {
     document.outcome.statuses.values().sum()
 }
@@ -133,7 +133,7 @@ impl Row {
         Row { min, mean, sd, median: at(50.0), max: at(100.0) }
     }
 
-    /// The connect time of each request: 0 for those that reused a connection.
+    /// Returns the row of connect times per request, which is 0 for requests that reused a connection.
     fn connect(connect: &Histogram, requests: u64) -> Row {
         let opened = connect.len();
         if requests <= opened {
@@ -178,7 +178,7 @@ fn served_within(out: &mut String, document: &Document) {
     let _ = writeln!(out, " 100%  {:>5.0} (longest request)", ms(latency.max()).round());
 }
 
-/// The output of ab's `-e`: the time of each percentile from 0 to 100.
+/// Returns the output of ab's `-e`: the time of each percentile from 0 to 100.
 pub(super) fn percentiles(document: &Document) -> String {
     let latency = &document.outcome.latency;
     let mut out = String::from("Percentage served,Time in ms\n");

@@ -11,9 +11,9 @@ use crate::figures::{Figures, HandshakeFigures, per_second, percentile_ms};
 use crate::stages::split;
 use crate::validity;
 
-/// Longest line.
+/// The longest line.
 const COLUMNS: usize = 97;
-/// Most kinds of requests listed.
+/// The most kinds of requests listed.
 const REQUESTS: usize = 10;
 
 /// Percentiles that are split into stages.
@@ -181,7 +181,7 @@ fn stages(out: &mut String, outcome: &Outcome) {
     }
 }
 
-/// The slowest kinds of requests, if there are several.
+/// Lists the slowest kinds of requests, if there are several.
 fn by_request(out: &mut String, outcome: &Outcome) {
     if outcome.requests.len() < 2 {
         return;
@@ -203,7 +203,7 @@ fn by_request(out: &mut String, outcome: &Outcome) {
     }
 }
 
-/// The kinds of errors that occurred, with explanations.
+/// Returns the kinds of errors that occurred, with explanations.
 pub(crate) fn kinds(errors: &Errors, timeout_ms: f64) -> Vec<(&'static str, u64, String)> {
     let timeout = time(timeout_ms);
     [
@@ -257,7 +257,7 @@ fn errors(out: &mut String, document: &Document) {
     }
 }
 
-/// CPU and memory of the server, as names and values.
+/// Returns CPU and memory of the server, as names and values.
 pub(crate) fn server_lines(server: &Server, requests: u64) -> Vec<(&'static str, String)> {
     let (before, after) = (&server.before, &server.after);
     let took = after.uptime() - before.uptime();

@@ -12,10 +12,10 @@ use crate::invocation::Format;
 pub(crate) use csv::seconds as csv_lines;
 pub(crate) use human::{SPLIT, kinds, server_lines};
 
-/// The results in a format. `remarks` are included for people only.
+/// Returns the results in a format. Only the format for people includes `remarks`.
 ///
 /// # Errors
-/// If the results cannot be serialized.
+/// The results cannot be serialized.
 pub(crate) fn render(document: &Document, format: Format, remarks: &[String]) -> Result<String, String> {
     Ok(match format {
         Format::Human => human::summary(document, remarks),

@@ -1,4 +1,4 @@
-//! The output formats.
+//! Tests of the output formats.
 
 use super::*;
 use crate::samples::{description, document, nothing};

@@ -52,7 +52,7 @@ fn latency(out: &mut String, latency: &Histogram) {
     row(out, "Latency", [mean, sd, latency.max() as f64].map(|us| time(us, 2)), share(within, latency.len()));
 }
 
-/// Requests per second and thread, in complete seconds.
+/// Writes requests per second and thread, in complete seconds.
 fn rates(out: &mut String, document: &Document) {
     let threads = document.description.threads.max(1) as f64;
     let course = &document.outcome.course;
@@ -81,7 +81,7 @@ fn row(out: &mut String, name: &str, [mean, sd, max]: [String; 3], within: f64) 
     );
 }
 
-/// Units are aligned in a column of two letters.
+/// Aligns units in a column of two letters.
 fn padded(text: &str, width: usize) -> String {
     let letters = text.chars().rev().take(2).take_while(char::is_ascii_alphabetic).count();
     let pad = 2 - letters;

@@ -13,21 +13,20 @@ use crate::description::Description;
 use crate::interrupt::Interrupt;
 use crate::live::Live;
 
-/// From the order to the start: all processes must have read it by then.
+/// The time from the order to the start; all processes must have read the order by then.
 const AHEAD: Duration = Duration::from_millis(100);
 const REDRAW: Duration = Duration::from_millis(100);
 /// A process reports ten times a second. One that is silent for this long is stopped or stuck.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Where the processes are.
+/// The place of the processes.
 pub(crate) enum Where {
-    /// On this machine.
     Here,
-    /// Where they join from.
+    /// On other machines, from which they join.
     Elsewhere {
-        /// Where they are awaited.
+        /// The listener on which they are awaited.
         listener: TcpListener,
-        /// What they must know.
+        /// The secret that they must know.
         token: String,
     },
 }
@@ -35,7 +34,7 @@ pub(crate) enum Where {
 /// The outcome of all processes.
 pub(crate) struct Loaded {
     pub outcome: Outcome,
-    /// What is missing in it: a sentence for each process whose results are lost.
+    /// A sentence for each process whose results are lost.
     pub incomplete: Vec<String>,
     /// Threads of workers that joined, which only they know.
     pub threads: Option<usize>,
@@ -44,7 +43,7 @@ pub(crate) struct Loaded {
 /// Runs the load.
 ///
 /// # Errors
-/// If a process cannot begin, or none has results.
+/// A process cannot begin, or none has results.
 pub(crate) fn load(
     count: usize,
     place: &Where,
@@ -152,7 +151,7 @@ impl Run {
         self.over(number, state);
     }
 
-    /// How a process ended whose output has, or cannot be read.
+    /// Returns how a process ended whose output has ended or cannot be read.
     fn ended(&mut self, number: usize, why: Option<std::io::Error>) -> String {
         let member = &mut self.fleet.members[number];
         match why.filter(|why| why.kind() == ErrorKind::InvalidData) {
@@ -186,7 +185,7 @@ impl Run {
     }
 }
 
-/// Adds up what there is. All began at the same moment; their clocks were read a moment apart.
+/// Adds up the outcomes. All began at the same moment, but their clocks were read a moment apart.
 fn sum(states: impl Iterator<Item = State>) -> Result<(Outcome, Vec<String>), String> {
     let (mut all, mut lost): (Option<Outcome>, Vec<String>) = (None, Vec::new());
     for state in states {

@@ -15,35 +15,35 @@ use super::join::{Answer, Joined};
 use super::worker::now;
 use super::{PART, shown};
 
-/// A process has closed its output a moment before it has a status.
+/// How long to wait for the status of a process after it has closed its output.
 const ENDING: Duration = Duration::from_millis(500);
 
 /// A started process.
 pub(super) struct Member {
-    /// Such as `worker 2 of 4 (process 4711)`.
+    /// A name such as `worker 2 of 4 (process 4711)`.
     pub name: String,
     /// The last state that it reported.
     pub progress: Progress,
-    /// When it reported last.
+    /// The time of its last report.
     pub heard: Instant,
     orders: Orders,
 }
 
-/// The way to a process; orders are written to it.
+/// The channel on which a process gets orders.
 enum Orders {
     Process(Child, ChildStdin),
     Machine(TcpStream),
 }
 
-/// What a process did.
+/// An event of a process.
 pub(super) enum Event {
-    /// It sent a frame.
+    /// The process sent a frame.
     Report(Report),
-    /// Its output has ended, or makes no sense.
+    /// The output has ended, or makes no sense.
     Ended(Option<io::Error>),
 }
 
-/// All processes, and what they do.
+/// All processes and their events.
 pub(super) struct Fleet {
     pub members: Vec<Member>,
     events: Receiver<(usize, Event)>,
@@ -53,7 +53,7 @@ impl Fleet {
     /// Starts `count` processes with the command line of this one.
     ///
     /// # Errors
-    /// If one cannot be started. Those that were are ended.
+    /// A process cannot be started. The processes started so far are ended.
     pub fn start(count: usize) -> Result<Fleet, String> {
         let (sender, events) = channel();
         let mut fleet = Fleet { members: Vec::new(), events };
@@ -66,10 +66,10 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Gives each of the workers that have joined its part.
+    /// Assigns a part to each worker that has joined.
     ///
     /// # Errors
-    /// If one is gone.
+    /// A worker is gone.
     pub fn welcome(joined: Vec<Joined>) -> Result<Fleet, String> {
         let (sender, events) = channel();
         let mut fleet = Fleet { members: Vec::new(), events };
@@ -86,12 +86,12 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// The next event and whose it is; `None` if nothing happened within `within`.
+    /// Returns the next event and the number of its process; `None` if nothing happened within `within`.
     pub fn next(&self, within: Duration) -> Option<(usize, Event)> {
         match self.events.recv_timeout(within) {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout) => None,
-            // No reader is left. Each reported the end before.
+            // All readers have ended, and each has reported it before.
             Err(RecvTimeoutError::Disconnected) => {
                 std::thread::sleep(within);
                 None
@@ -99,28 +99,28 @@ impl Fleet {
         }
     }
 
-    /// Lets all begin after `ahead`.
+    /// Makes all processes begin after `ahead`.
     pub fn begin(&mut self, ahead: Duration) {
         let ahead = u64::try_from(ahead.as_nanos()).unwrap_or_default();
         let at = now().saturating_add(ahead);
         for member in &mut self.members {
             let order = match member.orders {
                 Orders::Process(..) => Order::Start(at),
-                // What has passed since `at` was fixed is not lost.
+                // The time since `at` was fixed is subtracted.
                 Orders::Machine(_) => Order::StartIn(at.saturating_sub(now())),
             };
             member.order(order);
         }
     }
 
-    /// Gives an order to all. One that is gone is noticed by the end of its output.
+    /// Gives an order to all processes. A missing one is noticed by the end of its output.
     pub fn order(&mut self, order: Order) {
         for member in &mut self.members {
             member.order(order);
         }
     }
 
-    /// The state of all.
+    /// Returns the state of all processes together.
     pub fn progress(&self) -> Progress {
         Progress::sum(self.members.iter().map(|member| &member.progress))
     }
@@ -131,7 +131,7 @@ impl Member {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(std::env::args_os().skip(1)).env(PART, shown(part));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // A Ctrl-C on the terminal is for the coordinator alone, which collects the results.
+        // A Ctrl-C on the terminal must reach only the coordinator, which collects the results.
         command.process_group(0);
         let mut child = command.spawn()?;
         let pipes = child.stdin.take().zip(child.stdout.take());
@@ -140,7 +140,7 @@ impl Member {
         Member::listen(name, part.number(), Orders::Process(child, orders), output, events)
     }
 
-    /// Reads a process' frames on a thread.
+    /// Reads the frames of a process on a thread.
     fn listen(
         name: String,
         number: usize,
@@ -165,7 +165,7 @@ impl Member {
         Ok(member)
     }
 
-    /// Waits for the end of the process, which has closed its output, and says how it was. Kills it if it goes on.
+    /// Waits for the end of a process that has closed its output, and describes it. Kills the process if it continues.
     pub fn ending(&mut self) -> String {
         let since = Instant::now();
         if let Orders::Process(child, _) = &mut self.orders {
@@ -185,7 +185,7 @@ impl Member {
         let child = match &mut self.orders {
             Orders::Process(child, _) => child,
             Orders::Machine(stream) => {
-                // It may be closed already.
+                // The stream may be closed already.
                 let _ = stream.shutdown(Shutdown::Both);
                 return Ok(None);
             }
@@ -207,7 +207,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // If it cannot be killed, the end of its orders ends it.
+        // A process that cannot be killed ends when its orders end.
         let _ = self.end();
     }
 }

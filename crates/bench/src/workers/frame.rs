@@ -1,4 +1,4 @@
-//! What coordinator and workers tell each other: one JSON value per line, of bounded length.
+//! The frames between coordinator and workers: one JSON value per line, of bounded length.
 
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 
@@ -6,37 +6,37 @@ use load::{Outcome, Progress};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Longest line in bytes. A result has some 100 bytes per second of the run, and some 10 KiB per URL.
+/// The longest line in bytes. A result has some 100 bytes per second of the run, and some 10 KiB per URL.
 const LONGEST: u64 = 64 << 20;
 
-/// To a worker.
+/// An order to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// Begin at this moment: nanoseconds of the system's monotonic clock.
+    /// Begin at this moment, in nanoseconds of the system's monotonic clock.
     Start(u64),
-    /// Begin after so many nanoseconds: for a machine with a clock of its own.
+    /// Begin after this many nanoseconds, for a machine with its own clock.
     StartIn(u64),
     /// End the run now; the results so far count.
     Stop,
 }
 
-/// From a worker.
+/// A report of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Report {
-    /// It waits for the start.
+    /// The worker waits for the start.
     Ready,
     /// The state of its part, several times a second.
     Progress(Progress),
-    /// Its part is over.
+    /// The part is over.
     Done(Box<Outcome>),
-    /// Its part could not be run, and why.
+    /// The part could not be run, for this reason.
     Failed(String),
 }
 
 /// Writes a frame at once.
 ///
 /// # Errors
-/// If the other end is gone.
+/// The other end is gone.
 pub(super) fn write(mut to: impl Write, frame: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(frame)?;
     line.push(b'\n');
@@ -44,15 +44,15 @@ pub(super) fn write(mut to: impl Write, frame: &impl Serialize) -> io::Result<()
     to.flush()
 }
 
-/// The next frame; `None` at the end.
+/// Reads the next frame; `None` at the end.
 ///
 /// # Errors
-/// If reading fails, or what was read is not a whole frame.
+/// Reading fails, or the bytes are not a whole frame.
 pub(super) fn read<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
     bounded(from, LONGEST)
 }
 
-/// As [`read`], for frames of at most `longest` bytes.
+/// Does the same as [`read`], for frames of at most `longest` bytes.
 pub(super) fn bounded<T: DeserializeOwned>(from: &mut impl BufRead, longest: u64) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     from.take(longest).read_until(b'\n', &mut line)?;

@@ -1,5 +1,5 @@
-//! How workers on other machines and their coordinator find each other: a shared token, and the same load on both
-//! sides. A connection is nothing but bytes until its first frame, of bounded length and time, has been judged.
+//! Brings workers on other machines and their coordinator together, by a shared token and the same load on both sides. A connection is trusted with
+//! nothing until its first frame, of bounded length and time, has been checked.
 
 use std::io::{self, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,18 +16,18 @@ use crate::interrupt::Interrupt;
 
 /// The environment variable with the token.
 pub(crate) const TOKEN: &str = "FIREBRICK_BENCH_TOKEN";
-/// Shortest token in bytes.
+/// The shortest token in bytes.
 pub(crate) const SHORTEST: usize = 16;
-/// Both sides must be of the same version of these frames.
+/// The version of these frames, which must be the same on both sides.
 const VERSION: u32 = 1;
-/// Longest first frame in bytes.
+/// The longest first frame in bytes.
 const LONGEST_HELLO: u64 = 64 << 10;
-/// A first frame takes no longer, and neither does writing to a worker.
+/// The time limit for a first frame, and for writing to a worker.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A worker looks for its coordinator for this long: a pod's name appears when its image has been fetched.
+/// How long a worker looks for its coordinator: a pod's name appears only when its image has been fetched.
 const SEARCH: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(50);
-/// Most connections whose first frame is awaited.
+/// The most connections whose first frame is awaited.
 const MOST_STRANGERS: usize = 64;
 
 /// The first frame of a worker.
@@ -39,33 +39,31 @@ pub(super) struct Hello {
     threads: usize,
 }
 
-/// The answer.
+/// The answer to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// The worker takes part `number` of `of`.
     Welcome { number: usize, of: usize },
-    /// It does not, and why.
     Refused(String),
 }
 
-/// A worker that was judged, and waits for its part.
+/// An accepted worker that waits for its part.
 pub(super) struct Joined {
     pub stream: TcpStream,
     pub from: SocketAddr,
     pub threads: usize,
 }
 
-/// The load as both sides must have it.
+/// Returns the load in the form in which both sides must have it.
 fn load(description: &Description) -> String {
     let description = Description { threads: 0, workers: 0, ..description.clone() };
-    // It has no maps with other keys than strings, and no numbers that JSON cannot have.
+    // The description has only string keys, and only numbers that JSON can represent.
     serde_json::to_string(&description).unwrap_or_default()
 }
 
-/// The token of this process.
+/// Returns the token of this process.
 ///
 /// # Errors
-/// If there is none, or it is short.
+/// The token is missing or too short.
 pub(crate) fn token() -> Result<String, String> {
     let token = std::env::var(TOKEN).unwrap_or_default();
     match token.len() {
@@ -79,7 +77,7 @@ pub(crate) fn token() -> Result<String, String> {
 /// Waits for `count` workers.
 ///
 /// # Errors
-/// If it was interrupted.
+/// The wait was interrupted.
 pub(super) fn accept(
     listener: &TcpListener,
     count: usize,
@@ -106,7 +104,7 @@ pub(super) fn accept(
                 meet(stream, from, expected.clone(), &sender);
             }
             Ok(_) => {}
-            // Nobody is there, or whoever was has gone.
+            // There is no connection, or it was closed at once.
             Err(_) => std::thread::sleep(PAUSE),
         }
     }
@@ -114,7 +112,7 @@ pub(super) fn accept(
     Ok(joined)
 }
 
-/// Judges a connection on a thread of its own.
+/// Checks a connection on its own thread.
 fn meet(stream: TcpStream, from: SocketAddr, expected: Hello, judged: &Sender<Option<Joined>>) {
     let judged = judged.clone();
     let spawned = std::thread::Builder::new().name("hello".to_owned()).spawn({
@@ -144,13 +142,13 @@ fn judge(stream: TcpStream, from: SocketAddr, expected: &Hello) -> Option<Joined
     }
 }
 
-/// The first frame. A worker sends nothing more before it has its answer.
+/// Reads the first frame. A worker sends nothing more before it has its answer.
 fn hello(stream: &TcpStream) -> Option<Hello> {
     let mut line = BufReader::new(Deadline { stream, until: Instant::now() + PATIENCE });
     frame::bounded(&mut line, LONGEST_HELLO).ok()?
 }
 
-/// Reads until a moment, however slowly bytes arrive.
+/// A reader with a deadline, however slowly bytes arrive.
 struct Deadline<'a> {
     stream: &'a TcpStream,
     until: Instant,
@@ -168,8 +166,10 @@ impl io::Read for Deadline<'_> {
     }
 }
 
+/// Checks whether a worker can take part.
+///
 /// # Errors
-/// Why the worker cannot take part.
+/// The reason why it cannot.
 fn verdict(hello: &Hello, expected: &Hello) -> Result<(), String> {
     if hello.version != expected.version {
         return Err("it is another version of Firebrick: expected the same one on all machines".to_owned());
@@ -183,12 +183,12 @@ fn verdict(hello: &Hello, expected: &Hello) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares in a time that does not tell where the difference is.
+/// Compares in a time that does not depend on the place of a difference.
 fn same(one: &[u8], two: &[u8]) -> bool {
     one.len() == two.len() && one.iter().zip(two).fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
 }
 
-/// Tells workers for whom there is no part.
+/// Refuses workers that are too many.
 fn turn_away(judged: &Receiver<Option<Joined>>, more: Vec<Joined>) {
     for late in more.into_iter().chain(judged.try_iter().flatten()) {
         let answer = Answer::Refused("all workers have joined: expected a larger --workers".to_owned());
@@ -196,10 +196,10 @@ fn turn_away(judged: &Receiver<Option<Joined>>, more: Vec<Joined>) {
     }
 }
 
-/// Joins the coordinator at `address`. Returns the connection, and the part to take.
+/// Joins the coordinator at `address`. Returns the connection and the worker's part.
 ///
 /// # Errors
-/// If there is none, or it refuses.
+/// There is no coordinator, or it refuses.
 pub(super) fn join(
     address: &str,
     token: String,
@@ -211,7 +211,7 @@ pub(super) fn join(
     stream.set_nodelay(true).map_err(gone)?;
     let hello = Hello { version: VERSION, token, load: load(description), threads: scenario.threads };
     frame::write(&stream, &hello).map_err(gone)?;
-    // Read byte by byte: what follows belongs to another reader.
+    // Read byte by byte, because another reader takes the rest.
     let mut from = BufReader::with_capacity(1, &stream);
     match frame::bounded(&mut from, LONGEST_HELLO).map_err(gone)? {
         Some(Answer::Welcome { number, of }) => {

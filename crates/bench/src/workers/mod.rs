@@ -1,12 +1,12 @@
 //! `--workers N`: one run by several processes of this program on one machine.
 //!
-//! Each process reads the same command line and takes its part of the scenario ([`load::scenario::Part`]), so the parts
-//! add up to the run of one process. Its number is in an environment variable; orders reach it on standard input, its
-//! frames leave on standard output (`frame`). All connect, say that they are ready, and begin at the moment that the
-//! coordinator names. A process whose standard input ends exits: none outlives the coordinator.
+//! Each process reads the same command line and takes its part of the scenario ([`load::scenario::Part`]), so the parts add up to the run of one
+//! process. An environment variable holds its number; it reads orders from standard input and writes frames to standard output (`frame`). All
+//! processes connect, report that they are ready, and begin at the moment that the coordinator names. A process exits when its standard input ends,
+//! so none outlives the coordinator.
 //!
-//! `--listen` and `--join` are the same with machines: frames and orders share a TCP connection (`join`), and the start
-//! is a delay, because machines have no clock in common.
+//! `--listen` and `--join` do the same with machines: frames and orders share a TCP connection (`join`), and the start is a delay, because the
+//! machines have no common clock.
 
 mod coordinator;
 mod fleet;
@@ -22,10 +22,10 @@ pub(crate) use coordinator::{Loaded, Where, load};
 pub(crate) use join::token;
 pub(crate) use worker::{serve, serve_coordinator};
 
-/// Which part a process takes: `0/4` is the first of four.
+/// The part of a process: `0/4` is the first of four.
 const PART: &str = "FIREBRICK_BENCH_PART";
 
-/// The part of this process; `None` if it is not a worker of a coordinator.
+/// Returns the part of this process; `None` if it is not a worker of a coordinator.
 pub(crate) fn part() -> Option<Part> {
     parse(&env::var(PART).ok()?)
 }

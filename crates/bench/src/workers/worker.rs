@@ -1,4 +1,4 @@
-//! A worker: runs its part when the coordinator says so, and reports.
+//! A worker: runs its part when the coordinator orders it, and reports.
 
 use std::cell::RefCell;
 use std::io::{self, BufReader, Read, Write};
@@ -16,13 +16,13 @@ use super::frame::{self, Order, Report};
 use super::join::join;
 use crate::description::Description;
 
-/// Nanoseconds of the monotonic clock, which all processes of a machine share.
+/// Returns nanoseconds of the monotonic clock, which all processes of a machine share.
 pub(super) fn now() -> u64 {
     let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Runs this process' part of `scenario` for the coordinator that started it.
+/// Runs this process's part of `scenario` for the coordinator that started it.
 pub(crate) fn serve(scenario: Scenario, part: Part) -> ExitCode {
     take_part(scenario.in_part(part), io::stdin(), io::stdout());
     ExitCode::SUCCESS
@@ -31,7 +31,7 @@ pub(crate) fn serve(scenario: Scenario, part: Part) -> ExitCode {
 /// Joins the coordinator at `address`, and runs a part of `scenario` for it.
 ///
 /// # Errors
-/// If the coordinator cannot be found or refuses, or the part cannot be run.
+/// The coordinator cannot be found or refuses, or the part cannot be run.
 pub(crate) fn serve_coordinator(
     address: &str,
     token: String,
@@ -46,7 +46,7 @@ pub(crate) fn serve_coordinator(
     }
 }
 
-/// Runs a part as ordered, and reports. Returns why it could not be run.
+/// Runs a part as ordered, and reports. Returns the reason if it could not be run.
 fn take_part(scenario: Scenario, from: impl Read + Send + 'static, mut to: impl Write) -> Option<String> {
     let (stopped, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (sender, starts) = channel();
@@ -75,7 +75,7 @@ fn take_part(scenario: Scenario, from: impl Read + Send + 'static, mut to: impl 
     why
 }
 
-/// Reads orders until the coordinator is gone. It goes when it has all reports, and who has `ended` by then has done its part.
+/// Reads orders until the coordinator is gone. The coordinator ends when it has all reports; a worker that has `ended` by then has done its part.
 fn orders(from: impl Read, starts: &Sender<u64>, stopped: &AtomicBool, ended: &AtomicBool) {
     let mut from = BufReader::new(from);
     while let Ok(Some(order)) = frame::read(&mut from) {
@@ -91,7 +91,7 @@ fn orders(from: impl Read, starts: &Sender<u64>, stopped: &AtomicBool, ended: &A
     }
 }
 
-/// Without a coordinator there is nothing left to do.
+/// Sends a report. Without a coordinator there is nothing left to do.
 fn report(to: impl Write, frame: &Report) {
     if frame::write(to, frame).is_err() {
         exit(1);

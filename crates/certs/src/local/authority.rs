@@ -1,10 +1,10 @@
-//! The authority: made once, kept on the disk, used to sign leaves.
+//! The authority for development certificates: created once, kept on disk, used to sign leaves.
 //!
 //! Contract:
-//! 1. `authority.key` holds key and certificate together, so no moment exists in which only one of them is on the disk.
-//!    `authority.crt` is a copy of the certificate that anybody may have; it is written again when it is missing or differs.
-//! 2. An authority that ends within a month is replaced by a new one, which has to be trusted again.
-//! 3. A file that cannot be used is an error, never overwritten: it may be the one that browsers trust.
+//! 1. `authority.key` holds key and certificate together, so that there is never only one of them on disk.
+//!    `authority.crt` is a public copy of the certificate; it is written again if it is missing or differs.
+//! 2. An authority that expires within a month is replaced by a new one, which has to be trusted again.
+//! 3. A file that cannot be used is an error and never overwritten: browsers may trust its certificate.
 
 use std::fmt;
 use std::io;
@@ -22,26 +22,25 @@ use rustls::pki_types::pem::PemObject;
 
 use super::private;
 
-/// What the name of every authority begins with; eight hexadecimal digits of its key's identifier follow.
+/// The start of each authority's name. Eight hexadecimal digits of its key's identifier follow.
 pub const COMMON_NAME: &str = "Firebrick local authority";
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const LIFE: Duration = Duration::from_secs(3652 * 24 * 3600);
-/// An authority that ends sooner than this is replaced.
+/// An authority that expires sooner than this is replaced.
 const LAST_DAYS: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Clocks of other machines, such as a phone's, may be late.
+/// Backdates certificates, because clocks of other machines (for example a phone) may be slow.
 pub(super) const EARLIER: Duration = DAY;
 
-/// Why there is no authority.
 #[derive(Debug)]
 pub enum Error {
-    /// No folder is known for it.
+    /// No directory is known for the authority.
     Homeless,
-    /// A file or folder cannot be read or written.
+    /// A file or directory cannot be read or written.
     Io(PathBuf, io::Error),
-    /// A file is not what it should be.
+    /// A file has invalid content.
     Unusable(PathBuf, String),
-    /// Certificates cannot be made.
+    /// A certificate cannot be created.
     Making(String),
 }
 
@@ -73,7 +72,7 @@ pub struct Authority {
     name: String,
     until: SystemTime,
     certificate: CertificateDer<'static>,
-    /// The same as PEM.
+    /// The certificate as PEM.
     text: String,
     pub(super) issuer: Issuer<'static, KeyPair>,
 }
@@ -85,10 +84,10 @@ impl fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// Reads the authority in `folder`, or makes it. The flag says whether it was made now.
+    /// Reads the authority in `folder`, or creates it. The flag says whether it was created.
     ///
     /// # Errors
-    /// The folder or its files cannot be used.
+    /// The directory or its files cannot be used.
     pub fn open(folder: &Path, now: SystemTime) -> Result<(Authority, bool), Error> {
         let found = Authority::find(folder)?;
         let outdated = found.is_some();
@@ -106,7 +105,7 @@ impl Authority {
         };
         let made = match written {
             Ok(()) => true,
-            // Another process has made it in the meantime.
+            // Another process has created it meanwhile.
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => false,
             Err(why) => return Err(Error::Io(path, why)),
         };
@@ -119,7 +118,7 @@ impl Authority {
     /// Reads the authority in `folder`, if there is one.
     ///
     /// # Errors
-    /// Its file cannot be read or used.
+    /// The file cannot be read or used.
     pub fn find(folder: &Path) -> Result<Option<Authority>, Error> {
         let path = key_file(folder);
         let text = match std::fs::read_to_string(&path) {
@@ -132,22 +131,20 @@ impl Authority {
         read(folder, &text).map(Some).map_err(unusable)
     }
 
-    /// The certificate's file, for stores and for clients that are told which file to trust.
+    /// Returns the path of the certificate, for trust stores and clients.
     pub fn file(&self) -> PathBuf {
         self.folder.join("authority.crt")
     }
 
-    /// The certificate.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
     }
 
-    /// The common name, unique to its key.
+    /// Returns the common name, which is unique to the key.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// When it ends.
     pub fn until(&self) -> SystemTime {
         self.until
     }
@@ -156,7 +153,7 @@ impl Authority {
         self.until > now + LAST_DAYS
     }
 
-    /// Writes the copy of the certificate, unless it is there.
+    /// Writes the copy of the certificate, unless it exists.
     fn publish(&self) -> Result<(), Error> {
         let path = self.file();
         if std::fs::read_to_string(&path).is_ok_and(|found| found == self.text) {
@@ -170,7 +167,7 @@ fn key_file(folder: &Path) -> PathBuf {
     folder.join("authority.key")
 }
 
-/// Takes the rights away that others may have to the key.
+/// Removes other users' permissions on the key.
 fn close_to_others(path: &Path) -> io::Result<()> {
     let mode = std::fs::metadata(path)?.permissions().mode();
     if mode & 0o077 == 0 {
@@ -201,7 +198,7 @@ fn read(folder: &Path, text: &str) -> Result<Authority, String> {
     Ok(Authority { folder: folder.to_owned(), name, until, certificate, text: published, issuer })
 }
 
-/// A new authority, as the text of its file.
+/// Creates an authority. Returns the text of its file.
 fn make(now: SystemTime) -> Result<String, Error> {
     let making = |why: rcgen::Error| Error::Making(why.to_string());
     let key = KeyPair::generate().map_err(making)?;
@@ -211,7 +208,7 @@ fn make(now: SystemTime) -> Result<String, Error> {
     let id: String = params.key_identifier(&key).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, format!("{COMMON_NAME} {id}"));
-    // Leaves only: no authority below this one.
+    // Allows leaves only, no authority below this one.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -221,7 +218,7 @@ fn make(now: SystemTime) -> Result<String, Error> {
     Ok(key.serialize_pem() + &certificate.pem())
 }
 
-/// A constraint of a DNS name covers the name and all names below it.
+/// Returns the permitted names. A DNS name covers itself and all names below it.
 fn permitted() -> Vec<GeneralSubtree> {
     vec![
         GeneralSubtree::DnsName("localhost".to_owned()),

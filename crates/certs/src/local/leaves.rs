@@ -1,11 +1,11 @@
-//! Certificates of servers, signed in memory for each name that a client asks for.
+//! Server certificates for development, signed in memory for each name that a client requests.
 //!
 //! Contract:
-//! 1. A client that names a permitted host gets a certificate for that host alone; one that names none, or `localhost`,
+//! 1. A client that requests a permitted host gets a certificate for that host alone. A client without a host name, or with `localhost`,
 //!    gets one for `localhost` and the loopback addresses. Any other name gets `None`.
-//! 2. A certificate lives 90 days (browsers accept 397 at most) and is made again when 30 are left, or when the clock has
-//!    been set back to before it began.
-//! 3. At most 1,000 are kept; then the oldest is dropped. Making one costs a signature, less than the handshake itself.
+//! 2. A certificate is valid for 90 days (browsers accept at most 397). It is replaced when 30 are left, or
+//!    when the clock was set back to before its start.
+//! 3. At most 1,000 are cached; then the oldest is dropped. Creating one costs a signature, less than the handshake itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -24,15 +24,15 @@ use super::names::covers;
 const LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
 const RENEW: Duration = Duration::from_secs(30 * 24 * 3600);
 const MOST: usize = 1_000;
-/// The name of the certificate for clients that name no host.
+/// The name in the certificate for clients that request no host.
 const NAMELESS: &str = "localhost";
 
 #[derive(Debug)]
 struct Leaf {
-    /// Clients know the authority, so nothing follows the certificate.
+    /// Without a chain: clients know the authority.
     certificate: Arc<Certificate>,
     begins: SystemTime,
-    /// When another one is made.
+    /// When the certificate is replaced.
     until: SystemTime,
 }
 
@@ -42,11 +42,11 @@ impl Leaf {
     }
 }
 
-/// The certificates of one process. Shared by its threads.
+/// The certificates of one process, shared by its threads.
 #[derive(Debug)]
 pub struct Leaves {
     authority: Authority,
-    /// One key for all: they belong to the same process.
+    /// One key serves for all certificates, which belong to the same process.
     key: KeyPair,
     made: Mutex<Made>,
 }
@@ -54,29 +54,26 @@ pub struct Leaves {
 #[derive(Debug, Default)]
 struct Made {
     leaves: HashMap<String, Leaf>,
-    /// Names in the order in which they were first asked for.
+    /// Names in the order of their first request.
     order: VecDeque<String>,
 }
 
 impl Leaves {
-    /// No certificate yet.
-    ///
     /// # Errors
-    /// No key can be made.
+    /// The key cannot be created.
     pub fn new(authority: Authority) -> Result<Leaves, Error> {
         let key = KeyPair::generate().map_err(|why| Error::Making(why.to_string()))?;
         Ok(Leaves { authority, key, made: Mutex::default() })
     }
 
-    /// Who signs them.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// The certificate for the host that a client names (SNI); `None` if the authority may not sign for it.
+    /// Returns the certificate for the host that a client requests (SNI); `None` if the authority may not sign for it.
     ///
     /// # Errors
-    /// The certificate cannot be made.
+    /// The certificate cannot be created.
     pub fn leaf(&self, name: Option<&str>, now: SystemTime) -> Result<Option<Arc<Certificate>>, Error> {
         let name = name.map_or_else(|| NAMELESS.to_owned(), str::to_ascii_lowercase);
         let name = name.strip_suffix('.').unwrap_or(&name);
@@ -110,7 +107,7 @@ impl Leaves {
         // Browsers remember certificates by issuer and serial number, and reject another one with the same pair.
         params.serial_number = Some(SerialNumber::from_slice(&(fastrand::u128(..) >> 1 | 1).to_be_bytes()));
         params.distinguished_name = rcgen::DistinguishedName::new();
-        // A common name may have 64 characters at most; clients look at the alternative names.
+        // A common name has at most 64 characters. Clients check the alternative names.
         if name.len() <= 64 {
             params.distinguished_name.push(DnType::CommonName, name);
         }
@@ -129,7 +126,7 @@ impl Leaves {
         let key = PrivatePkcs8KeyDer::from(self.key.serialize_der()).into();
         let certificate = Certificate::from_der(vec![certificate.der().clone()], key);
         let certificate = Arc::new(certificate.map_err(|why| Error::Making(why.to_string()))?);
-        // In the last month of the authority there is nothing better to make.
+        // In the last month of the authority, a new certificate would not last longer.
         let until = if ends < self.authority.until() { ends - RENEW } else { ends };
         Ok(Leaf { certificate, begins, until })
     }

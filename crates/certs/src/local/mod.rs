@@ -1,12 +1,12 @@
-//! Certificates for development: an authority of this user's own, and leaves that it signs in memory.
+//! Certificates for development: a private authority of this user, and leaves that it signs in memory.
 //!
 //! Contract:
-//! 1. The authority can only sign for this machine: critical name constraints (RFC 5280 section 4.2.1.10) permit
-//!    `localhost`, names below it, names below `test` (RFC 6761), 127.0.0.0/8 and ::1. A stolen key is worth no more.
-//! 2. It is made once for each user, at first use, and kept in the user's data folder: folder 0700, key 0600. Of two
-//!    processes that make it at the same moment, both use the one that was first on the disk ([`Authority::open`]).
-//! 3. Leaves are never written. They live 90 days and are made again before they end ([`Leaves`]).
-//! 4. Nothing here changes a trust store by itself. [`stores`] only says which commands would.
+//! 1. The authority can only sign for this machine: critical name constraints (RFC 5280 section 4.2.1.10) permit `localhost`, names below
+//!    it, names below `test` (RFC 6761), 127.0.0.0/8 and ::1. A stolen key is good for nothing else.
+//! 2. It is created once per user, at first use, in the user's data directory (directory 0700, key 0600). If two processes create it at the
+//!    same moment, both use the one that reached the disk first ([`Authority::open`]).
+//! 3. Leaves are never written to disk. They are valid for 90 days and replaced before they expire ([`Leaves`]).
+//! 4. This module never changes a trust store. [`stores`] only names the commands that would.
 
 mod authority;
 mod leaves;
@@ -22,15 +22,15 @@ pub use serve::serve;
 
 use std::path::PathBuf;
 
-/// The folder of the authority: in `$XDG_DATA_HOME`, or in `~/.local/share`. `var` reads an environment variable.
+/// Returns the directory of the authority: in `$XDG_DATA_HOME`, or in `~/.local/share`. `var` reads an environment variable.
 ///
 /// # Errors
-/// There is neither, as in a service without a home directory.
+/// Neither exists, for example in a service without a home directory.
 pub fn folder(var: impl Fn(&str) -> Option<String>) -> Result<PathBuf, Error> {
     data_home(var).map(|data| data.join("firebrick").join("local-authority")).ok_or(Error::Homeless)
 }
 
-/// `$XDG_DATA_HOME`, which counts only if it is absolute, or `~/.local/share`.
+/// Returns `$XDG_DATA_HOME` if it is absolute, else `~/.local/share`.
 pub(crate) fn data_home(var: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let absolute = |name: &str| var(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local").join("share")))

@@ -1,11 +1,11 @@
-//! The names that certificates for development may have.
+//! The names for which development certificates can be issued.
 
 use std::net::IpAddr;
 
-/// The permitted names, as a user reads them.
+/// The permitted names, for people.
 pub const COVERED: &str = "localhost, *.localhost, *.test, 127.0.0.0/8 and ::1";
 
-/// Whether the authority may sign for this name: a DNS name, or the text of an IP address.
+/// Whether the authority may sign for this name: a DNS name, or an IP address as text.
 pub fn covers(name: &str) -> bool {
     if let Ok(address) = name.parse::<IpAddr>() {
         return address.is_loopback();

@@ -1,20 +1,20 @@
-//! Files that only their user may read, written whole or not at all.
+//! Files that only their owner can read, written whole or not at all.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Makes the folder and its missing parents, for the user alone.
+/// Creates the directory and its missing parents, for this user alone.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     std::fs::set_permissions(folder, Permissions::from_mode(0o700))
 }
 
-/// Writes a file that must not exist yet; `AlreadyExists` if another process was faster.
+/// Writes a new file. Fails with `AlreadyExists` if another process was faster.
 pub(super) fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let temporary = write_temporary(path, text, mode)?;
-    // A link fails if the name is taken; a rename would replace what another process already uses.
+    // Unlike a rename, a link fails if the name is taken, and does not replace a file that another process uses.
     let linked = std::fs::hard_link(&temporary, path).or_else(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => Err(error),
         // A file system without hard links.

@@ -1,4 +1,4 @@
-//! What a server with `https` does: certificates for the names of this machine, made when a client asks.
+//! Serves development certificates for the names of this machine (`https`), created when a client requests them.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -10,15 +10,15 @@ use tls::{Certificate, Certificates, OnDemand, Source};
 use super::leaves::Leaves;
 use super::{COVERED, Error};
 
-/// How often the certificate for clients that name no host is looked at. Sleep of the machine is not counted, so this is
-/// much less than its last month.
+/// How often the certificate for clients without a host name is checked. The clock stops while the machine
+/// sleeps, so this is much shorter than the certificate's last month.
 const LOOK: Duration = Duration::from_secs(12 * 3600);
 
-/// Gives `certificates` what `leaves` sign, and keeps it fresh until the future that is returned is dropped. Sentences
-/// about names that cannot be signed for go to `log`.
+/// Registers `leaves` with `certificates`, and keeps them fresh until the returned future is dropped. Logs
+/// names that cannot be signed to `log`.
 ///
 /// # Errors
-/// The first certificate cannot be made.
+/// The first certificate cannot be created.
 pub fn serve(
     leaves: Leaves,
     certificates: &Arc<Certificates>,
@@ -53,7 +53,7 @@ struct Hook {
 }
 
 impl Hook {
-    /// Logs at most one name a second: clients try again and again.
+    /// Logs at most one name per second, because clients retry.
     fn refuse(&self, name: &str) {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
         let last = self.refused.lock().unwrap_or_else(PoisonError::into_inner).replace(now);

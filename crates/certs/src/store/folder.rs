@@ -1,9 +1,9 @@
-//! A folder of files, for one machine: [`Folder`].
+//! A store in a directory, for one machine: [`Folder`].
 //!
 //! Contract:
-//! 1. Folders are made with mode 0700, files have 0600.
-//! 2. A file is replaced by writing another one beside it, which reaches the disk before it gets the name.
-//! 3. A lease is a lock of the kernel on a file: it ends with its process, and two servers on one folder order once.
+//! 1. Directories are created with mode 0700, files with 0600.
+//! 2. A file is replaced atomically: the new file reaches the disk before it gets the name.
+//! 3. A lease is a kernel lock on a file: it ends with its process. Two servers with one directory order once.
 
 use super::{Error, Item, Lease, MAX_ITEM, Pending, Store, place_of};
 use rustix::fs::{FlockOperation, flock};
@@ -13,22 +13,22 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// A file that a crash left half written is removed after this time.
+/// The age at which an incomplete file, left by a crash, is removed.
 const LEFTOVER: Duration = Duration::from_secs(3_600);
 
-/// A folder for one directory of a CA.
+/// The files of one directory of a CA.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
 }
 
 impl Folder {
-    /// The folder of `directory` below `dir`; it is made when something is saved.
+    /// Returns the store of `directory` below `dir`. Its directory is created when something is saved.
     pub fn new(dir: &Path, directory: &str) -> Folder {
         Folder { path: dir.join(place_of(directory)) }
     }
 
-    /// Removes what a crash left half written.
+    /// Removes incomplete files that a crash has left.
     pub fn tidy(&self) {
         let Ok(entries) = std::fs::read_dir(&self.path) else { return };
         for entry in entries.flatten() {
@@ -40,13 +40,13 @@ impl Folder {
                 .map(|at| SystemTime::now().duration_since(at));
             if name.starts_with('.') && name.ends_with(".tmp") && matches!(age, Ok(Ok(age)) if age > LEFTOVER)
             {
-                // It may be in use by nobody; if it cannot be removed it does no harm.
+                // No process uses the file. If it cannot be removed, it is harmless.
                 let _ = std::fs::remove_file(entry.path());
             }
         }
     }
 
-    /// The ids of all certificates in it.
+    /// Returns the ids of all stored certificates.
     pub fn ids(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -56,7 +56,7 @@ impl Folder {
         ids
     }
 
-    /// Loads an item, blocking.
+    /// Loads an item. Blocks.
     ///
     /// # Errors
     /// See [`Store::load`].
@@ -78,7 +78,7 @@ impl Folder {
         }
     }
 
-    /// Saves an item, blocking.
+    /// Saves an item. Blocks.
     ///
     /// # Errors
     /// See [`Store::save`].
@@ -88,7 +88,7 @@ impl Folder {
         let beside = self.path.join(format!(".{}.{}.tmp", item.name(), std::process::id()));
         let written = replace(&beside, &path, bytes);
         if written.is_err() {
-            // What was written of it is of no use.
+            // An incomplete file is useless.
             let _ = std::fs::remove_file(&beside);
         }
         written.map_err(|error| explain(&path, "written", &error))
@@ -116,14 +116,14 @@ impl Folder {
     }
 }
 
-/// Writes `bytes` to `beside`, to the disk, and gives it the name `path`.
+/// Writes `bytes` to `beside`, syncs it, and renames it to `path`.
 fn replace(beside: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(beside)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     drop(file);
     std::fs::rename(beside, path)?;
-    // The name, too.
+    // Syncs the name as well.
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
@@ -138,7 +138,7 @@ fn explain(path: &Path, what: &str, error: &io::Error) -> Error {
     Error(format!("{} cannot be {what}: {error}{hint}", path.display()))
 }
 
-/// A lock; it ends when the file is closed.
+/// A lock. It ends when the file is closed.
 struct Locked {
     _file: File,
 }
@@ -153,7 +153,7 @@ impl Lease for Locked {
     }
 }
 
-/// The files are small and the thread has nothing else to do, so it waits for the disk.
+/// All calls block: the files are small, and the thread has nothing else to do.
 impl Store for Folder {
     fn describe(&self) -> String {
         self.path.display().to_string()
@@ -229,7 +229,7 @@ mod tests {
     fn a_failed_write_leaves_the_old_item() {
         let (_dir, folder) = folder();
         folder.write(&certificate(), b"old").unwrap();
-        // A folder in the way of the file beside makes the write fail, whoever runs the test.
+        // A directory in place of the temporary file makes the write fail, even for root.
         let beside = folder.path.join(format!(".a.test.pem.{}.tmp", std::process::id()));
         std::fs::create_dir(&beside).unwrap();
         let error = folder.write(&certificate(), b"new").unwrap_err();

@@ -1,11 +1,11 @@
-//! Where accounts and certificates are kept, so that a restart orders nothing: [`Store`].
+//! Keeps accounts and certificates, so that a restart needs no orders: [`Store`].
 //!
 //! Contract:
-//! 1. What was saved is loaded whole, or not at all: a reader never sees half of a certificate, or a key without its chain.
-//! 2. Items of different directories of a CA (staging and production) have nothing in common: a store is opened for one
+//! 1. A saved item is loaded whole or not at all: a reader never sees half of a certificate, or a key without its chain.
+//! 2. Items of different directories of a CA (staging and production) are separate: a store is opened for one
 //!    directory.
-//! 3. Only the holder of a [`Lease`] orders a certificate. A lease ends with its holder, at the latest when it expires.
-//! 4. Nothing here judges what is loaded; see [`crate::record`].
+//! 3. Only the holder of a [`Lease`] orders a certificate. A lease ends with its holder, or at the latest when it expires.
+//! 4. A store does not check the items that it loads; see [`crate::record`].
 
 mod folder;
 mod redis;
@@ -20,31 +20,30 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// A future of the thread that orders certificates.
+/// A future on the thread that orders certificates.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// How often a lease is renewed while an order runs.
+/// How often a lease is renewed while an order is in progress.
 pub const RENEW_EVERY: Duration = Duration::from_secs(8);
-/// When a lease expires that is not renewed.
+/// When a lease expires without a renewal.
 pub const LEASE: Duration = Duration::from_secs(30);
-/// The largest item; a chain and its key are a few KiB.
+/// The largest item, in bytes. A chain and its key have a few KiB.
 pub const MAX_ITEM: usize = 1 << 20;
 
-/// One thing that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// The account at the CA, with its key.
     Account,
     /// Key and chain of the certificate with this id.
     Certificate(String),
-    /// What is known about it besides: [`crate::record::Note`].
+    /// Further facts about the certificate with this id: [`crate::record::Note`].
     Note(String),
-    /// Challenges (TLS-ALPN-01) of the order that runs: other machines answer them too.
+    /// TLS-ALPN-01 challenges of the order in progress, which other machines answer as well.
     Challenges(String),
 }
 
 impl Item {
-    /// The name of its file or key.
+    /// Returns the name of the file or key.
     fn name(&self) -> String {
         match self {
             Item::Account => "account.json".to_owned(),
@@ -55,7 +54,7 @@ impl Item {
     }
 }
 
-/// Why something could not be kept or loaded: a sentence that names the place.
+/// Why an item could not be saved or loaded: a sentence that names the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(pub String);
 
@@ -67,27 +66,27 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A place for accounts and certificates of one directory of a CA.
+/// A place for the account and the certificates of one directory of a CA.
 pub trait Store {
-    /// Where it is, for people.
+    /// Describes the place, for people.
     fn describe(&self) -> String;
 
-    /// Whether other machines may use it.
+    /// Whether other machines may use the store.
     fn is_shared(&self) -> bool;
 
-    /// Loads an item; `None` when it was never saved, or is gone.
+    /// Loads an item; `None` if it was never saved, or is gone.
     ///
     /// # Errors
     /// The place cannot be read.
     fn load<'a>(&'a self, item: &'a Item) -> Pending<'a, Result<Option<Vec<u8>>, Error>>;
 
-    /// Saves an item in place of the one before.
+    /// Saves an item, and replaces the one before.
     ///
     /// # Errors
-    /// The place cannot be written. The item before is unharmed.
+    /// The place cannot be written. The item before is intact.
     fn save<'a>(&'a self, item: &'a Item, bytes: &'a [u8]) -> Pending<'a, Result<(), Error>>;
 
-    /// The right to order the certificate with this id; `None` when another server has it.
+    /// Returns the right to order the certificate with this id; `None` if another server has it.
     ///
     /// # Errors
     /// The place cannot be used.
@@ -96,17 +95,16 @@ pub trait Store {
 
 /// The right to order one certificate.
 pub trait Lease {
-    /// Keeps it for another [`LEASE`]; `false` when it was lost.
+    /// Extends the lease by another [`LEASE`]; `false` if it was lost.
     ///
     /// # Errors
     /// The place cannot be used.
     fn renew(&self) -> Pending<'_, Result<bool, Error>>;
 
-    /// Gives it back.
     fn release(self: Box<Self>) -> Pending<'static, ()>;
 }
 
-/// A name of a file or key for a directory of a CA: readable, and different for different addresses.
+/// Returns a file or key name for a directory of a CA: readable, and different for different addresses.
 pub fn place_of(directory: &str) -> String {
     let readable: String = directory
         .trim_start_matches("https://")
@@ -118,7 +116,7 @@ pub fn place_of(directory: &str) -> String {
     format!("{}-{:08x}", readable.trim_matches(['.', '_']), short_hash(directory))
 }
 
-/// The id of a certificate: its first name, and a number that stands for all of them when there are several.
+/// Returns the id of a certificate: its first name, and a hash of all names if there are several.
 pub fn id_of(names: &[String]) -> String {
     let first = names.first().map_or("", String::as_str);
     let readable: String = first
@@ -137,7 +135,7 @@ pub fn id_of(names: &[String]) -> String {
     }
 }
 
-/// FNV-1a, folded to 32 bits: names of files must be the same in every build.
+/// FNV-1a folded to 32 bits, because file names must be the same in every build.
 fn short_hash(text: &str) -> u32 {
     let hash = text
         .bytes()

@@ -1,24 +1,25 @@
-//! Redis, for several machines: [`Redis`].
+//! A store in Redis, for several machines: [`Redis`].
 //!
 //! Contract:
 //! 1. Keys are `firebrick:certs:PLACE:NAME`, where PLACE stands for the CA's directory.
-//! 2. A lease is a key with a random value that expires; only the machine that knows the value renews or deletes it.
-//! 3. Redis must be as private as a folder of keys: it holds them as they are. TLS (`rediss://`) and a password are its user's.
+//! 2. A lease is a key with a random value that expires. Only the machine that knows the value renews or deletes it.
+//! 3. Redis must be as private as a directory of keys, because it holds them unencrypted. The user is
+//!    responsible for TLS (`rediss://`) and a password.
 
 use super::{Error, Item, LEASE, Lease, MAX_ITEM, Pending, Store, place_of};
 use ::redis::{Client, Config, Value, ValueSink};
 use std::rc::Rc;
 
-/// What deletes a lease that is still ours.
+/// Deletes a lease if this server still holds it.
 const RELEASE: &[u8] =
     b"if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
-/// What prolongs a lease that is still ours.
+/// Extends a lease if this server still holds it.
 const RENEW: &[u8] =
     b"if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) else return 0 end";
-/// How long challenges are of use, in milliseconds.
+/// When challenges expire, in milliseconds.
 const CHALLENGES: &[u8] = b"900000";
 
-/// A database of a Redis server, for one directory of a CA.
+/// A Redis database, for one directory of a CA.
 #[derive(Clone)]
 pub struct Redis {
     client: Rc<Client<ValueSink>>,
@@ -26,10 +27,10 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// The store of `directory` at `url`; it connects when it is used.
+    /// Returns the store of `directory` at `url`. It connects at first use.
     ///
     /// # Errors
-    /// The URL is wrong; the text says how.
+    /// The URL is invalid. The text says why.
     pub fn new(url: &str, directory: &str) -> Result<Redis, Error> {
         let mut config = Config::default();
         config.set_url(url).map_err(|why| Error(format!("acme.storage: {why}")))?;
@@ -95,7 +96,7 @@ impl Store for Redis {
     }
 }
 
-/// A key that is ours until it expires.
+/// A key that this server holds until it expires.
 struct Leased {
     client: Rc<Client<ValueSink>>,
     key: Vec<u8>,
@@ -114,7 +115,7 @@ impl Lease for Leased {
 
     fn release(self: Box<Self>) -> Pending<'static, ()> {
         Box::pin(async move {
-            // Otherwise it expires.
+            // If this fails, the lease expires.
             let _ = run(&self.client, &[b"EVAL", RELEASE, b"1", &self.key, &self.owner]).await;
         })
     }

@@ -1,24 +1,24 @@
-//! The secret of session tickets that several servers share in Redis: [`shared_secret`], and [`request_shared_secret`] where an event loop runs.
+//! The secret of session tickets that several servers share in Redis: [`shared_secret`], or [`request_shared_secret`] in an event loop.
 //!
 //! Contract:
-//! 1. Who asks first makes it, and all others get the same: servers that start at the same time agree.
-//! 2. It stays until somebody deletes it. The keys of tickets change with time all the same, because they follow from both.
-//! 3. Each request takes at most [`PATIENCE`]: a server starts without Redis.
+//! 1. The first server creates the secret and all others get the same one, even if they start at the same time.
+//! 2. It stays until it is deleted in Redis. Ticket keys change all the same, because they follow from the secret and the time.
+//! 3. Each call takes at most [`PATIENCE`]: a server starts without Redis.
 
 use super::Error;
 use ::redis::{Client, Config, Value, ValueSink};
 use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions};
 
-/// How long a request may wait for Redis.
+/// Time-out for Redis.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// As [`request_shared_secret`], for a start: waits in this thread.
+/// Like [`request_shared_secret`], but blocks. For the start of the server.
 ///
 /// # Errors
-/// The same.
+/// See [`request_shared_secret`].
 pub fn shared_secret(url: &str, group: &str) -> Result<String, Error> {
-    // A thread of its own: this is called where an event loop runs already, before there is anything to serve.
+    // On its own thread, because the caller runs in an event loop. Nothing is served yet, so blocking is fine.
     std::thread::scope(|scope| {
         let ask = || {
             let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
@@ -29,10 +29,10 @@ pub fn shared_secret(url: &str, group: &str) -> Result<String, Error> {
     })
 }
 
-/// The secret of the servers of a group, in the Redis at `url`.
+/// Returns the secret of a group of servers, from the Redis at `url`.
 ///
 /// # Errors
-/// Redis does not answer, or the key holds something else; the text says which.
+/// Redis does not respond, or the key holds something else. The text says which.
 pub async fn request_shared_secret(url: &str, group: &str) -> Result<String, Error> {
     let made = tls::random_secret().map_err(|why| Error(format!("no random numbers: {why}")))?;
     let mut config = Config { connect_timeout: PATIENCE, command_timeout: PATIENCE, ..Config::default() };
@@ -51,10 +51,10 @@ pub async fn request_shared_secret(url: &str, group: &str) -> Result<String, Err
     Ok(secret)
 }
 
-/// Sets the key if it is not there; what it holds then.
+/// Sets the key if it is missing. Returns its value.
 async fn ask(client: Client<ValueSink>, key: String, made: String) -> Result<String, String> {
     let (key, made) = (key.as_bytes(), made.as_bytes());
-    // Whether it has been set shows in what it holds.
+    // The following GET shows the result.
     let _ = client.call(&[b"SET", key, made, b"NX"], PATIENCE).await;
     match client.call(&[b"GET", key], PATIENCE).await.map_err(|error| error.to_string())? {
         Value::Text(bytes) => String::from_utf8(bytes).map_err(|_| "the secret is no text".to_owned()),

@@ -1,9 +1,9 @@
-//! `make unit` leaves out rustdoc's run of examples in comments, which would take a second or two for each crate and find none. So there
-//! must be none: a block of code in a comment says which language it is in, and that is not Rust.
+//! `make unit` skips rustdoc's run of examples in comments, which would take a second or two per crate and find none. So there must be no such
+//! examples: a block of code in a comment names its language, and that is not Rust.
 
 use std::path::{Path, PathBuf};
 
-/// Numbers of the lines where rustdoc would find an example to run.
+/// Returns the lines where rustdoc would find an example to run.
 fn examples(text: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -28,7 +28,7 @@ fn examples(text: &str) -> Vec<usize> {
     found
 }
 
-/// Files of Rust below a folder.
+/// Returns the Rust files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("a folder of sources");
     let paths = entries.map(|entry| entry.expect("a readable folder").path());

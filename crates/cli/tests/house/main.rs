@@ -1,8 +1,7 @@
-//! The test of the house: ARCHITECTURE.md's code map and the crates agree.
+//! Tests that ARCHITECTURE.md's code map and the crates agree.
 //!
-//! 1. Every crate of the workspace has one row in the table and one place in the layers, and no other crate has.
-//! 2. A crate depends on exactly the crates that its row names under "may use". What only its tests depend on is marked:
-//!    `http` (tests).
+//! 1. Every crate of the workspace has one row in the table and one place in the layers, and no other crate does.
+//! 2. A crate depends on exactly the crates that its row names under "may use". Dependencies of tests alone are marked: `http` (tests).
 //! 3. A crate uses crates of lower layers only; so do its tests.
 //! 4. The column "used by" follows from "may use"; `FIREBRICK_REGENERATE=1 cargo test -p cli --test house` writes it.
 
@@ -19,7 +18,7 @@ use workspace::Dependencies;
 
 const REGENERATE: &str = "FIREBRICK_REGENERATE=1 cargo test -p cli --test house";
 
-/// Where the code map and the crates differ: one message each, which names the crate and what to do.
+/// Returns the differences between the code map and the crates: one message each, which names the crate and the remedy.
 fn faults(map: &Map, crates: &Dependencies) -> Vec<String> {
     let mut faults = Vec::new();
     let rows: BTreeMap<&str, &BTreeSet<String>> =
@@ -93,13 +92,13 @@ fn faults(map: &Map, crates: &Dependencies) -> Vec<String> {
     faults
 }
 
-/// What occurs more than once, each time that it occurs again.
+/// Returns the names that occur more than once, one for each repetition.
 fn twice<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a String> {
     let mut seen = BTreeSet::new();
     names.filter(|name| !seen.insert(*name)).collect()
 }
 
-/// A crate's name as the table has it.
+/// Returns a crate's name in the form of the table.
 fn quoted(name: &str) -> String {
     name.strip_suffix(IN_TESTS).map_or_else(|| format!("`{name}`"), |name| format!("`{name}`{IN_TESTS}"))
 }
@@ -141,7 +140,7 @@ const HOUSE: &str = "
 ## Decisions
 ";
 
-/// What is wrong in `house` when its crates are these, each written as "crate: what it uses, what* its tests use".
+/// Returns the faults of `house` for these crates, each written as "crate: its dependencies", with a * after dependencies of tests.
 fn differences(house: &str, crates: &[&str]) -> Vec<String> {
     let crates = crates.iter().map(|line| {
         let (name, used) = line.split_once(':').expect("a colon");

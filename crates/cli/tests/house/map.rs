@@ -1,31 +1,30 @@
-//! ARCHITECTURE.md's section "Code map": a block of layers (a label, then crates; the upper ones use the lower ones),
-//! and a table with the columns crate, what it is, may use, used by.
+//! Reads the section "Code map" of ARCHITECTURE.md: a block of layers (a label, then crates; upper layers use lower ones), and a table with the
+//! columns crate, what it is, may use, used by.
 
 use std::collections::BTreeSet;
 
-/// Follows the name of a crate that is used by tests only.
+/// The mark after a crate that only tests use.
 pub const IN_TESTS: &str = " (tests)";
 
-/// What the section says.
+/// The contents of the section.
 pub struct Map {
     /// The crates of each layer, the top layer first.
     pub layers: Vec<Vec<String>>,
-    /// One for each row of the table, in its order.
+    /// The rows of the table in order.
     pub rows: Vec<Row>,
 }
 
-/// A row of the table.
 pub struct Row {
     /// The crate's folder, without `crates/`.
     pub name: String,
-    /// The third column. What only the crate's tests use ends in [`IN_TESTS`].
+    /// The third column. Dependencies of tests alone end in [`IN_TESTS`].
     pub may_use: BTreeSet<String>,
-    /// The fourth column, as it is written.
+    /// The fourth column as written.
     pub used_by: String,
 }
 
 impl Map {
-    /// Reads the section in `document`. Lines that belong to neither block nor table are prose.
+    /// Reads the section in `document`. Lines outside of block and table are prose.
     pub fn parse(document: &str) -> Self {
         let mut map = Self { layers: Vec::new(), rows: Vec::new() };
         for line in section(document).lines() {
@@ -42,7 +41,7 @@ impl Map {
         map
     }
 
-    /// The fourth column of the crate `name`: the crates that may use it, in the table's order.
+    /// Returns the fourth column for the crate `name`: the crates that may use it, in the table's order.
     pub fn used_by(&self, name: &str) -> String {
         let tested = format!("{name}{IN_TESTS}");
         let users = self.rows.iter().filter_map(|row| {
@@ -54,7 +53,7 @@ impl Map {
         if users.is_empty() { "-".to_owned() } else { users.join(", ") }
     }
 
-    /// `document` with the fourth column of each row as it should be.
+    /// Returns `document` with a correct fourth column in each row.
     pub fn with_used_by(&self, document: &str) -> String {
         let old = section(document);
         let lines = old.split_inclusive('\n').map(|line| match cells(line) {
@@ -67,20 +66,20 @@ impl Map {
     }
 }
 
-/// What stands between the heading "Code map" and the next one.
+/// Returns the text between the heading "Code map" and the next heading.
 fn section(document: &str) -> &str {
     let (_, rest) = document.split_once("\n## Code map\n").expect("a section \"Code map\"");
     rest.split_once("\n## ").map_or(rest, |(section, _)| section)
 }
 
-/// The four cells of a row that is about a crate.
+/// Returns the four cells of a crate's row.
 fn cells(line: &str) -> Option<[&str; 4]> {
     let row = line.trim_end().strip_prefix("| ")?.strip_suffix(" |")?;
     let cells: Vec<_> = row.split(" | ").collect();
     row.starts_with('`').then(|| cells.try_into().ok())?
 }
 
-/// The names in backticks, each with the mark that it is for tests only, if that follows.
+/// Returns the names in backticks, each with its mark for tests if that follows.
 fn names(cell: &str) -> Vec<String> {
     let mut parts = cell.split('`').skip(1);
     let mut names = Vec::new();

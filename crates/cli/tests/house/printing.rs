@@ -1,5 +1,5 @@
-//! No code of the program or of a worker uses the macros that panic when standard output or standard error cannot be written: crate `output`
-//! has what takes their place. Examples, tests and build scripts may.
+//! Tests that no code of the program or of a worker uses the macros that panic when standard output or standard error cannot be written; crate
+//! `output` has replacements. Examples, tests and build scripts may use them.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The lines of a source that print, without comments and what is behind the tests' heading.
+/// Returns the lines of a source that print, without comments and the part after the tests' heading.
 fn prints(text: &str) -> Vec<usize> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
     let says = |line: &str| {

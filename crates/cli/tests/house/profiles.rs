@@ -1,9 +1,10 @@
-//! What `make` compiles in a hurry, packages have compiled with care: the lists of crates in the workspace's Cargo.toml.
+//! Tests that packages set an optimization level for every crate to which everyday builds give one: compares two lists in
+//! the workspace's Cargo.toml.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The crates to which a section of Cargo.toml gives an `opt-level`.
+/// Returns the crates to which a section of Cargo.toml gives an `opt-level`.
 fn listed<'a>(manifest: &'a str, section: &str) -> BTreeSet<&'a str> {
     let (_, rest) =
         manifest.split_once(section).unwrap_or_else(|| panic!("Cargo.toml has no section {section}"));

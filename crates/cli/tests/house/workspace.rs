@@ -1,4 +1,4 @@
-//! The crates of the workspace and what they depend on, by `cargo metadata`.
+//! Reads the crates of the workspace and their dependencies from `cargo metadata`.
 
 use crate::map::IN_TESTS;
 use serde_json::Value;
@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// Each crate of the workspace, with the other ones that it depends on; those of its tests alone end in [`IN_TESTS`].
+/// Each crate of the workspace with its dependencies in the workspace; dependencies of tests alone end in [`IN_TESTS`].
 pub type Dependencies = BTreeMap<String, BTreeSet<String>>;
 
-/// Asks cargo about the workspace in `root`. Crates are named after their folders, because a package may have to have
-/// another name (`http` is taken on crates.io).
+/// Reads the metadata of the workspace in `root`. Crates are named after their folders, because a package may need another name (`http` is taken on
+/// crates.io).
 pub fn dependencies(root: &Path) -> Dependencies {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

@@ -1,4 +1,4 @@
-//! On Linux.
+//! Linux.
 
 use super::Program;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,17 +14,17 @@ pub(crate) const PROGRAMS_ARE_KNOWN: bool = true;
 
 pub(crate) fn program(pid: Pid) -> Option<Program> {
     let place = format!("/proc/{}", pid.as_raw_nonzero());
-    // Empty once it has ended, and for what is no program.
+    // Empty for a process that has exited, and for kernel threads.
     let line = fs::read(format!("{place}/cmdline")).ok().filter(|line| !line.is_empty())?;
     let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     let words = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     Some(Program { words, file: fs::read_link(format!("{place}/exe")).ok(), began: began(&place) })
 }
 
-/// When a process has begun: ticks of the clock since the machine did.
+/// Returns the start time of a process. The kernel reports it in clock ticks since the boot.
 fn began(place: &str) -> Option<SystemTime> {
     let stat = fs::read_to_string(format!("{place}/stat")).ok()?;
-    // The name, which may hold anything, is in parentheses; the time is the 20th of what follows.
+    // The name is in parentheses and may contain anything. The start time is the 20th field after it.
     let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
     let machine = fs::read_to_string("/proc/stat").ok()?;
     let boot: u64 = machine.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
@@ -37,7 +37,7 @@ pub(crate) fn listener(socket: impl AsFd) -> io::Result<Option<Pid>> {
     Ok(Some(rustix::net::sockopt::socket_peercred(socket)?.pid))
 }
 
-/// Its id may be used again; this is still the same process.
+/// A handle that refers to the same process even if its id is reused.
 pub(crate) struct Process(OwnedFd);
 
 impl Process {

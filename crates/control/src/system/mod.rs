@@ -1,20 +1,20 @@
-//! What differs between Linux and other systems: who is at the other end of a socket, and which process a process id means.
+//! The differences between Linux and other systems: the process at the other end of a socket, and the identity of a process.
 //!
 //! Contract:
-//! 1. `KEEPS_MODE`: a socket's file takes its mode from the socket, so that there is no moment at which others may connect.
-//! 2. `listener`: the process that listens at the other end; `None` where the system does not tell.
-//! 3. [`Process::end`] sends TERM; `None` when there is no such process. [`Process::ended`] waits until that process has ended; `false` when
-//!    the time is over.
-//! 4. `program`: what a process is; `None` when there is no such process, or it has ended. `PROGRAMS_ARE_KNOWN`: whether the system tells it.
+//! 1. `KEEPS_MODE`: a socket's file takes its mode from the socket, so that no other user can connect at any moment.
+//! 2. `listener`: returns the process that listens at the other end; `None` if the system does not tell.
+//! 3. [`Process::end`] sends TERM; `None` if there is no such process. [`Process::ended`] waits until the
+//!    process has exited; `false` on time-out.
+//! 4. `program`: returns the program of a process; `None` if there is no such process, or it has exited.
+//!    `PROGRAMS_ARE_KNOWN`: whether the system tells the program.
 
-/// What a process is.
+/// The program of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// Its command line, or what it has put there.
+    /// The command line, or the title that the process has set.
     pub(crate) words: Vec<String>,
-    /// The file that runs, if we may know.
+    /// The executable file, if this user may see it.
     pub(crate) file: Option<std::path::PathBuf>,
-    /// Since when.
     pub(crate) began: Option<std::time::SystemTime>,
 }
 

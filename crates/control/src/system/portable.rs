@@ -1,4 +1,4 @@
-//! Elsewhere.
+//! Systems other than Linux.
 
 use super::Program;
 use rustix::io::Errno;
@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Time between two looks at whether a process has ended.
+/// The interval between two checks whether a process has exited.
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) const KEEPS_MODE: bool = false;
@@ -21,7 +21,7 @@ pub(crate) fn listener(_socket: impl AsFd) -> io::Result<Option<Pid>> {
     Ok(None)
 }
 
-/// The system has no better name for it than its id.
+/// The system has no better handle for a process than its id.
 pub(crate) struct Process(Pid);
 
 impl Process {

@@ -1,18 +1,18 @@
-//! The end of a request's section: what can be said only then, and the head.
+//! Completes a request's section: the checks that need the whole section, and the head.
 
 use super::Section;
 use crate::request::{Refusal, RequestHead};
 use crate::syntax::{is_target, is_token};
 use handler::{Fields, Span};
 
-/// Longest method, as in HTTP/1.
+/// The longest method, as in HTTP/1.
 const MAX_METHOD: usize = 32;
 
 impl Section {
-    /// The request, when the section is complete. `end`: it has no body.
+    /// Returns the request of a complete section. `end`: it has no body.
     ///
     /// # Errors
-    /// It is malformed or beyond a limit.
+    /// The section is malformed or beyond a limit.
     pub fn finish_request(mut self, end: bool) -> Result<RequestHead, Refusal> {
         if self.refusal.is_none()
             && let Err((status, reason)) = self.check(end)
@@ -52,7 +52,7 @@ impl Section {
         })
     }
 
-    /// What can be said only at the end (RFC 9113 sections 8.1.1, 8.3.1 and 8.5).
+    /// Runs the checks that need the whole section (RFC 9113 sections 8.1.1, 8.3.1 and 8.5).
     fn check(&self, end: bool) -> Result<(), (u16, &'static str)> {
         let Some(method) = self.method else { return Err((400, "no :method")) };
         let method = method.slice(&self.text);
@@ -90,7 +90,7 @@ impl Section {
         Ok(())
     }
 
-    /// RFC 9113 section 8.2.3: handlers see one Cookie field.
+    /// Joins cookies: handlers see one Cookie field (RFC 9113 section 8.2.3).
     fn join_cookies(&mut self) {
         let Some(first) = self.cookie else { return };
         let Section { text, slots, .. } = self;

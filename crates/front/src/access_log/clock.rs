@@ -1,17 +1,17 @@
-//! Time as text, made once a second.
+//! Formats time, once per second.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A time in the notations of the logs.
+/// A time in the formats of the logs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment<'a> {
     /// Local time as Apache writes it, without brackets: `31/Jan/2026:13:00:00 +0100`.
     pub apache: &'a str,
     /// UTC to the second: `2026-01-31T12:00:00`.
     pub utc: &'a str,
-    /// The milliseconds, 0 to 999.
+    /// Milliseconds, 0 to 999.
     pub millis: u32,
 }
 
@@ -25,8 +25,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// In the system's time zone (`TZ`, `/etc/localtime`); its offset is looked up every second, so that changes of
-    /// daylight saving time are followed.
+    /// Uses the system's time zone (`TZ`, `/etc/localtime`). Its offset is looked up every second, to follow daylight saving time.
     pub(super) fn local() -> Clock {
         Clock::in_zone(TimeZone::system())
     }
@@ -35,7 +34,7 @@ impl Clock {
         Clock { zone, second: None, apache: String::new(), utc: String::new() }
     }
 
-    /// `time` as text; times before 1970 are shown as its beginning.
+    /// Formats `time`. Times before 1970 are shown as the start of 1970.
     pub(super) fn at(&mut self, time: SystemTime) -> Moment<'_> {
         let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         if self.second != Some(since_epoch.as_secs()) {

@@ -1,8 +1,8 @@
-//! Escaping of clients' text.
+//! Escapes text from clients.
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// As Apache does inside quotes: `"` and `\` after a backslash, everything but printable ASCII as `\xhh`.
+/// Escapes as Apache does inside quotes: `"` and `\` after a backslash, everything but printable ASCII as `\xhh`.
 pub(super) fn apache(out: &mut Vec<u8>, text: &[u8]) {
     for &byte in text {
         match byte {
@@ -18,8 +18,8 @@ pub(super) fn apache(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// As a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD. Control characters, those above ASCII too,
-/// and the two separators that some readers take for line ends are written as `\uhhhh`.
+/// Writes a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD. Control characters, also those above
+/// ASCII, and the two separators that some readers take for line ends are written as `\uhhhh`.
 pub(crate) fn json(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for part in text.utf8_chunks() {

@@ -1,10 +1,10 @@
-//! The formats of a line.
+//! Formats the lines of the access log:
 //!
 //! - common: Apache's common format and the total time in seconds, as Rack's and Puma's loggers write it;
-//! - combined: Apache's combined format and three times in seconds: in all, in the queue, in the app;
+//! - combined: Apache's combined format and three times in seconds: total, in the queue, in the app;
 //! - json: one object.
 //!
-//! A connection that was taken over has `HIJACKED -1` in place of status and length in the first two.
+//! In the first two formats, a hijacked connection has `HIJACKED -1` in place of status and length.
 
 use super::clock::Moment;
 use super::escape;
@@ -14,17 +14,17 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The status that is logged if the client has gone before a response.
+/// The status that is logged if the client has gone before the response.
 const CLIENT_GONE: u16 = 499;
 
-/// What a line is made of.
+/// The facts for a line.
 pub(super) struct Entry<'a> {
     pub ending: &'a Ending<'a>,
     pub total: Duration,
     pub time: Moment<'a>,
 }
 
-/// How a line is made.
+/// The format of a line.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub format: LogFormat,
@@ -32,7 +32,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Appends the line of `entry`, with its end.
+    /// Appends the line of `entry`, with its line break.
     pub(super) fn write(&self, out: &mut Vec<u8>, entry: &Entry<'_>) {
         match self.format {
             LogFormat::Common => entry.common(out),
@@ -62,7 +62,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Apache's common format: host, a name that we do not know, `REMOTE_USER`, time, request line, status, length.
+    /// Writes Apache's common format: host, identity (always `-`), `REMOTE_USER`, time, request line, status, length.
     fn apache(&self, out: &mut Vec<u8>) {
         match self.ending.peer.remote_text.as_bytes() {
             [] => out.push(b'-'),
@@ -71,7 +71,7 @@ impl Entry<'_> {
         out.extend_from_slice(b" - ");
         match self.user() {
             None | Some([]) => out.push(b'-'),
-            // A blank would be taken for the end of the name.
+            // A blank would end the name.
             Some(user) => user.split(|byte| *byte == b' ').enumerate().for_each(|(number, word)| {
                 out.extend_from_slice(if number == 0 { b"" } else { b"\\x20" });
                 escape::apache(out, word);
@@ -122,10 +122,10 @@ impl Entry<'_> {
         put(out, format_args!(",\"hijacked\":{},\"broken\":{}}}", ending.hijacked, ending.broken));
     }
 
-    /// Variables that handlers have set, if any.
+    /// Writes the variables that handlers have set, if any.
     fn json_env(&self, out: &mut Vec<u8>) {
         let variables = self.ending.request.map_or(&[][..], |request| &request.variables);
-        // What the connection is known for has fields of its own.
+        // Facts about the connection have their own fields.
         let own = |name: &[u8]| name == b"REMOTE_USER" || name.starts_with(b"SSL_");
         let mut others = variables.iter().filter(|(name, _)| !own(name)).peekable();
         if others.peek().is_none() {
@@ -153,7 +153,7 @@ impl Entry<'_> {
         }
     }
 
-    /// `REMOTE_USER`, if a handler has set it.
+    /// Returns `REMOTE_USER`, if a handler has set it.
     fn user(&self) -> Option<&[u8]> {
         self.ending.request.and_then(|request| request.variable("REMOTE_USER"))
     }
@@ -178,12 +178,12 @@ fn request_line(out: &mut Vec<u8>, request: &Request) {
     put(out, format_args!(" {}", request.version.name()));
 }
 
-/// A blank and `us` in seconds, with four digits behind the point.
+/// Writes a blank and `us` in seconds with four decimals.
 fn seconds(out: &mut Vec<u8>, us: u64) {
     put(out, format_args!(" {}.{:04}", us / 1_000_000, us / 100 % 10_000));
 }
 
-/// `,"name":"value"`, or null.
+/// Writes `,"name":"value"`, or null.
 fn text(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
     put(out, format_args!(",\"{name}\":"));
     match value {
@@ -207,7 +207,7 @@ mod tests {
     use proptest::prelude::*;
     use std::time::{Instant, UNIX_EPOCH};
 
-    /// The line of an exchange that `change` has modified.
+    /// Returns the line of an exchange that `change` has modified.
     fn line(format: LogFormat, request: Option<&Request>, change: impl FnOnce(&mut Ending<'_>)) -> String {
         let (peer, trace) = (peer(), Trace::default());
         trace.queue_us.set(1_250);

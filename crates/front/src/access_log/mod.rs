@@ -1,16 +1,15 @@
-//! The access log: a line for each request.
+//! The access log: one line per request.
 //!
-//! Why not a write per request: it costs more than a small response, and a full disk or a slow reader would hold up every
-//! client. A front thread appends to its own buffer; one thread for all of them writes the buffers, many lines at a time.
+//! Why not one write per request: it costs more than a small response, and a full disk or a slow reader would delay every client. Each
+//! front thread appends to its own buffer, and one thread writes all buffers, many lines at a time.
 //!
 //! Contract:
-//! 1. A line is in the file or the pipe at most a tenth of a second after its request, unless the output is blocked.
-//! 2. Lines are whole, in one `write` each or together with their neighbours, on a descriptor that appends: lines of
-//!    other processes do not mix in.
-//! 3. Nothing that a client sends makes a byte below 0x20 or a second line.
-//! 4. What was recorded before [`Output::close`] is written before it returns. Lines are lost only when the output
-//!    fails, or is so slow that a buffer is full; both are reported.
-//! 5. [`Output::reopen`] loses nothing.
+//! 1. A line is written at most a tenth of a second after its request, unless the output is blocked.
+//! 2. A `write` contains only whole lines, on a descriptor in append mode, so that lines of other processes do not mix in.
+//! 3. Text from a client never results in a byte below 0x20 or a second line.
+//! 4. Lines recorded before [`Output::close`] are written before it returns. Lines are lost only if the
+//!    output fails, or is so slow that a buffer is full. Both are reported.
+//! 5. [`Output::reopen`] loses no lines.
 
 mod clock;
 mod escape;

@@ -1,4 +1,4 @@
-//! The output of the lines: the file, the thread that writes it, and the buffers between.
+//! The output of the access log: the file, the thread that writes it, and the buffers in between.
 
 use super::AccessLog;
 use crate::log_file;
@@ -15,11 +15,11 @@ use std::time::Duration;
 
 /// How long lines are collected before they are written.
 const BATCH: Duration = Duration::from_millis(20);
-/// A buffer of this size is written at once.
+/// A buffer of this size is written at once. In bytes.
 const BUFFER_FULL: usize = 256 << 10;
-/// Most bytes that a buffer holds while the output is blocked; further lines are lost.
+/// The largest buffer while the output is blocked, in bytes. Further lines are lost.
 const BUFFER_LIMIT: usize = 8 << 20;
-/// What a pipe accepts atomically (POSIX `PIPE_BUF` on Linux), so that lines of other processes do not mix in.
+/// The size of an atomic write to a pipe (POSIX `PIPE_BUF` on Linux), so that lines of other processes do not mix in.
 const PIPE_ATOMIC: usize = 4_096;
 /// How long [`Output`] waits for its last lines when it is dropped.
 const LAST_LINES: Duration = Duration::from_secs(5);
@@ -58,7 +58,7 @@ struct State {
     /// Write without waiting for more.
     urgent: bool,
     closing: bool,
-    /// Write to this file from now on.
+    /// The file to write to from now on.
     reopened: Option<File>,
     buffers: Vec<Arc<Mutex<Lines>>>,
 }
@@ -69,11 +69,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Output {
-    /// Opens the log; `None` if it is off. `report` is called, on another thread, when lines begin to be lost and when
-    /// they are written again.
+    /// Opens the log; `None` if it is off. `report` is called on another thread when lines begin to be lost,
+    /// and when they are written again.
     ///
     /// # Errors
-    /// The file cannot be opened or the thread not be started; the text names the file.
+    /// The file cannot be opened, or the thread not be started. The text names the file.
     pub fn open(target: &Target, report: impl Fn(&str) + Send + 'static) -> io::Result<Option<Output>> {
         let (path, file) = match target {
             Target::Off => return Ok(None),
@@ -85,7 +85,7 @@ impl Output {
         let writer = {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new().name("access-log".to_owned()).spawn(move || {
-                // Dropped after the last line, which ends `close`.
+                // Dropped after the last line, which lets `close` return.
                 let _end = end;
                 Writer::new(file, report).run(&shared);
             })?
@@ -93,14 +93,14 @@ impl Output {
         Ok(Some(Output { path, shared, ended, writer: Some(writer) }))
     }
 
-    /// The sending side of one front thread. Fields of that name carry the request id (JSON only).
+    /// Returns the log of one front thread. `request_id_header` names the field with the request id (JSON only).
     pub fn log(&self, format: settings::LogFormat, request_id_header: Option<&str>) -> AccessLog {
         let buffer = Buffer { lines: Arc::default(), shared: Arc::clone(&self.shared) };
         lock(&self.shared.state).buffers.push(Arc::clone(&buffer.lines));
         AccessLog::new(format, request_id_header.map(Arc::from), buffer)
     }
 
-    /// Opens the file again after it was moved away. Standard output is not affected.
+    /// Opens the file again after a log rotation has moved it. Standard output is not affected.
     ///
     /// # Errors
     /// The file cannot be opened; the old one stays in use. The text names the file.
@@ -115,7 +115,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes what is left and ends the thread. Whether everything was written: the output may block for up to `timeout`.
+    /// Writes the remaining lines and ends the thread. Returns whether all were written: the output may block for up to `timeout`.
     pub fn close(mut self, timeout: Duration) -> bool {
         self.end(timeout)
     }
@@ -124,7 +124,7 @@ impl Output {
         let Some(writer) = self.writer.take() else { return true };
         lock(&self.shared.state).closing = true;
         self.shared.wake.notify_one();
-        // The sender is never used: the channel ends with the thread.
+        // The sender is never used: the channel closes with the thread.
         let ended = self.ended.recv_timeout(timeout) == Err(mpsc::RecvTimeoutError::Disconnected);
         ended && writer.join().is_ok()
     }
@@ -141,7 +141,7 @@ fn append_to(path: &Path) -> io::Result<File> {
 }
 
 impl Buffer {
-    /// Appends one line by `write`.
+    /// Appends one line, formatted by `write`.
     pub(super) fn append(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut lines = lock(&self.lines);
         if lines.text.len() >= BUFFER_LIMIT {
@@ -162,13 +162,13 @@ impl Buffer {
     }
 }
 
-/// The writing thread's side.
+/// The writing thread's state.
 struct Writer<R> {
     file: File,
-    /// Largest write.
+    /// The largest write, in bytes.
     piece: usize,
     report: R,
-    /// Lines lost since this began to be reported.
+    /// Lines lost since the last report.
     losing: u64,
     spare: Vec<u8>,
 }
@@ -203,7 +203,7 @@ impl<R: Fn(&str)> Writer<R> {
             self.piece = piece(&file);
             self.file = file;
         }
-        // The last reference after a front thread has ended; its last lines must still be written.
+        // If this is the last reference, the front thread has ended, but its last lines must still be written.
         let closing = state.closing;
         let buffers = state.buffers.clone();
         state.buffers.retain(|buffer| Arc::strong_count(buffer) > 2);
@@ -244,7 +244,7 @@ fn piece(file: &File) -> usize {
     if file.metadata().is_ok_and(|found| found.is_file()) { usize::MAX } else { PIPE_ATOMIC }
 }
 
-/// Writes whole lines, as many together as fit into `piece` bytes. On failure says how many bytes are left.
+/// Writes whole lines, as many together as fit into `piece` bytes. On failure, returns the number of bytes left.
 fn write_lines(file: &mut File, mut text: &[u8], piece: usize) -> Result<(), (io::Error, usize)> {
     while !text.is_empty() {
         let (now, later) = text.split_at(whole_lines(text, piece));
@@ -254,7 +254,7 @@ fn write_lines(file: &mut File, mut text: &[u8], piece: usize) -> Result<(), (io
     Ok(())
 }
 
-/// Length of the lines that fit into `piece` bytes; of the first line if it alone does not.
+/// Returns the length of the lines that fit into `piece` bytes; of the first line if it does not fit.
 fn whole_lines(text: &[u8], piece: usize) -> usize {
     if text.len() <= piece {
         return text.len();
@@ -264,7 +264,7 @@ fn whole_lines(text: &[u8], piece: usize) -> usize {
     end.map_or(text.len(), |end| end + 1)
 }
 
-/// Like [`Write::write_all`], but waits where another process has made our standard output non-blocking.
+/// Like [`Write::write_all`], but waits if another process has made standard output non-blocking.
 fn write_all(file: &mut File, mut text: &[u8]) -> io::Result<()> {
     while !text.is_empty() {
         match file.write(text) {

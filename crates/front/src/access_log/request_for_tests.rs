@@ -1,26 +1,26 @@
-//! Requests and peers made up for tests.
+//! Requests and peers for tests.
 
 use handler::{Fields, Peer, PeerAddr, Request, Span, Version};
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
-/// A client on the network.
+/// Returns a client on the network.
 pub(crate) fn peer() -> Peer {
     let remote_text = "192.0.2.1".into();
     Peer { remote: PeerAddr::Unix, remote_text, local: PeerAddr::Unix, tls: false, session: None }
 }
 
-/// A request for `target` on `example.org`.
+/// Returns a request for `target` on `example.org`.
 pub(crate) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request {
     request_of_bytes(method.as_bytes(), target.as_bytes(), fields)
 }
 
-/// The same with a target that need not be text.
+/// Like [`request`], with a target that need not be text.
 pub(crate) fn request_of_bytes(method: &[u8], target: &[u8], fields: &[(&str, &str)]) -> Request {
     request_to(b"example.org", method, target, fields)
 }
 
-/// The same for another host.
+/// Like [`request_of_bytes`], for another host.
 pub(crate) fn request_to(host: &[u8], method: &[u8], target: &[u8], fields: &[(&str, &str)]) -> Request {
     let text = [method, target, host].concat();
     let span = |start: usize, len: usize| Span { start: start as u32, len: len as u32 };

@@ -1,8 +1,7 @@
-//! The socket between the program that serves and the one that takes over: messages with descriptors.
+//! The socket between the old program and the new one: messages with descriptors.
 //!
-//! Why the new program's standard input: a descriptor that is known by its number can only be used with `unsafe`, standard input cannot be
-//! mistaken for another one, and a program that knows nothing of handovers leaves it alone. The original standard input travels with the
-//! first message.
+//! Why standard input: using a descriptor by its number needs `unsafe`, standard input cannot be confused with another descriptor, and a
+//! program that does not know handovers leaves it alone. The original standard input is sent with the first message.
 
 use super::message::{Message, announced, decode, encode};
 use super::packets;
@@ -13,14 +12,13 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// The variable that announces a handover. It never reaches the app.
+/// The environment variable that announces a handover. The app never sees it.
 pub(crate) const VARIABLE: &str = settings::HANDOVER_VARIABLE;
 
-/// A message and the descriptors that came with it.
 pub(super) type Packet = (Message, Vec<OwnedFd>);
 
-/// The end of the new program, if this is one: standard input is the socket of the process that the variable names. A variable that was
-/// left over, or inherited from somewhere, announces nothing.
+/// Returns the new program's end of the socket and the old program's process id, if standard input is a
+/// socket of the process that the variable names. A stale or inherited variable is ignored.
 pub(super) fn on_standard_input() -> Option<(OwnedFd, i32)> {
     let old = announced(std::env::var_os(VARIABLE)?)?;
     let stdin = std::io::stdin();
@@ -30,36 +28,36 @@ pub(super) fn on_standard_input() -> Option<(OwnedFd, i32)> {
     Some((stdin.as_fd().try_clone_to_owned().ok()?, old))
 }
 
-/// Sends one message without waiting.
+/// Sends one message without blocking.
 ///
 /// # Errors
-/// `WouldBlock`, or the other side is gone.
+/// `WouldBlock`, or the other side has closed its end.
 pub(super) fn send(socket: impl AsFd, message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     packets::send(socket, &encode(message), fds)
 }
 
-/// Receives one message; `None` when the other side is gone.
+/// Receives one message; `None` when the other side has closed its end.
 fn receive(socket: impl AsFd, flags: RecvFlags) -> io::Result<Option<Packet>> {
     let Some((packet, fds)) = packets::receive(socket, flags)? else { return Ok(None) };
     let message = decode(&packet).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
     Ok(Some((message, fds)))
 }
 
-/// Receives one message and waits for it, at most for `timeout`.
+/// Waits for one message, at most for `timeout`.
 ///
 /// # Errors
-/// It is no message, or none came.
+/// The message is invalid, or none arrived in time.
 pub(super) fn receive_within(socket: impl AsFd, timeout: Duration) -> io::Result<Option<Packet>> {
     rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(timeout))?;
     receive(socket, RecvFlags::empty())
 }
 
-/// One end, for the event loop. As a stream it is only registered there: whole packets are sent and received.
+/// One end, for the event loop. The stream type only serves to register it: all sends and receives are whole packets.
 #[derive(Debug)]
 pub(super) struct Channel(UnixStream);
 
 impl Channel {
-    /// Needs a runtime.
+    /// Must be called in a tokio runtime.
     ///
     /// # Errors
     /// The system refuses.
@@ -68,18 +66,16 @@ impl Channel {
         Ok(Channel(UnixStream::from_std(socket.into())?))
     }
 
-    /// Sends one message.
-    ///
     /// # Errors
-    /// The other side is gone.
+    /// The other side has closed its end.
     pub(super) async fn send(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.0.async_io(Interest::WRITABLE, || send(&self.0, message, fds)).await
     }
 
-    /// The next message; `None` when the other side is gone. Safe to drop and call again.
+    /// Receives the next message; `None` when the other side has closed its end. Cancel-safe.
     ///
     /// # Errors
-    /// It is no message.
+    /// The message is invalid.
     pub(super) async fn receive(&self) -> io::Result<Option<Packet>> {
         self.0.async_io(Interest::READABLE, || receive(&self.0, RecvFlags::DONTWAIT)).await
     }

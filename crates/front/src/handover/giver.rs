@@ -1,9 +1,9 @@
-//! The side that serves: starts the new program, gives it copies of all sockets, and follows it until it serves.
+//! The old program's side: starts the new program, sends it duplicates of all sockets, and waits until it serves.
 //!
 //! Contract:
-//! 1. Until [`Successor::take_over`] has succeeded nothing has changed: this program accepts on the same sockets all the time.
-//! 2. A new program that does not become ready within the time that it has named is ended, as is one that says nonsense.
-//! 3. Dropping a [`Successor`] leaves the process alone.
+//! 1. Until [`Successor::take_over`] succeeds, this program keeps accepting on the same sockets and nothing changes.
+//! 2. A new program is stopped if it breaks the protocol or is not ready within the time that it has announced.
+//! 3. Dropping a [`Successor`] does not stop the process.
 
 use super::channel::{Channel, VARIABLE};
 use super::message::{MOST_FDS, Message, Place, VERSION};
@@ -18,29 +18,28 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// How long a program may take to say that it knows handovers, and when it expects to be ready.
+/// Time-out for the new program's first message, which announces when it expects to be ready.
 const FIRST_WORDS: Duration = Duration::from_secs(20);
-/// How long a program that is gone is listened to.
+/// Time-out for the last messages of a program that has exited.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// The most that it may ask for.
+/// The longest boot time that a new program may announce.
 const LONGEST_BOOT: Duration = Duration::from_secs(3600);
-/// How long a ready program may take to serve.
+/// Time-out between `go` and `serving`.
 const TAKE_OVER: Duration = Duration::from_secs(30);
-/// How long a program that is ended may take, before it is killed.
+/// Grace period between TERM and KILL.
 const END: Duration = Duration::from_secs(3);
 
-/// What is handed over.
+/// The sockets and facts to hand over.
 #[derive(Debug, Default)]
 pub(crate) struct Offer {
-    /// Sockets, and what they are for.
     pub(crate) sockets: Vec<(Place, Vec<OwnedFd>)>,
-    /// The token that the control server has generated.
+    /// The token that the control server generated.
     pub(crate) token: Option<String>,
-    /// Upgrades so far: failed and successful ones. The new program goes on counting.
+    /// Upgrades so far, failed and successful. The new program continues the count.
     pub(crate) upgrades: (u64, u64),
 }
 
-/// A program that takes over.
+/// A new program that is taking over.
 #[derive(Debug)]
 pub(crate) struct Successor {
     child: Child,
@@ -48,10 +47,10 @@ pub(crate) struct Successor {
 }
 
 impl Successor {
-    /// Starts the program as this one was started, and sends it the sockets.
+    /// Starts the program in the same way as this one was started, and sends it the sockets.
     ///
     /// # Errors
-    /// It cannot be started; the text says what to do.
+    /// The program cannot be started. The text names a remedy.
     pub(crate) async fn start(started: &Started, offer: Offer) -> Result<Successor, String> {
         let surroundings = Surroundings::now();
         surroundings.repeatable()?;
@@ -64,7 +63,7 @@ impl Successor {
         let mut command = Command::new(&file);
         command.arg0(started.name()).args(started.arguments()).current_dir(started.directory());
         let own = std::process::id().to_string();
-        // systemd names the process for which the watchdog is meant; it will be another one.
+        // `WATCHDOG_PID` names the process that the watchdog watches; the new program has another id.
         if std::env::var("WATCHDOG_PID").is_ok_and(|pid| pid == own) {
             command.env_remove("WATCHDOG_PID");
         }
@@ -77,7 +76,7 @@ impl Successor {
             .stdin(Stdio::from(theirs))
             .spawn()
             .map_err(|e| format!("cannot start {}: {e}", file.display()))?;
-        // It has the other end of the socket.
+        // The command holds a copy of the other end of the socket.
         drop(command);
         let channel = match Channel::new(ours) {
             Ok(channel) => channel,
@@ -85,7 +84,7 @@ impl Successor {
         };
         let mut successor = Successor { child, channel };
         if let Err(error) = successor.send_all(stdin, offer).await {
-            // A program that has ended knows better why.
+            // If the program has exited, its own message gives the better reason.
             let why = successor.why_gone(&format!("it does not take the sockets: {error}")).await;
             successor.end().await;
             return Err(why);
@@ -112,15 +111,14 @@ impl Successor {
         timeout(FIRST_WORDS, all).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until it could serve; `step` hears what it is at.
+    /// Waits until the new program can serve. Calls `step` with each progress message.
     ///
     /// # Errors
-    /// It cannot, has ended, or takes too long.
+    /// The new program failed, exited or took too long.
     pub(crate) async fn ready(&mut self, step: impl Fn(&str)) -> Result<(), String> {
         let mut within = FIRST_WORDS;
         let mut deadline = Instant::now() + within;
@@ -150,10 +148,10 @@ impl Successor {
         }
     }
 
-    /// Lets it serve; the files that are its own from now on.
+    /// Lets the new program serve. Returns the files that it owns from now on.
     ///
     /// # Errors
-    /// It does not serve.
+    /// The new program does not serve.
     pub(crate) async fn take_over(&mut self) -> Result<Vec<PathBuf>, String> {
         if self.channel.send(&Message::Go, &[]).await.is_err() {
             return Err(self.why_gone("it closed its socket").await);
@@ -168,28 +166,28 @@ impl Successor {
         }
     }
 
-    /// Tells it that the service manager knows it.
+    /// Confirms that the service manager knows the new program.
     pub(crate) async fn confirm(&self) {
-        // It sees by the end of the socket, too, that it is alone.
+        // An error is harmless: the new program also notices when the socket closes.
         let _ = self.channel.send(&Message::Yours, &[]).await;
     }
 
-    /// Tells it to end, as a signal to this one would have.
+    /// Sends TERM to the new program, after this one has got a signal.
     pub(crate) fn stop(&self) {
         signal(&self.child, Signal::TERM);
     }
 
-    /// Ends it, and waits until it has ended.
+    /// Stops the new program, and waits until it has exited.
     pub(crate) async fn end(mut self) {
         signal(&self.child, Signal::TERM);
         if self.exited(END).await.is_none() {
-            // Its template sees that, and removes what it has made.
+            // The new program's template notices and cleans up.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
     }
 
-    /// What it has said about its end, or how it ended, if it ended by itself.
+    /// Returns the new program's own reason, or else describes its exit status if it exited by itself.
     async fn why_gone(&mut self, otherwise: &str) -> String {
         while let Ok(Ok(Some((message, _)))) = timeout(LAST_WORDS, self.channel.receive()).await {
             if let Message::Failed(why) = message {
@@ -217,7 +215,7 @@ impl Successor {
 }
 
 fn signal(child: &Child, signal: Signal) {
-    // It may have ended, but nobody has waited for it: the number is still its own.
+    // The process may have exited, but it has not been reaped, so its id has not been reused.
     let _ = kill_process(Pid::from_child(child), signal);
 }
 

@@ -1,10 +1,10 @@
-//! Messages between the program that serves and the one that takes over: encoding and decoding. Pure.
+//! Encodes and decodes the messages between the old program and the new one. Pure.
 //!
 //! Contract:
 //! 1. A message is one packet: a verb and its arguments, separated by NUL. Descriptors travel with it.
-//! 2. Both programs may be of different versions: an unknown verb, a wrong number of arguments or an address that is none is an error that
-//!    quotes it, and never a guess.
-//! 3. What is decoded again after encoding is the same, but for texts for people: those are cut to [`LONGEST_TEXT`] bytes, without NUL.
+//! 2. The two programs may have different versions. An unknown verb, a wrong number of arguments or an
+//!    invalid address is an error that quotes the message; the decoder never guesses.
+//! 3. Decoding reverses encoding, except that texts for people lose NULs and are cut to [`LONGEST_TEXT`] bytes.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -12,100 +12,91 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The version of these messages. Another one of the other program is an error: it is stopped and started instead.
+/// The version of the protocol. If the other program has another one, the upgrade fails and the server has to be restarted.
 pub(super) const VERSION: u32 = 1;
-/// Longest message that is accepted, bytes.
+/// The longest accepted message, in bytes.
 pub(super) const LONGEST: usize = 32 << 10;
-/// Most descriptors of a message.
+/// The largest number of descriptors in a message.
 pub(super) const MOST_FDS: usize = 64;
-/// Most bytes of a text for people, such as an exception with its backtrace.
+/// The longest text for people (for example an exception with its backtrace), in bytes.
 const LONGEST_TEXT: usize = 16 << 10;
 
-/// What a handed-over socket is for.
+/// The address and purpose of a socket that is handed over.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
     /// Requests over TCP.
     Tcp {
-        /// Where it is.
         address: SocketAddr,
-        /// The settings said port 0.
+        /// Whether the settings said port 0.
         chosen: bool,
-        /// It was opened by systemd.
+        /// Whether systemd opened the socket.
         activated: bool,
-        /// It was, and its connections are encrypted.
+        /// Whether systemd opened the socket and its connections use TLS.
         encrypted: bool,
     },
     /// Requests over a Unix socket.
     Unix {
-        /// Its file.
         path: PathBuf,
-        /// It was opened by systemd, and its file is systemd's.
+        /// Whether systemd opened the socket and owns its file.
         activated: bool,
     },
     /// HTTP/3.
-    Udp {
-        /// Where it is.
-        address: SocketAddr,
-    },
-    /// The control server's file.
+    Udp { address: SocketAddr },
+    /// The Unix socket of the control server.
     ControlUnix {
-        /// Its file.
         path: PathBuf,
-        /// It was opened by systemd, and its file is systemd's.
+        /// Whether systemd opened the socket and owns its file.
         activated: bool,
     },
-    /// A port of the control server.
+    /// The TCP port of the control server.
     ControlTcp {
-        /// Where it is.
         address: SocketAddr,
-        /// The settings said port 0.
+        /// Whether the settings said port 0.
         chosen: bool,
-        /// It was opened by systemd.
+        /// Whether systemd opened the socket.
         activated: bool,
     },
 }
 
-/// A message of either side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Message {
-    /// The first one: which version the old program speaks. With its standard input.
+    /// The first message, from the old program. Carries its standard input.
     Hello {
-        /// [`VERSION`].
         version: u32,
-        /// The version of the program, for messages.
+        /// The version of the program, for texts.
         program: String,
-        /// Upgrades that have failed and that have succeeded, this program's and those before it. What knows nothing of them leaves them
-        /// out, or does not read them.
+        /// Failed and successful upgrades of this program and those before it. Programs that do not know this
+        /// field leave it out or ignore it.
         upgrades: (u64, u64),
     },
-    /// Sockets of a place; there may be more messages for the same one.
+    /// Sockets of a place. More messages for the same place may follow.
     Sockets(Place),
-    /// The token that the control server has generated.
+    /// The token that the control server generated.
     Token(String),
-    /// That was all.
+    /// The end of the list of sockets.
     End,
-    /// The new program: it expects to be ready within this time.
+    /// New program: expects to be ready within this time.
     Within(Duration),
-    /// The new program: what it is at, for people.
+    /// New program: its progress, for people.
     Step(String),
-    /// The new program: it could serve now.
+    /// New program: ready to serve.
     Ready,
-    /// The new program: it cannot take over, and why.
+    /// New program: cannot take over, with the reason.
     Failed(String),
-    /// The old program: serve.
+    /// Old program: asks the new one to serve.
     Go,
-    /// The new program: it serves, and these files are its own now.
+    /// New program: serves now, and owns these files.
     Serving(Vec<PathBuf>),
-    /// The old program: the service manager knows the new one.
+    /// Old program: the service manager knows the new program.
     Yours,
 }
 
-/// The message as a packet.
+/// Encodes a message as a packet.
 pub(super) fn encode(message: &Message) -> Vec<u8> {
     let flag = |on: bool| if on { b"1".to_vec() } else { b"0".to_vec() };
     let file = |path: &Path| path.as_os_str().as_bytes().to_vec();
     let text = |text: &str| text.as_bytes().to_vec();
-    // Later additions: left out where they say nothing, for programs that do not know them.
+    // Later additions to the protocol. They are left out when false, for programs that do not know them.
     let with = |mut parts: Vec<Vec<u8>>, on: bool| {
         parts.extend(on.then(|| flag(true)));
         parts
@@ -144,7 +135,7 @@ pub(super) fn encode(message: &Message) -> Vec<u8> {
     parts.join(&0)
 }
 
-/// The beginning of a text that fits.
+/// Returns as much of the text as fits.
 fn for_people(text: &str) -> Vec<u8> {
     let mut end = text.len().min(LONGEST_TEXT);
     while !text.is_char_boundary(end) {
@@ -153,10 +144,8 @@ fn for_people(text: &str) -> Vec<u8> {
     text[..end].replace('\0', " ").into_bytes()
 }
 
-/// The message of a packet.
-///
 /// # Errors
-/// It is none; the text quotes it.
+/// The packet is not a valid message. The text quotes it.
 pub(super) fn decode(packet: &[u8]) -> Result<Message, String> {
     let parts: Vec<&[u8]> = packet.split(|&byte| byte == 0).collect();
     let unknown = || {
@@ -212,7 +201,7 @@ pub(super) fn decode(packet: &[u8]) -> Result<Message, String> {
     message.ok_or_else(unknown)
 }
 
-/// The numbers of a hello, if they are there: later versions may say something else in their place.
+/// Returns the upgrade counts of a hello, if present. A later version may use these arguments for something else.
 fn counted(more: &[&[u8]]) -> (u64, u64) {
     let counted = more.first_chunk().and_then(|[failed, done]| Some((number(failed)?, number(done)?)));
     counted.unwrap_or_default()
@@ -226,7 +215,7 @@ fn socket_address(bytes: &[u8]) -> Option<SocketAddr> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
 
-/// The value of the variable that announces a handover: the process that hands over.
+/// Parses the variable that announces a handover: the old program's process id.
 pub(super) fn announced(value: std::ffi::OsString) -> Option<i32> {
     let pid = number(&value.into_vec())?;
     i32::try_from(pid).ok().filter(|pid| *pid > 0)

@@ -1,6 +1,6 @@
-//! Upgrades: a new program takes over the very sockets on which the old one listens. docs/upgrade.md is for people.
+//! Upgrades: a new program takes over the listening sockets of the old one. See docs/upgrade.md for the user's view.
 //!
-//! The order of things:
+//! The sequence:
 //!
 //! | old program | new program |
 //! |---|---|
@@ -14,9 +14,9 @@
 //! | stops accepting, finishes requests, exits 0 | tells systemd that it is ready |
 //!
 //! Contract:
-//! 1. Whatever fails until `serving`: the old program has never stopped to serve, and goes on.
-//! 2. An old program that dies before `go` does not end the new one, which serves as soon as it is ready.
-//! 3. No socket is closed whose queue may hold a connection: the new program listens on all that it is given for its addresses.
+//! 1. If anything fails before `serving`, the old program has never stopped serving, and continues.
+//! 2. If the old program dies before `go`, the new one continues, and serves as soon as it is ready.
+//! 3. No socket is closed that may have connections in its backlog: the new program listens on all sockets that it gets for its addresses.
 
 mod channel;
 mod giver;

@@ -1,43 +1,43 @@
-//! How this program was started, and how it is started again for an upgrade. Pure but for [`Started::now`] and [`Surroundings::now`].
+//! Records how this program was started, so that an upgrade can start it in the same way. Pure except
+//! [`Started::now`] and [`Surroundings::now`].
 //!
 //! Contract:
-//! 1. The program is looked up again as it was typed: a link such as `current` leads to another release now, and the file that runs may have
-//!    been replaced or deleted.
-//! 2. The gem's launcher is run again where it was what was typed: a new version of the gem is in another folder.
-//! 3. A server whose end would end what surrounds it (a container, a measurement) is not upgraded.
+//! 1. The program's path is resolved again as it was typed: a link such as `current` may now lead to another
+//!    release, and the running file may have been replaced or deleted.
+//! 2. If the program was started by the gem's launcher, the launcher runs again, because another version of
+//!    the gem is in another directory.
+//! 3. An upgrade is refused if the end of this process would end its environment (a container, a measurement).
 
 use settings::Environment;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Set by the gem's launcher: its own path, as it was typed.
+/// Set by the gem's launcher: its own path as typed.
 const LAUNCHER: &str = "FIREBRICK_LAUNCHER";
-/// What the launcher calls the program.
+/// The name under which the launcher runs the program.
 const LAUNCHED: &str = "firebrick";
 /// Set by `firebrick tune` for the servers that it measures.
 const MEASURED: &str = "FIREBRICK_TUNE_SERVER";
-/// Programs that, as process 1, end with the process that they have started, and the container with them.
+/// Programs that, as process 1, exit together with their child, which ends the container.
 const ENDS_WITH_ITS_CHILD: [&str; 8] =
     ["tini", "docker-init", "dumb-init", "catatonit", "sh", "bash", "dash", "ash"];
 
-/// How this program was started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Started {
-    /// Its name, as it was typed.
+    /// The program's name as typed.
     program: OsString,
-    /// What followed.
     arguments: Vec<OsString>,
-    /// Where, with the links by which the shell got there.
+    /// The working directory as typed, with symbolic links.
     directory: PathBuf,
-    /// The folders that have been found at the end of links: what was found, and what was typed.
+    /// Directories reached through links: the resolved path and the path as typed.
     links: Vec<(PathBuf, PathBuf)>,
-    /// What the gem's launcher says of itself.
+    /// The path of the gem's launcher.
     launcher: Option<PathBuf>,
 }
 
 impl Started {
-    /// This process. To be called before anything changes its directory.
+    /// Records the start of this process. Must be called before the working directory changes.
     pub fn now(environment: &dyn Environment) -> Started {
         let mut words = std::env::args_os();
         let directory = environment.current_dir();
@@ -51,7 +51,7 @@ impl Started {
         }
     }
 
-    /// Another folder that was found at the end of a link.
+    /// Adds a directory that was reached through a link.
     pub(crate) fn link(&mut self, found: &Path, typed: &Path) {
         if found != typed {
             self.links.push((found.to_owned(), typed.to_owned()));
@@ -70,10 +70,10 @@ impl Started {
         &self.directory
     }
 
-    /// The file to start.
+    /// Returns the file to start.
     ///
     /// # Errors
-    /// There is none; the text says where it was looked for.
+    /// No such file. The text names the paths that were tried.
     pub(super) fn file(&self, surroundings: &Surroundings) -> Result<PathBuf, String> {
         let launcher = self.launcher.as_ref().filter(|_| self.program == LAUNCHED);
         if let Some(launcher) = launcher {
@@ -87,7 +87,7 @@ impl Started {
             .find(|file| (surroundings.is_program)(file));
         match (found, &surroundings.executable) {
             (Some(found), _) => Ok(found),
-            // It was started by a path that is not its name.
+            // The program was started by a path that differs from its name.
             (None, Some(executable)) => self.runnable(&without_deleted(executable), surroundings),
             (None, None) => Err(format!("{} is not in any folder of PATH", self.program.display())),
         }
@@ -101,7 +101,7 @@ impl Started {
         }
     }
 
-    /// What changes in the environment: the folder, and a Gemfile that was found through a link.
+    /// Returns the environment variables to change: the directory, and a Gemfile that was found through a link.
     pub(super) fn variables(&self, gemfile: Option<&OsStr>) -> Vec<(OsString, OsString)> {
         let mut changes = vec![("PWD".into(), self.directory.clone().into_os_string())];
         let typed = gemfile.map(Path::new).and_then(|gemfile| {
@@ -112,26 +112,23 @@ impl Started {
     }
 }
 
-/// What the kernel shows as the path of a program whose file has been replaced, without what it adds.
+/// Removes the suffix that the kernel adds to the path of a deleted program.
 fn without_deleted(executable: &Path) -> PathBuf {
     let bytes = executable.as_os_str().as_bytes();
     let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
     OsString::from_vec(bytes.to_vec()).into()
 }
 
-/// What is around this process.
+/// The process's environment, as far as it decides about an upgrade.
 pub(super) struct Surroundings {
-    /// `PATH`.
     pub(super) path: OsString,
-    /// What the kernel shows as the file that runs.
+    /// The running file as the kernel reports it.
     pub(super) executable: Option<PathBuf>,
-    /// Whether there is an executable file.
     pub(super) is_program: fn(&Path) -> bool,
     pub(super) pid: u32,
     pub(super) parent: u32,
-    /// The name of process 1.
     pub(super) first: Option<String>,
-    /// It is a server that `firebrick tune` measures.
+    /// Whether `firebrick tune` measures this server.
     pub(super) measured: bool,
 }
 
@@ -150,10 +147,10 @@ impl Surroundings {
         }
     }
 
-    /// Whether this process may end and another one go on in its place.
+    /// Whether another process can replace this one.
     ///
     /// # Errors
-    /// Why not, and what to do.
+    /// The reason against it, and a remedy.
     pub(super) fn repeatable(&self) -> Result<(), String> {
         let instead =
             "replace the container instead (a rolling update), or load new code with `firebrick reload`";
@@ -227,7 +224,7 @@ mod tests {
         let mut launched = started(LAUNCHED);
         launched.launcher = Some("/gems/bin/firebrick".into());
         assert_eq!(launched.file(&surroundings()), Ok("/gems/bin/firebrick".into()));
-        // The variable was inherited.
+        // The variable was inherited from another program.
         launched.program = "/usr/bin/firebrick".into();
         assert_eq!(launched.file(&surroundings()), Ok("/usr/bin/firebrick".into()));
     }
@@ -256,7 +253,7 @@ mod tests {
         let under_tini = with(|one| (one.parent, one.first) = (1, Some("tini".to_owned())));
         assert!(under_tini.contains("process 1 of this container is tini"), "{under_tini}");
         assert!(with(|one| one.measured = true).contains("firebrick tune"));
-        // Its service manager, or the process that took over from an old program's parent.
+        // The parent is a service manager, or a process that adopted the program from an old one.
         let adopted = Surroundings { parent: 1, ..surroundings() };
         assert_eq!(adopted.repeatable(), Ok(()));
     }

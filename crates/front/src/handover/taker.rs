@@ -1,8 +1,8 @@
-//! The side that takes over: what the old program has given, and the words that are exchanged with it.
+//! The new program's side: receives the sockets, and talks to the old program.
 //!
 //! Contract:
-//! 1. Nothing that was given is touched before the old program says `go`, or is gone: should this program fail, everything is as before.
-//! 2. An old program that dies does not end this one: it has the sockets, so it serves as soon as it can.
+//! 1. The new program uses no socket before the old one says `go` or exits. If it fails earlier, nothing has changed.
+//! 2. If the old program dies, the new one continues: it has the sockets and serves as soon as it can.
 
 use super::channel::{Channel, on_standard_input, receive_within, send};
 use super::message::{Message, Place, VERSION};
@@ -13,43 +13,41 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long the old program may take for each message in the beginning.
+/// Time-out for each of the first messages.
 const FIRST_WORDS: Duration = Duration::from_secs(10);
-/// Most sockets that are accepted.
+/// The largest number of accepted sockets.
 const MOST_SOCKETS: usize = 8192;
-/// How long the old program may take to tell the service manager.
+/// Time-out for the old program to tell the service manager.
 const CONFIRMED: Duration = Duration::from_secs(10);
 
-/// The sockets that were given, until something claims them.
+/// The received sockets that no listener has claimed yet.
 #[derive(Debug, Default)]
 pub(crate) struct Handed {
     places: Vec<(Place, Vec<OwnedFd>)>,
     token: Option<String>,
-    /// Claimed sockets of systemd that take IPv4 and IPv6.
+    /// Ports of claimed systemd sockets that accept both IPv4 and IPv6.
     both: Vec<u16>,
 }
 
-/// Sockets of one address.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) sockets: Vec<Socket>,
-    /// systemd has opened them, and keeps their files.
+    /// Whether systemd opened the sockets and owns their files.
     pub(crate) activated: bool,
 }
 
-/// The old program.
 #[derive(Debug)]
 pub(crate) struct Predecessor {
     socket: OwnedFd,
     pid: i32,
-    /// Upgrades that it and those before it have counted: failed and successful ones.
+    /// Failed and successful upgrades, counted by this program's predecessors.
     upgrades: (u64, u64),
 }
 
-/// Receives what an old program gives, if one has started this one. Before any thread is started: it puts standard input back.
+/// Receives the sockets of the old program, if it started this one. Must be called before any thread starts: it restores standard input.
 ///
 /// # Errors
-/// What is wrong with it; the old program was told.
+/// The reason. The old program has been told.
 pub(crate) fn receive() -> Result<Option<(Handed, Predecessor)>, String> {
     let Some((socket, pid)) = on_standard_input() else { return Ok(None) };
     let mut predecessor = Predecessor { socket, pid, upgrades: (0, 0) };
@@ -62,10 +60,10 @@ pub(crate) fn receive() -> Result<Option<(Handed, Predecessor)>, String> {
     }
 }
 
-/// Tells the program that has started this one, if it hands over, that this one cannot take over.
+/// Tells the old program, if there is one, that this program cannot take over.
 pub fn decline(why: &str) {
     if let Some((socket, _)) = on_standard_input() {
-        // It sees the end of this process, too.
+        // An error is harmless: the old program also notices when this process exits.
         let _ = send(socket, &Message::Failed(why.to_owned()), &[]);
     }
 }
@@ -113,40 +111,38 @@ impl Predecessor {
         }
     }
 
-    /// The process.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Upgrades before this one: failed and successful ones.
+    /// Returns the failed and successful upgrades before this one.
     pub(crate) fn upgrades(&self) -> (u64, u64) {
         self.upgrades
     }
 
-    /// Says how long this program may take until it is ready.
+    /// Announces how long this program needs to become ready.
     pub(crate) fn within(&self, time: Duration) {
         self.say(&Message::Within(time));
     }
 
-    /// Says what this program is at.
     pub(crate) fn step(&self, text: &str) {
         self.say(&Message::Step(text.to_owned()));
     }
 
-    /// Says that this program cannot take over.
+    /// Reports that this program cannot take over.
     pub(crate) fn fail(&self, why: &str) {
         self.say(&Message::Failed(why.to_owned()));
     }
 
-    /// Nobody waits for an old program that does not read; one that is gone is seen by who receives.
+    /// Never blocks: a stuck predecessor is ignored, and a dead one shows up in the next receive.
     fn say(&self, message: &Message) {
         let _ = send(&self.socket, message, &[]);
     }
 
-    /// Says that this program could serve, and waits until it may: whether the old program lives.
+    /// Reports that this program is ready, and waits for `go`. Returns false if the old program has exited.
     ///
     /// # Errors
-    /// The old program sent something else.
+    /// The old program sent another message.
     pub(crate) async fn ready(&self) -> Result<bool, String> {
         self.say(&Message::Ready);
         match self.next().await? {
@@ -156,14 +152,14 @@ impl Predecessor {
         }
     }
 
-    /// Says that this program serves, and that these files are its own; waits until the service manager knows.
+    /// Reports that this program serves and owns these files, then waits for the confirmation that the service manager knows this program.
     pub(crate) async fn serving(&self, files: Vec<PathBuf>) {
         self.say(&Message::Serving(files));
-        // Whatever comes instead: this program serves now.
+        // Any other outcome is ignored: this program serves already.
         let _ = tokio::time::timeout(CONFIRMED, self.next()).await;
     }
 
-    /// Waits until the old program has ended.
+    /// Waits until the old program has exited.
     pub(crate) async fn gone(&self) {
         while let Ok(Some(_)) = self.next().await {}
     }
@@ -179,10 +175,8 @@ impl Predecessor {
 }
 
 impl Handed {
-    /// Adds sockets of a place.
-    ///
     /// # Errors
-    /// A descriptor is something else.
+    /// A descriptor is not a socket at that place.
     pub(crate) fn add(&mut self, place: Place, sockets: Vec<OwnedFd>) -> Result<(), String> {
         if let Some(wrong) = sockets.iter().find(|socket| !is_at(socket, &place)) {
             return Err(format!("the old program hands over {wrong:?} as {place:?}, which it is not"));
@@ -205,7 +199,7 @@ impl Handed {
         Some(self.places.remove(found))
     }
 
-    /// What systemd has opened and nothing has claimed, with a socket of each.
+    /// Returns the unclaimed places that systemd opened, with one socket of each.
     pub(crate) fn activated(&self) -> impl Iterator<Item = (&Place, &OwnedFd)> {
         let is_activated = |place: &Place| match place {
             Place::Tcp { activated, .. }
@@ -218,7 +212,7 @@ impl Handed {
         places.filter_map(|(place, sockets)| Some((place, sockets.first()?)))
     }
 
-    /// The sockets of a TCP address. One with port 0 is that for which the system has chosen a port.
+    /// Claims the sockets of a TCP address. Port 0 matches a port that the system chose.
     pub(crate) fn tcp(&mut self, wanted: SocketAddr) -> Option<(SocketAddr, Taken)> {
         let fits = |place: &Place, sockets: &[OwnedFd]| match place {
             Place::Tcp { address, chosen, activated, .. } => {
@@ -235,12 +229,12 @@ impl Handed {
         Some((address, Taken { sockets: sockets.into_iter().map(Socket::from).collect(), activated }))
     }
 
-    /// Whether a socket of systemd that was claimed for another address serves this one, too.
+    /// Whether a systemd socket claimed for another address serves this one as well.
     pub(crate) fn covers(&self, wanted: SocketAddr) -> bool {
         wanted.ip().is_unspecified() && self.both.contains(&wanted.port())
     }
 
-    /// Whether there are sockets of exactly this address, and whether systemd has opened them: of `[::]` those without IPv4.
+    /// Whether there are sockets of exactly this address, and whether systemd opened them. For `[::]`, only sockets without IPv4 count.
     pub(crate) fn of_one_family(&self, wanted: SocketAddr) -> Option<bool> {
         self.places.iter().find_map(|(place, sockets)| match place {
             Place::Tcp { address, chosen, activated, .. }
@@ -252,7 +246,7 @@ impl Handed {
         })
     }
 
-    /// The socket of a path.
+    /// Claims the socket of a path.
     pub(crate) fn unix(&mut self, wanted: &Path) -> Option<Taken> {
         let resolved = resolve(wanted);
         let (place, sockets) =
@@ -261,28 +255,28 @@ impl Handed {
         Some(Taken { sockets: sockets.into_iter().map(Socket::from).collect(), activated })
     }
 
-    /// The sockets of a UDP address, on which the old program goes on receiving until it has ended.
+    /// Claims the sockets of a UDP address. The old program receives on them until it exits.
     pub(crate) fn udp(&mut self, wanted: SocketAddr) -> Option<Vec<Socket>> {
         let (_, sockets) =
             self.take(|place| matches!(place, Place::Udp { address } if *address == wanted))?;
         Some(sockets.into_iter().map(Socket::from).collect())
     }
 
-    /// The socket of a file of the control server, and whether it is systemd's.
+    /// Claims the control server's Unix socket. The flag says whether systemd opened it.
     pub(crate) fn control_unix(&mut self, wanted: &Path) -> Option<(OwnedFd, bool)> {
         let fits = |place: &Place| matches!(place, Place::ControlUnix { path, .. } if path == wanted);
         let (place, mut sockets) = self.take(fits)?;
         Some((sockets.pop()?, matches!(place, Place::ControlUnix { activated: true, .. })))
     }
 
-    /// The socket of a port of the control server, and whether it is systemd's.
+    /// Claims the control server's TCP socket. The flag says whether systemd opened it.
     pub(crate) fn control_tcp(&mut self, wanted: SocketAddr) -> Option<(OwnedFd, bool)> {
         let fits = |place: &Place| matches!(place, Place::ControlTcp { address, chosen, .. } if is_wanted(*address, *chosen, wanted));
         let (place, mut sockets) = self.take(fits)?;
         Some((sockets.pop()?, matches!(place, Place::ControlTcp { activated: true, .. })))
     }
 
-    /// The token that the old program's control server has generated.
+    /// Returns the token that the old program's control server generated.
     pub(crate) fn token(&self) -> Option<String> {
         self.token.clone()
     }
@@ -292,7 +286,7 @@ fn is_wanted(address: SocketAddr, chosen: bool, wanted: SocketAddr) -> bool {
     address == wanted || chosen && wanted.port() == 0 && address.ip() == wanted.ip()
 }
 
-/// Whether a socket at `[::]` that takes IPv4, too, serves an address.
+/// Whether a socket at `[::]` that accepts IPv4 serves this address.
 fn is_covered(wanted: SocketAddr, address: SocketAddr) -> bool {
     wanted.is_ipv4()
         && wanted.ip().is_unspecified()
@@ -301,19 +295,19 @@ fn is_covered(wanted: SocketAddr, address: SocketAddr) -> bool {
         && address.port() == wanted.port()
 }
 
-/// Whether a socket of IPv6 takes IPv4, too.
+/// Whether an IPv6 socket accepts IPv4 as well.
 pub(crate) fn takes_both(socket: &impl AsFd) -> bool {
     let socket = socket2::SockRef::from(socket);
     let is_ipv6 = socket.local_addr().is_ok_and(|address| address.is_ipv6());
     is_ipv6 && !socket.only_v6().unwrap_or(true)
 }
 
-/// A path without symbolic links, as far as it exists.
+/// Resolves symbolic links; returns the path as it is if that fails.
 fn resolve(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Whether a descriptor is what it was announced as.
+/// Whether a descriptor is a socket of the announced place.
 fn is_at(socket: impl AsFd, place: &Place) -> bool {
     let socket = socket2::SockRef::from(&socket);
     let Ok(local) = socket.local_addr() else { return false };

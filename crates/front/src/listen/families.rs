@@ -1,13 +1,13 @@
-//! `::` and both families.
+//! Decides which sockets `::` needs for IPv6 and IPv4.
 //!
-//! Who says `::` (or nothing at all) wants everybody, as with Puma and nginx's `ipv6only=off`: one socket of IPv6 that takes IPv4, too.
+//! `::`, or no address at all, means one IPv6 socket that accepts IPv4 as well, as in Puma and with nginx's `ipv6only=off`.
 //!
 //! Contract:
-//! 1. `?ipv6only=true`, or `0.0.0.0` at the same port among the addresses, leaves IPv4 out of it. (Other addresses of IPv4 at the same
-//!    port are refused by the settings.)
+//! 1. `?ipv6only=true`, or `0.0.0.0` at the same port among the addresses, excludes IPv4. (The settings
+//!    refuse other IPv4 addresses at the same port.)
 //! 2. A machine without IPv6 listens at `0.0.0.0`.
-//! 3. What an old program or systemd has opened is used as it is: an old program with a socket for one family keeps it, and the other family
-//!    gets its own beside it; systemd decides for itself.
+//! 3. Sockets of an old program or of systemd are used as they are: if an old program has a socket for one
+//!    family, it is kept and the other family gets its own. systemd's configuration decides for its sockets.
 
 use crate::handover::Handed;
 use crate::systemd::activation::Activated;
@@ -15,16 +15,16 @@ use settings::Bind;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A socket that is to be bound.
+/// A socket to bind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) address: SocketAddr,
-    /// Whether it is `[::]` and takes IPv4, too.
+    /// Whether it is `[::]` and accepts IPv4 as well.
     pub(super) both: bool,
 }
 
 impl Wanted {
-    /// Every address of IPv4.
+    /// `0.0.0.0`, which stands for every IPv4 address.
     pub(super) fn ipv4(port: u16) -> Wanted {
         Wanted { address: (Ipv4Addr::UNSPECIFIED, port).into(), both: false }
     }
@@ -34,7 +34,7 @@ impl Wanted {
     }
 }
 
-/// The sockets for the `addresses` of `bind`, which is one of `binds`.
+/// Returns the sockets to bind for the `addresses` of `bind`, which is one of `binds`.
 pub(super) fn of(
     addresses: Vec<SocketAddr>,
     bind: &Bind,
@@ -56,7 +56,7 @@ pub(super) fn of(
             (None, None) => vec![Wanted { address, both }],
             (Some(true), None) => vec![four],
             (None, Some(true)) => vec![six],
-            // The system would choose another port.
+            // A second socket would get another port.
             (Some(_), None) if port == 0 => vec![four],
             (None, Some(_)) if port == 0 => vec![six],
             _ => vec![four, six],
@@ -74,7 +74,7 @@ fn is_all_of_ipv4(other: &Bind, bind: &Bind) -> bool {
     }
 }
 
-/// Whether a socket cannot be because the machine has no IPv6.
+/// Whether a socket failed because the machine has no IPv6.
 pub(super) fn without_ipv6(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
     matches!(code, Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL))

@@ -1,4 +1,4 @@
-//! A front thread's own handlers: one VM, replaced when the files change or when it breaks.
+//! The mruby handlers of a front thread: one VM, replaced when files change or when it breaks.
 
 use super::Edition;
 use crate::sites::local::Log;
@@ -10,26 +10,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// When handlers that could not be evaluated in a new VM are tried again: what they wanted then may be there.
+/// The retry interval for handlers that could not be evaluated in a new VM. A resource that they need may have returned by then.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// The handlers of this thread.
 pub(crate) struct LocalScripts {
     current: RefCell<Rc<Script>>,
     log: Log,
-    /// The same for all VMs, one after the other.
+    /// Shared by all VMs, one after the other.
     observed: Observed,
     replacing: Cell<bool>,
 }
 
-/// The route of a request, in the VM that is current when it comes.
+/// The route of a request, in the VM that was current when the request arrived.
 pub(crate) struct Found {
     script: Rc<Script>,
     route: usize,
 }
 
 impl Found {
-    /// Its handlers respond, or `next` does.
+    /// Lets the handlers respond, or `next`.
     pub(crate) fn handle(self, exchange: Exchange, next: Rc<dyn Next>, hops: Hops) -> Handling {
         self.script.handle(self.route, exchange, next, hops)
     }
@@ -48,16 +47,16 @@ impl LocalScripts {
         }))
     }
 
-    /// Ready when the handlers have been evaluated.
+    /// Waits until the handlers have been evaluated.
     ///
     /// # Errors
-    /// What the first one that cannot be used says.
+    /// The error of the first handler that cannot be used.
     pub(crate) async fn ready(&self) -> Result<(), String> {
         let script = self.current.borrow().clone();
         script.ready().await
     }
 
-    /// Takes over new handlers as they come, for as long as it is polled.
+    /// Replaces the handlers when new ones arrive, for as long as it is polled.
     pub(crate) async fn follow(self: Rc<LocalScripts>, mut changes: watch::Receiver<Arc<Edition>>) {
         while changes.changed().await.is_ok() {
             let edition = changes.borrow_and_update().clone();
@@ -77,7 +76,7 @@ impl LocalScripts {
         }
     }
 
-    /// The handlers that a request goes to.
+    /// Returns the handlers of a request's route.
     pub(crate) fn find(self: &Rc<Self>, request: &Request) -> Option<Found> {
         if self.current.borrow().is_broken() {
             self.replace_broken();
@@ -86,7 +85,7 @@ impl LocalScripts {
         script.route(request).map(|route| Found { script: script.clone(), route })
     }
 
-    /// Opens a new VM in the place of one that is broken. Requests that come before its handlers have been evaluated wait for them.
+    /// Replaces a broken VM. Requests that arrive before its handlers have been evaluated wait for them.
     fn replace_broken(self: &Rc<Self>) {
         if self.replacing.replace(true) {
             return;
@@ -99,7 +98,7 @@ impl LocalScripts {
             while let Err(why) = ready(&renewed).await {
                 (scripts.log)(&why);
                 tokio::time::sleep(RETRY).await;
-                // Those of a changed file may have come in between.
+                // A file may have changed meanwhile, and the handlers been replaced.
                 if renewed.is_ok_and(|own| !Rc::ptr_eq(&own, &scripts.current.borrow())) {
                     break;
                 }
@@ -109,7 +108,7 @@ impl LocalScripts {
         });
     }
 
-    /// The same handlers in a new VM, which is the current one from now on.
+    /// Opens a new VM with the same handlers, and makes it the current one.
     fn renew(&self) -> Result<Rc<Script>, String> {
         let plan = self.current.borrow().plan().clone();
         let script = open(&plan, &self.log, &self.observed)?;

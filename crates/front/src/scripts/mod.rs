@@ -1,6 +1,6 @@
-//! Handlers on mruby in the composition: which there are, a front thread's own, and when they are replaced.
+//! mruby handlers: reads them from their files, and replaces them when files change.
 //!
-//! [`plan`] reads the files; [`local`] is a front thread's VM with them; [`watch`] reads them again when one changes.
+//! [`plan`] reads the files, [`local`] is a front thread's VM with the handlers, and [`watch`] reads the files again when one changes.
 
 pub(crate) mod local;
 pub(crate) mod watch;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Handlers as they were read at one time.
+/// The handlers as read at one time.
 pub(crate) struct Edition {
     pub(crate) plan: Arc<Plan>,
     used: AtomicBool,
@@ -25,21 +25,21 @@ impl Edition {
         Arc::new(Edition { plan, used: AtomicBool::new(false), refused: AtomicBool::new(false) })
     }
 
-    /// A thread uses them; whether it is the first. All threads would log the same.
+    /// Records that a thread uses these handlers. Returns whether it is the first: only that one logs it.
     fn is_used(&self) -> bool {
         !self.used.swap(true, Ordering::Relaxed)
     }
 
-    /// A thread cannot use them; whether it is the first.
+    /// Records that a thread cannot use these handlers. Returns whether it is the first.
     fn is_refused(&self) -> bool {
         !self.refused.swap(true, Ordering::Relaxed)
     }
 }
 
-/// The handlers that the settings name, read and checked; `None` when there are none.
+/// Reads and checks the handlers that the settings name; `None` without any.
 ///
 /// # Errors
-/// A file that cannot be read, or the first syntax error; or that this program has no mruby.
+/// A file cannot be read, a handler has a syntax error, or this program has no mruby.
 pub(crate) fn plan(settings: &Settings) -> Result<Option<Arc<Plan>>, String> {
     let mruby = &settings.mruby;
     if mruby.routes.is_empty() {
@@ -76,10 +76,10 @@ pub(crate) fn plan(settings: &Settings) -> Result<Option<Arc<Plan>>, String> {
     })))
 }
 
-/// Ready when `threads` front threads have evaluated their handlers.
+/// Waits until `threads` front threads have evaluated their handlers.
 ///
 /// # Errors
-/// What the first handler that cannot be used says; that they take too long.
+/// The error of the first handler that cannot be used, or that the handlers take too long.
 pub(crate) async fn ready(
     evaluated: &mut mpsc::UnboundedReceiver<Result<(), String>>,
     threads: usize,
@@ -100,10 +100,10 @@ async fn in_time(timeout: Duration, loaded: impl Future<Output = Result<(), Stri
     })
 }
 
-/// Evaluates the handlers once without serving them: for `firebrick check`. How many there are.
+/// Evaluates the handlers once without serving them, for `firebrick check`. Returns their number.
 ///
 /// # Errors
-/// As of [`plan`] and [`ready`].
+/// See [`plan`] and [`ready`].
 pub(crate) async fn try_out(settings: &Settings) -> Result<Option<usize>, String> {
     let Some(plan) = plan(settings)? else { return Ok(None) };
     let count = plan.sources.len();

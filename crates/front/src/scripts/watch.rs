@@ -1,4 +1,4 @@
-//! Reading handlers again when a file of theirs changes: one that the settings name, or one that a handler has required.
+//! Reads handlers again when a file changes that the settings name or that a handler has required.
 
 use super::{Edition, plan};
 use crate::error_log::ErrorLog;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 /// A file that has not changed for this long is complete.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// Gives new handlers to `threads` whenever a file changes. A syntax error is written to `log`; then the old ones stay.
+/// Sends new handlers to `threads` whenever a file changes. A syntax error is written to `log` and the old handlers stay.
 pub(crate) async fn run(
     settings: watch::Receiver<Arc<Settings>>,
     threads: watch::Sender<Arc<Edition>>,
@@ -27,7 +27,7 @@ pub(crate) async fn run(
     let mut files = Files::new(sources(&edition));
     loop {
         tokio::time::sleep(EVERY).await;
-        // A reload has named others.
+        // A reload has replaced the handlers.
         if !Arc::ptr_eq(&edition, &threads.borrow()) {
             edition = threads.borrow().clone();
             files = Files::new(sources(&edition));
@@ -35,7 +35,7 @@ pub(crate) async fn run(
         if !files.changed(script::required()) {
             continue;
         }
-        // The file may still be written, and half of a file can be valid Ruby, too.
+        // The file may be incomplete: half of a file can be valid Ruby.
         loop {
             tokio::time::sleep(SETTLED).await;
             if !files.changed(Vec::new()) {
@@ -54,7 +54,7 @@ pub(crate) async fn run(
     }
 }
 
-/// The watched files, each as it was last.
+/// The watched files, each with its last state.
 struct Files(BTreeMap<PathBuf, Mark>);
 
 impl Files {
@@ -63,7 +63,7 @@ impl Files {
         Files(paths.into_iter().zip(seen).collect())
     }
 
-    /// Whether one has changed. Those of `more` that are new are watched from now on.
+    /// Whether a file has changed. New files in `more` are watched from now on.
     fn changed(&mut self, more: Vec<PathBuf>) -> bool {
         let paths: Vec<PathBuf> = self.0.keys().cloned().collect();
         let now = marks(&paths);

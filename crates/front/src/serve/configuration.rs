@@ -1,4 +1,4 @@
-//! What is served: settings, sites and handlers, read and checked before anything starts.
+//! The settings, sites and handlers, read and checked before anything starts.
 
 use crate::error_log::ErrorLog;
 use crate::public::Public;
@@ -9,15 +9,14 @@ use site::AppFiles;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Everything that front threads read and that may be replaced while they run.
+/// The parts of the configuration that front threads read and that can be replaced at run time.
 pub(super) struct Configuration {
     settings: watch::Sender<Arc<Settings>>,
     sites: watch::Sender<Arc<Sites>>,
-    /// The handlers on mruby, if there are routes to any.
+    /// The mruby handlers; `None` without routes to any.
     handlers: Option<watch::Sender<Arc<Edition>>>,
-    /// The files of the app.
     public: Public,
-    /// What is allowed but probably not meant; for the error log.
+    /// Warnings about settings that are valid but probably not intended. For the error log.
     pub(super) warnings: Vec<String>,
 }
 
@@ -25,7 +24,7 @@ impl Configuration {
     /// Reads the rules of the sites and the handlers that the settings name.
     ///
     /// # Errors
-    /// There is nothing to serve, or what there is cannot be served.
+    /// There is nothing to serve, or it cannot be served.
     pub(super) fn read(loaded: Loaded) -> Result<Configuration, String> {
         loaded.settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
         ratelimit::check(&loaded.settings)?;
@@ -41,41 +40,37 @@ impl Configuration {
         })
     }
 
-    /// The settings in force.
     pub(super) fn settings(&self) -> Arc<Settings> {
         self.settings.borrow().clone()
     }
 
-    /// The settings in force, and new ones when they come.
     pub(super) fn watch_settings(&self) -> watch::Receiver<Arc<Settings>> {
         self.settings.subscribe()
     }
 
-    /// The sites in force, and new ones when they come.
     pub(super) fn watch_sites(&self) -> watch::Receiver<Arc<Sites>> {
         self.sites.subscribe()
     }
 
-    /// The handlers in force, and new ones when they come.
     pub(super) fn watch_handlers(&self) -> Option<watch::Receiver<Arc<Edition>>> {
         self.handlers.as_ref().map(watch::Sender::subscribe)
     }
 
-    /// The files of the app that are served, and others when other code serves.
+    /// Watches the set of the app's files that are served.
     pub(super) fn watch_public(&self) -> watch::Receiver<Arc<AppFiles>> {
         self.public.watch()
     }
 
-    /// Puts in force what an app has told about its files. Sentences about what is not as one might expect.
+    /// Puts in force what an app has declared about its files. Returns notes about surprising results.
     pub(super) fn replace_public(&self, told: &[String]) -> Vec<String> {
         self.public.replace(&self.settings(), told)
     }
 
-    /// Puts new settings in force, and the sites and handlers that they name. Those that are where they were are read again by whoever watches
-    /// their files.
+    /// Puts new settings in force, with the sites and handlers that they name. Sites and handlers whose
+    /// location is unchanged are left to the watchers of their files.
     ///
     /// # Errors
-    /// One of them is wrong; sites and handlers stay as they were.
+    /// One of them is invalid. Sites and handlers stay as they were.
     pub(super) fn replace(&self, settings: Arc<Settings>) -> Result<(), String> {
         let now = self.settings.send_replace(settings.clone());
         let moved = now.sites != settings.sites || now.files != settings.files;
@@ -95,7 +90,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// From now on reads sites and handlers again when their files change.
+    /// Starts watching the files of sites and handlers, and reads them again when they change.
     pub(super) fn follow_files(&self, log: &Arc<ErrorLog>) {
         tokio::task::spawn_local(sites::watch::run(self.watch_settings(), self.sites.clone(), log.clone()));
         if let Some(handlers) = &self.handlers {
@@ -108,10 +103,10 @@ impl Configuration {
     }
 }
 
-/// The settings with what `static.json` says about the server itself, unless a flag or the file says otherwise.
+/// Applies the server options of `static.json` to the settings, unless a flag or the settings file sets them.
 pub(super) fn with_rules(loaded: Loaded, sites: &Sites) -> Settings {
     let Loaded { mut settings, choices, .. } = loaded;
-    // As in the buildpack, `static.json` counts before the variables.
+    // `static.json` takes precedence over environment variables, as in the buildpack.
     let outranks = |choice: &Choice| !matches!(choice.origin, Origin::Env(_));
     let chosen = |key: &str| choices.iter().any(|choice| choice.key == key && outranks(choice));
     let Some(rules) = sites.main.as_ref().map(|site| &site.plan.rules) else { return settings };
@@ -121,7 +116,7 @@ pub(super) fn with_rules(loaded: Loaded, sites: &Sites) -> Settings {
         *default = port;
     }
     if let Some(connections) = rules.worker_connections().filter(|_| !chosen("limits.max_connections")) {
-        // nginx counts connections of each of its worker processes.
+        // nginx's limit applies per worker process.
         settings.limits.max_connections =
             (connections as usize).saturating_mul(settings.front_threads as usize);
     }
@@ -133,7 +128,7 @@ pub(super) fn with_rules(loaded: Loaded, sites: &Sites) -> Settings {
 
 #[cfg(test)]
 impl Configuration {
-    /// One without sites and handlers.
+    /// Creates a configuration without sites and handlers.
     pub(super) fn of(settings: Settings) -> Configuration {
         let sites = Sites { main: None, hosts: Vec::new(), sources: Vec::new() };
         Configuration {

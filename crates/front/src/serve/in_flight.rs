@@ -1,4 +1,4 @@
-//! The requests in progress and where in the app they are, for `GET /requests`.
+//! The requests in progress, and their positions in the app's code, for `GET /requests`.
 
 use super::snapshot::Snapshotter;
 use pool::dispatch::Serial;
@@ -12,11 +12,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-/// How long workers have to send their backtraces. A worker whose GVL is held sends none.
+/// Time-out for the backtraces of workers. A worker whose GVL is held sends none.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Snapshotter {
-    /// At most `limit` requests, slowest first; with backtraces if requested.
+    /// Returns at most `limit` requests, slowest first, with backtraces if requested.
     pub(crate) async fn in_flight(&self, limit: usize, backtraces: bool) -> Vec<InFlight> {
         let Some(shared) = self.shared() else { return Vec::new() };
         let in_flight = shared.in_flight(limit).await;
@@ -27,14 +27,14 @@ impl Snapshotter {
         in_flight.iter().map(|request| entry(request, &slots, &mut traces)).collect()
     }
 
-    /// Backtraces of all workers that have one of these requests, requested in parallel.
+    /// Requests the backtraces of all workers with one of these requests, in parallel.
     async fn traces(&self, requests: &[RequestInFlight]) -> HashMap<Serial, Vec<Trace>> {
         let mut asked = HashMap::new();
         for serial in requests.iter().filter_map(|request| Some(request.sent?.serial)) {
             if let Entry::Vacant(vacant) = asked.entry(serial) {
                 let (answer, traces) = oneshot::channel();
                 vacant.insert(traces);
-                // No reply comes while the server ends.
+                // During shutdown no reply comes.
                 let _ = self.commands().send(Command::Trace(serial, answer)).await;
             }
         }
@@ -49,7 +49,7 @@ impl Snapshotter {
     }
 }
 
-/// One request as it is shown.
+/// Builds the entry of one request.
 fn entry(
     request: &RequestInFlight,
     slots: &HashMap<Serial, (&Row, Slot)>,
@@ -64,7 +64,7 @@ fn entry(
         let at = traces.iter().position(|trace| trace.link == u32::from(sent.link) && trace.id == sent.id)?;
         Some(traces.swap_remove(at).lines)
     });
-    // A fiber is there for each request that is sent; the slot shows only those that run at this moment.
+    // Each sent request has its own fiber. The slot lists only requests that are running at this moment.
     let on_fiber = worker.is_some_and(|(_, (_, slot))| slot.serving > 0);
     let queue_us = match busy {
         _ if on_fiber => 0,

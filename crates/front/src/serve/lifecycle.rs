@@ -1,14 +1,14 @@
-//! From the start of the workers to the end of the last: when the port opens, what signals do, in which order things end.
+//! The server's life from the start of the workers to the end of the last: when ports open, the effects of signals, the order of shutdown.
 //!
 //! Contract:
-//! 1. The port opens when all workers are ready, and then the banner is printed.
-//! 2. TERM, QUIT and the first INT drain the front threads, then the workers. A second INT ends both at once; in development the first does.
-//!    An attached process decides itself what INT means.
-//! 3. Before it drains, a server that got TERM or QUIT is a lame duck for `timeouts.lame_duck`: not ready, but still accepting. INT or
-//!    another TERM ends that at once.
-//! 4. USR2 starts a new program that takes over; then this one drains. A program that takes over opens its ports when the old one lets it.
-//! 5. Services start after the workers are ready and stop after the last has ended; a second INT kills them.
-//! 6. Clients that have not finished after `timeouts.shutdown` do not hold the workers any longer.
+//! 1. The ports open when all workers are ready. Then the banner is printed.
+//! 2. TERM, QUIT and the first INT drain the front threads, then the workers. A second INT halts both at
+//!    once; in development the first INT does. An attached process handles INT itself.
+//! 3. After TERM or QUIT, the server is a lame duck for `timeouts.lame_duck` before it drains: not ready, but
+//!    still accepting. INT or a second TERM ends that phase at once.
+//! 4. USR2 starts a new program that takes over; then this one drains. The new program opens its ports when the old one sends `go`.
+//! 5. Services start when the workers are ready and stop after the last worker has exited. A second INT kills them.
+//! 6. Clients that have not finished after `timeouts.shutdown` do not delay the workers' shutdown further.
 
 use super::configuration::Configuration;
 use super::logs::Logs;
@@ -33,10 +33,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// How long tunnels may take to end when the workers are gone: WebSockets still get a Close frame.
+/// Time-out for tunnels to end once the workers are gone. In that time, WebSockets get a Close frame.
 const LAST_TUNNELS: Duration = Duration::from_millis(500);
 
-/// What a server at work needs beside its pool and its threads.
+/// The parts of a running server beside its pool and its threads.
 pub(super) struct Server<'a> {
     pub(super) configuration: &'a Configuration,
     pub(super) logs: &'a Logs,
@@ -44,27 +44,26 @@ pub(super) struct Server<'a> {
     pub(super) vitals: &'a Arc<Vitals>,
     pub(super) systemd: Rc<Notifier>,
     pub(super) observer: Observer,
-    /// The worker is the process that has started this one.
+    /// Whether the worker is the process that started this one.
     pub(super) attached: bool,
 }
 
-/// A server at work.
 pub(super) struct Lifecycle<'a> {
     pub(super) server: Server<'a>,
     pub(super) sockets: Sockets,
-    /// Bound ports, until they listen.
+    /// Ports that are bound but do not listen yet.
     ports: Vec<Bound>,
     pub(super) pool: RunningPool,
-    /// Front threads, until they have drained.
+    /// The front threads; `None` once they have drained.
     pub(super) threads: Option<Threads>,
     pub(super) services: Services,
-    /// As [`Threads::ended`].
+    /// See [`Threads::ended`].
     tunnels: Option<mpsc::Receiver<()>>,
     banner: Banner,
     interrupted: bool,
-    /// INT has come twice.
+    /// Whether INT has arrived twice.
     halted: bool,
-    /// When the lame duck ends, or a program that has handed over closes idle connections; `None` while there is none.
+    /// When the lame duck phase ends, or, after a handover, when idle connections are closed. `None` otherwise.
     pub(super) lame_until: Option<Instant>,
     outcome: Result<(), String>,
     pub(super) upgrades: Upgrades,
@@ -105,7 +104,7 @@ impl<'a> Lifecycle<'a> {
     pub(super) async fn run(mut self, mut signals: Signals) -> Result<(), String> {
         loop {
             tokio::select! {
-                // A panic there ends the server, too.
+                // A panic in the pool also ends the server.
                 _ = &mut self.pool.task => break,
                 () = drained(&mut self.threads) => {
                     self.threads = None;
@@ -131,7 +130,7 @@ impl<'a> Lifecycle<'a> {
             }
         }
         if let (None, Some(mut tunnels)) = (self.threads, self.tunnels) {
-            // The workers' exit has ended their tunnels; the last bytes are on their way to the clients.
+            // The tunnels ended with the workers; their last bytes are still on the way to the clients.
             let _ = tokio::time::timeout(LAST_TUNNELS, tunnels.recv()).await;
         }
         self.outcome
@@ -179,7 +178,7 @@ impl<'a> Lifecycle<'a> {
         }
     }
 
-    /// Writes what a signal does.
+    /// Logs the effect of a signal.
     fn log_signal(&self, name: &str, action: SignalAction) {
         let settings = self.server.configuration.settings();
         let has_app = settings.app.is_some();
@@ -204,7 +203,7 @@ impl<'a> Lifecycle<'a> {
             SignalAction::RemoveWorker => "one worker fewer".to_owned(),
             SignalAction::Reload => "loading the app again".to_owned(),
             SignalAction::Upgrade => "starting the program anew, to take over".to_owned(),
-            // Each change of a window's size sends one.
+            // A terminal sends WINCH at each change of the window's size.
             SignalAction::Nothing if name == "WINCH" && std::io::stdin().is_terminal() => return,
             SignalAction::Nothing => match name {
                 "WINCH" => "no effect (TTOU: one worker fewer)".to_owned(),
@@ -247,13 +246,13 @@ impl<'a> Lifecycle<'a> {
         }
     }
 
-    /// Lets the ports listen and gives the threads their listeners.
+    /// Makes the ports listen and hands the listeners to the threads.
     fn open_ports(&mut self) -> Result<Vec<Address>, String> {
         let listening = self.listen()?;
         Ok(self.accept(listening))
     }
 
-    /// Lets the ports listen; nothing accepts yet.
+    /// Makes the ports listen. Nothing accepts yet.
     pub(super) fn listen(&mut self) -> Result<Vec<(Address, Vec<Listener>)>, String> {
         let mut listening = Vec::new();
         let keepalive = self.server.configuration.settings().timeouts.tcp_keepalive;
@@ -269,7 +268,7 @@ impl<'a> Lifecycle<'a> {
         Ok(listening)
     }
 
-    /// Gives the threads their listeners.
+    /// Hands the listeners to the threads.
     pub(super) fn accept(&self, listening: Vec<(Address, Vec<Listener>)>) -> Vec<Address> {
         let mut addresses = Vec::new();
         for (address, listeners) in listening {
@@ -281,7 +280,7 @@ impl<'a> Lifecycle<'a> {
         addresses
     }
 
-    /// The ports are open: tells those who want to know. Returns the line for the service manager.
+    /// Announces that the ports are open, and starts the services. Returns the status line for the service manager.
     pub(super) fn opened(&mut self, addresses: &[Address]) -> String {
         self.server.vitals.enter(ServerState::Serving);
         self.server.observer.opened(addresses);
@@ -292,12 +291,12 @@ impl<'a> Lifecycle<'a> {
         format!("Serving {}", places.join(", "))
     }
 
-    /// Tells probes and clients that the server leaves, and drains after `timeouts.lame_duck`. The second time: at once.
+    /// Becomes a lame duck, and drains after `timeouts.lame_duck`. The second call drains at once.
     fn leave(&mut self) {
         self.upgrades.stop();
         let settings = self.server.configuration.settings();
         let lame = settings.timeouts.lame_duck.unwrap_or_default();
-        // Where no port is open yet, nobody has to hear of it.
+        // Without open ports, no client has to learn of the shutdown.
         let serving = self.server.vitals.state() == ServerState::Serving;
         let Some(threads) = self.threads.as_ref().filter(|_| serving && !lame.is_zero()) else {
             return self.drain();
@@ -314,11 +313,11 @@ impl<'a> Lifecycle<'a> {
         ));
     }
 
-    /// Clients first; the workers when the front threads have drained, or after the time for it.
+    /// Drains the front threads. The workers follow when the threads have drained, or after `timeouts.shutdown`.
     fn drain(&mut self) {
         self.lame_until = None;
         self.upgrades.stop();
-        // Clients must be refused, not left waiting in a queue that nobody reads.
+        // The kept sockets would let new clients wait in a backlog that no process accepts from.
         self.upgrades.forget_sockets();
         self.server.vitals.enter(ServerState::Draining);
         let within = self.server.configuration.settings().timeouts.shutdown;
@@ -334,7 +333,7 @@ impl<'a> Lifecycle<'a> {
         });
     }
 
-    /// The workers have ended: now the services do.
+    /// Stops the services, after the workers have exited.
     async fn stop_services(&mut self, signals: &mut Signals) {
         if let Some(within) = self.services.longest_stop() {
             self.server.systemd.stopping("Stopping services", within);
@@ -373,12 +372,12 @@ impl<'a> Lifecycle<'a> {
     }
 
     pub(super) async fn order(&self, command: Command) {
-        // A pool that has ended takes no orders.
+        // The send fails if the pool has ended.
         let _ = self.pool.commands.send(command).await;
     }
 }
 
-/// Waits for a time, or for ever when there is none.
+/// Waits until a time; for ever if there is none.
 async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
@@ -386,7 +385,7 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-/// Waits until all front threads have drained; once they have, never returns.
+/// Waits until all front threads have drained. Never returns if they had drained before.
 async fn drained(threads: &mut Option<Threads>) {
     match threads {
         Some(threads) => threads.drained().await,

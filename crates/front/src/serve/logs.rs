@@ -1,4 +1,4 @@
-//! The error log and the access log: opened, reopened on HUP, closed at the end.
+//! Opens the error log and the access log, reopens them on HUP, and closes them at the end.
 
 use super::configuration::Configuration;
 use crate::access_log::{AccessLog, Output};
@@ -7,20 +7,19 @@ use settings::Settings;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the access log's output may be blocked at the end.
+/// Time-out for writing the rest of the access log at the end.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Both logs.
 pub(super) struct Logs {
     pub(super) error: Arc<ErrorLog>,
     access: Option<Output>,
 }
 
 impl Logs {
-    /// Opens them, and writes the configuration's warnings.
+    /// Opens both logs, and writes the configuration's warnings.
     ///
     /// # Errors
-    /// A file cannot be opened; the text names it.
+    /// A file cannot be opened. The text names it.
     pub(super) fn open(configuration: &Configuration) -> Result<Logs, String> {
         let settings = configuration.settings();
         let error = Arc::new(ErrorLog::open(&settings.logs.error, settings.logs.format)?);
@@ -33,13 +32,13 @@ impl Logs {
         Ok(Logs { error, access })
     }
 
-    /// The access log of one front thread.
+    /// Returns the access log of one front thread.
     pub(super) fn access_log(&self, settings: &Settings) -> Option<AccessLog> {
         let header = settings.rack.request_id_header.as_deref();
         self.access.as_ref().map(|output| output.log(settings.logs.format, header))
     }
 
-    /// Opens both files anew, after the old ones were moved away.
+    /// Opens both files again after a log rotation has moved them.
     pub(super) fn reopen(&self) {
         self.error.reopen();
         if let Some(Err(e)) = self.access.as_ref().map(Output::reopen) {
@@ -47,7 +46,7 @@ impl Logs {
         }
     }
 
-    /// Writes what is left of the access log.
+    /// Writes the rest of the access log.
     pub(super) fn close(self) {
         if let Some(output) = self.access
             && !output.close(LAST_LINES)

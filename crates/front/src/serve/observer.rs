@@ -1,4 +1,4 @@
-//! What the control server reads, from before the app is loaded: then only what the server is at.
+//! The data source of the control server. It exists before the app is loaded; until then it reports only the server's phase.
 
 use super::snapshot::{Detail, Snapshotter};
 use crate::listen::Address;
@@ -14,32 +14,31 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, mpsc};
 
-/// In that time who has given an order has its answer.
+/// The delay before the signal of an order, so that the client gets its response first.
 const ANSWERED: Duration = Duration::from_millis(100);
 
-/// Wishes for upgrades, and where their steps go.
+/// Requests for upgrades, each with the channel for its progress.
 pub(crate) type Wishes = mpsc::UnboundedReceiver<mpsc::UnboundedSender<ReloadLine>>;
 
-/// The control server's source.
 #[derive(Clone)]
 pub(crate) struct Observer(Rc<Observed>);
 
 struct Observed {
     vitals: Arc<Vitals>,
     dir: PathBuf,
-    /// Workers that are wanted at first; `None` where there is no app.
+    /// The initial number of workers; `None` without an app.
     workers: Option<u32>,
     started: SystemTime,
     addresses: RefCell<Vec<String>>,
     snapshotter: OnceCell<Snapshotter>,
     begun: Notify,
-    /// Wishes for upgrades; what comes of them goes where each says.
+    /// Requests for upgrades, each with the channel for its progress.
     upgrades: mpsc::UnboundedSender<mpsc::UnboundedSender<ReloadLine>>,
     upgrading: Cell<bool>,
 }
 
 impl Observer {
-    /// With what receives wishes for upgrades.
+    /// Creates the source, and the receiver of requests for upgrades.
     pub(crate) fn new(
         settings: &settings::Settings,
         vitals: &Arc<Vitals>,
@@ -60,27 +59,27 @@ impl Observer {
         (observer, wishes)
     }
 
-    /// Whether a new program is being started: nothing else may be loaded meanwhile.
+    /// Records whether a new program is being started. No reload may start meanwhile.
     pub(crate) fn upgrading(&self, is: bool) {
         self.0.upgrading.set(is);
     }
 
-    /// From now on there are figures.
+    /// Provides the figures from now on.
     pub(crate) fn begin(&self, snapshotter: Snapshotter) {
-        // Once; a second call changes nothing.
+        // Only the first call has an effect.
         let _ = self.0.snapshotter.set(snapshotter);
         self.0.begun.notify_waiters();
     }
 
-    /// The ports are open.
+    /// Records the addresses of the open ports.
     pub(crate) fn opened(&self, addresses: &[Address]) {
         self.0.addresses.replace(addresses.iter().map(ToString::to_string).collect());
     }
 
-    /// Waits for the end of the boot. Routes say that there are no figures yet instead of calling this.
+    /// Waits for the end of the boot. Routes respond that there are no figures yet instead of calling this.
     async fn snapshotter(&self) -> &Snapshotter {
         loop {
-            // One thread: nothing happens between the look and the wait.
+            // All of this runs on one thread, so no notification is lost between the check and the wait.
             match self.0.snapshotter.get() {
                 Some(snapshotter) => return snapshotter,
                 None => self.0.begun.notified().await,
@@ -129,7 +128,7 @@ impl Provider for Observer {
                 Order::Restart => Signal::USR2,
                 Order::PhasedRestart => Signal::USR1,
             };
-            // By the way that signals take, so that nothing differs from them. This process exists.
+            // The order takes the path of a signal, so that both behave alike. The process exists, so this cannot fail.
             let _ = kill_process(getpid(), signal);
             if order == Order::Halt {
                 tokio::time::sleep(ANSWERED).await;
@@ -171,10 +170,10 @@ impl Provider for Observer {
     }
 }
 
-/// The only line of what does not even begin.
+/// Returns a channel whose only line is the failure.
 fn failed(why: &str) -> mpsc::UnboundedReceiver<ReloadLine> {
     let (lines, receiver) = mpsc::unbounded_channel();
-    // The receiver is ours.
+    // Cannot fail: the receiver is still in scope.
     let _ = lines.send(ReloadLine::Failed { failed: why.to_owned() });
     receiver
 }

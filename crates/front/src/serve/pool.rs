@@ -1,5 +1,5 @@
-//! The app's workers: booted while signals are handled, then supervised by a task. Without an app the task only waits for
-//! its order to end, so that the rest need not ask which it is.
+//! Boots the app's workers while signals are handled, then supervises them in a task. Without an app the task
+//! only waits for the order to end, so that callers need no special case.
 
 use super::configuration::Configuration;
 use crate::boot;
@@ -14,18 +14,18 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Orders that may wait for the supervisor.
+/// The largest number of queued orders to the supervisor.
 const COMMANDS: usize = 16;
 
-/// A pool whose app is loaded and whose workers are not started.
+/// A pool with a loaded app whose workers are not started.
 pub(super) struct Pool(Option<Supervisor>);
 
 impl Pool {
-    /// Loads the app, if there is one, or finds it in an `attached` process; `None` when a signal stopped the server meanwhile. Should the front be killed,
-    /// the template removes `unlink`.
+    /// Loads the app, if there is one, or finds it in an `attached` process. Returns `None` if a signal
+    /// stopped the server meanwhile. If the front is killed, the template removes the files in `unlink`.
     ///
     /// # Errors
-    /// Why the app cannot be loaded.
+    /// The reason why the app cannot be loaded.
     pub(super) async fn boot(
         configuration: &Configuration,
         refresh: Refresh,
@@ -55,16 +55,15 @@ impl Pool {
         }
     }
 
-    /// What front threads and workers share.
+    /// Returns the state that front threads and workers share.
     pub(super) fn shared(&self) -> Option<Arc<Shared>> {
         self.0.as_ref().map(Supervisor::shared)
     }
 
-    /// Starts the workers.
     pub(super) fn run(self) -> RunningPool {
         let (commands, orders) = mpsc::channel(COMMANDS);
         let (sender, notices) = mpsc::unbounded_channel();
-        // At the very end nothing receives notices any more.
+        // During shutdown the receiver may be gone.
         let notify = move |notice| drop(sender.send(notice));
         let app = self.0.as_ref().and_then(|supervisor| {
             let facts = supervisor.facts()?.clone();
@@ -78,7 +77,6 @@ impl Pool {
     }
 }
 
-/// A pool at work.
 pub(crate) struct RunningPool {
     /// Ends when the last worker has exited after [`Command::Drain`] or [`Command::Halt`].
     pub(super) task: JoinHandle<()>,
@@ -87,7 +85,7 @@ pub(crate) struct RunningPool {
     app: Option<RunningApp>,
 }
 
-/// What is known of the app and its processes.
+/// The app, and the state that its processes share.
 #[derive(Clone)]
 pub(crate) struct RunningApp {
     pub(crate) facts: AppFacts,
@@ -95,30 +93,30 @@ pub(crate) struct RunningApp {
 }
 
 impl RunningPool {
-    /// The app, if there is one.
+    /// Returns the app, if there is one.
     pub(crate) fn app(&self) -> Option<&RunningApp> {
         self.app.as_ref()
     }
 
-    /// What the template reported about the app.
+    /// Returns the template's report about the app.
     pub(super) fn facts(&self) -> Option<&AppFacts> {
         self.app.as_ref().map(|app| &app.facts)
     }
 }
 
-/// In the place of a supervisor: ready at once, done when ordered to end.
+/// Replaces the supervisor if there is no app: reports ready at once, and ends when ordered to.
 async fn without_app(mut orders: mpsc::Receiver<Command>, notify: impl Fn(Notice)) {
     notify(Notice::Settled);
     while let Some(command) = orders.recv().await {
         match command {
             Command::Drain | Command::Halt => return,
-            // The reply channel may be closed already.
+            // The receiver of the reply may be gone.
             Command::Processes(reply) => drop(reply.send(Processes::default())),
             Command::Reload(steps) | Command::ReloadInPlace(steps) | Command::UndoReload(steps) => {
                 let why = "there is no app to reload; files, static.json and handlers are read again when they change";
                 let _ = steps.map(|steps| steps.send(ReloadStep::End(Err(why.to_owned()))));
             }
-            // Without an app nobody has declared one; its socket ends.
+            // Without an app there are no blocks to fork. Dropping the order closes its socket.
             Command::ForkService(_) => {}
             Command::More
             | Command::Fewer

@@ -1,4 +1,4 @@
-//! What new code is started with, and the file that asks for it.
+//! Starts new code, and watches the file that requests a reload.
 
 use super::configuration::{Configuration, with_rules};
 use super::pool::RunningPool;
@@ -16,11 +16,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Loads the settings again as they were loaded at the start: same arguments, same directory as typed.
-/// With what `puma.rb` has called, if there is one and it has been evaluated.
+/// Loads the settings again, with the arguments and the directory (as typed) of the start. The parameter
+/// holds the calls of `puma.rb`, if there is one and it has been evaluated.
 pub type Reread = Rc<dyn Fn(Option<&[Call]>) -> Result<Loaded, String>>;
 
-/// How a template of new code is started: the app's folder as typed, settings read again, the environment from before Bundler.
+/// Tells how to start a template with new code: in the app's directory as typed, with the settings read again
+/// and the environment from before Bundler.
 pub(super) fn refresh(
     reread: Reread,
     configuration: &Configuration,
@@ -30,7 +31,7 @@ pub(super) fn refresh(
     let (settings, sites) = (configuration.watch_settings(), configuration.watch_sites());
     Refresh::new(move |calls| {
         let fresh = with_rules(reread(calls)?, &sites.borrow());
-        // What puma.rb serves is known when it has been evaluated.
+        // The app that `puma.rb` names is unknown until the file has been evaluated.
         let unknown = fresh.puma_rb.as_ref().filter(|_| calls.is_none()).map(|file| file.path.clone());
         let app = fresh
             .app
@@ -39,12 +40,12 @@ pub(super) fn refresh(
             .ok_or_else(|| format!("there is no config.ru in {} any more", fresh.dir.display()))?;
         let mut environment = before_bundler(std::env::vars_os());
         environment.push(("PWD".into(), Some(OsString::from(&fresh.typed_dir))));
-        // What puma.rb says is not known before it has been evaluated, and this is asked again then.
+        // The same applies to its settings. This closure runs again after the evaluation.
         if let Some(text) = takes_restart(&settings.borrow(), &fresh).filter(|_| unknown.is_none()) {
             log.write(&format!("warning: {text}"));
         }
         let settings = Arc::new(merge(&settings.borrow(), fresh));
-        // What a release says about its files and handlers is judged before anything of it serves.
+        // A release's rules for files and handlers are checked before any part of it serves.
         load_sites(&settings)?;
         scripts::plan(&settings)?;
         Ok(BootConfig {
@@ -58,7 +59,7 @@ pub(super) fn refresh(
     })
 }
 
-/// What a reload leaves as it is though it is about a list that reloads.
+/// Returns a warning if the change of `fiber_paths` needs a restart.
 fn takes_restart(now: &Settings, fresh: &Settings) -> Option<String> {
     let text = |settings: &Settings| settings.fiber_paths_text().filter(|_| settings.fibers > 0);
     match (text(now), text(fresh)) {
@@ -72,9 +73,9 @@ fn takes_restart(now: &Settings, fresh: &Settings) -> Option<String> {
     }
 }
 
-/// The settings in force, with those of `fresh` that can change while the server runs: what the table calls `reloadable`.
+/// Merges the settings in force with those of `fresh` that can change at run time: the options that the table marks as `reloadable`.
 ///
-/// Whether there are fibers beside threads decides how many links and threads workers have, which stays as it was at the start.
+/// Whether workers have fibers beside threads (`fiber_paths`) determines their numbers of links and threads, which a reload cannot change.
 fn merge(now: &Settings, fresh: Settings) -> Settings {
     let stays = now.fiber_paths.is_empty() || fresh.fiber_paths.is_empty();
     Settings {
@@ -88,7 +89,7 @@ fn merge(now: &Settings, fresh: Settings) -> Settings {
         timeouts: Timeouts {
             worker_boot: now.timeouts.worker_boot,
             shutdown: now.timeouts.shutdown,
-            // A property of the listeners.
+            // A property of the listening sockets.
             tcp_keepalive: now.timeouts.tcp_keepalive,
             ..fresh.timeouts
         },
@@ -116,7 +117,7 @@ fn merge(now: &Settings, fresh: Settings) -> Settings {
     }
 }
 
-/// The handlers that `fresh` names, within the limits in force.
+/// Returns the handlers that `fresh` names, with the limits in force.
 fn routes(now: &Mruby, fresh: Mruby) -> Vec<Route> {
     let limited = |route: Route| match now.routes.iter().find(|one| one.path == route.path) {
         Some(one) => Route { limits: one.limits.clone(), ..route },
@@ -125,10 +126,10 @@ fn routes(now: &Mruby, fresh: Mruby) -> Vec<Route> {
     fresh.routes.into_iter().map(limited).collect()
 }
 
-/// Time between two looks at `tmp/restart.txt`.
+/// Interval between two checks of `tmp/restart.txt`.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Asks for a reload when `tmp/restart.txt` in the app's folder is touched, as Passenger does.
+/// Requests a reload when `tmp/restart.txt` in the app's directory is touched, as Passenger does.
 pub(super) async fn follow_restart_file(dir: PathBuf, pool: Commands) {
     let file = dir.join("tmp/restart.txt");
     let mut last = touched(&file);
@@ -136,21 +137,21 @@ pub(super) async fn follow_restart_file(dir: PathBuf, pool: Commands) {
         tokio::time::sleep(LOOK).await;
         let now = touched(&file);
         if now.is_some() && now != last {
-            // A pool that has ended takes no orders.
+            // The send fails if the pool has ended.
             let _ = pool.send(Command::Reload(None)).await;
         }
         last = now.or(last);
     }
 }
 
-/// Where orders to the pool go.
+/// The sender of orders to the pool.
 pub(super) type Commands = tokio::sync::mpsc::Sender<Command>;
 
 fn touched(file: &Path) -> Option<SystemTime> {
     std::fs::metadata(file).and_then(|about| about.modified()).ok()
 }
 
-/// Starts to look at the app's `tmp/restart.txt`.
+/// Starts watching the app's `tmp/restart.txt`.
 pub(super) fn follow(settings: &Settings, pool: &RunningPool) {
     if pool.app().is_some() {
         let dir = settings.typed_dir.clone();

@@ -1,4 +1,4 @@
-//! Snapshots of the whole server, for the control server.
+//! Takes snapshots of the whole server for the control server.
 
 use super::configuration::Configuration;
 use super::pool::{RunningApp, RunningPool};
@@ -24,12 +24,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// Takes snapshots.
 #[derive(Clone)]
 pub(crate) struct Snapshotter {
-    /// As they were at the start.
+    /// The settings at the start.
     settings: Arc<Settings>,
-    /// As they are now.
+    /// The settings in force.
     current: watch::Receiver<Arc<Settings>>,
     app: Option<RunningApp>,
     recorders: Vec<Recorder>,
@@ -45,33 +44,33 @@ pub(crate) struct Snapshotter {
     machine: MachineMeter,
 }
 
-/// The PSS of processes, not measured again while it is young enough: the kernel walks a process's page tables for it, and holds
-/// up the process's own page faults meanwhile. Clients that poll without a pause must not make that happen all the time.
+/// Measures the PSS of processes and caches the result. The kernel walks the page tables of a process for it, which delays the process's
+/// own page faults. Clients that poll without a pause must not cause that all the time.
 #[derive(Clone, Default)]
 struct MemoryMeter(Arc<Mutex<HashMap<u32, (Instant, u64)>>>);
 
-/// How old a measured PSS may be for who looks.
+/// The maximum age of a measured PSS for interactive readers.
 const PSS_AGE: Duration = Duration::from_millis(500);
-/// The same for scrapes. The history measures more often, so that a scrape finds all but young workers measured.
+/// The maximum age for scrapes. The history measures more often, so a scrape finds all workers measured, except new ones.
 const SCRAPED_AGE: Duration = Duration::from_secs(30);
 
-/// What a reader wants to know of processes. What it does not need is not read: a file of `/proc` costs as much as the rest of its figures.
+/// The figures of processes that a reader needs. Others are not read: each file of `/proc` costs as much as
+/// all other figures of the process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Detail {
-    /// How old a measured PSS may be.
+    /// The maximum age of a measured PSS.
     age: Duration,
-    /// Whether CPU time is read.
+    /// Whether to read the CPU time.
     cpu: bool,
 }
 
 impl Detail {
-    /// Everything.
     pub(super) const ALL: Detail = Detail { age: PSS_AGE, cpu: true };
-    /// What `/metrics` has.
+    /// The figures in `/metrics`.
     pub(super) const SCRAPED: Detail = Detail { age: SCRAPED_AGE, cpu: false };
 }
 
-/// What the machine grants, not read again while that is young enough: a dozen files, and a socket to see whether there is IPv6.
+/// Reads the machine's limits and caches them: this takes a dozen files, and a socket to test for IPv6.
 #[derive(Clone, Default)]
 struct MachineMeter(Arc<Mutex<Option<(Instant, Machine)>>>);
 
@@ -91,7 +90,7 @@ impl MemoryMeter {
         if let Some((_, pss)) = measured.get(&pid).filter(|(at, _)| at.elapsed() < age) {
             return *pss;
         }
-        // Those of processes that have ended go in time.
+        // Drops the entries of processes that have exited.
         measured.retain(|_, (at, _)| at.elapsed() < SCRAPED_AGE);
         let pss = stats::memory::pss_bytes(pid);
         measured.insert(pid, (Instant::now(), pss));
@@ -99,7 +98,6 @@ impl MemoryMeter {
     }
 }
 
-/// What a process uses.
 #[derive(Clone, Copy, Default)]
 struct Usage {
     pss_bytes: u64,
@@ -128,7 +126,7 @@ impl std::iter::Sum for Usage {
 }
 
 impl Snapshotter {
-    /// With memory as it was a while ago, by `detail`. It is measured on another thread: it takes the kernel some time.
+    /// Takes a snapshot, with memory figures as old as `detail` allows. Measures memory on another thread because it blocks for some time.
     pub(crate) async fn stats(&self, detail: Detail) -> ServerSnapshot {
         let processes = self.processes().await;
         let pids: Vec<u32> = processes.workers.iter().map(|row| row.pid).collect();
@@ -143,13 +141,13 @@ impl Snapshotter {
             )
         });
         let Ok((own, machine, workers)) = measured.await else {
-            // Only a panic gets here: then the figures are left out.
+            // Only a panic leads here. The figures are then left out.
             return self.snapshot(Usage::default(), None, &processes, std::iter::repeat(Usage::default()));
         };
         self.snapshot(own, Some(&machine), &processes, workers)
     }
 
-    /// How full the server is: no file is read for it.
+    /// Returns the server's load. Reads no file.
     pub(crate) async fn load(&self) -> Load {
         if self.app.is_none() {
             return Load::default();
@@ -178,7 +176,7 @@ impl Snapshotter {
             let mut ended = commands.send(command).await.is_err();
             while let Some(step) = steps.recv().await {
                 ended |= matches!(step, ReloadStep::End(_));
-                // The client may have gone; the reload goes on.
+                // The client may be gone. The reload continues.
                 let _ = lines.send(line(step));
             }
             if !ended {
@@ -215,30 +213,30 @@ impl Snapshotter {
         }
     }
 
-    /// What rate limits have counted, by the settings that are in force.
+    /// Returns the counts of the rate limits in force.
     fn rate_limits(&self) -> Option<RateLimitsSnapshot> {
         let settings = self.current.borrow();
         self.ledger.snapshot(&settings.rate_limits, settings.shared.redis.is_some())
     }
 
-    /// Where services stand is written there.
+    /// Returns the state of the services, for the manager to update.
     pub(crate) fn services(&self) -> Board {
         self.services.clone()
     }
 
-    /// What front threads and workers share, if there is an app.
+    /// Returns the state that front threads and workers share, if there is an app.
     pub(crate) fn shared(&self) -> Option<&Shared> {
         self.app.as_ref().map(|app| &*app.shared)
     }
 
-    /// Orders to the supervisor, such as for traces of workers.
+    /// The sender of orders to the supervisor, for example for backtraces.
     pub(crate) fn commands(&self) -> &mpsc::Sender<Command> {
         &self.commands
     }
 
     pub(crate) async fn processes(&self) -> Processes {
         let (reply, processes) = oneshot::channel();
-        // While the server ends, the supervisor no longer replies: then there are no workers to show.
+        // During shutdown the supervisor no longer replies; then no workers are shown.
         if self.commands.send(Command::Processes(reply)).await.is_err() {
             return Processes::default();
         }

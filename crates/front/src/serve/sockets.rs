@@ -1,5 +1,4 @@
-//! Everything that is bound before the app is loaded, so that a wrong address shows at once: ports, the control socket,
-//! the pid file.
+//! Binds everything before the app is loaded, so that a wrong address shows at once: ports, the control socket, the pid file.
 
 use super::logs::Logs;
 use super::observer::Observer;
@@ -13,43 +12,43 @@ use settings::Settings;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Bound sockets; their files are removed when this is dropped.
+/// Bound sockets. Dropping this removes their files.
 pub(super) struct Sockets {
     ports: Vec<Bound>,
     control: Option<control::Server>,
-    /// To hand over the control server's sockets.
+    /// Duplicates of the control server's sockets, for a handover.
     release: Option<Release>,
-    /// Whether a generated token has to be printed although there is no banner.
+    /// Whether a generated token is printed separately because there is no banner.
     quiet: bool,
     control_files: Vec<PathBuf>,
     leftovers: Leftovers,
-    /// What an old program has given and nothing has claimed.
+    /// Sockets from an old program that no address claims.
     unclaimed: Handed,
 }
 
-/// What there is before anything is bound.
+/// Sockets that existed before this program bound any.
 #[derive(Debug, Default)]
 pub(super) struct Given {
-    /// By systemd.
+    /// From systemd.
     pub(super) activated: Activated,
-    /// By an old program.
+    /// From an old program.
     pub(super) handed: Handed,
-    /// Its process.
+    /// The process id of the old program.
     pub(super) old: Option<i32>,
 }
 
 impl Sockets {
-    /// Binds all of them, but for those that systemd has opened or an old program hands over, and writes the pid file.
+    /// Binds all sockets except those from systemd or an old program, and writes the pid file.
     ///
     /// # Errors
-    /// The text names the address or file and what to do.
+    /// The text names the address or file and a remedy.
     pub(super) fn bind(settings: &Settings, given: Given, logs: &Logs) -> Result<Sockets, String> {
         let Given { mut activated, mut handed, old } = given;
         let mut leftovers = Leftovers::default();
         let threads = settings.front_threads as usize;
         let mut ports = listen::bind_all(&settings.binds, threads, &mut activated, &mut handed)?;
         activated.finish()?;
-        // Browsers do not use HTTP/3 with an authority of development.
+        // Browsers do not use HTTP/3 with certificates of a development authority.
         if settings.https.http3 && !settings.tls.development {
             for port in &mut ports {
                 port.bind_udp(threads, &mut handed).unwrap_or_else(|off| logs.error.write(&off));
@@ -60,14 +59,14 @@ impl Sockets {
         }
         let mut control = control_socket::bind(settings, &logs.error, &mut handed)?;
         if let (Some(control), None) = (&mut control, old) {
-            // What there is to adopt is systemd's, and nobody else listens on it.
+            // Only a systemd socket can be adopted here, and no other program listens on it.
             control.take_over().map_err(|e| format!("the control socket cannot be used: {e}"))?;
         }
         if let Some(pidfile) = &settings.process.pidfile {
             if leftovers::makes_folders(pidfile, &settings.dir)
                 && let Some(folder) = pidfile.parent()
             {
-                // Where that fails the file's own error names it.
+                // On failure, writing the file reports the error.
                 let _ = std::fs::create_dir_all(folder);
             }
             leftovers.write_pidfile(pidfile, old)?;
@@ -79,18 +78,17 @@ impl Sockets {
         Ok(Sockets { ports, control, release, quiet, control_files, leftovers, unclaimed: handed })
     }
 
-    /// All files that must not outlive the server.
+    /// Returns all files that must not outlive the server.
     pub(super) fn files(&self) -> Vec<PathBuf> {
-        // The control server removes its own.
+        // The control server removes its own files.
         self.leftovers.files().into_iter().chain(self.control_files.iter().cloned()).collect()
     }
 
-    /// What the banner says about the control server.
+    /// Returns the banner's lines about the control server.
     pub(super) fn control_lines(&self) -> Vec<String> {
         self.control.as_ref().map(control_socket::lines).unwrap_or_default()
     }
 
-    /// Starts the control server.
     pub(super) fn serve_control(&mut self, observer: Observer) {
         let Some(control) = self.control.take() else { return };
         if self.quiet {
@@ -99,7 +97,7 @@ impl Sockets {
         tokio::task::spawn_local(control.run(observer));
     }
 
-    /// An old program hands over: its files are ours from now on, and its control socket is served.
+    /// Takes over from an old program: owns its files from now on, and serves its control socket.
     ///
     /// # Errors
     /// The text names the file.
@@ -110,22 +108,22 @@ impl Sockets {
         }
         self.control_files = files_of(self.control.as_ref());
         self.serve_control(observer);
-        // Addresses that are not wanted any more.
+        // Closes the sockets of addresses that are no longer configured.
         self.unclaimed = Handed::default();
         Ok(())
     }
 
-    /// What of the control server is handed over to a new program.
+    /// Returns the control server's sockets and token for a handover.
     ///
     /// # Errors
-    /// There are no descriptors left.
+    /// No descriptors are left.
     pub(super) fn offer(&self) -> io::Result<Offer> {
         let Some(release) = &self.release else { return Ok(Offer::default()) };
         let sockets = control_socket::offered(release)?;
         Ok(Offer { sockets, token: release.token().map(str::to_owned), ..Offer::default() })
     }
 
-    /// A new program has taken over, and has these files.
+    /// Records that a new program has taken over and owns these files.
     pub(super) async fn handed_over(&mut self, files: Vec<PathBuf>) {
         self.leftovers.forget(&files);
         if let Some(release) = &mut self.release {
@@ -133,12 +131,11 @@ impl Sockets {
         }
     }
 
-    /// Where the ports are.
     pub(super) fn addresses(&self) -> impl Iterator<Item = &Address> {
         self.ports.iter().map(Bound::address)
     }
 
-    /// The ports, to be opened when the app can respond.
+    /// Takes the ports, to open them when the app can respond.
     pub(super) fn ports(&mut self) -> Vec<Bound> {
         std::mem::take(&mut self.ports)
     }

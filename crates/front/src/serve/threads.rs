@@ -1,4 +1,4 @@
-//! All front threads: started together, given their listeners when the app can respond, drained at the end.
+//! Starts all front threads together, hands them their listeners when the app can respond, and drains them at the end.
 
 use super::configuration::Configuration;
 use super::logs::Logs;
@@ -14,26 +14,25 @@ use ratelimit::Ledger;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
-/// All front threads.
 pub(crate) struct Threads {
     listeners: Vec<mpsc::UnboundedSender<Listener>>,
-    /// What each thread counts.
+    /// One recorder per thread.
     pub(crate) recorders: Vec<stats::Recorder>,
-    /// What each thread's handlers on mruby count; empty where there are no routes to any.
+    /// The counts of each thread's mruby handlers. Empty without routes to any.
     pub(crate) handlers: Vec<stats::HandlerCounts>,
-    /// What rate limits have counted.
+    /// The counts of the rate limits.
     pub(crate) ledger: Arc<Ledger>,
     phase: watch::Sender<Phase>,
     drained: mpsc::Receiver<()>,
-    /// Ends when all tunnels of all threads have ended after the drain. Taken by who waits for it.
+    /// Closes when all tunnels of all threads have ended after the drain. The waiting task takes it.
     pub(super) ended: Option<mpsc::Receiver<()>>,
 }
 
 impl Threads {
-    /// Starts them, and waits until each has evaluated its handlers.
+    /// Starts the threads, and waits until each has evaluated its handlers.
     ///
     /// # Errors
-    /// The system refuses a thread, or handlers cannot be used.
+    /// The system refuses a thread, or a handler cannot be used.
     pub(super) async fn start(
         configuration: &Configuration,
         shared: Option<Arc<Shared>>,
@@ -91,37 +90,36 @@ impl Threads {
         Ok(threads)
     }
 
-    /// Gives the listeners of an address to the threads in turn.
+    /// Hands the listeners of an address to the threads in turn.
     pub(super) fn listen(&self, listeners: Vec<Listener>) {
         for (thread, listener) in self.listeners.iter().cycle().zip(listeners) {
-            // A thread that has failed has logged why.
+            // A failed thread has logged the reason.
             let _ = thread.send(listener);
         }
     }
 
-    /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.listeners.len()
     }
 
-    /// Goes on accepting, but ends each connection with its next response.
+    /// Continues accepting, but closes each connection after its next response.
     pub(super) fn leave(&self) {
         self.phase.send_replace(Phase::Leave);
     }
 
-    /// Leaves accepting to another program, and ends each connection with its next response.
+    /// Leaves accepting to another program, and closes each connection after its next response.
     pub(super) fn hand_over(&self) {
         self.phase.send_replace(Phase::Yield);
     }
 
-    /// Accepts no more connections; finishes the requests of those that are open.
+    /// Accepts no more connections; finishes the requests in progress.
     pub(super) fn drain(&self) {
         self.phase.send_replace(Phase::Drain);
     }
 
     /// Waits until all threads have drained.
     pub(super) async fn drained(&mut self) {
-        // The channel carries nothing; it ends when the last thread has dropped its sender.
+        // The channel carries no messages. It closes when the last thread drops its sender.
         while self.drained.recv().await.is_some() {}
     }
 }
@@ -169,7 +167,7 @@ mod tests {
 
         settings.limits.max_uri = 64;
         configuration.replace(Arc::new(settings)).unwrap();
-        // Connections go to either thread: both have the new limit when 20 in a row are refused.
+        // The kernel picks the thread of each connection: 20 refusals in a row show that both threads have the new limit.
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut refused = 0;
         while refused < 20 {

@@ -1,11 +1,13 @@
-//! Upgrades from both sides: a new program takes over from this one, or this one from an old one. What is exchanged is in
-//! [`crate::handover`].
+//! Runs upgrades in both roles: a new program takes over from this one, or this one from an old one.
+//! [`crate::handover`] defines the protocol.
 //!
 //! Contract:
-//! 1. One upgrade at a time, never during a reload, and not before the old program of the last one has ended.
-//! 2. A signal that ends this program ends the new one that is not ready yet, too; one that has taken over meanwhile is told to end as well.
-//! 3. While a new program may own the files of sockets, no template of this one removes them.
-//! 4. Clients that keep connections open have [`LAST_REQUESTS`] to learn from a response that theirs ends; only then are idle ones closed.
+//! 1. Only one upgrade runs at a time, never during a reload, and not before the old program of the last upgrade has exited.
+//! 2. A signal that ends this program also ends a new one that is not ready yet. If the new one has taken
+//!    over meanwhile, it is told to stop as well.
+//! 3. While a new program may own the sockets' files, no template of this program removes them.
+//! 4. Keep-alive clients have [`LAST_REQUESTS`] to learn from a response that their connection closes. Only
+//!    then are idle connections closed.
 
 use super::lifecycle::Lifecycle;
 use super::observer::Wishes;
@@ -26,40 +28,39 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle, spawn_local};
 use tokio::time::Instant;
 
-/// How long connections stay open for another request after a new program has taken over.
+/// How long connections stay open for another request after a handover.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
-/// How long a new program that is not wanted any more may hold up the end of this one.
+/// The longest time that an unwanted new program can delay the exit of this one.
 const LAST_SUCCESSOR: Duration = Duration::from_secs(5);
 
-/// A new program that has taken over, and the files that are its own.
+/// A new program that has taken over, and the files that it owns.
 type Outcome = Result<(Successor, Vec<PathBuf>), String>;
 
-/// Where steps go.
+/// The channel for the progress of an upgrade.
 type Lines = mpsc::UnboundedSender<ReloadLine>;
 
-/// What a server needs for upgrades.
 pub(super) struct Upgrades {
     started: Started,
     pub(super) wishes: Wishes,
-    /// Copies of all listening sockets.
+    /// Duplicates of all listening sockets.
     kept: Vec<(Place, Vec<OwnedFd>)>,
-    /// The upgrade that is under way.
+    /// The upgrade in progress.
     pub(super) running: Option<JoinHandle<Outcome>>,
     cancel: Option<oneshot::Sender<()>>,
     reporter: Option<Reporter>,
-    /// One that waits for the end of the old program.
+    /// An upgrade that waits until the old program has exited.
     queued: Option<Reporter>,
     stopping: bool,
     record: UpgradeRecord,
-    /// A reload is under way.
+    /// Whether a reload is in progress.
     pub(super) reloading: bool,
-    /// What has taken over. Its end of the socket closes with this process.
+    /// The program that has taken over. Its socket stays open until this process exits.
     successor: Option<Successor>,
-    /// The program from which this one takes over.
+    /// The program that this one takes over from.
     predecessor: Option<Rc<Predecessor>>,
     /// Waits until this program may serve.
     pub(super) waiting: Option<JoinHandle<Result<bool, String>>>,
-    /// Waits until the old program has ended.
+    /// Waits until the old program has exited.
     pub(super) old: Option<JoinHandle<()>>,
     /// UDP sockets that the old program still uses.
     pub(super) later: Vec<LaterUdp>,
@@ -91,24 +92,24 @@ impl Upgrades {
         }
     }
 
-    /// Copies of sockets, to hand them over.
+    /// Keeps duplicates of sockets for a handover.
     pub(super) fn keep(&mut self, copies: Vec<(Place, Vec<OwnedFd>)>) {
         self.kept.extend(copies);
     }
 
-    /// Nothing is handed over any more.
+    /// Closes the duplicates. No handover is possible any more.
     pub(super) fn forget_sockets(&mut self) {
         self.kept.clear();
         self.later.clear();
     }
 
-    /// This program ends: so does one that is not ready yet.
+    /// Cancels an upgrade in progress, because this program is stopping.
     pub(super) fn stop(&mut self) {
         self.stopping |= self.running.is_some();
         self.cancel = None;
     }
 
-    /// Waits until an upgrade that was under way has ended its program.
+    /// Waits until a cancelled upgrade has stopped its program.
     pub(super) async fn end(&mut self) {
         self.stop();
         let Some(running) = self.running.take() else { return };
@@ -128,7 +129,7 @@ impl Upgrades {
     }
 }
 
-/// Tells who wants to know, and the log.
+/// Reports progress to the client of the control server and to the log.
 #[derive(Clone)]
 struct Reporter {
     log: Arc<ErrorLog>,
@@ -154,7 +155,7 @@ impl Reporter {
         self.end(failed);
     }
 
-    /// It may not begin, which is no upgrade.
+    /// Reports that the upgrade cannot begin. It is not counted.
     fn refused(&self, why: &str) {
         self.end(format!("{why}; nothing has changed"));
     }
@@ -165,7 +166,7 @@ impl Reporter {
     }
 
     fn send(&self, line: ReloadLine) {
-        // A client that has gone does not stop the upgrade.
+        // The client may be gone. The upgrade continues.
         let _ = self.lines.as_ref().map(|lines| lines.send(line));
     }
 }
@@ -202,7 +203,7 @@ async fn run(
 }
 
 impl Lifecycle<'_> {
-    // A new program takes over.
+    // The role of the old program.
 
     /// Starts a new program that takes over.
     pub(super) async fn upgrade(&mut self, lines: Option<Lines>) {
@@ -231,7 +232,7 @@ impl Lifecycle<'_> {
         };
         self.server.systemd.reloading("Starting a new program");
         self.server.observer.upgrading(true);
-        // Should this program be killed from now on, the files may be the new one's.
+        // From now on the files may belong to the new program, so the template must not remove them if this program is killed.
         self.order(Command::Unlink(Vec::new())).await;
         let (cancel, cancelled) = oneshot::channel();
         let upgrade = run(self.upgrades.started.clone(), offer, reporter.clone(), cancelled);
@@ -258,7 +259,7 @@ impl Lifecycle<'_> {
         self.upgrades.offer(self.sockets.offer()).map_err(|e| format!("the sockets cannot be copied: {e}"))
     }
 
-    /// An upgrade has ended.
+    /// Handles the end of an upgrade.
     pub(super) async fn upgraded(&mut self, outcome: Result<Outcome, JoinError>) {
         self.upgrades.running = None;
         self.upgrades.cancel = None;
@@ -274,7 +275,7 @@ impl Lifecycle<'_> {
         }
     }
 
-    /// The new program serves: this one finishes its requests.
+    /// Hands over to the new program, which serves now. This program finishes its requests.
     async fn hand_over(&mut self, successor: Successor, files: Vec<PathBuf>, reporter: &Reporter) {
         let pid = successor.pid();
         self.server.systemd.handed_over(pid);
@@ -282,7 +283,7 @@ impl Lifecycle<'_> {
         self.sockets.handed_over(files).await;
         self.upgrades.forget_sockets();
         self.server.vitals.enter(ServerState::Draining);
-        // The new program has started its own; these need not wait for the last request.
+        // The new program has started its own services, so these can stop before the last request is done.
         self.services.stop();
         if self.upgrades.stopping {
             successor.stop();
@@ -298,9 +299,9 @@ impl Lifecycle<'_> {
         ));
     }
 
-    // This program takes over.
+    // The role of the new program.
 
-    /// All workers are ready: whether this program has to wait for the old one.
+    /// Called when all workers are ready. Returns whether this program has to wait for the old one.
     pub(super) fn wait_for_old(&mut self) -> bool {
         if self.upgrades.waiting.is_some() {
             return true;
@@ -312,11 +313,11 @@ impl Lifecycle<'_> {
         true
     }
 
-    /// The old program lets this one serve, or has died.
+    /// Takes over, once the old program has sent `go` or has died.
     pub(super) async fn may_serve(&mut self, go: Result<Result<bool, String>, JoinError>) {
         self.upgrades.waiting = None;
         let served = match go.unwrap_or_else(|e| Err(format!("the upgrade failed: {e}"))) {
-            // A signal came meanwhile.
+            // A signal has stopped this program meanwhile.
             Ok(_) if self.server.vitals.state() != ServerState::Booting => return,
             Ok(old_lives) => self.take_over(old_lives).await,
             Err(why) => Err(why),
@@ -328,7 +329,7 @@ impl Lifecycle<'_> {
 
     async fn take_over(&mut self, old_lives: bool) -> Result<(), String> {
         let Some(old) = self.upgrades.predecessor.clone() else { return Ok(()) };
-        // What can fail comes before the first connection.
+        // All steps that can fail come before the first connection.
         let listening = self.listen()?;
         self.sockets.take_over(self.server.observer.clone())?;
         let addresses = self.accept(listening);
@@ -352,7 +353,7 @@ impl Lifecycle<'_> {
         Ok(())
     }
 
-    /// The old program has ended: the UDP sockets are this one's alone, and so are all clients.
+    /// Called when the old program has exited: starts HTTP/3 on the UDP sockets that it used.
     pub(super) async fn alone(&mut self) {
         self.upgrades.old = None;
         self.upgrades.predecessor = None;
@@ -374,7 +375,7 @@ impl Lifecycle<'_> {
     }
 }
 
-/// Waits for a task; for ever when there is none.
+/// Waits for a task; for ever if there is none.
 pub(super) async fn joined<T>(task: &mut Option<JoinHandle<T>>) -> Result<T, JoinError> {
     match task {
         Some(task) => task.await,

@@ -1,7 +1,7 @@
-//! What is told of upgrades: the one under way, the last one, and how many ended how.
+//! The record of upgrades: the one in progress, the last one, and the counts by outcome.
 //!
-//! An upgrade that succeeds ends the program that has counted it. So the numbers travel with the sockets, and the new program adds its own
-//! beginning to them: who reads a counter sees it grow by one, and no upgrade is missing from it.
+//! A successful upgrade ends the program that counted it. The counts are therefore handed over with the sockets and the new program adds
+//! the upgrade that started it, so the counters grow by one and miss no upgrade.
 
 use crate::handover::Predecessor;
 use stats::{Ended, Running, UpgradeOutcome, UpgradesSnapshot};
@@ -9,18 +9,18 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
-/// Clones are the same record.
+/// Clones share one record.
 #[derive(Clone)]
 pub(super) struct UpgradeRecord(Rc<RefCell<Recorded>>);
 
 struct Recorded {
     told: UpgradesSnapshot,
-    /// Of the upgrade that is under way, or that has brought this program.
+    /// The start of the upgrade in progress, or of the upgrade that started this program.
     begun: Instant,
 }
 
 impl UpgradeRecord {
-    /// Of a program that has just been started, by `predecessor` if there is one.
+    /// Creates the record of a program that has just started. `predecessor`: the old program of an upgrade.
     pub(super) fn new(predecessor: Option<&Predecessor>) -> UpgradeRecord {
         let mut told = UpgradesSnapshot::default();
         let (failed, done) = predecessor.map(Predecessor::upgrades).unwrap_or_default();
@@ -29,7 +29,7 @@ impl UpgradeRecord {
         UpgradeRecord(Rc::new(RefCell::new(Recorded { told, begun: Instant::now() })))
     }
 
-    /// An upgrade has come that far; with its first step it begins.
+    /// Records progress. The first step begins the upgrade.
     pub(super) fn step(&self, stage: &str, text: &str) {
         let mut recorded = self.0.borrow_mut();
         let before = recorded.told.running.take();
@@ -40,25 +40,24 @@ impl UpgradeRecord {
         recorded.told.running = Some(Running { stage: stage.to_owned(), text: text.to_owned(), started_at });
     }
 
-    /// One that was to wait does not any more: it begins now, or may not.
+    /// Ends the waiting of a queued upgrade, which now begins or is refused.
     pub(super) fn waited(&self) {
         self.0.borrow_mut().told.running = None;
     }
 
-    /// An upgrade has ended: the one under way, or the one that has brought this program.
+    /// Records the end of the upgrade in progress, or of the one that started this program.
     pub(super) fn ended(&self, outcome: UpgradeOutcome, text: &str) {
         let mut recorded = self.0.borrow_mut();
         let took = recorded.begun.elapsed();
         recorded.told.ended(Ended::new(outcome, text, took, SystemTime::now()));
     }
 
-    /// For the program that takes over: failed and successful ones so far.
+    /// Returns the failed and successful upgrades so far, for the new program.
     pub(super) fn counted(&self) -> (u64, u64) {
         let counts = &self.0.borrow().told.counts;
         (counts.of(UpgradeOutcome::Failed), counts.of(UpgradeOutcome::Done))
     }
 
-    /// What is known now.
     pub(super) fn snapshot(&self) -> UpgradesSnapshot {
         self.0.borrow().told.clone()
     }

@@ -1,18 +1,18 @@
-//! The guard of a service: a small process between the server and the service, so that the service ends with the server however
-//! that ends, kill -9 included.
+//! The guard of a service: a small process between the server and the service that stops the service when the server ends, even by kill -9.
 //!
-//! Why a process of its own: a signal at the death of the parent reaches one process, not what that has started, and nobody is left
-//! to wait and kill. The guard notices the end of its socket instead.
+//! Why a separate process: a parent-death signal reaches one process but not its children, and a dead server
+//! cannot wait and then kill. The guard notices when its socket closes instead.
 //!
 //! Contract:
-//! 1. Standard input is a socket to the server. `s`, or its end, asks the service to stop; `k` kills it. Lines go back: `pid N` once
-//!    it runs, `exit N` or `signal N` when its first process has ended, `failed TEXT` when it cannot be started.
-//! 2. A command is started by the guard. A block of the app is the guard's child already: the template has forked a process that
-//!    forked the block and became the guard. The guard's own process id goes to the server as `guard N`, which has not started it.
-//! 3. The service leads a process group of its own. It is asked with its signal; what is left of the group after its time, is killed.
-//! 4. The guard ends last. When its socket ends at the server's side, nothing of the service is left.
-//! 5. The service is killed when the guard is, where the system can do that (Linux).
-//! 6. Signals to the guard itself do nothing: they are meant for the server, who tells it what to do.
+//! 1. Standard input is a socket to the server. `s`, or end of file, asks the service to stop; `k` kills it. The guard replies with lines:
+//!    `pid N` once the service runs, `exit N` or `signal N` when its first process has ended, `failed TEXT` when it cannot be started.
+//! 2. The guard starts a command itself. A block of the app is the guard's child from the start: the template forks a process, which forks
+//!    the block and becomes the guard. The server did not start such a guard, so the guard sends its own process id as `guard N`.
+//! 3. The service leads its own process group. The guard sends the group the stop signal, and kills the rest
+//!    of the group after the time-out.
+//! 4. The guard exits last. When its end of the socket closes, no process of the service is left.
+//! 5. The service is killed if the guard dies, where the system supports that (Linux).
+//! 6. The guard ignores signals: they are meant for the server, which controls the guard.
 
 use super::lines::{finish, pump};
 use crate::system;
@@ -31,21 +31,22 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-/// What the server starts guards of commands with, as the first argument.
+/// First argument of guards of commands, started by the server.
 pub(super) const GUARD: &str = "--guard-service";
-/// What a template starts guards with: behind the task come the child's process id, and descriptors for its output.
+/// First argument of guards of blocks, started by a template. After the task follow the child's process id
+/// and the descriptors of its output.
 pub(super) const ADOPT: &str = "--guard-child";
-/// What a guard starts the command with: it becomes the command.
+/// First argument of the process that a guard starts and that becomes the command.
 const EXEC: &str = "--exec-service";
-/// What it is called in lists of processes.
+/// The guard's name in process lists.
 const NAME: &str = "firebrick";
 
-/// Time between two looks at what is left of a group.
+/// Interval between two checks whether processes of the group are left.
 const LOOK: Duration = Duration::from_millis(20);
-/// Exit code of a command that cannot be run, as of shells.
+/// Exit code for a command that cannot be run, as in shells.
 const NOT_RUN: u8 = 127;
 
-/// What the server asks of a guard: who, how to stop it, how long that may take, whether lines begin with its name.
+/// The server's order to a guard. `prefix`: whether output lines begin with the service's name.
 #[derive(Debug, Clone)]
 pub(super) struct Task<'a> {
     pub(super) name: &'a str,
@@ -62,7 +63,7 @@ impl Task<'_> {
     }
 }
 
-/// Runs as a guard, or as what a guard starts, if the arguments (without the program's name) say so.
+/// Runs as a guard, or as a process that a guard starts, if the arguments (without the program's name) say so.
 pub fn guard(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut arguments = arguments.into_iter();
     let first = arguments.next()?;
@@ -91,17 +92,17 @@ pub fn guard(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
     })
 }
 
-/// The program itself, also when its file has been replaced.
+/// Returns a command that runs this program itself, even if its file has been replaced.
 ///
 /// # Errors
-/// The system does not say where it is.
+/// The system does not report the program's path.
 pub(super) fn program() -> io::Result<Command> {
     let mut command = Command::new(system::program()?);
     command.arg0(NAME);
     Ok(command)
 }
 
-/// Becomes the command, which is killed when its parent is.
+/// Becomes the command. The kernel kills it when its parent dies.
 fn exec(arguments: Vec<OsString>) -> ExitCode {
     let [parent, program, arguments @ ..] = arguments.as_slice() else { return ExitCode::from(NOT_RUN) };
     system::die_with_parent();
@@ -114,15 +115,15 @@ fn exec(arguments: Vec<OsString>) -> ExitCode {
     ExitCode::from(NOT_RUN)
 }
 
-/// What is guarded.
+/// The process to guard.
 enum Ward {
-    /// To be started.
+    /// A command to start.
     Command(Vec<OsString>),
-    /// Our child already: its process id, and the descriptors of its output.
+    /// A process that is already a child: its process id, and the descriptors of its output.
     Child(Vec<OsString>),
 }
 
-/// Its first process, and what it writes.
+/// The service's first process, and its output.
 struct Started {
     leader: Pid,
     output: [Option<Box<dyn Read + Send>>; 2],
@@ -153,7 +154,7 @@ impl Ward {
     }
 }
 
-/// A pipe that this process was given by its number.
+/// Opens a pipe that this process inherited under a number.
 fn inherited(number: i32) -> io::Result<std::fs::File> {
     std::fs::File::open(format!("{}/{number}", system::DESCRIPTORS))
 }
@@ -172,10 +173,10 @@ fn run(task: &Task<'_>, ward: &Ward) -> io::Result<()> {
             SignalKind::user_defined1(),
             SignalKind::user_defined2(),
         ] {
-            // A handler stays when its stream is dropped.
+            // The handler stays installed when its stream is dropped.
             drop(signal(kind)?);
         }
-        // What the service leaves behind becomes a child of ours.
+        // Processes that the service leaves behind become children of the guard.
         system::adopt_orphans()?;
         let mut exits = signal(SignalKind::child())?;
         if let Ward::Child(_) = ward {
@@ -209,19 +210,19 @@ fn start(task: &Task<'_>, command: &[OsString]) -> io::Result<Child> {
         .spawn()
 }
 
-/// Not by way of tokio, which takes a socket for full until it has looked. The server may have gone.
+/// Writes directly: tokio takes a new socket for full until it has polled it. Errors are ignored: the server may have exited.
 fn say(socket: &UnixStream, line: &str) {
     let _ = rustix::io::write(socket, format!("{}\n", line.replace('\n', " ")).as_bytes());
 }
 
-/// The service, from its start until nothing of it is left.
+/// Watches the service from its start until none of its processes is left.
 struct Watch<'a> {
     task: &'a Task<'a>,
     socket: &'a UnixStream,
     leader: Pid,
     /// Whether the leader of the group has not been reaped yet.
     leads: bool,
-    /// When the group is killed; `None` while nobody has asked it to stop.
+    /// When to kill the group; `None` until a stop was requested.
     deadline: Option<Instant>,
 }
 
@@ -236,7 +237,7 @@ impl Watch<'_> {
             if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 self.kill();
             }
-            // An exit in the group is a signal to us only if the process is our child.
+            // SIGCHLD arrives only for direct children, so the group is also checked at intervals.
             let look = if self.deadline.is_some() { LOOK } else { Duration::from_secs(3600) };
             tokio::select! {
                 _ = exits.recv() => {}
@@ -258,7 +259,7 @@ impl Watch<'_> {
             if pid == self.leader && self.leads {
                 self.leads = false;
                 say(self.socket, &describe(status));
-                // Those that it has started are not to outlive it.
+                // The processes that the leader started must not outlive it.
                 let _ = kill_process_group(self.leader, Signal::TERM);
                 self.within_time();
             }
@@ -325,7 +326,7 @@ fn signal_of(signal: StopSignal) -> Signal {
     }
 }
 
-/// Kills processes that have left the group and lost their parent: they are our children now.
+/// Kills processes that left the group and lost their parent: the guard has adopted them.
 fn end_strays() {
     for _ in 0..100 {
         let strays = system::children();
@@ -340,7 +341,7 @@ fn end_strays() {
     }
 }
 
-/// Threads that pass on what the service writes: they may be held up by whoever reads our own output, and nothing else may.
+/// Starts threads that forward the service's output. A slow reader of the guard's own output can block these threads, but nothing else.
 fn pumps(task: &Task<'_>, [out, err]: [Option<Box<dyn Read + Send>>; 2]) -> Vec<std::thread::JoinHandle<()>> {
     let prefix = format!("{} | ", task.name);
     let out = out.map(|from| pump(from, prefix.clone(), |bytes| io::stdout().lock().write_all(bytes)));

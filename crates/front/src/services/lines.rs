@@ -1,18 +1,18 @@
-//! The lines of a service, passed on with its name in front.
+//! Forwards the output of a service line by line, prefixed with its name.
 //!
-//! Contract: a line is written in one piece, unless it is longer than [`LONGEST_LINE`]; nothing is lost, and a last line without its end
-//! gets one. Where nobody reads, what is written is dropped and the service goes on.
+//! Contract: each line is written in one piece unless it is longer than [`LONGEST_LINE`]. No output is lost, and a last line without a line
+//! break gets one. If the reader is gone, output is dropped and the service continues.
 
 use std::io::{self, Read, Write};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long the last lines may take, when a process outside of the group holds the pipe.
+/// Time-out for the last lines while a process outside of the group holds the pipe open.
 const LAST_LINES: Duration = Duration::from_millis(500);
-/// A line that is longer is written in pieces.
+/// Longer lines are written in pieces. In bytes.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// Passes on what is read, line by line with a prefix, on a thread of its own.
+/// Starts a thread that forwards the input line by line with a prefix.
 pub(super) fn pump(
     mut from: impl Read + Send + 'static,
     prefix: String,
@@ -27,14 +27,14 @@ pub(super) fn pump(
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => break,
             };
-            // Where nobody reads any more, the service writes on all the same.
+            // If the reader is gone, the service continues.
             let _ = write(&text);
         }
         let _ = write(&lines.rest());
     })
 }
 
-/// Waits for the last lines, but not for ever.
+/// Waits for the last lines, at most for [`LAST_LINES`].
 pub(super) fn finish(pumps: Vec<JoinHandle<()>>) {
     let until = std::time::Instant::now() + LAST_LINES;
     for pump in pumps {
@@ -45,10 +45,10 @@ pub(super) fn finish(pumps: Vec<JoinHandle<()>>) {
     let _ = io::stdout().flush();
 }
 
-/// Puts a prefix before each line of bytes that arrive in pieces.
+/// Puts a prefix before each line of input that arrives in pieces.
 struct Lines {
     prefix: String,
-    /// A line without its end yet.
+    /// An incomplete line.
     begun: Vec<u8>,
 }
 
@@ -57,7 +57,7 @@ impl Lines {
         Lines { prefix, begun: Vec::new() }
     }
 
-    /// The lines that `bytes` end.
+    /// Returns the lines that `bytes` complete.
     fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut text = Vec::with_capacity(bytes.len() * 2);
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -69,7 +69,7 @@ impl Lines {
         text
     }
 
-    /// What has been begun, as a line.
+    /// Returns the incomplete line as a line.
     fn rest(&mut self) -> Vec<u8> {
         if self.begun.is_empty() {
             return Vec::new();

@@ -1,15 +1,14 @@
-//! Services: processes beside the workers that get no requests, such as job supervisors. Started when the app is ready, started
-//! again when they end, moved to new code after a reload, stopped after the workers. They are commands of the settings, or blocks of
-//! the app that the template forks.
+//! Runs services: processes beside the workers that get no requests, such as job supervisors. A service
+//! starts when the app is ready, restarts when it ends, moves to new code after a reload, and stops after the
+//! workers. It is a command in the settings, or a block of the app that the template forks.
 //!
-//! [`guard`] is the process between the server and a service, [`process`] the server's end of it, [`lines`] are the
-//! service's output; when to start again is decided by [`pool::services`].
+//! [`guard`] is the process between the server and a service, [`process`] the server's end of it, [`lines`]
+//! handles the output. [`pool::services`] decides when to restart.
 //!
 //! Contract:
-//! 1. Nothing that a service does changes what the server does for its clients: it is not waited for at the start, and not part of
-//!    `/ready`.
-//! 2. A service runs once at most: its successor starts when nothing is left of it.
-//! 3. However the server ends, its services end.
+//! 1. A service never affects the service of clients: the start does not wait for it, and `/ready` ignores it.
+//! 2. At most one instance of a service runs: its successor starts when no process of the old one is left.
+//! 3. When the server ends, in whatever way, its services end.
 
 mod guard;
 mod lines;
@@ -29,10 +28,10 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// Time that a guard gets beyond that of its service.
+/// Grace period of a guard beyond that of its service.
 const GUARD_TIME: Duration = Duration::from_secs(5);
 
-/// Where services stand, for statistics.
+/// The state of all services, for statistics.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Board(Arc<Mutex<BTreeMap<String, ServiceSnapshot>>>);
 
@@ -41,12 +40,12 @@ impl Board {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All services, by name.
+    /// Returns all services, ordered by name.
     pub(crate) fn list(&self) -> Vec<ServiceSnapshot> {
         self.lock().values().cloned().collect()
     }
 
-    /// A service is in a new state.
+    /// Records a new state of a service.
     fn enter(&self, name: &str, state: ServiceState, change: impl FnOnce(&mut ServiceSnapshot)) {
         let mut all = self.lock();
         let entry = all.entry(name.to_owned()).or_insert_with(|| ServiceSnapshot {
@@ -62,7 +61,7 @@ impl Board {
     }
 }
 
-/// What a service is to do.
+/// The desired state of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum Wish {
     Run,
@@ -70,17 +69,16 @@ enum Wish {
     Kill,
 }
 
-/// All services of a server.
 pub(crate) struct Services {
     log: Arc<ErrorLog>,
     board: Board,
-    /// Where blocks are ordered.
+    /// Takes orders to fork blocks of the app.
     pool: mpsc::Sender<Command>,
-    /// Those that the app in force has declared.
+    /// Services that the current app has declared.
     declared: Vec<Service>,
-    /// Those of the settings and of the app in force.
+    /// Services of the settings and of the current app.
     current: Vec<Running>,
-    /// Those that are on their way out, or are waited for by a successor.
+    /// Services that are stopping, including those whose successor waits for them.
     leaving: Vec<Leaving>,
     started: bool,
 }
@@ -98,7 +96,7 @@ struct Leaving {
 }
 
 impl Services {
-    /// None runs yet. `pool`: its workers' template forks what the app has declared.
+    /// Creates the manager without starting a service. `pool`: its workers' template forks the blocks of the app.
     pub(crate) fn new(
         log: Arc<ErrorLog>,
         board: Board,
@@ -108,20 +106,19 @@ impl Services {
         Services { log, board, pool, declared, current: Vec::new(), leaving: Vec::new(), started: false }
     }
 
-    /// The app is ready: starts the services.
+    /// Starts the services. Call it when the app is ready.
     pub(crate) fn start(&mut self, settings: &Settings) {
         self.started = true;
         self.follow(settings, false);
     }
 
-    /// The app runs with these settings now, and has declared these services: stops all, and starts those that are wanted, each when
-    /// nothing is left of its predecessor.
+    /// Stops all services and starts those of the new settings and the new app, each when no process of its predecessor is left.
     pub(crate) fn replace(&mut self, settings: &Settings, declared: Vec<Service>) {
         self.declared = declared;
         self.follow(settings, false);
     }
 
-    /// The app was loaded again because its template had died: what is declared as before, runs on.
+    /// The app was loaded again because its template had died: services with an unchanged declaration keep running.
     pub(crate) fn declared(&mut self, settings: &Settings, declared: Vec<Service>) {
         self.declared = declared;
         self.follow(settings, true);
@@ -146,7 +143,7 @@ impl Services {
                 continue;
             }
             let predecessor = before.remove(&service.name).map(|Running { wish, task, .. }| {
-                // The receiver is gone when the service has ended for good.
+                // The send fails if the service has ended for good.
                 let _ = wish.send(Wish::Stop);
                 self.leaving.push(Leaving { wish, task: None });
                 task
@@ -182,7 +179,7 @@ impl Services {
         Running { service, wish, task }
     }
 
-    /// The app's folder as typed, and its environment as before Bundler.
+    /// Returns the app's directory as typed, and the environment from before Bundler changed it.
     fn place(&self, settings: &Settings) -> Place {
         let mut environment = before_bundler(std::env::vars_os());
         environment.push(("PWD".into(), Some(settings.typed_dir.clone().into())));
@@ -190,17 +187,15 @@ impl Services {
         Place { dir: settings.typed_dir.clone(), environment, pool: self.pool.clone() }
     }
 
-    /// How long it may take until all have stopped; `None` when there are none.
+    /// Returns the longest stop time-out of the services; `None` without services.
     pub(crate) fn longest_stop(&self) -> Option<Duration> {
         self.current.iter().map(|one| one.service.stop_timeout).max()
     }
 
-    /// Asks all to stop.
     pub(crate) fn stop(&self) {
         self.tell(Wish::Stop);
     }
 
-    /// Kills all.
     pub(crate) fn kill(&self) {
         self.tell(Wish::Kill);
     }
@@ -212,7 +207,7 @@ impl Services {
         }
     }
 
-    /// Waits until all have ended. Safe to drop and call again.
+    /// Waits until all have ended. Cancel-safe.
     pub(crate) async fn ended(&mut self) {
         while let Some(Running { task, .. }) = self.current.last_mut() {
             let _ = task.await;
@@ -227,7 +222,7 @@ impl Services {
     }
 }
 
-/// One service, from its first start until it is not wanted any more.
+/// One service, from its first start until it is no longer wanted.
 struct Life {
     service: Service,
     place: Arc<Place>,
@@ -271,7 +266,7 @@ impl Life {
     }
 
     fn is_wanted(&self) -> bool {
-        // A manager that is gone wants nothing.
+        // If the manager is gone, no service is wanted.
         *self.wishes.borrow() == Wish::Run && self.wishes.has_changed().is_ok()
     }
 
@@ -279,7 +274,7 @@ impl Life {
         let _ = self.wishes.wait_for(|wish| *wish != Wish::Run).await;
     }
 
-    /// One process, until nothing of it is left.
+    /// Follows one process of the service until none of its processes is left.
     async fn one(&mut self, mut guarded: Guarded) -> (Option<u32>, End) {
         let (mut pid, mut end, mut asked) = (None, None, Wish::Run);
         let name = self.service.name.clone();
@@ -306,7 +301,7 @@ impl Life {
                     deadline = Some(tokio::time::Instant::now() + time + GUARD_TIME);
                     if asked == Wish::Kill { guarded.kill() } else { guarded.stop() }
                 }
-                // The guard itself hangs.
+                // The guard itself is stuck.
                 () = tokio::time::sleep_until(late), if deadline.is_some() => break,
             }
         }

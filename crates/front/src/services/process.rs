@@ -1,4 +1,4 @@
-//! A running service, as the server sees it: its guard, and what that reports.
+//! The server's end of a running service: the guard, and its reports.
 
 use super::guard::{ADOPT, GUARD, Task, program};
 use crate::system::BY_DESCRIPTOR;
@@ -16,29 +16,27 @@ use std::process::{Child, Stdio};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-/// Where services run, and in which environment.
+/// The working directory and the environment of services.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
-    /// The app's folder as it was typed.
+    /// The app's directory as typed.
     pub(super) dir: PathBuf,
-    /// Variables that differ from our own; `None` removes one.
+    /// Variables that differ from the server's own; `None` removes one.
     pub(super) environment: Vec<(OsString, Option<OsString>)>,
-    /// Where blocks of the app are ordered.
+    /// Takes orders to fork blocks of the app.
     pub(super) pool: mpsc::Sender<PoolCommand>,
 }
 
-/// What a guard reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Report {
-    /// The service runs as this process.
+    /// The service runs with this process id.
     Runs(u32),
-    /// Its first process has ended.
+    /// The first process of the service has ended.
     Ended(End),
-    /// Nothing of it is left.
+    /// No process of the service is left.
     Gone,
 }
 
-/// How a service ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
     Exit(i32),
@@ -63,11 +61,11 @@ impl std::fmt::Display for End {
     }
 }
 
-/// The process between us and a service.
+/// The process between the server and a service.
 enum Guard {
-    /// Of a command.
+    /// The guard of a command, a child of the server.
     Ours(Child),
-    /// Of a block: a child of the template. Its process id, once it has told.
+    /// The guard of a block, a child of the template. Holds its process id once it has reported it.
     Forked(Option<Pid>),
 }
 
@@ -78,15 +76,15 @@ pub(super) struct Guarded {
     received: Vec<u8>,
     leader: Option<Pid>,
     gone: bool,
-    /// The guard has closed its socket.
+    /// Whether the guard has closed its socket.
     closed: bool,
 }
 
 impl Guarded {
-    /// Starts a guard, which starts the command; or orders the template to fork both guard and block.
+    /// Starts a guard that starts the command, or orders the template to fork guard and block.
     ///
     /// # Errors
-    /// The guard cannot be started. What happens to the service is reported.
+    /// The guard cannot be started. The fate of the service comes in reports.
     pub(super) async fn start(service: &Service, place: &Place) -> io::Result<Guarded> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -110,7 +108,7 @@ impl Guarded {
         })
     }
 
-    /// The next report. Safe to drop and call again.
+    /// Waits for the next report. Cancel-safe.
     pub(super) async fn next(&mut self) -> Report {
         loop {
             if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
@@ -152,18 +150,16 @@ impl Guarded {
         })
     }
 
-    /// Asks the service to stop.
     pub(super) fn stop(&self) {
-        // A guard that has gone is heard of.
+        // An error is ignored: `next` reports a guard that is gone.
         let _ = rustix::io::write(&self.socket, b"s");
     }
 
-    /// Kills the service.
     pub(super) fn kill(&self) {
         let _ = rustix::io::write(&self.socket, b"k");
     }
 
-    /// After [`Report::Gone`]: reaps the guard.
+    /// Reaps the guard. Call it after [`Report::Gone`].
     pub(super) fn close(mut self, orderly: bool) {
         self.gone = orderly;
     }
@@ -177,19 +173,19 @@ impl Drop for Guarded {
             }
             match &mut self.guard {
                 Guard::Ours(guard) => drop(guard.kill()),
-                // One that has closed its socket may have been reaped.
+                // A guard that has closed its socket may have been reaped, and its process id reused.
                 Guard::Forked(Some(pid)) if !self.closed => drop(kill_process(*pid, Signal::KILL)),
                 Guard::Forked(_) => {}
             }
         }
         if let Guard::Ours(guard) = &mut self.guard {
-            // It has closed its socket or was killed, so this takes no time.
+            // The guard has closed its socket or was killed, so this does not block.
             let _ = guard.wait();
         }
     }
 }
 
-/// A guard that starts a command.
+/// Starts a guard that starts a command.
 fn spawn(
     task: &Task<'_>,
     words: &[String],
@@ -217,13 +213,13 @@ fn spawn(
         .spawn()
 }
 
-/// A guard that the template forks with a block of the app.
+/// Orders the template to fork a guard with a block of the app.
 async fn order(
     task: &Task<'_>,
     pool: &mpsc::Sender<PoolCommand>,
     socket: std::os::unix::net::UnixStream,
 ) -> io::Result<Guard> {
-    // By descriptor, also when the file has been replaced, and where /proc/PID/exe may not be read.
+    // The program is passed as a descriptor. This works even if its file was replaced, or if /proc/PID/exe is not readable.
     let program = program()?.get_program().to_owned();
     let path = if BY_DESCRIPTOR { String::new() } else { program.to_string_lossy().into_owned() };
     let words = [task.name.to_owned(), path].into_iter().chain(task.arguments(ADOPT)).collect();

@@ -1,20 +1,20 @@
-//! Whether `canonical_host` of the settings and that of a site's `static.json` redirect to each other for ever.
+//! Detects that `canonical_host` of the settings and that of a site's `static.json` redirect to each other for ever.
 
 use super::{SitePlan, Sites, of_host};
 use settings::Settings;
 use std::path::Path;
 
-/// Finds out whether no page of a site can be reached.
+/// Checks that the pages of a site can be reached.
 ///
 /// # Errors
-/// One sentence that names both places, and what to do.
+/// One sentence that names both places, and a remedy.
 pub(super) fn agree(settings: &Settings, sites: &Sites) -> Result<(), String> {
     let Some(own) = settings.https.canonical_host.as_deref() else { return Ok(()) };
-    // Then nothing is redirected by the settings.
+    // With this pattern, the settings redirect nothing.
     if settings.https.http_paths.iter().any(|pattern| pattern == "/*") {
         return Ok(());
     }
-    // The only site whose requests are not redirected to another host by the settings.
+    // The only site whose requests the settings do not redirect to another host.
     let site = match of_host(&sites.hosts, own.as_bytes()) {
         Some(index) => Some(&sites.hosts[index].1),
         None => sites.main.as_ref(),
@@ -34,7 +34,7 @@ pub(super) fn agree(settings: &Settings, sites: &Sites) -> Result<(), String> {
     ))
 }
 
-/// A host without its port.
+/// Removes the port of a host.
 fn name(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,

@@ -1,4 +1,4 @@
-//! From settings to sites: the one place that reads `static.json` and the password file.
+//! Turns settings into sites. No other code reads `static.json` and the password file.
 
 use super::{SitePlan, Sites, canonical};
 use auth::Users;
@@ -10,13 +10,13 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files that are never shown, wherever the root is.
+/// Files that are never served, wherever the root is.
 const CONFIGURATION: [&str; 2] = ["firebrick.toml", "config.ru"];
 
-/// Reads everything that sites are made of; also what is allowed but probably not meant.
+/// Reads the files of all sites. Also returns notes about rules that are valid but probably not intended.
 ///
 /// # Errors
-/// All that is wrong, a mistake after the other, each with its file and line.
+/// All errors, one after the other, each with its file and line.
 pub(crate) fn load(settings: &Settings) -> Result<(Sites, Vec<Note>), String> {
     let mut notes = Vec::new();
     let mut sources = Vec::new();
@@ -33,10 +33,10 @@ pub(crate) fn load(settings: &Settings) -> Result<(Sites, Vec<Note>), String> {
     Ok((sites, notes))
 }
 
-/// The rules of a site, and what is allowed in them but probably not meant.
+/// Reads the rules of a site, with notes about rules that are valid but probably not intended.
 ///
 /// # Errors
-/// As of [`load`].
+/// See [`load`].
 pub(crate) fn rules(site: &Site) -> Result<(Rules, Vec<Note>), String> {
     let variables = |name: &str| std::env::var(name).ok();
     let parsed = match &site.static_json {
@@ -52,7 +52,7 @@ pub(crate) fn rules(site: &Site) -> Result<(Rules, Vec<Note>), String> {
     Ok((parsed.rules, parsed.notes))
 }
 
-/// Where a site's files are.
+/// Returns the directory of a site's files.
 pub(crate) fn root(settings: &Settings, site: &Site, rules: &Rules) -> PathBuf {
     let default = || site.dir.join("public_html");
     let before_app = settings.app.is_some() && settings.sites.main.as_ref() == Some(site);
@@ -80,7 +80,7 @@ fn one(
     notes.extend(more);
     let root = root(settings, site, &rules);
     let upstreams = rules.proxies().iter().map(|rule| upstreams(rule, site, &settings.rack.trusted_proxies));
-    // A note, such as that of a variable that is not set, is often the reason.
+    // A note, for example about an unset variable, is often the reason for the error.
     let why = |error: String| notes.iter().map(|note| format!("{note}\n")).chain([error]).collect::<String>();
     let upstreams = upstreams.collect::<Result<_, _>>().map_err(why)?;
     let users = users(&rules, site, sources)?;
@@ -91,8 +91,8 @@ fn one(
     Ok(SitePlan { plan, upstreams })
 }
 
-/// What one front thread may keep. Connections come first: files get the descriptors that they leave, and a quarter of
-/// all at least.
+/// Returns the limits of one front thread's caches. Connections take precedence: files get the remaining
+/// descriptors, but at least a quarter of all.
 pub(crate) fn bounds(settings: &Settings) -> Bounds {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     let left = limit.saturating_sub(settings.limits.max_connections as u64 + OTHER_DESCRIPTORS);
@@ -101,7 +101,7 @@ pub(crate) fn bounds(settings: &Settings) -> Bounds {
     Bounds { files, bytes: settings.sites.cache.cache_memory }
 }
 
-/// Descriptors for listeners, logs, event loops and whatever else there is.
+/// Descriptors for listeners, logs, event loops and others.
 const OTHER_DESCRIPTORS: u64 = 128;
 
 fn users(rules: &Rules, site: &Site, sources: &mut Vec<PathBuf>) -> Result<Option<Arc<Users>>, String> {
@@ -172,7 +172,7 @@ fn upstreams(rule: &ProxyRule, site: &Site, trusted: &TrustedProxies) -> Result<
     Upstreams::new(config).map_err(place)
 }
 
-/// The origin's address. Its base path is in the target that the rules make.
+/// Returns the origin's address. Its base path is part of the target that the rules create.
 fn without_base(origin: &site::rules::Origin) -> String {
     let host = if origin.host.contains(':') { format!("[{}]", origin.host) } else { origin.host.clone() };
     let port = origin.port.map(|port| format!(":{port}")).unwrap_or_default();
@@ -183,7 +183,7 @@ fn without_base(origin: &site::rules::Origin) -> String {
     }
 }
 
-/// A path as messages name it: short when it is in the site's directory.
+/// Returns a path for messages, relative to the site's directory if it is below.
 fn shown(path: &Path, dir: &Path) -> String {
     path.strip_prefix(dir).unwrap_or(path).display().to_string()
 }

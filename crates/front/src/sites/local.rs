@@ -1,4 +1,4 @@
-//! A front thread's own sites.
+//! The sites of a front thread.
 
 use super::{Sites, of_host};
 use handler::Request;
@@ -9,19 +9,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Logs what goes wrong with a site's files.
+/// Logs errors of a site's files.
 pub(crate) type Log = Rc<dyn Fn(&str)>;
 
-/// One site on this thread.
 pub(crate) struct LocalSite {
     pub(crate) site: Site,
     pub(crate) proxies: Vec<Proxy>,
-    /// What to explain each request by: `logging.error` is `debug`.
+    /// The configuration to explain each request with, if `logging.error` is `debug`.
     debug: Option<SiteConfig>,
 }
 
 impl LocalSite {
-    /// Which rule responds, for the log; `None` unless `logging.error` is `debug`.
+    /// Returns the rule that responds, for the log; `None` unless `logging.error` is `debug`.
     pub(crate) fn explain(&self, request: &Request) -> Option<String> {
         let plan = self.debug.as_ref()?;
         let [target, host] = [request.target(), request.authority()].map(String::from_utf8_lossy);
@@ -32,7 +31,6 @@ impl LocalSite {
     }
 }
 
-/// The sites of this thread.
 pub(crate) struct LocalSites {
     current: RefCell<Rc<Set>>,
     log: Log,
@@ -49,7 +47,7 @@ impl LocalSites {
         Rc::new(LocalSites { current, log })
     }
 
-    /// Takes over new sites as they come, for as long as it is polled.
+    /// Replaces the sites when new ones arrive, for as long as it is polled.
     pub(crate) async fn follow(self: Rc<LocalSites>, mut changes: watch::Receiver<Arc<Sites>>) {
         while changes.changed().await.is_ok() {
             let sites = changes.borrow_and_update().clone();
@@ -57,7 +55,7 @@ impl LocalSites {
         }
     }
 
-    /// The site that a request is for.
+    /// Returns the site of a request.
     pub(crate) fn of(&self, request: &Request) -> Option<Rc<LocalSite>> {
         let set = self.current.borrow();
         match of_host(&set.hosts, request.authority()) {

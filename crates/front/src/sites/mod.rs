@@ -1,7 +1,7 @@
-//! Static sites in the composition: which site a request is for, what it is made of, and when it is replaced.
+//! Static sites: finds the site of a request, builds sites from their files, and replaces them when files change.
 //!
-//! [`load`] reads `static.json` and what it names; [`watch`] does so again when a file changes; [`local`] is a front
-//! thread's own sites. A set of sites never changes: a new one takes its place, and requests under way keep the old one.
+//! [`load`] reads `static.json` and the files that it names, [`watch`] reads them again when a file changes, and [`local`] holds a front
+//! thread's sites. A set of sites never changes: a new set replaces it, and requests in progress keep the old one.
 
 mod canonical;
 pub(crate) mod load;
@@ -14,41 +14,39 @@ use site::{Disk, rules};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What all front threads make their sites of.
+/// The configuration from which each front thread builds its sites.
 pub(crate) struct Sites {
-    /// The site for requests that no host claims.
+    /// The site for requests that no host matches.
     pub(crate) main: Option<SitePlan>,
-    /// Host names in lower case, `*.` in front for any name below, with their sites.
+    /// Host names in lower case with their sites. A leading `*.` matches any name below.
     pub(crate) hosts: Vec<(String, SitePlan)>,
-    /// The files that were read; a change of one makes the sites anew.
+    /// The files that were read. A change of one rebuilds the sites.
     pub(crate) sources: Vec<PathBuf>,
 }
 
-/// What one site is made of.
 pub(crate) struct SitePlan {
     pub(crate) plan: site::SiteConfig,
-    /// One for each of the rules' proxies.
+    /// One for each proxy in the rules.
     pub(crate) upstreams: Vec<Arc<Upstreams>>,
 }
 
 impl Sites {
-    /// All sites.
     pub(crate) fn all(&self) -> impl Iterator<Item = &SitePlan> {
         self.main.iter().chain(self.hosts.iter().map(|(_, site)| site))
     }
 }
 
-/// Everything that is questionable about the sites, as lines; `None` when there is no site.
+/// Returns warnings about the sites, as lines; `None` without a site.
 ///
 /// # Errors
-/// What is wrong, so that they could not be served.
+/// The errors that make a site unusable.
 pub(crate) fn check(settings: &Settings) -> Result<Option<String>, String> {
     let (sites, notes) = load::load(settings)?;
     if sites.all().next().is_none() {
         return Ok(None);
     }
     let lint = sites.all().flat_map(|site| rules::lint(&site.plan.rules, &Disk::new(&site.plan)));
-    // Before an app links are followed.
+    // Links are followed in the files of a site before an app.
     let links = sites.all().flat_map(|site| match site.plan.before_app {
         true => site::broken_links(&site.plan.root),
         false => site::refused_links(&site.plan.root),
@@ -60,7 +58,7 @@ pub(crate) fn check(settings: &Settings) -> Result<Option<String>, String> {
     Ok(Some(lines.join("\n")))
 }
 
-/// Which of `hosts` a request's authority is for: the name itself before the longest `*.` that it ends with.
+/// Returns which of `hosts` matches a request's authority: the exact name, else the longest `*.` pattern.
 pub(crate) fn of_host<T>(hosts: &[(String, T)], authority: &[u8]) -> Option<usize> {
     if hosts.is_empty() {
         return None;
@@ -78,7 +76,7 @@ pub(crate) fn of_host<T>(hosts: &[(String, T)], authority: &[u8]) -> Option<usiz
     best.map(|(index, _)| index)
 }
 
-/// The authority without its port and without a dot at the end.
+/// Removes the port and a final dot from the authority.
 fn host_name(authority: &[u8]) -> &[u8] {
     let name = match authority.iter().rposition(|&byte| byte == b':') {
         Some(colon) if authority[colon + 1..].iter().all(u8::is_ascii_digit) => &authority[..colon],

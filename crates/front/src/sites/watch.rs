@@ -1,7 +1,7 @@
-//! Reading the rules again when a file of theirs changes.
+//! Reads the rules again when one of their files changes.
 //!
-//! Why polling and not notifications: it works on every file system (network mounts, containers' bind mounts), survives
-//! editors that replace files, and a few `stat`s twice a second cost nothing that can be measured.
+//! Why polling: it works on every file system (network mounts, bind mounts of containers) and with editors
+//! that replace files, and a few `stat`s twice a second have no measurable cost.
 
 use super::{Sites, load};
 use crate::error_log::ErrorLog;
@@ -13,14 +13,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// How often the files are checked.
+/// The interval between two checks.
 pub(crate) const EVERY: Duration = Duration::from_millis(500);
 
-/// What distinguishes two states of a file; `None` when it is not there.
+/// Tells two states of a file apart; `None` if the file is missing.
 pub(crate) type Mark = Option<(u64, u64, i64, i64)>;
 
-/// Gives new sites to `threads` whenever a file changes. Mistakes are written to `log`; then the old sites stay.
-/// Health checks run for the sites that are in force.
+/// Sends new sites to `threads` whenever a file changes. Errors are written to `log` and the old sites stay
+/// in force. Also runs the health checks of the sites in force.
 pub(crate) async fn run(
     settings: watch::Receiver<Arc<Settings>>,
     threads: watch::Sender<Arc<Sites>>,
@@ -32,7 +32,7 @@ pub(crate) async fn run(
     let mut marks = marks(&sites.sources);
     loop {
         tokio::time::sleep(EVERY).await;
-        // A reload has put others in force.
+        // A reload has replaced the sites.
         if !Arc::ptr_eq(&sites, &threads.borrow()) {
             sites = threads.borrow().clone();
             marks = self::marks(&sites.sources);
@@ -70,7 +70,7 @@ pub(crate) fn marks(sources: &[PathBuf]) -> Vec<Mark> {
     sources.iter().map(mark).collect()
 }
 
-/// Health checks; they end when this is dropped.
+/// Health checks. Dropping this stops them.
 struct Checks(Vec<JoinHandle<()>>);
 
 impl Checks {
@@ -86,7 +86,7 @@ impl Checks {
 }
 
 impl Checks {
-    /// Ends those of the old sites and begins those of the new ones.
+    /// Stops the checks of the old sites and starts those of the new ones.
     fn restart(&mut self, sites: &Sites) {
         *self = Checks::start(sites);
     }

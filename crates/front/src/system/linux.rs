@@ -1,4 +1,4 @@
-//! On Linux.
+//! Linux.
 
 use rustix::process::{Pid, Signal};
 use socket2::Socket;
@@ -12,23 +12,24 @@ pub(crate) const SPREADS: bool = true;
 pub(crate) const BY_DESCRIPTOR: bool = true;
 pub(crate) const DESCRIPTORS: &str = "/proc/self/fd";
 
-/// How long a client that says nothing is not accepted. The kernel counts in retransmissions, the first of which comes after a second.
+/// How long a client that sends nothing is not accepted. The kernel counts in retransmissions, the first of which comes after a second.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// BBR sends more than 64 KiB by a timer, piece by piece: a fifth of the CPU time of a busy server, and within a machine nothing is
-/// gained by it. Accepted sockets inherit this. Reno is there on every system; where it is not, the socket stays as it is.
+/// Replaces BBR, which sends more than 64 KiB in pieces by a timer: that takes a fifth of the CPU time of a busy server, and gains nothing
+/// within a machine. Accepted sockets inherit this. Every Linux has Reno; if it is missing, the socket stays as it is.
 pub(crate) fn do_not_pace(socket: &Socket) {
     if socket.tcp_congestion().is_ok_and(|name| name.starts_with(b"bbr")) {
         let _ = socket.set_tcp_congestion(b"reno");
     }
 }
 
-/// Accepting, reading and responding take one turn then. Where it is refused, connections are accepted at once.
+/// Lets the kernel wait for the first bytes, so that accepting, reading and responding take one turn. If the
+/// system refuses, connections are accepted at once.
 pub(crate) fn defer_accept(socket: &Socket) {
     let _ = sockopt::defer_accept(socket, SILENT);
 }
 
-/// How long a client may take to end its direction of a connection that the server has ended.
+/// How long a client may take to close its side of a connection that the server has closed.
 const END: Duration = Duration::from_secs(15);
 
 pub(crate) fn bound_unsent(socket: &Socket) {
@@ -52,7 +53,7 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// Orphans are given to the first thread of their new parent.
+/// The kernel makes orphans children of the first thread of their new parent.
 pub(crate) fn children() -> Vec<Pid> {
     let children = format!("/proc/self/task/{}/children", std::process::id());
     let text = std::fs::read_to_string(children).unwrap_or_default();

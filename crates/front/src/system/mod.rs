@@ -1,18 +1,16 @@
-//! What differs between Linux and other systems in the server itself.
+//! The differences between Linux and other systems in the front.
 //!
 //! Contract:
-//! 1. `SPREADS`: whether the kernel spreads connections over the sockets of a port (`SO_REUSEPORT`). If it does not, all threads share one
-//!    socket.
-//! 2. `do_not_pace` prepares the socket of an address that only this machine reaches. `defer_accept`: a connection
-//!    comes with its first bytes, or a moment later without. `bound_unsent`: what the system keeps for the clients of a listener is
-//!    bounded, of open connections and of closed ones. `listens`: whether a socket that was passed to the
-//!    program accepts connections; true if that is not known.
-//! 3. `program`: a path of this program, good also when its file has been replaced; `BY_DESCRIPTOR`: if that path is only good in this
-//!    process, others need an open file. `DESCRIPTORS`: the folder whose files are this process's descriptors.
-//! 4. `die_with_parent`: this process is killed when its parent ends. `adopt_orphans` and `children`: descendants that have lost their
-//!    parent become children of this process. Where the system cannot do these, nothing happens, and there are no children to know of.
-//! 5. `listener_of`: which process listens on a TCP port of this machine, as far as this user may know.
-//! 6. `abstract_address`: of a Unix socket that has no file.
+//! 1. `SPREADS`: whether the kernel spreads connections over the sockets of a port (`SO_REUSEPORT`). If not, all threads share one socket.
+//! 2. `do_not_pace` prepares the socket of a loopback address. `defer_accept`: a connection is accepted with its first bytes, or a moment
+//!    later without. `bound_unsent` limits the memory that the system keeps for the clients of a listener, for open and closed connections.
+//!    `listens`: whether a socket passed to the program accepts connections; true if unknown.
+//! 3. `program`: a path of this program that works even if its file was replaced. `BY_DESCRIPTOR`: whether that path only works in this
+//!    process, so that others need an open file. `DESCRIPTORS`: the directory of this process's descriptors.
+//! 4. `die_with_parent`: the kernel kills this process when its parent exits. `adopt_orphans` and `children`: descendants that have lost
+//!    their parent become children of this process. On systems without these features, the functions do nothing and `children` is empty.
+//! 5. `listener_of`: the process that listens on a TCP port of this machine, as far as this user may see it.
+//! 6. `abstract_address`: the address of a Unix socket without a file.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;

@@ -1,4 +1,4 @@
-//! Elsewhere.
+//! Systems other than Linux.
 
 use rustix::process::Pid;
 use socket2::Socket;

@@ -1,15 +1,15 @@
-//! Sockets that systemd has opened (`sd_listen_fds(3)`): `LISTEN_FDS`, `LISTEN_PID`, `LISTEN_FDNAMES`.
+//! Sockets opened by systemd (`sd_listen_fds(3)`): `LISTEN_FDS`, `LISTEN_PID`, `LISTEN_FDNAMES`.
 //!
-//! Why by address: names and order in a socket unit say nothing about TLS, PROXY headers or other options of an address, and those are in
-//! our settings. So a socket is used where the settings name its address, and one that they do not name is a mistake: clients would connect
-//! to it and wait for ever.
+//! Why they are matched by address: names and order in a socket unit say nothing about TLS, the PROXY
+//! protocol or other options of an address; those are in the settings. A socket is used where the settings
+//! name its address. A socket that they do not name is an error: its clients would wait for ever.
 //!
-//! `systemd` among the binds stands for the addresses of all sockets that no other bind names ([`super::passed`]).
+//! `bind = "systemd"` stands for the addresses of all sockets that no other bind names ([`super::passed`]).
 //!
 //! Contract:
-//! 1. Unix paths are the same if they lead to the same file.
-//! 2. `0.0.0.0` finds a socket of `[::]` that takes IPv4, too, which is what `ListenStream=80` makes.
-//! 3. A socket stays systemd's: its file is not removed, its mode not changed.
+//! 1. Unix paths match if they lead to the same file.
+//! 2. `0.0.0.0` matches a socket of `[::]` that accepts IPv4 as well, which is what `ListenStream=80` creates.
+//! 3. systemd keeps owning the socket: its file is not removed and its mode not changed.
 
 use crate::system;
 use listenfd::ListenFd;
@@ -18,7 +18,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// Sockets that wait for their addresses.
+/// Sockets that no address has claimed yet.
 #[derive(Debug, Default)]
 pub(crate) struct Activated {
     sockets: Vec<Passed>,
@@ -33,12 +33,12 @@ struct Passed {
     claimed: bool,
 }
 
-/// Where a socket of systemd is.
+/// The address of a systemd socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     Tcp {
         address: SocketAddr,
-        /// Whether it takes IPv4, too.
+        /// Whether the socket accepts IPv4 as well.
         both: bool,
     },
     Unix(PathBuf),
@@ -53,22 +53,20 @@ impl fmt::Display for Place {
     }
 }
 
-/// What there is for an address.
+/// The socket of an address.
 #[derive(Debug)]
 pub(crate) enum Claim {
-    /// A socket.
     Take(Socket),
-    /// A socket that another address of the settings has taken serves this one, too.
+    /// A socket claimed by another address of the settings serves this one as well.
     Covered,
-    /// Nothing.
     Nothing,
 }
 
 impl Activated {
-    /// Takes the sockets that were passed to this process. Before any thread is started: it removes the variables.
+    /// Takes the sockets that were passed to this process. Must be called before any thread starts: it removes the variables.
     ///
     /// # Errors
-    /// A descriptor cannot be used; the text says which.
+    /// A descriptor cannot be used. The text names it.
     pub(crate) fn receive() -> Result<Activated, String> {
         let ours =
             std::env::var("LISTEN_PID").ok().and_then(|pid| pid.parse().ok()) == Some(std::process::id());
@@ -99,7 +97,7 @@ impl Activated {
         Ok(Activated { sockets })
     }
 
-    /// The socket for a TCP address.
+    /// Claims the socket for a TCP address.
     pub(crate) fn tcp(&mut self, wanted: SocketAddr) -> Claim {
         self.claim(|place| match place {
             Place::Tcp { .. } => place.serves(wanted),
@@ -107,24 +105,24 @@ impl Activated {
         })
     }
 
-    /// Whether there is a socket of one address and none of another.
+    /// Whether there is a socket for `one` and none for `other`.
     pub(crate) fn has_only(&self, one: SocketAddr, other: SocketAddr) -> bool {
         let has = |wanted| self.sockets.iter().any(|passed| passed.place.serves(wanted));
         has(one) && !has(other)
     }
 
-    /// Where the sockets are, and how the socket units name them.
+    /// Returns the addresses of the sockets with their names in the socket units.
     pub(super) fn places(&self) -> impl Iterator<Item = (&Place, &str)> {
         self.sockets.iter().map(|passed| (&passed.place, passed.name.as_str()))
     }
 
-    /// The socket of a place, which is not for requests.
+    /// Takes the socket of a place that is not for requests.
     pub(super) fn take(&mut self, place: &Place) -> Option<Socket> {
         let found = self.sockets.iter().position(|passed| passed.place == *place)?;
         Some(self.sockets.remove(found).socket)
     }
 
-    /// The socket for a path.
+    /// Claims the socket for a path.
     pub(crate) fn unix(&mut self, wanted: &Path) -> Claim {
         self.claim(|place| place.is_file(wanted))
     }
@@ -139,7 +137,7 @@ impl Activated {
         found.socket.try_clone().map_or(Claim::Nothing, Claim::Take)
     }
 
-    /// All addresses of the settings have had their turn.
+    /// Must be called when all addresses of the settings have claimed their sockets.
     ///
     /// # Errors
     /// A socket is left over.
@@ -155,7 +153,7 @@ impl Activated {
 }
 
 impl Place {
-    /// Whether a TCP socket here is the one of an address, or serves it, too.
+    /// Whether a TCP socket here serves an address.
     pub(super) fn serves(&self, wanted: SocketAddr) -> bool {
         let Place::Tcp { address, both } = self else { return false };
         let covered = *both
@@ -185,7 +183,7 @@ impl Passed {
             (None, None) => return Err("is an abstract socket; give it a path".to_owned()),
         };
         let prepared = socket.set_nonblocking(true).and_then(|()| match &place {
-            // As for our own: accepted sockets inherit it.
+            // As for the server's own sockets; accepted sockets inherit it.
             Place::Tcp { .. } => socket.set_tcp_nodelay(true),
             Place::Unix(_) => Ok(()),
         });
@@ -194,7 +192,7 @@ impl Passed {
     }
 }
 
-/// A path without symbolic links, as far as it exists.
+/// Resolves symbolic links; returns the path as it is if that fails.
 fn resolved(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

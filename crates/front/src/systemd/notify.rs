@@ -1,12 +1,11 @@
-//! What systemd is told (`sd_notify(3)`): datagrams to the socket that `NOTIFY_SOCKET` names.
+//! Notifies systemd (`sd_notify(3)`): sends datagrams to the socket that `NOTIFY_SOCKET` names.
 //!
 //! Contract:
-//! 1. READY when the ports are open; RELOADING before, and READY after something is read again; STOPPING when a signal ends the server.
-//! 2. While the app loads, and while requests are finished, the time that systemd waits is extended: the server's own timeouts are those that
-//!    count.
-//! 3. WATCHDOG at half of the time that systemd allows, and only when every front thread has answered since the last one.
-//! 4. In an upgrade only one program speaks: the old one until it has named the new one (`MAINPID`), then the new one.
-//! 5. Nothing waits for systemd, and a socket that does not take datagrams is said once.
+//! 1. READY when the ports are open; RELOADING before a reload and READY after it; STOPPING when a signal stops the server.
+//! 2. While the app loads and while requests are finished, systemd's time-out is extended, so that the server's own time-outs apply.
+//! 3. WATCHDOG at half of systemd's watchdog interval, and only if every front thread has answered since the last one.
+//! 4. In an upgrade only one program notifies: the old one until it has sent `MAINPID` of the new one, then the new one.
+//! 5. The server never waits for systemd. An unusable socket is logged once.
 
 use crate::error_log::ErrorLog;
 use crate::system::abstract_address;
@@ -23,30 +22,30 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::MissedTickBehavior;
 
-/// While the app loads: how often systemd is asked for more time, and for how much.
+/// While the app loads: how often systemd's time-out is extended, and by how much.
 const EXTEND_EVERY: Duration = Duration::from_secs(5);
 const EXTEND_BY: Duration = Duration::from_secs(15);
-/// What the end may take beyond the server's own timeouts.
+/// Extra time for the shutdown, beyond the server's own time-outs.
 const END_SPARE: Duration = Duration::from_secs(10);
 
-/// Speaks to systemd, if there is one.
+/// Notifies systemd. Does nothing without it.
 pub(crate) struct Notifier {
     to: Option<(UnixDatagram, SocketAddr)>,
-    /// Half of the time after which systemd takes the server for hung.
+    /// Half of systemd's watchdog interval.
     watchdog: Option<Duration>,
     booting: RefCell<Option<AbortHandle>>,
     status: RefCell<String>,
     log: Arc<ErrorLog>,
     complained: Cell<bool>,
-    /// systemd knows that the server ends.
+    /// Whether systemd knows that the server is stopping.
     ending: Cell<bool>,
-    /// Another program speaks for the service.
+    /// Whether another program notifies for the service.
     silent: Cell<bool>,
 }
 
 impl Notifier {
-    /// As the environment says. A wrong address is said in the log, and nothing is sent. Silent, until [`Notifier::ready`], for a program that
-    /// takes over from another one.
+    /// Reads the environment. An invalid address is logged, and nothing is sent. `silent`: sends nothing
+    /// until [`Notifier::ready`], for a program that takes over from another one.
     pub(crate) fn new(log: &Arc<ErrorLog>, silent: bool) -> Rc<Notifier> {
         let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let to = var("NOTIFY_SOCKET").and_then(|named| match socket_to(&named) {
@@ -69,7 +68,7 @@ impl Notifier {
         })
     }
 
-    /// The app is being loaded: asks for time until [`Notifier::ready`].
+    /// Extends systemd's time-out until [`Notifier::ready`], while the app is being loaded.
     pub(crate) fn booting(self: &Rc<Notifier>) {
         if self.to.is_none() {
             return;
@@ -88,7 +87,7 @@ impl Notifier {
         self.booting.replace(Some(extend.abort_handle()));
     }
 
-    /// The ports are open: clients are served. `status` is one line for people.
+    /// Reports that the ports are open. `status` is one line for people.
     pub(crate) fn ready(&self, status: &str) {
         if let Some(extending) = self.booting.take() {
             extending.abort();
@@ -98,7 +97,7 @@ impl Notifier {
         self.send(&format!("READY=1\nMAINPID={}\nSTATUS={status}\n", std::process::id()));
     }
 
-    /// Something is about to be read again. [`Notifier::reloaded`] has to follow, whatever comes of it.
+    /// Reports that a reload begins. [`Notifier::reloaded`] must follow, whatever the outcome.
     pub(crate) fn reloading(&self, status: &str) {
         let now = clock_gettime(ClockId::Monotonic);
         let usec = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;
@@ -108,29 +107,29 @@ impl Notifier {
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={usec}\nSTATUS={status}\n"));
     }
 
-    /// What was read again is in force, or was refused.
+    /// Reports that the reload has succeeded or failed.
     pub(crate) fn reloaded(&self) {
         if self.ending.get() {
-            // A reload that the end has cut short: the server does not get ready any more.
+            // The shutdown has ended the reload, so the server does not become ready again.
             return;
         }
         self.send(&format!("READY=1\nSTATUS={}\n", self.status.borrow()));
     }
 
-    /// Another process is the service's main one from now on. This one says nothing any more.
+    /// Names another process as the service's main process. This one sends nothing any more.
     pub(crate) fn handed_over(&self, pid: u32) {
         self.send(&format!("MAINPID={pid}\nSTATUS=Handing over to process {pid}\n"));
         self.silent.set(true);
     }
 
-    /// The server ends, within about `within`.
+    /// Reports that the server stops, within about `within`.
     pub(crate) fn stopping(&self, status: &str, within: Duration) {
         self.ending.set(true);
         let usec = (within + END_SPARE).as_micros();
         self.send(&format!("STOPPING=1\nSTATUS={status}\nEXTEND_TIMEOUT_USEC={usec}\n"));
     }
 
-    /// Says from now on that the server works, as long as its front threads answer.
+    /// Sends WATCHDOG from now on, as long as the front threads answer.
     pub(crate) fn keep_alive(self: &Rc<Notifier>, vitals: &Arc<Vitals>) {
         let Some(half) = self.watchdog else { return };
         let (own, vitals) = (self.clone(), vitals.clone());
@@ -155,7 +154,7 @@ impl Notifier {
     }
 }
 
-/// A socket, and the address that `NOTIFY_SOCKET` names: a path, or `@` and an abstract name.
+/// Returns a socket, and the address in `NOTIFY_SOCKET`: a path, or `@` and an abstract name.
 fn socket_to(named: &OsStr) -> Result<(UnixDatagram, SocketAddr), String> {
     let address = match named.as_bytes() {
         [b'@', name @ ..] => abstract_address(name),
@@ -170,7 +169,7 @@ fn socket_to(named: &OsStr) -> Result<(UnixDatagram, SocketAddr), String> {
     open().map_err(|error| error.to_string())
 }
 
-/// Half of the watchdog's time, if it is meant for this process.
+/// Returns half of the watchdog interval, if it applies to this process.
 fn watchdog_of(usec: Option<OsString>, pid: Option<OsString>, own: u32) -> Option<Duration> {
     let number = |text: OsString| text.to_str().and_then(|text| text.parse::<u64>().ok());
     let usec = usec.and_then(number).filter(|usec| *usec >= 2)?;

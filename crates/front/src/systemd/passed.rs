@@ -1,12 +1,12 @@
-//! `bind = "systemd"`: puts addresses in its place, those of all sockets that systemd has opened and no other bind names.
+//! Replaces `bind = "systemd"` by the addresses of all systemd sockets that no other bind names.
 //!
-//! Why addresses: everything after this (TLS, ports, upgrades, what is printed) knows addresses only, and a socket is claimed by its own.
+//! Why addresses: all later code (TLS, ports, upgrades, texts) works with addresses, and a socket is claimed by its address.
 //!
 //! Contract:
-//! 1. Each socket is used as what it is: a TCP port or a Unix socket. `FileDescriptorName=https` makes TLS of a port, `control` gives the
-//!    socket to the control server; other names say nothing.
-//! 2. In an upgrade the same follows from what the old program hands over.
-//! 3. Nothing to put there is an error.
+//! 1. Each socket is used as what it is: a TCP port or a Unix socket. `FileDescriptorName=https` turns on TLS
+//!    for a port, `control` gives the socket to the control server. Other names have no meaning.
+//! 2. In an upgrade, the same rules apply to the sockets that the old program hands over.
+//! 3. It is an error if there is no such socket.
 
 use super::activation::{Activated, Place};
 use crate::handover::{self, Handed, takes_both};
@@ -20,7 +20,7 @@ const CONTROL: &str = "control";
 /// Replaces `systemd` in the settings' binds, and adds addresses of the control server.
 ///
 /// # Errors
-/// There is no socket for it, or a name asks for what cannot be; the text says what to do.
+/// There is no such socket, or its name asks for something impossible. The text names a remedy.
 pub(crate) fn name_addresses(
     settings: &mut Settings,
     activated: &mut Activated,
@@ -56,7 +56,7 @@ pub(crate) fn name_addresses(
     Ok(())
 }
 
-/// What systemd has opened, directly or for the old program, and how it is called.
+/// Returns the sockets that systemd has opened, directly or for the old program, with their names.
 fn sockets(activated: &Activated, handed: &Handed) -> Vec<(Place, String)> {
     let direct = activated.places().map(|(place, name)| (place.clone(), name.to_owned()));
     let theirs = handed.activated().map(|(place, socket)| {
@@ -74,11 +74,11 @@ fn sockets(activated: &Activated, handed: &Handed) -> Vec<(Place, String)> {
     direct.chain(theirs).collect()
 }
 
-/// Whether a bind asks for the socket of a place.
+/// Whether a bind names the socket of a place.
 fn names(bind: &Bind, place: &Place) -> bool {
     match bind {
         Bind::Tcp { host, port, .. } => {
-            // A host that cannot be resolved is an error when it is bound.
+            // A host that cannot be resolved is reported when it is bound.
             let ipv4 = bind.takes_both().then_some(SocketAddr::from(([0, 0, 0, 0], *port)));
             resolve(host, *port)
                 .unwrap_or_default()
@@ -91,7 +91,7 @@ fn names(bind: &Bind, place: &Place) -> bool {
     }
 }
 
-/// `https`: TCP ports speak TLS, unless a name says which ones do.
+/// `https`: TCP ports use TLS, unless the sockets' names say which ones do.
 fn binds(sockets: &[(Place, String)], https: bool) -> Result<Vec<Bind>, String> {
     let by_name = sockets.iter().any(|(_, name)| name == HTTPS);
     let bind = |(place, name): &(Place, String)| match place {

@@ -1,4 +1,4 @@
-//! `--https`: the certificates of this user's own authority.
+//! `--https`: serves certificates from this user's own authority.
 
 use crate::error_log::ErrorLog;
 use crate::listen::Address;
@@ -9,11 +9,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Serves certificates for the names of this machine, if the settings say so. To be called on the thread of the server's
-/// event loop.
+/// Serves certificates for the names of this machine, if the settings ask for it. Must be called on the thread of the server's event loop.
 ///
 /// # Errors
-/// The authority cannot be read or made.
+/// The authority cannot be read or created.
 pub(crate) fn serve(
     settings: &Settings,
     certificates: &Arc<Certificates>,
@@ -43,7 +42,7 @@ pub(crate) fn serve(
 /// An address as the banner shows it.
 pub(crate) struct Shown<'a> {
     pub(crate) address: &'a Address,
-    /// Whether its certificates are those of development: then it is reached by a name that they cover.
+    /// Whether the address uses development certificates. It is then shown with a name that they cover.
     pub(crate) development: bool,
 }
 

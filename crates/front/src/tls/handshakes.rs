@@ -1,52 +1,51 @@
-//! The handshakes of a thread: which of them may compute, and how many clients are told that there is no room.
+//! Limits the handshakes of a thread: how many compute per turn of the event loop, and how many clients are refused at a time.
 //!
-//! Why: a handshake takes 0.1 to 0.5 ms of the processor, a request a few microseconds. A flood of clients that connect must
-//! not keep those waiting that are connected.
+//! Why: a handshake takes 0.1 to 0.5 ms of CPU time, a request a few microseconds. A flood of new clients
+//! must not delay the connected ones.
 //!
 //! Contract:
-//! 1. In a turn of the event loop at most [`PER_TURN`] handshakes compute; the others wait in order. Between two turns
-//!    everything else that is ready runs.
-//! 2. Clients for which there is no room at all are told so after a handshake, [`REFUSED`] of them at a time.
+//! 1. In one turn of the event loop at most [`PER_TURN`] handshakes compute; the others wait in order.
+//!    Between two turns everything else that is ready runs.
+//! 2. Clients beyond the limit of connections complete a handshake and get a refusal, at most [`REFUSED`] at a time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tokio::sync::{Notify, oneshot};
 
-/// Handshakes that compute in one turn: about a millisecond.
+/// Handshakes that compute in one turn, about a millisecond together.
 const PER_TURN: u32 = 4;
-/// Clients at a time that get a handshake only to be refused: each has a socket beyond `max_connections`.
+/// The largest number of clients at a time that complete a handshake only to be refused. Each has a socket beyond `max_connections`.
 const REFUSED: usize = 64;
 
-/// The handshakes of a thread.
 #[derive(Default)]
 pub(crate) struct Handshakes {
-    /// How many may still compute in this turn.
+    /// How many handshakes may still compute in this turn.
     left: Cell<u32>,
     waiting: RefCell<VecDeque<oneshot::Sender<()>>>,
     /// Clients that are being refused.
     refused: Cell<usize>,
-    /// There is someone in `waiting`, or the turn has to be renewed.
+    /// Wakes [`Handshakes::run`]: a handshake is waiting, or the turn has to be renewed.
     pump: Notify,
 }
 
-/// A client that is being refused, until this is dropped.
+/// Counts a client as refused until dropped.
 pub(crate) struct Refused(Rc<Handshakes>);
 
 impl Handshakes {
-    /// None yet; [`Handshakes::run`] must be polled on the same thread.
+    /// Creates the queue. [`Handshakes::run`] must be polled on the same thread.
     pub(crate) fn new() -> Rc<Handshakes> {
         let handshakes = Handshakes::default();
         handshakes.left.set(PER_TURN);
         Rc::new(handshakes)
     }
 
-    /// Lets those who wait compute, a few in each turn; does not return.
+    /// Lets waiting handshakes compute, a few in each turn. Never returns.
     pub(crate) async fn run(&self) {
         loop {
             self.pump.notified().await;
             loop {
-                // The event loop asks the kernel before it resumes this.
+                // The event loop polls the kernel before it resumes this task.
                 tokio::task::yield_now().await;
                 self.left.set(PER_TURN);
                 while self.left.get() > 0 {
@@ -72,11 +71,11 @@ impl Handshakes {
         let (sender, receiver) = oneshot::channel();
         self.waiting.borrow_mut().push_back(sender);
         self.pump.notify_one();
-        // The other end is dropped only with the thread.
+        // The sender is dropped only when the thread ends.
         let _ = receiver.await;
     }
 
-    /// Counts a client for which there is no room; `None` if there are too many of them to tell each.
+    /// Counts a client to refuse. `None`: too many are being refused already.
     pub(crate) fn refuse(self: &Rc<Handshakes>) -> Option<Refused> {
         let refused = self.refused.get();
         (refused < REFUSED).then(|| {

@@ -1,9 +1,9 @@
-//! Encryption of clients' connections: what is shared by all threads ([`Encryption`]), and how a thread accepts
+//! TLS on client connections: the state that all threads share ([`Encryption`]), and a thread's accept path
 //! ([`handshakes`], [`shake`]).
 //!
 //! Contract:
-//! 1. Mistakes in files show before the app is loaded, each with the name of its file.
-//! 2. Files are read again while the server runs; what cannot be used changes nothing.
+//! 1. Errors in files show before the app is loaded, each with the name of its file.
+//! 2. Files are read again at run time. A file that cannot be used changes nothing.
 
 pub(crate) mod development;
 pub(crate) mod handshakes;
@@ -25,41 +25,40 @@ use tokio::sync::watch as channel;
 
 pub(crate) use report::{certificates, check};
 
-/// What encrypts the connections of a server, shared by all threads.
+/// The TLS state of a server, shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Encryption {
-    /// The certificates of all addresses; `certs` and others add theirs.
+    /// The certificates of all addresses. Other crates, such as `certs`, add theirs.
     pub(crate) certificates: Arc<Certificates>,
-    /// What obtains certificates, if any are to be obtained.
+    /// The service that obtains certificates, if it is configured.
     pub(crate) obtaining: OnceLock<certs::Service>,
     addresses: Vec<EncryptedAddress>,
     /// The files of `[tls]`.
     pairs: Mutex<Vec<Pair>>,
     secret: Mutex<TicketSecret>,
-    /// The group whose secret this should be, and is not: its Redis was away.
+    /// The group whose ticket secret could not be fetched because its Redis did not respond.
     missed: Option<tickets::Group>,
     port: OnceLock<u16>,
-    /// What is allowed but probably not meant; for the error log.
+    /// Warnings about settings that are valid but probably not intended. For the error log.
     pub(crate) warnings: Vec<String>,
 }
 
-/// An address that speaks TLS.
 #[derive(Debug)]
 struct EncryptedAddress {
-    /// As it was configured.
+    /// The setting.
     tls: BindTls,
-    /// Its own certificate, and the file's.
+    /// The address's own certificate, and its files.
     own: Option<(Arc<Certificates>, Mutex<Pair>)>,
-    /// Where the authorities of clients' certificates are.
+    /// The file with the authorities of client certificates.
     ca: Option<PathBuf>,
     endpoint: channel::Sender<Arc<Endpoint>>,
 }
 
 impl Encryption {
-    /// Reads everything that the settings name.
+    /// Reads all files that the settings name.
     ///
     /// # Errors
-    /// A file cannot be used; the text names it and says why.
+    /// A file cannot be used. The text names the file and the reason.
     pub(crate) fn read(settings: &Settings) -> Result<Encryption, String> {
         let mut warnings = Vec::new();
         let encrypted: Vec<&BindTls> = settings.binds.iter().filter_map(Bind::tls).collect();
@@ -100,7 +99,7 @@ impl Encryption {
                 endpoint: channel::Sender::new(Arc::new(endpoint)),
             });
         }
-        // Names of sockets that systemd opens may say more.
+        // Sockets that systemd opens can ask for TLS by their names.
         let unknown = settings.binds.iter().any(|bind| matches!(bind, Bind::Systemd { .. }));
         if addresses.is_empty() && !pairs.is_empty() && !unknown {
             warnings.push(
@@ -119,41 +118,40 @@ impl Encryption {
         })
     }
 
-    /// How connections of an address are encrypted, now and whenever its files change; `None` for plain text.
+    /// Watches the TLS parameters of an address, which change with its files. `None` for plain text.
     pub(crate) fn endpoint(&self, bind: &Bind) -> Option<channel::Receiver<Arc<Endpoint>>> {
         let tls = bind.tls()?;
         self.addresses.iter().find(|known| known.tls == *tls).map(|known| known.endpoint.subscribe())
     }
 
-    /// Whether any address speaks TLS.
     pub(crate) fn is_used(&self) -> bool {
         !self.addresses.is_empty()
     }
 
-    /// Whether a certificate is for `name`, or may be made for it.
+    /// Whether a certificate covers `name` or can be obtained for it.
     pub(crate) fn covers(&self, name: &str) -> bool {
         let own = self.addresses.iter().filter_map(|address| address.own.as_ref());
         own.map(|(own, _)| own).chain([&self.certificates]).any(|certificates| certificates.covers(name))
     }
 
-    /// The port that redirects to https name; `None` as long as none is bound.
+    /// Returns the port for redirects to https; `None` until one is bound.
     pub(crate) fn port(&self) -> Option<u16> {
         self.port.get().copied()
     }
 
-    /// Notes the ports that were bound: the first that speaks TLS is the one of redirects.
+    /// Records the bound ports. The first port with TLS is the target of redirects.
     pub(crate) fn bound<'a>(&self, mut addresses: impl Iterator<Item = &'a Address>) {
         let port = addresses.find_map(|address| match address {
             Address::Tls(address) => Some(address.port()),
             _ => None,
         });
         if let Some(port) = port {
-            // Ports are bound once.
+            // Ports are bound only once.
             let _ = self.port.set(port);
         }
     }
 
-    /// From now on reads files again when they change, and asks for the secret that was missed.
+    /// Starts watching the files, and the retries for a missed ticket secret.
     pub(crate) fn follow_files(self: &Arc<Encryption>, settings: Arc<Settings>, log: Arc<ErrorLog>) {
         if self.is_used() {
             tokio::task::spawn_local(watch::run(self.clone(), settings.clone(), log.clone()));
@@ -167,7 +165,7 @@ impl Encryption {
         self.secret.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// New rules for an address: the files of authorities, or the secret of tickets, have changed.
+    /// Renews the parameters of an address, after its authorities or the ticket secret have changed.
     fn renew(&self, address: &EncryptedAddress, settings: &Settings) -> Result<(), String> {
         let own = address.own.as_ref().map(|(own, _)| own);
         let new =
@@ -181,7 +179,7 @@ impl Encryption {
     }
 }
 
-/// Reads a pair of files, noting what is odd about it.
+/// Reads a pair of files, and adds warnings about it.
 fn open(files: &settings::CertificateFiles, warnings: &mut Vec<String>) -> Result<Pair, String> {
     let pair = Pair::open(files.clone())?;
     let name = files.cert.display();
@@ -195,7 +193,7 @@ fn ca(settings: &Settings, tls: &BindTls) -> Option<PathBuf> {
     tls.ca.clone().or_else(|| settings.tls.client_ca.clone())
 }
 
-/// What an address may negotiate.
+/// Builds the TLS parameters of an address.
 fn endpoint(
     settings: &Settings,
     tls: &BindTls,

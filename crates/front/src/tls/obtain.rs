@@ -1,4 +1,4 @@
-//! Certificates that are obtained and renewed by themselves (`certs`), and what a server does for them.
+//! Connects the server to the service that obtains and renews certificates (`certs`).
 
 use super::Encryption;
 use crate::error_log::ErrorLog;
@@ -8,8 +8,8 @@ use stats::CertificateSnapshot;
 use std::sync::Arc;
 
 impl Encryption {
-    /// Starts what obtains certificates, if any are to be obtained: what is stored is served from now on, and nothing is
-    /// ordered before [`Encryption::opened`].
+    /// Starts the service that obtains certificates, if it is configured. Stored certificates are served from
+    /// now on; orders wait for [`Encryption::opened`].
     ///
     /// # Errors
     /// An option names something that cannot be used.
@@ -36,33 +36,33 @@ impl Encryption {
             self.certificates.clone(),
             Arc::new(move |line: &str| log.write(line)),
         )?;
-        // There is one server in a process.
+        // A process has only one server, so this cannot fail.
         let _ = self.obtaining.set(service);
         Ok(())
     }
 
-    /// The ports are open: challenges of a CA reach this server.
+    /// Allows orders: the ports are open, so challenges of a CA reach this server.
     pub(crate) fn opened(&self) {
         self.obtaining.get().into_iter().for_each(Service::open);
     }
 
-    /// Ends what obtains certificates.
+    /// Stops the service that obtains certificates.
     pub(crate) fn stop_obtaining(&self) {
         self.obtaining.get().into_iter().for_each(Service::stop);
     }
 
-    /// What answers challenges by HTTP.
+    /// Returns the answers to HTTP-01 challenges.
     pub(crate) fn challenges(&self) -> Option<HttpAnswers> {
         self.obtaining.get().map(|service| service.http.clone())
     }
 
-    /// The certificates that are obtained, for statistics.
+    /// Returns the obtained certificates, for statistics.
     pub(crate) fn obtained(&self) -> Vec<CertificateSnapshot> {
         self.obtaining.get().map(|service| service.board.all()).unwrap_or_default()
     }
 }
 
-/// What `check` says about certificates that would be obtained.
+/// Returns the lines of `check` about certificates to obtain.
 pub(crate) fn plan(settings: &Settings) -> Option<String> {
     let acme = &settings.acme;
     if !acme.is_on() {

@@ -1,4 +1,4 @@
-//! What `check`, `explain`, the log and statistics say about certificates.
+//! The reports about certificates in `check`, `explain`, the log and statistics.
 
 use super::Encryption;
 use ::tls::{Facts, Source};
@@ -6,7 +6,7 @@ use settings::Settings;
 use std::sync::PoisonError;
 use std::time::SystemTime;
 
-/// A certificate on one line: names, issuer, until when.
+/// Formats a certificate on one line: names, issuer, expiry.
 pub(super) fn line(facts: &Facts) -> String {
     const SHOWN: usize = 4;
     let mut names = facts.names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
@@ -22,17 +22,17 @@ pub(super) fn line(facts: &Facts) -> String {
     format!("for {names}, {issuer}, until {}", until.unwrap_or_default())
 }
 
-/// Reads everything once; what to print about it. `None` where nothing is encrypted.
+/// Reads all files once and returns the report. `None` without TLS.
 ///
 /// # Errors
-/// A file cannot be used; the text names it.
+/// A file cannot be used. The text names it.
 pub(crate) fn check(settings: &Settings) -> Result<Option<String>, String> {
     let used = settings.binds.iter().any(|bind| bind.tls().is_some());
     if !used && settings.tls.certificates.is_empty() {
         return Ok(None);
     }
     let settings = &Settings {
-        // Nothing is made by looking.
+        // A check must not create anything.
         tls: settings::Tls { ticket_secret_file: None, ..settings.tls.clone() },
         shared: settings::Shared { redis: None, ..settings.shared.clone() },
         ..settings.clone()
@@ -56,7 +56,7 @@ pub(crate) fn check(settings: &Settings) -> Result<Option<String>, String> {
     Ok(Some(lines.join("\n")))
 }
 
-/// The certificates in force, for statistics.
+/// Returns the certificates in force, for statistics.
 pub(crate) fn certificates(encryption: &Encryption) -> Vec<stats::ServedCertificate> {
     let all = encryption.all();
     all.into_iter()
@@ -75,7 +75,7 @@ pub(crate) fn certificates(encryption: &Encryption) -> Vec<stats::ServedCertific
 }
 
 impl Encryption {
-    /// The file that a certificate in force was read from.
+    /// Returns the file that a certificate in force was read from.
     fn file_of(&self, facts: &Facts) -> Option<String> {
         let is_it = |pair: &::tls::Pair| pair.current().facts().fingerprint == facts.fingerprint;
         let name = |pair: &::tls::Pair| is_it(pair).then(|| pair.files().cert.display().to_string());
@@ -87,7 +87,7 @@ impl Encryption {
         })
     }
 
-    /// All certificates in force, and who gave them.
+    /// Returns all certificates in force, each with its source.
     fn all(&self) -> Vec<(&'static str, Facts)> {
         let shared = self.certificates.by_source();
         let own = self.addresses.iter().filter_map(|address| address.own.as_ref());

@@ -1,4 +1,4 @@
-//! From an accepted socket to an encrypted stream, or to the reason why there is none.
+//! Turns an accepted socket into an encrypted stream, or refuses it with a reason.
 
 use super::variables;
 use crate::accept::Acceptor;
@@ -12,19 +12,18 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long a client may be made to wait for a certificate that is made on demand.
+/// How long a client waits for a certificate that is obtained on demand.
 const ON_DEMAND: Duration = Duration::from_secs(60);
 
-/// An encrypted connection.
 pub(crate) struct Secured {
     pub(crate) stream: Tls,
     pub(crate) session: Box<Session>,
-    /// Whether the handshake has chosen HTTP/2.
+    /// Whether the client negotiated HTTP/2.
     pub(crate) http2: bool,
 }
 
-/// Performs the handshake; what came of it has been counted. `None`: the connection has ended. `arrival`: it may have to make room for
-/// others.
+/// Performs the handshake and counts the outcome. `None`: the connection is closed. `arrival`: set if the
+/// connection may have to make room for others.
 pub(crate) async fn shake(
     acceptor: &Rc<Acceptor>,
     socket: TcpStream,
@@ -33,7 +32,7 @@ pub(crate) async fn shake(
     arrival: Option<Arrival>,
 ) -> Option<Secured> {
     let arrival = arrival.as_ref();
-    // Boxed, here and below: each function that a future passes through has room for all of it, and many handshakes may wait.
+    // Boxed, here and below: each async function that a future passes through holds all of it, and many handshakes can wait at once.
     let outcome = perform(arrival, Box::pin(steps(acceptor, socket, peer, &endpoint, arrival))).await;
     let displaced = || Err(Failed { refusal: Refusal::Displaced, remains: None, name: None });
     match outcome.unwrap_or_else(displaced) {
@@ -62,14 +61,14 @@ pub(crate) async fn shake(
                     peer.remote_text, failed.refusal
                 ));
             }
-            // It makes room for others to its very end.
+            // The connection can be displaced until it is closed.
             perform(arrival, Box::pin(refuse(failed))).await;
             None
         }
     }
 }
 
-/// Does something during which the connection may have to make room, if it is one that does: then the result is `None`.
+/// Awaits `work`. Returns `None` if the connection had to make room for another one meanwhile.
 async fn perform<F: Future>(arrival: Option<&Arrival>, work: F) -> Option<F::Output> {
     match arrival {
         Some(arrival) => arrival.perform(work).await,
@@ -77,7 +76,7 @@ async fn perform<F: Future>(arrival: Option<&Arrival>, work: F) -> Option<F::Out
     }
 }
 
-/// Does something for which the client is not waited for.
+/// Awaits work of the server. This time does not count as waiting for the client.
 async fn by_server<F: Future>(arrival: Option<&Arrival>, work: F) -> F::Output {
     match arrival {
         Some(arrival) => arrival.by_server(work).await,
@@ -85,7 +84,7 @@ async fn by_server<F: Future>(arrival: Option<&Arrival>, work: F) -> F::Output {
     }
 }
 
-/// `Ok(None)` after a challenge, which nothing follows.
+/// Returns `Ok(None)` after a challenge, which has no requests.
 async fn steps(
     acceptor: &Rc<Acceptor>,
     socket: TcpStream,
@@ -115,7 +114,7 @@ async fn within<T>(limit: Duration, step: impl Future<Output = Result<T, Failed>
     timeout(limit, step).await.unwrap_or(late)
 }
 
-/// What a client that speaks HTTP without encryption is told, and the end of the connection.
+/// Sends a 400 to a client that speaks plain HTTP, and closes the connection.
 async fn refuse(failed: Failed) {
     let plain = failed.remains.as_ref().filter(|_| failed.refusal == Refusal::PlainHttp);
     let Some(remains) = plain else { return failed.linger().await };
@@ -125,7 +124,7 @@ async fn refuse(failed: Failed) {
          Connection: close\r\n\r\n{TEXT}",
         TEXT.len()
     );
-    // It fits into the buffer of a new socket.
+    // The response fits into the buffer of a new socket.
     let _ = remains.socket().try_write(response.as_bytes());
     failed.linger().await;
 }

@@ -1,5 +1,5 @@
-//! The secret of session tickets: given, shared, kept in a file, or made for this run ([`find`]); and, where Redis was away when the server
-//! started, that of the group as soon as it is back ([`join`]).
+//! The secret of session tickets: [`find`] takes it from the settings, the group, a file, or generates one
+//! for this run. If Redis did not respond at the start, [`join`] fetches the group's secret later.
 
 use super::Encryption;
 use crate::error_log::ErrorLog;
@@ -9,7 +9,7 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// How often a group's secret is asked for that was missed.
+/// The retry interval for a group's secret that was missed.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// Servers that share a secret.
@@ -19,14 +19,14 @@ pub(super) struct Group {
     name: String,
 }
 
-/// The secret of this start.
+/// The secret to start with.
 pub(super) struct Found {
     pub(super) secret: TicketSecret,
-    /// The group that has another one.
+    /// The group, if its secret could not be fetched.
     pub(super) missed: Option<Group>,
 }
 
-/// The secret that the settings name; `used`: whether any address speaks TLS.
+/// Finds the secret. `used`: whether any address uses TLS.
 ///
 /// # Errors
 /// The system has no random numbers.
@@ -47,7 +47,7 @@ pub(super) fn find(settings: &Settings, used: bool, warnings: &mut Vec<String>) 
     Ok(Found { secret: own(settings, used, warnings)?, missed: group })
 }
 
-/// The one that is no other server's.
+/// Returns a secret that no other server has.
 fn own(settings: &Settings, used: bool, warnings: &mut Vec<String>) -> Result<TicketSecret, String> {
     let random =
         || TicketSecret::random().map_err(|why: io::Error| format!("no secret for session tickets: {why}"));
@@ -63,7 +63,7 @@ fn own(settings: &Settings, used: bool, warnings: &mut Vec<String>) -> Result<Ti
     }
 }
 
-/// Asks for the group's secret until it is there; from then on it encrypts tickets. Sessions that began before are not resumed.
+/// Retries until it gets the group's secret, which then encrypts tickets. Older sessions cannot be resumed.
 pub(super) async fn join(
     encryption: Arc<Encryption>,
     group: Group,

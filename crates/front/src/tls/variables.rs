@@ -1,13 +1,12 @@
-//! What apps learn about a connection and its client's certificate. The names are those of Apache's mod_ssl.
+//! The variables about a connection and its client certificate for apps, named as in Apache's mod_ssl.
 //!
-//! Contract: set by the handshake alone. A field of a request cannot have one of these names, because its name in the env
-//! begins with `HTTP_`.
+//! Contract: only the handshake sets them. A request header field cannot, because its name in the env begins with `HTTP_`.
 
 use ::tls::Session;
 use handler::Variable;
 use std::time::SystemTime;
 
-/// The variables of a connection on which clients are asked for a certificate.
+/// Returns the variables of a connection whose client was asked for a certificate.
 pub(crate) fn of(session: &Session) -> Vec<Variable> {
     let mut all: Vec<Variable> = Vec::new();
     let mut set = |name: &str, value: &str| all.push((name.as_bytes().into(), value.as_bytes().into()));
@@ -36,7 +35,7 @@ pub(crate) fn of(session: &Session) -> Vec<Variable> {
     all
 }
 
-/// As OpenSSL prints times: `Nov 22 15:04:05 2026 GMT`.
+/// Formats a time as OpenSSL does: `Nov 22 15:04:05 2026 GMT`.
 fn time(time: SystemTime) -> String {
     let time = jiff::Timestamp::try_from(time);
     time.map(|time| time.strftime("%b %e %H:%M:%S %Y GMT").to_string()).unwrap_or_default()

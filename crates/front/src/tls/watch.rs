@@ -1,7 +1,7 @@
-//! Certificates and authorities read again when their files change.
+//! Reads certificates and authorities again when their files change.
 //!
-//! Why polling: as for the rules of sites (`sites/watch.rs`). Chain and key are two files; what is read between the two
-//! writes does not fit together, so the old pair stays until it does.
+//! Why polling: see `sites/watch.rs`. Chain and key are two files. Between the two writes they do not match,
+//! so the old pair stays in force until they do.
 
 use super::{EncryptedAddress, Encryption};
 use crate::error_log::ErrorLog;
@@ -11,10 +11,10 @@ use settings::Settings;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// For how long a pair may not fit together before that is reported: both are usually written at once.
+/// How long a pair may mismatch before that is reported. Both files are usually written at once.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Looks at all files for as long as the server runs.
+/// Checks all files for as long as the server runs.
 pub(super) async fn run(encryption: Arc<Encryption>, settings: Arc<Settings>, log: Arc<ErrorLog>) {
     let mut marked: Vec<Vec<Mark>> = encryption.addresses.iter().map(authorities).collect();
     let mut late = Late::default();
@@ -38,7 +38,7 @@ pub(super) async fn run(encryption: Arc<Encryption>, settings: Arc<Settings>, lo
     }
 }
 
-/// The files of `[tls]`.
+/// Checks the files of `[tls]`.
 fn shared(encryption: &Encryption, late: &mut Late, log: &ErrorLog) {
     let mut pairs = encryption.pairs();
     let changed = pairs.iter_mut().filter_map(|pair| look(pair, late, log)).count();
@@ -49,7 +49,7 @@ fn shared(encryption: &Encryption, late: &mut Late, log: &ErrorLog) {
     }
 }
 
-/// The new certificate, if there is one.
+/// Checks a pair. Returns `Some` if there is a new certificate.
 fn look(pair: &mut Pair, late: &mut Late, log: &ErrorLog) -> Option<()> {
     let name = pair.files().cert.display().to_string();
     match pair.look() {
@@ -79,7 +79,7 @@ fn authorities(address: &EncryptedAddress) -> Vec<Mark> {
     marks(address.ca.as_slice())
 }
 
-/// New rules for an address whose authorities have changed.
+/// Renews an address whose authorities have changed.
 fn renew(encryption: &Encryption, address: &EncryptedAddress, settings: &Settings, log: &ErrorLog) {
     let Some(file) = &address.ca else { return };
     match encryption.renew(address, settings) {
@@ -88,7 +88,7 @@ fn renew(encryption: &Encryption, address: &EncryptedAddress, settings: &Setting
     }
 }
 
-/// Complaints that wait: half of a change is no mistake yet.
+/// Delayed complaints: a change that is half done is not an error yet.
 #[derive(Default)]
 struct Late(Vec<(String, String, Instant)>);
 

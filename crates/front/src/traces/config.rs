@@ -1,41 +1,40 @@
-//! Where spans go and what they say of this server: `[traces]`, and what is missing there from OpenTelemetry's variables.
+//! The exporter's configuration: `[traces]`, completed by OpenTelemetry's environment variables.
 //!
-//! The variables alone export nothing: the app may use them, too, and would be surprised by a server that does. Pure: the variables are
-//! passed in. One that cannot be used is left out with a warning, as OpenTelemetry wants it. Only [`Config::check_authorities`] reads a
-//! file, once.
+//! The variables alone do not turn the export on: they may be meant for the app. Pure: the variables are passed in. A variable that cannot
+//! be used is ignored with a warning, as OpenTelemetry requires. Only [`Config::check_authorities`] reads a file, once.
 
 use super::otlp::{Resource, attribute};
 use std::path::PathBuf;
 use std::time::Duration;
 use trace::Sampler;
 
-/// What the exporter needs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Config {
-    /// `https://host:port`.
+    /// Scheme, host and port: `https://host:port`.
     pub(crate) origin: String,
     /// Path and query.
     pub(crate) target: String,
     pub(crate) headers: Vec<(String, String)>,
-    /// Authorities that the collector's certificate is judged by, instead of the system's: the variable, and the file that it names.
+    /// The authorities to verify the collector's certificate with, instead of the system's: the variable, and the file that it names.
     pub(crate) ca: Option<(String, PathBuf)>,
-    /// How long an export may take.
+    /// The time-out of an export.
     pub(crate) timeout: Duration,
-    /// How long a request may wait for others in its batch.
+    /// The longest time that a request waits for its batch to fill up.
     pub(crate) delay: Duration,
-    /// Requests in a batch.
+    /// The number of requests in a batch.
     pub(crate) batch: usize,
-    /// Requests that may wait to be exported.
+    /// The largest number of requests that wait for the export.
     pub(crate) queue: usize,
     pub(crate) sampler: Sampler,
     pub(crate) resource: Resource,
 }
 
-/// The rest of an address without a path.
+/// The path that is added to an address without one.
 const PATH: &str = "/v1/traces";
 const DEFAULT: &str = "http://localhost:4318";
 
-/// The configuration, and warnings; `None` when nothing is to be exported. `tag` is the server's name where nobody gives one.
+/// Returns the configuration and warnings; `None` if the export is off. `tag` is the server's name unless the
+/// settings or the variables give one.
 pub(crate) fn read(
     settings: &settings::Traces,
     tag: &str,
@@ -47,7 +46,7 @@ pub(crate) fn read(
         None => None,
     };
     let mut warnings = Vec::new();
-    // An empty variable is one that is not set.
+    // An empty variable counts as unset.
     let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
     let either = |name: &str| {
         [format!("OTEL_EXPORTER_OTLP_TRACES_{name}"), format!("OTEL_EXPORTER_OTLP_{name}")]
@@ -116,7 +115,7 @@ pub(crate) fn read(
 }
 
 impl Config {
-    /// Leaves out a file of authorities that cannot be used; returns why.
+    /// Drops a file of authorities that cannot be used. Returns the reason.
     pub(super) fn check_authorities(&mut self) -> Option<String> {
         let (name, file) = self.ca.as_ref()?;
         let read = trust::Secret::read(file, 16 << 20).map_err(|error| error.to_string());
@@ -138,7 +137,7 @@ fn usual() -> (String, String) {
     (DEFAULT.to_owned(), PATH.to_owned())
 }
 
-/// The address that the variables name, or the usual one.
+/// Returns the address from the variables, or the default.
 fn address(set: &impl Fn(&str) -> Option<String>, warnings: &mut Vec<String>) -> (String, String) {
     let own = set("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
         .map(|url| ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", split(&url)));
@@ -153,7 +152,7 @@ fn address(set: &impl Fn(&str) -> Option<String>, warnings: &mut Vec<String>) ->
     }
 }
 
-/// An address to which the path of traces is added, unless it has it already.
+/// Splits an address and appends the path of traces, unless it is there already.
 fn based(url: &str) -> Result<(String, String), String> {
     let (origin, target) = split(url)?;
     let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
@@ -162,7 +161,7 @@ fn based(url: &str) -> Result<(String, String), String> {
     Ok((origin, path + query))
 }
 
-/// Origin, and path with query.
+/// Splits an address into the origin, and path with query.
 fn split(url: &str) -> Result<(String, String), String> {
     let url = url.trim();
     let lower = url.to_ascii_lowercase();
@@ -179,7 +178,7 @@ fn split(url: &str) -> Result<(String, String), String> {
     Ok((origin.to_owned(), target))
 }
 
-/// `name=value,name=value`, percent-encoded values (W3C Baggage), as all of OpenTelemetry's lists.
+/// Parses `name=value,name=value` with percent-encoded values (W3C Baggage), the format of all of OpenTelemetry's lists.
 fn pairs(text: &str) -> Vec<(String, String)> {
     let both = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
@@ -190,7 +189,7 @@ fn pairs(text: &str) -> Vec<(String, String)> {
     text.split(',').filter_map(both).collect()
 }
 
-/// Whether it may stand in a request to the collector beside what the server writes itself.
+/// Returns whether a header field can be sent to the collector, beside the fields that the server sets itself.
 fn is_field(name: &str, value: &str) -> bool {
     let own = ["host", "content-type", "content-length", "transfer-encoding", "connection"];
     text::is_token(name.as_bytes())

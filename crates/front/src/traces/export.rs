@@ -1,10 +1,10 @@
-//! The exporter: a task that collects requests into batches and sends them, with patience but not for ever.
+//! The exporter: a task that collects requests into batches and sends them, with a limited number of retries.
 //!
 //! Contract:
-//! 1. Memory is bounded by the queue and one batch. What does not fit is dropped and counted; nobody waits.
-//! 2. A batch that the collector does not take is sent again ([`super::retry`]), then dropped and counted.
-//! 3. What is dropped is in the log at most once in [`EVERY`], with the last reason.
-//! 4. After the order to stop each batch that is left is tried once.
+//! 1. The queue and one batch limit the memory. Requests beyond that are dropped and counted. No request waits.
+//! 2. A batch that the collector does not accept is sent again ([`super::retry`]), then dropped and counted.
+//! 3. Dropped requests are logged at most once per [`EVERY`], with the last reason.
+//! 4. After the order to stop, each remaining batch is tried once.
 
 use super::config::Config;
 use super::otlp;
@@ -18,10 +18,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-/// Time between two lines of the log.
+/// The minimum interval between two log lines.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Collects and sends.
 pub(super) struct Exporter {
     pub(super) config: Config,
     pub(super) collector: Collector,
@@ -30,10 +29,10 @@ pub(super) struct Exporter {
     pub(super) losses: Losses,
 }
 
-/// What could not be exported, and when that was last said.
+/// The requests that could not be exported, and the time of the last log line about them.
 pub(super) struct Losses {
     pub(super) log: Arc<ErrorLog>,
-    /// Requests for which the queue had no room; counted by the front threads.
+    /// Requests that found the queue full, counted by the front threads.
     pub(super) crowded: Arc<AtomicU64>,
     given_up: u64,
     why: String,
@@ -45,7 +44,7 @@ impl Losses {
         Losses { log, crowded, given_up: 0, why: String::new(), said: None }
     }
 
-    /// Writes a line if there is something to say, and it is time.
+    /// Logs the losses, if there are any and the last line is old enough.
     fn say(&mut self, at_last: bool) {
         let early = self.said.is_some_and(|at| at.elapsed() < EVERY) && !at_last;
         if early || (self.given_up == 0 && self.crowded.load(Ordering::Relaxed) == 0) {
@@ -64,7 +63,7 @@ impl Losses {
 }
 
 impl Exporter {
-    /// Runs until it was told to stop and everything has been tried.
+    /// Runs until the order to stop has come and all batches have been tried.
     pub(super) async fn run(mut self) {
         let mut batch = Vec::new();
         while self.fill(&mut batch).await {
@@ -74,7 +73,7 @@ impl Exporter {
         self.losses.say(true);
     }
 
-    /// Fills a batch; `false` when there is nothing left and nothing will come.
+    /// Fills a batch. Returns `false` when the queue is empty and closed.
     async fn fill(&mut self, batch: &mut Vec<Record>) -> bool {
         let mut deadline: Option<Instant> = None;
         while batch.len() < self.config.batch {
@@ -88,10 +87,10 @@ impl Exporter {
             let received = tokio::select! {
                 biased;
                 received = self.records.recv() => received,
-                // Without a sender nobody will say it any more.
+                // Without a sender, no order to stop can come.
                 changed = self.stop.changed() => if changed.is_err() { break } else { continue },
                 () = until(deadline) => break,
-                // What was dropped meanwhile is told although no batch is sent.
+                // Losses are logged even while no batch is sent.
                 () = tokio::time::sleep(EVERY), if deadline.is_none() => {
                     self.losses.say(false);
                     continue;
@@ -129,7 +128,7 @@ impl Exporter {
                 return;
             };
             attempt += 1;
-            // An order to stop ends the wait; the attempt that follows is the last.
+            // An order to stop ends the pause. The following attempt is the last.
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 _ = self.stop.changed() => {}

@@ -1,9 +1,10 @@
-//! Distributed traces: the context of requests passed on, and spans exported by OTLP/HTTP (docs/traces.md).
+//! Distributed traces: passes on the trace context of requests, and exports spans by OTLP/HTTP (docs/traces.md).
 //!
-//! A front thread decides at the head of a request whether it is recorded ([`Tracing::begin`]), and hands a [`record::Record`] to the
-//! exporter when it is over. The exporter is a task of the main thread: encoding, retries and a slow collector never hold up a request.
+//! When the head of a request arrives, a front thread decides whether to record it ([`Tracing::begin`]). When
+//! the request is over, the thread passes a [`record::Record`] to the exporter, a task of the main thread.
+//! Encoding, retries and a slow collector never delay a request.
 //!
-//! Contract: while traces are off there is none of this, and `traceparent` passes as it came.
+//! Contract: while traces are off, none of this runs, and `traceparent` is passed on unchanged.
 
 mod config;
 mod export;
@@ -29,17 +30,16 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use trace::{Active, Sampler, SpanId, TraceId, TraceParent};
 
-/// How long the last batches may take when the server ends.
+/// Time-out for the last batches when the server stops.
 const LAST_BATCHES: Duration = Duration::from_secs(3);
 
-/// The exporter of a server.
 pub(crate) struct Traces {
     thread: TracingSeed,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-/// What a front thread needs to record requests.
+/// The parameters with which a front thread records requests.
 #[derive(Clone)]
 pub(crate) struct TracingSeed {
     sampler: Sampler,
@@ -69,35 +69,36 @@ impl Traces {
         Ok(Some(Traces { thread, stop, task: tokio::task::spawn_local(exporter.run()) }))
     }
 
-    /// For one front thread.
+    /// Returns the parameters for one front thread.
     pub(crate) fn seed(&self) -> TracingSeed {
         self.thread.clone()
     }
 
-    /// Sends what is left, for at most [`LAST_BATCHES`]; `false` when that was not enough.
+    /// Sends the remaining batches, for at most [`LAST_BATCHES`]. Returns `false` if that was not enough.
     pub(crate) async fn close(self) -> bool {
         let _ = self.stop.send(true);
         tokio::time::timeout(LAST_BATCHES, self.task).await.is_ok()
     }
 }
 
-/// The recorder of one front thread.
+/// Records the requests of one front thread.
 pub(crate) struct Tracing {
     seed: TracingSeed,
     random: RefCell<fastrand::Rng>,
 }
 
 impl Tracing {
-    /// Ids differ in every thread and process.
+    /// Each thread and process generates different ids.
     pub(crate) fn new(seed: TracingSeed) -> Tracing {
         let random = RandomState::new().hash_one((std::process::id(), SystemTime::now()));
         Tracing { seed, random: RefCell::new(fastrand::Rng::with_seed(random)) }
     }
 
-    /// Finds the request's place in a trace and writes what its handlers pass on; what is to be recorded, if anything.
+    /// Reads or creates the request's trace context and sets the one that its handlers pass on. Returns the
+    /// recording, if the request is to be recorded.
     pub(crate) fn begin(&self, request: &mut Request) -> Option<Active> {
         let mut given = request.fields.all("traceparent");
-        // Two of them are none (section 3.2.1).
+        // Two fields are invalid (W3C Trace Context, section 3.2.1).
         let first = given.next();
         let parent =
             first.filter(|_| given.next().is_none()).and_then(|value| TraceParent::parse(value.trim_ascii()));
@@ -105,7 +106,7 @@ impl Tracing {
         let trace = parent.map_or_else(|| self.trace_id(), |parent| parent.trace);
         let sampled = self.seed.sampler.decide(parent.as_ref(), &trace);
         if !sampled && parent.is_some_and(|parent| !parent.is_sampled()) {
-            // Nothing is added to the trace, so its position stays.
+            // Nothing is added to the trace, so its context is passed on unchanged.
             return None;
         }
         let state = match parent {
@@ -113,7 +114,7 @@ impl Tracing {
             _ => Box::default(),
         };
         if first.is_some() || parent.is_none() {
-            // What belongs to a position that cannot be read is of no use (section 3.3.1.4).
+            // Without a valid `traceparent`, `tracestate` is invalid as well (section 3.3.1.4).
             request.fields.retain(|name, _| {
                 !name.eq_ignore_ascii_case(b"traceparent")
                     && (parent.is_some() || !name.eq_ignore_ascii_case(b"tracestate"))
@@ -136,7 +137,7 @@ impl Tracing {
         })
     }
 
-    /// Hands over what is known of a recorded request.
+    /// Passes a recorded request to the exporter.
     pub(crate) fn finished(&self, ending: &Ending<'_>) {
         let Some(active) = ending.trace.span.get() else { return };
         let now = (Instant::now(), SystemTime::now());
@@ -163,7 +164,7 @@ impl Tracing {
     }
 }
 
-/// Several fields are one list (section 3.3.1.1).
+/// Joins several fields to one list (section 3.3.1.1).
 fn joined<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Box<str> {
     let texts: Vec<_> = fields.map(|field| String::from_utf8_lossy(field.trim_ascii())).collect();
     texts.join(",").into_boxed_str()

@@ -1,8 +1,7 @@
-//! The messages of OTLP 1.x that traces need (opentelemetry-proto, `trace/v1` and `collector/trace/v1`), and what becomes of a request
-//! in them.
+//! The OTLP 1.x messages for traces (opentelemetry-proto, `trace/v1` and `collector/trace/v1`), and the conversion of a request to spans.
 //!
-//! Names and types of attributes are those of OpenTelemetry's semantic conventions for HTTP servers; what they do not have begins with
-//! `firebrick.`.
+//! Names and types of attributes follow OpenTelemetry's semantic conventions for HTTP servers. Attributes
+//! that these lack begin with `firebrick.`.
 
 use super::record::{Kind, Record, Served, Timed, known_method};
 use prost::{Message, Oneof};
@@ -103,14 +102,13 @@ pub(crate) enum Value {
     Number(f64),
 }
 
-/// What a collector answers.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ExportResponse {
     #[prost(message, optional, tag = "1")]
     pub(crate) partial_success: Option<PartialSuccess>,
 }
 
-/// What a collector does not want of a batch that it has accepted otherwise.
+/// The rejected part of a batch that the collector has accepted otherwise.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct PartialSuccess {
     #[prost(int64, tag = "1")]
@@ -137,12 +135,10 @@ impl From<i64> for Value {
     }
 }
 
-/// An attribute.
 pub(crate) fn attribute(key: &str, value: impl Into<Value>) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value.into()) }) }
 }
 
-/// A batch as it is sent.
 pub(crate) fn encode(resource: &Resource, records: &[Record]) -> Vec<u8> {
     let scope = Scope { name: "firebrick".to_owned(), version: crate::VERSION.to_owned() };
     let spans = records.iter().flat_map(spans).collect();
@@ -151,7 +147,7 @@ pub(crate) fn encode(resource: &Resource, records: &[Record]) -> Vec<u8> {
         .encode_to_vec()
 }
 
-/// The spans of a request: its own first.
+/// Returns the spans of a request, the server span first.
 pub(crate) fn spans(record: &Record) -> Vec<Span> {
     let flags = u32::from(record.flags);
     let base = |id: [u8; 8], parent: Vec<u8>, name: &str, kind: Kind, timed: Timed| Span {

@@ -1,13 +1,13 @@
-//! What is kept of a request until it is exported: plain data, made where the request has ended, encoded elsewhere.
+//! The facts about a request that are kept until the export: plain data, collected when the request ends and encoded elsewhere.
 
 use handler::{Ending, Fault, Request, Version};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trace::Active;
 
-/// Longest path and user agent that are recorded, in bytes.
+/// The longest recorded path or user agent, in bytes.
 const LONGEST: usize = 2_048;
 
-/// A span's place among others (`SpanKind`).
+/// The kind of a span (`SpanKind`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Internal = 1,
@@ -15,34 +15,33 @@ pub(crate) enum Kind {
     Client = 3,
 }
 
-/// From when to when, nanoseconds since the epoch.
+/// Start and end of a span, in nanoseconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timed {
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
 
-/// What made the response.
+/// The part of the server that made the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Served {
-    /// The app. Processor time and waiting for the GVL are known of some requests.
+    /// The app. CPU time and GVL wait are known for some requests only.
     App { worker: u16, cpu_us: Option<u32>, gvl_us: Option<u32> },
     /// An origin behind the reverse proxy.
     Origin,
-    /// A handler on mruby.
+    /// A mruby handler.
     Handler,
 }
 
-/// Why a request counts as failed.
+/// The error of a failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trouble {
     /// `error.type`: the status, or a word.
     pub(crate) kind: String,
-    /// For people; may be empty.
+    /// Text for people. May be empty.
     pub(crate) reason: String,
 }
 
-/// A request that has ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
     pub(crate) trace: [u8; 16],
@@ -64,14 +63,14 @@ pub(crate) struct Record {
     pub(crate) client: String,
     pub(crate) agent: String,
     pub(crate) version: &'static str,
-    /// 0 when the client left before there was one.
+    /// 0 when the client left before the response.
     pub(crate) status: u16,
     pub(crate) body_bytes: u64,
     pub(crate) error: Option<Trouble>,
 }
 
 impl Record {
-    /// Of an exchange that is over. `now`: the same moment by both clocks; `id` makes ids.
+    /// Records an exchange that is over. `now` is the same moment on both clocks. `id` generates ids.
     pub(crate) fn new(
         ending: &Ending<'_>,
         active: &Active,
@@ -94,7 +93,7 @@ impl Record {
             let served =
                 Served::App { worker: worker?, cpu_us: times.cpu_us.get(), gvl_us: times.gvl_us.get() };
             let seated = seated?;
-            // A worker that has died has told no time.
+            // A worker that has died has reported no time.
             let app = times.app_us.get();
             let end = if app > 0 { seated + us(app) } else { responded.unwrap_or(ending.ended).max(seated) };
             Some((served, timed(seated, end)))
@@ -134,8 +133,8 @@ impl Record {
     }
 }
 
-/// As the semantic conventions want it: a server's span has failed with a status from 500, or when the response was cut off by the
-/// server's side. What clients do wrong is no error of the server.
+/// Returns the error of a request, if any. By the semantic conventions, a server span has failed with a
+/// status from 500, or if the server cut the response off. Errors of the client do not count.
 fn trouble(ending: &Ending<'_>) -> Option<Trouble> {
     let failure = ending.failure.filter(|failure| failure.fault != Fault::Client);
     let reason = || failure.map_or(String::new(), |failure| failure.reason.to_string());
@@ -164,7 +163,7 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned()
 }
 
-/// The method, or `_OTHER` for one that is not generally known: values of attributes must be few.
+/// Returns the method, or `_OTHER` for an unknown one: the number of attribute values must be limited.
 pub(crate) fn known_method(method: &str) -> &str {
     let known = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"];
     if known.contains(&method) { method } else { "_OTHER" }

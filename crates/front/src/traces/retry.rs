@@ -1,27 +1,29 @@
-//! What follows from a collector's answer (OTLP specification, "OTLP/HTTP response"). Pure.
+//! Decides by a collector's response whether to retry (OTLP specification, "OTLP/HTTP response"). Pure.
 
 use std::time::{Duration, SystemTime};
 
-/// How often a batch is sent before it is given up.
+/// The number of attempts before a batch is dropped.
 const ATTEMPTS: u32 = 5;
-/// The first wait; each further one is twice as long.
+/// The first pause. Each further one is twice as long.
 const FIRST: Duration = Duration::from_secs(1);
-/// No collector is obeyed longer than that.
+/// The longest pause, whatever the collector asks for.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// An answer, or that there is none.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The batch is accepted.
     Accepted,
-    /// The same may work later; after this time, if the collector says so.
-    Later { why: String, after: Option<Duration> },
-    /// It will never work.
+    /// The same batch may succeed later; after the given time, if the collector names one.
+    Later {
+        why: String,
+        after: Option<Duration>,
+    },
+    /// A retry cannot succeed.
     Refused(String),
 }
 
 impl Answer {
-    /// Of a status and its `Retry-After`.
+    /// Interprets a status and its `Retry-After`.
     pub(crate) fn of(status: u16, retry_after: Option<&[u8]>, now: SystemTime) -> Answer {
         match status {
             200..300 => Answer::Accepted,
@@ -34,7 +36,7 @@ impl Answer {
     }
 }
 
-/// Seconds, or a date of HTTP (RFC 9110 section 10.2.3).
+/// Parses seconds or an HTTP date (RFC 9110 section 10.2.3).
 fn wait(value: &[u8], now: SystemTime) -> Option<Duration> {
     let text = std::str::from_utf8(value).ok()?.trim();
     match text.parse::<u64>() {
@@ -43,8 +45,8 @@ fn wait(value: &[u8], now: SystemTime) -> Option<Duration> {
     }
 }
 
-/// How long to wait after the failed attempt of this number, from 1; `None` to give up. `spread`, 0 to 1, keeps many servers from
-/// coming at the same moment.
+/// Returns the pause after the failed attempt of this number (from 1), or `None` to give up. `spread`, between
+/// 0 and 1, keeps many servers from retrying at the same moment.
 pub(crate) fn pause(attempt: u32, after: Option<Duration>, spread: f64) -> Option<Duration> {
     if attempt >= ATTEMPTS {
         return None;

@@ -1,4 +1,4 @@
-//! A batch to the collector: an HTTP request by the reverse proxy's client, which keeps connections and verifies certificates.
+//! Sends a batch to the collector, by the reverse proxy's client, which reuses connections and verifies certificates.
 
 use super::config::Config;
 use super::otlp::ExportResponse;
@@ -15,10 +15,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime};
 
-/// Bytes of an answer that are read.
+/// The longest response that is read, in bytes.
 const LONGEST_ANSWER: usize = 64 << 10;
 
-/// Sends batches.
 pub(super) struct Collector {
     client: proxy::Client,
     origin: Origin,
@@ -27,7 +26,7 @@ pub(super) struct Collector {
 
 impl Collector {
     /// # Errors
-    /// The address is no origin.
+    /// The address is not a valid origin.
     pub(super) fn new(config: &Config) -> Result<Collector, String> {
         let origin = Origin::parse(&config.origin)?;
         let client = proxy::Client::new(proxy::Config {
@@ -39,7 +38,7 @@ impl Collector {
             read_timeout: config.timeout,
             send_timeout: config.timeout,
             tls_ca: config.ca.as_ref().map(|(_, file)| file.clone()),
-            // Nothing is passed on.
+            // These are the server's own requests: no client's are forwarded.
             via: proxy::Via::Off,
             ..proxy::Config::new("traces", Vec::new())
         });
@@ -53,7 +52,7 @@ impl Collector {
         Ok(Collector { client, origin, peer })
     }
 
-    /// The collector's answer; and what it says about spans that it does not want although it has accepted the others.
+    /// Sends a batch. Returns the outcome, and the collector's text if it has rejected some of the spans.
     pub(super) async fn send(&self, config: &Config, batch: Bytes) -> (Answer, Option<String>) {
         match tokio::time::timeout(config.timeout, self.ask(config, batch)).await {
             Ok(Ok(answered)) => answered,
@@ -75,7 +74,7 @@ impl Collector {
         };
         let response = self.client.ask(self.origin.clone(), exchange, target).await?;
         let answer = Answer::of(response.status, response.fields.get("retry-after"), SystemTime::now());
-        // Also of a refusal: a connection whose response is read can be used again.
+        // The body is read even after a refusal, so that the connection can be reused.
         let body = read(response.body).await;
         let partial = match answer {
             Answer::Accepted => ExportResponse::decode(body).ok().and_then(|read| read.partial_success),
@@ -122,7 +121,7 @@ impl Collector {
     }
 }
 
-/// Why there is no answer, and what can be done about a certificate that is not trusted.
+/// Explains why there is no response, with a remedy for an untrusted certificate.
 fn explained(reason: &str) -> String {
     match reason.contains("invalid peer certificate") {
         true => {
@@ -134,7 +133,7 @@ fn explained(reason: &str) -> String {
     }
 }
 
-/// What there is of a body, as far as it is of interest.
+/// Reads a body, up to [`LONGEST_ANSWER`].
 async fn read(body: Body) -> Bytes {
     match body {
         Body::Bytes(bytes) => bytes,
@@ -152,7 +151,7 @@ async fn read(body: Body) -> Bytes {
     }
 }
 
-/// The client of our own requests: it is always there.
+/// The client of the server's own requests. It never departs.
 struct Nobody;
 
 impl Client for Nobody {

@@ -1,4 +1,4 @@
-//! From the head of a request to the spans that a collector gets.
+//! Tests the path from the head of a request to the spans that a collector gets.
 
 use super::otlp::{AnyValue, ExportRequest, Span, Value, encode, spans};
 use super::*;
@@ -81,7 +81,7 @@ fn a_position_that_cannot_be_read_is_replaced_with_its_state() {
     }
 }
 
-/// A response without a body, at once.
+/// Returns the end of an exchange whose response has no body.
 fn ending<'a>(request: &'a Request, peer: &'a Peer, trace: &'a Trace, status: u16) -> Ending<'a> {
     let now = Instant::now();
     Ending {
@@ -98,12 +98,12 @@ fn ending<'a>(request: &'a Request, peer: &'a Peer, trace: &'a Trace, status: u1
     }
 }
 
-/// A request that took 60 ms: begun, 10 ms until a worker was asked for, 20 ms in the queue, 15 ms in the app, then 15 ms to send.
+/// Records a request that took 60 ms: 10 ms until it was queued, 20 ms in the queue, 15 ms in the app, 15 ms to send.
 fn recorded(change: impl FnOnce(&Trace, &mut Ending<'_>)) -> Vec<Span> {
     let (tracing, mut records) = tracing(always(), 1);
     let mut request = request("GET", "/books?q=1", &[("traceparent", PARENT), ("User-Agent", "Lynx")]);
     let (trace, peer) = (Trace::default(), peer());
-    // All of it is over by now.
+    // In the past, so that the request is over.
     let started = Instant::now().checked_sub(Duration::from_millis(100)).unwrap();
     let at = |ms| started + Duration::from_millis(ms);
     let active = tracing.begin(&mut request).unwrap();
@@ -199,7 +199,7 @@ fn other_requests_have_the_spans_of_what_served_them() {
 fn what_fails_has_the_status_of_an_error_and_what_clients_do_wrong_has_not() {
     let status = |status: u16, failure: Option<Failure>, broken: bool| {
         let all = recorded(|_, ending| {
-            // The spans outlive it.
+            // Leaked, because the spans outlive the failure.
             ending.failure = failure.map(|failure| &*Box::leak(Box::new(failure)));
             (ending.status, ending.broken) = (status, broken);
         });

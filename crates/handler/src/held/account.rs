@@ -1,4 +1,4 @@
-//! What the responses of one connection hold together, and its requests that wait until it is less: [`Account`].
+//! Counts the resources that all responses of one connection hold, and makes further requests wait.
 
 use super::Amount;
 use super::ledger::{Ledger, current};
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-/// What a connection makes the server hold.
+/// The resources that the server holds for one connection.
 #[derive(Debug)]
 pub struct Account {
     pub(super) ledger: Rc<Ledger>,
@@ -23,7 +23,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Of a connection of this thread.
+    /// Creates the account of a connection of this thread.
     #[expect(clippy::new_without_default, reason = "it belongs to the thread that makes it")]
     pub fn new() -> Account {
         Account::of(current())
@@ -40,17 +40,17 @@ impl Account {
         }
     }
 
-    /// What is held.
     pub fn held(&self) -> Amount {
         self.held.get()
     }
 
-    /// Whether its responses hold their share: its next request is to wait for its turn.
+    /// Returns whether the responses hold the connection's share, so that its next request must wait for its
+    /// turn.
     pub fn is_full(&self) -> bool {
         self.ledger.is_share(self.held.get())
     }
 
-    /// Whether a request that comes now has to wait.
+    /// Returns whether a new request has to wait.
     pub fn must_wait(&self) -> bool {
         self.is_full() || !self.waiting.borrow().is_empty()
     }
@@ -60,7 +60,7 @@ impl Account {
         Waiting { account: self.clone(), number: None }
     }
 
-    /// The next one that waits has its turn, if there is room.
+    /// Wakes the next waiting request if there is room.
     pub(super) fn call(&self) {
         if self.waiting.borrow().is_empty() || self.is_full() {
             return;
@@ -72,14 +72,15 @@ impl Account {
     }
 }
 
-/// Waits for a turn; see [`Account::turn`].
+/// The future of a turn; see [`Account::turn`].
 #[derive(Debug)]
 pub struct Waiting {
     account: Rc<Account>,
     number: Option<u64>,
 }
 
-/// A request has its turn. Dropped when it is known what its response holds; then the next one has its turn.
+/// The turn of a request. Dropped when the resources of its response are known; then the next request has its
+/// turn.
 #[derive(Debug)]
 pub struct Turn(Rc<Account>);
 
@@ -95,12 +96,12 @@ impl Future for Waiting {
                     waker.clone_from(cx.waker());
                     return Poll::Pending;
                 }
-                // It was called.
+                // The request was woken.
                 if !account.is_full() {
                     self.number = None;
                     return Poll::Ready(Turn(account.clone()));
                 }
-                // Another response has come first.
+                // Another response has taken the room first.
                 waiting.push_front((number, cx.waker().clone()));
                 return Poll::Pending;
             }
@@ -119,7 +120,7 @@ impl Drop for Waiting {
         let mut waiting = self.account.waiting.borrow_mut();
         match waiting.iter().position(|(other, _)| *other == number) {
             Some(at) => drop(waiting.remove(at)),
-            // It was called, and does not come.
+            // The request was woken, but is being dropped.
             None => {
                 drop(waiting);
                 self.account.call();

@@ -1,4 +1,4 @@
-//! An open file whose bytes are sent: [`OpenFile`].
+//! An open file whose bytes are sent.
 
 use super::Hold;
 use net::descriptors::Held;
@@ -7,7 +7,8 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// An open file, counted as one of the process's descriptors; of a response alone also as something that its client makes the server hold.
+/// An open file, counted as a descriptor of the process. If it is open for a single response, it also counts
+/// as a resource held for that client.
 #[derive(Debug)]
 pub struct OpenFile {
     file: Arc<File>,
@@ -16,24 +17,24 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// A file that is open for one response. Without a `hold` it is counted for the process only.
+    /// Creates a file that is open for one response. Without a `hold`, it is counted for the process only.
     pub fn of_response(file: File, hold: Option<Hold>) -> OpenFile {
         OpenFile { file: Arc::new(file), hold, _counted: Held::begin() }
     }
 
-    /// What is held with it, if it is open for one response.
+    /// Returns the hold of a file that is open for one response.
     pub fn hold(&self) -> Option<&Hold> {
         self.hold.as_ref()
     }
 
-    /// The file for another thread, without another descriptor.
+    /// Returns the file for use by another thread, without another descriptor.
     pub fn shared(&self) -> Arc<File> {
         self.file.clone()
     }
 }
 
 impl From<File> for OpenFile {
-    /// A file that is open anyway, for any number of responses.
+    /// Wraps a file that stays open anyway, for any number of responses.
     fn from(file: File) -> OpenFile {
         OpenFile::of_response(file, None)
     }

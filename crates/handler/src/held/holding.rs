@@ -1,4 +1,5 @@
-//! What one response holds: [`Holding`], in parts that are held one by one: [`Hold`].
+//! Counts the resources that one response holds ([`Holding`]), in parts that are counted separately
+//! ([`Hold`]).
 
 use super::Amount;
 use super::account::Account;
@@ -7,16 +8,16 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// What a response holds while its client does not take it.
+/// The resources that a response holds until its client takes it.
 pub struct Holding {
     account: Rc<Account>,
     ledger: Rc<Ledger>,
     held: Cell<Amount>,
-    /// When the client last took some of it, or it began.
+    /// When the client last took some of it, or when it began.
     moved: Cell<Instant>,
     displaced: Cell<bool>,
     wake: Box<dyn Fn()>,
-    /// Its place in the ledger, and how many there were before it.
+    /// Its index in the ledger, and the number of holdings before it.
     pub(super) place: Cell<usize>,
     pub(super) number: Cell<u64>,
 }
@@ -28,7 +29,8 @@ impl std::fmt::Debug for Holding {
 }
 
 impl Holding {
-    /// Of a response on the connection of `account`. `wake` has the protocol look at [`Holding::is_displaced`] soon; it must not do more.
+    /// Creates the holding of a response on the connection of `account`. `wake` must only make the protocol
+    /// check [`Holding::is_displaced`] soon.
     pub fn new(account: Rc<Account>, wake: impl Fn() + 'static) -> Rc<Holding> {
         let ledger = account.ledger.clone();
         let holding = Rc::new(Holding {
@@ -45,14 +47,14 @@ impl Holding {
         holding
     }
 
-    /// Holds so much until the result is dropped. Another response may have to leave for it.
+    /// Holds `amount` until the result is dropped. Another response may be displaced to make room.
     pub fn hold(self: &Rc<Holding>, amount: Amount) -> Hold {
         let hold = Hold { holding: self.clone(), amount: Cell::default() };
         hold.set(amount);
         hold
     }
 
-    /// The client has taken so many bytes.
+    /// Records that the client has taken `bytes` bytes.
     pub fn took(&self, bytes: usize, now: Instant) {
         if bytes > 0 {
             self.moved.set(now);
@@ -60,7 +62,7 @@ impl Holding {
         }
     }
 
-    /// Whether the response has to leave, because the server needs what it holds.
+    /// Returns whether the response has to end, because the server needs its resources.
     pub fn is_displaced(&self) -> bool {
         self.displaced.get()
     }
@@ -100,7 +102,7 @@ impl Drop for Holding {
     }
 }
 
-/// A part of what a response holds.
+/// A part of the resources that a response holds.
 #[derive(Debug)]
 pub struct Hold {
     holding: Rc<Holding>,
@@ -108,7 +110,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// From now on it is so much.
+    /// Changes the amount.
     pub fn set(&self, amount: Amount) {
         let before = self.amount.replace(amount);
         if before == amount {
@@ -122,7 +124,6 @@ impl Hold {
         }
     }
 
-    /// How much it is.
     pub fn amount(&self) -> Amount {
         self.amount.get()
     }

@@ -1,4 +1,4 @@
-//! The sums of a thread, its ceilings, and which responses leave when there is no room.
+//! Keeps the totals and limits of a thread, and decides which responses are displaced when there is no room.
 
 use super::{Amount, Holding};
 use net::descriptors;
@@ -7,62 +7,65 @@ use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Most bytes in memory that the responses of a connection hold before its other requests wait.
+/// The bytes in memory that the responses of a connection may hold before its other requests wait.
 pub const CONNECTION_MEMORY: u64 = 16 << 20;
-/// Most bytes in memory that the responses of all threads hold before those that hardly move are displaced, and others go to the disk,
+/// The bytes in memory that the responses of all threads may hold. Above this, responses that hardly move are
+/// displaced, and others go to the disk.
 const MEMORY: u64 = 256 << 20;
-/// and of one thread at least.
+/// The smallest such limit for a thread.
 const LEAST_MEMORY: u64 = 64 << 20;
-/// A thread has room for so many files of responses, and of uploads, at least.
+/// The smallest number of response files, and of uploads, for a thread.
 const LEAST_FILES: u64 = 8;
-/// A connection may have so many files at least, and so much memory: its quick requests do not wait for a slow one when the thread has no room.
+/// A connection may always have this many files and this much memory, so that its quick requests need not
+/// wait for a slow one when the thread has no room.
 const LEAST_OF_CONNECTION: u32 = 4;
 const LEAST_MEMORY_OF_CONNECTION: u64 = 1 << 20;
-/// A client that takes fewer bytes in a second hardly moves,
+/// The rate in bytes per second below which a client hardly moves.
 const HARDLY: u64 = 1 << 10;
-/// if it has not taken any for so long.
+/// A client that hardly moves has stalled if it has not taken any bytes for this long.
 const STALLED: Duration = Duration::from_secs(2);
-/// A response whose client has taken something since then moves.
+/// A response moves if its client has taken bytes within this time.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Responses that move are looked at again for memory after so long.
+/// The interval at which responses that move are checked again for memory.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Of the process: descriptors, memory, disk.
+/// Totals of the process: descriptors, memory, disk.
 static TOTAL: [AtomicU64; 3] = [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
 
 thread_local! {
     static LEDGER: Rc<Ledger> = Rc::new(Ledger::new(1));
 }
 
-/// What the responses of all threads hold, and the uploads.
+/// Returns the total of the responses of all threads and of the uploads.
 pub fn total() -> Amount {
     let [descriptors, memory, disk] = [0, 1, 2].map(|at: usize| TOTAL[at].load(Ordering::Relaxed));
     Amount { descriptors: u32::try_from(descriptors).unwrap_or(u32::MAX), memory, disk }
 }
 
-/// This thread is one of so many: it has its share of everything.
+/// Gives this thread the share of one of `threads` threads.
 pub fn share(threads: usize) {
     current().limits.set(Limits::new(threads as u64));
 }
 
-/// Whether this thread's responses hold all the memory that they may: what comes for them goes to the disk.
+/// Returns whether this thread's responses hold all the memory that they may, so that further bytes go to the
+/// disk.
 pub fn memory_is_short() -> bool {
     LEDGER.with(|ledger| ledger.held.get().memory >= ledger.limits.get().memory)
 }
 
-/// The process has no descriptor left: some responses of this thread have to leave.
+/// Displaces some responses of this thread, because the process has no descriptor left.
 #[cold]
 pub fn relieve() {
     let ledger = current();
     ledger.displace(None, ledger.limits.get().descriptors / 64 + 1);
 }
 
-/// This thread's.
+/// Returns this thread's ledger.
 pub(super) fn current() -> Rc<Ledger> {
     LEDGER.with(Rc::clone)
 }
 
-/// Ceilings of a thread.
+/// The limits of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) descriptors: u32,
@@ -81,29 +84,30 @@ impl Limits {
         }
     }
 
-    /// Most files of a connection.
+    /// Returns the largest number of files of a connection.
     fn of_connection(self) -> u32 {
         (self.descriptors / 16).max(LEAST_OF_CONNECTION)
     }
 }
 
-/// The sums of a thread.
+/// The totals of a thread.
 #[derive(Debug)]
 pub(super) struct Ledger {
     limits: Cell<Limits>,
     held: Cell<Amount>,
-    /// What those hold that have been displaced, and have not left yet.
+    /// The amount held by displaced responses that have not ended yet.
     pub(super) leaving: Cell<Amount>,
     pub(super) uploads: Cell<u32>,
     holdings: RefCell<Vec<Weak<Holding>>>,
-    /// How many there have been.
+    /// The number of holdings so far.
     begun: Cell<u64>,
-    /// When it was found that nothing in memory can be displaced.
+    /// When no response was found that could be displaced for memory.
     vain: Cell<Option<Instant>>,
 }
 
-/// How well a response moves; the least leaves first. Whether it has moved lately counts more than what its connection takes: windows that a
-/// client opens at the beginning are filled at once, and look like a fast client for a while.
+/// How well a response moves; the lowest rank is displaced first. Recent movement counts more than the rate
+/// of the connection, because the windows that a client opens at the beginning are filled at once and look
+/// like a fast client for a while.
 type Rank = (bool, u64, Instant);
 
 impl Ledger {
@@ -130,7 +134,7 @@ impl Ledger {
         self.limits.get()
     }
 
-    /// Whether a connection that holds so much has its share.
+    /// Returns whether a connection that holds `own` has used up its share.
     pub(super) fn is_share(&self, own: Amount) -> bool {
         let (limits, held) = (self.limits.get(), self.held.get());
         let free = limits.descriptors.saturating_sub(held.descriptors);
@@ -152,7 +156,7 @@ impl Ledger {
         if place < holdings.len() {
             holdings.swap_remove(place);
         }
-        // The last one has taken its place.
+        // The last entry has been moved to this index.
         if let Some(moved) = holdings.get(place).and_then(Weak::upgrade) {
             moved.place.set(place);
         }
@@ -163,11 +167,11 @@ impl Ledger {
         count(from, to);
     }
 
-    /// Displaces responses if more is held than may be; `newcomer` stays.
+    /// Displaces responses if more is held than allowed; `newcomer` stays.
     pub(super) fn make_room(&self, newcomer: &Rc<Holding>) {
         let (limits, held) = (self.limits.get(), self.held.get() - self.leaving.get());
         if held.descriptors > limits.descriptors {
-            // A few more at a time: it takes a look at all of them.
+            // A few more at a time, because each round examines all of them.
             self.displace(Some(newcomer), held.descriptors - limits.descriptors + limits.descriptors / 64);
         } else if descriptors::are_short() {
             self.displace(Some(newcomer), 1);
@@ -177,7 +181,7 @@ impl Ledger {
         }
     }
 
-    /// Those that hold something of a kind, the least first.
+    /// Returns the responses that hold some of this kind of resource, the lowest rank first.
     fn ranked(
         &self,
         newcomer: Option<&Rc<Holding>>,
@@ -191,7 +195,8 @@ impl Ledger {
             .filter(|one| !one.is_displaced() && kind(one.held()) > 0)
             .filter(|one| newcomer.is_none_or(|newcomer| !Rc::ptr_eq(one, newcomer)))
             .map(|one| {
-                // What a connection takes, for each of what it holds: others of its responses wait for that one.
+                // The rate of a connection per unit that it holds, because the others of its responses wait
+                // for this one.
                 let share = one.account().pace.rate(now) / kind(one.account().held.get()).max(1);
                 let moves = now.saturating_duration_since(one.moved()) < PAUSE;
                 ((moves, share, one.moved()), one)
@@ -203,7 +208,7 @@ impl Ledger {
 
     #[cold]
     fn displace(&self, newcomer: Option<&Rc<Holding>>, files: u32) {
-        // The newest have not had the time to show whether their client takes them.
+        // The newest have not had time to show whether their clients take them.
         let newest = self.begun.get().saturating_sub(u64::from(self.limits.get().descriptors / 8));
         let mut left = files;
         for (_, holding) in self.ranked(newcomer, Instant::now(), |held| held.descriptors.into()) {
@@ -241,12 +246,12 @@ impl Ledger {
     }
 }
 
-/// Counts for the process.
+/// Updates the totals of the process.
 pub(super) fn count(from: Amount, to: Amount) {
     let parts = |amount: Amount| [u64::from(amount.descriptors), amount.memory, amount.disk];
     for (total, (from, to)) in TOTAL.iter().zip(parts(from).into_iter().zip(parts(to))) {
         if from != to {
-            // Wraps around, so that the sum is right.
+            // Wraps around when the amount shrinks, which gives the right sum.
             total.fetch_add(to.wrapping_sub(from), Ordering::Relaxed);
         }
     }

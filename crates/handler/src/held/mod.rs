@@ -1,21 +1,26 @@
-//! What responses and uploads make the server hold on behalf of clients: descriptors, memory, room on the disk.
+//! Limits the resources that responses and uploads make the server hold for clients: descriptors, memory,
+//! disk space.
 //!
-//! Why: a client that does not read costs the server what waits for it. Each response has a ceiling; a client may ask for many responses on
-//! one connection, and have many connections. A server without descriptors answers no client at all.
+//! Why: a client that does not read makes the server keep the waiting bytes. Each response has a limit, but a
+//! client may request many responses on one connection and open many connections. A server without
+//! descriptors cannot answer any client.
 //!
 //! Contract:
-//! 1. What a response holds is counted by a [`Hold`] for as long as it is held: for its connection ([`Account`]), for its thread, and for the
-//!    process ([`total`]).
-//! 2. A connection whose responses hold their share does not begin another one: its requests wait for a [`Turn`]. The share is at most a
-//!    sixteenth of the thread's descriptors and [`CONNECTION_MEMORY`], and not more than what is still free in the thread, so that many
-//!    connections leave room for others; a little it always has.
-//! 3. When a thread has no room at all, responses are displaced ([`Holding::is_displaced`]): those that have paused before those that move; of
-//!    the connections that take least for what they hold, the response that has stalled longest. The newest eighth stays: it has not shown
-//!    whether its clients take it. For memory this is done only to those that hardly move.
-//! 4. An upload in a file has a place of its own ([`Upload`]). A connection may have as many as are still free in the thread.
-//! 5. Nothing is counted, and nothing is allocated, for a response that holds nothing.
-//! 6. Everything here belongs to one thread, but the totals of the process. The thread's ceilings come from the limit of descriptors and
-//!    from [`share`].
+//! 1. A [`Hold`] counts a resource of a response as long as it is held: for the connection ([`Account`]), for
+//!    the thread, and for the process ([`total`]).
+//! 2. A connection whose responses hold their share begins no further response: its requests wait for a
+//!    [`Turn`]. The share is at most a sixteenth of the thread's descriptors and [`CONNECTION_MEMORY`], and
+//!    at most the part that is still free in the thread, so that many connections leave room for others. A
+//!    small amount is always allowed.
+//! 3. When a thread has no room left, responses are displaced ([`Holding::is_displaced`]): paused responses
+//!    before moving ones; then those of connections with the lowest rate for the amount they hold, and of
+//!    those the response that has stalled longest. The newest eighth stays, because it has not shown whether
+//!    its clients take it. For memory, only responses that hardly move are displaced.
+//! 4. An upload in a file is counted separately ([`Upload`]). A connection may have as many as are still free
+//!    in the thread.
+//! 5. A response that holds nothing is not counted and causes no allocation.
+//! 6. Everything here belongs to one thread, except the totals of the process. The thread's limits come from
+//!    the descriptor limit and from [`share`].
 
 mod account;
 mod file;
@@ -32,14 +37,14 @@ pub use upload::Upload;
 
 use std::ops::{Add, Sub};
 
-/// How much is held.
+/// An amount of resources.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amount {
     /// Open files.
     pub descriptors: u32,
-    /// Bytes in memory, those of files in memory included.
+    /// Bytes in memory, including those of files in memory.
     pub memory: u64,
-    /// Bytes in files that exist for this response only.
+    /// Bytes in files that exist only for this response.
     pub disk: u64,
 }
 
@@ -47,7 +52,6 @@ impl Amount {
     /// An open file that exists anyway.
     pub const FILE: Amount = Amount { descriptors: 1, memory: 0, disk: 0 };
 
-    /// Bytes in memory.
     pub fn of_memory(bytes: u64) -> Amount {
         Amount { memory: bytes, ..Amount::default() }
     }

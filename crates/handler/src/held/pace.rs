@@ -1,16 +1,15 @@
-//! How fast something moves: [`Pace`].
+//! Measures the rate of a transfer.
 //!
-//! Contract: recent bytes count most, what was long ago hardly counts; before a second has passed the rate is that of a second, so that a
-//! burst at the beginning is no high rate.
+//! Contract: recent bytes count most, and old ones hardly count. In the first second the rate is the number
+//! of bytes, so that a burst at the beginning does not count as a high rate.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// After so long the older half of what was counted counts half.
+/// The age at which the counted bytes are scaled down to half of this span.
 const SPAN: Duration = Duration::from_secs(8);
 const LEAST: Duration = Duration::from_secs(1);
 
-/// Bytes over time.
 #[derive(Debug)]
 pub(super) struct Pace {
     since: Cell<Instant>,
@@ -22,12 +21,12 @@ impl Pace {
         Pace { since: Cell::new(now), bytes: Cell::new(0) }
     }
 
-    /// So many bytes have moved.
+    /// Counts bytes that were transferred.
     pub(super) fn took(&self, bytes: u64, now: Instant) {
         let age = now.saturating_duration_since(self.since.get());
         if age >= SPAN {
             let kept = SPAN / 2;
-            // What a whole age has brought, for the part of it that is kept.
+            // The bytes of the whole age, scaled to the part that is kept.
             let part = self.bytes.get() as f64 * kept.as_secs_f64() / age.as_secs_f64();
             self.bytes.set(part as u64);
             self.since.set(now.checked_sub(kept).unwrap_or(now));
@@ -35,7 +34,7 @@ impl Pace {
         self.bytes.update(|all| all.saturating_add(bytes));
     }
 
-    /// Bytes per second.
+    /// Returns the rate in bytes per second.
     pub(super) fn rate(&self, now: Instant) -> u64 {
         let age = now.saturating_duration_since(self.since.get()).max(LEAST);
         (self.bytes.get() as f64 / age.as_secs_f64()) as u64

@@ -1,4 +1,4 @@
-//! Tests of what is counted, which requests wait, and which responses leave.
+//! Tests the counts, the waiting of requests, and the choice of displaced responses.
 
 use super::*;
 use crate::held::Account;
@@ -20,7 +20,7 @@ fn response(account: &Rc<Account>) -> Rc<Holding> {
     Holding::new(account.clone(), || ())
 }
 
-/// Many responses with a file each.
+/// Creates many responses with one file each.
 fn files(account: &Rc<Account>, count: usize) -> Vec<(Rc<Holding>, crate::held::Hold)> {
     let file = |_| {
         let holding = response(account);
@@ -75,7 +75,7 @@ fn a_turn_is_not_lost_with_its_request() {
     assert!(waiting.iter_mut().all(|one| poll(one).is_none()));
     drop(waiting.remove(1));
     held.pop();
-    // The first one was called, and has gone.
+    // The first request was woken and is dropped.
     drop(waiting.remove(0));
     assert!(poll(&mut waiting[0]).is_some());
     assert!(!accounts[0].must_wait());
@@ -212,7 +212,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 proptest! {
-    /// The sums are those of what exists; no response leaves while there is room; nothing is left at the end.
+    /// The totals match what exists, no response is displaced while there is room, and nothing is left at the
+    /// end.
     #[test]
     fn the_sums_are_right(acts in acts()) {
         let (ledger, accounts) = accounts(4);

@@ -1,4 +1,4 @@
-//! A place for an upload in a file: [`Upload`].
+//! Counts uploads that are kept in files.
 
 use super::Amount;
 use super::account::Account;
@@ -6,7 +6,7 @@ use super::ledger::{Ledger, count, current};
 use net::descriptors::Held;
 use std::rc::Rc;
 
-/// An upload in a file, until it is dropped.
+/// An upload in a file, counted until it is dropped.
 #[derive(Debug)]
 pub struct Upload {
     ledger: Rc<Ledger>,
@@ -16,7 +16,7 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// A place for an upload of a connection; `None` if it has its share.
+    /// Begins an upload of a connection; `None` if the connection has used up its share.
     pub fn begin(account: Option<&Rc<Account>>) -> Option<Upload> {
         let ledger = account.map_or_else(current, |account| account.ledger.clone());
         let own = account.map_or(0, |account| account.uploads.get());
@@ -30,12 +30,12 @@ impl Upload {
         Some(Upload { ledger, account: account.cloned(), disk: 0, _counted: Held::begin() })
     }
 
-    /// Whether the connection has uploads that wait, besides others of the thread.
+    /// Returns whether the connection has uploads in files already.
     pub fn has_others(account: Option<&Rc<Account>>) -> bool {
         account.is_some_and(|account| account.uploads.get() > 0)
     }
 
-    /// It has so many bytes now.
+    /// Sets the number of bytes in the file.
     pub fn grow(&mut self, len: u64) {
         let before = std::mem::replace(&mut self.disk, len);
         count(Amount { disk: before, ..Amount::default() }, Amount { disk: len, ..Amount::default() });

@@ -1,4 +1,4 @@
-//! The state of the current request's body: framing, and what went wrong. Pure: bytes go in.
+//! Tracks the body of the current request: its framing and its first error. Works on bytes only, without I/O.
 
 use super::link::forget;
 use crate::message::Pace;
@@ -8,21 +8,20 @@ use h1::{Expect, Framing, RequestHead};
 use handler::BodyError;
 use settings::Limits;
 
-/// Bytes from which data that was read ahead is taken out of its buffer instead of copied.
+/// From this size on, buffered data is split off its buffer instead of copied.
 const SHARED: usize = 4 << 10;
 
-/// How the end of the body is found.
+/// The framing of the rest of the body.
 #[derive(Debug)]
 enum Rest {
     Length(u64),
     Chunked(Box<Decoder>),
 }
 
-/// The body of the current request. Without one nothing is held: that is most requests.
+/// The body of the current request. A request without a body, as most are, allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct BodyState(Option<Box<Arriving>>);
 
-/// A request body that arrives.
 #[derive(Debug)]
 struct Arriving {
     rest: Rest,
@@ -35,7 +34,7 @@ struct Arriving {
 impl BodyState {
     pub(crate) fn new(head: &RequestHead, limits: &Limits) -> BodyState {
         let rest = match head.framing {
-            // Requests do not end with the connection.
+            // A request never ends with the connection.
             Framing::Length(0) | Framing::Close => return BodyState(None),
             Framing::Length(length) => Rest::Length(length),
             Framing::Chunked => Rest::Chunked(Box::new(Decoder::new(Bounds {
@@ -48,17 +47,17 @@ impl BodyState {
         BodyState(Some(Box::new(Arriving { rest, continue_due, error: None, pace: Pace::default() })))
     }
 
-    /// Whether the client waits for 100 (Continue); it is told once.
+    /// Returns whether the client waits for 100 (Continue). Returns `true` only once.
     pub(crate) fn take_continue(&mut self) -> bool {
         self.0.as_mut().is_some_and(|body| std::mem::take(&mut body.continue_due))
     }
 
-    /// Whether all of it has been read.
+    /// Returns whether the whole body has been read.
     pub(crate) fn is_done(&self) -> bool {
         self.0.as_ref().is_none_or(|body| body.is_done())
     }
 
-    /// Bytes that are missing, if that is known.
+    /// Returns the number of missing bytes, if known.
     pub(crate) fn left(&self) -> Option<u64> {
         match self.0.as_ref().map(|body| &body.rest) {
             None => Some(0),
@@ -67,35 +66,34 @@ impl BodyState {
         }
     }
 
-    /// Whether the next request cannot be found: the body is broken, or the client may or may not send it.
+    /// Returns whether the next request cannot be found: the body is broken, or the client waits for 100 (Continue) and may or may not send it.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.0.as_ref().is_some_and(|body| body.error.is_some() || (body.continue_due && !body.is_done()))
     }
 
-    /// Why no more of it can be read.
+    /// Returns why no more of the body can be read.
     pub(crate) fn error(&self) -> Option<&BodyError> {
         self.0.as_ref()?.error.as_ref()
     }
 
-    /// No more of it can be read.
+    /// Records why no more of the body can be read.
     pub(crate) fn fail(&mut self, error: BodyError) {
         if let Some(body) = &mut self.0 {
             body.error = Some(error);
         }
     }
 
-    /// How fast it arrives, until all of it has.
+    /// The rate of the upload; `None` without a body.
     pub(crate) fn pace(&mut self) -> Option<&mut Pace> {
         self.0.as_mut().map(|body| &mut body.pace)
     }
 
-    /// Consumes what belongs to the body at the front of what was read ahead, without a copy when that is much; frees the buffer when
-    /// it is empty.
+    /// Takes the body's bytes from the front of the buffer, without a copy if they are many. Frees the buffer when it is empty.
     pub(crate) fn take_ahead(&mut self, input: &mut BytesMut) -> Result<Bytes, BodyError> {
         self.0.as_mut().map_or(Ok(Bytes::new()), |body| body.take_ahead(input))
     }
 
-    /// Consumes what belongs to the body at the front of `input`: the data, and how many bytes were consumed.
+    /// Takes the body's bytes from the front of `input`. Returns the data and the number of consumed bytes.
     pub(crate) fn take(&mut self, input: &[u8]) -> Result<(Bytes, usize), BodyError> {
         match &mut self.0 {
             Some(body) => body.take(input),

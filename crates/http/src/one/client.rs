@@ -1,7 +1,7 @@
-//! The handler's view of its client: whether it has gone, and informational responses.
+//! Implements the handler's view of its client: whether it has disconnected, and informational responses.
 //!
-//! A connection that the event loop does not watch is not registered only to learn that its client has gone: most responses come
-//! sooner than that could matter. It is registered when the request is still waiting a sweep of the timers later.
+//! Registering a socket with the event loop only to notice a disconnect would cost more than it brings, because most responses are sent sooner. The
+//! socket is registered when the request is still waiting at the next sweep of the timers.
 
 use super::link::Link;
 use handler::held::Holding;
@@ -14,12 +14,11 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The client of one exchange.
 pub(crate) struct ClientView<S> {
     pub(crate) link: Weak<Link<S>>,
     pub(crate) exchange: u32,
     half_closed: Cell<bool>,
-    /// A deadline is set after which the event loop watches the client.
+    /// A deadline is set; after it the event loop watches the client.
     patient: Cell<bool>,
     dead: RefCell<Option<Pin<Box<dyn Future<Output = ()>>>>>,
 }
@@ -35,8 +34,8 @@ impl<S: Transport> ClientView<S> {
         }
     }
 
-    /// Whether it is too early to have the client watched. The deadline is one for reading, which nobody does meanwhile: a read that
-    /// has to wait has the client watched.
+    /// Returns whether it is too early to register the socket. Uses the read deadline, which is free now: a read that has to wait registers the
+    /// socket itself.
     fn may_wait(&self, link: &Link<S>) -> bool {
         if !self.patient.replace(true) {
             link.timer.arm_in(Lane::Read, Duration::ZERO);
@@ -44,7 +43,7 @@ impl<S: Transport> ClientView<S> {
         !link.timer.expired(Lane::Read)
     }
 
-    /// After the client's end has been read, only the event loop's error event tells more.
+    /// Waits for the event loop's error event, the only signal left after the client's end of stream was read.
     fn poll_dead(&self, link: Rc<Link<S>>, cx: &mut Context<'_>) -> Poll<Departure> {
         let mut dead = self.dead.borrow_mut();
         let waiting = dead.get_or_insert_with(|| Box::pin(async move { link.stream.failed().await }));
@@ -83,7 +82,7 @@ impl<S: Transport> Client for ClientView<S> {
                     self.half_closed.set(true);
                     return Poll::Ready(Departure::HalfClosed);
                 }
-                // Body or pipelined bytes stay in the socket. The end may be behind them, or comes with the next event.
+                // Body or pipelined bytes stay in the socket. The end of the stream may be behind them, or comes with the next event.
                 Ok(true) => {
                     link.unread.set(true);
                     if link.stream.has_ended() {

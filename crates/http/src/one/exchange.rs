@@ -1,4 +1,4 @@
-//! From requests to responses: the exchanges of a connection.
+//! Runs the exchanges of a connection: requests in, responses out.
 
 use super::body_state::BodyState;
 use super::client::ClientView;
@@ -15,27 +15,27 @@ use net::{Lane, Output, Transport};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// What the handler has not read of a body is read and discarded to keep the connection, up to this.
+/// The most unread body bytes, and the longest time, that are spent on discarding a body to keep the connection.
 const DRAIN_BYTES: u64 = 256 << 10;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
-/// Most pipelined requests answered in one turn, so that other connections are served.
+/// The most pipelined requests per turn, so that other connections get served.
 const TURN: u32 = 32;
 
-/// What to do with a connection when its requests so far are answered.
+/// The next step of a connection after its last response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     /// Wait for another request.
     Idle,
     /// Close at once.
     Close,
-    /// Close our direction, and give the client time to read the response.
+    /// Close the write direction and give the client time to read the response.
     Linger,
 }
 
-/// Answers requests until no byte of another one has arrived.
+/// Answers requests until the client has sent no byte of another one.
 ///
-/// Requests that wait are many, so this future is small: what it needs only before or after a wait is in functions that do not wait, and
-/// nothing is passed by value to what does.
+/// Many requests wait at a time, so this future must stay small: values that are needed only before or after a wait live in functions that do not
+/// wait, and nothing is passed by value into a wait.
 pub(super) async fn serve_requests<S: Transport, H: Handler>(
     link: &Rc<Link<S>>,
     peer: &Rc<Peer>,
@@ -48,7 +48,7 @@ pub(super) async fn serve_requests<S: Transport, H: Handler>(
     loop {
         let head = receive::head(link).await;
         let then = 'answered: {
-            // Taken apart before the first wait, or the future would keep room for the whole of it.
+            // Taken apart before the first wait; otherwise the future would reserve room for the whole tuple.
             let (exchange, facts, mut report) = match begin(link, peer, context, head, served) {
                 Ok(begun) => begun,
                 Err(Unserved::Idle) => break 'answered Then::Idle,
@@ -85,7 +85,7 @@ pub(super) async fn serve_requests<S: Transport, H: Handler>(
     }
 }
 
-/// Reports the outcome of an exchange to the handler, also when its future is dropped.
+/// Reports the outcome of an exchange to the handler when dropped, so also when the future is dropped.
 struct Report<'a, H: Handler> {
     handler: &'a H,
     peer: &'a Peer,
@@ -100,14 +100,14 @@ impl<H: Handler> Drop for Report<'_, H> {
 
 /// Why no handler gets a request.
 enum Unserved {
-    /// There is none.
+    /// There is no request.
     Idle,
-    /// The client has gone.
+    /// The client has disconnected.
     Closed,
     Refused(Box<Refusal>),
 }
 
-/// A request that is refused without a handler.
+/// A request that is refused without calling a handler.
 struct Refusal {
     failure: Failure,
     started: Instant,
@@ -145,7 +145,7 @@ pub(super) async fn refuse_connection<S: Transport, H: Handler>(
     then
 }
 
-/// What is known of a request when its handler has it.
+/// The facts about a request that are needed after its handler has taken it.
 #[derive(Clone, Copy)]
 struct Facts {
     response: RequestFacts,
@@ -153,7 +153,7 @@ struct Facts {
     kept: bool,
 }
 
-/// Makes an exchange of a head, which may still be refused.
+/// Builds an exchange from a head. The request may still be refused.
 fn begin<'a, S: Transport, H: Handler>(
     link: &Rc<Link<S>>,
     peer: &'a Rc<Peer>,
@@ -203,7 +203,7 @@ fn begin<'a, S: Transport, H: Handler>(
 }
 
 impl Facts {
-    /// With what has come up meanwhile.
+    /// Updates the facts with changes during the handler's run.
     fn after_handling<S: Transport>(mut self, link: &Link<S>) -> Facts {
         let shared = &link.shared;
         self.response.persistent &=
@@ -211,15 +211,15 @@ impl Facts {
         self
     }
 
-    /// What becomes of a connection that cannot be used again. `over`: nothing more can be sent. A client that asked for the end and
-    /// has sent nothing more is not made to wait.
+    /// Decides how to close a connection that cannot be reused. `over`: nothing more can be sent. A client that asked for the close and has sent
+    /// nothing more gets no lingering close.
     fn then<S: Transport>(self, link: &Link<S>, over: bool) -> Then {
         let expected = !self.kept && link.input.borrow().is_empty() && link.body.borrow().is_done();
         if over || (expected && !link.unread.get()) { Then::Close } else { Then::Linger }
     }
 }
 
-/// The request's body: all of it if it has been read ahead, else to be read.
+/// Returns the request's body: its bytes if all of them have been read ahead, else a reader.
 fn incoming<S: Transport>(link: &Rc<Link<S>>, head: &RequestHead, exchange: u32) -> Incoming {
     let mut body = link.body.borrow_mut();
     *body = BodyState::new(head, &link.shared.settings().limits);
@@ -237,12 +237,12 @@ fn incoming<S: Transport>(link: &Rc<Link<S>>, head: &RequestHead, exchange: u32)
     Incoming::Arriving(Box::new(BodyReader { link: Rc::downgrade(link), exchange, length }))
 }
 
-/// Whether the unread rest of a body may be discarded after the response.
+/// Returns whether the unread rest of a body may be discarded after the response.
 fn is_drainable(body: &BodyState) -> bool {
     body.is_done() || (!body.is_hopeless() && body.left().is_none_or(|left| left <= DRAIN_BYTES))
 }
 
-/// Discards the unread rest of a body; `false` if the connection cannot be used after that.
+/// Discards the unread rest of a body. Returns `false` if the connection cannot be reused.
 async fn drain<S: Transport>(link: &Link<S>) -> bool {
     let mut left = DRAIN_BYTES as usize;
     link.timer.arm(Lane::Read, Instant::now() + DRAIN_TIME);

@@ -1,4 +1,4 @@
-//! Request bodies as handlers see them.
+//! Implements the request body that handlers read.
 
 use super::link::Link;
 use bytes::Bytes;
@@ -7,7 +7,6 @@ use net::Transport;
 use std::rc::Weak;
 use std::task::{Context, Poll};
 
-/// A request body as its handler reads it.
 pub(crate) struct BodyReader<S> {
     pub(crate) link: Weak<Link<S>>,
     pub(crate) exchange: u32,

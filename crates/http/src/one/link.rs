@@ -1,7 +1,7 @@
-//! One connection: its stream, the bytes read ahead, its deadlines.
+//! Holds the state of one connection: its stream, the bytes read ahead, its deadlines.
 //!
-//! Why: the engine, the request body and the handler's view of the client all use the same stream, on one thread. They
-//! share it here, behind `Cell`s whose borrows never live across an await.
+//! Why: the engine, the request body and the handler's view of the client all use the same stream on one thread. They share it here, behind `Cell`s
+//! that are never borrowed across an await.
 
 use super::body_state::BodyState;
 use crate::context::{Open, Shared};
@@ -19,39 +19,37 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// While draining: how long a connection that has not sent a request yet is kept open.
+/// While draining: how long a connection that has not sent a request yet stays open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
-/// After a response that the client may not expect: how many bytes are read and discarded.
+/// The most bytes that a lingering close reads and discards.
 const LINGER_BYTES: usize = 32 << 20;
 
-/// Why nothing more can be written.
+/// Nothing more can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unsendable;
 
-/// A connection.
 pub(crate) struct Link<S> {
     pub(crate) stream: S,
     pub(crate) shared: Rc<Shared>,
     pub(crate) timer: Timer,
-    /// Bytes read ahead.
     pub(crate) input: RefCell<BytesMut>,
     /// The socket has bytes although its readiness says otherwise.
     pub(crate) unread: Cell<bool>,
     pub(crate) body: RefCell<BodyState>,
-    /// Number of the current exchange; for holders of an older one the client has gone. It begins anew after four thousand million of them.
+    /// The number of the current exchange. For the readers and client views of an older exchange the client has gone. Wraps after 2^32 exchanges.
     pub(crate) exchange: Cell<u32>,
-    /// Whether an informational response may be sent now.
+    /// An informational response may be sent now.
     pub(crate) interim_allowed: Cell<bool>,
     /// Informational responses that did not fit into the socket yet.
     pub(crate) queued: Cell<Vec<u8>>,
-    /// What the response of the current exchange holds.
+    /// The resources that the current response holds.
     holding: Cell<Option<Rc<Holding>>>,
-    /// What the client takes of what it is sent.
+    /// Tracks whether the client reads its responses.
     pub(crate) delivery: Delivery,
     _open: Open,
 }
 
-/// Removes the first `n` bytes read ahead; frees the buffer when it is empty.
+/// Removes the first `n` bytes; frees the buffer when it is empty.
 pub(crate) fn forget(input: &mut BytesMut, n: usize) {
     input.advance(n);
     if input.is_empty() {
@@ -60,7 +58,7 @@ pub(crate) fn forget(input: &mut BytesMut, n: usize) {
 }
 
 impl<S: Transport> Link<S> {
-    /// `address`: the client's.
+    /// `address`: the client's address.
     pub(crate) fn new(stream: S, shared: Rc<Shared>, address: Subnet) -> Rc<Link<S>> {
         let timer = shared.timers.register();
         let open = shared.open(timer.key(), address);
@@ -103,8 +101,8 @@ impl<S: Transport> Link<S> {
         Ok(take(&scratch[..n]))
     }
 
-    /// Waits until a read may succeed; `false` if the read deadline passes first, or if the connection has to make room. `state`: what it
-    /// waits for meanwhile.
+    /// Waits until a read may succeed. Returns `false` if the read deadline passes first or the connection has to make room. `state`: the state of
+    /// the connection while it waits.
     pub(crate) async fn readable(&self, state: State) -> bool {
         poll_fn(|cx| {
             if self.is_displaced() {
@@ -138,7 +136,7 @@ impl<S: Transport> Link<S> {
         self.flush().await
     }
 
-    /// So many bytes were written.
+    /// Records that `bytes` were written.
     #[inline]
     pub(crate) fn wrote(&self, bytes: usize) {
         self.delivery.wrote(bytes, &self.timer, &self.shared);
@@ -148,7 +146,7 @@ impl<S: Transport> Link<S> {
         }
     }
 
-    /// What the response of the current exchange holds; made at the first call.
+    /// Returns the record of the resources that the current response holds; creates it at the first call.
     #[cold]
     pub(crate) fn holding(self: &Rc<Link<S>>) -> Rc<Holding> {
         let holding = self.holding.take().unwrap_or_else(|| {
@@ -160,13 +158,13 @@ impl<S: Transport> Link<S> {
         holding
     }
 
-    /// The exchange is over: the next one holds what it holds by itself.
+    /// Ends the exchange's record of resources; the next exchange gets its own.
     #[inline]
     pub(crate) fn end_holding(&self) {
         self.holding.set(None);
     }
 
-    /// Whether the response has to leave, because the server needs what it holds.
+    /// Returns whether the response must break off because the server needs its resources.
     pub(crate) fn is_response_displaced(&self) -> bool {
         let Some(holding) = self.holding.take() else { return false };
         let displaced = holding.is_displaced();
@@ -174,7 +172,7 @@ impl<S: Transport> Link<S> {
         displaced
     }
 
-    /// Whether informational responses wait for room.
+    /// Returns whether informational responses wait for room.
     pub(crate) fn has_queued(&self) -> bool {
         let queued = self.queued.take();
         let has = !queued.is_empty();
@@ -182,7 +180,7 @@ impl<S: Transport> Link<S> {
         has
     }
 
-    /// Sends what encryption buffers.
+    /// Sends the bytes that encryption buffers.
     pub(crate) async fn flush(&self) -> Result<(), Unsendable> {
         let result = poll_fn(|cx| {
             let flushed = self.stream.poll_flush(cx).map_err(|_| Unsendable);
@@ -192,7 +190,7 @@ impl<S: Transport> Link<S> {
         result.await
     }
 
-    /// Writes as much of `output` as possible without waiting; whether that was all. More of the message follows at once.
+    /// Writes as much of `output` as possible without waiting. Returns whether everything was written. More of the message follows at once.
     pub(crate) fn try_send(&self, output: &mut Output) -> Result<bool, Unsendable> {
         while !output.is_empty() {
             let written = self.stream.try_write(&output.slices(), true);
@@ -208,7 +206,7 @@ impl<S: Transport> Link<S> {
         Ok(true)
     }
 
-    /// Waits until a write may succeed. A client that has stalled makes it fail: see `watched`.
+    /// Waits until a write may succeed. A stalled client makes the write fail: see `watched`.
     pub(crate) async fn writable(&self) {
         poll_fn(|cx| {
             let writable = self.stream.poll_writable(cx);
@@ -218,7 +216,8 @@ impl<S: Transport> Link<S> {
         .await;
     }
 
-    /// Writes an informational response now, or queues what does not fit. A client that does not read those before misses none.
+    /// Writes an informational response now, or queues the part that does not fit. Dropped when too many bytes are queued: a client that does not
+    /// read the earlier ones misses nothing.
     pub(crate) fn send_interim(&self, text: &[u8]) {
         let mut queued = self.queued.take();
         if queued.len() < MOST_INTERIM {
@@ -233,7 +232,7 @@ impl<S: Transport> Link<S> {
         self.queued.set(queued);
     }
 
-    /// Tries to write what is queued, and what encryption buffers; registers for room if there is none.
+    /// Tries to write the queued informational responses and the bytes that encryption buffers; registers for room if there is none.
     pub(crate) fn poll_flush_interim(&self, cx: &mut Context<'_>) {
         let mut queued = self.queued.take();
         let mut blocked = false;
@@ -246,7 +245,7 @@ impl<S: Transport> Link<S> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     blocked = self.stream.poll_writable(cx).is_pending();
                 }
-                // The read shows the error.
+                // The read reports the error.
                 Err(_) => blocked = true,
             }
         }
@@ -254,28 +253,28 @@ impl<S: Transport> Link<S> {
         if blocked {
             return;
         }
-        // A failure shows up in the read.
+        // The read reports a failure.
         let _ = self.stream.poll_flush(cx);
     }
 
-    /// The connection has ended: waits until its client has received what was sent, as far as the system cannot be left alone with it.
+    /// Waits, after the end of the connection, until the client has received the response, or until the rest can be left to the system.
     pub(super) async fn settle(&self) {
         self.delivery.settle(&self.stream, &self.timer, &self.shared).await;
     }
 
-    /// The stream, for another protocol.
+    /// Returns the stream, for another protocol.
     pub(crate) fn into_stream(self) -> S {
         self.stream
     }
 
-    /// Waits for the first byte of a request; `false` if the connection is to be closed instead.
+    /// Waits for the first byte of a request. Returns `false` if the connection must be closed instead.
     pub(crate) async fn has_request(&self, served: u64) -> bool {
         if !self.input.borrow().is_empty() {
             return true;
         }
         let (mut armed, mut hurried) = (false, false);
         let state = if served == 0 { State::Unproved } else { State::Idle };
-        // All that is captured is moved into it: the future of an idle connection stays small.
+        // Everything captured is moved into the closure, so that the future of an idle connection stays small.
         poll_fn(move |cx| {
             self.timer.wakes(cx.waker());
             let displaced = self.is_displaced();
@@ -284,7 +283,7 @@ impl<S: Transport> Link<S> {
             }
             if self.poll_readable(cx).is_ready() {
                 if displaced {
-                    // What it waited for has come: another one makes room in its place.
+                    // The request has arrived, so another connection makes room in its place.
                     self.busy();
                     self.shared.displace_another();
                 }
@@ -310,13 +309,13 @@ impl<S: Transport> Link<S> {
         .await
     }
 
-    /// How long a client may take to begin its next request.
+    /// Returns how long a client may take to begin its next request.
     fn patience(&self, served: u64) -> Duration {
         let timeouts = &self.shared.settings().timeouts;
         if served == 0 { timeouts.header } else { timeouts.keep_alive }
     }
 
-    /// Makes deadlines wake this task. Waiting for a request does so, too; a connection that is never served needs this.
+    /// Makes deadlines wake this task. Waiting for a request does that too; a connection that is refused unread needs this.
     pub(super) async fn wakes_this_task(&self) {
         poll_fn(|cx| {
             self.timer.wakes(cx.waker());
@@ -325,8 +324,8 @@ impl<S: Transport> Link<S> {
         .await;
     }
 
-    /// Closes our direction and discards what still arrives, within bounds. Closing with unread bytes would reset the
-    /// connection, and the client might lose the response.
+    /// Closes the write direction and discards further bytes, within limits. A close with unread bytes would reset the connection, and the
+    /// client might lose the response.
     pub(super) async fn linger(&self, time: Duration) {
         self.input.take();
         self.stream.end_writing();
@@ -338,7 +337,7 @@ impl<S: Transport> Link<S> {
                 Ok(0) => return,
                 Ok(n) => left = left.saturating_sub(n),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // It has got its response.
+                    // The client has got its response, so it is of low value now.
                     if !self.readable(State::Unproved).await {
                         return;
                     }
@@ -348,7 +347,7 @@ impl<S: Transport> Link<S> {
         }
     }
 
-    /// The next data of the current request's body.
+    /// Returns the next data of the current request's body.
     pub(crate) fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         let mut body = self.body.borrow_mut();
         if let Some(error) = body.error() {
@@ -373,7 +372,7 @@ impl<S: Transport> Link<S> {
         Poll::Ready(Some(Err(result)))
     }
 
-    /// Data read ahead or in the socket; `None` if the socket is empty.
+    /// Returns data read ahead or from the socket; `None` if the socket is empty.
     fn next_data(&self, body: &mut BodyState) -> Result<Option<Bytes>, BodyError> {
         let mut input = self.input.borrow_mut();
         if !input.is_empty() {
@@ -398,14 +397,14 @@ impl<S: Transport> Link<S> {
         }
     }
 
-    /// Reads some of the body and discards it; how many bytes, or `None` if the socket is empty.
+    /// Reads and discards some of the body. Returns the number of bytes, or `None` if the socket is empty.
     pub(crate) fn skip_body(&self) -> Result<Option<usize>, BodyError> {
         let data = self.next_data(&mut self.body.borrow_mut())?;
         // Framing counts as a byte, so that a body without data is bounded too.
         Ok(data.map(|data| data.len() + 1))
     }
 
-    /// Tells the client to continue if it waits for that, registers for more bytes, and checks its speed.
+    /// Sends 100 (Continue) if the client waits for it, registers for more bytes, and checks the client's rate.
     fn poll_more_body(&self, body: &mut BodyState, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         if body.take_continue() {
             self.send_interim(b"HTTP/1.1 100 Continue\r\n\r\n");

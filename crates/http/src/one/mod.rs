@@ -1,9 +1,9 @@
-//! HTTP/1.0 and HTTP/1.1 connections (RFC 9112): one exchange at a time.
+//! Serves HTTP/1.0 and HTTP/1.1 connections (RFC 9112), one exchange at a time.
 //!
 //! Contract:
-//! 1. A request is accepted only if its end can be found in one way; anything else is refused, and the connection ends.
-//! 2. Pipelined requests are answered in order; the next one is parsed after the last response has been sent.
-//! 3. Between requests a connection holds no buffer: the part of the future that needs one is boxed and dropped.
+//! 1. A request is accepted only if its end is unambiguous. Anything else is refused, and the connection ends.
+//! 2. Pipelined requests are answered in order. The next one is parsed after the previous response has been sent.
+//! 3. A connection holds no buffer between requests: the part of the future that needs one is boxed and dropped.
 
 mod body_state;
 mod client;
@@ -24,25 +24,25 @@ use std::rc::Rc;
 use std::time::Duration;
 use watched::Watched;
 
-/// How long a client may take to read a response that it may not expect.
+/// The longest lingering close after a response.
 const LINGER: Duration = Duration::from_secs(3);
-/// The same on a connection that was never served: there may be many of them.
+/// The longest lingering close of a refused connection: there may be many of them.
 const LINGER_REFUSED: Duration = Duration::from_secs(1);
 
-/// A connection that is to be served.
+/// A connection that is about to be served.
 ///
-/// It is a step of its own because of memory: a future that takes a stream has room for it once more, for as long as it lives.
+/// Opening is a separate step to save memory: a future that takes a stream as an argument reserves room for it twice, for as long as it lives.
 pub struct Connection<S>(pub(crate) Rc<Link<S>>);
 
 impl<S: Transport> Connection<S> {
-    /// A connection of a client at this address, which counts as open.
+    /// Opens a connection of the client at `address`; it counts as open from now on.
     pub fn open<H>(stream: S, address: Subnet, context: &Context<H>) -> Connection<S> {
         Connection(Link::new(stream, context.shared.clone(), address))
     }
 
-    /// Serves it until it ends; then `held` is dropped.
+    /// Serves the connection until it ends; then `held` is dropped.
     ///
-    /// Not an `async fn`: that would have room for its arguments twice.
+    /// Not an `async fn`, which would reserve room for its arguments twice.
     pub fn serve<H: Handler, T>(
         self,
         peer: Rc<Peer>,
@@ -58,7 +58,7 @@ impl<S: Transport> Connection<S> {
                     Then::Idle => {}
                     Then::Close => break,
                     Then::Linger => {
-                        // Boxed: the future of an idle connection stays small.
+                        // Boxed: this keeps the future of an idle connection small.
                         Watched::new(&link, Box::pin(link.linger(LINGER))).await;
                         break;
                     }
@@ -76,7 +76,7 @@ pub async fn serve<S: Transport, H: Handler>(stream: S, peer: Rc<Peer>, context:
     Connection::open(stream, address, &context).serve(peer, context, ()).await;
 }
 
-/// Sends the response to a connection that is not served, and closes it.
+/// Sends the response for `failure` on a connection that is not served, and closes it.
 pub async fn refuse<S: Transport, H: Handler>(
     stream: S,
     peer: Rc<Peer>,
@@ -167,10 +167,10 @@ mod tests {
             let (_client, stream) = pair();
             let idle =
                 Connection::open(stream, Subnet::default(), &context).serve(peer, context, [0_usize; 2]);
-            // With what the runtime adds, its task has 256 bytes.
+            // Together with the runtime's part, the task has 256 bytes.
             assert!(size_of_val(&idle) <= 144, "{}", size_of_val(&idle));
         });
-        // With the counts of its `Rc` it has 224 bytes.
+        // Together with the counts of its `Rc`, the link has 224 bytes.
         let size = size_of::<Link<net::Connection>>();
         assert!(size <= 208, "{size}");
     }
@@ -182,7 +182,7 @@ mod tests {
             let link = Link::new(stream, context.shared.clone(), Subnet::default());
             let mut served = 0;
             let serving = exchange::serve_requests(&link, &peer, &context, &mut served);
-            // The handler's own part comes to it.
+            // The handler's own future is not included.
             assert!(size_of_val(&serving) <= 656, "{}", size_of_val(&serving));
         });
     }

@@ -1,4 +1,4 @@
-//! Receiving a request head: from the socket to a [`Request`] that owns its text.
+//! Receives a request head: from the socket to a [`Request`] that owns its text.
 
 use super::link::{Link, forget};
 use crate::room::State;
@@ -9,16 +9,15 @@ use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Room in a request's text for fields that filters add: an id and a time.
+/// Room in a request's text for the fields that filters add: an id and a time.
 const SPARE_TEXT: usize = 160;
 
-/// A head with its text and times.
 pub(crate) struct Received {
     pub(crate) head: RequestHead,
     pub(crate) text: Vec<u8>,
-    /// When its first byte was seen.
+    /// When the first byte was seen.
     pub(crate) started: Instant,
-    /// When its last byte was seen.
+    /// When the last byte was seen.
     pub(crate) arrived: Instant,
 }
 
@@ -26,20 +25,19 @@ pub(crate) struct Received {
 pub(crate) enum NoHead {
     /// No byte has arrived: wait without a buffer.
     Idle,
-    /// The client has gone or sent nothing in time, or the connection has to make room.
+    /// The client has disconnected or was too slow, or the connection has to make room.
     Closed,
-    /// Refused: send a response and close the connection.
+    /// The head is refused: send a response and close the connection.
     Refused(Failure, Instant),
 }
 
-/// The result of parsing what has arrived.
+/// The result of parsing the bytes so far.
 enum Parsed {
     Partial,
     Complete(Vec<u8>),
     Ended,
 }
 
-/// Receives the next head.
 pub(crate) async fn head<S: Transport>(link: &Link<S>) -> Result<Received, NoHead> {
     let mut parser = RequestParser::new();
     let mut started = None;
@@ -74,7 +72,7 @@ pub(crate) async fn head<S: Transport>(link: &Link<S>) -> Result<Received, NoHea
     }
 }
 
-/// The head, the reason why there is none, or `None` if more bytes are needed.
+/// Returns the head, or the reason why there is none, or `None` if more bytes are needed.
 fn settle(
     parsed: Result<Parsed, Failure>,
     now: Instant,
@@ -97,7 +95,7 @@ fn settle(
     }
 }
 
-/// Parses bytes that have just been read; in place if nothing was read ahead.
+/// Parses newly read bytes, in place if nothing was read ahead.
 fn parse<S: Transport>(link: &Link<S>, parser: &mut RequestParser, bytes: &[u8]) -> Result<Parsed, Failure> {
     if bytes.is_empty() {
         return Ok(Parsed::Ended);
@@ -135,7 +133,7 @@ fn own(head: &[u8]) -> Vec<u8> {
 }
 
 impl Received {
-    /// The request that handlers see.
+    /// Builds the request that handlers see.
     pub(crate) fn request<S: Transport>(&mut self, link: &Link<S>, peer: &Rc<Peer>) -> Request {
         let line = &self.head.line;
         let (text, slots) = (std::mem::take(&mut self.text), std::mem::take(&mut self.head.slots));

@@ -1,10 +1,10 @@
-//! Sending a final response: head and body in as few writes as they allow, paced by the client.
+//! Sends a final response: head and body in as few writes as possible, at the client's pace.
 //!
 //! Contract:
-//! 1. Exactly one final head is written, or none.
-//! 2. The client can always tell a complete body from one that broke off.
-//! 3. What a handler puts into its fields cannot change the framing.
-//! 4. A body whose length is not the declared one is a failure of the app, reported once.
+//! 1. At most one final head is written.
+//! 2. The client can always tell a complete body from a truncated one.
+//! 3. Header fields set by a handler cannot change the framing.
+//! 4. A body whose length differs from the declared one is a failure of the app, reported once.
 
 use super::client::ClientView;
 use super::link::{Link, Unsendable};
@@ -25,19 +25,19 @@ use std::time::UNIX_EPOCH;
 
 /// Bytes of a stream gathered for one write.
 const GATHER: usize = 64 << 10;
-/// Most bytes of a file per call, so that other connections are served.
+/// The most bytes of a file per call, so that other connections get served.
 const FILE_SLICE: u64 = 2 << 20;
 
-/// What the response depends on, of its request and connection.
+/// The facts about the request and its connection that the response depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestFacts {
     pub(crate) version: Version,
     pub(crate) is_head: bool,
-    /// The connection may be reused, as far as everything but the response is concerned.
+    /// The connection may be reused, unless the response forbids it.
     pub(crate) persistent: bool,
 }
 
-/// The last message that a kept body was sent in, with its second since 1970: nothing but the date changes.
+/// The last message that a kept body was sent in, with its second since 1970. Only the date differs between such messages.
 #[derive(Default)]
 struct LastMessage(RefCell<Option<(u64, Bytes)>>);
 
@@ -86,7 +86,7 @@ pub(crate) async fn respond<S: Transport>(
                     sent.body_bytes = len.saturating_sub(output.len() as u64);
                     if complete { result } else { Err(Unsendable) }
                 }
-                // Boxed, like everything that not every response needs: the future of an exchange stays small.
+                // Boxed, like everything that few responses need: this keeps the future of an exchange small.
                 Queued::File(region) => Box::pin(send_large(link, region, output, &mut sent)).await,
                 Queued::Stream(stream) => {
                     let sender =
@@ -103,7 +103,7 @@ pub(crate) async fn respond<S: Transport>(
                 sent.broken = true;
                 sent.reusable = false;
                 if plan.delimiter == Delimiter::Close {
-                    // The end of the connection would be taken for the end of the body.
+                    // The client would mistake the end of the connection for the end of the body.
                     link.stream.abort_on_drop();
                     link.delivery.give_up();
                 }
@@ -115,7 +115,7 @@ pub(crate) async fn respond<S: Transport>(
     Box::pin(run_tunnel(link, io, output, sent)).await
 }
 
-/// The connection becomes a tunnel.
+/// Turns the connection into a tunnel.
 async fn run_tunnel<S: Transport>(
     link: &Rc<Link<S>>,
     io: Box<dyn TunnelEnd>,
@@ -138,7 +138,7 @@ fn make_presentable(response: &mut Response, version: Version) {
     *response = presentable(judged, version);
 }
 
-/// Queues the head of a response that is no raw tunnel.
+/// Queues the head of a response; not for raw tunnels.
 fn queue_head<S: Transport>(
     link: &Link<S>,
     facts: RequestFacts,
@@ -161,8 +161,7 @@ fn queue_head<S: Transport>(
     plan
 }
 
-/// The current second, if the response may be the same message as an earlier one of that second: nothing but the date
-/// depends on the request then.
+/// Returns the current second if the response can repeat an earlier message of that second: then nothing but the date depends on the request.
 fn second_of_kept<S: Transport>(
     link: &Link<S>,
     facts: RequestFacts,
@@ -183,14 +182,14 @@ fn second_of_kept<S: Transport>(
     now.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 
-/// Queues the message that the same response was sent in before, in this second; the length of its body.
+/// Queues the message in which the same response was sent earlier in this second. Returns the length of its body.
 fn queue_again(response: &Response, again: Option<u64>, output: &mut Output) -> Option<u64> {
     let Body::Kept(kept) = &response.body else { return None };
     output.by_reference(LastMessage::of(kept).get(again?)?);
     Some(kept.body().len() as u64)
 }
 
-/// Notes a body whose length is known and differs from the declared one. The response goes out with the actual length.
+/// Records a failure if the known length of the body differs from the declared one. The response goes out with the actual length.
 fn check_length(response: &Response, plan: Plan, sent: &mut Sent) {
     if let Delimiter::Length(actual) = plan.delimiter
         && plan.is_whole
@@ -217,9 +216,9 @@ fn connection_field(response: &Response, facts: RequestFacts, reusable: bool) ->
     }
 }
 
-/// What is left of a body when all that can be queued is.
+/// The rest of a body after everything possible was queued.
 enum Queued {
-    /// Nothing; `len` bytes were queued. They are not all when a file has become shorter.
+    /// No rest; `len` bytes were queued. `complete` is false if a file has become shorter.
     Whole {
         len: u64,
         complete: bool,
@@ -228,7 +227,7 @@ enum Queued {
     Stream(Box<dyn BodyStream>),
 }
 
-/// Takes the body and queues it, if that can be done at once.
+/// Takes the body and queues it, if that is possible at once.
 fn queue_body(response: &mut Response, output: &mut Output, again: Option<u64>) -> Queued {
     let len = match std::mem::replace(&mut response.body, Body::Empty) {
         Body::Empty | Body::Tunnel { .. } => 0,
@@ -254,7 +253,7 @@ fn queue_body(response: &mut Response, output: &mut Output, again: Option<u64>) 
     Queued::Whole { len, complete: true }
 }
 
-/// Sends a file behind the head.
+/// Sends the queued head and then a file.
 async fn send_large<S: Transport>(
     link: &Rc<Link<S>>,
     region: FileRegion,
@@ -296,24 +295,24 @@ async fn send_file<S: Transport>(
             Err(_) => return Err(Unsendable),
         }
     }
-    // What encryption still buffers is a part of the file; nothing else would send it before the next response.
+    // Encryption may still buffer a part of the file, and nothing else would send it before the next response.
     link.flush().await
 }
 
-/// What a stream has next.
+/// The next part of a stream.
 enum Next {
-    /// Something to send; `true` when the stream has ended.
+    /// Data is queued; `true` when the stream has ended.
     Gathered(bool),
     File(FileRegion),
     Offer(Box<dyn Lender>),
-    /// The stream failed or is too long, or the client has gone.
+    /// The stream has failed or is too long, or the client has disconnected.
     Broken,
 }
 
-/// Ready when the client has gone. A half-closed client may still read.
+/// Ready when the client has disconnected. A half-closed client may still read.
 fn poll_gone<S: Transport>(client: &ClientView<S>, cx: &mut Context<'_>) -> Poll<()> {
     match client.poll_departure(cx) {
-        // Poll again, for the other half.
+        // Polls again, for the other half.
         Poll::Ready(Departure::HalfClosed) => client.poll_departure(cx).map(|_| ()),
         gone => gone.map(|_| ()),
     }
@@ -351,7 +350,7 @@ impl<S: Transport> StreamSender<'_, S> {
                     false
                 }
                 Next::Broken => {
-                    // The part that exists may help the client; it still sees that the response broke off.
+                    // The partial body may help the client; it still sees that the response is truncated.
                     let _ = self.link.send(self.output, false).await;
                     return Err(Unsendable);
                 }
@@ -398,7 +397,7 @@ impl<S: Transport> StreamSender<'_, S> {
         .await
     }
 
-    /// Queues a chunk; `false` if it exceeds the declared length.
+    /// Queues a chunk. Returns `false` if it exceeds the declared length.
     fn queue(&mut self, mut bytes: bytes::Bytes) -> bool {
         let whole = bytes.len() as u64 <= self.promised.left();
         if !whole {
@@ -426,11 +425,11 @@ impl<S: Transport> StreamSender<'_, S> {
         if len < region.len { Err(Unsendable) } else { Ok(()) }
     }
 
-    /// Lets the owner of the next bytes write them, if that is possible at once and in this framing.
+    /// Lets the owner of the next bytes write them to the socket, if that is possible at once and in this framing.
     async fn lend(&mut self, mut lender: Box<dyn Lender>, client: &ClientView<S>) -> Result<(), Unsendable> {
         let fits =
             matches!(self.plan.delimiter, Delimiter::Length(_)) && lender.offered() <= self.promised.left();
-        // If the client has no room for the bytes before, the offer is declined: its owner must not wait for the client.
+        // If the earlier bytes do not fit into the socket, the offer is declined: its owner must not wait for the client.
         let socket = match self.link.stream.lendable() {
             Some(socket) if fits && self.link.try_send(self.output)? => Some(socket),
             _ => None,
@@ -467,7 +466,7 @@ impl<S: Transport> StreamSender<'_, S> {
         }
     }
 
-    /// The next piece, of `len` bytes, does not fit into the declared length.
+    /// Records a piece of `len` bytes that exceeds the declared length.
     fn too_long(&mut self, len: u64) {
         self.sent.fail(self.promised.exceeded(self.sent.status, len));
     }

@@ -1,11 +1,11 @@
-//! Tunnels: bytes in both directions until both have ended.
+//! Runs tunnels: copies bytes in both directions until both have ended.
 //!
 //! Contract:
 //! 1. Bytes that were read ahead are delivered first.
 //! 2. Each direction buffers at most one read, and nothing while the tunnel is idle.
-//! 3. The end of one direction is passed on; the other direction goes on.
-//! 4. A client that takes nothing of what it is sent for `timeouts.send` ends the tunnel (see `delivery`). An idle tunnel has no end of its
-//!    own: TCP's keep-alive finds a client that has vanished.
+//! 3. The end of one direction is passed on; the other direction continues.
+//! 4. A client that reads nothing for `timeouts.send` while data waits ends the tunnel (see `delivery`). An idle tunnel has no time-out of its own:
+//!    TCP keep-alive finds a vanished client.
 
 use super::link::Link;
 use net::{Transport, TunnelEnd};
@@ -14,26 +14,25 @@ use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
 use std::task::{Context, Poll, ready};
 
-/// Most reads of one direction in a turn, so that other connections are served.
+/// The most reads per direction and turn, so that other connections get served.
 const ROUNDS: usize = 16;
 
-/// One direction.
+/// One direction of a tunnel.
 #[derive(Debug, Default)]
 struct Flow {
-    /// Read but not written.
+    /// Bytes that are read but not written.
     held: Vec<u8>,
     ended: bool,
     passed_on: bool,
     bytes: u64,
 }
 
-/// One end of a tunnel.
 trait End {
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()>;
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()>;
     fn read(&self, take: &mut dyn FnMut(&[u8])) -> io::Result<()>;
     fn write(&self, bytes: &[u8]) -> io::Result<usize>;
-    /// Ready when everything written has been sent.
+    /// Ready when all written bytes have been sent.
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let _ = cx;
         Poll::Ready(Ok(()))
@@ -107,7 +106,7 @@ impl End for FarEnd<'_> {
     }
 }
 
-/// Runs until both directions have ended, or one has failed. Returns bytes sent to the client, and whether it failed.
+/// Runs until both directions have ended or one has failed. Returns the number of bytes sent to the client, and whether a direction failed.
 pub(crate) async fn run<S: Transport>(link: &Link<S>, io: Box<dyn TunnelEnd>) -> (u64, bool) {
     let mut up = Flow { held: link.input.take().into(), ..Flow::default() };
     let mut down = Flow::default();
@@ -162,7 +161,7 @@ impl Flow {
         Poll::Pending
     }
 
-    /// Passes on what fits and holds the rest. A failure comes again when the rest is written.
+    /// Writes as much as fits and holds the rest. A write error shows up again when the rest is written.
     fn receive(&mut self, bytes: &[u8], to: &impl End) {
         self.ended = bytes.is_empty();
         let sent = if bytes.is_empty() { 0 } else { to.write(bytes).unwrap_or(0) };

@@ -1,4 +1,4 @@
-//! When a connection waits for its client, and what ends that: the client has stalled, or the connection has to make room for another one.
+//! Ends connections that wait for their client, if the client has stalled or the connection must make room for another one.
 
 use super::link::Link;
 use crate::room::State;
@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 impl<S: Transport> Link<S> {
-    /// Cuts the connection when its client has stalled, or when it or its response has to make room: whoever waits for it finds out by reading
-    /// or writing. Whether it was cut.
+    /// Cuts the connection if its client has stalled, or if the connection or its response must make room. The next read or write then fails.
+    /// Returns whether the connection was cut.
     #[inline]
     pub(crate) fn attend(&self) -> bool {
         if self.is_response_displaced() {
@@ -21,7 +21,7 @@ impl<S: Transport> Link<S> {
         self.delivery.is_stalled(&self.stream, &self.timer, &self.shared)
     }
 
-    /// Cuts the connection, unless its client has taken more of a response than it was known to have: then another one makes room.
+    /// Cuts the connection, unless its client has read more of the response since the last check: then another connection makes room.
     #[cold]
     fn make_room(&self) -> bool {
         if self.delivery.has_advanced(&self.stream, &self.timer, &self.shared) {
@@ -40,25 +40,25 @@ impl<S: Transport> Link<S> {
         self.stream.cut();
     }
 
-    /// Whether the connection has to make room.
+    /// Returns whether the connection has to make room.
     #[inline]
     pub(crate) fn is_displaced(&self) -> bool {
         self.shared.room.is_chosen(self.timer.key())
     }
 
-    /// The connection waits for its client, since now unless it did before.
+    /// Records that the connection waits for its client, from now on unless it already did.
     #[inline]
     pub(crate) fn wait(&self, state: State) {
         self.shared.room.wait(self.timer.key(), state, self.shared.timers.recent());
     }
 
-    /// The server has something to do for the client.
+    /// Records that the server is working for the client.
     #[inline]
     pub(crate) fn busy(&self) {
         self.shared.room.busy(self.timer.key());
     }
 
-    /// Whether a write waits for the client now.
+    /// Records whether a write waits for the client.
     pub(super) fn block(&self, blocked: bool) {
         if self.delivery.block(blocked, &self.stream, &self.timer, &self.shared) {
             if blocked { self.wait(State::Stalled) } else { self.busy() }
@@ -66,7 +66,7 @@ impl<S: Transport> Link<S> {
     }
 }
 
-/// The work of a connection, which ends early when its client takes nothing of what it is sent, or when it has to make room.
+/// A connection's future, which is cut short when the client does not read or the connection has to make room.
 pub(super) struct Watched<'a, S, F> {
     link: &'a Link<S>,
     work: Pin<Box<F>>,
@@ -82,7 +82,7 @@ impl<S: Transport, F: Future> Future for Watched<'_, S, F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // The work finds out by itself: what it reads or writes next fails.
+        // If the connection was cut, the next read or write of the work fails.
         self.link.attend();
         self.work.as_mut().poll(cx)
     }

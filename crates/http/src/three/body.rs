@@ -1,7 +1,6 @@
-//! Sending a response's body, paced by the client.
+//! Sends a response's body over HTTP/3, at the client's pace.
 //!
-//! Contract: what a handler declares and what it sends are compared; a body that breaks off resets its stream, so that it never
-//! looks complete.
+//! Contract: the declared length is compared with the sent one. A truncated body resets its stream, so it never looks complete.
 
 use super::file;
 use super::life::Life;
@@ -21,21 +20,20 @@ use std::task::Poll;
 
 /// Bytes of a stream gathered for one frame.
 const GATHER: usize = 64 << 10;
-/// Chunks below this are joined.
+/// Smaller chunks are joined.
 pub(super) const SMALL: usize = 8 << 10;
 
-/// Why the rest cannot be sent.
+/// The rest of the body cannot be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unsendable;
 
-/// The server's side of a stream.
 pub(super) struct Sender<'a> {
     pub(super) stream: &'a mut SendStream,
     pub(super) life: &'a Rc<Life>,
     pub(super) shared: &'a Rc<Shared>,
 }
 
-/// What a body has next.
+/// The next part of a body.
 enum Next {
     Bytes(Vec<Bytes>),
     File(FileRegion),
@@ -44,7 +42,7 @@ enum Next {
 }
 
 impl Sender<'_> {
-    /// Writes all of `bytes`; the client has `timeouts.send` to make room for some of it.
+    /// Writes all of `bytes`. The client has `timeouts.send` to make room for some of them.
     pub(super) async fn write(&mut self, mut bytes: Bytes) -> Result<(), Unsendable> {
         let mut left = [std::mem::take(&mut bytes)];
         let (timer, shared) = (&self.life.timer, self.shared);
@@ -89,7 +87,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// A body in memory, behind `head`. `kept`: others use it, too.
+    /// Sends `head` and a body in memory. `kept`: other responses share the body.
     pub(super) async fn bytes(
         &mut self,
         mut head: Vec<u8>,
@@ -111,7 +109,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// A part of a file, behind `head`, in one frame.
+    /// Sends `head` and a part of a file, in one frame.
     pub(super) async fn file(
         &mut self,
         mut head: Vec<u8>,
@@ -130,7 +128,7 @@ impl Sender<'_> {
             }
             let len = slice.len() as u64;
             if done + len == region.len {
-                // The client may take its time: the file is not needed any more.
+                // The file is not needed any more, however long the client takes.
                 unread = None;
             }
             if head.is_empty() {
@@ -145,7 +143,7 @@ impl Sender<'_> {
         if head.is_empty() { Ok(()) } else { self.write(head.into()).await }
     }
 
-    /// A body that comes in pieces, behind `head`.
+    /// Sends `head` and a body that arrives in pieces.
     pub(super) async fn stream(
         &mut self,
         mut head: Vec<u8>,
@@ -167,7 +165,7 @@ impl Sender<'_> {
             }
             promised.count(fits);
             match next {
-                // Nothing has come yet: the head goes out alone.
+                // The body has no data yet, so the head goes out alone.
                 Next::Bytes(pieces) if pieces.is_empty() => {
                     self.write(std::mem::take(&mut head).into()).await?
                 }
@@ -200,7 +198,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Writes the first `most` bytes of some pieces behind `head`; small ones are joined.
+    /// Writes `head` and the first `most` bytes of some pieces. Small pieces are joined.
     async fn pieces(&mut self, head: &mut Vec<u8>, pieces: Vec<Bytes>, most: u64) -> Result<(), Unsendable> {
         let mut left = most as usize;
         for mut piece in pieces {
@@ -217,14 +215,14 @@ impl Sender<'_> {
     }
 }
 
-/// A body that comes in pieces, and what was taken from it ahead.
+/// A body that arrives in pieces, and the parts taken from it ahead of time.
 struct Pieces {
     stream: Box<dyn BodyStream>,
     /// A part of a file behind the pieces before it.
     file: Option<FileRegion>,
     /// An offer that is being declined.
     offer: Option<Box<dyn Lender>>,
-    /// Nothing more comes: the body is complete, or broke off.
+    /// The end of the body, complete or broken off.
     end: Option<Result<(), Failure>>,
 }
 
@@ -233,13 +231,13 @@ impl Pieces {
         Pieces { stream, file: None, offer: None, end: None }
     }
 
-    /// Takes pieces that are ready; waits only if there is nothing to send: neither pieces nor, `has_head`, a head.
+    /// Takes pieces that are ready. Waits only if there is nothing to send: no pieces, and no head (`has_head`).
     async fn next(&mut self, life: &Life, has_head: bool, sent: &mut Sent) -> Next {
         let (mut pieces, mut len) = (Vec::new(), 0);
         poll_fn(|cx| {
             while len < GATHER && self.end.is_none() && self.file.is_none() {
                 if let Some(lender) = &mut self.offer {
-                    // Bytes are encrypted on their way: their owner sends them in the next chunks.
+                    // QUIC encrypts all bytes, so the owner cannot write to the socket; it sends them in the next chunks.
                     match lender.poll_lend(cx, None) {
                         Poll::Ready(Ok(_)) => self.offer = None,
                         Poll::Ready(Err(failure)) => self.end = Some(Err(failure)),
@@ -268,7 +266,7 @@ impl Pieces {
             }
             match self.end.take() {
                 Some(Ok(())) => return Poll::Ready(Next::End),
-                // The head goes out first: what the client has got helps it.
+                // The head goes out first: a partial response may help the client.
                 Some(failed) if has_head => {
                     self.end = Some(failed);
                     return Poll::Ready(Next::Bytes(Vec::new()));

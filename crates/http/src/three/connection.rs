@@ -1,4 +1,4 @@
-//! The task of a connection: its streams, its deadlines, and how it ends.
+//! Runs the task of an HTTP/3 connection: its streams, its deadlines, and its end.
 
 use super::exchange;
 use super::hub::{Hub, number};
@@ -26,34 +26,34 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-/// The greatest identifier of a request stream: the first step of a drain refuses nothing yet.
+/// The greatest identifier of a request stream. The first step of a drain announces it and so refuses nothing yet.
 const LAST_STREAM: u64 = (1 << 62) - 4;
-/// Between the two steps of a drain: requests that are on their way are still served.
+/// The time between the two steps of a drain. Requests that are on their way are still served.
 const GRACE: Duration = Duration::from_millis(200);
 /// How long a client may leave no room for a few bytes on the server's control stream.
 const CONTROL: Duration = Duration::from_secs(5);
-/// How often it is looked whether the client of a connection that ends is still there.
+/// The interval of checks whether the client of an ending connection is still there.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often a client is asked for a sign while a request is in progress, or it may still read: both sides of QUIC give a connection without
-/// any packet up, usually after half a minute, and neither a slow app nor a slow reader sends any.
+/// The interval of pings while a request is in progress or the client may still read. Both sides of QUIC give up a connection without any packets,
+/// usually after half a minute, and neither a slow app nor a slow reader sends any.
 const PING: Duration = Duration::from_secs(10);
-/// A frame of a reserved type, without contents, which means nothing (RFC 9114 section 7.2.8).
+/// An empty frame of a reserved type, which receivers ignore (RFC 9114 section 7.2.8).
 const NOTHING: [u8; 2] = [0x21, 0];
-/// Most bytes taken from a unidirectional stream at a time.
+/// The most bytes per read from a unidirectional stream.
 const CHUNK: usize = 4 << 10;
 
-/// How far the end of a connection has come.
+/// The phase of a connection's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     /// Requests are served.
     No,
-    /// The client knows; what is on its way is served.
+    /// The client has been told; requests on their way are served.
     Announced,
     /// New requests are refused.
     Refusing,
 }
 
-/// Serves a connection until it is closed, by either side.
+/// Serves a connection until either side closes it.
 pub(super) async fn serve<H: Handler + 'static>(
     connection: Connection,
     peer: Rc<Peer>,
@@ -114,22 +114,21 @@ pub(super) async fn serve<H: Handler + 'static>(
 struct Task {
     hub: Rc<Hub>,
     shared: Rc<Shared>,
-    /// The server's control stream.
     control: Option<SendStream>,
     /// The rest of a frame that the control stream had no room for.
     unsent: Vec<u8>,
-    /// When the client was asked for a sign.
+    /// The time of the last ping.
     pinged: Instant,
-    /// Which unidirectional streams the client has opened.
+    /// The unidirectional streams that the client has opened.
     seen: Rc<RefCell<Vec<Kind>>>,
     timer: Timer,
     active: Option<Counted>,
     ending: Ending,
-    /// Of the client, since it was told of the end.
+    /// The client's silence since the end was announced.
     silence: Option<Silence>,
     unread: Unread,
     served: u64,
-    /// The identifier behind the last request's.
+    /// The stream identifier after the last request's.
     next: u64,
     _open: Open,
 }
@@ -181,7 +180,7 @@ impl Task {
         }
     }
 
-    /// A request stream.
+    /// Starts to serve a request stream.
     fn begin<H: Handler + 'static>(
         &mut self,
         mut send: SendStream,
@@ -192,7 +191,7 @@ impl Task {
         let stream = u64::from(VarInt::from(send.id()));
         self.hub.accepted.set(stream / 4 + 1);
         if self.ending == Ending::Refusing {
-            // RFC 9114 section 5.2: the client may send it again elsewhere.
+            // RFC 9114 section 5.2: the client may send the request again elsewhere.
             let _ = send.reset(number(Code::RequestRejected));
             let _ = receive.stop(number(Code::RequestRejected));
             return;
@@ -208,7 +207,7 @@ impl Task {
             if self.hub.proved.get() {
                 self.shared.room.busy(self.timer.key());
                 if chosen {
-                    // It is not idle any more: another one makes room in its place.
+                    // The connection is not idle any more, so another one makes room in its place.
                     self.shared.displace_another();
                 }
             }
@@ -242,24 +241,24 @@ impl Task {
         })
     }
 
-    /// The client knows of the end, and nothing is lost by it, or the connection has to make room.
+    /// Returns whether a close loses nothing: the client knows of the end and has everything, or the connection is idle and has to make room.
     fn may_close(&self) -> bool {
         self.ending == Ending::Refusing
             && self.hub.open.get() == 0
             && (self.is_chosen_idle() || !self.unread.is_possible(self.shared.timers.recent()))
     }
 
-    /// The server drains, or the connection was chosen to make room.
+    /// Returns whether the end must begin: the server drains, or the connection was chosen while idle.
     fn must_end(&self) -> bool {
         self.ending == Ending::No && (self.shared.draining.get() || self.is_chosen_idle())
     }
 
-    /// The connection was chosen to make room, and no request is in progress.
+    /// Returns whether the connection was chosen to make room while no request is in progress.
     fn is_chosen_idle(&self) -> bool {
         self.active.is_none() && self.shared.room.is_chosen(self.timer.key())
     }
 
-    /// The connection was chosen to make room, and its client has proved nothing, or does not go on with requests or responses.
+    /// Returns whether the connection was chosen to make room while its client is unproved, or stalls its requests or responses.
     fn must_leave(&self) -> bool {
         let unfinished = || self.active.is_some() || !self.hub.proved.get() || self.hub.open.get() > 0;
         self.shared.room.is_chosen(self.timer.key()) && unfinished()
@@ -273,7 +272,7 @@ impl Task {
         })
     }
 
-    /// Makes room for another connection.
+    /// Closes the connection to make room for another one.
     fn leave(&self) {
         self.hub.connection.close(number(Code::ExcessiveLoad), b"max_connections are open");
     }
@@ -292,14 +291,14 @@ impl Task {
                 self.ping();
                 self.timer.arm_in(Lane::Read, PING);
             }
-            // Idle for too long, or it makes room: the requests that cross this are refused, and sent again elsewhere.
+            // The connection was idle for too long, or makes room. Requests that cross this are refused, and the client sends them again elsewhere.
             Ending::No => self.refuse().await,
             Ending::Announced => self.refuse().await,
             Ending::Refusing => self.look(),
         }
     }
 
-    /// Gives a client up that sends what cannot be used.
+    /// Closes the connection of a client that keeps sending bytes that cannot be used.
     fn look_at_windows(&mut self) {
         self.timer.disarm(Lane::Write);
         let stats = self.hub.connection.stats();
@@ -317,7 +316,7 @@ impl Task {
         }
     }
 
-    /// Gives a client up that has vanished.
+    /// Closes the connection if its client has vanished; else pings it.
     fn look(&mut self) {
         let (heard, now) = (self.heard(), self.shared.timers.now());
         let round_trip = self.hub.connection.rtt();
@@ -330,7 +329,7 @@ impl Task {
         self.timer.arm_in(Lane::Read, LOOK);
     }
 
-    /// Sends a frame that means nothing, which the client acknowledges. Without room for it, it is not sent.
+    /// Sends an empty reserved frame, which the client acknowledges. Skipped if there is no room for it.
     fn ping(&mut self) {
         self.pinged = self.shared.timers.now();
         let Some(control) = &mut self.control else { return };
@@ -341,7 +340,7 @@ impl Task {
         if let Poll::Ready(Ok(written)) = Pin::new(control).poll_write(&mut nobody, &self.unsent) {
             self.unsent.drain(..written);
         }
-        // A frame that was not begun is none.
+        // Not a byte of the frame was written, so it can be dropped.
         if self.unsent.len() == NOTHING.len() {
             self.unsent.clear();
         }
@@ -349,12 +348,12 @@ impl Task {
 
     fn heard(&self) -> Heard {
         let stats = self.hub.connection.stats();
-        // Probes are pings.
+        // QUIC's probes are pings.
         let sent = stats.frame_tx;
         Heard { acks: stats.frame_rx.acks, frames: sent.stream + sent.ping + sent.max_streams_uni }
     }
 
-    /// The first step of the end.
+    /// The first step of the end: GOAWAY that refuses nothing.
     async fn announce(&mut self) {
         if self.ending == Ending::No {
             self.ending = Ending::Announced;
@@ -363,7 +362,7 @@ impl Task {
         }
     }
 
-    /// The second one.
+    /// The second step of the end: GOAWAY that refuses new requests.
     async fn refuse(&mut self) {
         self.ending = Ending::Refusing;
         self.say(self.next).await;
@@ -372,22 +371,22 @@ impl Task {
 
     async fn say(&mut self, stream: u64) {
         if self.silence.is_none() {
-            // A client that is there acknowledges the frame.
+            // A client that is still there acknowledges the frame.
             self.silence = Some(Silence::new(self.heard(), self.shared.timers.now()));
-            // The frame does not leave when a download has used up the room of the connection: this one needs none.
+            // The GOAWAY frame cannot leave if a download has used up the connection's flow-control window. This frame needs none.
             self.hub.connection.set_max_concurrent_uni_streams(VarInt::from_u32(2 * UNI_STREAMS));
         }
         self.tell(&goaway(stream)).await;
     }
 
-    /// Writes to the control stream. A client that leaves no room there does not learn more; it is not waited for.
+    /// Writes to the control stream. If the client leaves no room there for too long, the connection ends.
     async fn tell(&mut self, bytes: &[u8]) {
         let mut all = std::mem::take(&mut self.unsent);
         all.extend_from_slice(bytes);
         if let Some(control) = &mut self.control
             && !matches!(timeout(CONTROL, control.write_all(&all)).await, Ok(Ok(())))
         {
-            // Half a frame may have gone out: nothing may follow it.
+            // Half a frame may have gone out, so nothing may follow it.
             self.control = None;
             self.hub.fail(Code::ClosedCriticalStream, "no room on the server's control stream");
         }
@@ -400,14 +399,14 @@ impl Drop for Task {
     }
 }
 
-/// Opens the server's control stream; `None` when the connection has ended.
+/// Opens the server's control stream. Returns `None` if the connection has ended.
 async fn open_control(connection: &Connection, shared: &Shared) -> Option<SendStream> {
     let mut control = connection.open_uni().await.ok()?;
     control.write_all(&opening(shared.head_limits().max_header_bytes as u64)).await.ok()?;
     Some(control)
 }
 
-/// Reads a stream that only the client writes to.
+/// Reads a unidirectional stream of the client.
 async fn unidirectional(hub: Rc<Hub>, seen: Rc<RefCell<Vec<Kind>>>, mut stream: RecvStream) {
     let (mut codec, mut known) = (UniStream::default(), false);
     let mut accepted = 0;
@@ -433,7 +432,7 @@ async fn unidirectional(hub: Rc<Hub>, seen: Rc<RefCell<Vec<Kind>>>, mut stream: 
         {
             if kind == Kind::Unknown {
                 hub.spend(Flood::UnknownStreams, 1);
-                // RFC 9114 section 6.2.3: what is not known is not read.
+                // RFC 9114 section 6.2.3: streams of unknown types are not read.
                 let _ = stream.stop(number(Code::StreamCreationError));
                 return;
             }

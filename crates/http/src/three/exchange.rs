@@ -1,4 +1,4 @@
-//! One request: from its head to the acknowledgement of its response's last byte.
+//! Serves one request: from its head to the acknowledgement of the response's last byte.
 
 use super::body::{SMALL, Sender, Unsendable};
 use super::hub::{Hub, Waits, number};
@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 
-/// Reports the exchange, also when its task is dropped.
+/// Reports the exchange when dropped, so also when its task is dropped.
 struct Report<H: Handler> {
     context: Rc<Context<H>>,
     peer: Rc<Peer>,
@@ -33,7 +33,7 @@ impl<H: Handler> Drop for Report<H> {
     }
 }
 
-/// The bytes of a head, counted until they are dropped.
+/// The bytes of a request head, counted until this is dropped.
 struct Held(Rc<Hub>, usize);
 
 impl Held {
@@ -49,7 +49,6 @@ impl Drop for Held {
     }
 }
 
-/// Serves one request stream.
 pub(super) async fn serve<H: Handler>(
     hub: Rc<Hub>,
     mut send: SendStream,
@@ -69,7 +68,7 @@ pub(super) async fn serve<H: Handler>(
     }
     drop(waiting);
     if let Err(None) = head {
-        // Nobody waits for a response, and there is no request to report.
+        // There is no request to report, and no client that waits for a response.
         let code = match receiving.stopped {
             Some(Stopped::Broken(code)) => code,
             _ => {
@@ -82,7 +81,7 @@ pub(super) async fn serve<H: Handler>(
     }
     let text = head.as_ref().map_or(0, |head| head.fields.text().len());
     if hub.heads.get() > 0 && hub.heads.get() + text > hub.most_heads() {
-        // As in HTTP/2: the client repeats it by itself.
+        // As in HTTP/2: the client repeats the request by itself.
         hub.spend(Flood::Ignored, REFUSED);
         receiving.stop(Code::RequestRejected);
         let _ = send.reset(number(Code::RequestRejected));
@@ -144,8 +143,8 @@ pub(super) async fn serve<H: Handler>(
     }
 }
 
-/// Waits until the client has acknowledged all of the response, or is gone: closing the connection would discard the rest. When
-/// nothing more can be sent for `timeouts.send`, it is given up.
+/// Waits until the client has acknowledged the whole response or has gone: closing the connection would discard the rest. Gives up when nothing more
+/// can be sent for `timeouts.send`.
 async fn acknowledged(hub: &Hub, life: &Life, send: &mut SendStream) {
     let sent = || hub.connection.stats().frame_tx.stream;
     let (mut before, mut since) = (sent(), hub.shared.timers.now());
@@ -170,7 +169,7 @@ async fn acknowledged(hub: &Hub, life: &Life, send: &mut SendStream) {
     }
 }
 
-/// Receives the head; the failure to respond with if there is none.
+/// Receives the head. The error holds the failure to respond with, if any.
 async fn head(
     hub: &Hub,
     timer: &Timer,
@@ -195,7 +194,7 @@ async fn head(
     }
 }
 
-/// The handler's response; `None` if it has panicked, or the client has gone before there was one.
+/// Returns the handler's response; `None` if the handler has panicked or the client has disconnected first.
 async fn answer<H: Handler>(
     hub: &Rc<Hub>,
     life: &Rc<Life>,
@@ -228,7 +227,6 @@ async fn answer<H: Handler>(
     .await
 }
 
-/// Sends the response.
 async fn respond(
     shared: &Rc<Shared>,
     life: &Rc<Life>,
@@ -240,7 +238,7 @@ async fn respond(
     life.interim_allowed.set(false);
     let Framed { response, length, has_body } = Framed::new(response, Version::Http3, is_head, sent);
     let date = shared.date.at(shared.wall(shared.timers.recent()));
-    // What an informational response has left unsent comes first.
+    // The unsent rest of an informational response comes first.
     let mut head = life.take_queued();
     life.encode(
         &mut head,
@@ -259,7 +257,7 @@ async fn respond(
     }
 }
 
-/// Whether a body does not fit into a few packets.
+/// Returns whether a body needs more than a few packets.
 fn is_large(body: &Body) -> bool {
     match body {
         Body::Empty | Body::Tunnel { .. } => false,

@@ -1,4 +1,4 @@
-//! Slices of files: what the system has in memory is read at once, the rest by a blocking thread.
+//! Reads slices of files: cached data at once, the rest on a blocking thread.
 
 use bytes::Bytes;
 use handler::FileRegion;
@@ -6,10 +6,10 @@ use net::read_cached;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
-/// Bytes read at a time.
+/// Bytes per read.
 pub(super) const SLICE: usize = 64 << 10;
 
-/// Reads up to [`SLICE`] bytes at `done` in the region; empty if the file has become shorter.
+/// Reads up to [`SLICE`] bytes at offset `done` of the region. Returns no bytes if the file has become shorter.
 ///
 /// # Errors
 /// The file cannot be read.

@@ -1,4 +1,4 @@
-//! What the tasks of a connection share.
+//! Holds the state that the tasks of a connection share.
 
 use super::priorities::Priorities;
 use super::windows::Windows;
@@ -14,7 +14,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use tokio::sync::Notify;
 
-/// A connection as its streams see it.
+/// The shared state of a connection and its streams.
 pub(super) struct Hub {
     pub(super) connection: Connection,
     pub(super) shared: Rc<Shared>,
@@ -29,16 +29,16 @@ pub(super) struct Hub {
     pub(super) waited: Notify,
     /// A response asks for the end of the connection.
     pub(super) drain: Notify,
-    /// What the client has changed of the order of responses.
+    /// Changes of response priorities by the client.
     pub(super) priorities: Priorities,
-    /// Request streams that the client has opened.
+    /// The number of request streams that the client has opened.
     pub(super) accepted: Cell<u64>,
-    /// What the client may still do too often.
+    /// The budget against floods.
     pub(super) budget: RefCell<Budget>,
-    /// Bytes of the heads of requests in progress, and of sections that have not arrived whole.
+    /// Bytes of the heads of requests in progress, and of incomplete field sections.
     pub(super) heads: Cell<usize>,
     pub(super) sections: Cell<usize>,
-    /// How far the client may send ahead, and whether it sends what is waited for.
+    /// How far the client may send ahead, and whether it sends the missing bytes.
     pub(super) windows: Windows,
     /// The key of the connection's timer, until its task has ended.
     pub(super) key: Cell<Option<usize>>,
@@ -46,21 +46,21 @@ pub(super) struct Hub {
     pub(super) proved: Cell<bool>,
     /// Requests in progress that wait for the client.
     pub(super) waiting: Cell<usize>,
-    /// Bytes of responses that QUIC has taken: it takes more when the client has acknowledged some.
+    /// Response bytes that QUIC has accepted. QUIC accepts more when the client has acknowledged some.
     pub(super) taken: Cell<u64>,
-    /// What its responses hold.
+    /// The account of the resources that responses hold.
     pub(super) account: OnceCell<Rc<Account>>,
-    /// Why the connection was closed, once it was.
+    /// Why the connection was closed.
     pub(super) failure: RefCell<Option<&'static str>>,
 }
 
-/// Counts one until it is dropped.
+/// A guard that adds one to a counter until it is dropped.
 pub(super) struct Counted {
     hub: Rc<Hub>,
     of: fn(&Hub) -> &Cell<usize>,
 }
 
-/// A request that waits for the client: for its head, its body, or until the client takes more of the response. Until this is dropped.
+/// A guard for a request that waits for its client: for the head, the body, or for the client to read the response.
 pub(super) struct Waits(Rc<Hub>);
 
 impl Waits {
@@ -84,13 +84,13 @@ impl Hub {
         Counted { hub: self.clone(), of }
     }
 
-    /// The head of a request has arrived.
+    /// Marks the client as proved: the head of a request has arrived.
     pub(super) fn prove(&self) {
         self.proved.set(true);
         self.follow();
     }
 
-    /// Follows whether all requests wait for the client: then the connection may have to make room.
+    /// Updates the connection's state: if all requests wait for the client, the connection may have to make room.
     pub(super) fn follow(&self) {
         let (room, active) = (&self.shared.room, self.active.get());
         let Some(key) = self.key.get().filter(|key| self.proved.get() && !room.is_chosen(*key)) else {
@@ -103,14 +103,14 @@ impl Hub {
         }
     }
 
-    /// What its responses hold.
+    /// Returns the account of the resources that responses hold.
     pub(super) fn account(&self) -> Rc<Account> {
         self.account.get_or_init(|| Rc::new(Account::new())).clone()
     }
 
-    /// Takes an update of a priority, for a stream that is open or may be opened.
+    /// Applies a priority update to a stream that is open or may be opened.
     pub(super) fn reprioritize(&self, update: PriorityUpdate) {
-        // Streams are allowed as others end; those have been accepted.
+        // A stream is allowed for each one that ends, so the accepted streams count.
         let limit = self.accepted.get().saturating_add(self.shared.settings().limits.http2_streams as u64);
         match update.stream / 4 < limit {
             true => self.priorities.update(update),
@@ -118,7 +118,7 @@ impl Hub {
         }
     }
 
-    /// Spends units of a budget; without any left the connection ends.
+    /// Spends units of a budget. An exhausted budget ends the connection.
     pub(super) fn spend(&self, kind: Flood, units: u32) {
         let mut budget = self.budget.borrow_mut();
         budget.refill(self.shared.timers.recent());
@@ -128,7 +128,7 @@ impl Hub {
         }
     }
 
-    /// Counts what has come on a stream.
+    /// Charges the costs of data that has arrived on a stream.
     pub(super) fn count(&self, costs: Costs) {
         if costs.unknown > 0 {
             self.spend(Flood::Ignored, costs.unknown);
@@ -141,21 +141,21 @@ impl Hub {
         }
     }
 
-    /// Most bytes of heads, and of sections that have not arrived whole.
+    /// Returns the most bytes of heads, and the most bytes of incomplete field sections.
     pub(super) fn most_heads(&self) -> usize {
         self.shared.settings().limits.max_header_bytes.saturating_mul(HEADS)
     }
 
-    /// Ends the connection of a client that does something too often.
+    /// Ends the connection because of a flood.
     #[cold]
     pub(super) fn flood(&self, flood: Flood) {
-        // A connection that was lost has cancelled everything.
+        // A lost connection has already cancelled everything.
         if self.connection.close_reason().is_none() {
             self.fail(Code::ExcessiveLoad, flood.name());
         }
     }
 
-    /// Closes the connection because its client has broken a rule.
+    /// Closes the connection because of a protocol error of the client.
     pub(super) fn fail(&self, code: Code, why: &'static str) {
         self.failure.borrow_mut().get_or_insert(why);
         self.connection.close(number(code), why.as_bytes());
@@ -180,7 +180,7 @@ impl Drop for Counted {
     }
 }
 
-/// A code as QUIC takes it.
+/// Converts a code to QUIC's number type.
 pub(super) fn number(code: Code) -> VarInt {
     VarInt::from_u32(code.number() as u32)
 }

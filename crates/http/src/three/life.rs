@@ -1,8 +1,8 @@
-//! A request stream as its handler sees it: the client of an exchange, and the request's body.
+//! Connects a request stream with its handler: the client of an exchange, and the request's body.
 //!
 //! Contract:
-//! 1. Bytes are taken from QUIC when the handler asks for them, so a slow handler slows its client down.
-//! 2. When the exchange is over, the client is gone and the rest of the body is [`BodyError::Gone`].
+//! 1. Bytes are read from QUIC only when the handler asks for them, so a slow handler slows its client down.
+//! 2. After the exchange, the client counts as gone and the rest of the body is [`BodyError::Gone`].
 
 use super::hub::{Hub, Waits};
 use super::priorities::rank;
@@ -22,32 +22,30 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Bodies up to this size are given to the handler at once if all of them has arrived.
+/// Bodies up to this size are given to the handler at once if they have arrived completely.
 const READY: usize = 256 << 10;
 
-/// The state that a stream shares with its handler.
 pub(super) struct Life {
     hub: Rc<Hub>,
-    /// The stream's identifier.
     stream: u64,
-    /// What the request says of its priority, whether the response is large, and what QUIC was told.
+    /// The request's own priority, whether the response is large, and the rank that QUIC was given.
     asked: Priority,
     large: Cell<bool>,
     rank: Cell<i32>,
-    /// The updates of priorities that have been looked at.
+    /// The value of `Priorities::changes` at the last check.
     changes: Cell<u32>,
     pub(super) timer: Rc<Timer>,
     receiving: RefCell<Receiving>,
     upload: RefCell<Upload>,
     gone: Cell<bool>,
-    /// Whether an informational response may be sent now.
+    /// An informational response may be sent now.
     pub(super) interim_allowed: Cell<bool>,
     /// Informational responses that wait for the exchange's task, and its waker.
     queued: RefCell<Vec<u8>>,
     task: RefCell<Option<Waker>>,
     /// Ready when the client does not want the response any more.
     departed: RefCell<Pin<Box<dyn Future<Output = ()>>>>,
-    /// What the response holds.
+    /// The resources that the response holds.
     holding: OnceCell<Rc<Holding>>,
 }
 
@@ -62,7 +60,7 @@ struct Upload {
 }
 
 impl Life {
-    /// A stream whose head has arrived.
+    /// Creates the state of a stream whose head has arrived.
     pub(super) fn new(
         hub: Rc<Hub>,
         timer: Rc<Timer>,
@@ -89,14 +87,14 @@ impl Life {
             queued: RefCell::default(),
             task: RefCell::default(),
             departed: RefCell::new(Box::pin(async move {
-                // It is not finished while a handler works: this is the client's refusal, or the end of the connection.
+                // The stream is not finished while a handler works, so this means that the client refused the response or the connection ended.
                 let _ = stopped.await;
             })),
             holding: OnceCell::new(),
         })
     }
 
-    /// The body as its handler gets it: all of it if it has arrived.
+    /// Returns the body for the handler: its bytes if all of them have arrived, else a reader.
     pub(super) fn incoming(self: &Rc<Life>, cx: &mut Context<'_>) -> Incoming {
         let mut receiving = self.receiving.borrow_mut();
         receiving.look(cx);
@@ -120,7 +118,7 @@ impl Life {
         }
     }
 
-    /// Sends informational responses as far as the client takes them; wakes the task of `cx` when there are more.
+    /// Sends informational responses as far as the client takes them. Wakes the task of `cx` when there are more.
     pub(super) fn send_interim(&self, send: &mut SendStream, cx: &mut Context<'_>) {
         let mut task = self.task.borrow_mut();
         if task.as_ref().is_none_or(|known| !known.will_wake(cx.waker())) {
@@ -131,19 +129,19 @@ impl Life {
             let written = Pin::new(&mut *send).poll_write(cx, &queued);
             match written {
                 Poll::Ready(Ok(n)) => drop(queued.drain(..n)),
-                // The client has gone: the handler learns it from its client.
+                // The client has gone; the handler notices that through its client view.
                 Poll::Ready(Err(_)) => queued.clear(),
                 Poll::Pending => break,
             }
         }
     }
 
-    /// The request waits for the client until this is dropped.
+    /// Counts the request as waiting for the client until the guard is dropped.
     pub(super) fn wait(&self) -> Waits {
         Waits::new(&self.hub)
     }
 
-    /// QUIC has taken so many bytes of the response.
+    /// Records that QUIC has accepted `bytes` of the response.
     pub(super) fn took(&self, bytes: usize) {
         self.hub.taken.update(|taken| taken + bytes as u64);
         if let Some(holding) = self.holding.get() {
@@ -151,34 +149,34 @@ impl Life {
         }
     }
 
-    /// Holds so much of what the response needs, until the result is dropped.
+    /// Counts resources of the response until the guard is dropped.
     pub(super) fn hold(&self, amount: Amount) -> Option<Hold> {
         self.holding().map(|holding| holding.hold(amount))
     }
 
-    /// Whether the response has to leave, because the server needs what it holds.
+    /// Returns whether the response must break off because the server needs its resources.
     pub(super) fn is_displaced(&self) -> bool {
         self.holding.get().is_some_and(|holding| holding.is_displaced())
     }
 
-    /// What it has taken of all responses of the connection.
+    /// Returns the response bytes that QUIC has accepted on the whole connection.
     pub(super) fn taken(&self) -> u64 {
         self.hub.taken.get()
     }
 
-    /// Tells QUIC how urgent the response is; `large`: it does not fit into a few packets.
+    /// Passes the response's priority to QUIC. `large`: the response needs more than a few packets.
     pub(super) fn prioritize(&self, send: &SendStream, large: bool) {
         self.large.set(large);
         let priorities = &self.hub.priorities;
         self.changes.set(priorities.changes());
         let rank = rank(priorities.of(self.stream, self.asked), self.stream, large);
         if rank != self.rank.replace(rank) {
-            // A stream that is gone needs none.
+            // A stream that has ended needs no priority.
             let _ = send.set_priority(rank);
         }
     }
 
-    /// Tells it what the client has changed since.
+    /// Passes priority changes by the client to QUIC.
     pub(super) fn reprioritize(&self, send: &SendStream) {
         if self.changes.get() != self.hub.priorities.changes() {
             self.prioritize(send, self.large.get());
@@ -192,7 +190,7 @@ impl Life {
         }
     }
 
-    /// What is left of informational responses, for the beginning of the final one.
+    /// Returns the unsent rest of informational responses, which goes out before the final response.
     pub(super) fn take_queued(&self) -> Vec<u8> {
         self.queued.take()
     }
@@ -202,7 +200,7 @@ impl Life {
         self.hub.encoder.borrow_mut().head(to, head, fields);
     }
 
-    /// The exchange is over. The rest of the request is not wanted: [`Life::discard`] or [`Life::stop`] it.
+    /// Ends the exchange. The caller must then [`Life::discard`] or [`Life::stop`] the rest of the request.
     pub(super) fn end(&self) {
         self.gone.set(true);
         self.interim_allowed.set(false);
@@ -214,7 +212,7 @@ impl Life {
         self.receiving.borrow_mut().stop(Code::NoError);
     }
 
-    /// Reads and drops what the client still sends, within bounds, and asks it then not to send the rest (RFC 9114 section 4.1).
+    /// Reads and drops further data, within limits, then asks the client not to send the rest (RFC 9114 section 4.1).
     pub(super) async fn discard(&self) {
         self.timer.arm_in(Lane::Read, DISCARD_TIME);
         let mut left = DISCARD_BYTES as usize;
@@ -234,10 +232,10 @@ impl Life {
         self.stop();
     }
 
-    /// Whether the client has taken its request back, as far as it is known now.
+    /// Returns whether the client is already known to have cancelled its request.
     pub(super) fn is_cancelled(&self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
-        // What has departed is not asked again.
+        // `departed` must not be polled again after it was ready.
         self.gone.get()
             || self.receiving.borrow().stopped == Some(Stopped::Gone)
             || self.departed.borrow_mut().as_mut().poll(&mut cx).is_ready()
@@ -246,7 +244,7 @@ impl Life {
     fn queue_interim(&self, status: u16, fields: &Fields) {
         let mut queued = self.queued.borrow_mut();
         if queued.len() >= MOST_INTERIM {
-            // The client does not read them: it does not miss one.
+            // The client does not read the earlier ones, so it misses nothing.
             return;
         }
         self.hub.encoder.borrow_mut().interim(&mut queued, status, fields);
@@ -297,12 +295,12 @@ impl Drop for Life {
     }
 }
 
-/// The body as a handler reads it.
+/// The request body that a handler reads.
 struct Reader {
     life: Rc<Life>,
-    /// Whether it has been asked for anything.
+    /// The handler has asked for data.
     begun: bool,
-    /// It waits for more.
+    /// Set while the reader waits for more data.
     waits: Option<Waits>,
 }
 
@@ -311,7 +309,7 @@ impl Reader {
         Reader { life, begun: false, waits: None }
     }
 
-    /// From now on the client may send more ahead.
+    /// Widens the window at the first read, so that the client may send more ahead.
     fn begin(&mut self) {
         if !std::mem::replace(&mut self.begun, true) {
             let hub = &self.life.hub;
@@ -322,7 +320,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // What is left of the body is discarded, if at all.
+        // The rest of the body is discarded, if it is read at all.
         self.life.receiving.borrow_mut().pause();
         let hub = &self.life.hub;
         if self.begun {
@@ -387,7 +385,7 @@ fn fail(upload: &mut Upload, error: BodyError) -> Poll<Option<Result<Bytes, Body
     Poll::Ready(Some(Err(error)))
 }
 
-/// Why a request has no head, as a failure to respond with; `None` if nobody waits for a response.
+/// Returns the failure to respond with to a request without a head; `None` if no client waits for a response.
 pub(super) fn refusal(stopped: Option<&Stopped>) -> Option<handler::Failure> {
     match stopped {
         Some(Stopped::Refused(failure)) => Some((**failure).clone()),

@@ -1,16 +1,15 @@
-//! HTTP/3 connections (RFC 9114): each request is a stream of QUIC and a task of its own.
+//! Serves HTTP/3 connections (RFC 9114). Each request is a QUIC stream with its own task.
 //!
-//! Why a task per request, other than in HTTP/2: QUIC has flow control, priorities and loss recovery per stream, and quinn wakes
-//! each stream by itself.
+//! Why a task per request, unlike HTTP/2: QUIC has flow control, priorities and loss recovery per stream, and quinn wakes each stream separately.
 //!
 //! Contract:
-//! 1. A request is answered once, or its stream is reset; it is reported to `Handler::finished` once.
-//! 2. A handler that panics ends its stream only.
-//! 3. Memory is bounded: uploads by QUIC's windows, which are small until a handler reads a body, and open as it takes the bytes;
-//!    downloads by the send window of the connection; heads by the limits, each one and all of a connection.
-//! 4. A connection ends when it has been idle for `keep_alive`, by GOAWAY while the server drains, or for an error. A client that reads
-//!    slowly keeps what it has not read; once the connection ends, a client that has vanished is not waited for.
-//! 5. What a client may do often has the budgets of HTTP/2 ([`fieldcode::Budget`]); a flood ends its connection (H3_EXCESSIVE_LOAD).
+//! 1. A request is answered once, or its stream is reset. It is reported to `Handler::finished` once.
+//! 2. A handler that panics ends only its stream.
+//! 3. Memory is bounded. Uploads: by QUIC's windows, which stay small until a handler reads a body and open as it reads. Downloads: by the
+//!    connection's send window. Heads: by limits per request and per connection.
+//! 4. A connection ends after `keep_alive` of idle time, with GOAWAY while the server drains, or for an error. A slow reader gets the time to read
+//!    the data already sent; a client that vanishes after the end began is not waited for.
+//! 5. Actions that a client may repeat have HTTP/2's budgets ([`fieldcode::Budget`]). A flood ends the connection (H3_EXCESSIVE_LOAD).
 
 mod body;
 mod connection;
@@ -28,7 +27,6 @@ use crate::context::Context;
 use handler::{Handler, Peer};
 use std::rc::Rc;
 
-/// Serves one connection until it ends.
 pub async fn serve<H: Handler + 'static>(
     connection: quic::quinn::Connection,
     peer: Rc<Peer>,

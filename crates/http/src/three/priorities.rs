@@ -1,10 +1,10 @@
-//! How urgent responses are (RFC 9218): what requests say, and what clients change later (PRIORITY_UPDATE).
+//! Implements response priorities (RFC 9218): the requests' own, and later changes by the client (PRIORITY_UPDATE).
 //!
 //! Contract:
-//! 1. An update counts more than the field of its request, also when it arrives before the request.
-//! 2. The updates of [`MOST`] streams are kept; beyond that the oldest stream's is forgotten.
-//! 3. What QUIC has not sent yet is ordered by urgency; then, small responses first, those that are not incremental in order
-//!    of their streams, and incremental ones behind them in turns.
+//! 1. An update overrides the field of its request, even if it arrives before the request.
+//! 2. The updates of [`MOST`] streams are kept; beyond that, the update of the oldest stream is dropped.
+//! 3. Unsent data is ordered by urgency. Within an urgency: small responses first, then non-incremental ones in the order of their streams, then
+//!    incremental ones in turns.
 
 use fieldcode::Priority;
 use http3::control::PriorityUpdate;
@@ -12,30 +12,29 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
 
-/// Streams whose updates are kept.
+/// The most streams whose updates are kept.
 const MOST: usize = 256;
-/// Between two urgencies.
+/// The distance between two urgencies.
 const LEVEL: i32 = 1 << 28;
-/// From a level to its incremental responses.
+/// The distance from a level to its incremental responses.
 const INCREMENTAL: i32 = LEVEL - 1;
 
-/// The updates of a connection.
+/// The priority updates of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Priorities {
     updates: RefCell<BTreeMap<u64, Priority>>,
-    /// Grows with every update, so that who sends sees at once whether there are any.
+    /// Grows with every update, so that senders notice updates cheaply.
     changes: Cell<u32>,
-    /// Responses that wait for room.
+    /// The wakers of responses that wait for room.
     waiting: RefCell<HashMap<u64, Waker>>,
 }
 
 impl Priorities {
-    /// The priority of a stream whose request asks for `asked`.
+    /// Returns the priority of a stream whose request asks for `asked`.
     pub(super) fn of(&self, stream: u64, asked: Priority) -> Priority {
         self.updates.borrow().get(&stream).copied().unwrap_or(asked)
     }
 
-    /// Takes an update.
     pub(super) fn update(&self, update: PriorityUpdate) {
         let mut updates = self.updates.borrow_mut();
         updates.insert(update.stream, update.priority);
@@ -48,25 +47,25 @@ impl Priorities {
         }
     }
 
-    /// Differs from an earlier value if there were updates since.
+    /// Returns a number that changes with every update.
     pub(super) fn changes(&self) -> u32 {
         self.changes.get()
     }
 
-    /// Wakes who sends on a stream at its next update.
+    /// Wakes the sender of a stream at its next update.
     pub(super) fn wait(&self, stream: u64, waker: &Waker) {
         let mut waiting = self.waiting.borrow_mut();
         waiting.entry(stream).and_modify(|known| known.clone_from(waker)).or_insert_with(|| waker.clone());
     }
 
-    /// A stream is over.
+    /// Drops the state of a finished stream.
     pub(super) fn forget(&self, stream: u64) {
         self.updates.borrow_mut().remove(&stream);
         self.waiting.borrow_mut().remove(&stream);
     }
 }
 
-/// The rank of a response in QUIC, where the greatest goes first. `large`: it does not fit into a few packets.
+/// Returns QUIC's rank of a response; the greatest rank goes first. `large`: the response needs more than a few packets.
 pub(super) fn rank(priority: Priority, stream: u64, large: bool) -> i32 {
     let level = (3 - i32::from(priority.urgency)) * LEVEL;
     match (large, priority.incremental) {

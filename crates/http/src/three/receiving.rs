@@ -1,4 +1,4 @@
-//! The client's side of a request stream: bytes from QUIC, events from the codec.
+//! Receives a request stream: bytes from QUIC, events from the codec.
 
 use super::hub::{Hub, number};
 use bytes::Bytes;
@@ -10,13 +10,13 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Most bytes taken from a stream at a time.
+/// The most bytes per read.
 const CHUNK: usize = 64 << 10;
 
-/// Why nothing more comes.
+/// Why no more data comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stopped {
-    /// The stream was reset by the client, or the connection is gone.
+    /// The client reset the stream, or the connection is gone.
     Gone,
     /// The message is malformed or incomplete: both sides of the stream are reset.
     Broken(Code),
@@ -24,12 +24,12 @@ pub(super) enum Stopped {
     Refused(Box<handler::Failure>),
 }
 
-/// What has arrived of a request.
+/// The received part of a request.
 pub(super) struct Receiving {
     hub: Rc<Hub>,
     stream: RecvStream,
     codec: RequestStream,
-    /// Whether more may come, whether it is waited for, and how many bytes of a section are held.
+    /// More data may come; a task waits for it; and the held bytes of an incomplete field section.
     open: bool,
     waiting: bool,
     held: usize,
@@ -56,7 +56,7 @@ impl Receiving {
         }
     }
 
-    /// The head. Ready with `None` if there will be none: see `stopped`.
+    /// Returns the head. Ready with `None` if there will be no head: see `stopped`.
     pub(super) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Option<Box<RequestHead>>> {
         loop {
             if let Some(head) = self.head.take() {
@@ -71,17 +71,16 @@ impl Receiving {
         }
     }
 
-    /// Takes what has arrived without waiting, up to a chunk.
+    /// Takes the data that has already arrived, up to a chunk.
     pub(super) fn look(&mut self, cx: &mut Context<'_>) {
         while !self.ended && self.stopped.is_none() && self.data.is_empty() && self.poll_more(cx).is_ready() {
         }
-        // A body that fits into what has arrived has its end behind it.
+        // The end of a short body is right behind its data.
         if !self.ended && self.stopped.is_none() {
             let _ = self.poll_more(cx);
         }
     }
 
-    /// Reads once.
     pub(super) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let read = pin!(self.stream.read_chunk(CHUNK, true)).poll(cx);
         let Poll::Ready(read) = read else {
@@ -135,7 +134,7 @@ impl Receiving {
         Poll::Ready(())
     }
 
-    /// Counts what has come.
+    /// Charges the costs of the new data.
     fn count(&mut self) {
         let (hub, costs, held) = (&self.hub, self.codec.take_costs(), self.codec.held());
         if costs != Costs::default() {
@@ -157,7 +156,7 @@ impl Receiving {
         }
     }
 
-    /// Nothing more is read.
+    /// Ends reading.
     fn close(&mut self) {
         self.wait(false);
         if std::mem::take(&mut self.open) {
@@ -165,18 +164,18 @@ impl Receiving {
         }
     }
 
-    /// Nobody waits for more at present.
+    /// Records that no task waits for more at present.
     pub(super) fn pause(&mut self) {
         self.wait(false);
     }
 
-    /// Nobody waits for more.
+    /// Drops the data: no task will read it.
     pub(super) fn end(&mut self) {
         self.wait(false);
         self.data.clear();
     }
 
-    /// Takes bytes that nobody wants; how many, 0 at the end.
+    /// Takes and drops data. Returns the number of bytes, 0 at the end.
     pub(super) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
         if self.ended {
             return Poll::Ready(0);
@@ -199,7 +198,7 @@ impl Receiving {
     pub(super) fn stop(&mut self, code: Code) {
         self.close();
         if !self.ended {
-            // It has ended meanwhile if this fails.
+            // A failure means that the stream has ended meanwhile.
             let _ = self.stream.stop(number(code));
             self.ended = true;
         }

@@ -1,33 +1,33 @@
-//! Whether a client has vanished while its connection ends: [`Silence`].
+//! Detects clients that have vanished while their connection ends: [`Silence`].
 //!
-//! Why: QUIC gives a silent client up after its idle time, half a minute. A server that ends would wait that long for the client of
-//! a response that nobody receives. With TCP the system waits instead, after the server has ended.
+//! Why: QUIC gives up a silent client only after its idle time-out, half a minute. A server that shuts down would wait that long for a client that
+//! no longer receives the response. With TCP, the system does that waiting after the server has exited.
 //!
 //! Contract:
-//! 1. A client that says nothing because there is nothing to acknowledge has not vanished: it may wait for a slow response, or leave
-//!    no room for more of one. Only what it was sent and does not acknowledge counts, the GOAWAY at least.
-//! 2. The time is at least that of three probe timeouts (RFC 9002 section 6.2), so that the loss of a packet, or of its probe, is
-//!    not taken for the end of the client.
+//! 1. A client that is silent because it has nothing to acknowledge has not vanished: it may wait for a slow response, or leave no room for more of
+//!    one. Only unacknowledged frames count, at least the GOAWAY.
+//! 2. The time is at least three probe time-outs (RFC 9002 section 6.2), so that the loss of a packet or of its probe does not count as the client's
+//!    end.
 
 use std::time::{Duration, Instant};
 
-/// How long a client may acknowledge nothing,
+/// The shortest time without an acknowledgement,
 const LEAST: Duration = Duration::from_secs(5);
-/// and how many round trips: a probe timeout is at most about three, and they double.
+/// and the same in round trips: a probe time-out is at most about three, and it doubles.
 const ROUND_TRIPS: u32 = 20;
-/// Frames that it has not acknowledged then: the server probes when there is no answer.
+/// Unacknowledged frames in that time: the server probes when there is no answer.
 const UNANSWERED: u64 = 3;
 
-/// What is known of a connection at some time; both only grow.
+/// Counters of a connection; both only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Heard {
-    /// Acknowledgements that have arrived.
+    /// Received acknowledgements.
     pub(super) acks: u64,
-    /// Frames that were sent and have to be acknowledged: of streams, repeated ones included, and probes.
+    /// Sent frames that need an acknowledgement: stream frames, including repeated ones, and probes.
     pub(super) frames: u64,
 }
 
-/// Since when a client has acknowledged nothing.
+/// A time without acknowledgements.
 #[derive(Debug)]
 pub(super) struct Silence {
     last: Heard,
@@ -35,12 +35,11 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    /// Begins to listen.
     pub(super) fn new(heard: Heard, now: Instant) -> Silence {
         Silence { last: heard, since: now }
     }
 
-    /// Whether the client has vanished. To be asked more often than the least time.
+    /// Returns whether the client has vanished. Call this more often than [`LEAST`].
     pub(super) fn is_final(&mut self, heard: Heard, round_trip: Duration, now: Instant) -> bool {
         if heard.acks != self.last.acks || heard.frames == self.last.frames {
             *self = Silence::new(heard, now);
@@ -55,7 +54,7 @@ impl Silence {
 mod tests {
     use super::*;
 
-    /// What comes of observations (acknowledgements, frames), one each second.
+    /// Returns the results of one observation (acknowledgements, frames) per second.
     fn observe(round_trip: u64, seen: &[(u64, u64)]) -> Vec<bool> {
         let start = Instant::now();
         let mut silence = Silence::new(Heard { acks: seen[0].0, frames: seen[0].1 }, start);
@@ -77,7 +76,7 @@ mod tests {
     #[test]
     fn a_client_that_has_nothing_to_acknowledge_is_there() {
         assert_eq!(observe(20, &[(4, 10); 60]), [false; 59]);
-        // The app responds after a minute: the time begins then.
+        // The app responds after a minute, and the time begins then.
         let late: Vec<(u64, u64)> = [(4, 10); 60].into_iter().chain([(4, 30), (4, 31), (9, 32)]).collect();
         assert!(!observe(20, &late).contains(&true));
     }

@@ -1,37 +1,37 @@
-//! Until when the client's program may still read what QUIC has delivered: [`Unread`].
+//! Estimates how long the client program may still read data that QUIC has delivered: [`Unread`].
 //!
-//! Why: the close of a connection of QUIC discards what its client has acknowledged and the program there has not read (RFC 9000 section
-//! 10.2); with TCP it stays. A program that reads slowly would lose the end of a response to `keep_alive`, or to a restart.
+//! Why: closing a QUIC connection discards data that the client has acknowledged but its program has not read (RFC 9000 section 10.2); TCP keeps
+//! such data. A slow program would lose the end of a response to `keep_alive` or to a restart.
 //!
 //! Contract:
-//! 1. A client that reads [`PACE`] or faster has the time to read all that it was sent, [`LONGEST`] at most. It is told of the end before
-//!    (GOAWAY), so that one that has read everything closes at once.
-//! 2. Nothing is waited for after responses of together less than [`SMALL`].
+//! 1. A client that reads at [`PACE`] or faster has the time to read everything, up to [`LONGEST`]. It gets GOAWAY before that, so a client that has
+//!    read everything closes at once.
+//! 2. Responses of less than [`SMALL`] in total cause no wait.
 
 use std::time::{Duration, Instant};
 
-/// Bytes a second at which a client reads at least.
+/// The slowest supported reading rate, in bytes per second.
 const PACE: u64 = 4 << 10;
-/// Less is read at once.
+/// Less than this is read at once.
 const SMALL: u64 = 16 << 10;
-/// How long it is waited for at most.
+/// The longest wait.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// What the client of a connection may not have read.
+/// The time until which the client may have unread data.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     until: Option<Instant>,
-    /// When the requests in progress began, and what had been sent before.
+    /// When the requests in progress began, and the response bytes sent before.
     begun: Option<(Instant, u64)>,
 }
 
 impl Unread {
-    /// The first request in progress begins; `sent`: bytes of responses so far.
+    /// Records that a request begins while no other one is in progress. `sent`: response bytes so far.
     pub(super) fn begin(&mut self, sent: u64, now: Instant) {
         self.begun = Some((now, sent));
     }
 
-    /// No request is in progress any more.
+    /// Records that the last request in progress has ended.
     pub(super) fn end(&mut self, sent: u64, now: Instant) {
         let Some((begun, before)) = self.begun.take() else { return };
         let bytes = sent.saturating_sub(before);
@@ -43,7 +43,7 @@ impl Unread {
         self.until = Some(until.min(now + LONGEST));
     }
 
-    /// Whether the client may still read.
+    /// Returns whether the client may still have unread data.
     pub(super) fn is_possible(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| now < until)
     }
@@ -53,7 +53,7 @@ impl Unread {
 mod tests {
     use super::*;
 
-    /// Whether something may be unread so many seconds after the start, when `responses` (from, to, bytes) have been sent.
+    /// Returns whether data may be unread `at` seconds after the start, given `responses` (from, to, bytes).
     fn possible(responses: &[(u64, u64, u64)], at: u64) -> bool {
         let start = Instant::now();
         let second = |second| start + Duration::from_secs(second);

@@ -1,12 +1,12 @@
-//! How far a client may send ahead, and whether what it sends can be used.
+//! Limits how far a client may send ahead, and detects clients that send unusable data.
 //!
-//! Why: quinn keeps what arrives until it is read, and what arrives behind a gap cannot be read. A client that leaves the first bytes of
-//! a stream out makes the server hold all of the window, for nothing.
+//! Why: quinn keeps received data until it is read, and data behind a gap cannot be read. A client that leaves out the first bytes of a stream makes
+//! the server hold a full window for nothing.
 //!
 //! Contract:
-//! 1. A connection has a small window until a handler reads a body, and a wide one meanwhile. The wide ones of a thread are bounded
-//!    together; without room the small one stays, and the upload goes on, slower.
-//! 2. A connection whose client sends, but for [`PATIENCE`] and some round trips nothing of what is waited for, is given up.
+//! 1. A connection has a small window; while a handler reads a body, a wide one. All wide windows of a thread share one limit. Beyond it, the small
+//!    window stays and the upload is slower.
+//! 2. A connection is closed if its client keeps sending but fills no gap for [`PATIENCE`] and some round trips.
 
 use crate::uploads::Uploads;
 use quic::quinn::{Connection, VarInt};
@@ -15,33 +15,32 @@ use std::time::{Duration, Instant};
 
 /// The window of a connection while a handler reads a body.
 pub(super) const WIDE: u32 = 2 << 20;
-/// How often it is looked while bytes are waited for.
+/// The interval of checks while a stream waits for bytes.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
-/// Lost packets are sent again after a round trip, and once more after another.
+/// Lost packets are sent again after a round trip, and once more after another one.
 const PATIENCE: Duration = Duration::from_millis(400);
 const ROUND_TRIPS: u32 = 6;
-/// Bytes behind a gap that are too many: less is on its way behind a packet that was lost.
+/// Too many bytes behind a gap. Fewer can be in flight behind a lost packet.
 const FRUITLESS: u64 = 32 << 10;
-/// What a datagram, and an acknowledgement, take at most besides what streams send.
+/// The most bytes that a datagram, and an acknowledgement, add to stream data.
 const AROUND: u64 = 60;
 const ACKNOWLEDGEMENT: u64 = 250;
 
-/// The windows of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     /// Handlers that read a body.
     bodies: Cell<usize>,
     wide: Cell<bool>,
-    /// Streams that bytes may come on, and those where they are waited for.
+    /// Streams that may receive bytes, and streams that wait for bytes.
     open: Cell<usize>,
     waiting: Cell<usize>,
-    /// Bytes that have been read from streams.
+    /// Bytes read from streams.
     read: Cell<u64>,
     gap: RefCell<Gap>,
 }
 
 impl Windows {
-    /// A handler begins to read a body.
+    /// Widens the window for a handler that begins to read a body.
     pub(super) fn begin_body(&self, connection: &Connection, uploads: &Uploads) {
         self.bodies.update(|bodies| bodies + 1);
         if !self.wide.get() && uploads.widen(WIDE as usize) {
@@ -50,7 +49,7 @@ impl Windows {
         }
     }
 
-    /// It does not read it any more.
+    /// Narrows the window after the last reader of a body.
     pub(super) fn end_body(&self, connection: &Connection, uploads: &Uploads) {
         self.bodies.update(|bodies| bodies - 1);
         if self.bodies.get() == 0 && self.wide.replace(false) {
@@ -59,42 +58,41 @@ impl Windows {
         }
     }
 
-    /// The connection ends.
+    /// Gives the wide window back when the connection ends.
     pub(super) fn end(&self, uploads: &Uploads) {
         if self.wide.replace(false) {
             uploads.narrow(WIDE as usize);
         }
     }
 
-    /// Bytes have been read from a stream.
+    /// Counts bytes read from a stream.
     pub(super) fn count_read(&self, bytes: usize) {
         self.read.update(|read| read + bytes as u64);
     }
 
-    /// Bytes may come on one more stream.
+    /// Counts a new stream that may receive bytes.
     pub(super) fn open(&self) {
         self.open.update(|open| open + 1);
     }
 
-    /// Nothing more is read from one.
+    /// Counts a stream that is not read any more.
     pub(super) fn close(&self) {
         self.open.update(|open| open - 1);
     }
 
-    /// A stream waits for bytes, or does not any more; whether it is the first one that does.
+    /// Counts a stream that starts or stops waiting for bytes. Returns whether it is the first one that waits.
     pub(super) fn wait(&self, waits: bool) -> bool {
         self.waiting.update(|waiting| if waits { waiting + 1 } else { waiting - 1 });
         waits && self.waiting.get() == 1
     }
 
-    /// Whether any stream waits for bytes.
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting.get() > 0
     }
 
-    /// Whether the client sends what nobody can use. To be asked every [`LOOK`] while bytes are waited for.
+    /// Returns whether the client sends unusable data. Call this every [`LOOK`] while a stream waits for bytes.
     pub(super) fn is_fruitless(&self, arrived: Arrived, round_trip: Duration, now: Instant) -> bool {
-        // What a handler has not read yet is no gap.
+        // Data that a handler has not read yet is not a gap.
         let all_wait = self.is_waiting() && self.waiting.get() == self.open.get();
         let mut gap = self.gap.borrow_mut();
         gap.look(arrived, self.read.get(), all_wait, now);
@@ -104,25 +102,23 @@ impl Windows {
     }
 }
 
-/// What has come of a client since its connection began.
+/// Counters of received data since the connection began.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Arrived {
     /// Bytes of datagrams.
     pub(super) bytes: u64,
-    /// Datagrams.
     pub(super) datagrams: u64,
-    /// Acknowledgements in them.
     pub(super) acks: u64,
 }
 
-/// What a client has sent and nobody could read.
+/// Received data that cannot be read.
 #[derive(Debug, Default)]
 struct Gap {
     arrived: Arrived,
     read: u64,
-    /// An estimate that is rather too low: what has come, without what was read and what is around it.
+    /// A low estimate: received bytes minus read bytes and overhead.
     held: u64,
-    /// Since when nothing could be read although it was waited for.
+    /// The start of the time in which streams waited and no byte could be read.
     since: Option<Instant>,
 }
 
@@ -150,7 +146,7 @@ mod tests {
 
     const TRIP: Duration = Duration::from_millis(20);
 
-    /// That many full datagrams.
+    /// The counters after `count` full datagrams.
     fn datagrams(count: u64) -> Arrived {
         Arrived { bytes: count * 1252, datagrams: count, acks: 0 }
     }
@@ -162,7 +158,7 @@ mod tests {
         windows.open();
         windows.open();
         assert!(windows.wait(true) && !windows.wait(true));
-        // A head, and at once all that the window takes, but for the first byte.
+        // A head, and then a full window except for its first byte.
         windows.count_read(100);
         assert!(!windows.is_fruitless(datagrams(100), TRIP, at(200)), "it may be on its way");
         assert!(!windows.is_fruitless(datagrams(100), TRIP, at(400)));
@@ -189,7 +185,7 @@ mod tests {
         windows.wait(true);
         for _ in 0..1000 {
             now += LOOK;
-            // Acknowledgements of a way that loses much, while an upload pauses.
+            // Acknowledgements over a lossy path while an upload pauses.
             arrived = Arrived {
                 bytes: arrived.bytes + 500 * 180,
                 datagrams: arrived.datagrams + 500,
@@ -200,7 +196,7 @@ mod tests {
     }
 
     proptest! {
-        /// Who sends what can be used in time is never given up, whatever the amounts.
+        /// A client whose data can be read in time is never closed, whatever the amounts.
         #[test]
         fn a_useful_client_is_kept(steps in prop::collection::vec((1u64..1 << 12, 1usize..1 << 20, 0u64..390), 1..50)) {
             let (windows, mut now, mut count) = (Windows::default(), Instant::now(), 0);

@@ -1,8 +1,8 @@
-//! The body of a response on its way to the client: pulled from its handler and handed to the engine as far as the windows let.
+//! Sends response bodies over HTTP/2: pulls them from their handler and hands them to the engine as far as the windows allow.
 //!
 //! Contract:
-//! 1. At most [`HOLD`] bytes of a stream are taken from its handler ahead of the window, and a whole chunk.
-//! 2. What a handler declares and what it sends are compared; a body that breaks off never looks complete.
+//! 1. At most [`HOLD`] bytes of a stream, plus one whole chunk, are taken from the handler ahead of the window.
+//! 2. The declared length is compared with the sent one. A truncated body never looks complete.
 
 use super::file::{FileReader, FileStep};
 use super::life::Life;
@@ -17,39 +17,38 @@ use std::task::{Context, Poll};
 
 /// Bytes of a stream gathered at a time.
 const HOLD: usize = 64 << 10;
-/// Chunks from this size are sent as they are, smaller ones are joined in a frame.
+/// Chunks from this size on are sent as they are; smaller ones are joined in a frame.
 const LARGE: usize = 8 << 10;
 
-/// A body that has not been sent whole.
+/// A body that has not been sent completely.
 pub(super) enum Source {
-    /// The rest of a body in memory, and what is counted of it.
+    /// The rest of a body in memory, and its share of the counted resources.
     Bytes(Bytes, Option<Hold>),
-    /// A part of a file.
     File(Box<FileReader>),
-    /// Pieces as they become available.
+    /// Pieces that arrive over time.
     Stream(Box<Pieces>),
 }
 
-/// What a source can do now.
+/// The state of a source.
 pub(super) enum Pull {
-    /// Nothing until it is woken.
+    /// Nothing to send until the source wakes the task.
     Waiting,
-    /// It has bytes to send.
+    /// Bytes can be sent.
     Ready,
-    /// It has no more bytes: the end is to be sent, or has been.
+    /// No more bytes; the end is sent or about to be sent.
     Ended,
-    /// It cannot be completed.
+    /// The body cannot be completed.
     Broken(Option<Failure>),
 }
 
 impl Source {
-    /// A body in memory that is not counted.
+    /// Creates a body in memory that is not counted.
     pub(super) fn bytes(bytes: Bytes) -> Source {
         Source::Bytes(bytes, None)
     }
 
-    /// Finds out what there is to send. `room`: bytes that the client takes now. `status`: that of the response, for failures. `life` counts
-    /// what it holds.
+    /// Checks for data to send. `room`: bytes that the client accepts now. `status`: the response's status, for failures. `life` counts held
+    /// resources.
     pub(super) fn pull(&mut self, cx: &mut Context<'_>, room: usize, status: u16, life: &Life) -> Pull {
         match self {
             Source::Bytes(rest, _) if rest.is_empty() => Pull::Ended,
@@ -64,7 +63,7 @@ impl Source {
         }
     }
 
-    /// Sends at most `most` bytes; how many, or `None` if the body cannot be completed.
+    /// Sends at most `most` bytes. Returns how many, or `None` if the body cannot be completed.
     pub(super) fn send(
         &mut self,
         engine: &mut Connection,
@@ -95,7 +94,7 @@ fn step(step: FileStep) -> Option<usize> {
 }
 
 impl Source {
-    /// Whether the end has been sent.
+    /// Returns whether the end has been sent.
     pub(super) fn is_closed(&self) -> bool {
         match self {
             Source::Bytes(..) | Source::File(_) => true,
@@ -104,16 +103,16 @@ impl Source {
     }
 }
 
-/// A body that comes in pieces.
+/// A body that arrives in pieces.
 pub(super) struct Pieces {
     stream: Box<dyn BodyStream>,
     held: VecDeque<Bytes>,
     held_len: usize,
-    /// A part of a file, behind what is held.
+    /// A part of a file behind the held pieces.
     file: Option<FileReader>,
     /// An offer that is being declined.
     offer: Option<Box<dyn Lender>>,
-    /// No more pieces come: the body is complete, or broke off.
+    /// The end of the body, complete or broken off.
     end: Option<Result<(), Option<Failure>>>,
     /// The end has been sent.
     closed: bool,
@@ -138,7 +137,7 @@ impl Pieces {
         let bound = room.clamp(1, HOLD);
         while self.end.is_none() && self.file.is_none() && self.held_len < bound {
             if let Some(lender) = &mut self.offer {
-                // Its bytes come in the next chunks.
+                // The offered bytes come in the next chunks.
                 match lender.poll_lend(cx, None) {
                     Poll::Ready(Ok(_)) => self.offer = None,
                     Poll::Ready(Err(failure)) => self.end = Some(Err(Some(failure))),

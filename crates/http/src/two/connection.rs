@@ -1,4 +1,4 @@
-//! The task of a connection: when it reads and writes, its deadlines, and how it ends.
+//! Runs the task of an HTTP/2 connection: its reads and writes, its deadlines, and its end.
 
 use super::exchange::Slot;
 use super::hub::Hub;
@@ -18,39 +18,38 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Bytes of a turn: no body is added to more, and nothing is read while more is unsent.
+/// Output bytes of a turn: beyond this, no body is added and nothing is read.
 pub(super) const FILL: usize = 128 << 10;
-/// Reads and writes of a poll, so that other connections are served.
+/// The most reads and writes per poll, so that other connections get served.
 const TURNS: usize = 8;
-/// Pieces of bodies in a turn.
+/// The most body pieces per turn.
 const PIECES: usize = 1024;
-/// Places that an idle connection keeps; what more it has is freed [`SPARE_WAIT`] after its last stream,
+/// Slots that an idle connection keeps. More slots are freed [`SPARE_WAIT`] after the last stream,
 const KEPT: usize = 2;
-/// and with more than these at once.
+/// or at once if there are more than these.
 const KEPT_A_WHILE: usize = 32;
 /// How long an idle connection keeps memory for streams.
 const SPARE_WAIT: Duration = Duration::from_secs(1);
-/// While draining: how long a connection without requests is kept open for the client to answer.
+/// While draining: how long a connection without requests stays open for the client's answer.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long a client for which there is no room may take for its first request.
+/// How long a client of a full server may take to send its first request.
 const REFUSED_WAIT: Duration = Duration::from_secs(1);
-/// How long a client whose streams have all stalled may say nothing.
+/// How long a client may stay silent after all its streams have stalled.
 const STALLED_WAIT: Duration = Duration::from_millis(500);
-/// How long the client of a connection that has failed may take to read why.
+/// How long the client of a failed connection may take to read the reason.
 const LAST_WORDS: Duration = Duration::from_secs(3);
-/// The clock reading in use may be that old: a deadline must not be early.
+/// The greatest age of a cached clock reading. Added so that a deadline is never early.
 const TICK: Duration = Duration::from_millis(100);
 
 /// How a connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Over {
-    /// There is nobody to send anything to.
+    /// The client has gone.
     Gone,
     /// Everything was sent.
     Linger,
 }
 
-/// A connection.
 pub(super) struct Conn<S: Transport, H: Handler> {
     pub(super) stream: S,
     pub(super) hub: Rc<Hub>,
@@ -64,32 +63,32 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     pub(super) fresh: Vec<StreamId>,
     /// Streams that were reset.
     pub(super) departed: Vec<Slot>,
-    /// Exchanges that are over when so many bytes have been written.
+    /// Exchanges that are over when that many bytes have been written.
     pub(super) done: VecDeque<(u64, Outcome)>,
     pub(super) served: u64,
     written: u64,
-    /// What the client takes of what it is sent.
+    /// Tracks whether the client reads its responses.
     pub(super) delivery: Delivery,
     woken: Vec<u32>,
     active: Option<Counted>,
-    /// Since when there has been no stream.
+    /// The time since which no stream is open.
     idle_since: Instant,
     armed: Option<Instant>,
     /// The socket has no room.
     pub(super) blocked: bool,
     draining: bool,
-    /// It has been idle for too long.
+    /// The connection has been idle for too long.
     ending: bool,
-    /// The last of its streams has stalled, and the client has said nothing since.
+    /// The last stream has stalled, and the client has been silent since.
     stalled: bool,
-    /// Nothing is read any more: the client has broken a rule, or a deadline.
+    /// Nothing is read any more, because the client broke a rule or a deadline.
     failed: bool,
     /// A byte has arrived.
     begun: bool,
-    /// What every request is responded with: there is no room for the connection.
+    /// The response to every request, because the server has no room for the connection.
     pub(super) refusal: Option<Box<Failure>>,
     pub(super) gone: bool,
-    /// When bytes of a request or a response were taken last.
+    /// When bytes of a request or a response last moved.
     pub(super) moved: Instant,
     _open: Open,
 }
@@ -152,14 +151,14 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
     }
 
-    /// Every request gets this response, and the connection ends.
+    /// Answers every request with this failure, and ends the connection.
     pub(super) fn refuse(&mut self, failure: Failure) {
         self.refusal = Some(Box::new(failure));
-        // It makes no room: it does not count.
+        // A refused connection does not count, so it cannot make room.
         self.hub.shared.room.refuse(self.hub.timer.key());
     }
 
-    /// One poll of the connection's task: a few turns of reading, answering and writing.
+    /// Polls the connection's task once: a few turns of reading, answering and writing.
     pub(super) fn poll(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Over> {
         self.hub.ready.attend(cx.waker());
         self.hub.timer.wakes(cx.waker());
@@ -199,11 +198,11 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         Poll::Pending
     }
 
-    /// Looks whether the client takes what it is sent; one that does not is not waited for.
+    /// Checks whether the client reads its responses, and gives up on one that does not.
     fn look(&mut self) {
         let hub = &self.hub;
         if self.failed {
-            // The time for its last words is over; the end of the connection would wait behind what the client does not read.
+            // The time for the error message is over; a normal close would wait behind data that the client does not read.
             self.stream.abort_on_drop();
             self.gone = true;
             return;
@@ -214,7 +213,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.gone |= found == Found::Stalled;
     }
 
-    /// Whether what arrives is read: not while the client itself does not read, nor while too much of what has arrived is held.
+    /// Returns whether the connection may read. It may not while the client itself does not read, or while too much received data is held.
     fn may_read(&self) -> bool {
         let shared = &self.hub.shared;
         !self.failed
@@ -222,7 +221,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             && shared.uploads.may_read(self.hub.held.get(), self.hub.timer.key())
     }
 
-    /// Reads once; whether there may be more to do.
+    /// Reads once. Returns whether there may be more to do.
     fn read(&mut self) -> bool {
         let shared = self.hub.shared.clone();
         let mut scratch = shared.scratch.borrow_mut();
@@ -235,7 +234,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         true
     }
 
-    /// Takes bytes that have arrived.
+    /// Processes received bytes.
     pub(super) fn receive(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -264,7 +263,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
     }
 
-    /// The client has broken a rule of the connection. The engine has said so.
+    /// Ends the connection after an error of the client, which the engine has reported to it.
     fn fail(&mut self, error: &ConnectionError, status: u16, now: Instant) {
         self.failed = true;
         self.depart_all();
@@ -275,7 +274,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.hub.timer.arm(Lane::Write, now + LAST_WORDS);
     }
 
-    /// Serves the streams that have something to do; whether there may be more.
+    /// Serves the streams that have something to do. Returns whether there may be more.
     fn run(&mut self) -> bool {
         let mut busy = !self.fresh.is_empty();
         if busy && self.hub.engine.borrow_mut().output().capacity() == 0 {
@@ -303,7 +302,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         busy
     }
 
-    /// Sends as much as client and socket take in this turn; whether there may be more.
+    /// Sends as much as the client and the socket take in this turn. Returns whether there may be more.
     fn send(&mut self, cx: &mut std::task::Context<'_>) -> bool {
         for _ in 0..PIECES {
             if self.hub.engine.borrow_mut().output().len() >= FILL || !self.send_next() {
@@ -315,11 +314,11 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         if self.written > before {
             self.moved();
         }
-        // What has left made room for more, and reading may go on.
+        // Written data has made room, so reading may continue.
         self.written > before && !self.blocked
     }
 
-    /// Writes what is queued.
+    /// Writes the queued output.
     fn write(&mut self, cx: &mut std::task::Context<'_>) {
         let mut engine = self.hub.engine.borrow_mut();
         let output = engine.output();
@@ -369,7 +368,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             return;
         }
         let many = self.done.len() > KEPT_A_WHILE;
-        // They end together: what they share was written in one call.
+        // These exchanges end together, because their responses were written in one call.
         let now = self.hub.shared.timers.now();
         while self.done.front().is_some_and(|(end, _)| *end <= self.written || self.gone)
             && let Some((end, mut outcome)) = self.done.pop_front()
@@ -390,13 +389,13 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let sent = !self.blocked && engine.output().is_empty();
         let over = sent && self.open == 0 && (self.failed || engine.is_drained());
         if over && !self.begun {
-            // Who said nothing is not waited for.
+            // A client that sent nothing gets no lingering close.
             return Some(Over::Gone);
         }
         over.then_some(Over::Linger)
     }
 
-    /// A stream has been opened.
+    /// Counts an opened stream.
     pub(super) fn enter(&mut self) {
         self.open += 1;
         if self.open > 1 {
@@ -406,14 +405,14 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.active = Some(shared.count_active());
         let chosen = shared.room.is_chosen(self.hub.timer.key());
         if chosen {
-            // It is not idle any more: another one makes room in its place.
+            // The connection is not idle any more, so another one makes room in its place.
             shared.room.busy(self.hub.timer.key());
             shared.displace_another();
         }
         self.moved();
     }
 
-    /// A stream has ended.
+    /// Counts a stream that has ended.
     pub(super) fn leave(&mut self) {
         self.open -= 1;
         if self.open > 0 {
@@ -427,7 +426,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
     }
 
-    /// When an idle connection gives back memory that was for many streams.
+    /// Returns when an idle connection frees the memory of many streams.
     fn spare_deadline(&self) -> Option<Instant> {
         (self.open == 0 && self.slots.len() > KEPT).then(|| self.idle_since + SPARE_WAIT)
     }
@@ -441,7 +440,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.hub.ready.shrink();
     }
 
-    /// Bytes written so far, and those that are queued.
+    /// Returns the number of bytes written and queued so far.
     pub(super) fn position(&self) -> u64 {
         self.written + self.hub.engine.borrow_mut().output().len() as u64
     }
@@ -461,7 +460,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
     }
 
-    /// When an idle connection is closed.
+    /// Returns when an idle connection is closed.
     fn idle_deadline(&self) -> Option<Instant> {
         let timeouts = &self.hub.shared.settings().timeouts;
         let time = match self.served {
@@ -488,10 +487,10 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
     }
 
-    /// A deadline has passed, perhaps one that does not matter any more.
+    /// Checks the deadlines after the timer has expired, possibly for one that is obsolete.
     fn check(&mut self) {
         if self.failed {
-            // The time for its last words is running, and must not begin again.
+            // The time for the error message is running and must not begin again.
             return;
         }
         let hub = self.hub.clone();
@@ -499,7 +498,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let before = self.departed.len();
         let result = hub.engine.borrow_mut().check(now, &mut |event| self.take(event, now));
         if self.departed.len() > before && self.open == 0 {
-            // A client that takes none of its responses is not waited for as one that may ask for another, unless it says something.
+            // A client that reads none of its responses gets only a short time to send another request.
             (self.stalled, self.idle_since) = (true, now);
         }
         if let Err(error) = result {

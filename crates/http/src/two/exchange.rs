@@ -1,4 +1,4 @@
-//! The exchanges of a connection: from a request to the end of its stream.
+//! Runs the exchanges of a connection, from a request to the end of its stream.
 
 use super::body::{Pieces, Pull, Source};
 use super::connection::{Conn, FILL};
@@ -19,13 +19,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-/// Bodies up to this size follow their head at once, whatever else is to be sent.
+/// Bodies up to this size follow their head at once, regardless of priorities.
 const SMALL: usize = 16 << 10;
 
-/// Most bytes of a body that are sent before it is decided again which one is the most urgent.
+/// The most bytes of a body that are sent before the most urgent body is chosen again.
 const PIECE: usize = 64 << 10;
 
-/// A stream.
 pub(super) struct Slot {
     id: StreamId,
     pub(super) life: Rc<Life>,
@@ -34,17 +33,17 @@ pub(super) struct Slot {
     state: State,
 }
 
-/// How far a stream is.
+/// The phase of a stream.
 enum State {
-    /// Its request has arrived in this turn.
+    /// The request has arrived in this turn.
     New(Result<Expected, Failure>),
-    /// A handler works for it.
+    /// The handler is running.
     Handling(Pin<Box<dyn Future<Output = Response>>>),
-    /// Its response is being sent.
+    /// The response is being sent.
     Sending(Source),
 }
 
-/// What a head says about the body behind it.
+/// The facts in a head about its body.
 struct Expected {
     /// The declared length; `None` if there is no body.
     length: Option<u64>,
@@ -52,7 +51,7 @@ struct Expected {
 }
 
 impl Slot {
-    /// Whether it waits for the client: for its body, or until the client takes more of the response. `blocked`: the connection has no room.
+    /// Returns whether the stream waits for the client: for its body, or for the client to read the response. `blocked`: the connection has no room.
     pub(super) fn waits_for_client(&self, engine: &http2::Connection, blocked: bool) -> bool {
         match &self.state {
             State::New(_) => false,
@@ -61,11 +60,11 @@ impl Slot {
         }
     }
 
-    /// The stream ends without a word to its handler.
+    /// Ends the stream without polling its handler again.
     pub(super) fn cut_off(self, hub: &Hub) -> Outcome {
         let Slot { life, mut outcome, state, .. } = self;
         life.end(hub);
-        // The handler gives the request back.
+        // Dropping the handler's future returns the request.
         drop(state);
         outcome.sent.broken = true;
         outcome
@@ -73,7 +72,7 @@ impl Slot {
 }
 
 impl<S: Transport, H: Handler + 'static> Conn<S, H> {
-    /// A request has arrived. It is served when all that has arrived with it has been read.
+    /// Adds a request. It is served after everything that arrived with it has been read.
     pub(super) fn arrive(
         &mut self,
         id: StreamId,
@@ -102,7 +101,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.enter();
     }
 
-    /// A part of a body has arrived.
+    /// Passes on a received part of a body.
     pub(super) fn data(&mut self, id: StreamId, data: &[u8], end: bool) {
         if let Some(slot) = self.slot(id) {
             let life = slot.life.clone();
@@ -115,7 +114,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.slots.get_mut(id.place() as usize)?.as_mut().filter(|slot| slot.id == id)
     }
 
-    /// Takes a stream out.
+    /// Removes a stream.
     pub(super) fn remove(&mut self, id: StreamId) -> Option<Slot> {
         let place = self.slots.get_mut(id.place() as usize)?;
         let slot = place.take_if(|slot| slot.id == id)?;
@@ -133,7 +132,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             hub.engine.borrow_mut().drain(hub.shared.timers.recent());
         }
         let refusal = self.refusal.as_deref().cloned();
-        // Otherwise it was reset in the same turn.
+        // Without a slot, the stream was reset in the same turn.
         let Some(slot) = self.slot(id) else { return };
         let State::New(expected) = &mut slot.state else { return };
         let refused = match expected {
@@ -156,7 +155,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.poll_slot(id.place());
     }
 
-    /// Goes on with a stream that was woken.
+    /// Polls a stream that was woken.
     pub(super) fn poll_slot(&mut self, place: u32) {
         let Some(Some(slot)) = self.slots.get_mut(place as usize) else { return };
         let id = slot.id;
@@ -167,7 +166,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
                 match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))) {
                     Ok(Poll::Pending) => {}
                     Ok(Poll::Ready(response)) => self.respond(id, response),
-                    // As HTTP/1 reports it: nothing was sent.
+                    // As in HTTP/1's report: nothing was sent.
                     Err(_) => self.abandon(id, None),
                 }
             }
@@ -221,11 +220,11 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
                 });
                 sent.body_bytes = count as u64;
                 drop(engine);
-                // Otherwise the file has become shorter.
+                // If fewer bytes were read, the file has become shorter.
                 return if read == region.len { self.finish(id) } else { self.abandon(id, None) };
             }
             Body::File(region) => {
-                // The client does not take all of it now.
+                // The client does not take the whole file now.
                 let waits = (engine.room(id) as u64) < region.len && region.file.hold().is_none();
                 let hold = if waits { slot.life.hold(Amount::FILE) } else { None };
                 Source::File(Box::new(FileReader::new(region, hold)))
@@ -250,7 +249,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.advance(id);
     }
 
-    /// Finds out what a response has to send next.
+    /// Prepares the next part of a response.
     fn advance(&mut self, id: StreamId) {
         let place = id.place();
         let Some(Some(slot)) = self.slots.get_mut(place as usize) else { return };
@@ -273,7 +272,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
     }
 
-    /// Sends a piece of the most urgent body that can be sent; `false` if there is none.
+    /// Sends a piece of the most urgent sendable body. Returns `false` if there is none.
     pub(super) fn send_next(&mut self) -> bool {
         let hub = self.hub.clone();
         let mut engine = hub.engine.borrow_mut();
@@ -293,7 +292,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         true
     }
 
-    /// The response has been sent whole, as far as the engine is concerned.
+    /// Ends a stream whose whole response has been handed to the engine.
     fn finish(&mut self, id: StreamId) {
         // The rest of the request is not needed.
         self.hub.engine.borrow_mut().discard(id, self.hub.shared.timers.recent());
@@ -305,7 +304,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.done.push_back((position, outcome));
     }
 
-    /// The response breaks off.
+    /// Breaks a response off.
     fn abandon(&mut self, id: StreamId, failure: Option<Failure>) {
         self.abandon_with(id, ErrorCode::INTERNAL_ERROR, failure);
     }
@@ -319,7 +318,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.done.push_back((position, outcome));
     }
 
-    /// Responses end whose room is needed for others.
+    /// Breaks off the responses whose resources are needed for others.
     pub(super) fn displace(&mut self) {
         let displaced = |slot: &Slot| slot.life.is_displaced().then_some((slot.id, slot.outcome.sent.status));
         let ended: Vec<_> = self.slots.iter().flatten().filter_map(displaced).collect();
@@ -328,7 +327,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
     }
 
-    /// The client does not want the stream any more, or is gone. Its handler is told, and may say how it ends.
+    /// Ends a stream that the client reset or left. Polls the handler a last time, so that it can report how the exchange ended.
     pub(super) fn depart(&mut self, mut slot: Slot) {
         slot.life.end(&self.hub);
         if let State::Handling(future) = &mut slot.state {
@@ -344,7 +343,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.done.push_back((position, outcome));
     }
 
-    /// All streams end.
+    /// Ends all streams.
     pub(super) fn depart_all(&mut self) {
         for place in 0..self.slots.len() {
             let slot = self.slots.get_mut(place).and_then(Option::take);

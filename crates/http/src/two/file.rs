@@ -1,7 +1,7 @@
-//! Bodies that are parts of files, as far as the client's windows let.
+//! Sends parts of files as far as the client's windows allow.
 //!
-//! Why: sendfile cannot put frames between its bytes, and reading from a disk would make all connections of the thread wait.
-//! What the system has in memory is read at once, the rest by a blocking thread.
+//! Why: sendfile cannot put frames between its bytes, and reading from a disk would block all connections of the thread. Cached data is read at
+//! once, the rest on a blocking thread.
 
 use crate::context::Shared;
 use bytes::Bytes;
@@ -15,10 +15,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::task::JoinHandle;
 
-/// Bytes read from a file at a time.
+/// Bytes per read.
 const SLICE: usize = 64 << 10;
 
-/// A part of a file on its way.
+/// A part of a file that is being sent.
 pub(super) struct FileReader {
     region: FileRegion,
     /// Read by the blocking thread, not sent yet.
@@ -27,23 +27,23 @@ pub(super) struct FileReader {
     _hold: Option<Hold>,
 }
 
-/// What came of sending.
+/// The result of sending.
 pub(super) enum FileStep {
-    /// So many bytes were sent; the window or the turn is used up, or there is no more.
+    /// That many bytes were sent; the window or the turn is used up, or the file has ended.
     Sent(usize),
-    /// The disk is asked for more: poll it.
+    /// A disk read is running: poll it.
     Cold,
-    /// The file is shorter than it was, or cannot be read.
+    /// The file has become shorter, or cannot be read.
     Broken,
 }
 
 impl FileReader {
-    /// `hold`: what is held of a file that others use, too.
+    /// `hold`: counts a shared file for this response. A file that is open for one response has its own count.
     pub(super) fn new(region: FileRegion, hold: Option<Hold>) -> FileReader {
         FileReader { region, warm: Bytes::new(), job: None, _hold: hold }
     }
 
-    /// Bytes that have not been sent.
+    /// Returns the number of unsent bytes.
     pub(super) fn left(&self) -> u64 {
         self.region.len + self.warm.len() as u64
     }
@@ -64,7 +64,7 @@ impl FileReader {
         self.region.len -= n as u64;
     }
 
-    /// Sends at most `most` bytes; `end`: the body ends with the file.
+    /// Sends at most `most` bytes. `end`: the body ends with the file.
     pub(super) fn send(
         &mut self,
         engine: &mut Connection,
@@ -110,7 +110,7 @@ impl FileReader {
         FileStep::Sent(sent)
     }
 
-    /// Lets a blocking thread read the next slice.
+    /// Starts to read the next slice on a blocking thread.
     fn ask(&mut self) -> FileStep {
         let file = self.region.file.shared();
         let offset = self.region.offset;

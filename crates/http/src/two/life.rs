@@ -1,8 +1,8 @@
-//! A stream as its handler sees it: the client of an exchange, and the request's body.
+//! Connects a stream with its handler: the client of an exchange, and the request's body.
 //!
 //! Contract:
-//! 1. The client gets its window back as the handler takes the bytes, not before: a slow handler slows its client down.
-//! 2. When the stream has ended, whichever way, the client is gone and the rest of the body is [`BodyError::Gone`].
+//! 1. The client's window opens again when the handler takes the bytes, not before, so a slow handler slows its client down.
+//! 2. After the end of the stream, the client counts as gone and the rest of the body is [`BodyError::Gone`].
 
 use super::connection::FILL;
 use super::hub::Hub;
@@ -18,22 +18,20 @@ use std::time::Instant;
 
 use crate::message::Pace;
 
-/// The state that a stream shares with its handler.
 pub(super) struct Life {
     hub: Weak<Hub>,
     stream: StreamId,
     gone: Cell<bool>,
-    /// Whether an informational response may be sent now.
+    /// An informational response may be sent now.
     pub(super) interim_allowed: Cell<bool>,
-    /// Who waits for the client's departure.
+    /// The task that waits for the client's departure.
     waiting: RefCell<Option<Waker>>,
-    /// The request's body, if it has one: most have none, and thousands of streams may be open.
+    /// The request's body, boxed because most requests have none and thousands of streams may be open.
     upload: Option<Box<RefCell<Upload>>>,
-    /// What the response holds.
+    /// The resources that the response holds.
     holding: OnceCell<Rc<Holding>>,
 }
 
-/// A request body that arrives.
 #[derive(Default)]
 struct Upload {
     held: BytesMut,
@@ -45,12 +43,12 @@ struct Upload {
     /// The client waits for 100 (Continue).
     continue_due: bool,
     pace: Pace,
-    /// Who waits for more, and when the speed is to be checked.
+    /// The task that waits for more data, and the time of its next rate check.
     reader: Option<Waker>,
     check_at: Option<Instant>,
 }
 
-/// Keeps `waker` in `place` without cloning it again.
+/// Stores `waker` in `place`, without a needless clone.
 fn keep(place: &mut Option<Waker>, waker: &Waker) {
     if place.as_ref().is_none_or(|known| !known.will_wake(waker)) {
         *place = Some(waker.clone());
@@ -58,7 +56,7 @@ fn keep(place: &mut Option<Waker>, waker: &Waker) {
 }
 
 impl Life {
-    /// A stream whose request has arrived; `ended`: it has no body.
+    /// Creates the state of a stream whose request has arrived. `ended`: it has no body.
     pub(super) fn new(
         hub: &Rc<Hub>,
         stream: StreamId,
@@ -81,7 +79,7 @@ impl Life {
         })
     }
 
-    /// Body bytes have arrived; `end`: they are the last ones.
+    /// Adds received body bytes. `end`: they are the last ones.
     pub(super) fn receive(&self, hub: &Hub, data: &[u8], end: bool) {
         let Some(upload) = &self.upload else { return };
         let mut upload = upload.borrow_mut();
@@ -102,7 +100,7 @@ impl Life {
         upload.reader.take().into_iter().for_each(Waker::wake);
     }
 
-    /// The body as its handler gets it: all of it if it has arrived.
+    /// Returns the body for the handler: its bytes if all of them have arrived, else a reader.
     pub(super) fn incoming(self: &Rc<Life>, hub: &Hub) -> Incoming {
         let Some(upload) = &self.upload else { return Incoming::Empty };
         let mut upload = upload.borrow_mut();
@@ -116,7 +114,7 @@ impl Life {
         Incoming::Ready(upload.take(hub, self.stream))
     }
 
-    /// The stream has ended: who waits is told, and what has arrived is dropped.
+    /// Ends the stream: wakes the waiting tasks and drops received data.
     pub(super) fn end(&self, hub: &Hub) {
         self.gone.set(true);
         self.interim_allowed.set(false);
@@ -129,7 +127,7 @@ impl Life {
         reader.into_iter().chain(self.waiting.take()).for_each(Waker::wake);
     }
 
-    /// Whether a handler waits for more of the body.
+    /// Returns whether a handler waits for more of the body.
     pub(super) fn is_awaited(&self) -> bool {
         self.upload.as_ref().is_some_and(|upload| {
             let upload = upload.borrow();
@@ -137,12 +135,12 @@ impl Life {
         })
     }
 
-    /// Holds so much of what the response needs, until the result is dropped.
+    /// Counts resources of the response until the guard is dropped.
     pub(super) fn hold(&self, amount: Amount) -> Option<Hold> {
         self.holding().map(|holding| holding.hold(amount))
     }
 
-    /// The client's window has taken so many bytes of the response.
+    /// Records response bytes that fit into the client's window.
     #[inline]
     pub(super) fn took(&self, bytes: usize, now: impl FnOnce() -> Instant) {
         if let Some(holding) = self.holding.get() {
@@ -150,12 +148,12 @@ impl Life {
         }
     }
 
-    /// Whether the response has to leave.
+    /// Returns whether the response has to break off.
     pub(super) fn is_displaced(&self) -> bool {
         self.holding.get().is_some_and(|holding| holding.is_displaced())
     }
 
-    /// Wakes the reader if its speed is to be checked now; when to check again.
+    /// Wakes the reader if its rate check is due. Returns the time of the next check.
     pub(super) fn check(&self, now: Instant) -> Option<Instant> {
         let mut upload = self.upload.as_ref()?.borrow_mut();
         if upload.check_at.is_some_and(|at| at <= now) {
@@ -167,7 +165,7 @@ impl Life {
 }
 
 impl Upload {
-    /// Takes what has arrived, and gives the client its window back.
+    /// Takes the received data and opens the client's window again.
     fn take(&mut self, hub: &Hub, stream: StreamId) -> Bytes {
         let data = std::mem::take(&mut self.held).freeze();
         hub.release(data.len());
@@ -194,7 +192,7 @@ impl Client for Life {
         {
             let mut engine = hub.engine.borrow_mut();
             if engine.output().len() >= FILL {
-                // The client does not read what is sent: it does not miss one.
+                // The client does not read the earlier output, so it misses nothing.
                 return;
             }
             engine.interim(self.stream, status, fields);
@@ -228,7 +226,7 @@ impl Client for Life {
     }
 }
 
-/// The body as a handler reads it.
+/// The request body that a handler reads.
 struct Reader(Rc<Life>);
 
 impl IncomingBody for Reader {
@@ -266,7 +264,7 @@ impl IncomingBody for Reader {
             }
         }
         keep(&mut upload.reader, cx.waker());
-        // It may be the last of the connection's requests that waits for the client.
+        // This may be the last of the connection's requests to wait for the client.
         hub.check_at(hub.shared.timers.recent() + LOOK);
         Poll::Pending
     }

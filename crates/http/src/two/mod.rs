@@ -1,12 +1,12 @@
-//! HTTP/2 connections (RFC 9113): many exchanges at a time, in one task.
+//! Serves HTTP/2 connections (RFC 9113): many concurrent exchanges in one task.
 //!
-//! Why one task: what arrives together is answered together and leaves in one write; nothing is handed between tasks.
+//! Why one task: requests that arrive together are answered together, and their responses leave in one write; nothing is passed between tasks.
 //!
 //! Contract:
 //! 1. A turn reads once, polls the streams that were woken, and writes everything in one call.
-//! 2. A handler that panics ends its stream only. Every stream is reported to [`Handler::finished`] once.
-//! 3. Memory is bounded: by the windows for uploads, by what a turn writes for downloads. While the client does not read, the
-//!    connection does not read either.
+//! 2. A handler that panics ends only its stream. Every stream is reported to [`Handler::finished`] once.
+//! 3. Memory is bounded: uploads by the windows, downloads by the output of a turn. While the client does not read, the connection does not read
+//!    either.
 //! 4. An idle connection keeps no buffer.
 
 mod body;
@@ -32,17 +32,17 @@ use std::time::{Duration, Instant};
 const LINGER: Duration = Duration::from_secs(2);
 /// The same while the server drains, or when the connection makes room for another one.
 const LINGER_DRAINING: Duration = Duration::from_millis(500);
-/// How many bytes are read and discarded meanwhile.
+/// The most bytes that are read and discarded meanwhile.
 const LINGER_BYTES: usize = 8 << 20;
 
-/// Serves one connection until it ends. `first`: bytes that were read from it already.
+/// Serves one connection until it ends. `first`: bytes that were already read from it.
 pub async fn serve<S: Transport, H: Handler + 'static>(
     stream: S,
     first: Vec<u8>,
     peer: Rc<Peer>,
     context: Rc<Context<H>>,
 ) {
-    // Boxed: the future of a connection that is not HTTP/2 stays small where the caller chooses between versions.
+    // Boxed: where the caller chooses between versions, the future of a connection that is not HTTP/2 stays small.
     let mut connection = Box::new(Conn::new(stream, peer, context));
     connection.receive(&first);
     drop(first);
@@ -51,7 +51,7 @@ pub async fn serve<S: Transport, H: Handler + 'static>(
     }
 }
 
-/// Responds to what a client asks for at first with `failure`, and ends the connection: there is no room for it.
+/// Answers the first requests with `failure` and ends the connection, because the server has no room for it.
 pub async fn refuse<S: Transport, H: Handler + 'static>(
     stream: S,
     peer: Rc<Peer>,
@@ -65,8 +65,8 @@ pub async fn refuse<S: Transport, H: Handler + 'static>(
     }
 }
 
-/// Closes our direction and discards what still arrives, within bounds. Closing with unread bytes would reset the
-/// connection, and the client might lose the last responses.
+/// Closes the write direction and discards further bytes, within limits. A close with unread bytes would reset the connection, and the client
+/// might lose the last responses.
 async fn linger<S: Transport, H: Handler>(connection: &Conn<S, H>) {
     discard(connection).await;
     let hub = &connection.hub;
@@ -79,7 +79,7 @@ async fn discard<S: Transport, H: Handler>(connection: &Conn<S, H>) {
     stream.end_writing();
     let (room, key) = (&shared.room, timer.key());
     let time = if shared.draining.get() || room.is_chosen(key) { LINGER_DRAINING } else { LINGER };
-    // It has got its responses.
+    // The client has got its responses, so the connection is of low value now.
     room.busy(key);
     room.wait(key, State::Unproved, shared.timers.recent());
     timer.arm(Lane::Read, Instant::now() + time);

@@ -1,17 +1,17 @@
-//! Which streams of a connection are to be polled.
+//! Lists the streams of a connection that need a poll.
 //!
-//! Why: thousands of streams share one task. A wake names its stream, so that a turn polls those that were woken and no
-//! others, and costs no allocation: each place of the connection has one waker, which its streams use in turn.
+//! Why: thousands of streams share one task. A wake names its stream, so a turn polls only the woken ones. A wake allocates nothing: each place of
+//! the connection has one waker, which its streams use in turn.
 //!
 //! Contract:
 //! 1. A stream is listed at most once, however often it is woken.
-//! 2. A wake while the connection's task runs does not schedule the task again: the task looks at the list before it waits.
+//! 2. A wake while the connection's task runs does not schedule the task again: the task checks the list before it waits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-/// The streams of one connection that were woken.
+/// The woken streams of one connection.
 #[derive(Debug, Default)]
 pub(super) struct ReadyList {
     queue: Mutex<Queue>,
@@ -20,11 +20,10 @@ pub(super) struct ReadyList {
 #[derive(Debug, Default)]
 struct Queue {
     woken: Vec<u32>,
-    /// The connection's task.
     task: Option<Waker>,
-    /// The task is running and will look at the list.
+    /// The task is running and will check the list.
     attended: bool,
-    /// Something else than a stream wants the task to run.
+    /// The task has to run for another reason than a stream.
     touched: bool,
 }
 
@@ -33,7 +32,7 @@ impl ReadyList {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection's task runs.
+    /// Marks the connection's task as running.
     pub(super) fn attend(&self, task: &Waker) {
         let mut queue = self.lock();
         queue.attended = true;
@@ -42,12 +41,12 @@ impl ReadyList {
         }
     }
 
-    /// Moves the list to `to`, which is empty.
+    /// Moves the list to `to`, which must be empty.
     pub(super) fn take(&self, to: &mut Vec<u32>) {
         std::mem::swap(&mut self.lock().woken, to);
     }
 
-    /// The task is about to wait; `false` if there is something to do first.
+    /// Marks the task as waiting. Returns `false` if there is something to do first.
     pub(super) fn leave(&self) -> bool {
         let mut queue = self.lock();
         let idle = queue.woken.is_empty() && !queue.touched;
@@ -56,7 +55,7 @@ impl ReadyList {
         idle
     }
 
-    /// Makes the task run, if it does not.
+    /// Schedules the task unless it is running.
     pub(super) fn touch(&self) {
         let mut queue = self.lock();
         queue.touched = true;
@@ -72,13 +71,13 @@ impl ReadyList {
         }
     }
 
-    /// Gives memory back: no stream is open.
+    /// Frees memory. No stream may be open.
     pub(super) fn shrink(&self) {
         self.lock().woken.shrink_to_fit();
     }
 }
 
-/// A place for a stream: what its waker points to.
+/// A place for a stream: the target of its waker.
 #[derive(Debug)]
 struct Place {
     list: Arc<ReadyList>,
@@ -100,12 +99,11 @@ impl Wake for Place {
     }
 }
 
-/// The wakers of a connection's places.
 #[derive(Debug, Default)]
 pub(super) struct Places(Vec<(Arc<Place>, Waker)>);
 
 impl Places {
-    /// The waker of a place, whose next wake lists it again.
+    /// Returns the waker of a place, and lets its next wake list the place again.
     pub(super) fn waker(&mut self, index: u32, list: &Arc<ReadyList>) -> &Waker {
         while self.0.len() <= index as usize {
             let index = self.0.len() as u32;
@@ -117,7 +115,7 @@ impl Places {
         waker
     }
 
-    /// Frees them: no stream is open. Wakers that others have kept may still list their places.
+    /// Frees the wakers. No stream may be open. Clones of the wakers may still list their places.
     pub(super) fn clear(&mut self) {
         self.0 = Vec::new();
     }

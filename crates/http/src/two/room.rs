@@ -1,10 +1,9 @@
-//! What a connection waits for, and how it makes room for another one (`crate::room`).
+//! Tracks the state of a connection, and closes it to make room for another one (`crate::room`).
 //!
 //! Contract:
-//! 1. A connection waits for its client when all its requests do: for their bodies, or until the client takes more of their responses. That
-//!    is looked at [`LOOK`] after the last bytes of a request or response, not for each of them.
-//! 2. A connection that makes room ends with GOAWAY where it was idle; otherwise without a word, because its client does not read, or has
-//!    said nothing.
+//! 1. A connection waits for its client when all its requests do: for their bodies, or for the client to read their responses. That is checked
+//!    [`LOOK`] after the last bytes of a request or response, not for each of them.
+//! 2. A connection that makes room ends with GOAWAY if it is idle. Otherwise it is reset, because its client does not read or has sent no request.
 
 use super::connection::Conn;
 use crate::room::State;
@@ -12,15 +11,15 @@ use handler::Handler;
 use net::Transport;
 use std::time::{Duration, Instant};
 
-/// How long after its last bytes it is looked whether a connection with requests waits for its client.
+/// The delay from the last bytes of a connection to the check whether it waits for its client.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
 
 impl<S: Transport, H: Handler + 'static> Conn<S, H> {
-    /// The connection makes room for another one.
+    /// Makes room for another connection.
     pub(super) fn make_room(&mut self) {
         let hub = self.hub.clone();
         if self.open > 0 && self.delivery.has_advanced(&self.stream, &hub.timer, &hub.shared) {
-            // Its client reads: another one makes room in its place.
+            // The client reads, so another connection makes room in its place.
             let now = hub.shared.timers.now();
             hub.shared.room.busy(hub.timer.key());
             self.wait(State::Stalled, now);
@@ -33,12 +32,12 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
     }
 
-    /// The connection waits for its client, since then unless it did before.
+    /// Records that the connection waits, from `since` on unless it already did.
     pub(super) fn wait(&self, state: State, since: Instant) {
         self.hub.shared.room.wait(self.hub.timer.key(), state, since);
     }
 
-    /// Bytes of a request or a response have been taken.
+    /// Records that bytes of a request or a response moved.
     pub(super) fn moved(&mut self) {
         self.moved = self.hub.shared.timers.recent();
         if self.open > 0 {
@@ -50,7 +49,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
     }
 
-    /// Looks whether all requests wait for the client: for their bodies, or until it takes more of their responses.
+    /// Checks whether all requests wait for the client: for their bodies, or for the client to read their responses.
     pub(super) fn follow(&self, now: Instant) {
         if self.open == 0 {
             return;

@@ -1,4 +1,4 @@
-//! `O_TMPFILE`, where the file system has it.
+//! Creates unnamed files with `O_TMPFILE`, where the file system supports it.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;

@@ -1,6 +1,6 @@
-//! Files without a name: nothing remains of them after a crash.
+//! Creates files without a name, so that a crash leaves nothing behind.
 //!
-//! Why two ways: Linux makes files that never have a name, on most file systems; elsewhere a file loses its name at once.
+//! Why two ways: Linux can create files that never have a name, on most file systems. Elsewhere a file is created and its name removed at once.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;
@@ -15,10 +15,10 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// A file in `dir` that has no name, to be read and written by this user only.
+/// Creates an unnamed file in `dir` that only this user may read and write.
 ///
 /// # Errors
-/// As open(2): the folder does not exist, is full or may not be written to.
+/// As open(2): the folder does not exist, is full or is not writable.
 pub fn unnamed_file(dir: &Path) -> io::Result<File> {
     system::create(dir)
 }

@@ -1,4 +1,4 @@
-//! Bounds on size and time, over real sockets.
+//! Tests limits on size and time over real sockets.
 
 use crate::support;
 

@@ -1,4 +1,4 @@
-//! Connections of clients over real sockets and streams: one program of all tests, which is linked once.
+//! Tests client connections over real sockets and streams. One program for all tests, so that it is linked once.
 #![cfg(test)]
 
 mod limits;

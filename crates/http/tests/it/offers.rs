@@ -1,4 +1,4 @@
-//! Bodies whose owner offers to write them to the client itself.
+//! Tests bodies whose owner offers to write them to the client itself.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use crate::support;

@@ -1,4 +1,4 @@
-//! The engine over real sockets: connections, framing of responses, bodies, ends.
+//! Tests the engine over real sockets: connections, framing of responses, bodies, connection ends.
 
 use crate::support;
 
@@ -116,7 +116,7 @@ fn framing_of_responses() {
     every_framing(&server());
 }
 
-/// Encryption may hold bytes back when the socket is full; none may stay there.
+/// Encryption may hold bytes back when the socket is full; all of them must be flushed.
 #[test]
 fn framing_of_responses_over_a_transport_that_holds_bytes_back() {
     let server = Server::start_holding(Limits::default());
@@ -240,7 +240,7 @@ fn request_bodies() {
         "POST /spool HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"
     ));
     assert_eq!(client.read().body.len(), 200 * 1024);
-    // Left alone: read away if it is short, else the connection ends.
+    // Unread bodies: a short one is discarded, a long one ends the connection.
     let smuggled = get("/smuggled").repeat(50);
     assert_eq!(client.send(post("/a", &smuggled)).read().text(), "/a?");
     let unread = "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";

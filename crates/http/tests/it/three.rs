@@ -1,4 +1,4 @@
-//! HTTP/3 over real sockets: the `h3` crate as the client, and clients that break rules.
+//! Tests HTTP/3 over real sockets: the `h3` crate as the client, and clients that break rules.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use crate::support;
@@ -106,7 +106,7 @@ fn the_rest_of_an_upload_is_dropped_within_bounds() {
             let mut stream = requests.send_request(declared()).await.unwrap();
             assert_eq!(stream.recv_response().await.unwrap().status(), 413);
             while stream.recv_data().await.unwrap().is_some() {}
-            // The response has arrived whole, and the client is in the middle of its upload: it is not stopped at once.
+            // The response has arrived completely while the client is in the middle of its upload, which is not stopped at once.
             let begun = Instant::now();
             tokio::time::sleep(Duration::from_millis(200)).await;
             if silent {
@@ -116,7 +116,7 @@ fn the_rest_of_an_upload_is_dropped_within_bounds() {
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 stream.send_data(vec![b'x'; 1000].into()).await.unwrap();
             }
-            // More than the bound, or nothing for too long.
+            // More than the limit, or silence for too long.
             let stopped = loop {
                 if let Err(error) = stream.send_data(vec![b'x'; 20_000].into()).await {
                     break error;
@@ -257,7 +257,7 @@ fn a_request_that_does_not_arrive_gets_408() {
     });
 }
 
-/// What breaks the rules of the connection closes it with the right code; the next connection is served.
+/// Violations of the connection's rules close it with the right code; the next connection is served.
 #[test]
 fn broken_rules_close_the_connection() {
     let quic = server();
@@ -271,13 +271,13 @@ fn broken_rules_close_the_connection() {
             (false, &[0, 1, b'x'], 0x105),
             (false, &[4, 0], 0x105),
             (false, &[2, 0], 0x105),
-            // Streams that may not exist, a second one of a kind, instructions that cannot be.
+            // Streams that must not exist, a second stream of a kind, invalid instructions.
             (true, &[2, 0x80], 0x201),
             (true, &[2, 0x40], 0x201),
             (true, &[2, 0x00], 0x201),
             (true, &[3, 0x00], 0x202),
             (true, &[3, 0x01], 0x202),
-            // Frames of control streams and of HTTP/2 in a request, in every form of their type.
+            // Frames of control streams and of HTTP/2 in a request, in every encoding of their type.
             (false, &[3, 1, 0], 0x105),
             (false, &[5, 1, 0], 0x105),
             (false, &[6, 0], 0x105),
@@ -288,17 +288,17 @@ fn broken_rules_close_the_connection() {
             (false, &[0x40, 0x04, 0], 0x105),
             (false, &[0x80, 0x0f, 0x07, 0x00, 1, 0], 0x105),
             (false, &[0x80, 0x0f, 0x07, 0x01, 1, 0], 0x105),
-            // DATA behind trailers, and a third section.
+            // DATA after trailers, and a third field section.
             (false, &[1, 8, 0, 0, 0xd1, 0xd7, 0xc1, 0x50, 1, b'x', 1, 2, 0, 0, 0, 0], 0x105),
             (false, &[1, 8, 0, 0, 0xd1, 0xd7, 0xc1, 0x50, 1, b'x', 1, 2, 0, 0, 1, 2, 0, 0], 0x105),
-            // References to a table without room: required insert count, base, indexed, names, post-base.
+            // References to an empty table: required insert count, base, indexed, names, post-base.
             (false, &[1, 2, 0, 1], 0x200),
             (false, &[1, 2, 0, 0x80], 0x200),
             (false, &[1, 3, 0, 0, 0x80], 0x200),
             (false, &[1, 3, 0, 0, 0x10], 0x200),
             (false, &[1, 4, 0, 0, 0x40, 0], 0x200),
             (false, &[1, 4, 0, 0, 0x00, 0], 0x200),
-            // A string longer than its section, an integer that never ends, an index beyond the static table, nothing.
+            // A string longer than its section, an integer that never ends, an index beyond the static table, an empty section.
             (false, &[1, 4, 0, 0, 0x50, 9], 0x200),
             (false, &[1, 14, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], 0x200),
             (false, &[1, 4, 0, 0, 0xff, 0x24], 0x200),
@@ -308,7 +308,7 @@ fn broken_rules_close_the_connection() {
         ];
         for (unidirectional, bytes, code) in cases {
             let (_endpoint, connection, _control) = quic.raw().await;
-            // Kept: dropping it would end or reset the stream.
+            // Kept alive: dropping it would end or reset the stream.
             let mut stream = if *unidirectional {
                 connection.open_uni().await.unwrap()
             } else {
@@ -337,18 +337,18 @@ fn broken_rules_close_the_connection() {
             (&[0, 4, 0, 6, 0], 0x105),
             (&[0, 4, 0, 8, 0], 0x105),
             (&[0, 4, 0, 9, 0], 0x105),
-            // GOAWAY and MAX_PUSH_ID of a wrong size, and in the wrong direction; pushes that were not promised.
+            // GOAWAY and MAX_PUSH_ID of a wrong size and in the wrong direction; pushes that were not promised.
             (&[0, 4, 0, 7, 0], 0x106),
             (&[0, 4, 0, 7, 2, 0, 0], 0x106),
             (&[0, 4, 0, 7, 1, 4, 7, 1, 8], 0x108),
             (&[0, 4, 0, 0x0d, 1, 9, 0x0d, 1, 8], 0x108),
             (&[0, 4, 0, 3, 1, 0], 0x108),
-            // PRIORITY_UPDATE: no stream, not a request's, beyond the limit, of a push.
+            // PRIORITY_UPDATE without a stream, for a stream that is not a request's, beyond the limit, for a push.
             (&[0, 4, 0, 0x80, 0x0f, 0x07, 0x00, 0], 0x106),
             (&[0, 4, 0, 0x80, 0x0f, 0x07, 0x00, 1, 3], 0x108),
             (&[0, 4, 0, 0x80, 0x0f, 0x07, 0x00, 4, 0x80, 0x10, 0, 0], 0x108),
             (&[0, 4, 0, 0x80, 0x0f, 0x07, 0x01, 1, 0], 0x108),
-            // A length that nobody has memory for.
+            // A length beyond any memory.
             (&[0, 4, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], 0x107),
             (&[0, 4, 0, 7, 0xbf, 0xff, 0xff, 0xff], 0x107),
         ] {
@@ -374,7 +374,7 @@ fn broken_rules_close_the_connection() {
                 if ends {
                     stream.finish().unwrap();
                 } else {
-                    // Its type has to arrive before the reset, which discards what is on its way.
+                    // The type has to arrive before the reset, which discards data in flight.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     stream.reset(0u32.into()).unwrap();
                 }
@@ -400,7 +400,7 @@ fn broken_rules_close_the_connection() {
     quic.server.eventually("no connection", |server| server.connections().open == 0);
 }
 
-/// What breaks the rules of a request resets its stream, or gets a response; the connection goes on.
+/// Violations of a request's rules reset its stream or get a response; the connection continues.
 #[test]
 fn broken_requests_end_their_stream_only() {
     let quic = server();
@@ -412,9 +412,9 @@ fn broken_requests_end_their_stream_only() {
             (vec![0x21, 3, 1, 2, 3], 0x10d),
             // No :scheme, :path and :authority.
             (vec![1, 3, 0, 0, 0xd1], 0x10e),
-            // A pseudo-field behind a field.
+            // A pseudo-header field after a field.
             ([&[1, 14, 0, 0, 0xd1, 0xd7, 0xc1][..], b"\x23x-a\x01b", &[0x50, 1, b'x']].concat(), 0x10e),
-            // A name in upper case.
+            // A field name in upper case.
             ([&[1, 14, 0, 0, 0xd1, 0xd7, 0xc1, 0x50, 1, b'x'][..], b"\x23X-A\x01b"].concat(), 0x10e),
         ] {
             let (mut send, mut receive) = connection.open_bi().await.unwrap();
@@ -440,8 +440,8 @@ fn broken_requests_end_their_stream_only() {
     quic.server.eventually("no connection", |server| server.connections().open == 0);
 }
 
-/// Of several large responses the one comes first whose priority the client has raised before, by a frame, and those of one
-/// urgency come in the order of their requests.
+/// Of several large responses, the one whose priority the client has raised comes first; responses of equal urgency come in the order of their
+/// requests.
 #[test]
 fn updates_of_priorities_order_responses() {
     let quic = server();

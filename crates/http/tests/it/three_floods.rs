@@ -1,4 +1,4 @@
-//! HTTP/3 clients that make the server work, or hold something, for nothing: their connection ends, and others are served meanwhile.
+//! Tests HTTP/3 clients that make the server work or hold memory for nothing: their connection ends, and others are served meanwhile.
 
 use crate::support;
 
@@ -15,7 +15,7 @@ const GET: &[u8] = &[1, 8, 0, 0, 0xd1, 0xd7, 0xc1, 0x50, 1, b'x'];
 /// POST https://x/
 const POST: &[u8] = &[1, 8, 0, 0, 0xd4, 0xd7, 0xc1, 0x50, 1, b'x'];
 
-/// GET of a path with a field of that many bytes.
+/// Encodes a GET of a path with a field of `more` bytes.
 fn head(path: &str, more: usize) -> Vec<u8> {
     let mut section = vec![0, 0, 0xd1, 0xd7, 0x50, 1, b'x', 0x51, path.len() as u8];
     section.extend_from_slice(path.as_bytes());
@@ -27,7 +27,7 @@ fn head(path: &str, more: usize) -> Vec<u8> {
     text
 }
 
-/// Lets a client do `step` until its connection is closed, while another client gets its responses. How often it could.
+/// Repeats `step` until the client's connection is closed, while another client gets its responses. Returns the number of steps.
 fn flood(quic: &QuicServer, most: usize, mut step: impl AsyncFnMut(&Connection, usize)) -> usize {
     quic.with(async |quic| {
         let (mut others, _other, _endpoint) = quic.requests().await;
@@ -63,7 +63,7 @@ fn requests_that_are_taken_back() {
     };
     let count = flood(&quic, 2000, cancel);
     assert!((200..1500).contains(&count), "{count}");
-    // When the handler knows already.
+    // After the handler has noticed the departure.
     let leave = async |connection: &Connection, _: usize| {
         let Ok((mut send, mut receive)) = connection.open_bi().await else { return };
         let _ = send.write_all(&head("/gone", 1)).await;
@@ -73,7 +73,7 @@ fn requests_that_are_taken_back() {
         let _ = send.reset(VarInt::from_u32(0x10c));
     };
     assert!((200..1500).contains(&flood(&quic, 2000, leave)));
-    // Without a head.
+    // Without a complete head.
     let cancel = async |connection: &Connection, _: usize| {
         let Ok((mut send, _receive)) = connection.open_bi().await else { return };
         let _ = send.write_all(&GET[..4]).await;
@@ -105,7 +105,7 @@ fn unidirectional_streams_of_unknown_types() {
     let quic = start(Limits::default());
     let unknown = async |connection: &Connection, count: usize| {
         let Ok(mut stream) = connection.open_uni().await else { return };
-        // Some of them end before their type has come.
+        // Some streams end before their type is complete.
         let _ =
             stream.write_all(if count.is_multiple_of(4) { &[0x40] } else { &[0x40, 0x41, 1, 2, 3] }).await;
         let _ = stream.reset(VarInt::from_u32(0x10c));
@@ -194,7 +194,7 @@ fn heads_of_requests_in_progress_are_bounded_together() {
     });
 }
 
-/// What nobody reads is held by the transport: little, until a handler reads a body.
+/// Unread data is held by the transport: little, until a handler reads a body.
 #[test]
 fn windows_are_small_until_a_body_is_read() {
     let quic = start(Limits::default());

@@ -1,4 +1,4 @@
-//! HTTP/2 over real sockets, with the `h2` crate as the client.
+//! Tests HTTP/2 over real sockets, with the `h2` crate as the client.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use crate::support;
@@ -161,7 +161,7 @@ fn responses_of_all_kinds() {
     every_kind(&Server::start_either(Limits::default()));
 }
 
-/// Encryption may hold bytes back when the socket is full; none may stay there.
+/// Encryption may hold bytes back when the socket is full; all of them must be flushed.
 #[test]
 fn responses_of_all_kinds_over_a_transport_that_holds_bytes_back() {
     every_kind(&Server::start_holding(Limits::default()));
@@ -246,7 +246,7 @@ fn a_response_that_breaks_off_is_reset() {
         for path in ["/stream-broken", "/stream-short", "/stream-long", "/file-short", "/offer-dies"] {
             let got = client.get(path).await;
             if path == "/offer-dies" {
-                // Without a socket the owner never gets to dying.
+                // Without a socket, the owner never reaches the point where it would die.
                 assert_eq!(got.unwrap().body.len(), 505);
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The decoder of header sections (RFC 7541 sections 3 and 6).
+//! Decodes header sections (RFC 7541 sections 3 and 6).
 
 use super::static_table::{self, COUNT, FIELDS};
 use super::table::{Found, Table};
@@ -9,7 +9,7 @@ use fieldcode::{
 /// The default of SETTINGS_HEADER_TABLE_SIZE, which is not changed.
 const TABLE_SIZE: u16 = 4096;
 
-/// Why a section cannot be decoded: in either case the connection is over.
+/// Why a section cannot be decoded. In either case the connection is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DecodeError {
     /// COMPRESSION_ERROR.
@@ -33,7 +33,6 @@ impl From<IntegerError> for DecodeError {
     }
 }
 
-/// A decoder's state.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     table: Table,
@@ -55,13 +54,13 @@ impl Decoder {
         self.table.facts()
     }
 
-    /// How often the table has been changed: while it has not, the same block means the same.
+    /// Returns how often the table has been changed. While this is equal, the same block has the same meaning.
     #[inline]
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Gives back memory that is not in use.
+    /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         self.table.shrink();
     }

@@ -1,29 +1,28 @@
-//! The encoder of responses' header sections.
+//! Encodes the header sections of responses.
 //!
-//! Only the date is put into the dynamic table: all responses of a second share it, so it costs one byte. Other fields are
-//! literals that no table keeps: frozen ones are encoded once for all connections, which an index into one connection's table
-//! would prevent, and copying a block of them is faster than looking its fields up.
+//! Only the date is put into the dynamic table: all responses of a second share it, so it costs one byte. Other fields are literals without
+//! indexing. Frozen fields are encoded once for all connections, which an index into one connection's table would prevent, and copying a block of
+//! them is faster than looking them up.
 
 use super::static_table::index_of;
 use fieldcode::syntax::{is_token, is_value, trim};
 use fieldcode::{encode_integer, huffman_encode, huffman_len};
 use handler::{Fields, Frozen};
 
-/// Length of an IMF-fixdate.
+/// The length of an IMF-fixdate.
 const DATE: usize = 29;
-/// What the table must hold for one date: name, value and overhead.
+/// The table size that one date needs: name, value and overhead.
 const DATE_SIZE: u32 = 4 + DATE as u32 + 32;
 /// The size of the table at the start of a connection.
 const TABLE_SIZE: u32 = 4096;
 /// The newest field of the dynamic table.
 const NEWEST: u8 = 0x80 | 62;
 
-/// An encoder's state.
 #[derive(Debug)]
 pub(crate) struct Encoder {
-    /// The size of the client's table as far as it is used.
+    /// The used size of the client's table.
     size: u32,
-    /// The client has reduced it: the next section says so (RFC 7541 section 4.2).
+    /// The client has reduced the size: the next section announces it (RFC 7541 section 4.2).
     announce: bool,
     /// The newest field of the table, if there is one.
     date: Option<[u8; DATE]>,
@@ -48,7 +47,7 @@ impl Encoder {
         Encoder { size: TABLE_SIZE, announce: false, date: None }
     }
 
-    /// The client's SETTINGS_HEADER_TABLE_SIZE. A larger table than before is not used.
+    /// Applies the client's SETTINGS_HEADER_TABLE_SIZE. A larger table than before is not used.
     pub(crate) fn set_table_size(&mut self, size: u32) {
         if size < self.size {
             self.size = size;
@@ -57,7 +56,7 @@ impl Encoder {
         }
     }
 
-    /// Appends what every section begins with.
+    /// Appends the beginning of a section.
     #[inline]
     pub(crate) fn begin(&mut self, to: &mut Vec<u8>) {
         if self.announce {
@@ -86,7 +85,7 @@ impl Encoder {
         to.push(0x80 | index);
     }
 
-    /// The date as one byte, if the client's table has it and nothing is to be said before it.
+    /// Returns the date as one byte, if the client's table has it and no size update is due before it.
     #[inline]
     pub(crate) fn short_date(&self, date: &[u8]) -> Option<u8> {
         let known = !self.announce && self.date.as_ref().is_some_and(|known| known[..] == *date);
@@ -125,7 +124,7 @@ impl Encoder {
         to.extend_from_slice(&digits[at..]);
     }
 
-    /// Appends the fields that HTTP/2 has; whether `date` is among them.
+    /// Appends the fields that HTTP/2 allows. Returns whether `date` is among them.
     #[inline]
     pub(crate) fn fields(to: &mut Vec<u8>, fields: &Fields) -> bool {
         if let Some(frozen) = fields.frozen() {
@@ -154,10 +153,10 @@ impl Encoder {
     }
 }
 
-/// Appends a literal that no table keeps; `compact`: in the Huffman code where that is shorter.
+/// Appends a literal without indexing. `compact`: in the Huffman code where that is shorter.
 fn field(to: &mut Vec<u8>, name: &[u8], value: &[u8], compact: bool) {
     to.reserve(name.len() + value.len() + 16);
-    // RFC 7541 section 7.1.3: no proxy is to put a session into a table.
+    // RFC 7541 section 7.1.3: proxies must not put a session into a table.
     let flags = if name.eq_ignore_ascii_case(b"set-cookie") { 0x10 } else { 0 };
     let index = index_of(name);
     encode_integer(to, flags, 4, u64::from(index));

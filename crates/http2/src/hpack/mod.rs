@@ -1,4 +1,4 @@
-//! Header compression (RFC 7541).
+//! Implements header compression (RFC 7541).
 
 mod decoder;
 mod encoder;

@@ -1,4 +1,4 @@
-//! The static table (RFC 7541 appendix A).
+//! Defines the static table (RFC 7541 appendix A).
 
 use fieldcode::Name;
 
@@ -14,7 +14,7 @@ macro_rules! fields {
     };
 }
 
-/// How many there are; indices begin with 1.
+/// The number of fields; indices begin with 1.
 pub(super) const COUNT: usize = 61;
 
 pub(super) static FIELDS: [Field; COUNT] = fields![
@@ -81,7 +81,7 @@ pub(super) static FIELDS: [Field; COUNT] = fields![
     "www-authenticate" "",
 ];
 
-/// The kind of the name at an index.
+/// Returns the kind of the name at an index.
 pub(super) fn kind(index: usize) -> Name {
     match index {
         1 => Name::Authority,
@@ -98,7 +98,7 @@ pub(super) fn kind(index: usize) -> Name {
     }
 }
 
-/// The index of a response field's name, in any case; 0 if it has none.
+/// Returns the index of a response field's name, in any case; 0 if it has none.
 pub(super) fn index_of(name: &[u8]) -> u8 {
     let candidates: &[u8] = match name.len() {
         3 => &[21, 60],

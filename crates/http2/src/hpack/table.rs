@@ -1,14 +1,14 @@
-//! The dynamic table of a decoder (RFC 7541 section 2.3.2).
+//! Implements the dynamic table of a decoder (RFC 7541 section 2.3.2).
 //!
-//! Fields lie one after the other in one block of text, each with the verdict on it. Evicted ones stay in front until it is worth
-//! moving the rest. An empty table holds no memory.
+//! Fields lie one after the other in one block of text, each with its verdict. Evicted ones stay in front until it is worth moving the rest. An
+//! empty table holds no memory.
 
 use fieldcode::Name;
 use std::collections::VecDeque;
 
-/// What a field counts beside its text (RFC 7541 section 4.1).
+/// The overhead of a field in addition to its text (RFC 7541 section 4.1).
 const OVERHEAD: usize = 32;
-/// Evicted bytes in front of the text that are tolerated.
+/// The most evicted bytes that stay in front of the text.
 const MAX_DEAD: usize = 2 << 10;
 
 #[derive(Debug, Clone, Copy)]
@@ -20,33 +20,32 @@ struct Entry {
     good: bool,
 }
 
-/// A field of the table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found<'a> {
     /// Name and value in one piece.
     pub(super) text: &'a [u8],
     pub(super) name_len: usize,
     pub(super) kind: Name,
-    /// Whether the value is well-formed.
+    /// The value is well-formed.
     pub(super) good: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Table {
     text: Vec<u8>,
-    /// The newest one is at the back.
+    /// The newest entry is at the back.
     entries: VecDeque<Entry>,
     size: usize,
     max_size: usize,
 }
 
 impl Table {
-    /// A table of at most `max_size` bytes, below 64 KiB.
+    /// Creates a table of at most `max_size` bytes, below 64 KiB.
     pub(super) fn new(max_size: u16) -> Table {
         Table { text: Vec::new(), entries: VecDeque::new(), size: 0, max_size: usize::from(max_size) }
     }
 
-    /// The field at an index that counts from 0, the newest one.
+    /// Returns the field at an index that counts from 0, the newest one.
     #[inline]
     pub(super) fn get(&self, index: usize) -> Option<Found<'_>> {
         let entry = self.entries.get(self.entries.len().checked_sub(index + 1)?)?;
@@ -75,7 +74,6 @@ impl Table {
         });
     }
 
-    /// Changes the bound.
     pub(super) fn resize(&mut self, max_size: u16) {
         self.max_size = usize::from(max_size);
         self.evict(self.max_size);
@@ -96,7 +94,7 @@ impl Table {
         }
     }
 
-    /// Gives back memory that is not in use.
+    /// Frees unused memory.
     pub(super) fn shrink(&mut self) {
         self.text.shrink_to(self.text.len() + 64);
         self.entries.shrink_to(self.entries.len() + 2);

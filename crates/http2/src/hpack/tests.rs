@@ -1,4 +1,4 @@
-//! RFC 7541 appendix C, and what appendix C does not say.
+//! Tests RFC 7541 appendix C, and cases beyond it.
 
 use super::{DecodeError, Decoder, Encoder};
 use fieldcode::{HeadLimits, Name, Section, encode_integer, huffman_encode};
@@ -14,7 +14,7 @@ fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<(), DecodeError> {
     decoder.decode(block, &mut Section::skipped(), &HeadLimits::default())
 }
 
-/// Each block, and the table after it.
+/// Checks the table after each block.
 fn check(blocks: &[(&str, usize, &[&str])], table_size: u16) {
     let mut decoder = Decoder::with_table_size(table_size);
     for (block, size, fields) in blocks {
@@ -245,9 +245,9 @@ proptest! {
     }
 }
 
-/// What a peer decodes from a block, with the decoder of this crate.
+/// Decodes a block as a peer would, with this crate's decoder.
 fn lines(decoder: &mut Decoder, block: &[u8]) -> Vec<String> {
-    // As requests, responses would be refused; their names are not judged when every field is put into the table.
+    // Decoded as requests, because responses would be refused. Names are not checked when every field is put into the table.
     let mut section = Section::request(0, 0);
     decoder
         .decode(block, &mut section, &HeadLimits { allow_underscore_headers: true, ..HeadLimits::default() })

@@ -1,10 +1,10 @@
-//! What costs a client little and the server something is possible only so often, and each flood has its name.
+//! Tests that actions which are cheap for a client and costly for the server are limited, and that each flood has its name.
 
 use crate::support::*;
 use http2::{ErrorCode, Flood, Limits};
 use std::time::Duration;
 
-/// Sends until the connection ends; how often that was.
+/// Sends until the connection ends. Returns how often.
 fn flood(expected: Flood, client: &mut Client, mut send: impl FnMut(&mut Client, u32)) -> u32 {
     for n in 0..200_000 {
         send(client, n);
@@ -31,7 +31,7 @@ fn rapid_reset() {
         client.send(&frame(3, 0, 2 * n + 1, &[0, 0, 0, 8]));
     });
     assert!((100..300).contains(&n));
-    // Those who do useful work may go on.
+    // Clients that do useful work may continue.
     let mut client = Client::new();
     for n in 0..2000 {
         client.headers(4 * n + 1, 5, &GET);
@@ -43,7 +43,7 @@ fn rapid_reset() {
     assert_eq!(client.result, Ok(()));
 }
 
-/// CVE-2025-8671: the server is made to reset its own streams.
+/// CVE-2025-8671: the client makes the server reset streams.
 #[test]
 fn made_you_reset() {
     for mistake in [frame(8, 0, 0, &[0; 4]), frame(2, 0, 0, &[0; 4]), frame(0, 1, 0, b"x")] {
@@ -84,7 +84,7 @@ fn control_frames() {
         let mut client = Client::new();
         let n = flood(flood_kind, &mut client, |client, _| client.send(&bytes));
         assert!(n <= most, "{flood_kind:?} {n}");
-        // Slowly it is no flood, unless one frame is.
+        // Sent slowly, it is no flood, unless a single frame is.
         if most < 10 {
             continue;
         }
@@ -160,7 +160,7 @@ fn heads_of_open_streams_are_bounded() {
     assert_eq!(client.server.streams(), 1);
 }
 
-/// CVE-2019-9512 and the like: answers that are never read.
+/// CVE-2019-9512 and similar: answers that are never read.
 #[test]
 fn unread_answers() {
     let mut client = Client::new();

@@ -1,4 +1,4 @@
-//! RFC 9113, section by section: what a client may send, and what ends a stream or the connection.
+//! Tests RFC 9113, section by section: the frames that a client may send, and those that end a stream or the connection.
 
 use crate::support::*;
 use http2::{ErrorCode, Limits};
@@ -113,7 +113,7 @@ fn connection_errors() {
     }
 }
 
-/// Frames that end stream 1, whose body is open, or 3, which is half-closed, and leave the connection.
+/// Frames that end stream 1, whose body is open, or 3, which is half-closed, and leave the connection open.
 #[test]
 fn stream_errors() {
     use ErrorCode as E;
@@ -142,7 +142,7 @@ fn stream_errors() {
         assert_eq!((client.result, client.resets()), (Ok(()), vec![(stream, code)]), "{what}");
         let last = client.seen.last().unwrap();
         assert!(stream == 5 || *last == Seen::Reset { stream, code, by_client: false }, "{what}: {last:?}");
-        // The connection goes on, with its header tables.
+        // The connection continues, with its header tables.
         client.get(7);
     }
 }
@@ -197,7 +197,7 @@ fn s5_1_closed_streams() {
     client.frames();
     client.data(1, false, &[7; 1000]);
     assert_eq!(client.resets(), [(1, ErrorCode::STREAM_CLOSED)]);
-    // Reset by the server: what is on its way is ignored, and still decoded.
+    // Reset by the server: frames in flight are ignored, and still decoded.
     let mut client = Client::new();
     let stream = client.post(1);
     client.server.reset(stream, ErrorCode::CANCEL);
@@ -262,7 +262,7 @@ fn s6_9_windows_of_the_server() {
     client.server.credit(stream, 99_999);
     let updates: Vec<(u32, u32)> = client.only(8).iter().map(|f| (f.stream, code(&f.payload).0)).collect();
     assert_eq!(updates, [(1, 48_000)]);
-    // What a stream has not consumed is given back when it closes.
+    // Unconsumed bytes of a stream are credited when it closes.
     for _ in 0..2 {
         client.data(1, false, &[1; 16_000]);
     }
@@ -324,7 +324,7 @@ fn s8_1_1_malformed_requests_may_get_a_response() {
     client.respond(stream, b"400");
     let kinds: Vec<u8> = client.frames().iter().map(|frame| frame.kind).collect();
     assert_eq!((kinds, client.server.is_idle()), (vec![1, 0, 3], true));
-    // Too large: no mistake, but its body is not wanted.
+    // Too large: not a violation, but the body is not wanted.
     let fields: Vec<(&str, &str)> = POST.into_iter().chain(std::iter::repeat_n(("a", "b"), 101)).collect();
     client.headers(3, 4, &fields);
     assert_eq!(client.take(), [Seen::Refused { stream: 3, status: 431 }]);
@@ -369,7 +369,7 @@ fn s6_8_goaway() {
     client.respond(second, b"3");
     assert!(client.server.is_drained() && client.result.is_ok());
 
-    // A client that does not answer, and one that leaves by itself.
+    // A client that does not answer, and one that closes by itself.
     let mut client = Client::new();
     client.server.drain(client.now);
     assert!(!client.server.is_drained());

@@ -1,4 +1,4 @@
-//! The engine against frames made by hand, random bytes, and the client of the `h2` crate.
+//! Tests the engine against hand-made frames, random bytes, and the client of the `h2` crate.
 
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 

@@ -1,5 +1,5 @@
-//! The client of the `h2` crate against the engine, over a pipe in memory: what one encodes the other decodes, whatever the sizes
-//! of windows, reads and bodies.
+//! Tests the engine with the client of the `h2` crate, over a pipe in memory: each side decodes what the other encodes, whatever the sizes of
+//! windows, reads and bodies.
 
 use crate::support::DATE;
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
 type Pairs = Vec<(String, String)>;
 
-/// What one side sends.
+/// A message of one side.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Message {
     path: String,
@@ -76,7 +76,7 @@ impl Server {
         }
     }
 
-    /// Sends on; trailers or the end come last.
+    /// Continues to send; trailers or the end come last.
     fn send(&mut self, stream: StreamId, most: usize) {
         let Some((body, trailers)) = self.sending.get_mut(&stream) else { return };
         let last = trailers.is_empty();

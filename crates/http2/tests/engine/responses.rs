@@ -1,4 +1,4 @@
-//! Responses: heads, bodies under flow control, priorities.
+//! Tests responses: heads, bodies under flow control, priorities.
 
 use crate::support::*;
 use bytes::Bytes;
@@ -28,7 +28,7 @@ fn small_and_empty_ones() {
         (&[8, 3, b'1', b'0', b'3'][..], &b"hello"[..])
     );
     assert!(client.server.is_idle());
-    // Once it is gone, nothing happens.
+    // After the stream has gone, calls do nothing.
     assert!(!client.server.head(stream, 200, &Fields::default(), DATE, None, true));
     client.server.interim(stream, 103, &Fields::default());
     client.server.reset(stream, ErrorCode::CANCEL);
@@ -132,7 +132,7 @@ fn data_is_written_in_place() {
     assert_eq!(client.server.data_with(stream, 3, |_, _| panic!("gone")), 0);
 }
 
-/// It was ready, but was sent without its turn.
+/// The stream was ready, but was sent without its turn.
 #[test]
 fn a_body_that_has_ended_has_no_turn() {
     let mut client = Client::new();
@@ -169,7 +169,7 @@ fn a_response_may_come_before_the_end_of_the_request() {
     assert_eq!(client.resets(), [(3, ErrorCode::NO_ERROR)]);
 }
 
-/// The server has responded to a request whose body is not wanted; what it has sent so far is taken.
+/// Responds to a request whose body is not wanted, and takes the output so far.
 fn responded(client: &mut Client, number: u32, before: usize) -> StreamId {
     let stream = client.post(number);
     (0..before).for_each(|_| client.data(number, false, &[1; 16 << 10]));
@@ -182,7 +182,7 @@ fn responded(client: &mut Client, number: u32, before: usize) -> StreamId {
 
 #[test]
 fn s8_1_the_rest_of_a_request_is_dropped_within_bounds() {
-    // It comes to its end: the stream has ended as any other.
+    // The request reaches its end: the stream has ended like any other.
     let mut client = Client::new();
     let stream = responded(&mut client, 1, 0);
     client.data(1, false, &[1; 16 << 10]);
@@ -190,7 +190,7 @@ fn s8_1_the_rest_of_a_request_is_dropped_within_bounds() {
     assert!(!client.server.is_open(stream) && client.frames().is_empty() && client.take().is_empty());
     assert_eq!(client.server.deadline(), None);
 
-    // It is longer than that. What is on its way then is ignored.
+    // The request is longer than the limit. Frames in flight are then ignored.
     let stream = responded(&mut client, 3, 0);
     (0..16).for_each(|_| client.data(3, false, &[1; 16 << 10]));
     assert!(client.server.is_open(stream) && client.resets().is_empty());
@@ -199,7 +199,7 @@ fn s8_1_the_rest_of_a_request_is_dropped_within_bounds() {
     client.data(3, true, b"late");
     assert!(client.server.is_idle() && client.take().is_empty() && client.result.is_ok());
 
-    // It does not come.
+    // The rest does not arrive.
     let first = responded(&mut client, 5, 0);
     client.check(Duration::from_secs(1));
     responded(&mut client, 7, 0);
@@ -207,7 +207,7 @@ fn s8_1_the_rest_of_a_request_is_dropped_within_bounds() {
     client.check(Duration::from_secs(1));
     assert_eq!(client.resets(), [(5, ErrorCode::NO_ERROR)]);
     assert!(!client.server.is_open(first) && !client.server.is_drained());
-    // The time counts from the response, not from the last bytes; once, however often it is called.
+    // The time counts from the response, not from the last bytes; repeated calls do not restart it.
     let late = client.post(9);
     client.now += Duration::from_secs(10);
     client.respond(late, b"done");
@@ -227,7 +227,7 @@ fn s8_1_the_rest_of_a_request_is_dropped_within_bounds() {
 
 #[test]
 fn what_is_dropped_opens_the_windows() {
-    // Nobody took what the client has sent, and its window is closed.
+    // No handler took the client's data, and its window is closed.
     let limits = Limits { stream_window: 65_535, connection_window: 100_000, ..Limits::default() };
     let mut client = Client::with(limits);
     let stream = client.post(1);
@@ -268,7 +268,7 @@ fn rfc_9218_order() {
     let mut client = Client::new();
     let update =
         |stream: u32, value: &str| frame(16, 0, 0, &[&stream.to_be_bytes()[..], value.as_bytes()].concat());
-    // Before the stream opens, it counts more than the field.
+    // An update before the stream opens overrides the field.
     client.send(&update(9, "u=0"));
     let priorities = ["", "u=1", "u=5, i", "u=5, i", "u=6"];
     let mut streams = Vec::new();
@@ -320,7 +320,7 @@ fn stalled_streams_are_reset() {
     assert_eq!((client.resets(), client.server.streams()), (vec![(1, ErrorCode::CANCEL)], 1));
 }
 
-/// What a client gets for a kept body, by one call or by two.
+/// Returns the frames for a kept body, sent by one call or by two.
 fn kept_twice(by_one: bool, table_size: Option<u32>) -> (Vec<Frame>, bool) {
     let mut fields = Fields::default();
     fields.push(b"Content-Type", b"text/plain");

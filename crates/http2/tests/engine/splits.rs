@@ -1,4 +1,4 @@
-//! Any split of the same bytes gives the same events; random frames do no harm.
+//! Tests that any split of the same bytes gives the same events, and that random frames do no harm.
 
 use crate::support::*;
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use handler::Fields;
 use http2::{ErrorCode, Limits, StreamId};
 use proptest::prelude::*;
 
-/// What a client might send.
+/// Generates frames that a client might send.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let stream = prop::sample::select(vec![0u32, 1, 1, 3, 3, 5, 7, 9, 2]);
     let fields = prop::sample::select(vec![

@@ -17,7 +17,7 @@ pub struct Frame {
     pub payload: Vec<u8>,
 }
 
-/// An event, owned. Data of one frame is one event.
+/// An event, owned. The data of one frame is one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
     Request { stream: u32, path: String, fields: Vec<String>, end: bool },
@@ -48,7 +48,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Literals that no table keeps.
+/// Encodes literals without indexing.
 pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -67,14 +67,14 @@ pub const POST: [(&str, &str); 4] =
     [(":method", "POST"), (":scheme", "https"), (":authority", "x.test"), (":path", "/")];
 
 impl Client {
-    /// Before the preface.
+    /// A client before the preface.
     pub fn raw(limits: Limits) -> Client {
         let now = Instant::now();
         let server = Connection::new(limits, now);
         Client { server, seen: vec![], streams: vec![], start: now, now, unparsed: vec![], result: Ok(()) }
     }
 
-    /// After the preface and both sides' SETTINGS.
+    /// A client after the preface and both sides' SETTINGS.
     pub fn with(limits: Limits) -> Client {
         let mut client = Client::raw(limits);
         client.send(PREFACE);
@@ -110,13 +110,13 @@ impl Client {
         self.send(&frame(1, flags, stream, &block(fields)));
     }
 
-    /// A request without a body.
+    /// Sends a request without a body.
     pub fn get(&mut self, stream: u32) -> StreamId {
         self.headers(stream, 5, &GET);
         *self.streams.last().unwrap()
     }
 
-    /// A request whose body is to follow.
+    /// Sends a request with an open body.
     pub fn post(&mut self, stream: u32) -> StreamId {
         self.headers(stream, 4, &POST);
         *self.streams.last().unwrap()
@@ -134,7 +134,7 @@ impl Client {
         self.send(&frame(4, 0, 0, &[&name.to_be_bytes()[..], &value.to_be_bytes()].concat()));
     }
 
-    /// Everything the server has sent since the last call.
+    /// Returns all frames that the server has sent since the last call.
     pub fn frames(&mut self) -> Vec<Frame> {
         let output = self.server.output();
         while !output.is_empty() {
@@ -153,7 +153,7 @@ impl Client {
         frames
     }
 
-    /// The only frames of a kind.
+    /// Returns the frames of one kind.
     pub fn only(&mut self, kind: u8) -> Vec<Frame> {
         self.frames().into_iter().filter(|frame| frame.kind == kind).collect()
     }
@@ -162,12 +162,12 @@ impl Client {
         std::mem::take(&mut self.seen)
     }
 
-    /// The streams that were reset, with their codes.
+    /// Returns the streams that were reset, with their codes.
     pub fn resets(&mut self) -> Vec<(u32, ErrorCode)> {
         self.only(3).into_iter().map(|frame| (frame.stream, code(&frame.payload))).collect()
     }
 
-    /// The connection has ended with this code, and says so to the client.
+    /// Checks that the connection has ended with this code and has told the client.
     pub fn assert_failed(&mut self, expected: ErrorCode, what: &str) {
         assert_eq!(self.result.map_err(|error| error.code), Err(expected), "{what}");
         let goaway = self.only(7).pop().expect("GOAWAY");

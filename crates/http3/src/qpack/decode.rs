@@ -1,4 +1,4 @@
-//! Decoding a field section (RFC 9204 section 4.5) into a judged [`Section`].
+//! Decodes a field section (RFC 9204 section 4.5) into a checked [`Section`].
 
 use super::table::{self, STATIC};
 use crate::error::{Code, Error};
@@ -10,12 +10,12 @@ const MALFORMED: Error =
 /// Decodes a complete encoded section into `section`.
 ///
 /// # Errors
-/// It cannot be decoded, which ends the connection, or it is far beyond the limits.
+/// The section cannot be decoded, which ends the connection, or it is far beyond the limits.
 pub(crate) fn decode(bytes: &[u8], section: &mut Section, limits: &HeadLimits) -> Result<(), Error> {
     let mut at = 0;
     let required = decode_integer(bytes, &mut at, 8).map_err(|_| MALFORMED)?;
     let delta = decode_integer(bytes, &mut at, 7).map_err(|_| MALFORMED)?;
-    // With nothing in the dynamic table both are 0 (section 4.5.1); the sign of a delta of 0 would make the base negative.
+    // With an empty dynamic table both are 0 (section 4.5.1); the sign of a delta of 0 would make the base negative.
     if required != 0 || delta != 0 || bytes[1] & 0x80 != 0 {
         return Err(Error::Connection(
             Code::QpackDecompressionFailed,
@@ -70,7 +70,7 @@ fn static_index(bytes: &[u8], at: &mut usize, prefix: u32) -> Result<usize, Erro
     usize::try_from(index).ok().filter(|&index| index < STATIC.len()).ok_or(MALFORMED)
 }
 
-/// Appends a string whose length has a prefix of that many bits, with the Huffman flag above it; where it begins in `text`.
+/// Appends a string whose length has a prefix of `prefix` bits, with the Huffman flag above it. Returns where it begins in `text`.
 fn string(bytes: &[u8], at: &mut usize, prefix: u32, text: &mut Vec<u8>) -> Result<usize, Error> {
     let huffman = bytes.get(*at).ok_or(MALFORMED)? & 1 << prefix != 0;
     let len = decode_integer(bytes, at, prefix).map_err(|_| MALFORMED)?;

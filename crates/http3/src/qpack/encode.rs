@@ -1,7 +1,7 @@
-//! Encoding the head of a response.
+//! Encodes the head of a response.
 //!
-//! Why without Huffman coding of values: it saves a fifth of some hundred bytes, and costs more than all the rest of the head.
-//! Frozen fields are encoded once (see `handler::Fields::freeze`).
+//! Why values are not Huffman-coded: it saves a fifth of some hundred bytes, and costs more than the rest of the head. Frozen fields are encoded
+//! once (see `handler::Fields::freeze`).
 
 use super::table;
 use crate::frame::kind;
@@ -9,10 +9,9 @@ use crate::varint;
 use fieldcode::{Name, encode_integer};
 use handler::{Fields, Frozen};
 
-/// What a head consists of beside its fields.
+/// The parts of a head besides its fields.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
-    /// The status.
     pub status: u16,
     /// The `date` field, unless the fields have one.
     pub date: Option<&'a [u8]>,
@@ -30,8 +29,8 @@ pub struct Encoder {
 struct Encoded(Vec<u8>);
 
 impl Encoder {
-    /// Appends a HEADERS frame to `to`. Names are written in lower case. Fields of a connection (RFC 9114 section 4.2) and
-    /// `content-length` are left out.
+    /// Appends a HEADERS frame to `to`. Names are written in lower case. Connection-specific fields (RFC 9114 section 4.2) and `content-length` are
+    /// left out.
     pub fn head(&mut self, to: &mut Vec<u8>, head: Head<'_>, fields: &Fields) {
         self.section.clear();
         let section = &mut self.section;
@@ -108,12 +107,12 @@ fn field(section: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// An entry of the static table (RFC 9204 section 4.5.2).
+/// Appends an entry of the static table (RFC 9204 section 4.5.2).
 fn indexed(section: &mut Vec<u8>, index: u64) {
     encode_integer(section, 0xc0, 6, index);
 }
 
-/// A name of the static table and a value (section 4.5.4).
+/// Appends a name of the static table and a value (section 4.5.4).
 fn with_name(section: &mut Vec<u8>, index: u64, value: &[u8]) {
     encode_integer(section, 0x50, 4, index);
     text(section, value);
@@ -144,7 +143,7 @@ mod tests {
     use fieldcode::{decode_integer, huffman_decode};
     use proptest::prelude::*;
 
-    /// A decoder of what this encoder writes, independent of the one for requests.
+    /// Decodes this encoder's output, independently of the decoder for requests.
     fn fields_of(frame: &[u8]) -> Vec<(String, String)> {
         let (kind, first) = varint::decode(frame).unwrap();
         let (len, second) = varint::decode(&frame[first..]).unwrap();

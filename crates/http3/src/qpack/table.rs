@@ -1,4 +1,4 @@
-//! The static table (RFC 9204 appendix A).
+//! Defines the static table (RFC 9204 appendix A).
 
 use fieldcode::Name;
 
@@ -105,7 +105,7 @@ pub(super) const STATIC: [(&str, &str); 99] = [
     ("x-frame-options", "sameorigin"),
 ];
 
-/// The kind of the name of an entry, which decides how a field is judged.
+/// Returns the kind of an entry's name, which determines how a field is checked.
 pub(super) fn kind(index: usize) -> Name {
     match index {
         0 => Name::Authority,
@@ -119,7 +119,7 @@ pub(super) fn kind(index: usize) -> Name {
     }
 }
 
-/// The entry with the status, if the table has one.
+/// Returns the entry with the status, if the table has one.
 pub(super) fn status(status: u16) -> Option<u64> {
     Some(match status {
         103 => 24,
@@ -140,7 +140,7 @@ pub(super) fn status(status: u16) -> Option<u64> {
     })
 }
 
-/// The first entry with that name, which is in lower case.
+/// Returns the first entry with that name, which is in lower case.
 pub(super) fn name(name: &[u8]) -> Option<usize> {
     // By length first: most names of the table differ in it.
     Some(match name {
@@ -177,7 +177,7 @@ pub(super) fn name(name: &[u8]) -> Option<usize> {
     })
 }
 
-/// The entry with that name and value: entries of one name follow each other from `first` on, as far as responses use them.
+/// Returns the entry with that name and value. Entries of one name follow each other from `first` on, as far as responses use them.
 pub(super) fn entry(first: usize, value: &[u8]) -> Option<usize> {
     let name = STATIC[first].0;
     STATIC[first..]

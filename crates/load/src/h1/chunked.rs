@@ -1,23 +1,20 @@
-//! Decoder of the chunked transfer coding, for input split anywhere. Strict: lines end with CRLF, sizes have at most 16
-//! digits.
+//! Decodes the chunked transfer coding from input that is split anywhere. Strict: lines end with CRLF, sizes have at most 16 digits.
 
-/// Limit for the sum of all extensions and trailers of a body, in bytes.
+/// The limit for the sum of all extensions and trailers of a body, in bytes.
 const LONGEST_ASIDE: usize = 16 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// In a size; the number of digits so far.
+    /// In a size, after this many digits.
     Size(u8),
-    /// In an extension.
     Extension,
     /// After the CR of a size line.
     SizeEnd,
-    /// In data.
     Data,
     /// After the data: CR, then LF.
     DataCr,
     DataLf,
-    /// In trailers: at the start of a line, in a line, behind its CR, behind the CR of the empty line.
+    /// In trailers: at the start of a line, in a line, after its CR, after the CR of the empty line.
     LineStart,
     Line,
     LineEnd,
@@ -25,11 +22,10 @@ enum State {
     Over,
 }
 
-/// Decoder state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chunked {
     state: State,
-    /// While reading a size: its value so far. In data: bytes left.
+    /// While reading a size: its value so far. In data: the bytes left.
     left: u64,
     aside: usize,
 }
@@ -43,7 +39,7 @@ impl Chunked {
         self.state == State::Over
     }
 
-    /// Consumes the part of `bytes` that belongs to the body and returns its length; passes decoded content to `data`.
+    /// Consumes the part of `bytes` that belongs to the body and returns its length. Passes decoded content to `data`.
     ///
     /// # Errors
     /// The reason why the coding is invalid.

@@ -1,5 +1,4 @@
-//! A client connection of HTTP/1.1: sends requests and receives responses, with as many in flight as the scenario
-//! allows.
+//! An HTTP/1.1 client connection: sends requests and receives responses, with as many in flight as the scenario allows.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -20,7 +19,7 @@ use crate::prepare::Kind;
 use crate::scenario::Protocol;
 use crate::stream::Stream;
 
-/// Most requests written with one system call.
+/// The most requests written with one system call.
 const MOST_SLICES: usize = 64;
 
 /// A request in flight on this connection.
@@ -28,7 +27,7 @@ const MOST_SLICES: usize = 64;
 struct Sent {
     job: Job,
     at: Moment,
-    /// Sent instead of the prepared message, because it carries cookies.
+    /// The message with cookies, which replaces the prepared one.
     with_cookies: Option<Box<[u8]>>,
 }
 
@@ -38,7 +37,7 @@ impl Sent {
     }
 }
 
-/// Why [`Connection::poll`] returned.
+/// The reason why [`Connection::poll`] returned.
 #[derive(Debug)]
 pub(crate) enum Exit {
     /// The user has no more requests.
@@ -47,9 +46,9 @@ pub(crate) enum Exit {
     OtherOrigin(Job),
     /// The connection was closed.
     Closed {
-        /// A request was lost.
+        /// Whether a request was lost.
         failed: bool,
-        /// At least one complete response was received.
+        /// Whether at least one complete response was received.
         responded: bool,
     },
 }
@@ -61,7 +60,7 @@ pub(crate) struct Connection {
     reader: Reader,
     incoming: Incoming,
     sent: VecDeque<Sent>,
-    /// How many requests at the end of `sent` are not completely written, and how many bytes of the first of them are.
+    /// The number of requests at the end of `sent` that are not completely written, and the bytes written of the first of them.
     unwritten: usize,
     offset: usize,
     unflushed: bool,
@@ -89,7 +88,7 @@ impl Connection {
         }
     }
 
-    /// Adds a request. The pipeline must have room for it.
+    /// Adds a request. The pipeline must have room.
     pub(crate) fn push(&mut self, job: Job, now: Moment, lane: &Lane, feed: &Feed) {
         let kind = &lane.run.prepared.kinds[job.kind];
         let with_cookies = feed.cookie(kind).map(|line| {
@@ -100,7 +99,7 @@ impl Connection {
         self.unwritten += 1;
     }
 
-    /// The server has neither closed this idle connection nor sent anything on it.
+    /// Returns whether the server has neither closed this idle connection nor sent anything on it.
     pub(crate) fn is_idle(&mut self, cx: &mut Context<'_>, lane: &Lane) -> bool {
         let mut buffer = lane.buffer.borrow_mut();
         Pin::new(&mut self.stream).poll_read(cx, &mut ReadBuf::new(&mut buffer)).is_pending()
@@ -131,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// Starts requests until the pipeline is full or none is due.
+    /// Starts requests until the pipeline is full or no request is due.
     fn fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -176,7 +175,7 @@ impl Connection {
             self.unflushed = true;
         }
         if self.unflushed {
-            // TLS may have buffered some of it.
+            // TLS may have buffered some bytes.
             ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
             self.unflushed = false;
         }
@@ -214,7 +213,7 @@ impl Connection {
         }
     }
 
-    /// Reads once and processes what was received.
+    /// Reads once and processes the received bytes.
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
@@ -275,9 +274,9 @@ impl Connection {
         None
     }
 
-    /// The response to the oldest request is complete.
+    /// Completes the oldest request with its response.
     fn complete(&mut self, keep_alive: bool, lane: &Lane, feed: &mut Feed, now: Moment) -> Option<Exit> {
-        // A response to a request that was not completely sent: the server's state is unknown.
+        // The response came before the request was completely sent, so the server's state is unknown.
         let early = self.unwritten == self.sent.len();
         let sent = self.sent.pop_front()?;
         self.responded = true;
@@ -287,7 +286,7 @@ impl Connection {
         if keep_alive && !early {
             return None;
         }
-        // The server announced that it closes the connection, so later requests were not processed: send them again.
+        // The server announced that it closes the connection, so it did not process later requests. They are sent again.
         for sent in self.sent.drain(..) {
             feed.retry(sent.job);
         }
@@ -295,7 +294,7 @@ impl Connection {
         Some(Exit::Closed { failed: false, responded: true })
     }
 
-    /// The server has closed the connection.
+    /// Ends the connection after the server has closed it.
     fn closed_by_server(&mut self, lane: &Lane, feed: &mut Feed, now: Moment) -> Exit {
         if self.sent.is_empty() {
             feed.slot.deadline.set(NEVER);
@@ -330,10 +329,10 @@ impl Connection {
     }
 }
 
-/// Whether a response is the beginning of another protocol, and what to do then.
+/// Returns what to do if a response is the beginning of another protocol.
 fn foreign(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
-        // An alert, or a handshake: record type, version.
+        // An alert or a handshake: record type, version.
         [0x15 | 0x16, 0x03, ..] => Some("the answer is TLS: this port speaks https; use https://"),
         // SETTINGS: length, type, no flags, stream 0.
         [0, _, _, 4, 0, 0, 0, 0, 0, ..] => {

@@ -1,39 +1,38 @@
-//! The head of an HTTP/1 response, as far as it matters for the connection. Strict: ambiguous heads are rejected.
+//! Parses the head of an HTTP/1 response, as far as it matters for the connection. Strict: ambiguous heads are rejected.
 
-/// How the end of a body is found.
+/// The rule for finding the end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// By this many bytes.
+    /// After this many bytes.
     Length(u64),
-    /// Chunked.
     Chunked,
-    /// By the end of the connection.
+    /// At the end of the connection.
     UntilClose,
 }
 
-/// The parts of a head that matter to the connection.
+/// The parts of a head that matter for the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     /// 100 to 999.
     pub status: u16,
-    /// Of the body.
+    /// The framing of the body.
     pub framing: Framing,
-    /// The connection can carry another request.
+    /// Whether the connection can carry another request.
     pub keep_alive: bool,
 }
 
 impl Head {
-    /// An interim response (1xx): another head follows.
+    /// Returns whether this is an interim response (1xx), after which another head follows.
     pub(crate) fn is_interim(&self) -> bool {
         (100..200).contains(&self.status)
     }
 }
 
-/// Most fields in a head; more are rejected.
+/// The most fields in a head; more are rejected.
 pub(crate) const MOST_FIELDS: usize = 128;
 
-/// Parses a complete head, including its empty line. `to_head`: the request was HEAD, so there is no body. `field` is
-/// called with the name and value of each field.
+/// Parses a complete head, including its empty line. `to_head`: the request was HEAD, so there is no body. Calls `field` with the name and value of
+/// each field.
 ///
 /// # Errors
 /// The reason why the head is invalid.

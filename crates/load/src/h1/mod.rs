@@ -1,4 +1,4 @@
-//! An HTTP/1.1 client of our own: one read and one write per request, no allocation per request.
+//! The generator's own HTTP/1.1 client: one read and one write per request, no allocation per request.
 
 pub(crate) mod chunked;
 pub(crate) mod connection;

@@ -1,27 +1,27 @@
 //! Splits a stream of bytes into responses, wherever the input is cut.
 //!
-//! Speed: a server usually sends the same head for the same request, except for the date. So the last head is kept with
-//! its meaning, and a head of the same bytes is not parsed again. Everything else goes through [`head::parse`].
+//! Speed: a server usually sends the same head for the same request, except for the date. So the last head is kept with its meaning, and a head of
+//! the same bytes is not parsed again. All other heads go through [`head::parse`].
 
 use memchr::memmem;
 
 use super::chunked::Chunked;
 use super::head::{self, Framing, Head};
 
-/// Longest accepted head, in bytes.
+/// The longest accepted head, in bytes.
 const LONGEST_HEAD: usize = 256 * 1024;
 
 /// Receives the parts of a response in this order: fields, head, body. Interim heads are skipped.
 pub(crate) trait Sink {
-    /// Whether the next response answers a HEAD request.
+    /// Returns whether the next response answers a HEAD request.
     fn to_head(&self) -> bool;
-    /// Whether fields are wanted. If so, every head is parsed.
+    /// Returns whether fields are wanted. If they are, every head is parsed.
     fn wants_fields(&self) -> bool;
-    /// One field of a final head.
+    /// Receives one field of a final head.
     fn field(&mut self, name: &str, value: &[u8]);
-    /// A final head.
+    /// Receives a final head.
     fn head(&mut self, head: &Head);
-    /// A piece of the decoded body.
+    /// Receives a piece of the decoded body.
     fn body(&mut self, bytes: &[u8]);
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct LastHead {
     head: Option<Head>,
 }
 
-/// Longest head that is remembered, in bytes.
+/// The longest head that is remembered, in bytes.
 const LONGEST_KEPT: usize = 2048;
 
 impl LastHead {
@@ -59,20 +59,19 @@ enum State {
     UntilClose,
 }
 
-/// Parser state of a connection.
 #[derive(Debug)]
 pub(crate) struct Reader {
     state: State,
     /// The beginning of an incomplete head.
     partial: Vec<u8>,
-    /// Of the final head of the current response.
+    /// The persistence that the final head of the current response announced.
     keep_alive: bool,
 }
 
 /// The result of one call of [`Reader::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Read {
-    /// How many of the bytes belonged to this response.
+    /// The number of bytes that belonged to this response.
     pub used: usize,
     /// Set when the response is complete: whether the connection can carry another one.
     pub complete: Option<bool>,
@@ -83,7 +82,7 @@ impl Reader {
         Reader { state: State::Head, partial: Vec::new(), keep_alive: true }
     }
 
-    /// Nothing of the next response has been received.
+    /// Returns whether nothing of the next response has been received.
     pub(crate) fn is_fresh(&self) -> bool {
         matches!(self.state, State::Head) && self.partial.is_empty()
     }
@@ -91,7 +90,7 @@ impl Reader {
     /// Consumes bytes up to the end of the response.
     ///
     /// # Errors
-    /// The reason why they are invalid. The connection cannot be used afterwards.
+    /// The reason why the bytes are invalid. The connection cannot be used afterwards.
     pub(crate) fn take(
         &mut self,
         bytes: &[u8],
@@ -142,13 +141,12 @@ impl Reader {
         Ok(used)
     }
 
-    /// Completes a head with these bytes. Returns the head, if earlier bytes belong to it, and how many of these bytes
-    /// do.
+    /// Completes a head with these bytes. Returns the head if earlier bytes belong to it, and the number of these bytes that belong to it.
     #[allow(clippy::type_complexity)]
     fn complete_head(&mut self, bytes: &[u8]) -> Result<Option<(Option<Vec<u8>>, usize)>, String> {
         let before = self.partial.len();
         if before == 0 {
-            // A whole head, too: the parser would skip blank lines in front of it.
+            // Checks whole heads, too: the parser would skip blank lines before them.
             looks_like_http(bytes)?;
             if let Some(at) = memmem::find(bytes, b"\r\n\r\n") {
                 return Ok(Some((None, at + 4)));
@@ -207,7 +205,7 @@ impl Reader {
         Ok(Read { used: used + taken, complete: over.then_some(self.keep_alive) })
     }
 
-    /// The connection was closed. Returns whether that completes the response.
+    /// Handles the end of the connection. Returns whether it completes the response.
     pub(crate) fn end(&mut self) -> bool {
         let whole = matches!(self.state, State::UntilClose);
         if whole {
@@ -217,7 +215,7 @@ impl Reader {
     }
 }
 
-/// Without this check, a server that speaks another protocol, or ends lines without CR, would cost a whole timeout.
+/// Rejects other protocols at once. Without this check, a server that uses another protocol, or ends lines without CR, would cost a whole time-out.
 fn looks_like_http(bytes: &[u8]) -> Result<(), String> {
     let start = b"HTTP/1.";
     let same = bytes.iter().zip(start).all(|(byte, expected)| byte == expected);
@@ -235,7 +233,7 @@ pub(crate) fn fuzz(bytes: &[u8], cut: usize) {
     assert!(whole.is_err() || whole == split, "{whole:?} {split:?}");
 }
 
-/// Statuses, body and the persistence of each response.
+/// The statuses, the body and the persistence of each response.
 type Collected = (Vec<u16>, Vec<u8>, Vec<bool>);
 
 fn fuzz_read(pieces: &[&[u8]]) -> Result<Collected, String> {

@@ -104,7 +104,7 @@ fn the_end_of_the_connection() {
     assert!(!reader.end());
 }
 
-/// Heads, valid and invalid, and bodies that may fit them.
+/// Returns heads, valid and invalid, and bodies that may fit them.
 fn responses() -> impl Strategy<Value = Vec<u8>> {
     let status =
         prop_oneof!["HTTP/1.1 200 OK", "HTTP/1.0 200 OK", "HTTP/1.1 204 x", "HTTP/1.1 103 x", "HTTP/1.1 404"];
@@ -139,7 +139,7 @@ proptest! {
         let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
         let split = read(&pieces, &mut LastHead::default());
         let whole = read_whole(&bytes);
-        // Where an error is detected may differ; whether there is one may not.
+        // The place where an error is detected may differ, but not whether there is one.
         prop_assert_eq!(split.is_ok(), whole.is_ok());
         if let (Ok(split), Ok(whole)) = (split, whole) {
             prop_assert_eq!(split, whole);

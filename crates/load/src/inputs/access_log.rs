@@ -1,8 +1,7 @@
-//! Reads an access log as traffic: which requests, and when.
+//! Reads an access log as traffic: requests with their times.
 //!
-//! A line is written when a request ends. If it has the duration, the request is sent that much earlier. Times in whole
-//! seconds are spread evenly over the second, in file order: that keeps the rate of each second without inventing
-//! bursts.
+//! A server writes a line when a request ends. If the line has the duration, the request is sent that much earlier. Times in whole seconds are
+//! spread evenly over the second, in file order. That keeps the rate of each second without inventing bursts.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -10,21 +9,20 @@ use std::time::Duration;
 
 use crate::inputs::log_line::{LineReader, LogLine};
 
-/// How many unreadable lines are shown.
+/// The number of unreadable lines that are shown.
 const SHOWN: usize = 3;
-/// Bytes of a line that are read.
+/// The most bytes of a line that are read.
 const LONGEST_LINE: usize = 64 * 1024;
 /// The first bytes of a gzip file.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// The traffic of a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recording {
-    /// When (relative to the first, not decreasing) and which of `requests`.
+    /// The time (relative to the first, not decreasing) and the index into `requests`.
     pub arrivals: Vec<(Duration, usize)>,
-    /// Each method and target once.
+    /// Each combination of method and target once.
     pub requests: Vec<LoggedRequest>,
-    /// Requests skipped because their method is not safe.
+    /// Requests skipped because their methods are not safe.
     pub skipped: u64,
     /// Lines that could not be parsed.
     pub unreadable: u64,
@@ -37,25 +35,25 @@ pub struct Recording {
 /// A request as logged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LoggedRequest {
-    /// Such as `GET`.
+    /// A method such as `GET`.
     pub method: String,
     /// Path and query.
     pub target: String,
 }
 
 impl Recording {
-    /// From the first request to the last.
+    /// Returns the time from the first request to the last.
     pub fn duration(&self) -> Duration {
         self.arrivals.last().map_or(Duration::ZERO, |(at, _)| *at)
     }
 }
 
-/// Whether a method is read-only (RFC 9110, 9.2.1).
+/// Returns whether a method is read-only (RFC 9110, 9.2.1).
 pub fn is_safe(method: &str) -> bool {
     matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE")
 }
 
-/// Reads a log; `name` is used in messages. Unsafe methods are skipped unless `all_methods`.
+/// Reads a log; messages call it `name`. Unsafe methods are skipped unless `all_methods`.
 ///
 /// # Errors
 /// If the log cannot be read, is compressed, or has no request to send.
@@ -95,7 +93,7 @@ struct Entry {
     at_us: i64,
     fine: bool,
     took_us: i64,
-    /// For times in whole seconds: position among the requests of that second.
+    /// For times in whole seconds: the position among the requests of that second.
     index_in_second: u32,
     request: usize,
 }
@@ -175,7 +173,7 @@ impl LogReader<'_> {
     }
 }
 
-/// Why there is nothing to send.
+/// Returns why there is nothing to send.
 fn nothing(name: &str, lines: u64, recording: &Recording) -> String {
     if lines == 0 {
         return format!("{name} is empty");
@@ -238,7 +236,7 @@ mod tests {
         let found = read(&[json(100, 0), json(2_000, 1_500), json(2_100, 0)].concat(), false).unwrap();
         assert_eq!(times(&found), vec![0, 400, 2_000]);
         assert!(!found.coarse);
-        // The slow one had begun first.
+        // The slow request began first.
         let found = read(&[json(1_000, 0), json(1_500, 1_400)].concat(), false).unwrap();
         assert_eq!(times(&found), vec![0, 900]);
     }

@@ -1,4 +1,4 @@
-//! Counts, durations and sizes as people write them: `10k`, `1m30s`, `64KiB`.
+//! Counts, durations and sizes in the usual notation: `10k`, `1m30s`, `64KiB`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ const LONGEST: f64 = 31_536_000.0;
 /// Parses a duration: `60s`, `1m30s`, `500ms`, `1.5h`; a bare number is seconds; siege's `1M`, `2H`, `30S` too.
 ///
 /// # Errors
-/// Says what is expected.
+/// A description of what is expected.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let seconds = seconds(text.trim()).ok_or_else(|| {
         format!("{text:?} is not a duration: expected 30s, 500ms, 1m30s or 2h; a bare number is seconds")
@@ -40,7 +40,7 @@ fn seconds(text: &str) -> Option<f64> {
     (last < f64::INFINITY).then_some(sum)
 }
 
-/// Seconds per unit of time; either case, because siege uses upper case.
+/// Returns the seconds per unit of time. Accepts either case, because siege uses upper case.
 pub(super) fn unit_seconds(unit: &str) -> Option<f64> {
     Some(match unit.to_ascii_lowercase().as_str() {
         "us" | "µs" => 1e-6,
@@ -63,7 +63,7 @@ fn part(text: &str) -> Option<(f64, &str, &str)> {
     Some((number(amount)?, unit.trim(), behind))
 }
 
-/// A plain decimal number: no sign, no exponent, no infinity.
+/// Parses a plain decimal number: no sign, no exponent, no infinity.
 pub(super) fn number(text: &str) -> Option<f64> {
     let ends = [text.bytes().next(), text.bytes().last()];
     let plain = ends.iter().all(|end| end.is_some_and(|byte| byte.is_ascii_digit()))
@@ -74,7 +74,7 @@ pub(super) fn number(text: &str) -> Option<f64> {
 /// Parses a count: `600`, `10_000`, `10k`, `1M`.
 ///
 /// # Errors
-/// Says what is expected.
+/// A description of what is expected.
 pub fn count(text: &str) -> Result<u64, String> {
     let wrong =
         || format!("{text:?} is not a count: expected a whole number of at least 1, such as 600, 10k or 1M");
@@ -94,7 +94,7 @@ pub fn count(text: &str) -> Result<u64, String> {
 /// Parses a size in bytes: `512`, `64KiB`, `10MB`.
 ///
 /// # Errors
-/// Says what is expected.
+/// A description of what is expected.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || {
         format!(

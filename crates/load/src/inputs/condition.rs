@@ -1,17 +1,16 @@
-//! Conditions that make a run fail, for use in CI: `p99>200ms`, `errors%>1`.
+//! Conditions under which a run fails, for use in CI: `p99>200ms`, `errors%>1`.
 
 use crate::inputs::{amount, rate};
 
 /// A condition under which a run counts as failed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
-    /// As written, without blanks.
+    /// The text without blanks.
     pub text: String,
-    /// The value that is compared.
+    /// The value to compare.
     pub metric: Metric,
-    /// The comparison.
     pub operator: Operator,
-    /// The limit: microseconds for times, per second for rates, percent for percentages, otherwise a count.
+    /// The limit: microseconds for times, per second for rates, percent for percentages, else a count.
     pub limit: f64,
 }
 
@@ -32,31 +31,28 @@ pub enum Metric {
     Requests,
 }
 
-/// Which histogram.
+/// A histogram of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
-    /// From the intended send time.
+    /// Times from the intended send time.
     Latency,
-    /// From the actual send time.
+    /// Times from the actual send time.
     Service,
-    /// As users who do not wait for each other would have seen it.
+    /// Times as users who do not wait for each other would have seen them.
     Corrected,
-    /// Opening a connection.
+    /// Times to open a connection.
     Connect,
 }
 
-/// Which value of a histogram.
+/// A value of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Figure {
     /// A percentile, 0 to 100.
     Percentile(f64),
-    /// The maximum.
     Max,
-    /// The mean.
     Mean,
 }
 
-/// A comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     /// `>`
@@ -70,7 +66,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// Whether `figure` compares to `limit` this way.
+    /// Returns whether `figure` compares to `limit` this way.
     pub fn holds(self, figure: f64, limit: f64) -> bool {
         match self {
             Operator::Above => figure > limit,
@@ -84,7 +80,7 @@ impl Operator {
 /// Parses a condition such as `p99>200ms`, `service.p95 >= 1s`, `errors%>0.1`, `rate<500/s`.
 ///
 /// # Errors
-/// Says what is expected.
+/// A description of what is expected.
 pub fn condition(text: &str) -> Result<Condition, String> {
     let tidy: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let at = tidy.find(['<', '>']).ok_or_else(|| {
@@ -132,7 +128,7 @@ fn metric(name: &str) -> Result<Metric, String> {
     })
 }
 
-/// `p99`, `p99.9` and `p999` (which is 99.9), `max`, `mean`.
+/// Parses `p99`, `p99.9` and `p999` (which is 99.9), `max`, `mean`.
 fn figure(name: &str) -> Option<Figure> {
     match name {
         "max" => return Some(Figure::Max),

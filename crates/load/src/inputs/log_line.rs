@@ -1,4 +1,4 @@
-//! One line of an access log, in any format that is common with Ruby servers.
+//! Parses one line of an access log, in any format that is common with Ruby servers.
 //!
 //! Supported: Apache's common and combined format (also the default of nginx and Firebrick), Firebrick's JSON and JSON
 //! with similar names, and Heroku's router log.
@@ -6,22 +6,22 @@
 use jiff::Timestamp;
 use jiff::fmt::strtime;
 
-/// What a line says about a request.
+/// The parts of a line about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LogLine {
-    /// When it was written, that is when the request ended; microseconds since 1970.
+    /// The time of writing, which is the end of the request; microseconds since 1970.
     pub at_us: i64,
     /// Whether the time has fractions of a second.
     pub fine: bool,
     /// Duration of the request in microseconds; 0 if unknown.
     pub took_us: i64,
-    /// Such as `GET`.
+    /// A method such as `GET`.
     pub method: String,
     /// Path and query as sent.
     pub target: String,
 }
 
-/// Parses lines; caches the last date, because neighbouring lines usually have the same.
+/// Parses lines. Caches the last date, because neighbouring lines usually have the same one.
 #[derive(Debug, Default)]
 pub(super) struct LineReader {
     date: String,
@@ -29,7 +29,7 @@ pub(super) struct LineReader {
 }
 
 impl LineReader {
-    /// Parses a line in any known format; `None` if it has none of them.
+    /// Parses a line in any known format; `None` if the format is unknown.
     pub(super) fn read(&mut self, line: &str) -> Option<LogLine> {
         let line = line.trim();
         if line.starts_with('{') {
@@ -50,7 +50,7 @@ impl LineReader {
         Some(LogLine { at_us, fine: false, took_us: took(rest).unwrap_or(0), method, target })
     }
 
-    /// `10/Oct/2000:13:55:36 -0700`, or RFC 3339, which some configurations use.
+    /// Parses `10/Oct/2000:13:55:36 -0700`, or RFC 3339, which some configurations use.
     fn date(&mut self, text: &str) -> Option<i64> {
         if self.date != text || text.is_empty() {
             let apache =
@@ -63,7 +63,7 @@ impl LineReader {
     }
 }
 
-/// The text up to the closing quote, unescaped, and the rest.
+/// Returns the unescaped text up to the closing quote, and the rest.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut out = Vec::new();
     let bytes = text.as_bytes();
@@ -84,7 +84,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// The byte that an escape stands for, and its length after the backslash: `\"`, `\\`, `\x22`.
+/// Returns the byte that an escape stands for, and its length after the backslash: `\"`, `\\`, `\x22`.
 fn escape(text: &[u8]) -> Option<(u8, usize)> {
     match *text.first()? {
         b'x' => {
@@ -96,14 +96,14 @@ fn escape(text: &[u8]) -> Option<(u8, usize)> {
     }
 }
 
-/// `GET /path HTTP/1.1`.
+/// Parses `GET /path HTTP/1.1`.
 fn request_line(text: &str) -> Option<(String, String)> {
     let (method, rest) = text.split_once(' ')?;
     let target = rest.rsplit_once(" HTTP/").map_or(rest, |(target, _)| target);
     checked(method, target)
 }
 
-/// Method and target, if they can be sent. The host of an absolute target (sent to proxies) is removed.
+/// Returns method and target if they can be sent. Removes the host of an absolute target (sent to proxies).
 fn checked(method: &str, target: &str) -> Option<(String, String)> {
     let plain = !method.is_empty()
         && method.len() <= 20
@@ -123,8 +123,8 @@ fn checked(method: &str, target: &str) -> Option<(String, String)> {
     (sendable && clean).then(|| (method.to_owned(), target.to_owned()))
 }
 
-/// Firebrick's own formats end in seconds with four decimals: the total; or the total, the time in the queue and the
-/// time in the app.
+/// Returns the duration. Firebrick's own formats end in seconds with four decimals: the total; or the total, the time in the queue and the time in
+/// the app.
 fn took(rest: &str) -> Option<i64> {
     let numbers: Vec<&str> = rest.split(' ').rev().take_while(|word| four_digits(word)).collect();
     let total = match numbers[..] {
@@ -154,7 +154,7 @@ fn json(line: &str) -> Option<LogLine> {
     Some(LogLine { at_us, fine, took_us: microseconds(took), method, target })
 }
 
-/// An RFC 3339 time, and whether it has fractions of a second.
+/// Parses an RFC 3339 time; also returns whether it has fractions of a second.
 fn moment(text: &str) -> Option<(i64, bool)> {
     let at = text.parse::<Timestamp>().ok()?;
     Some((at.as_microsecond(), text.contains('.')))
@@ -164,7 +164,7 @@ fn microseconds(ms: f64) -> i64 {
     (ms * 1e3).clamp(0.0, 1e15) as i64
 }
 
-/// `2026-01-31T12:00:00.042+00:00 heroku[router]: at=info method=GET path="/" … connect=1ms service=18ms status=200`.
+/// Parses `2026-01-31T12:00:00.042+00:00 heroku[router]: at=info method=GET path="/" … connect=1ms service=18ms status=200`.
 fn router(line: &str) -> Option<LogLine> {
     let (at_us, fine) = line.split(' ').find_map(moment)?;
     let value = |name: &str| {

@@ -3,7 +3,7 @@
 use crate::inputs::amount::{duration, number, unit_seconds};
 use crate::scenario::Stage;
 
-/// Highest accepted rate, per second.
+/// The highest accepted rate, per second.
 const MOST: f64 = 1e8;
 
 const EXPECTED: &str = "expected 500/s, 375/min or 2k/s; a bare number is per second";
@@ -11,7 +11,7 @@ const EXPECTED: &str = "expected 500/s, 375/min or 2k/s; a bare number is per se
 /// Parses a rate in requests per second: `500/s`, `375/min`, `1000/h`, `2k/s`; a bare number is per second.
 ///
 /// # Errors
-/// Says what is expected.
+/// A description of what is expected.
 pub fn rate(text: &str) -> Result<f64, String> {
     let found = amount(text).ok_or_else(|| format!("{text:?} is not a rate: {EXPECTED}"))?;
     if found <= 0.0 {
@@ -34,7 +34,7 @@ fn per(text: &str) -> Option<(&str, f64)> {
     }
 }
 
-/// A number that may end in `k` or `M`.
+/// Parses a number that may end in `k` or `M`.
 fn plain(text: &str) -> Option<f64> {
     let (digits, factor) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 1e3),
@@ -48,7 +48,7 @@ fn plain(text: &str) -> Option<f64> {
 /// and the duration. Only the last stage may omit the duration: it lasts until the run ends.
 ///
 /// # Errors
-/// Says which stage is wrong and what is expected.
+/// The wrong stage, and a description of what is expected.
 pub fn stages(text: &str) -> Result<Vec<Stage>, String> {
     let parts: Vec<&str> = text.split(',').collect();
     let stages: Vec<Stage> = parts.iter().map(|part| stage(part)).collect::<Result<_, String>>()?;
@@ -79,7 +79,7 @@ fn stage(text: &str) -> Result<Stage, String> {
     Ok(Stage { from, to, duration: length })
 }
 
-/// Both ends of `100..2000/s`, whose unit applies to both, or of a constant rate.
+/// Returns both ends of `100..2000/s`, whose unit applies to both, or of a constant rate.
 fn ends(text: &str) -> Option<(f64, f64)> {
     let Some((from, to)) = text.split_once("..") else {
         return amount(text).map(|rate| (rate, rate));

@@ -3,7 +3,7 @@
 /// Parses ranges of statuses, both ends included, for [`crate::scenario::Checks`].
 ///
 /// # Errors
-/// Says which word is wrong and what is expected.
+/// The wrong word, and a description of what is expected.
 pub fn statuses(text: &str) -> Result<Vec<(u16, u16)>, String> {
     text.split(',').map(|word| range(word.trim())).collect()
 }

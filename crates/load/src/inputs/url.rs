@@ -6,12 +6,11 @@ use text::percent::{decode_strict, pair};
 
 use crate::scenario::Origin;
 
-/// A parsed URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsedUrl {
     /// Scheme, host and port; `localhost` for a Unix socket.
     pub origin: Origin,
-    /// Path and query as sent, never empty.
+    /// Path and query as sent; never empty.
     pub target: String,
     /// The Unix socket, if any.
     pub unix: Option<PathBuf>,
@@ -19,11 +18,10 @@ pub struct ParsedUrl {
     pub user: Option<(String, String)>,
 }
 
-/// Parses a URL. Without a scheme it is `http`. Non-ASCII letters in path and query are percent-encoded, as in
-/// browsers. A fragment is removed.
+/// Parses a URL. Without a scheme it is `http`. Non-ASCII letters in path and query are percent-encoded, as in browsers. A fragment is removed.
 ///
 /// # Errors
-/// Says what is wrong and what is expected.
+/// The mistake, and a description of what is expected.
 pub fn url(text: &str) -> Result<ParsedUrl, String> {
     let text = text.trim();
     read(text).map_err(|why| format!("{text:?} is not a usable URL: {why}"))
@@ -48,7 +46,7 @@ fn read(text: &str) -> Result<ParsedUrl, String> {
     Ok(ParsedUrl { origin, target: target(behind)?, unix: None, user })
 }
 
-/// Schemes are case-insensitive.
+/// Removes a scheme; schemes are case-insensitive.
 fn strip_scheme<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
     let head = text.get(..scheme.len())?;
     head.eq_ignore_ascii_case(scheme).then(|| &text[scheme.len()..])
@@ -77,7 +75,7 @@ fn scheme(text: &str) -> Result<(bool, &str), String> {
     }
 }
 
-/// The part after `unix:`: the socket, then a colon and the path.
+/// Parses the part after `unix:`: the socket, then a colon and the path.
 fn socket(rest: &str) -> Result<ParsedUrl, String> {
     let rest = match rest.strip_prefix("//") {
         Some(more) => more,
@@ -135,8 +133,8 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
     Ok((host.to_owned(), port))
 }
 
-/// An IPv6 address, perhaps with the zone of a link-local one: `fe80::1%25eth0` (RFC 6874), or as other programs write it
-/// `fe80::1%eth0`. The result has the latter form.
+/// Parses an IPv6 address, possibly with the zone of a link-local one: `fe80::1%25eth0` (RFC 6874), or `fe80::1%eth0` as other programs write it.
+/// The result has the latter form.
 fn ipv6(text: &str) -> Result<String, String> {
     let (address, zone) = match text.split_once('%') {
         Some((address, zone)) => {
@@ -174,10 +172,10 @@ fn number(port: &str) -> Result<u16, String> {
     port.ok_or_else(|| "the port is not a number from 1 to 65535".to_owned())
 }
 
-/// Path and query without the fragment, ready to be sent.
+/// Returns path and query without the fragment, ready to send.
 ///
 /// # Errors
-/// If it contains blanks, control characters or a stray percent sign.
+/// The text contains blanks, control characters or a stray percent sign.
 pub fn target(text: &str) -> Result<String, String> {
     let text = text.split('#').next().unwrap_or_default();
     let mut sent = String::with_capacity(text.len() + 1);
@@ -286,7 +284,7 @@ mod tests {
                 prop_assert!(found.target.starts_with('/'));
                 prop_assert!(found.target.bytes().all(|byte| byte.is_ascii_graphic()));
                 prop_assert!(!found.origin.host.is_empty() && found.origin.port > 0);
-                // Formatted and parsed again, it is the same.
+                // Formatting and parsing again gives the same URL.
                 if found.unix.is_none() {
                     let host = if found.origin.host.contains(':') { format!("[{}]", found.origin.host.replace('%', "%25")) } else { found.origin.host.clone() };
                     let again = url(&format!("{}://{host}:{}{}", if found.origin.tls { "https" } else { "http" }, found.origin.port, found.target)).unwrap();

@@ -13,11 +13,10 @@ use crate::inputs::variables::{assignment, substituted};
 /// A request of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Line number, from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// Where it is sent.
     pub url: ParsedUrl,
-    /// The method; `None` leaves it to the flags.
+    /// The method; `None` leaves the choice to the flags.
     pub method: Option<String>,
     /// The body and its content type.
     pub body: Option<(Bytes, &'static str)>,
@@ -25,9 +24,9 @@ pub struct Line {
     pub weight: u32,
 }
 
-/// Supplies what a URL file refers to.
+/// The surroundings to which a URL file refers.
 pub struct Resolver<'a> {
-    /// Reads the file of a body (`<body.json`), by the name in the line.
+    /// Reads the file of a body (`<body.json>`) by its name in the line.
     pub file: &'a mut dyn FnMut(&str) -> Result<Vec<u8>, String>,
     /// Looks up a variable that the file does not set.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
@@ -35,13 +34,13 @@ pub struct Resolver<'a> {
 
 const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"];
 
-/// What siege sends if a body is not a file of a known type.
+/// The type that siege sends if a body is not a file of a known type.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// Parses a whole file; `name` is used in messages.
+/// Parses a whole file; messages call it `name`.
 ///
 /// # Errors
-/// All errors, each as `name:line: what is wrong, and what is expected`.
+/// All mistakes, each as `name:line: what is wrong, and what is expected`.
 pub fn urls_file(name: &str, text: &str, resolver: &mut Resolver<'_>) -> Result<Vec<Line>, Vec<String>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (mut lines, mut mistakes) = (Vec::new(), Vec::new());
@@ -113,7 +112,7 @@ fn weight(line: &str) -> Result<(&str, u32), String> {
         .ok_or_else(|| format!("{last:?}: expected a whole number from 1 to 1000000, such as weight=3"))
 }
 
-/// Some files have whole lines in quotes, as siege wants them on its command line.
+/// Removes quotes around a whole line, which siege needs on its command line.
 fn unquoted(line: &str) -> &str {
     for quote in ['"', '\''] {
         if let Some(inside) = line.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
@@ -152,7 +151,7 @@ fn body(data: &str, resolver: &mut Resolver<'_>) -> Result<(Bytes, &'static str)
     Ok((Bytes::from((resolver.file)(file)?), content_type(file)))
 }
 
-/// The content type of a body by the extension of its file; otherwise a form, which is what siege sends.
+/// Returns the content type of a body by the extension of its file; otherwise a form, like siege.
 pub fn content_type(file: &str) -> &'static str {
     let end = file.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase());
     match end.as_deref() {
@@ -184,7 +183,7 @@ mod tests {
         urls_file("urls.txt", text, &mut Resolver { file: &mut file, variable: &|_| None })
     }
 
-    /// Line, target, method, body and its type, weight.
+    /// Line, target, method, body with its type, weight.
     type Shown<'a> = (usize, &'a str, Option<&'a str>, Option<(&'a [u8], &'a str)>, u32);
 
     #[test]

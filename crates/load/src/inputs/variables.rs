@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// The name and the value, if the line sets a variable.
+/// Returns the name and the value if the line sets a variable.
 pub(super) fn assignment(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once('=')?;
     let name = name.trim();
@@ -15,7 +15,7 @@ pub(super) fn assignment(line: &str) -> Option<(&str, &str)> {
 /// Substitutes the variables in `text`. A `$` without a reference is kept.
 ///
 /// # Errors
-/// Names the variable that has no value.
+/// The name of a variable without a value.
 pub(super) fn substituted(
     text: &str,
     known: &HashMap<String, String>,
@@ -43,7 +43,7 @@ pub(super) fn substituted(
     Ok(out)
 }
 
-/// The name in `(NAME)…` or `{NAME}…`, and the rest.
+/// Returns the name in `(NAME)…` or `{NAME}…`, and the rest.
 fn reference(text: &str) -> Option<(&str, &str)> {
     let close = match text.as_bytes().first()? {
         b'(' => ')',

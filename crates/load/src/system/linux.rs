@@ -13,7 +13,7 @@ pub(crate) struct Timer(AsyncFd<OwnedFd>);
 
 impl Timer {
     /// # Errors
-    /// If no timer can be created.
+    /// No timer can be created.
     pub(crate) fn new() -> io::Result<Timer> {
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;

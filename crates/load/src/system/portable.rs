@@ -1,9 +1,9 @@
-//! tokio's timer, and for the rest of the time a look at the clock in each turn of the event loop.
+//! Uses tokio's timer, and for the rest of the time checks the clock in each turn of the event loop.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-/// As much as tokio's timer may be late.
+/// The most by which tokio's timer may be late.
 const LATE: Duration = Duration::from_millis(2);
 
 pub(crate) struct Timer;

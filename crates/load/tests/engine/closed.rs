@@ -1,4 +1,4 @@
-//! The closed model: users who wait for responses.
+//! Tests of the closed model, in which users wait for responses.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -124,7 +124,7 @@ fn several_servers() {
         outcome.errors
     );
     assert_eq!(outcome.requests[1].errors, 20);
-    // One per user and server, or fewer if the two users happen to take turns.
+    // One connection per user and server, or fewer if the two users happen to take turns.
     assert!((2..=4).contains(&outcome.connections), "{}", outcome.connections);
 }
 

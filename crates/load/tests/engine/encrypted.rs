@@ -1,4 +1,4 @@
-//! TLS: which certificates are trusted.
+//! Tests of TLS: the trusted certificates.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -13,12 +13,12 @@ use rustls::{ServerConfig, ServerConnection, Stream};
 
 use crate::support::{OK, closed, run, serve};
 
-/// A server with a self-signed certificate, and the file of that certificate.
+/// Starts a server with a self-signed certificate; returns its address and the file of the certificate.
 fn server(name: &str) -> (SocketAddr, PathBuf) {
     server_until(name, 4000)
 }
 
-/// The same with a certificate that expires at the start of `year`.
+/// Does the same with a certificate that expires at the start of `year`.
 fn server_until(name: &str, year: i32) -> (SocketAddr, PathBuf) {
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
     params.not_after = rcgen::date_time_ymd(year, 1, 1);
@@ -116,7 +116,7 @@ fn handshakes_are_counted_and_resumed_on_request() {
         let outcome = run(&scenario);
         let handshakes = outcome.handshakes.expect("it was encrypted");
         assert_eq!((outcome.ok, handshakes.complete()), (20, 20), "{:?}", outcome.errors);
-        // Two users begin without a session.
+        // The first connections of the two users have no session.
         let expected = if resume { (1..=2, 18..=19) } else { (20..=20, 0..=0) };
         assert!(expected.0.contains(&handshakes.full), "{} full", handshakes.full);
         assert!(expected.1.contains(&handshakes.resumed), "{} resumed", handshakes.resumed);
@@ -129,7 +129,7 @@ fn handshakes_are_counted_and_resumed_on_request() {
 fn handshakes_that_fail_are_counted_with_their_reason() {
     let (good, path) = server("good");
     let turn = std::sync::atomic::AtomicUsize::new(0);
-    // Every other connection is no TLS; the first one is, otherwise the run would not begin.
+    // Every other connection does not use TLS. The first one does, otherwise the run would not begin.
     let address = serve(move |mut socket| {
         if turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed).is_multiple_of(2) {
             let mut far = std::net::TcpStream::connect(good).expect("the server");

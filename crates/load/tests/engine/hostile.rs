@@ -1,4 +1,4 @@
-//! Misbehaving servers. Whatever they do, a run ends.
+//! Tests with misbehaving servers: whatever they do, a run ends.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -113,7 +113,7 @@ fn it_goes_away() {
     });
     let outcome = ends_soon(&for_a_while(closed(address, 1, 1)));
     assert_eq!(outcome.ok, 10);
-    // Backs off: pauses of 10, 20, 40 … ms fit into 300 ms only a few times.
+    // The user backs off: pauses of 10, 20, 40 … ms fit into 300 ms only a few times.
     assert!((1..10).contains(&outcome.errors.connect), "{:?}", outcome.errors);
 }
 
@@ -121,7 +121,7 @@ fn it_goes_away() {
 fn it_closes_instead_of_responding() {
     let address = responding(|_, number| (number < 2).then(|| OK.to_owned()));
     let outcome = ends_soon(&closed(address, 2, 30));
-    // Of three requests of a user the third fails; a user whose share ends before it has one failure less.
+    // The third of a user's three requests fails; a user whose share ends earlier has one failure less.
     assert_eq!(outcome.ok + outcome.errors.read, 30, "{:?}", outcome.errors);
     assert!((9..=10).contains(&outcome.errors.read), "{:?}", outcome.errors);
     let (text, _) = outcome.errors.texts.first_key_value().expect("a text");
@@ -158,7 +158,7 @@ fn it_sends_more_than_a_response() {
 #[test]
 fn it_resets() {
     let address = serve(|mut stream| {
-        // Closing with unreadable bytes makes the kernel send a reset.
+        // Closing with unread bytes makes the kernel send a reset.
         let _ = stream.read(&mut [0; 1]);
     });
     let outcome = ends_soon(&closed(address, 1, 4));

@@ -1,4 +1,4 @@
-//! HTTP/2 with prior knowledge, against the server side of the `h2` crate.
+//! Tests of HTTP/2 with prior knowledge, against the server side of the `h2` crate.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use load::scenario::{Protocol, Stop};
 
 use crate::support::{OK, assert_balanced, closed, open, responding, run};
 
-/// A server that handles each stream with `handler`; at most `most` streams at once.
+/// Starts a server that handles each stream with `handler`, at most `most` streams at once.
 fn server(
     most: u32,
     handler: impl Fn(Request<RecvStream>, SendResponse<Bytes>) + Send + Sync + Copy + 'static,
@@ -150,7 +150,7 @@ fn it_does_not_speak_http2() {
     let address = responding(|_, _| Some(OK.to_owned()));
     let mut scenario = scenario(address, 1, 1, 3);
     scenario.timeouts.request = Duration::from_secs(1);
-    // Its preface looks like a request, so the connection opens and the response is invalid.
+    // The preface looks like a request, so the connection opens and the response is invalid.
     let outcome = run(&scenario);
     assert_balanced(&outcome);
     assert_eq!((outcome.ok, outcome.errors.read), (0, 3), "{:?}", outcome.errors);

@@ -1,4 +1,4 @@
-//! The engine against all kinds of servers over real sockets: working, broken and silent ones.
+//! Tests of the engine against all kinds of servers over real sockets: working, broken and silent ones.
 
 mod closed;
 mod encrypted;

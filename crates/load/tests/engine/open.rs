@@ -1,4 +1,4 @@
-//! The open model: requests are sent whether or not responses arrive.
+//! Tests of the open model, in which requests are sent whether or not responses arrive.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -60,7 +60,7 @@ fn a_stall_is_in_the_latency_of_all_requests_due_meanwhile() {
         }
         Some(OK.to_owned())
     });
-    // One connection: all requests wait for the one that stalls.
+    // One connection, so all requests wait for the stalled one.
     let outcome = run(&open(address, 200.0, Duration::from_secs(1), 1));
     assert_balanced(&outcome);
     assert_eq!(outcome.ok, 200);

@@ -1,4 +1,4 @@
-//! Parts of a run: together they are the run of one process.
+//! Tests of runs in parts, which together equal the run of one process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use load::{Flow, Outcome};
 
 use crate::support::{OK, closed, open, request, responding};
 
-/// Runs all parts at once, each behind the same gate, and adds up their outcomes.
+/// Runs all parts at once, each with the same gate, and adds up their outcomes.
 fn together(scenario: &Scenario, of: usize) -> Outcome {
     let start = Instant::now() + Duration::from_millis(200);
     let threads: Vec<_> = (0..of)

@@ -1,4 +1,4 @@
-//! Forms of responses, and the checks.
+//! Tests of forms of responses, and of the checks.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;

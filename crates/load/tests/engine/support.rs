@@ -1,4 +1,4 @@
-//! Threaded test servers, and scenarios to load them.
+//! Threaded test servers, and scenarios for them.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use load::{Flow, Outcome};
 
 pub const OK: &str = "HTTP/1.1 200 OK\r\nServer: test\r\nContent-Length: 5\r\n\r\nhello";
 
-/// A server with a thread per connection.
+/// Starts a server with a thread per connection.
 pub fn serve(connection: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
@@ -28,8 +28,7 @@ pub fn serve(connection: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAd
     address
 }
 
-/// A server that responds with `respond(head, number of earlier requests on the connection)`; it closes the connection
-/// on `None`.
+/// Starts a server that responds with `respond(head, number of earlier requests on the connection)`. It closes the connection on `None`.
 pub fn responding(respond: impl Fn(&str, usize) -> Option<String> + Send + Sync + 'static) -> SocketAddr {
     serve(move |mut stream| {
         let mut number = 0;
@@ -44,7 +43,7 @@ pub fn responding(respond: impl Fn(&str, usize) -> Option<String> + Send + Sync 
     })
 }
 
-/// The head of the next request; its body is skipped.
+/// Reads the head of the next request and skips its body.
 pub fn next_head(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<String> {
     loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -77,7 +76,7 @@ pub fn request(address: SocketAddr, target: &str) -> Request {
     }
 }
 
-/// `users` users send `requests` requests in all.
+/// Returns a scenario in which `users` users send `requests` requests in total.
 pub fn closed(address: SocketAddr, users: usize, requests: u64) -> Scenario {
     Scenario {
         requests: vec![request(address, "/")],
@@ -103,7 +102,7 @@ pub fn closed(address: SocketAddr, users: usize, requests: u64) -> Scenario {
     }
 }
 
-/// `rate` requests per second for a while.
+/// Returns a scenario with `rate` requests per second for a while.
 pub fn open(address: SocketAddr, rate: f64, duration: Duration, connections: usize) -> Scenario {
     let stages = vec![Stage { from: rate, to: rate, duration: Some(duration) }];
     Scenario {
@@ -117,7 +116,7 @@ pub fn run(scenario: &Scenario) -> Outcome {
     load::run(scenario, &mut |_| Flow::Continue).expect("a run")
 }
 
-/// Every request that was started has exactly one result.
+/// Checks that every started request has exactly one result.
 pub fn assert_balanced(outcome: &Outcome) {
     assert_eq!(outcome.sent, outcome.ok + outcome.errors.total() - outcome.errors.unsent, "{outcome:#?}");
     assert_eq!(outcome.ok, outcome.latency.len());

@@ -1,10 +1,10 @@
-//! What handlers can do with Fibers: nothing reaches another request, and a Fiber is used again only when it has finished.
+//! Tests of Fibers in handlers: nothing reaches another request, and a Fiber is reused only after it has finished.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use crate::tasks::{app, body, open, raised};
 use mruby::{Exception, Step, Tape, Text, Vm};
 
-/// The request of a client, whose name is in its env. Twice, because a Fiber is used again.
+/// Sends a client's request with the client's name in the env.
 fn request(vm: &mut Vm, task: u32, app: u32, name: &str) -> Step {
     vm.request(task, app, [(Text::Bytes(b"NAME"), Text::Bytes(name.as_bytes()))], false)
 }
@@ -19,7 +19,7 @@ fn serve(vm: &mut Vm, task: u32, app: u32, name: &str) {
     assert_eq!(body(vm), format!("[\"{name}\", \"{name}\", true]"));
 }
 
-/// Runs a handler to its end and returns its exception. Its Fiber, and those beside it, serve the next clients.
+/// Runs a handler to its end and returns its exception. Then its Fiber, and others, serve the next clients.
 fn fails(code: &str) -> Option<Exception> {
     let mut vm = open()?;
     let (hostile, honest) = (app(&mut vm, code), app(&mut vm, HONEST));
@@ -86,7 +86,7 @@ fn what_leaves_the_fiber_in_another_way_is_an_error_of_that_request() {
     ] {
         is_fiber_error(code);
     }
-    // A response that is none.
+    // Values that are not responses.
     for code in ["lambda { |env| Rt::WAITING }", "lambda { |env| Object.new }"] {
         let Some(error) = fails(code) else { return };
         assert_eq!(error.class, "TypeError", "{code}: {error}");
@@ -105,7 +105,7 @@ fn true_is_no_response_of_another_request() {
     }
 }
 
-/// Handlers that keep a Fiber of the first request and resume it in the second.
+/// Tests handlers that keep a Fiber of the first request and resume it in the second.
 #[test]
 fn the_fiber_of_another_request_cannot_be_resumed() {
     let kept = [

@@ -1,4 +1,4 @@
-//! One VM from outside of the crate: one program of all tests, which is linked once.
+//! Tests of a VM from outside of the crate, linked into one program.
 #![cfg(test)]
 
 mod fibers;

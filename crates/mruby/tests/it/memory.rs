@@ -1,10 +1,10 @@
-//! Memory is refused at every point of all that a handler can do: its request fails, and the VM goes on.
+//! Tests that refuse memory at every point of everything that a handler can do: its request fails, and the VM continues.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use crate::tasks::{app, body, open};
 use mruby::{Step, Tape, Vm};
 
-/// Handlers that end by themselves with enough memory.
+/// Handlers that end by themselves if they have enough memory.
 const FINITE: [&str; 11] = [
     "lambda { |env| a = []; 60.times { |i| a << Fiber.new { |x| Fiber.yield x; i }; a[-1].resume(i) }; [200, {}, [a.size.to_s]] }",
     "KEEP = []
@@ -60,7 +60,7 @@ const ENDLESS: [&str; 22] = [
     "a = []; while true; begin; a << { a: 1, **{ b: 2 } } << [*a.last.to_a, 3]; ensure; a << :x; end; end",
 ];
 
-/// A request with so much memory, to its end; 1,000 waits at most.
+/// Runs a request with this much memory to its end, with at most 1,000 waits.
 fn run(vm: &mut Vm, app: u32, memory: usize) -> Step {
     vm.limit_step(memory);
     let mut step = vm.request(1, app, [], false);

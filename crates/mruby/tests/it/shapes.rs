@@ -1,4 +1,4 @@
-//! Envs made from a cached shape are equal to those made without the cache.
+//! Tests that envs from a cached shape equal those created without the cache.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use mruby::{Interned, Limits, Step, Tape, Text, Vm};
@@ -20,13 +20,13 @@ struct Envs {
 }
 
 impl Envs {
-    /// `None` in a build without mruby.
+    /// Returns `None` in a build without mruby.
     fn open(count: usize) -> Option<Envs> {
         Vm::version()?;
         let limits = Limits { heap: 64 << 20, step: 32 << 20 };
         let mut vm = Vm::open(limits, Box::new(|_, _, _| {})).unwrap();
         vm.eval(RUBY, "respond.rb").unwrap();
-        // Collect while a Hash is being filled.
+        // Makes the collector run while a Hash is being filled.
         vm.eval("GC.interval_ratio = 101; GC.step_ratio = 1000", "gc.rb").unwrap();
         let job = vm.intern(b"load_app").unwrap();
         let mut args = Tape::new();
@@ -59,7 +59,7 @@ impl Envs {
         String::from_utf8(body[0].text().unwrap().to_vec()).unwrap()
     }
 
-    /// The expected env: the template's keys first, then the others in order; of equal keys the last value.
+    /// Returns the expected env: the template's keys first, then the others in order; of equal keys the last value.
     fn wanted(&self, keys: &[usize], round: usize) -> String {
         let mut pairs = vec![
             ("A".to_owned(), "a0".to_owned()),
@@ -80,7 +80,7 @@ impl Envs {
 #[test]
 fn an_env_is_the_same_with_and_without_the_cache() {
     let Some(mut envs) = Envs::open(80) else { return };
-    // Short and long lists, keys of the template, the same key twice, and more shapes than are cached.
+    // Short and long lists, keys of the template, the same key twice, and more shapes than the cache holds.
     let mut lists: Vec<Vec<usize>> =
         vec![vec![], vec![0], vec![1, 0], vec![5, 0, 5], (0..20).collect(), (0..80).collect()];
     for seed in 0..60usize {

@@ -1,4 +1,4 @@
-//! Tasks while the collector runs all the time: however they are interleaved, each gets its own results.
+//! Tests of tasks while the collector runs all the time: however they are interleaved, each gets its own results.
 #![cfg(test)]
 
 use mruby::{Exception, Interned, Limits, Step, Tape, Value, Vm};
@@ -48,7 +48,7 @@ module Rt
 end
 ";
 
-/// The result of the job if each wait returns its argument.
+/// Returns the result of the job if each wait returns its argument.
 fn wanted(job: usize, n: i64) -> String {
     match job {
         0 => format!("[{n}, {}, \"text text text \"]", n + 1),
@@ -58,7 +58,7 @@ fn wanted(job: usize, n: i64) -> String {
     }
 }
 
-/// Pseudo-random numbers, the same in each run.
+/// Pseudo-random numbers, equal in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -68,11 +68,11 @@ impl Dice {
     }
 }
 
-/// The state of a task, as the test knows it.
+/// The expected state of a task.
 struct Task {
     job: usize,
     n: i64,
-    /// The argument of its last wait; `None` if it is idle.
+    /// The argument of its last wait; `None` if the task is idle.
     asked: Option<i64>,
     given_up: bool,
 }

@@ -1,4 +1,4 @@
-//! Tapes are read as they were written; malformed ones are rejected.
+//! Tests that tapes are read as they were written, and that malformed ones are rejected.
 
 use mruby::{Reader, Tape, Value};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Tasks on a real VM: their results, their waits, and their limits.
+//! Tests of tasks on a real VM: results, waits and limits.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use mruby::{Exception, Interned, Limits, Step, Tape, Text, Value, Vm};
@@ -7,7 +7,7 @@ const RESPOND: &str =
     "module Rt; def self.respond(app, env, _); response = app.call(env); plain(response) || response; end; end
      module Kernel; def sleep(n); Rt.wait!(:sleep, n); end; end";
 
-/// A VM whose host returns its arguments; `None` in a build without mruby.
+/// Opens a VM whose host returns its arguments; `None` in a build without mruby.
 pub(crate) fn open() -> Option<Vm> {
     Vm::version()?;
     let limits = Limits { heap: 64 << 20, step: 32 << 20 };
@@ -226,7 +226,7 @@ fn values_survive_the_round_trip() {
     assert_eq!(body(&vm), "same");
 }
 
-/// The heap after this many requests, of which `waiting` wait at a time, each with an env of `keys`.
+/// Returns the size of the heap after this many requests, of which `waiting` wait at a time, each with an env of `keys`.
 fn heap_after(vm: &mut Vm, app: u32, keys: &[Interned], requests: u32, waiting: u32) -> usize {
     let mut answer = Tape::new();
     answer.nil();

@@ -16,7 +16,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// The checksum of the parts, as if they were one.
+/// Returns the checksum of the parts, as if they were joined.
 pub(super) fn crc32c(parts: &[&[u8]]) -> u32 {
     let step = |sum: u32, byte: &u8| TABLE[usize::from(sum as u8 ^ byte)] ^ (sum >> 8);
     !parts.iter().flat_map(|part| part.iter()).fold(!0, step)

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::parse::{Ends, Header, Parsed};
 
 pub(super) const SIGNATURE: &[u8] = b"PROXY ";
-/// The longest line, with its CRLF.
+/// The longest line with its CRLF, in bytes.
 const LONGEST: usize = 107;
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, &'static str> {
@@ -32,7 +32,7 @@ fn ends(line: &str) -> Result<Ends, &'static str> {
     let mut words = line.split(' ');
     let family = words.next().unwrap_or_default();
     let address: fn(&str) -> Option<IpAddr> = match family {
-        // What follows is to be ignored.
+        // The rest of the line must be ignored.
         "UNKNOWN" => return Ok(Ends::Own),
         "TCP4" => |word| word.parse::<Ipv4Addr>().ok().map(IpAddr::from),
         "TCP6" => |word| word.parse::<Ipv6Addr>().ok().map(IpAddr::from),
@@ -50,7 +50,7 @@ fn ends(line: &str) -> Result<Ends, &'static str> {
     Ok(Ends::Inet { remote: socket(remote, remote_port)?, local: socket(local, local_port)? })
 }
 
-/// Decimal digits without leading zeros.
+/// Parses decimal digits without leading zeros.
 fn port(digits: &str) -> Option<u16> {
     let plain =
         digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));

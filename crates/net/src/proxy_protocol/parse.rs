@@ -1,62 +1,58 @@
-//! What both versions have in common.
+//! The common part of both versions.
 
 use std::fmt;
 use std::net::SocketAddr;
 
 use super::{one, two};
 
-/// Which versions are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
     /// The text of version 1.
     V1,
     /// The binary form of version 2.
     V2,
-    /// Either.
+    /// Either version.
     Any,
 }
 
-/// What the header says about the connection to the proxy.
+/// The addresses of the connection to the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ends {
-    /// Nothing: a connection of the proxy's own (`LOCAL`, such as a health check), or of a kind that it cannot describe
-    /// (`UNKNOWN`, `UNSPEC`). The socket's addresses count.
+    /// None: a connection of the proxy itself (`LOCAL`, for example a health check), or of a kind that it
+    /// cannot describe (`UNKNOWN`, `UNSPEC`). The socket's addresses count.
     Own,
-    /// The client's and the proxy's end of a TCP connection.
+    /// The client's and the proxy's address of a TCP connection.
     Inet {
-        /// The client.
         remote: SocketAddr,
         /// The address that the client connected to.
         local: SocketAddr,
     },
-    /// A connection to a Unix socket of the proxy: its clients have no address.
+    /// A connection to a Unix socket of the proxy. Such clients have no address.
     Unix,
 }
 
-/// A header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// The connection's ends.
     pub ends: Ends,
-    /// Whether the client uses TLS to the proxy, if the header says so (version 2, section 2.2.6).
+    /// Whether the client uses TLS to the proxy, if the header tells (version 2, section 2.2.6).
     pub tls: Option<bool>,
 }
 
-/// How far a header has arrived.
+/// The progress of parsing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed {
-    /// Everything so far belongs to a header that is not complete.
+    /// The bytes are the beginning of a header.
     Incomplete,
     /// A header, and its length in bytes.
     Complete(Header, usize),
 }
 
-/// Why the bytes are no header.
+/// The reason why the bytes are not a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
-    /// They do not begin like one of the accepted versions.
+    /// The bytes do not begin like an accepted version.
     NoHeader(Accepted),
-    /// They begin like one, and this is wrong with it.
+    /// The bytes begin like a header, but have this error.
     Header(&'static str),
 }
 
@@ -76,7 +72,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Reads the header at the beginning of `bytes`.
+/// Parses the header at the beginning of `bytes`.
 ///
 /// # Errors
 /// The bytes are not the beginning of an accepted header.

@@ -1,4 +1,4 @@
-//! Reads a header from a socket, and nothing behind it.
+//! Reads a header from a socket, and no byte after it.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -18,10 +18,10 @@ use super::parse::{Accepted, Header, Malformed, Parsed, parse};
 pub trait Socket {
     /// Waits until a read may succeed.
     fn readable(&self) -> impl Future<Output = io::Result<()>>;
-    /// Reads by `read`; `WouldBlock` takes the readiness back.
+    /// Calls `read`. Its `WouldBlock` clears the readiness.
     ///
     /// # Errors
-    /// Those of `read`, and `WouldBlock` when the socket is known not to be readable.
+    /// The errors of `read`, and `WouldBlock` if the socket is known to be unreadable.
     fn read_with<T>(&self, read: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T>;
 }
 
@@ -52,14 +52,13 @@ impl Socket for Connection {
     }
 }
 
-/// Why there is no header.
+/// The reason why there is no header.
 #[derive(Debug)]
 pub enum Failure {
-    /// Other bytes were sent.
+    /// The client sent other bytes.
     Malformed(Malformed),
-    /// The connection ended; the flag says whether anything had been sent.
+    /// The connection ended. The flag tells whether any bytes had arrived.
     Ended(bool),
-    /// The connection failed.
     Io(io::Error),
 }
 
@@ -77,7 +76,7 @@ impl fmt::Display for Failure {
 /// Takes the header from the socket.
 ///
 /// # Errors
-/// There is none, or the connection ended before it was complete.
+/// There is no header, or the connection ended before it was complete.
 pub async fn receive<S: Socket>(socket: &S, accepted: Accepted) -> Result<Header, Failure> {
     let mut bytes = Vec::new();
     loop {
@@ -90,8 +89,7 @@ pub async fn receive<S: Socket>(socket: &S, accepted: Accepted) -> Result<Header
     }
 }
 
-/// Looks at what has arrived and takes what belongs to the header. Looking comes first, because only then is it known
-/// where the header ends.
+/// Peeks at the received bytes and takes those of the header. The end of the header is known only after a look at the bytes.
 fn advance(
     socket: BorrowedFd<'_>,
     accepted: Accepted,
@@ -110,7 +108,7 @@ fn advance(
             Ok(Parsed::Complete(header, length)) => (Some(header), length.saturating_sub(known)),
             Err(why) => return Ok(Err(Failure::Malformed(why))),
         };
-        // The bytes are there, so this takes exactly as many.
+        // The bytes have been peeked, so this takes exactly as many.
         let (_, taken) = recv(socket, &mut peeked[..take], RecvFlags::empty())?;
         debug_assert_eq!(taken, take, "bytes that were seen are gone");
         if let Some(header) = header {

@@ -1,4 +1,4 @@
-//! Headers as proxies send them, and as they should not.
+//! Tests valid and invalid headers.
 
 use super::crc32c::crc32c;
 use super::*;
@@ -29,7 +29,7 @@ fn why(bytes: &[u8]) -> &'static str {
     }
 }
 
-/// A header of version 2.
+/// Returns a header of version 2.
 fn two(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
     bytes.extend([command, family]);
@@ -83,7 +83,7 @@ fn version_two() {
     assert_eq!(complete(&two(0x21, 0x21, &six)).ends, inet("[2000::1]:80", "[::2]:81"));
     assert_eq!(complete(&two(0x21, 0x31, &[0; 216])).ends, Ends::Unix);
     assert_eq!(complete(&two(0x21, 0x00, &[1; 7])).ends, Ends::Own);
-    // What LOCAL brings along is skipped, whatever it is.
+    // The content of LOCAL is skipped.
     for family in [0x00, 0x11, 0xff] {
         assert_eq!(complete(&two(0x20, family, &[0xff; 9])).ends, Ends::Own);
     }

@@ -8,7 +8,7 @@ use super::parse::{Ends, Header, Parsed};
 pub(super) const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Signature, version and command, family, length.
 const FIXED: usize = 16;
-/// The most that may follow. Proxies send a few hundred bytes; certificates of clients need some more.
+/// The largest variable part, in bytes. Proxies send a few hundred bytes; client certificates need some more.
 const LONGEST: usize = 4096;
 
 const TYPE_CRC32C: u8 = 0x03;
@@ -17,7 +17,7 @@ const TYPE_SSL: u8 = 0x20;
 const CLIENT_SSL: u8 = 0x01;
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, &'static str> {
-    // Each is judged as soon as it is there, so that nobody waits for the rest of nonsense.
+    // Each byte is checked as soon as it arrives, so that an invalid header is rejected early.
     let command = match bytes.get(12) {
         None => return Ok(Parsed::Incomplete),
         Some(0x20) => Command::Local,
@@ -33,7 +33,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, &'static str> {
     let Some(header) = bytes.get(..FIXED + length) else { return Ok(Parsed::Incomplete) };
     let body = &header[FIXED..];
     let header = match command {
-        // Addresses and values are to be ignored.
+        // Addresses and values must be ignored.
         Command::Local => Header { ends: Ends::Own, tls: None },
         Command::Proxy => {
             let (ends, values) = addresses(*family, body)?;
@@ -48,11 +48,11 @@ enum Command {
     Proxy,
 }
 
-/// The addresses, and the typed values behind them.
+/// Returns the addresses, and the typed values after them.
 fn addresses(family: u8, body: &[u8]) -> Result<(Ends, &[u8]), &'static str> {
     const SHORT: &str = "it is too short for its addresses";
     match family {
-        // Nothing is said about what follows but that it may be skipped.
+        // The rest may only be skipped.
         0x00 => Ok((Ends::Own, &[])),
         0x11 => {
             let (ends, rest) = body.split_first_chunk::<12>().ok_or(SHORT)?;
@@ -76,7 +76,7 @@ fn addresses(family: u8, body: &[u8]) -> Result<(Ends, &[u8]), &'static str> {
     }
 }
 
-/// Checks the typed values; whether one of them says that the client uses TLS.
+/// Checks the typed values. Returns whether the client uses TLS, if one of them tells.
 fn tls(mut values: &[u8], header: &[u8]) -> Result<Option<bool>, &'static str> {
     const SHORT: &str = "a value is longer than the header";
     let mut tls = None;
@@ -86,14 +86,14 @@ fn tls(mut values: &[u8], header: &[u8]) -> Result<Option<bool>, &'static str> {
         match *kind {
             TYPE_CRC32C => {
                 let sum = u32::from_be_bytes(*value.as_array().ok_or("its checksum has not 4 bytes")?);
-                // The checksum is of the whole header, in which its own bytes are 0.
+                // The checksum covers the whole header, with its own bytes set to 0.
                 let at = header.len() - rest.len() - 4;
                 if crc32c(&[&header[..at], &[0; 4], rest]) != sum {
                     return Err("its checksum is wrong");
                 }
             }
             TYPE_SSL => {
-                // Flags of the client, then the result of the verification of its certificate.
+                // Flags of the client, then the result of the certificate verification.
                 let flags = value.first().filter(|_| value.len() >= 5).ok_or("its TLS value is too short")?;
                 tls = Some(flags & CLIENT_SSL != 0);
             }

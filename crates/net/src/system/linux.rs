@@ -1,4 +1,4 @@
-//! On Linux.
+//! Linux.
 
 use super::Delivery;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -22,7 +22,7 @@ pub(crate) fn send_file(
     Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), len)?)
 }
 
-/// By `RWF_NOWAIT`.
+/// Uses `RWF_NOWAIT`.
 #[inline]
 pub(crate) fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let mut parts = [IoSliceMut::new(buffer)];
@@ -35,7 +35,7 @@ pub(crate) fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Re
     }
 }
 
-/// In one call.
+/// Uses a single call.
 #[inline]
 pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     let (socket, address) = acceptfrom_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
@@ -47,16 +47,16 @@ pub(crate) fn delivery(socket: BorrowedFd<'_>) -> Option<Delivery> {
     Some(Delivery { acknowledged, outstanding })
 }
 
-/// By `TCP_NOTSENT_LOWAT`.
+/// Uses `TCP_NOTSENT_LOWAT`.
 pub(crate) fn bound_unsent(socket: BorrowedFd<'_>, bytes: u32) {
-    // Fails only for a Unix socket, whose other side is near.
+    // Fails only for a Unix socket, which does not need the limit.
     let _ = sockopt::unsent_low_water(socket, bytes);
 }
 
-/// By `TCP_USER_TIMEOUT`. Not while a connection is in use: a client that reads slowly may have room for a part of the next segment again
-/// and again, and the kernel counts that as one long wait.
+/// Uses `TCP_USER_TIMEOUT`. Not suitable while a connection is in use: if a slow reader repeatedly makes room
+/// for only a part of the next segment, the kernel counts that as one long wait.
 pub(crate) fn abandon_after(socket: BorrowedFd<'_>, time: Duration) {
     let millis = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
-    // Fails only when the connection is gone already, and means nothing for a Unix socket.
+    // Fails only if the connection is gone. Has no effect on a Unix socket.
     let _ = rustix::net::sockopt::set_tcp_user_timeout(socket, millis);
 }

@@ -1,14 +1,14 @@
-//! What differs between Linux and other systems: flags of send(2), sendfile(2), reads that do not wait for a disk.
+//! The differences between Linux and other systems: flags of send(2), sendfile(2), reads that do not wait for a disk.
 //!
 //! Contract:
-//! 1. `SEND` and `SEND_MORE`: flags for bytes, and for bytes with more behind them. The program ignores SIGPIPE; where a flag says so
-//!    for a call, it is set.
-//! 2. `send_file` sends a part of a file to a socket that does not block, and returns how many bytes went: 0 when the file ends before
-//!    `offset`, fewer than `len` at any time.
+//! 1. `SEND` and `SEND_MORE`: flags for bytes, and for bytes that more will follow. The program ignores
+//!    SIGPIPE; if a flag can suppress it for a call, that flag is set.
+//! 2. `send_file` sends a part of a file to a non-blocking socket, and returns the number of bytes sent: 0 if
+//!    the file ends before `offset`, and possibly fewer than `len`.
 //! 3. `read_cached`: see [`crate::read_cached`].
-//! 4. `accept` accepts a connection, whose socket does not block and is closed on exec.
-//! 5. `delivery`: see [`crate::Transport::delivery`]. `abandon_after`: see [`crate::Transport::abandon_after`].
-//!    `bound_unsent`: see [`crate::Transport::bound_unsent`].
+//! 4. `accept` accepts a connection with a socket that is non-blocking and closed on exec.
+//! 5. `delivery`: see [`crate::Transport::delivery`]. `abandon_after`: see
+//!    [`crate::Transport::abandon_after`]. `bound_unsent`: see [`crate::Transport::bound_unsent`].
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;
@@ -24,20 +24,20 @@ use rustix::net::SocketAddrAny;
 use std::io;
 use std::net::SocketAddr;
 
-/// Bytes that wait in the system to be sent to a client, before it has shown that it takes what it is sent. With more, one that reads nothing
-/// would cost megabytes, and one that reads slowly would make room for the next write once in minutes.
+/// The limit of unsent bytes in the system per client, until the client has shown that it reads. With a larger limit, a client that reads
+/// nothing would cost megabytes, and a slow one would make room for the next write only once in minutes.
 pub const UNSENT: u32 = 128 << 10;
 
-/// How far the other side has received what was written.
+/// The progress of the other side in receiving the written bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {
-    /// Bytes that it has acknowledged since the connection began; with TLS, encrypted ones.
+    /// Acknowledged bytes since the connection began. With TLS, encrypted bytes.
     pub acknowledged: u64,
-    /// About how many it has not.
+    /// The approximate number of unacknowledged bytes.
     pub outstanding: u64,
 }
 
-/// The address of a client, as accept(2) returns it.
+/// Returns the address of a client from accept(2).
 fn inet(address: Option<SocketAddrAny>) -> io::Result<SocketAddr> {
     let address = address.ok_or(io::ErrorKind::ConnectionAborted)?;
     Ok(SocketAddr::try_from(address)?)
@@ -52,7 +52,7 @@ mod tests {
 
     type SendFile = fn(BorrowedFd<'_>, &File, u64, usize) -> std::io::Result<usize>;
 
-    /// All of a part of a file, as the other end reads it.
+    /// Sends a part of a file. Returns the bytes that the other end reads.
     fn sent(file: &File, mut offset: u64, len: usize, send_file: SendFile) -> Vec<u8> {
         let (from, mut to) = UnixStream::pair().unwrap();
         from.set_nonblocking(true).unwrap();

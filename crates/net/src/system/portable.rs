@@ -1,4 +1,4 @@
-//! Elsewhere.
+//! Systems other than Linux.
 #![cfg_attr(all(test, not(firebrick_portable)), allow(dead_code))] // Tests on Linux compare some of it.
 
 use super::Delivery;
@@ -20,7 +20,7 @@ pub(crate) const SEND_MORE: SendFlags = SendFlags::empty();
 
 thread_local!(static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
 
-/// Reads and sends a slice; what the socket does not take is read again next time.
+/// Reads and sends a slice. Bytes that the socket does not take are read again next time.
 pub(crate) fn send_file(socket: BorrowedFd<'_>, file: &File, offset: u64, len: usize) -> io::Result<usize> {
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.resize(SLICE, 0);
@@ -38,12 +38,12 @@ pub(crate) fn send_file(socket: BorrowedFd<'_>, file: &File, offset: u64, len: u
     })
 }
 
-/// Nobody can tell what is in memory.
+/// The system does not tell which bytes are in memory.
 pub(crate) fn read_cached(_file: &File, _offset: u64, _buffer: &mut [u8]) -> io::Result<usize> {
     Err(ErrorKind::Unsupported.into())
 }
 
-/// In three calls.
+/// Uses three calls.
 pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
     let (socket, address) = acceptfrom(listener)?;
     fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
@@ -51,13 +51,13 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAdd
     Ok((socket, super::inet(address)?))
 }
 
-/// Nobody can tell.
+/// The system does not tell.
 pub(crate) fn delivery(_socket: BorrowedFd<'_>) -> Option<Delivery> {
     None
 }
 
-/// The size of the system's buffer is the bound.
+/// The limit is the size of the system's buffer.
 pub(crate) fn bound_unsent(_socket: BorrowedFd<'_>, _bytes: u32) {}
 
-/// The system's own patience counts.
+/// The system's own time-out applies.
 pub(crate) fn abandon_after(_socket: BorrowedFd<'_>, _time: Duration) {}

@@ -10,10 +10,10 @@ use planner::format::{figure, millis, percent};
 use super::line::{self, Line};
 use crate::sourced::{SourceFacts, Sourced};
 
-/// Longest line, in bytes; the rest counts as another line.
+/// The longest line in bytes; the rest counts as another line.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// Reads a log; `name` is used in messages.
+/// Reads a log; messages call it `name`.
 pub(super) fn read(name: &str, log: &mut dyn BufRead) -> Result<SourceFacts, String> {
     let mut stats = LogStats::default();
     let mut bytes = Vec::new();
@@ -186,7 +186,7 @@ impl LogStats {
     }
 }
 
-/// Seconds since 1970 at the start of a minute, as written in the log, with time zone.
+/// Returns the seconds since 1970 at the start of a minute, as written in the log, with time zone.
 fn seconds(key: &str) -> Option<i64> {
     let (minute, zone) = key.split_once(' ')?;
     if minute.contains('T') {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_busiest_minute_counts() {
-        // 10 a minute for ten minutes, 60 more in one of them.
+        // 10 a minute for ten minutes, and 60 more in one of them.
         let usual = (0..100).map(|i| line(i / 10, i % 10 * 6, " 0.0200 0.0100 0.0100"));
         let more = (0..60).map(|second| line(5, second, " 0.0400 0.0100 0.0300"));
         let found = log(usual.chain(more));

@@ -1,6 +1,6 @@
 //! Facts from the JSON of `firebrick bench` and `firebrick tune`.
 //!
-//! Only the needed fields are read, so that documents of later versions work as long as they have those fields.
+//! Reads only the needed fields, so that documents of later versions work as long as they have those fields.
 
 use planner::Shape;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use stats::ServerSnapshot;
 use super::server;
 use crate::sourced::{SourceFacts, Sourced};
 
-/// Reads a document; `name` is used in messages.
+/// Reads a document; messages call it `name`.
 pub(super) fn read(name: &str, bytes: &[u8]) -> Result<SourceFacts, String> {
     let value: serde_json::Value =
         serde_json::from_slice(bytes).map_err(|why| format!("{name} is not JSON: {why}"))?;
@@ -33,7 +33,7 @@ struct Bench {
     #[serde(default)]
     outcome: Outcome,
     server: Option<Server>,
-    /// What is missing, of several processes that sent the load.
+    /// The missing results, if several processes sent the load.
     #[serde(default)]
     incomplete: Vec<String>,
 }
@@ -80,7 +80,7 @@ struct Server {
 fn bench(name: &str, bench: Bench) -> SourceFacts {
     let source = format!("the bench {name}");
     let mut found = SourceFacts { source: source.clone(), ..SourceFacts::default() };
-    // The server's own statistics are best, the stages in the responses next; what the client saw includes waiting.
+    // The server's own statistics are best, then the stages in the responses; the client's view includes waiting.
     if let Some((before, after)) = bench.server.and_then(|server| server.before.zip(server.after)) {
         server::shape(&after, &source, &mut found);
         server::times_between(&before, &after, &source, &mut found);

@@ -1,4 +1,4 @@
-//! Parser of access log lines: when a line was written, and how long the request took.
+//! Parses access log lines: the time when a line was written, and the duration of the request.
 //!
 //! Formats: Apache's common and combined with times at the end (Firebrick's, Rack's and Puma's: seconds; nginx's with
 //! `$request_time`, `$upstream_response_time`; Apache's `%D`: whole microseconds), and Firebrick's JSON lines.
@@ -7,14 +7,12 @@ use std::ops::Range;
 
 use serde::Deserialize;
 
-/// The contents of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Line<'a> {
-    /// The minute in which it was written, such as `20/Nov/2026:16:09` or `2026-11-20T16:09`.
+    /// The minute of writing, such as `20/Nov/2026:16:09` or `2026-11-20T16:09`.
     pub minute: &'a str,
     /// Seconds of that minute.
     pub second: u32,
-    /// The time zone.
     pub zone: &'a str,
     /// Time in the app in milliseconds: `Some(0)` if the request did not reach the app.
     pub app_ms: Option<f64>,
@@ -64,11 +62,11 @@ fn apache(text: &str) -> Option<Line<'_>> {
     Some(Line { minute, second, zone, app_ms: sane(app_ms), total_ms: sane(total_ms) })
 }
 
-/// The times at the end of a line, in milliseconds: after the last quoted field, or after status and length.
+/// Returns the times at the end of a line, in milliseconds: after the last quoted field, or after status and length.
 fn trailing(text: &str) -> Vec<f64> {
     let Some(quote) = text.rfind('"') else { return Vec::new() };
     let words: Vec<&str> = text[quote + 1..].split_whitespace().collect();
-    // After the request line come status and length, which are not times.
+    // Status and length follow the request line and are not times.
     let is_status =
         |word: &str| word.len() == 3 && word.bytes().all(|b| b.is_ascii_digit()) || word == "HIJACKED";
     let skipped = if words.first().is_some_and(|word| is_status(word)) { 2 } else { 0 };

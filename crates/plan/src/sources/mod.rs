@@ -12,10 +12,10 @@ use std::path::Path;
 
 use crate::sourced::SourceFacts;
 
-/// Largest JSON document, in bytes.
+/// The largest JSON document in bytes.
 const LARGEST_DOCUMENT: u64 = 1 << 30;
 
-/// Reads the facts from a source; a server is observed for `look_ms` if given.
+/// Reads the facts from a source. A server is observed for `look_ms` if that is given.
 pub(crate) fn read(from: &str, look_ms: Option<f64>, token: Option<String>) -> Result<SourceFacts, String> {
     if from == "-" {
         return file("standard input", &mut io::stdin().lock());
@@ -41,7 +41,7 @@ pub(crate) fn read(from: &str, look_ms: Option<f64>, token: Option<String>) -> R
     file(from, &mut BufReader::with_capacity(1 << 16, open))
 }
 
-/// Reads a document or a log, depending on the beginning.
+/// Reads a document or a log, depending on its beginning.
 fn file(name: &str, input: &mut dyn BufRead) -> Result<SourceFacts, String> {
     let mut first = Vec::new();
     let wrong = |why: io::Error| format!("{name}: {why}");

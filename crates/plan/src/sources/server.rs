@@ -1,4 +1,4 @@
-//! Facts from a running server: its history of the last hour, or what happens while it is observed.
+//! Facts from a running server: its history of the last hour, or the requests while it is observed.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -64,12 +64,12 @@ fn observe(
     }
     shape(&before, source, &mut found);
     times(&before.front.app_ms, &before.front.app_cpu_ms, source, &mut found);
-    // Servers of an earlier version have no history; use the time since their start.
+    // Servers of an earlier version have no history; the time since their start is used instead.
     let history = client.get("/history").ok().and_then(|text| serde_json::from_str::<History>(&text).ok());
     match history.and_then(|history| busiest(&history.points)) {
         Some((rate, average, span_s)) => {
             let span = millis(span_s * 1_000.0);
-            // The history counts all requests; those for files need no worker.
+            // The history counts all requests, but requests for files need no worker.
             let share = to_app(&before);
             found.rate =
                 Some(Sourced::new(rate * share, format!("{source}: the busiest minute of the last {span}")));
@@ -98,7 +98,7 @@ fn observed(between: &Interval, source: &str, found: &mut SourceFacts) {
     }
 }
 
-/// The fraction of requests that reached the app.
+/// Returns the fraction of requests that reached the app.
 fn to_app(server: &ServerSnapshot) -> f64 {
     let (app, all) = (server.front.app_ms.count, server.front.total_ms.count);
     if all > 0 && app > 0 { (app as f64 / all as f64).min(1.0) } else { 1.0 }
@@ -124,8 +124,8 @@ struct Point {
     requests: u64,
 }
 
-/// Requests per second in the busiest minute and on average, and the length of the history in seconds; `None` for less
-/// than a minute, or without requests.
+/// Returns requests per second in the busiest minute and on average, and the length of the history in seconds; `None` for less than a minute, or
+/// without requests.
 fn busiest(points: &[Point]) -> Option<(f64, f64, f64)> {
     let sum = |points: &[Point]| -> (f64, f64) {
         (
@@ -143,7 +143,7 @@ fn busiest(points: &[Point]) -> Option<(f64, f64, f64)> {
     (most > 0.0 && seconds > 0.0).then_some((most, requests / seconds, seconds))
 }
 
-/// Workers, threads and cores.
+/// Reads workers, threads and cores.
 pub(super) fn shape(server: &ServerSnapshot, source: &str, found: &mut SourceFacts) {
     let workers = u32::try_from(server.workers.len()).unwrap_or(u32::MAX);
     let (threads, fibers) = threads_and_fibers(&server.workers);
@@ -161,17 +161,17 @@ pub(super) fn shape(server: &ServerSnapshot, source: &str, found: &mut SourceFac
     }
 }
 
-/// Of the largest worker. What counts as its threads are seats: a fiber holds a request, and has no core.
+/// Returns threads and fibers of the largest worker. Its counted threads are seats: a fiber holds a request, but has no core.
 fn threads_and_fibers(workers: &[WorkerSnapshot]) -> (u32, u32) {
     let largest = workers.iter().max_by_key(|worker| worker.threads_max);
     largest.map_or((0, 0), |worker| match worker.fiber_paths {
-        // As many seats, of which most only wait.
+        // The seats are fibers, most of which only wait.
         Some(_) => (1, worker.threads_max),
         None => (worker.threads_max / worker.fibers.max(1), worker.fibers),
     })
 }
 
-/// Times in the app between two snapshots.
+/// Reads the times in the app between two snapshots.
 pub(super) fn times_between(
     before: &ServerSnapshot,
     after: &ServerSnapshot,
@@ -203,7 +203,7 @@ fn times(app: &DurationSummary, cpu: &DurationSummary, source: &str, found: &mut
     }
 }
 
-/// Coefficient of variation of a histogram.
+/// Returns the coefficient of variation of a histogram.
 fn variation(times: &DurationSummary) -> Option<f64> {
     // Coarse buckets count with their middle, fine ones with their upper bound.
     let coarse = times.buckets.first().is_some_and(|bucket| bucket.le == 0.1) && times.buckets.len() == 17;

@@ -1,4 +1,4 @@
-//! The formulas beside simulations and published tables: one program of all tests, which is linked once.
+//! Tests of the formulas against simulations and published tables, linked into one program.
 #![cfg(test)]
 
 mod published;

@@ -1,5 +1,5 @@
-//! The formulas against a simulation: one queue, c servers, independent arrivals, and service times that are constant,
-//! exponential, gamma or log-normal. The bounds are those stated in docs/plan.md.
+//! Compares the formulas with a simulation: one queue, c servers, independent arrivals, and service times that are constant, exponential, gamma or
+//! log-normal. The bounds are those in docs/plan.md.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +10,7 @@ use planner::service::Service;
 struct Random(fastrand::Rng);
 
 impl Random {
-    /// Above 0, below 1.
+    /// Returns a number above 0 and below 1.
     fn uniform(&mut self) -> f64 {
         self.0.f64().max(f64::MIN_POSITIVE)
     }
@@ -23,7 +23,7 @@ impl Random {
         (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    /// Gamma of mean 1 (Marsaglia and Tsang 2000).
+    /// Returns a gamma-distributed number of mean 1 (Marsaglia and Tsang 2000).
     fn gamma(&mut self, cv: f64) -> f64 {
         let shape = 1.0 / (cv * cv);
         let boost = if shape < 1.0 { self.uniform().powf(1.0 / shape) } else { 1.0 };
@@ -37,7 +37,7 @@ impl Random {
         }
     }
 
-    /// Log-normal of mean 1.
+    /// Returns a log-normal number of mean 1.
     fn log_normal(&mut self, cv: f64) -> f64 {
         let variance = (1.0 + cv * cv).ln();
         (self.normal() * variance.sqrt() - variance / 2.0).exp()
@@ -84,7 +84,7 @@ impl Simulated {
     }
 }
 
-/// A first-come, first-served queue; the mean service time is 1.
+/// Simulates a first-come, first-served queue; the mean service time is 1.
 fn simulate(servers: u32, utilisation: f64, spread: Spread, requests: usize) -> Simulated {
     let seed = u64::from(servers) << 32 | (utilisation * 1_000.0) as u64;
     let mut random = Random(fastrand::Rng::with_seed(seed));
@@ -113,7 +113,7 @@ fn simulate(servers: u32, utilisation: f64, spread: Spread, requests: usize) -> 
 const LOADS: [f64; 6] = [0.3, 0.5, 0.7, 0.8, 0.9, 0.95];
 const SERVERS: [u32; 5] = [1, 2, 5, 10, 50];
 
-/// Largest accepted errors over the whole grid: absolute for the probability, relative for times.
+/// The largest accepted errors over the whole grid: absolute for the probability, relative for times.
 struct Bounds {
     waits: f64,
     mean: f64,
@@ -127,7 +127,7 @@ fn assert_within(spread: Spread, bounds: &Bounds) {
     let mut wrong = Vec::new();
     for servers in SERVERS {
         for utilisation in LOADS {
-            // Waits in busy queues are strongly correlated, more so with irregular services: take more samples.
+            // Waits in busy queues are strongly correlated, more so with irregular services, so these cases take more samples.
             let requests = match utilisation {
                 high if high > 0.9 && spread.cv() > 1.0 => 6_000_000,
                 high if high > 0.85 => 1_200_000,

@@ -1,4 +1,4 @@
-//! Complete results: they are consistent, and invalid numbers are rejected with a message.
+//! Tests of complete results: they are consistent, and invalid numbers are rejected with a message.
 
 use planner::Slo;
 use planner::facts::{Facts, Price, Size};
@@ -107,7 +107,7 @@ proptest! {
         // Little's law.
         prop_assert!((times.present - found.load.rate_per_s * times.mean_ms / 1_000.0).abs() < 1e-6 * times.present);
         prop_assert_eq!(found.keeps_slo, Some(found.needed.for_slo.is_some()));
-        // One more instance never makes it slower.
+        // One more instance never makes responses slower.
         let more = size_up(&facts, &size, Some(found.instances + 1)).unwrap();
         prop_assert!(more.load.times.unwrap().p99_ms <= times.p99_ms * 1.000_001);
         prop_assert!(found.steps.iter().all(|step| !step.filled_in.contains("NaN") && !step.result.contains("NaN")));

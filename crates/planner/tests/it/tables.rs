@@ -1,5 +1,5 @@
-//! Predictions against three published tables of processes x threads (Puma 5.6, two cores, 600 requests at concurrency
-//! 30 by `siege -c30 -r20`, whose duration includes the time in which the last users finish alone).
+//! Tests of predictions against three published tables of processes x threads (Puma 5.6, two cores, 600 requests at concurrency 30 by `siege -c30
+//! -r20`, whose duration includes the time in which the last users finish alone).
 
 use crate::published;
 
@@ -7,7 +7,7 @@ use planner::profile::Kind;
 use planner::{Budget, Cell, Model, Shape, profile, recommend, worth_measuring};
 use published::{TABLES, Table};
 
-/// The cells that the others are predicted from.
+/// The cells from which the others are predicted.
 const FEW: [(u32, u32); 3] = [(1, 1), (1, 10), (2, 1)];
 
 fn few(table: &Table) -> Vec<planner::Cell> {
@@ -75,7 +75,7 @@ fn budgets() -> Vec<Budget> {
     ]
 }
 
-/// The highest rate in the whole table within `budget`.
+/// Returns the highest rate in the whole table within `budget`.
 fn best_of_all(table: &Table, budget: &Budget) -> Option<f64> {
     let fits = |cell: &&Cell| {
         budget.memory_bytes.is_none_or(|there| cell.pss_bytes <= there)
@@ -103,7 +103,7 @@ fn recommendations_from_the_whole_table_are_near_its_best() {
     }
 }
 
-/// As `firebrick tune` works: three cells, then at most three more with the best predictions.
+/// Works like `firebrick tune`: three cells, then at most three more with the best predictions.
 #[test]
 fn three_cells_and_three_more_find_the_best() {
     for table in &TABLES {

@@ -1,32 +1,33 @@
-//! The variables that choose the allocator of Ruby's processes.
+//! Chooses the allocator of Ruby's processes through environment variables.
 //!
-//! Why: a page of a large app allocates and frees tens of thousands of blocks. jemalloc takes less time for that than glibc, leaves
-//! fewer holes, and takes what the threads of a worker allocate from pages of their own, so fewer pages of the template are copied.
-//! An allocator is chosen when a process starts, or never.
+//! Why: a page of a large app allocates and frees tens of thousands of blocks. jemalloc needs less time for
+//! that than glibc and fragments less. It also serves the threads of a worker from separate pages, so fewer
+//! pages of the template are copied. An allocator can only be chosen when a process starts.
 //!
-//! Contract: what the user has set wins. The app's own children are not affected: the template puts `LD_PRELOAD` back to what
-//! [`BEFORE`] says.
+//! Contract: the user's own variables take precedence. The app's child processes are not affected, because
+//! the template restores `LD_PRELOAD` from [`BEFORE`].
 
 use settings::Allocator;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Settings of glibc's malloc, unless the user has set them. By default it gives every thread an arena of its own, and
-/// learns to keep large blocks for the next time: with ten workers of ten threads that sort large arrays, 690 MiB
+/// Settings of glibc's malloc, unless the user has set them. By default glibc gives each thread its own arena
+/// and starts to keep large blocks for reuse: ten workers of ten threads that sort large arrays take 690 MiB
 /// instead of 190, for 4 % less CPU.
 const GLIBC: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_THRESHOLD_", "524288")];
 
-/// The same for jemalloc: large blocks are given back at once. It would keep them until it is used again, which an idle process does
-/// not do: 142 MiB instead of 312 with four workers of ten threads that sort large arrays, for the same CPU.
+/// The same for jemalloc: large blocks are freed at once. By default jemalloc keeps them until its next use,
+/// and an idle process does not use it: 142 MiB instead of 312 with four workers of ten threads that sort
+/// large arrays, for the same CPU.
 const CONF: (&str, &str) = ("MALLOC_CONF", "oversize_threshold:524288");
 
 const PRELOAD: &str = "LD_PRELOAD";
-/// What `LD_PRELOAD` was before; empty when it was not set.
+/// The original value of `LD_PRELOAD`; empty if it was not set.
 const BEFORE: &str = "FIREBRICK_LD_PRELOAD";
-/// With any of these the environment has chosen an allocator, or tuned that of the C library.
+/// If any of these is set, the environment has chosen an allocator or tuned that of the C library.
 const CHOSEN: [&str; 3] = [PRELOAD, "GLIBC_TUNABLES", "MALLOC_ARENA_MAX"];
 
-/// Where jemalloc is installed, if it is: by Debian, by other distributions, by hand.
+/// Returns the path of jemalloc, if it is installed by Debian, by another distribution or by hand.
 pub(super) fn jemalloc() -> Option<PathBuf> {
     if !cfg!(target_os = "linux") {
         return None;
@@ -36,7 +37,7 @@ pub(super) fn jemalloc() -> Option<PathBuf> {
     dirs.iter().map(|dir| Path::new(dir).join("libjemalloc.so.2")).find(|path| path.is_file())
 }
 
-/// The variables to set. `now`: the environment that Ruby would have otherwise.
+/// Returns the variables to set. `now`: the environment that Ruby would get otherwise.
 pub(super) fn variables(
     wanted: Allocator,
     jemalloc: Option<&Path>,

@@ -1,7 +1,8 @@
-//! Which engine a Ruby is. Only CRuby forks; workers of others are spawned.
+//! Detects the engine of a Ruby. Only CRuby can fork; workers of other engines are spawned.
 //!
-//! Contract: a Ruby is asked once. The default, `ruby` of the PATH, is not asked: starting it would cost every server a moment. One that
-//! does not answer counts as CRuby, which then says what is wrong.
+//! Contract: each Ruby is asked once. The default, `ruby` from the PATH, is not asked, because that would
+//! delay the start of every server. A Ruby that does not answer counts as CRuby; starting it then reports the
+//! error.
 
 use super::prepared::command;
 use settings::Settings;
@@ -12,10 +13,11 @@ use std::sync::{Mutex, PoisonError};
 
 const QUESTION: &str = "print RUBY_ENGINE, ' ', RUBY_ENGINE_VERSION";
 
-/// The answers so far: engine and version of a Ruby that does not fork.
+/// The answers so far: engine and version of a Ruby that cannot fork, `None` for CRuby.
 static ASKED: Mutex<Vec<(PathBuf, Option<String>)>> = Mutex::new(Vec::new());
 
-/// Engine and version of the Ruby of `settings`, such as `jruby 9.3.9.0`; `None` if it is CRuby. May take as long as that starts.
+/// Returns the engine and version of the Ruby of `settings`, such as `jruby 9.3.9.0`, or `None` for CRuby.
+/// Takes as long as that Ruby needs to start.
 pub fn without_fork(settings: &Settings) -> Option<String> {
     let ruby = &settings.rack.ruby;
     if ruby == Path::new("ruby") {
@@ -30,12 +32,13 @@ pub fn without_fork(settings: &Settings) -> Option<String> {
     answer
 }
 
-/// Fibers of each thread of a worker, with the Ruby of these settings: 0 for one that cannot fork, whose threads serve.
+/// Returns the number of fibers per worker thread with this Ruby: 0 if it cannot fork, because threads serve
+/// then.
 pub fn fibers(settings: &Settings) -> u32 {
     if settings.fibers > 0 && without_fork(settings).is_some() { 0 } else { settings.fibers }
 }
 
-/// Whether fibers serve some paths, and threads beside them all others.
+/// Returns whether fibers serve only some paths, and threads all others.
 pub fn fibers_apart(settings: &Settings) -> bool {
     !settings.fiber_paths.is_empty() && fibers(settings) > 0
 }

@@ -1,16 +1,18 @@
-//! The environment of a program that `bundle exec` started, as it was before.
+//! Restores the environment of a program that was started with `bundle exec`.
 //!
-//! Why: Bundler puts the Gemfile of the release in which it ran, and itself, into variables that all children inherit. New code has
-//! to find its own. Bundler keeps what it changes in `BUNDLER_ORIG_*`.
+//! Why: Bundler puts its own location and the Gemfile of the release in which it ran into variables that all
+//! child processes inherit. New code has to find its own. Bundler keeps the original values in
+//! `BUNDLER_ORIG_*`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 const PREFIX: &[u8] = b"BUNDLER_ORIG_";
-/// Stands for a variable that was not set.
+/// The value that marks a variable that was not set.
 const UNSET: &str = "BUNDLER_ENVIRONMENT_PRESERVER_INTENTIONALLY_NIL";
 
-/// The variables to set, or to remove (`None`), so that it is the environment from before Bundler. Empty without Bundler.
+/// Returns the variables to set or to remove (`None`) to get the environment from before Bundler. Empty
+/// without Bundler.
 pub fn before_bundler(
     now: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Vec<(OsString, Option<OsString>)> {

@@ -1,18 +1,21 @@
-//! The variables that give Ruby's fibers their stacks (`rack.fiber_stack`). Ruby reads them when it starts, or never.
+//! Sets the stack size of Ruby's fibers (`rack.fiber_stack`) through environment variables, which Ruby reads
+//! only when it starts.
 //!
-//! Contract: the app's own children are not affected: the template puts the variables back to what they were before.
+//! Contract: the app's child processes are not affected, because the template restores the variables.
 
 use std::ffi::OsString;
 
-/// The stack of Ruby's own calls, and that of C: each with the name under which the template finds what it was before, empty when it was not set.
+/// The stack for Ruby calls and the stack for C, each with the variable that keeps the original value for the
+/// template; empty if it was not set.
 const STACKS: [(&str, &str); 2] = [
     ("RUBY_FIBER_VM_STACK_SIZE", "FIREBRICK_FIBER_VM_STACK_SIZE"),
     ("RUBY_FIBER_MACHINE_STACK_SIZE", "FIREBRICK_FIBER_MACHINE_STACK_SIZE"),
 ];
-/// Ruby's own choice for the second one, in bytes. A thread has as much of it as of the first.
+/// Ruby's default for the C stack, in bytes. A thread has as much C stack as Ruby stack.
 const MACHINE: usize = 512 << 10;
 
-/// The variables to set, if a fiber is to have so many bytes. `now`: the environment that Ruby would have otherwise.
+/// Returns the variables to set for a stack of this many bytes. `now`: the environment that Ruby would get
+/// otherwise.
 pub(super) fn variables(
     stack: Option<usize>,
     now: impl Fn(&str) -> Option<OsString>,

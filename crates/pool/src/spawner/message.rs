@@ -1,4 +1,4 @@
-//! Messages between front and template (`docs/processes.md`): encoding and decoding.
+//! Encodes and decodes the messages between front and template (`docs/processes.md`).
 
 use super::{BootConfig, ExitStatus};
 use settings::puma::{Call, Evaluated, PumaFile, Refusal};
@@ -8,73 +8,62 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Longest message that is accepted; an exception text with its backtrace fits.
+/// The longest message that is accepted. The text of an exception with its backtrace fits.
 const LONGEST: usize = 4 << 20;
 
 /// A message from the template.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TemplateMessage {
-    /// The app is loaded.
     Booted {
-        /// Engine and version.
+        /// The engine and version.
         ruby: String,
-        /// Rack's release.
         rack: String,
-        /// How long loading took, milliseconds.
+        /// The time that loading took, in milliseconds.
         ms: u64,
-        /// What the app has declared with `Firebrick.service`.
+        /// The services declared with `Firebrick.service`.
         services: Vec<Service>,
-        /// Settings that have no effect in this Ruby: sentences for the banner.
+        /// Sentences for the banner about settings that have no effect in this Ruby.
         notes: Vec<String>,
-        /// How the app's libraries get along with fibers.
+        /// How well the app's libraries work with fibers.
         libraries: Vec<Library>,
-        /// Processes that its hooks of `before_fork` have started.
+        /// The processes that the `before_fork` hooks have started.
         jobs: Vec<u32>,
-        /// What its middleware does with files, as the app has told it.
+        /// How the app's middleware handles files.
         files: Vec<String>,
     },
-    /// The same of a worker that has loaded the app by itself.
+    /// The same lines from a worker that has loaded the app itself.
     Files(Vec<String>),
-    /// The process id of a template that was a worker: its first message.
+    /// The process id of a template that was a worker before; its first message.
     Pid(u32),
-    /// A line for the log, from a spawner.
+    /// A line for the log from a spawner.
     Said(String),
-    /// From an attached process: finish the requests and end.
+    /// From an attached process: finish the requests and stop.
     Stop,
-    /// Processes that its hooks of `before_fork` have started, because they have run again.
+    /// The processes that the `before_fork` hooks have started when they ran again.
     Jobs(Vec<u32>),
-    /// Where it is while it loads the app, because it was asked.
+    /// The backtrace during loading, on request.
     Loading(String),
-    /// The app cannot be loaded, and why.
+    /// The app could not be loaded, for this reason.
     Failed(String),
-    /// What `puma.rb` has called, or why it cannot be evaluated.
+    /// The calls of `puma.rb`, or the reason why it could not be evaluated.
     Configured(Evaluated),
-    /// A worker has been forked.
     Forked {
-        /// Its scoreboard slot.
         index: u32,
-        /// Its process id.
         pid: u32,
     },
-    /// A worker could not be forked, and why.
     ForkFailed {
-        /// The scoreboard slot meant for it.
         index: u32,
-        /// The reason.
         text: String,
     },
-    /// A worker exited.
     Exited {
-        /// Its process id.
         pid: u32,
-        /// How it exited.
         status: ExitStatus,
-        /// Most resident memory it ever had, KiB.
+        /// The largest resident memory, in KiB.
         peak_kib: u64,
     },
 }
 
-/// `fibers`: of each thread; 0 for none.
+/// Builds the `boot` message. `fibers`: the number per thread, or 0.
 pub(super) fn boot(
     config: &BootConfig,
     fibers: u32,
@@ -148,7 +137,7 @@ pub(super) fn encode(parts: &[Vec<u8>]) -> Vec<u8> {
     message
 }
 
-/// The first message in `bytes` and the bytes it took.
+/// Returns the first message in `bytes` and its length.
 pub(super) fn decode(bytes: &[u8]) -> io::Result<Option<(Vec<String>, usize)>> {
     let Some((len, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let len = u32::from_le_bytes(*len) as usize;
@@ -211,7 +200,8 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
     })
 }
 
-/// The services among the facts: `service` begins one, the keys after it belong to it.
+/// Collects the services from the key-value pairs: `service` begins a new one, and the keys after it belong
+/// to it.
 fn services(pairs: &[&str]) -> io::Result<Vec<Service>> {
     let mut services: Vec<Service> = Vec::new();
     for (key, value) in pairs.chunks_exact(2).map(|pair| (pair[0], pair[1])) {

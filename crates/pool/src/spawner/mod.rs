@@ -1,9 +1,10 @@
-//! Starting processes: the [template](template::Template) loads the app once and forks workers on order. Where Ruby cannot fork, a
-//! [spawner](spawned::Spawner) stands in its place.
+//! Starts processes. The [template](template::Template) loads the app once and forks workers on order. For a
+//! Ruby that cannot fork, a [spawner](spawned::Spawner) takes the template's place.
 //!
 //! Contract:
-//! 1. Nothing here waits for a process. What a template reports comes over one channel, with the template's generation.
-//! 2. A template that was dropped is killed, and none of its messages follow.
+//! 1. No function here waits for a process. The reports of all templates arrive over one channel, with the
+//!    template's generation.
+//! 2. Dropping a template kills it, and none of its messages follow.
 
 mod allocator;
 mod engine;
@@ -28,48 +29,45 @@ use std::path::PathBuf;
 use std::sync::Arc;
 pub(crate) use template::{Template, TemplateReport};
 
-/// How a template is started, and its `boot` message.
+/// The start configuration of a template, and the content of its `boot` message.
 #[derive(Debug, Clone)]
 pub struct BootConfig {
-    /// The rackup file.
     pub app: PathBuf,
-    /// The folder with `firebrick/template.rb`.
+    /// The folder that contains `firebrick/template.rb`.
     pub lib: PathBuf,
-    /// Settings at the time of the boot: the Ruby, the app's folder, threads, and what the template needs.
+    /// The settings at the time of the boot: the Ruby, the app's folder, threads, and other values for the
+    /// template.
     pub settings: Arc<Settings>,
-    /// Variables of the template that differ from our own; `None` removes one.
+    /// Environment variables of the template that differ from this process; `None` removes one.
     pub environment: Vec<(OsString, Option<OsString>)>,
-    /// Removed by the template should the front die.
+    /// Files that the template removes if the front dies.
     pub unlink: Vec<PathBuf>,
-    /// The process of the first template, if there is one already.
+    /// The process for the first template, if it has been started already.
     pub prepared: Handoff,
 }
 
-/// The order to fork a process for a service of the app.
+/// An order to fork a process for a service of the app.
 #[derive(Debug)]
 pub struct ServiceOrder {
-    /// The service's name, and the arguments of its guard.
+    /// The name of the service, and the arguments of its guard.
     pub words: Vec<String>,
-    /// The guard's end of its socket. Whatever becomes of the order, the other end hears of it.
+    /// The guard's end of its socket. The other end sees the outcome of the order in any case.
     pub socket: UnixStream,
-    /// The guard's program.
+    /// The executable of the guard.
     pub program: File,
 }
 
 impl ServiceOrder {
-    /// It cannot be carried out, and why: said as a guard would.
+    /// Reports to the other end that the order failed, in the format of a guard.
     pub(crate) fn fail(self, why: &str) {
-        // The other end may have gone.
+        // The other end may be closed.
         let _ = (&self.socket).write(format!("failed {}\n", why.replace('\n', " ")).as_bytes());
     }
 }
 
-/// How a process exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitStatus {
-    /// With this exit code.
     Exit(i32),
-    /// By this signal.
     Signal(i32),
 }
 

@@ -1,9 +1,11 @@
-//! A process of Ruby that is to become a template: it evaluates `puma.rb`, and then waits to be told to load the app.
+//! Starts a Ruby process that becomes a template later: it evaluates `puma.rb` and then waits for the order
+//! to load the app.
 //!
-//! Why before all else: `puma.rb` says where to listen and how many workers there are, and its blocks have to be kept in the very
-//! process that loads the app; so the first template is started before there is an event loop, and handed on.
+//! Why first: `puma.rb` sets the listening addresses and the number of workers, and its blocks must stay in
+//! the process that loads the app. So the first template is started before there is an event loop, and handed
+//! on.
 //!
-//! Contract: a process that nobody takes is killed.
+//! Contract: a process that is never taken is killed.
 
 use super::message::{self, TemplateMessage};
 use super::{allocator, fiber_stack};
@@ -22,7 +24,7 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A process that has been told nothing about the app. Dropping it kills it.
+/// A process that has been told nothing about the app yet. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Prepared {
     child: Option<Child>,
@@ -30,7 +32,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Starts the Ruby of `settings` in the app's directory, with variables that differ from our own.
+    /// Starts the Ruby of `settings` in the app's directory, with these changes to the environment.
     pub(super) fn spawn(
         settings: &Settings,
         lib: &Path,
@@ -46,7 +48,7 @@ impl Prepared {
             .args(["-rfirebrick/template", "-e", "Firebrick::Template.run"])
             .env("FIREBRICK_CONTROL_FD", theirs.as_raw_fd().to_string())
             .env("FIREBRICK_FRONT_PID", std::process::id().to_string())
-            // Rubies before 3.3 must be told when they start.
+            // Rubies before 3.3 need this setting when they start.
             .env("FIREBRICK_YJIT", settings.rack.yjit.word())
             .spawn()
             .map_err(|e| {
@@ -65,10 +67,11 @@ impl Prepared {
         Ok(Prepared { child: Some(child), socket: Some(ours) })
     }
 
-    /// Starts a process that evaluates the `puma.rb` of `settings`, and waits for what it calls; no longer than `within`.
+    /// Starts a process that evaluates the `puma.rb` of `settings`, and waits for the calls in it, for at
+    /// most `within`.
     ///
     /// # Errors
-    /// Ruby cannot be started; it ended, or took too long.
+    /// Fails if Ruby cannot be started, exits or takes too long.
     pub fn configure(
         settings: &Settings,
         lib: &Path,
@@ -83,10 +86,10 @@ impl Prepared {
         Ok((prepared, evaluated))
     }
 
-    /// The same by a process that is there already, at the other end of `socket`: it is the worker.
+    /// Does the same with an existing process at the other end of `socket`, which is the worker.
     ///
     /// # Errors
-    /// As [`Prepared::configure`].
+    /// See [`Prepared::configure`].
     pub fn configure_attached(
         settings: &Settings,
         socket: &UnixStream,
@@ -96,14 +99,15 @@ impl Prepared {
         ask_for(file, socket, None, within)
     }
 
-    /// The process and our end of its control socket, for whoever looks after it from now on.
+    /// Returns the process and this end of its control socket to a new owner.
     pub(super) fn into_parts(mut self) -> io::Result<(Child, UnixStream)> {
         let parts = self.child.take().zip(self.socket.take());
         parts.ok_or_else(|| io::Error::other("the process is another's already"))
     }
 }
 
-/// The Ruby of `settings` in the app's directory, with variables that differ from our own.
+/// Returns the command that starts the Ruby of `settings` in the app's directory, with these changes to the
+/// environment.
 pub(super) fn command(settings: &Settings, environment: &[(OsString, Option<OsString>)]) -> Command {
     let mut command = Command::new(&settings.rack.ruby);
     for (name, value) in environment {
@@ -125,10 +129,10 @@ pub(super) fn command(settings: &Settings, environment: &[(OsString, Option<OsSt
     command
 }
 
-/// How long a process has that is asked where it is.
+/// The time limit for the reply with a backtrace.
 const ASKED: Duration = Duration::from_secs(1);
 
-/// Has `file` evaluated at the other end of `socket`, by `child` if that is ours.
+/// Has `file` evaluated by the process at the other end of `socket`, which is `child` if it was started here.
 fn ask_for(
     file: &PumaFile,
     socket: &UnixStream,
@@ -145,7 +149,7 @@ fn ask_for(
             let text =
                 format!("{shown} was not evaluated within timeouts.worker_boot ({} s)", within.as_secs_f64());
             let Some(child) = child.filter(|child| catches_dump(child.id())) else { return Err(text) };
-            // It has not been waited for, so the number is its own. It may have exited.
+            // The process has not been waited for, so its pid has not been reused. It may have exited.
             let _ = kill_process(Pid::from_child(child), DUMP.1);
             Err(match ask(socket, &[], ASKED) {
                 Ok(Some(TemplateMessage::Loading(lines))) => {
@@ -158,7 +162,8 @@ fn ask_for(
     }
 }
 
-/// Sends a message and waits for the reply; none when the process has ended. What comes after the reply is left in the socket.
+/// Sends a message and returns the reply, or `None` if the process has ended. Bytes after the reply stay in
+/// the socket.
 fn ask(mut socket: &UnixStream, bytes: &[u8], within: Duration) -> io::Result<Option<TemplateMessage>> {
     const LENGTH: usize = 4;
     let until = Instant::now() + within;
@@ -193,24 +198,23 @@ fn ask(mut socket: &UnixStream, bytes: &[u8], within: Duration) -> io::Result<Op
 impl Drop for Prepared {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // A process that has exited cannot be killed, only reaped.
+            // The process may have exited already and only needs reaping.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// A prepared process for the next template, if there is one; clones share it.
+/// A prepared process for the next template, if there is one. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Handoff(Arc<Mutex<Option<Prepared>>>);
 
 impl Handoff {
-    /// With this process.
     pub fn new(prepared: Option<Prepared>) -> Handoff {
         Handoff(Arc::new(Mutex::new(prepared)))
     }
 
-    /// The process, for the first who asks.
+    /// Returns the process to the first caller, and `None` to all others.
     pub fn take(&self) -> Option<Prepared> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

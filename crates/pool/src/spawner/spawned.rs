@@ -1,9 +1,12 @@
-//! Workers of a Ruby that cannot fork (JRuby): each is a process of its own that loads the app and connects (docs/wire.md, "Workers
-//! that connect"). It stands in the place of a [template](super::Template): it has "booted" at once, and "forks" by starting a process.
+//! Starts the workers of a Ruby that cannot fork (JRuby). Each is a separate process that loads the app and
+//! connects to the front (docs/wire.md, "Workers that connect"). The spawner takes the place of a
+//! [template](super::Template): it reports "booted" at once and "forks" by starting a process.
 //!
 //! Contract:
-//! 1. Only processes that were started here get links: the socket is in a folder of our user's, and each process has a token.
-//! 2. A process that is not wanted any more before it has a link is dismissed: it does not load the app to its end.
+//! 1. Only processes that were started here get links: the socket is in a folder that only this user can
+//!    access, and each process has a token.
+//! 2. A process that is no longer needed before it has a link is dismissed, so that it does not finish
+//!    loading the app.
 //! 3. A process is reaped as soon as it has ended, and signalled only before that.
 
 use super::message;
@@ -35,16 +38,16 @@ use tokio::task::JoinHandle;
 use wire::hello::{self, Hello, Role, can};
 use wire::{Header, Kind, frame::HEADER};
 
-/// How long a connection may take to say what it is.
+/// The time limit for a new connection to send its HELLO.
 const GREETING: Duration = Duration::from_secs(10);
-/// Time between two looks at a process where the system has no pidfd.
+/// The polling interval on systems without pidfd.
 const LOOK: Duration = Duration::from_millis(50);
-/// The exit code of a process that has ended by TERM in its own way.
+/// The exit code of a process that handles TERM itself.
 const TERMINATED: i32 = 128 + 15;
-/// JRuby refuses longer paths of sockets.
+/// JRuby refuses longer socket paths.
 const LONGEST_PATH: usize = 103;
 
-/// Starts workers of a generation. Dropping it ends nothing but the listening.
+/// Starts the workers of a generation. Dropping it only stops listening.
 #[derive(Debug)]
 pub(crate) struct Spawner {
     common: Arc<Common>,
@@ -60,7 +63,7 @@ struct Common {
     folder: PathBuf,
     pool: Arc<Shared>,
     reports: mpsc::UnboundedSender<TemplateReport>,
-    /// By their tokens.
+    /// By token.
     workers: Mutex<HashMap<String, Spawned>>,
 }
 
@@ -70,34 +73,35 @@ struct Spawned {
     index: u32,
     serial: Serial,
     child: Child,
-    /// Kept open: its end tells the process that the front has gone.
+    /// Kept open, because its end tells the process that the front has gone.
     control: Option<UnixStream>,
-    /// The links that have not got all of their connections.
+    /// Links that still wait for some of their connections.
     links: Vec<Arriving>,
-    /// For a worker that does not write the scoreboard.
+    /// Set if the worker does not write the scoreboard itself.
     scores: Option<Scores>,
-    /// The first link is with its front thread, so the worker can be told to finish.
+    /// Whether the first link has reached its front thread, so that the worker can be told to finish.
     linked: bool,
-    /// Nobody wants it any more.
+    /// Whether the worker is no longer needed.
     dismissed: bool,
 }
 
-/// The connections of a link, as they come.
+/// The connections of a link, collected as they arrive.
 #[derive(Debug, Default)]
 struct Arriving {
-    /// Of the frames.
+    /// For the frames.
     socket: Option<UnixStream>,
-    /// Of the descriptors, if the worker can send them.
+    /// For the descriptors, if the worker can send them.
     beside: Option<UnixStream>,
-    /// Those that take the place of descriptors, also later on.
+    /// Streams that replace descriptors; more may arrive later.
     streams: Connections,
 }
 
 impl Spawner {
-    /// Listens for the workers of `generation`, of the engine `ruby`, and reports that it has booted.
+    /// Listens for the workers of `generation`, which run the engine `ruby`, and reports the generation as
+    /// booted.
     ///
     /// # Errors
-    /// The socket cannot be made.
+    /// Fails if the socket cannot be created.
     pub(crate) fn start(
         generation: Generation,
         config: BootConfig,
@@ -122,7 +126,7 @@ impl Spawner {
             notes,
             libraries: Vec::new(),
             jobs: Vec::new(),
-            // Workers tell it when they have loaded the app.
+            // Workers report this when they have loaded the app.
             files: Vec::new(),
         });
         let acceptor = tokio::spawn(accept(listener, common.clone()));
@@ -132,7 +136,7 @@ impl Spawner {
     /// Starts the process of worker `serial`.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// Fails if the process cannot be started.
     pub(crate) fn spawn(&self, index: u32, serial: Serial) -> io::Result<()> {
         let common = &self.common;
         let token = token()?;
@@ -155,22 +159,23 @@ impl Spawner {
         Ok(())
     }
 
-    /// Ends a worker that is not wanted any more and has no link yet, so that it cannot be told to finish: nobody waits until it has
-    /// loaded the app.
+    /// Ends a worker that is no longer needed and has no link yet, and so cannot be told to finish. This
+    /// avoids waiting until it has loaded the app.
     pub(crate) fn dismiss(&self, serial: Serial) {
         let mut workers = self.common.workers();
         let starting = |worker: &&mut Spawned| worker.serial == serial && !worker.linked;
         if let Some(worker) = workers.values_mut().find(starting) {
             worker.dismissed = true;
             worker.links.clear();
-            // One that listens already. The end of the socket would mean that the front has gone, and the worker would clean up.
+            // For a worker that listens already. Closing the socket would mean that the front has gone, and
+            // the worker would clean up.
             let _ = worker.control.as_ref().map(|control| os::send(control, [&[0], &[]], &[]));
-            // One that does not listen yet has no trap for it either.
+            // A worker that does not listen yet has no handler for TERM either.
             let _ = kill_process(Pid::from_child(&worker.child), Signal::TERM);
         }
     }
 
-    /// Signals a worker that has not ended.
+    /// Signals a worker that has not been reaped.
     pub(crate) fn kill(&self, pid: u32, name: &str) {
         let signal = match name {
             "KILL" => Signal::KILL,
@@ -180,7 +185,7 @@ impl Spawner {
         };
         let workers = self.common.workers();
         if let Some(worker) = workers.values().find(|worker| worker.child.id() == pid) {
-            // It may have ended just now.
+            // The process may have just ended.
             let _ = kill_process(Pid::from_child(&worker.child), signal);
         }
     }
@@ -189,7 +194,7 @@ impl Spawner {
 impl Drop for Spawner {
     fn drop(&mut self) {
         self.acceptor.abort();
-        // Somebody may have cleaned up.
+        // The files may have been removed already.
         let _ = std::fs::remove_file(socket_in(&self.common.folder));
         let _ = std::fs::remove_dir(&self.common.folder);
     }
@@ -201,17 +206,17 @@ impl Common {
     }
 
     fn report(&self, message: TemplateMessage) {
-        // Nobody asks any more when the pool has ended.
+        // Fails only after the pool has ended.
         let _ = self.reports.send((self.generation, Ok(Some(message))));
     }
 
-    /// A connection has said what it is.
+    /// Handles a connection that has sent its HELLO.
     fn connected(&self, stream: UnixStream, hello: &Hello<'_>) -> io::Result<()> {
         let mut workers = self.workers();
-        // Not a process of ours.
+        // The process was not started here.
         let Ok(token) = std::str::from_utf8(hello.token) else { return Ok(()) };
         let Some(worker) = workers.get_mut(token).filter(|worker| !worker.dismissed) else { return Ok(()) };
-        // Whether the versions agree is said by the worker, which hears ours with `boot`.
+        // The worker compares the versions; it gets the front's version with `boot`.
         match hello.role {
             Role::Control => {
                 self.boot(&stream, hello.can & can::BESIDE != 0)?;
@@ -224,7 +229,8 @@ impl Common {
             Role::Beside(number) => put(worker, number, |link| link.beside = Some(stream)),
             Role::Stream(number) => {
                 let Some(link) = worker.links.get(usize::from(number)) else { return Ok(()) };
-                // The worker waits for the byte, and then refers to the connection: the lock is held until that is there.
+                // The worker waits for this byte before it refers to the connection, so the lock is held
+                // until the connection is in the queue.
                 let mut streams = locked(&link.streams);
                 os::send(&stream, [&[0], &[]], &[])?;
                 streams.push_back(stream.into());
@@ -233,7 +239,7 @@ impl Common {
         }
         let (serial, index) = (worker.serial, worker.index as u16);
         let both = can::BESIDE | can::SCOREBOARD;
-        // Who cannot be sent descriptors has not got the scoreboard.
+        // A worker that cannot be sent descriptors has no access to the scoreboard.
         if hello.can & both != both && worker.scores.is_none() {
             worker.scores = Some(Scores::new(self.pool.clone(), usize::from(index)));
         }
@@ -253,14 +259,14 @@ impl Common {
                 descriptors,
                 scores,
             });
-            // DRAIN goes to the first one's thread.
+            // The thread of the first link sends DRAIN.
             linked |= number == 0;
         }
         worker.linked = linked;
         Ok(())
     }
 
-    /// Hears what a worker tells when it has loaded the app. It says nothing else.
+    /// Waits for the worker's report that it has loaded the app, the only message on this connection.
     fn listen_to(&self, control: UnixStream) {
         let (generation, reports) = (self.generation, self.reports.clone());
         drop(tokio::spawn(async move {
@@ -269,7 +275,7 @@ impl Common {
             loop {
                 if let Some((words, _)) = message::decode(&received)? {
                     if let Ok(told @ TemplateMessage::Files(_)) = message::interpret(&words) {
-                        // Nobody asks any more when the pool has ended.
+                        // Fails only after the pool has ended.
                         let _ = reports.send((generation, Ok(Some(told))));
                     }
                     return Ok::<_, io::Error>(());
@@ -281,12 +287,12 @@ impl Common {
         }));
     }
 
-    /// The scoreboard, if the worker can be sent it, and then what a template is told.
+    /// Sends the scoreboard, if the worker can receive it, and then the `boot` message of a template.
     fn boot(&self, control: &UnixStream, with_scoreboard: bool) -> io::Result<()> {
         let scoreboard = [self.pool.scoreboard().as_fd()];
         os::send(control, [&[0], &[]], if with_scoreboard { &scoreboard } else { &[] })?;
         let (slots, slot_len) = self.sizes;
-        // Threads serve, as `notes` says.
+        // 0 fibers: threads serve, as `notes` says.
         let bytes = message::encode(&message::boot(&self.config, 0, self.links, slots, slot_len));
         match os::send(control, [&bytes, &[]], &[])? == bytes.len() {
             true => Ok(()),
@@ -294,14 +300,14 @@ impl Common {
         }
     }
 
-    /// How the worker with this token has ended; it is reaped then, and forgotten.
+    /// Reaps the worker with this token if it has ended, and returns its exit status.
     fn ended(&self, token: &str) -> Option<ExitStatus> {
         let mut workers = self.workers();
         let worker = workers.get_mut(token)?;
-        // One that cannot be waited for is not there.
+        // A process that cannot be waited for does not exist.
         let status = worker.child.try_wait().unwrap_or_else(|_| Some(ExitStatusExt::from_raw(0)))?;
         let status = match (status.code(), status.signal()) {
-            // As it was told: a virtual machine that gets TERM exits.
+            // A virtual machine exits on TERM, which is what was ordered.
             (Some(TERMINATED), _) | (_, Some(15)) if worker.dismissed => ExitStatus::Exit(0),
             (Some(code), _) => ExitStatus::Exit(code),
             (None, signal) => ExitStatus::Signal(signal.unwrap_or_default()),
@@ -321,13 +327,14 @@ async fn accept(listener: UnixListener, common: Arc<Common>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => drop(tokio::spawn(greet(stream, common.clone()))),
-            // There are no descriptors at the moment.
+            // No descriptors are available at the moment.
             Err(_) => tokio::time::sleep(LOOK).await,
         }
     }
 }
 
-/// Who breaks the rules is hung up on, and does not become ready.
+/// Reads the HELLO of a new connection. A peer that violates the protocol is disconnected and never becomes
+/// ready.
 async fn greet(mut stream: tokio::net::UnixStream, common: Arc<Common>) {
     let read = async {
         let mut header = [0; HEADER];
@@ -347,10 +354,10 @@ async fn greet(mut stream: tokio::net::UnixStream, common: Arc<Common>) {
     }
 }
 
-/// Waits for the end of a process, and reports it.
+/// Waits for the end of a process, reaps it and reports it.
 async fn reap(common: Arc<Common>, token: String, pid: u32) {
     let process = Process::open(pid);
-    // Whether it has ended is asked afterwards.
+    // `ended` below decides whether the process has ended.
     if process.is_exact() {
         process.ended().await;
     }
@@ -363,7 +370,7 @@ async fn reap(common: Arc<Common>, token: String, pid: u32) {
     common.report(TemplateMessage::Exited { pid, status, peak_kib: 0 });
 }
 
-/// A new folder that only our user can look into.
+/// Creates a folder that only this user can access.
 fn private_folder(temp_dir: &Path, generation: Generation) -> io::Result<PathBuf> {
     let random = &token()?[..8];
     let folder = temp_dir.join(format!("firebrick-{}-{generation}-{random}", std::process::id()));
@@ -383,14 +390,14 @@ fn socket_in(folder: &Path) -> PathBuf {
     folder.join("workers")
 }
 
-/// 128 random bits.
+/// Returns 128 random bits in hexadecimal.
 fn token() -> io::Result<String> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Settings that have no effect without CRuby's template: a line each.
+/// Returns a line for each setting that has no effect without CRuby's template.
 fn notes(config: &BootConfig) -> Vec<String> {
     let settings = &config.settings;
     let rack = &settings.rack;

@@ -1,4 +1,4 @@
-//! A template process and the front's end of its control socket.
+//! Manages a template process and the front's end of its control socket.
 
 use super::message::{self, TemplateMessage};
 use super::{BootConfig, Prepared, ServiceOrder, Spawner, fibers};
@@ -21,21 +21,21 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Time that a template gets to exit by itself.
+/// The time that a template has to exit by itself.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a template of a generation reports: a message, its end (`None`), or bytes that are no message.
+/// A report of a template: a message, its end (`None`), or an error for bytes that are not a message.
 pub(crate) type TemplateReport = (Generation, io::Result<Option<TemplateMessage>>);
 
-/// Whose child the process is.
+/// The relation of the process to this one.
 #[derive(Debug)]
 enum Process {
     Ours(Child),
-    /// It was forked by a worker, which has exited or is about to.
+    /// Forked by a worker that has exited or is about to.
     Adopted,
-    /// Nobody's: it has started us.
+    /// The process that has started this one.
     Attached,
-    /// There is none: each worker loads the app. The other end of the socket.
+    /// No template process: each worker loads the app. Holds the other end of the socket.
     Spawner(Spawner, #[allow(dead_code)] std::os::unix::net::UnixStream),
     Gone,
 }
@@ -45,19 +45,20 @@ enum Process {
 pub(crate) struct Template {
     process: Process,
     pid: u32,
-    /// The same process, once there is one that is looked after.
+    /// A handle of the same process, once the process exists.
     known: Option<Known>,
     socket: Arc<UnixStream>,
     reader: JoinHandle<()>,
 }
 
 impl Template {
-    /// Starts the process of `generation`, or takes the one that is prepared, and tells it to boot the app; its messages go to
-    /// `reports`. `scoreboard` has as many slots of so many bytes as `sizes` says; each worker will get `links` links. A new process first
-    /// evaluates the `puma.rb` of the settings, if there is one, and has to be told to [`boot`](Template::boot) when it has.
+    /// Starts the process of `generation`, or takes the prepared one, and tells it to load the app. Its
+    /// messages go to `reports`. `sizes` gives the number of slots in `scoreboard` and the size of each in
+    /// bytes; each worker will get `links` links. A new process first evaluates the `puma.rb` of the
+    /// settings, if there is one, and has to be told to [`boot`](Template::boot) afterwards.
     ///
     /// # Errors
-    /// `ruby` cannot be started, or the first message cannot be sent.
+    /// Fails if `ruby` cannot be started or the first message cannot be sent.
     pub(crate) fn start(
         generation: Generation,
         config: &BootConfig,
@@ -81,11 +82,12 @@ impl Template {
         Ok(template)
     }
 
-    /// The process that has started this one, at the other end of `socket`, as a template: it has an app, and forks nothing but is the worker
-    /// itself. The rest is as in [`Template::start`].
+    /// Uses the process that has started this one, at the other end of `socket`, as a template. It has loaded
+    /// the app and does not fork, because it is the worker itself. The rest is the same as in
+    /// [`Template::start`].
     ///
     /// # Errors
-    /// The socket cannot be used.
+    /// Fails if the socket cannot be used.
     pub(crate) fn attach(
         generation: Generation,
         config: &BootConfig,
@@ -100,10 +102,10 @@ impl Template {
         Ok(template)
     }
 
-    /// Workers that are spawned, and connect.
+    /// Creates the template of workers that are spawned and connect.
     ///
     /// # Errors
-    /// The socket cannot be used.
+    /// Fails if the socket cannot be used.
     pub(crate) fn spawning(
         generation: Generation,
         spawner: Spawner,
@@ -113,7 +115,7 @@ impl Template {
         Template::reporting(generation, 0, Process::Spawner(spawner, nobodys), ours, reports)
     }
 
-    /// Starts a worker that will connect; `None` where workers are forked.
+    /// Starts a worker that will connect; `None` if workers are forked.
     pub(crate) fn spawn(&self, index: u32, serial: Serial) -> Option<io::Result<()>> {
         match &self.process {
             Process::Spawner(spawner, _) => Some(spawner.spawn(index, serial)),
@@ -121,17 +123,18 @@ impl Template {
         }
     }
 
-    /// Ends a worker that was told to finish, but has not connected and so cannot hear it. One that was forked has heard it.
+    /// Ends a spawned worker that should finish but has not connected and so cannot be told. A forked worker
+    /// has got the message.
     pub(crate) fn dismiss(&self, serial: Serial) {
         if let Process::Spawner(spawner, _) = &self.process {
             spawner.dismiss(serial);
         }
     }
 
-    /// Tells a process that has evaluated `puma.rb`, or need not, to load the app.
+    /// Tells a process that has evaluated `puma.rb`, or does not have to, to load the app.
     ///
     /// # Errors
-    /// The template is gone or does not read.
+    /// Fails if the template is gone or does not read.
     pub(crate) fn boot(
         &self,
         config: &BootConfig,
@@ -142,10 +145,11 @@ impl Template {
         self.send(&message::boot(config, fibers(&config.settings), links, slots, slot_len), &[scoreboard])
     }
 
-    /// The template that a worker will leave behind, which has the other end of `socket`. It needs no `boot`.
+    /// Creates the template that a worker will leave behind. The worker has the other end of `socket`. It
+    /// needs no `boot`.
     ///
     /// # Errors
-    /// The socket cannot be registered with the event loop.
+    /// Fails if the socket cannot be registered with the event loop.
     pub(crate) fn adopt(
         generation: Generation,
         socket: std::os::unix::net::UnixStream,
@@ -154,7 +158,7 @@ impl Template {
         Template::reporting(generation, 0, Process::Adopted, socket, reports)
     }
 
-    /// The template at the other end of `socket`; its messages go to `reports` from now on.
+    /// Creates the template at the other end of `socket`, and starts to forward its messages to `reports`.
     fn reporting(
         generation: Generation,
         pid: u32,
@@ -168,7 +172,7 @@ impl Template {
         Ok(Template { process, pid, known, socket, reader })
     }
 
-    /// An adopted template exists now, as this process.
+    /// Sets the process id of an adopted template, which has just been forked.
     pub(crate) fn is_process(&mut self, pid: u32) {
         if matches!(self.process, Process::Adopted) {
             self.pid = pid;
@@ -176,25 +180,26 @@ impl Template {
         }
     }
 
-    /// The template's process id; 0 while it is still to be forked by a worker, and for an attached one, which is a worker.
+    /// Returns the process id, or 0 for an attached template, which is a worker, and for one that a worker
+    /// has not forked yet.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Orders a worker in scoreboard slot `index`, with its ends of the links.
+    /// Orders a worker for scoreboard slot `index`, and passes its ends of the links.
     ///
     /// # Errors
-    /// The template is gone or does not read.
+    /// Fails if the template is gone or does not read.
     pub(crate) fn fork(&self, index: u32, links: &[std::os::unix::net::UnixStream]) -> io::Result<()> {
         let fds: Vec<BorrowedFd<'_>> = links.iter().map(AsFd::as_fd).collect();
         self.send(&[b"fork".to_vec(), index.to_string().into_bytes()], &fds)
     }
 
-    /// Orders a process for a service of the app: a guard with these arguments, and the block as its child. The guard gets `socket`
-    /// as its standard input and is the program `program`.
+    /// Orders a process for a service of the app: a guard with these arguments, which runs the block in a
+    /// child process. The guard's executable is `program`, and `socket` becomes its standard input.
     ///
     /// # Errors
-    /// The template is gone or does not read.
+    /// Fails if the template is gone or does not read.
     pub(crate) fn service(&self, order: &ServiceOrder) -> io::Result<()> {
         if let Process::Spawner(..) = self.process {
             return Err(io::Error::other(
@@ -206,15 +211,16 @@ impl Template {
         self.send(&words, &[order.socket.as_fd(), order.program.as_fd()])
     }
 
-    /// Has it run the hooks of `before_fork` again: what they had started is to be started again.
+    /// Makes the template run the `before_fork` hooks again, so that their processes start again.
     ///
     /// # Errors
-    /// The template is gone or does not read.
+    /// Fails if the template is gone or does not read.
     pub(crate) fn before_fork(&self) -> io::Result<()> {
         self.send(&[b"before_fork".to_vec()], &[])
     }
 
-    /// Asks where it is while it loads the app: it replies with [`TemplateMessage::Loading`], unless what it calls does not return to Ruby.
+    /// Asks for the backtrace while the app is being loaded. The template replies with
+    /// [`TemplateMessage::Loading`], unless it is in a call that does not return to Ruby.
     pub(crate) fn ask_where(&self) {
         if matches!(self.process, Process::Ours(_)) && catches_dump(self.pid) {
             self.known.iter().for_each(|known| known.signal(DUMP.1));
@@ -224,7 +230,7 @@ impl Template {
     /// Signals a worker.
     ///
     /// # Errors
-    /// The template is gone or does not read.
+    /// Fails if the template is gone or does not read.
     pub(crate) fn kill(&self, pid: u32, signal: &str) -> io::Result<()> {
         if let Process::Spawner(spawner, _) = &self.process {
             spawner.kill(pid, signal);
@@ -233,33 +239,34 @@ impl Template {
         self.send(&[b"kill".to_vec(), pid.to_string().into_bytes(), signal.as_bytes().to_vec()], &[])
     }
 
-    /// Says which files to remove should the front be killed, instead of those that it was told before.
+    /// Replaces the list of files to remove if the front is killed.
     ///
     /// # Errors
-    /// The template is gone or does not read.
+    /// Fails if the template is gone or does not read.
     pub(crate) fn unlink(&self, files: &[PathBuf]) -> io::Result<()> {
         let files = files.iter().map(|file| file.as_os_str().as_bytes().to_vec());
         self.send(&std::iter::once(b"unlink".to_vec()).chain(files).collect::<Vec<_>>(), &[])
     }
 
-    /// Tells an attached process where the server listens.
+    /// Tells an attached process the addresses on which the server listens.
     ///
     /// # Errors
-    /// It is gone or does not read.
+    /// Fails if the process is gone or does not read.
     pub(crate) fn listening(&self, addresses: &[String]) -> io::Result<()> {
         let addresses = addresses.iter().map(|address| address.clone().into_bytes());
         self.send(&std::iter::once(b"listening".to_vec()).chain(addresses).collect::<Vec<_>>(), &[])
     }
 
-    /// Tells an attached process that its wish to end has been heard, and how long that may take.
+    /// Tells an attached process that its request to stop was received, and how long the shutdown may take.
     ///
     /// # Errors
-    /// It is gone or does not read.
+    /// Fails if the process is gone or does not read.
     pub(crate) fn stopping(&self, within: Duration) -> io::Result<()> {
         self.send(&[b"stopping".to_vec(), within.as_millis().to_string().into_bytes()], &[])
     }
 
-    /// Sends a message without waiting. The socket's buffer takes hundreds of messages: when it is full, the template is stopped.
+    /// Sends a message without waiting. The socket's buffer holds hundreds of messages; if it is full, the
+    /// template has been stopped.
     fn send(&self, parts: &[Vec<u8>], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         if let Process::Spawner(..) = self.process {
             return Ok(());
@@ -273,14 +280,15 @@ impl Template {
         }
     }
 
-    /// Tells the template to exit, and waits until it has; kills it if it does not.
+    /// Tells the template to exit, waits until it has, and kills it if it does not.
     pub(crate) async fn exit(mut self) -> Option<i32> {
-        // A template that is gone needs no message.
+        // Fails only if the template is gone.
         let _ = self.send(&[b"exit".to_vec()], &[]);
         self.exited().await
     }
 
-    /// The exit code of a process that was told to exit or has closed its socket; `None` for a signal. Kills it after a while.
+    /// Waits for the end of a process that was told to exit or has closed its socket, and kills it after a
+    /// while. Returns the exit code, or `None` for a signal.
     pub(crate) async fn exited(&mut self) -> Option<i32> {
         let known = self.known.clone();
         if matches!(self.process, Process::Adopted)
@@ -321,15 +329,15 @@ impl Drop for Template {
                 known.inspect(|known| known.signal(Signal::KILL));
                 let _ = child.wait();
             }
-            // Its socket ends, which it obeys unless it hangs.
+            // The end of its socket makes it exit, unless it hangs.
             Process::Adopted => drop(known.inspect(|known| known.signal(Signal::KILL))),
-            // Its socket ends, which says all.
+            // The end of the socket is enough.
             Process::Attached | Process::Spawner(..) | Process::Gone => {}
         }
     }
 }
 
-/// Passes messages on until the template has gone or sends something that is no message.
+/// Forwards messages until the template has gone or sends bytes that are not a message.
 async fn read(
     generation: Generation,
     socket: Arc<UnixStream>,
@@ -349,8 +357,9 @@ async fn read(
     }
 }
 
-/// The next message; none at the end of the socket, or when the process has ended and all that it wrote has been read: something that the
-/// app has forked may hold the other end open.
+/// Returns the next message, or `None` at the end. The end is the end of the socket, or the end of the
+/// process after its last message has been read: a child process of the app may keep the other end of the
+/// socket open.
 async fn next(
     socket: &UnixStream,
     process: Option<&Known>,

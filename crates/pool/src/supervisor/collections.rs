@@ -1,5 +1,5 @@
-//! Full collections between requests, carried out: [`crate::collections`] decides whose turn it is, [`crate::dispatch`] whether the
-//! worker can be spared.
+//! Carries out full garbage collections between requests. [`crate::collections`] decides which worker is
+//! next, [`crate::dispatch`] whether the others can do without it.
 
 use super::Supervisor;
 use crate::dispatch::Serial;
@@ -7,7 +7,7 @@ use crate::shared::ThreadMessage;
 use std::time::{Duration, Instant};
 
 impl Supervisor {
-    /// A worker has carried out its collection.
+    /// Handles the report that a worker has finished its collection.
     pub(super) fn collected(&mut self, serial: Serial, took: Duration) {
         if self.collections.collected(serial, took) {
             self.rested(serial);
@@ -15,7 +15,7 @@ impl Supervisor {
         self.grant_collection();
     }
 
-    /// Lets the next worker collect, if one may.
+    /// Lets the next worker collect, if one is due and the others can do without it.
     pub(super) fn grant_collection(&mut self) {
         let shared = self.shared.clone();
         let next = self.collections.next(|serial| shared.rest(serial), Instant::now());
@@ -24,7 +24,8 @@ impl Supervisor {
         }
     }
 
-    /// Called now and then: workers may have become free, or one takes too long.
+    /// Ends the rest of a worker whose collection takes too long, and lets the next one collect. Called on
+    /// each tick.
     pub(super) fn check_collections(&mut self, now: Instant) {
         if let Some(serial) = self.collections.overdue(now) {
             self.rested(serial);

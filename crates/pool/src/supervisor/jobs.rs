@@ -1,16 +1,17 @@
-//! Processes that the app has started in its hooks of `before_fork`, such as the job runner of a `puma.rb`: one set of them runs, that of the
-//! code in charge.
+//! Manages the processes that the app starts in its `before_fork` hooks, such as the job runner of a
+//! `puma.rb`: only one set of them runs, that of the current code.
 //!
-//! Why: each template runs these hooks, and a reload has two of them for a while. What the old one has started would go on beside what the
-//! new one starts, with the old code, and for ever.
+//! Why: each template runs these hooks, and during a reload there are two templates. Without this module, the
+//! old template's processes would run for ever, with the old code, beside those of the new template.
 //!
 //! Contract:
-//! 1. In charge is the code that a reload brings, from when its template is ready until it goes back; otherwise the code in force.
-//! 2. Processes of other code are ended: by TERM, and by KILL after `timeouts.shutdown`. Should their code be in charge again, its template
-//!    runs the hooks again.
-//! 3. The processes of a template that has died end when its successor has started its own. A template that a worker leaves behind has
-//!    those of the one before.
-//! 4. They end with the server.
+//! 1. The current code is that of a reload from the time its template is ready until it is reverted;
+//!    otherwise it is the code in force.
+//! 2. Processes of other code are ended with TERM, and with KILL after `timeouts.shutdown`. If their code
+//!    becomes current again, its template runs the hooks again.
+//! 3. The processes of a template that has died are ended when its successor has started its own. A template
+//!    that a worker leaves behind takes over the processes of its predecessor.
+//! 4. All of them end with the server.
 
 use super::{Notice, Supervisor};
 use crate::process::Process;
@@ -20,14 +21,13 @@ use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long they may take when the server ends.
+/// The time limit for these processes when the server shuts down.
 const AT_THE_END: Duration = Duration::from_secs(5);
 
-/// What is known of them.
 #[derive(Default)]
 pub(super) struct Jobs {
     running: Vec<Job>,
-    /// The code whose processes were ended because another one was in charge.
+    /// Code versions whose processes were ended because another version became current.
     ended: BTreeSet<Code>,
 }
 
@@ -38,7 +38,7 @@ struct Job {
 }
 
 impl Supervisor {
-    /// The template of `generation` has started these.
+    /// Records the processes that the template of `generation` has started.
     pub(super) fn jobs_started(&mut self, generation: Generation, pids: &[u32]) {
         let Some(code) = self.table.code_of(generation).filter(|_| !pids.is_empty()) else { return };
         self.end_jobs(|job| job.code == code && job.generation != generation);
@@ -47,7 +47,8 @@ impl Supervisor {
         self.jobs.ended.remove(&code);
     }
 
-    /// Called after each event.
+    /// Ends processes of other code, and has them started again when their code is current again. Called
+    /// after each event.
     pub(super) fn observe_jobs(&mut self, notify: &mut impl FnMut(Notice)) {
         if self.stopping || (self.jobs.running.is_empty() && self.jobs.ended.is_empty()) {
             return;
@@ -64,7 +65,7 @@ impl Supervisor {
         }
         let of_code = |generation: &Generation| self.table.code_of(*generation) == Some(code);
         let mut ready = self.templates.iter().rev().filter(|(_, template)| template.facts.is_some());
-        // Without a template there will be another one, which runs the hooks anyway.
+        // Without a template, another one will be started, which runs the hooks anyway.
         if let Some((_, template)) = ready.find(|(generation, _)| of_code(generation)) {
             self.jobs.ended.remove(&code);
             if template.process.before_fork().is_ok() {
@@ -88,13 +89,13 @@ impl Supervisor {
         }
     }
 
-    /// The server ends.
+    /// Ends all processes because the server shuts down.
     pub(super) async fn end_all_jobs(&mut self) {
         let limit = self.options.timeouts().shutdown.min(AT_THE_END);
         let ends: Vec<_> =
             self.jobs.running.drain(..).map(|job| tokio::spawn(end(job.process, limit))).collect();
         for one in ends {
-            // It fails only if the runtime ends.
+            // Fails only if the runtime is shutting down.
             let _ = one.await;
         }
     }

@@ -1,6 +1,7 @@
-//! Reforks, carried out: what [`crate::refork`] decides becomes events of the process table, and lines for the log.
+//! Carries out reforks: turns the decisions of [`crate::refork`] into events of the process table and lines
+//! for the log.
 //!
-//! As with reloads, what happens to processes is noted when it happens and told afterwards.
+//! As with reloads, events of processes are recorded when they happen and passed to the refork afterwards.
 
 use super::{Event, Notice, RunningTemplate, Supervisor};
 use crate::deaths;
@@ -16,17 +17,16 @@ use stats::{Ended, ReforksSnapshot, Running};
 use std::io;
 use std::time::{Instant, SystemTime};
 
-/// The refork under way.
 pub(super) struct Reforks {
     refork: Refork,
     notes: Vec<Note>,
-    /// Those that have ended.
+    /// The reforks that have ended.
     record: ReforksSnapshot,
-    /// The one that began last.
+    /// When the last refork began.
     begun: (Instant, SystemTime),
 }
 
-/// What happened to processes of the new generation.
+/// An event of a process of the new generation.
 enum Note {
     Promoted(Serial, Generation),
     TemplateFailed(String),
@@ -40,17 +40,17 @@ impl Reforks {
         Reforks { refork: Refork::new(now), notes: Vec::new(), record: ReforksSnapshot::default(), begun }
     }
 
-    /// The generation that a refork brings.
+    /// Returns the generation that a refork brings.
     pub(super) fn generation(&self) -> Option<Generation> {
         self.refork.new_generation()
     }
 
-    /// Whether workers are being replaced, which a reload waits for.
+    /// Returns whether workers are being replaced. A reload waits for that.
     pub(super) fn is_rolling(&self) -> bool {
         self.refork.is_rolling()
     }
 
-    /// The app has been loaded again.
+    /// Records that the app has been loaded again.
     pub(super) fn reloaded(&mut self) {
         self.refork.reloaded();
     }
@@ -59,7 +59,7 @@ impl Reforks {
         self.refork.stop();
     }
 
-    /// The template of `generation` is of no use, and why.
+    /// Records that the template of `generation` is unusable, with the reason.
     pub(super) fn template_failed(&mut self, generation: Generation, why: &str) {
         if self.generation() == Some(generation) {
             self.notes.push(Note::TemplateFailed(why.to_owned()));
@@ -68,7 +68,8 @@ impl Reforks {
 }
 
 impl Supervisor {
-    /// Looks whether a worker is to become the next template. Nothing is done in development, and where there is nobody to share with.
+    /// Checks whether a worker should become the next template. Does nothing in development, or when there is
+    /// only one worker.
     pub(super) fn consider_refork(&mut self, rows: &[Row], notify: &mut impl FnMut(Notice)) {
         let now = Instant::now();
         if self.options.spawns() {
@@ -104,7 +105,7 @@ impl Supervisor {
         self.carry_out_refork(orders, notify);
     }
 
-    /// The worker gets the other end of the socket of the template that it is to leave behind.
+    /// Gives a worker its end of the socket of the template that it will leave behind.
     pub(super) fn promote(&mut self, serial: Serial, generation: Generation) -> io::Result<()> {
         self.reforks.notes.push(Note::Promoted(serial, generation));
         let (ours, socket) = os::pair()?;
@@ -129,7 +130,7 @@ impl Supervisor {
         self.facts_between(refork.old_generation(), refork.new_generation())
     }
 
-    /// Tells the refork what has changed. Called after each event.
+    /// Passes events to the refork and carries out its orders. Called after each event.
     pub(super) fn observe_refork(&mut self, notify: &mut impl FnMut(Notice)) {
         for note in std::mem::take(&mut self.reforks.notes) {
             let (facts, now) = (self.refork_facts(), Instant::now());
@@ -151,7 +152,7 @@ impl Supervisor {
         }
     }
 
-    /// What is known of reforks.
+    /// Returns the state of the current refork and the record of those that have ended.
     pub(super) fn reforks_snapshot(&self) -> ReforksSnapshot {
         let Facts { new, wanted, .. } = self.refork_facts();
         let running = self.reforks.refork.stage().map(|stage| {
@@ -165,7 +166,7 @@ impl Supervisor {
         ReforksSnapshot { running, ..self.reforks.record.clone() }
     }
 
-    /// A reload begins.
+    /// Cancels a refork that is not replacing workers yet, because a reload begins.
     pub(super) fn refork_gives_way(&mut self, notify: &mut impl FnMut(Notice)) {
         let orders = self.reforks.refork.give_way(Instant::now());
         self.carry_out_refork(orders, notify);

@@ -1,8 +1,8 @@
-//! Reloads, carried out: what the [rollout](crate::rollout) decides becomes events of the process table, and lines for the log and
-//! for those who listen.
+//! Carries out reloads: turns the orders of the [rollout](crate::rollout) into events of the process table,
+//! and into lines for the log and for the callers that follow the reload.
 //!
-//! What happens to processes is noted when it happens and told to the rollout afterwards, so that its orders never come between an
-//! event of the table and the actions that follow from it.
+//! Events of processes are recorded when they happen and passed to the rollout afterwards, so that its orders
+//! never come between an event of the table and the resulting actions.
 
 use super::{Event, Notice, Supervisor};
 use crate::deaths;
@@ -21,43 +21,42 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc;
 
-/// How long weighing waits for the end of a template.
+/// How long the memory check waits for the end of a template.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// What somebody who waits for a reload hears.
+/// A progress message to the caller of a reload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReloadStep {
-    /// It goes on.
     Step {
-        /// What it is doing, in one word.
+        /// The stage, in one word.
         stage: &'static str,
-        /// The same for people.
+        /// The same as a sentence for users.
         text: String,
     },
-    /// It is over: the code that was wished serves, or not and why.
+    /// The reload has ended: the requested code serves, or the reason why it does not.
     End(Result<String, String>),
 }
 
-/// Where steps go.
+/// The channel for progress messages.
 pub type Steps = mpsc::UnboundedSender<ReloadStep>;
 
-/// The reload under way, and the one that waits for it.
+/// The running reload, and the one that waits for it.
 pub(super) struct Reloads {
     rollout: Rollout,
-    /// How templates are started, by the code that they load: that which a reload brings, and the one before.
+    /// The start configuration of each code version: the one that a reload brings and the one before.
     boots: BTreeMap<Code, BootConfig>,
-    /// The code that was read last.
+    /// The code version that was read last.
     last_code: Code,
-    /// The code that the reload under way brings, or the last one has brought.
+    /// The code version of the running reload, or of the last one.
     new: Code,
-    /// The one before.
+    /// The code version before that.
     before: Code,
-    /// Whose settings are in force.
+    /// The code version whose settings are in force.
     published: Code,
     listener: Option<Steps>,
-    /// The process of a template that ends.
+    /// The pid of a template that is ending.
     ending: Option<u32>,
-    /// The newest reload that was asked for meanwhile.
+    /// The newest reload that was ordered during the running one.
     waiting: Option<Waiting>,
     notes: Vec<Note>,
     probe: Option<Probe>,
@@ -66,35 +65,35 @@ pub(super) struct Reloads {
     stopped: bool,
 }
 
-/// A reload that was asked for meanwhile.
+/// A reload that was ordered during another one.
 struct Waiting {
     steps: Option<Steps>,
     in_place: bool,
 }
 
-/// The requests that the worker on trial has to answer.
+/// The requests that the worker on trial must answer.
 struct Probe {
     serial: Serial,
-    /// Where it is, and what comes after.
+    /// The current path and those after it.
     targets: VecDeque<String>,
-    /// Whether the paths are those that were set. Others are guesses, which may be wrong.
+    /// Whether the paths come from `reload.probe`. Otherwise they are guesses, which may be wrong.
     wished: bool,
     answered: Vec<String>,
 }
 
-/// What workers had served when watching began.
+/// The requests that each worker had served when the trial began.
 struct Watch {
     begun: BTreeMap<Serial, Tally>,
 }
 
-/// What happened to processes of the new generation.
+/// An event of a process of the new generation.
 enum Note {
     BootFailed(String),
     WorkerDied(String),
 }
 
 impl Reloads {
-    /// `boot` is how the first template is started.
+    /// Creates the state without a reload. `boot` is the start configuration of the first template.
     pub(super) fn new(boot: BootConfig, now: Instant) -> Reloads {
         Reloads {
             rollout: Rollout::new(now),
@@ -114,51 +113,51 @@ impl Reloads {
         }
     }
 
-    /// How to start a template with this code.
+    /// Returns how to start a template with this code.
     pub(super) fn boot_of(&self, code: Code) -> Option<&BootConfig> {
         self.boots.get(&code)
     }
 
-    /// A template of this generation is started with this code.
+    /// Tells the rollout that the template of this generation is started with this code.
     pub(super) fn started(&mut self, generation: Generation, code: Code) {
         if code == self.new && self.rollout.is_busy() {
             self.rollout.started(generation);
         }
     }
 
-    /// Whether this code is what a reload under way brings.
+    /// Returns whether this is the code of the running reload.
     fn is_new(&self, code: Option<Code>) -> bool {
         code == Some(self.new) && self.new != self.published && self.rollout.is_busy()
     }
 
-    /// Whether a reload is under way, up to its last step.
+    /// Returns whether a reload is running.
     pub(super) fn is_busy(&self) -> bool {
         self.rollout.is_busy()
     }
 
-    /// Whether no reload is under way, and none can be undone.
+    /// Returns whether no reload is running, none waits, and none can be undone.
     pub(super) fn is_idle(&self) -> bool {
         self.rollout.stage().is_none() && self.waiting.is_none()
     }
 
-    /// The generation that serves until a reload that is under way is done.
+    /// Returns the generation that serves until the running reload is done.
     pub(super) fn old_generation(&self) -> Option<Generation> {
         self.rollout.old_generation().filter(|_| self.rollout.is_busy())
     }
 
-    /// What a reload under way is doing.
+    /// Returns the stage of the running reload.
     pub(super) fn stage(&self) -> Option<Stage> {
         self.rollout.stage()
     }
 
-    /// The generation that a reload brings.
+    /// Returns the generation that the running reload brings.
     pub(super) fn generation(&self) -> Option<Generation> {
         self.rollout.new_generation().filter(|_| self.rollout.is_busy())
     }
 }
 
 fn end(listener: Option<&Steps>, result: Result<String, String>) {
-    // Whoever listened may have gone.
+    // The listener may have gone.
     let _ = listener.map(|steps| steps.send(ReloadStep::End(result)));
 }
 
@@ -193,7 +192,7 @@ impl Supervisor {
         };
         let mut plan = self.reload_plan();
         if in_place {
-            // There is nothing to compare with for long, and nothing to go back to.
+            // A trial would have little to compare with, and there is no old template to return to.
             (plan.in_place, plan.watch) = (true, None);
         }
         let reloads = &mut self.reloads;
@@ -210,8 +209,8 @@ impl Supervisor {
         self.observe_reload(notify);
     }
 
-    /// A template has evaluated `puma.rb`: tells it to load the app. Of a reload the file has a say in the settings; a template that
-    /// takes the place of a dead one has those in force.
+    /// Tells a template that has evaluated `puma.rb` to load the app. In a reload, the calls of `puma.rb` are
+    /// part of the new settings. A template that replaces a dead one uses the settings in force.
     pub(super) fn configured(&mut self, generation: Generation, evaluated: Evaluated) -> Result<(), String> {
         let calls = evaluated.map_err(|refusal| refusal.to_string())?;
         let code = self.table.code_of(generation);
@@ -240,13 +239,13 @@ impl Supervisor {
                     self.reloads.record.undo_wished();
                 } else {
                     self.reloads.record.begun(true, (Instant::now(), SystemTime::now()));
-                    // Should a template die from now on, its successor loads what is wished.
+                    // A template that dies from now on is replaced by one with the old code.
                     self.event(Event::InForce(self.reloads.before), notify);
                 }
                 if self.reloads.listener.is_none() {
                     self.reloads.listener = steps;
                 } else if let Some(steps) = steps {
-                    // The reload that is broken off has a listener of its own, who is told why.
+                    // The cancelled reload has its own listener, which gets the reason.
                     end(Some(&steps), Ok("the reload under way is undone".to_owned()));
                 }
                 self.carry_out(orders, notify);
@@ -266,7 +265,7 @@ impl Supervisor {
         self.carry_out(orders, notify);
     }
 
-    /// The template of `generation` is of no use, and why.
+    /// Records that the template of `generation` is unusable, with the reason.
     pub(super) fn new_template_failed(&mut self, generation: Generation, why: &str) {
         if self.reloads.generation() == Some(generation) {
             self.reloads.notes.push(Note::BootFailed(why.to_owned()));
@@ -286,7 +285,7 @@ impl Supervisor {
         self.facts_between(rollout.old_generation(), rollout.new_generation())
     }
 
-    /// What a change from one generation of workers to another is decided by.
+    /// Returns the facts by which a rollout or a refork decides.
     pub(super) fn facts_between(&self, old: Option<Generation>, new: Option<Generation>) -> Facts {
         let [new, old] = [new, old].map(Option::unwrap_or_default);
         Facts {
@@ -297,13 +296,13 @@ impl Supervisor {
         }
     }
 
-    /// What is known of reloads.
+    /// Returns the state of the current reload and the record of those that have ended.
     pub(super) fn reloads_snapshot(&self) -> stats::ReloadsSnapshot {
         let share = self.options.settings.borrow().reload.share;
         self.reloads.record.snapshot(&self.reloads.rollout, &self.reload_facts(), share, Instant::now())
     }
 
-    /// Tells the rollout what has changed. Called after each event.
+    /// Passes events to the rollout and carries out its orders. Called after each event.
     pub(super) fn observe_reload(&mut self, notify: &mut impl FnMut(Notice)) {
         for note in std::mem::take(&mut self.reloads.notes) {
             let facts = self.reload_facts();
@@ -365,9 +364,9 @@ impl Supervisor {
         }
     }
 
-    // Weighing.
+    // The memory check.
 
-    /// Measures on another thread what a reload has to know of memory: it takes milliseconds.
+    /// Measures the memory that a reload depends on, on another thread, because that takes milliseconds.
     fn weigh_memory(&mut self) {
         let template = self.table.serving().and_then(|serving| self.templates.get(&serving));
         let template = template.map(|template| template.process.pid());
@@ -376,7 +375,7 @@ impl Supervisor {
         let (shared, ending) = (self.shared.clone(), self.reloads.ending.take());
         tokio::task::spawn_blocking(move || {
             use stats::memory::{anonymous_bytes, private_bytes, rss_bytes};
-            // The spare of the reload before gives its memory back in a moment.
+            // The spare template of the previous reload is about to free its memory.
             let until = Instant::now() + ENDING;
             while ending.is_some_and(|pid| rss_bytes(pid) > 0) && Instant::now() < until {
                 std::thread::sleep(ENDING / 100);
@@ -403,7 +402,7 @@ impl Supervisor {
         self.carry_out(orders, notify);
     }
 
-    // Probing.
+    // The probe.
 
     fn worker_on_trial(&self) -> Option<Serial> {
         let new = self.reloads.generation()?;
@@ -444,7 +443,7 @@ impl Supervisor {
     ) {
         let Some(probe) = self.reloads.probe.as_mut().filter(|probe| probe.serial == serial) else { return };
         let Some(target) = probe.targets.pop_front() else { return };
-        // A path that was guessed may not exist, or not be for everybody.
+        // A guessed path may not exist or may need authentication.
         let allowed = if probe.wished { 400 } else { 500 };
         match result {
             Ok(404) if !probe.wished => {
@@ -466,7 +465,7 @@ impl Supervisor {
         self.carry_out(orders, notify);
     }
 
-    // Watching.
+    // The trial.
 
     pub(super) fn open_on_trial(&mut self, serial: Serial) {
         let (now, mut assigned) = (Instant::now(), Vec::new());
@@ -493,7 +492,7 @@ impl Supervisor {
         self.event(Event::OpenTrial(new), notify);
     }
 
-    /// Judges by what was served since the beginning, as soon as that is possible.
+    /// Compares what was served since the trial began, as soon as a verdict is possible.
     fn judge(&mut self, notify: &mut impl FnMut(Notice)) {
         if self.reloads.rollout.stage() != Some(Stage::Watching) {
             return;
@@ -547,7 +546,7 @@ impl Supervisor {
         notify(Notice::ReloadEnded);
         end(self.reloads.listener.take().as_ref(), result);
     }
-    /// The settings that were read with this code are in force from now on.
+    /// Puts the settings that were read with this code in force.
     fn publish(&mut self, code: Code, notify: &mut impl FnMut(Notice)) {
         if self.reloads.published != code
             && let Some(boot) = self.reloads.boots.get(&code).cloned()

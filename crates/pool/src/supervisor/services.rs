@@ -1,15 +1,17 @@
-//! Services of the app: which template forks them, and what it has declared. They are looked after by whoever orders them.
+//! Forks the processes of services that the app declares, and tells which services it has declared. The
+//! caller supervises the processes.
 
 use super::{AppFacts, Generation, Service, ServiceOrder, Supervisor};
 use std::io;
 
 impl Supervisor {
-    /// The generation whose app is in force: until a reload is done, that is the one before it.
+    /// Returns the generation whose app is in force: during a reload, the old one.
     fn in_force(&self) -> Option<Generation> {
         self.reloads.old_generation().or_else(|| self.table.serving())
     }
 
-    /// Orders a process from the template of the code in force. Whoever waits for it hears of failures by its socket.
+    /// Orders a process from the template of the code in force. Failures are reported over the order's
+    /// socket.
     pub(super) fn fork_service(&self, order: ServiceOrder) {
         let template = self.in_force().and_then(|generation| self.templates.get(&generation));
         let sent = match template.filter(|template| template.facts.is_some()) {
@@ -21,12 +23,12 @@ impl Supervisor {
         }
     }
 
-    /// What the app of the generation that serves has declared.
+    /// Returns the services that the app in force has declared.
     pub(super) fn declared_services(&self) -> Vec<Service> {
         self.serving_facts().map_or(Vec::new(), |facts| facts.services.clone())
     }
 
-    /// What the middleware of the app in force does with files.
+    /// Returns how the middleware of the app in force handles files.
     pub(super) fn files_told(&self) -> Vec<String> {
         self.serving_facts().map_or(Vec::new(), |facts| facts.files.clone())
     }

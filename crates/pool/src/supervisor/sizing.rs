@@ -1,5 +1,6 @@
-//! The number of workers, carried out: what [growth](crate::growth) has to know is read here, and what it decides becomes events of the
-//! process table and lines of the log. Also tells the queue when predictions make sense.
+//! Adjusts the number of workers: collects the figures that [growth](crate::growth) needs and turns its
+//! decisions into events of the process table and lines for the log. Also tells the queue when predictions
+//! are meaningful.
 
 use super::{Event, Notice, Supervisor};
 use crate::dispatch::{Dispatch, Load, Serial};
@@ -12,46 +13,44 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How many workers there should be.
+/// The current number of workers and its limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sizing {
-    /// Now.
     pub wanted: usize,
-    /// The least and the most; the same where the number does not follow the load.
+    /// The smallest and largest number; both are equal if the number does not follow the load.
     pub min: usize,
-    /// As `min`.
+    /// See `min`.
     pub max: usize,
-    /// Set by a signal: it does not follow the load until the next reload.
+    /// Whether a signal has fixed the number until the next reload.
     pub pinned: bool,
-    /// When and why the number changed last.
+    /// The time of the last change, and its reason.
     pub last: Option<SizeChange>,
 }
 
-/// Time between two samples.
+/// The interval between two samples.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// Time after which limits are read again: a pod can be resized while it runs.
+/// The interval at which limits are read again: a pod can be resized while it runs.
 const LIMITS: Duration = Duration::from_secs(10);
-/// Time between two measurements of the templates' PSS.
+/// The interval between two measurements of the templates' PSS.
 const TEMPLATES: Duration = Duration::from_secs(60);
 
-/// What decides about the number of workers, and what it is told.
+/// The state of sizing: the growth policy and the measurements for it.
 pub(super) struct Sizer {
     growth: Growth,
-    /// What the settings say.
+    /// The range from the settings.
     workers: Workers,
     leaving: bool,
     next: Instant,
-    /// When `auto` is worked out again.
+    /// When `auto` is calculated again.
     next_auto: Instant,
     machine: Option<(Instant, Machine)>,
     clock: Option<CpuClock>,
-    /// CPU time of each worker at the last sample, milliseconds.
+    /// The CPU time of each worker at the last sample, in milliseconds.
     cpu_ms: BTreeMap<Serial, u64>,
     templates_pss: Option<u64>,
     next_templates: Instant,
-    /// What the queue was told last.
+    /// The limit that the queue was given last.
     longest_wait: Option<Duration>,
-    /// When and why the number changed last.
     last: Option<SizeChange>,
 }
 
@@ -73,7 +72,7 @@ impl Sizer {
         }
     }
 
-    /// The server leaves soon.
+    /// Stops sizing, because the server shuts down soon.
     pub(super) fn leave(&mut self) {
         self.leaving = true;
     }
@@ -99,7 +98,8 @@ fn range(workers: Workers) -> Range {
     Range { min: workers.min as usize, max: workers.max as usize }
 }
 
-/// The most workers that there are slots for, with as many again that leave.
+/// Returns the largest number of workers for which there are slots, with as many again for workers that are
+/// leaving.
 fn capacity(slots: usize) -> u32 {
     u32::try_from(slots.saturating_sub(super::SPARE_SLOTS) / 2).unwrap_or(u32::MAX).max(1)
 }
@@ -111,7 +111,7 @@ impl Supervisor {
         Sizing { wanted, min, max, pinned: growth.is_pinned(), last: self.sizer.last.clone() }
     }
 
-    /// The number was `from` before. Who looks at the server is told why it is another one, until it changes again.
+    /// Records a change from `from` and its reason, for `stats` and `top`.
     fn resized(&mut self, from: usize, why: &str) {
         let [from, to] = [from, self.table.wanted()].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         if from != to {
@@ -119,7 +119,7 @@ impl Supervisor {
         }
     }
 
-    /// A signal has ordered a worker more or fewer.
+    /// Carries out a signal's order to add or remove a worker.
     pub(super) fn ordered_size(&mut self, event: Event, notify: &mut impl FnMut(Notice)) {
         let before = self.table.wanted();
         self.event(event, notify);
@@ -138,7 +138,7 @@ impl Supervisor {
         notify(Notice::Log(format!("{change}{until}")));
     }
 
-    /// The settings of a reload are in force.
+    /// Applies the number of workers from the settings of a reload.
     pub(super) fn reloaded_size(&mut self, notify: &mut impl FnMut(Notice)) {
         let mut workers = self.options.boot.settings.workers;
         let most = capacity(self.table.slots());
@@ -151,12 +151,12 @@ impl Supervisor {
         if workers == self.sizer.workers && !self.sizer.growth.is_pinned() {
             return;
         }
-        // What nobody has asked for meanwhile is old.
+        // The load figures collected in the meantime are outdated.
         self.shared.each(Dispatch::take_load).for_each(drop);
         self.allow(workers, &format!("the setting is {workers} now"), notify);
     }
 
-    /// So many workers there may be from now on: the number moves into the range.
+    /// Sets the allowed range of workers, and moves the number into it.
     fn allow(&mut self, workers: Workers, why: &str, notify: &mut impl FnMut(Notice)) {
         self.sizer.workers = workers;
         self.sizer.growth.set_range(range(workers));
@@ -169,7 +169,8 @@ impl Supervisor {
         }
     }
 
-    /// Tells others how many workers there should be, and the queue how long requests may wait. Called after each event.
+    /// Publishes the wanted number of workers, and tells the queue how long requests may wait. Called after
+    /// each event.
     pub(super) fn observe_size(&mut self) {
         self.shared.set_wanted(self.table.wanted());
         let settings = self.options.settings.borrow();
@@ -181,7 +182,8 @@ impl Supervisor {
         }
     }
 
-    /// With `workers = "auto"`: the number for the limits of CPU and memory as they are now, because a pod can be resized while it runs.
+    /// With `workers = "auto"`: adjusts the number to the current limits of CPU and memory, because a pod can
+    /// be resized while it runs.
     fn follow_machine(&mut self, now: Instant, notify: &mut impl FnMut(Notice)) {
         let settings = &self.options.boot.settings;
         let Some(estimate) = settings.workers_auto else { return };
@@ -200,7 +202,7 @@ impl Supervisor {
         self.allow(workers, &why, notify);
     }
 
-    /// Takes a sample and does what follows from it.
+    /// Takes a sample and carries out the resulting decision.
     pub(super) fn check_size(&mut self, rows: &[Row], now: Instant, notify: &mut impl FnMut(Notice)) {
         self.follow_machine(now, notify);
         if now < self.sizer.next || !self.sizer.growth.is_active() || self.sizer.leaving || self.stopping {
@@ -230,7 +232,8 @@ impl Supervisor {
         notify(Notice::Log(format!("workers: {workers} → {}: {why}", self.table.wanted())));
     }
 
-    /// The worker with the fewest open WebSockets, then the fewest requests; of equals the youngest, which has the coldest caches.
+    /// Returns the worker with the fewest open WebSockets, then the fewest requests. Among equals it is the
+    /// youngest, which has the coldest caches.
     fn least_missed(&self, rows: &[Row]) -> Option<Serial> {
         let up = rows.iter().filter(|row| row.stage == Stage::Up).map(|row| row.serial);
         up.min_by_key(|&serial| {
@@ -267,8 +270,9 @@ impl Supervisor {
         }
     }
 
-    /// What is known of the queues, when they have waited since, and the busy seats of all. Of the kinds of seats, the one that has fewer free
-    /// ones for its number: a thousand idle fibers are no help to a request that waits for a thread.
+    /// Returns the load of all queues, the longest wait so far, and the busy and total seats of one kind: the
+    /// kind with the larger share of busy seats. A thousand idle fibers do not help a request that waits for
+    /// a thread.
     fn queue_sample(&self, now: Instant) -> (Load, Duration, u32, u32) {
         let each = self.shared.each(|dispatch| {
             let oldest =
@@ -292,7 +296,7 @@ impl Supervisor {
         let limit = self.sizer.machine(now).memory();
         let pss = |row: &Row| self.workers.get(&row.serial).and_then(|worker| worker.memory.pss_at_most());
         let largest = rows.iter().filter_map(pss).max();
-        // One that has not been measured yet may become as large as the others.
+        // A worker that has not been measured yet may become as large as the others.
         let workers: u64 = rows.iter().map(|row| pss(row).or(largest).unwrap_or(0)).sum();
         let front = stats::memory::rss_bytes(std::process::id());
         Memory {
@@ -303,7 +307,7 @@ impl Supervisor {
         }
     }
 
-    /// On another thread: it takes milliseconds.
+    /// Measures the templates' PSS on another thread, because that takes milliseconds.
     fn measure_templates(&mut self, now: Instant) {
         if now < self.sizer.next_templates {
             return;

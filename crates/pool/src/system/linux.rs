@@ -1,4 +1,4 @@
-//! On Linux.
+//! The implementation for Linux.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
@@ -23,7 +23,7 @@ pub(crate) fn pair() -> io::Result<(UnixStream, UnixStream)> {
     Ok((ours.into(), theirs.into()))
 }
 
-/// `RECEIVE` has done it.
+/// Returns the descriptor unchanged, because `RECEIVE` has set the flag already.
 #[inline]
 pub(crate) fn close_on_exec(arrived: OwnedFd) -> OwnedFd {
     arrived
@@ -33,7 +33,7 @@ pub(crate) fn memory_file() -> io::Result<File> {
     Ok(memfd_create("firebrick-scoreboard", MemfdFlags::CLOEXEC)?.into())
 }
 
-/// As in proc(5).
+/// Reads the state from `/proc/PID/stat`, see proc(5).
 pub(crate) fn state(pid: u32) -> Option<u8> {
     // The state follows the name, which may itself contain parentheses.
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
@@ -41,7 +41,8 @@ pub(crate) fn state(pid: u32) -> Option<u8> {
     stat.get(name_end + 2).copied()
 }
 
-/// The signal of a process that has just been started would end it.
+/// Reads from `/proc/PID/status` whether the process has a handler for the signal. Without one, the signal
+/// would end a process that has just been started.
 pub(crate) fn catches_dump(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -50,11 +51,12 @@ pub(crate) fn catches_dump(pid: u32) -> bool {
 }
 
 pub(crate) fn adopt_orphans() {
-    // An old kernel does not know it; the system adopts them then.
+    // Fails on old kernels; then the system adopts orphans.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Orphans are given to the first thread of their new parent.
+/// Returns the children of the main thread, because orphans become children of the first thread of their new
+/// parent.
 pub(crate) fn children() -> Vec<u32> {
     let own = std::process::id();
     let children = std::fs::read_to_string(format!("/proc/self/task/{own}/children")).unwrap_or_default();
@@ -69,17 +71,17 @@ impl Exact {
     #[expect(deprecated, reason = "its replacement is unsafe, and an OwnedFd has what that asks for")]
     pub(crate) fn open(pid: Pid) -> Result<Exact, Errno> {
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
-        // Without an event loop there is nobody to tell.
+        // Without an event loop, `ended` could not wait.
         AsyncFd::with_interest(pidfd, Interest::READABLE).map(Exact).map_err(|_| Errno::NOSYS)
     }
 
     pub(crate) async fn ended(&self) {
-        // It fails only when the event loop ends.
+        // Fails only when the event loop ends.
         let _ = self.0.readable().await;
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        // It may have ended.
+        // Fails if the process has ended.
         let _ = pidfd_send_signal(self.0.get_ref(), signal);
     }
 

@@ -1,17 +1,22 @@
-//! What differs between Linux and other systems: flags of sockets, memory to share, what is known about processes.
+//! Contains the differences between Linux and other systems: socket flags, shared memory, information about
+//! processes.
 //!
 //! Contract:
-//! 1. `pair`: connected stream sockets that do not block and are closed on exec. `SEND` and `RECEIVE`: flags of sendmsg(2) and recvmsg(2)
-//!    for calls that never wait; each descriptor that arrives goes through `close_on_exec`.
+//! 1. `pair`: connected stream sockets that do not block and are closed on exec. `SEND` and `RECEIVE`: flags
+//!    of sendmsg(2) and recvmsg(2) for calls that never wait. Each descriptor that arrives must be passed to
+//!    `close_on_exec`.
 //! 2. `memory_file`: an empty file without a name, to be mapped.
-//! 3. `state`: the state of a process as a letter of ps(1), `T` stopped, `Z` not reaped yet; `None` if there is none.
-//! 4. `DUMP`: the signal that makes a worker write the backtraces of its threads, with its name for Ruby (`Firebrick::Template::DUMP`).
-//!    `catches_dump`: whether it is certain that it does not end a process, which may have been started just now.
-//! 5. `adopt_orphans` and `children`: processes that have lost their parent become ours, if the system can do that, and are among our
-//!    children; otherwise the system reaps them, and there are no children to know of.
-//! 6. `Exact`: a process for certain, also when its number has been given to another one; `Errno::SRCH` if there is none, another error
-//!    where the system has no such thing. `ended` returns when it has exited, `signal` reaches it or nobody, `reap` reaps it if it is our
-//!    child and has exited: its exit code, or (an error) the signal.
+//! 3. `state`: the state of a process as a letter of ps(1), `T` for stopped, `Z` for not reaped yet; `None`
+//!    if there is no such process.
+//! 4. `DUMP`: the signal that makes a worker write the backtraces of its threads, with its name for Ruby
+//!    (`Firebrick::Template::DUMP`). `catches_dump`: whether it is certain that the signal does not end the
+//!    process, which may have just been started.
+//! 5. `adopt_orphans` and `children`: orphaned descendants become children of this process, if the system
+//!    supports that. Otherwise the system reaps them, and `children` is empty.
+//! 6. `Exact`: a handle of a process that stays valid when its number is reused. Opening returns
+//!    `Errno::SRCH` if there is no such process, and another error if the system has no such handles. `ended`
+//!    returns when the process has exited. `signal` reaches this process or none. `reap` reaps it if it is a
+//!    child that has exited, and returns its exit code, or the signal as an error.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;

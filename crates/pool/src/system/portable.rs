@@ -1,4 +1,4 @@
-//! Elsewhere.
+//! The implementation for other systems.
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 pub(crate) const SEND: SendFlags = SendFlags::DONTWAIT;
 pub(crate) const RECEIVE: RecvFlags = RecvFlags::DONTWAIT;
 
-/// As Ruby chooses: not every system has SIGPWR.
+/// The same signal as in Ruby. Not every system has SIGPWR.
 #[cfg(target_os = "linux")]
 pub(crate) const DUMP: (&str, Signal) = ("PWR", Signal::POWER);
 #[cfg(not(target_os = "linux"))]
@@ -25,9 +25,10 @@ pub(crate) fn pair() -> io::Result<(UnixStream, UnixStream)> {
     Ok((ours, theirs))
 }
 
-/// A process that another thread starts before this is done inherits the descriptor: there is no flag that closes the gap.
+/// Sets the flag after the fact: a process that another thread starts before this call inherits the
+/// descriptor, because there is no flag that closes the gap.
 pub(crate) fn close_on_exec(arrived: OwnedFd) -> OwnedFd {
-    // A descriptor that is open takes the flag.
+    // Cannot fail for an open descriptor.
     let _ = rustix::io::fcntl_setfd(&arrived, rustix::io::FdFlags::CLOEXEC);
     arrived
 }
@@ -36,7 +37,7 @@ pub(crate) fn memory_file() -> io::Result<File> {
     http::body::unnamed_file(&std::env::temp_dir())
 }
 
-/// Asks ps(1), which takes milliseconds; `R` if that cannot be asked.
+/// Asks ps(1), which takes milliseconds. Returns `R` if ps cannot be run.
 pub(crate) fn state(pid: u32) -> Option<u8> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
     if test_kill_process(pid) == Err(Errno::SRCH) {
@@ -44,7 +45,7 @@ pub(crate) fn state(pid: u32) -> Option<u8> {
     }
     let number = pid.as_raw_nonzero().to_string();
     let told = Command::new("ps").args(["-o", "stat=", "-p", &number]).stderr(Stdio::null()).output();
-    // Nothing is written about a process that has ended meanwhile.
+    // The output is empty if the process has ended in the meantime.
     told.map_or(Some(b'R'), |told| told.stdout.trim_ascii_start().first().copied())
 }
 
@@ -59,7 +60,7 @@ pub(crate) fn children() -> Vec<u32> {
     Vec::new()
 }
 
-/// There is nothing that means a process once it has been reaped.
+/// Has no values, because there is no handle that stays valid after the process has been reaped.
 #[derive(Debug)]
 pub(crate) enum Exact {}
 

@@ -1,146 +1,139 @@
-//! What goes into the [process table](super) and what comes out of it.
+//! Defines the events and actions of the [process table](super).
 
 use crate::dispatch::Serial;
 use crate::spawner::ExitStatus;
 use std::time::{Duration, Instant};
 
-/// Number of a template and the workers that it forked; a newer one has a higher number.
+/// The number of a template and the workers that it forked. Newer generations have higher numbers.
 pub type Generation = u32;
 
-/// What a template loads, the app's code with its settings, numbered as it was read: a reload reads another one.
+/// The number of a version of the app's code and settings. Each reload reads a new version.
 pub type Code = u32;
 
-/// How long the stages of a process may take.
+/// Time limits for the stages of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// For a template to load the app, and for a worker to get from fork to readiness (`timeouts.worker_boot`).
+    /// For a template to load the app, and for a worker to become ready after its fork
+    /// (`timeouts.worker_boot`).
     pub boot: Duration,
     /// For a worker to finish its requests (`timeouts.shutdown`).
     pub shutdown: Duration,
 }
 
-/// What happened.
+/// An event that the table handles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Replace all workers by those of a new template. While one boots already, that is the new one.
+    /// Replace all workers by those of a new template. If a template is booting already, that one is used.
     NewGeneration,
-    /// Start a new template beside the others, with this code. One worker of it is tried, without requests, until [`Event::Roll`].
+    /// Start another template with this code. One worker of it is tried, without requests, until
+    /// [`Event::Roll`].
     TrialGeneration(Code),
-    /// From now on this code is that of templates which take the place of others that have died.
+    /// Use this code for templates that replace dead ones from now on.
     InForce(Code),
-    /// The worker that is tried gets requests.
+    /// Let the worker on trial get requests.
     OpenTrial(Generation),
-    /// How many workers of a generation are replaced at a time from now on: so many exist beyond the wanted ones meanwhile.
+    /// Replace this many workers of a generation at a time: so many may exist beyond the wanted ones.
     Step(usize),
-    /// This generation takes over step by step, from whichever serves now. A trial ends.
+    /// Let this generation take over step by step from the one that serves now. Its trial ends.
     Roll(Generation),
-    /// A reload in place begins: so many workers serve until the next generation has taken over, the others leave now. No template takes
-    /// the place of one that dies until a generation is ordered.
+    /// Begin a reload in place: this many workers keep serving until the next generation has taken over, and
+    /// the others leave now. A template that dies is not replaced until a generation is ordered.
     Vacate(usize),
-    /// It does not take place after all: there are to be as many workers as wanted again.
+    /// Cancel the reload in place: the wanted number of workers is restored.
     Reoccupy,
-    /// The templates that are there end although their workers serve on.
+    /// End the existing templates although their workers keep serving.
     RetireTemplates,
-    /// A trial has failed, or a spare is not needed any longer: end it.
+    /// End a generation whose trial has failed, or a spare that is no longer needed.
     Abandon(Generation),
-    /// The template of this generation stays when its workers have been replaced.
+    /// Keep the template of this generation after its workers have been replaced.
     Keep(Generation),
-    /// The generation that was to be kept has been replaced: from now on it takes over only when told to.
+    /// The kept generation has been replaced: it takes over again only when ordered to.
     Spare(Generation),
     /// The template has loaded the app and can fork.
     TemplateBooted(Generation),
-    /// The template could not be started, or could not load the app.
+    /// The template could not be started or could not load the app.
     TemplateFailed(Generation),
-    /// The template has exited.
     TemplateGone(Generation),
-    /// A fork succeeded.
     Forked {
         /// The template that forked.
         generation: Generation,
-        /// Scoreboard slot.
+        /// The scoreboard slot.
         index: u32,
-        /// Process id.
         pid: u32,
     },
-    /// A fork failed.
     ForkFailed {
-        /// The template that was to fork.
+        /// The template that should have forked.
         generation: Generation,
-        /// Scoreboard slot.
+        /// The scoreboard slot.
         index: u32,
     },
-    /// A worker can take requests.
+    /// The worker can take requests.
     Ready(Serial),
     /// A signal from outside told the worker to stop.
     Stopping(Serial),
-    /// A link to a worker ended.
+    /// A link to the worker ended.
     LinkLost {
-        /// Which worker.
         serial: Serial,
-        /// Whether it had ever taken up a request.
+        /// Whether the worker had ever taken up a request.
         served: bool,
     },
-    /// A worker's process has ended: the kernel says so. Its template, if it has one, still has to report how.
+    /// The kernel reports that a worker's process has ended. Its template, if there is one, still has to
+    /// report the exit status.
     Ended {
-        /// Which worker.
         serial: Serial,
-        /// Whether it had ever taken up a request.
+        /// Whether the worker had ever taken up a request.
         served: bool,
     },
-    /// A worker makes no progress; it gets no requests for now.
+    /// The worker makes no progress and gets no requests for now.
     Suspended {
-        /// Which worker.
         serial: Serial,
-        /// Whether it had an idle thread, so that it is not merely busy.
+        /// Whether it had an idle thread, that is, was not just busy.
         idle_thread: bool,
     },
-    /// A suspended worker makes progress again.
+    /// The suspended worker makes progress again.
     Resumed(Serial),
-    /// A suspended worker will not make progress again.
+    /// The suspended worker will not make progress again.
     Frozen(Serial),
-    /// A request has held a worker for longer than `worker_timeout`.
+    /// A request has held the worker for longer than `worker_timeout`.
     Stuck(Serial),
-    /// A worker is to be replaced: it serves on until its successor is ready.
+    /// Replace the worker. It keeps serving until its successor is ready.
     Recycle(Serial),
-    /// As [`Event::Recycle`]; and it is to leave a template behind, whose generation is on trial.
+    /// Like [`Event::Recycle`], and the worker leaves a template behind, whose generation is on trial.
     Promote(Serial),
-    /// It is not to leave one, if it has not been told yet.
+    /// Cancel [`Event::Promote`], unless the worker has been told already.
     Demote(Serial),
-    /// A worker must be killed at once.
+    /// Kill the worker at once.
     Kill(Serial),
-    /// A stuck worker serves nothing but requests that are stuck.
+    /// The stuck worker has no requests left except stuck ones.
     OthersFinished(Serial),
-    /// A process exited.
     Exited {
-        /// The template that forked it.
+        /// The template that forked the process.
         generation: Generation,
-        /// Process id.
         pid: u32,
-        /// How it exited.
         status: ExitStatus,
-        /// Peak memory, KiB.
+        /// Peak memory in KiB.
         peak_kib: u64,
-        /// Whether it had ever taken up a request.
+        /// Whether the worker had ever taken up a request.
         served: bool,
     },
-    /// One worker more.
+    /// Add a worker.
     More,
-    /// One worker fewer.
+    /// Remove a worker.
     Fewer,
-    /// One worker fewer: this one.
+    /// Remove this worker and reduce the wanted number by one.
     Retire(Serial),
-    /// There should be so many workers.
+    /// Set the wanted number of workers.
     Want(usize),
-    /// Let all workers finish.
+    /// Let all workers finish their requests.
     Drain,
-    /// Kill all workers.
     Halt,
-    /// Time passes.
+    /// Time has passed.
     Tick,
 }
 
 impl Event {
-    /// Whether it is about workers that come and go, which an attached one does not.
+    /// Returns whether the event adds, replaces or removes workers, which does not apply to an attached
+    /// process.
     pub(super) fn replaces_a_worker(&self) -> bool {
         matches!(
             self,
@@ -159,59 +152,50 @@ impl Event {
     }
 }
 
-/// What to do.
+/// An action for the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Start a template.
     StartTemplate {
-        /// The number of the generation that it begins.
+        /// The generation that the template begins.
         generation: Generation,
-        /// What it loads.
+        /// The code that it loads.
         code: Code,
     },
-    /// End a template. Nothing that it reports later counts.
-    EndTemplate {
-        /// Which one.
-        generation: Generation,
-        /// Why.
-        why: TemplateEnd,
-    },
+    /// End a template. Its later reports are ignored.
+    EndTemplate { generation: Generation, why: TemplateEnd },
     /// Order a fork from a template.
     Fork {
-        /// The template.
+        /// The template that forks.
         generation: Generation,
-        /// Scoreboard slot.
+        /// The scoreboard slot.
         index: u32,
-        /// The worker's serial number.
+        /// The serial number of the worker.
         serial: Serial,
     },
-    /// Send a signal.
     Signal {
-        /// To which worker.
+        /// The worker that gets the signal.
         serial: Serial,
-        /// The template whose child the process is; `None` when that template has exited.
+        /// The template whose child the process is; `None` if that template has exited.
         generation: Option<Generation>,
-        /// Process id.
         pid: u32,
-        /// Name of the signal without `SIG`.
+        /// The name of the signal without `SIG`.
         name: &'static str,
     },
-    /// The worker takes requests.
+    /// Send requests to the worker.
     Open(Serial),
-    /// The worker is tried: it takes requests, but only a share of them.
+    /// Send the worker on trial a share of the requests.
     OpenTrial(Serial),
-    /// The worker, which is about to be told to finish, is to leave the template of this generation behind.
+    /// Order the worker, which is about to be closed, to leave the template of this generation behind.
     Promote {
-        /// Which worker.
         serial: Serial,
-        /// The generation, which waits for its template.
+        /// The generation that waits for its template.
         generation: Generation,
     },
-    /// The worker gets no more requests and is told to finish.
+    /// Send the worker no more requests and tell it to finish.
     Close(Serial),
     /// The worker is gone.
     Gone(WorkerExit),
-    /// All wanted workers are up for the first time.
+    /// The wanted number of workers is up for the first time.
     Settled,
     /// No worker was ever ready, and none will be.
     Hopeless(Hopeless),
@@ -219,122 +203,109 @@ pub enum Action {
     Empty,
 }
 
-/// Why there will be no worker.
+/// Why no worker will ever be ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hopeless {
-    /// They keep dying before they are ready.
+    /// Workers keep dying before they are ready.
     Workers,
-    /// Templates keep dying before a worker of theirs is ready.
+    /// Templates keep dying before one of their workers is ready.
     Templates,
 }
 
 /// Why a template is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TemplateEnd {
-    /// A newer generation has taken over.
     Replaced,
-    /// It did not load the app within [`Timeouts::boot`].
+    /// The template did not load the app within [`Timeouts::boot`].
     BootTimeout,
-    /// It did not carry out an order in time.
+    /// The template did not carry out an order in time.
     Unresponsive,
-    /// None of its workers got ready.
+    /// None of its workers became ready.
     Broken,
-    /// Its trial was given up.
+    /// The trial of its generation was given up.
     Abandoned,
 }
 
-/// Where a generation stands.
+/// The state of a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Census {
-    /// Whether its template is there, and whether it has loaded the app.
     pub template: TemplateStage,
     /// Workers that are ready.
     pub ready: usize,
-    /// Workers that are forked, boot or are ready: all that are not about to leave.
+    /// Workers that are being forked, boot or are ready; that is, all that are not leaving.
     pub staying: usize,
-    /// Workers of any kind.
+    /// All workers, including those that are leaving.
     pub all: usize,
 }
 
-/// How far a template is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TemplateStage {
-    /// It loads the app.
+    /// The template is loading the app.
     Booting,
-    /// It can fork.
+    /// The template can fork.
     Up,
-    /// It has exited.
+    /// The template has exited.
     Gone,
 }
 
-/// A worker that has exited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerExit {
-    /// Its serial number.
     pub serial: Serial,
-    /// Its scoreboard slot.
+    /// The scoreboard slot of the worker.
     pub index: u32,
-    /// The template that it was forked from.
+    /// The template that forked it.
     pub generation: Generation,
-    /// Its process id; 0 when it was never forked.
+    /// Its process id; 0 if it was never forked.
     pub pid: u32,
-    /// When it was forked, or its fork was ordered.
+    /// When it was forked, or when its fork was ordered.
     pub forked: Instant,
-    /// It was sent KILL.
+    /// Whether it was sent KILL.
     pub killed: bool,
-    /// How it exited; `None` when no template was left to report it and nobody else knows.
+    /// Its exit status; `None` if no template was left to report it and it is not known from elsewhere.
     pub status: Option<ExitStatus>,
     /// Peak memory in KiB.
     pub peak_kib: u64,
-    /// Why it exited.
     pub cause: Cause,
-    /// Time until the next fork, if it has to wait.
+    /// The delay before the next fork, if any.
     pub wait: Option<Duration>,
 }
 
 /// Why a worker exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// It was told to.
+    /// It was told to exit.
     Ordered,
-    /// It crashed.
     Crashed,
     /// A request was stuck in it.
     Stuck,
-    /// It took up no requests, and was killed.
+    /// It took up no requests and was killed.
     Frozen,
-    /// It did not get ready in time, and was killed.
+    /// It did not become ready in time and was killed.
     SlowBoot,
-    /// It did not finish in time, and was killed.
+    /// It did not finish in time and was killed.
     SlowDrain,
 }
 
-/// A worker's stage of life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Forked, not ready yet.
+    /// Forked but not ready.
     Booting,
-    /// Takes requests.
     Up,
-    /// Finishes its requests, or is about to be killed.
+    /// Finishing its requests, or about to be killed.
     Leaving,
 }
 
 /// A worker as statistics show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// Scoreboard slot.
+    /// The scoreboard slot.
     pub index: u32,
-    /// Serial number.
     pub serial: Serial,
-    /// Template that forked it.
+    /// The template that forked it.
     pub generation: Generation,
-    /// Process id.
     pub pid: u32,
-    /// Whether it boots, takes requests, or leaves.
     pub stage: Stage,
-    /// When it was forked.
     pub forked: Instant,
-    /// How many workers died in this slot before.
+    /// The number of workers that died in this slot before.
     pub restarts: u32,
 }

@@ -1,13 +1,14 @@
-//! One template and the back-off of the workers that it forks.
+//! Keeps the state of one template and the fork back-off of its workers.
 
 use super::event::{Code, Generation};
 use std::time::{Duration, Instant};
 
-/// Wait after the first failure; each further one doubles it.
+/// The delay after the first failure. Each further failure doubles it.
 pub(super) const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_BOOT_WAIT: Duration = Duration::from_secs(10);
 const LONGEST_IDLE_WAIT: Duration = Duration::from_secs(2);
-/// A worker that exits sooner after it got ready, without having served, counts as idle death.
+/// A worker that exits sooner than this after it became ready, without having served a request, counts as an
+/// idle death.
 pub(super) const SHORT_LIFE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,33 +18,34 @@ pub(super) enum Template {
     Gone,
 }
 
-/// What its workers are for.
+/// The purpose of a generation's workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// They are the wanted workers, or take over from them.
+    /// The wanted workers, or those that take over from them.
     Service,
-    /// One worker is tried beside the wanted ones, and does not count as one of them. It gets requests only if it is `open`.
+    /// One worker is tried beside the wanted ones and does not count as one of them. It gets requests only if
+    /// `open` is set.
     Trial { open: bool },
-    /// It has been replaced. Its template stays, to take over again if that is wished.
+    /// The generation has been replaced. Its template stays, so that it can take over again.
     Spare,
-    /// It is not needed any more: it ends as soon as its workers have.
+    /// The generation is no longer needed. Its template ends as soon as its workers have exited.
     Abandoned,
 }
 
 #[derive(Debug)]
 pub(super) struct GenerationState {
     pub(super) number: Generation,
-    /// What its template has loaded.
+    /// The code that its template has loaded.
     pub(super) code: Code,
     pub(super) template: Template,
     pub(super) role: Role,
-    /// Its template outlives its workers, because it may become a spare.
+    /// Whether the template outlives its workers, because it may become a spare.
     pub(super) kept: bool,
-    /// One of its workers was ready.
+    /// Whether one of its workers was ready.
     pub(super) proven: bool,
-    /// Workers in a row that failed before they were ready.
+    /// Consecutive workers that failed before they were ready.
     pub(super) boot_failures: u32,
-    /// Workers in a row that exited right after they were ready, without having served a request.
+    /// Consecutive workers that exited right after they were ready, without having served a request.
     idle_deaths: u32,
     not_before: Option<Instant>,
 }
@@ -64,12 +66,12 @@ impl GenerationState {
         }
     }
 
-    /// Whether its template can fork workers that count.
+    /// Returns whether the template can fork workers that count.
     pub(super) fn can_serve(&self) -> bool {
         self.role == Role::Service && self.template == Template::Up
     }
 
-    /// Time until the next fork is allowed.
+    /// Returns the delay before the next fork is allowed.
     pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
         self.not_before.map(|at| at.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
@@ -78,15 +80,16 @@ impl GenerationState {
         (self.proven, self.boot_failures) = (true, 0);
     }
 
-    /// A worker failed before it was ready.
+    /// Counts a worker that failed before it was ready.
     pub(super) fn boot_failed(&mut self, now: Instant) {
         self.boot_failures += 1;
-        // A single failure after successes is an accident; from the second on there is a reason.
+        // A single failure after successes may be an accident; from the second on there is a cause.
         let counted = self.boot_failures - u32::from(self.proven);
         self.not_before = Some(now + doubling(counted).min(LONGEST_BOOT_WAIT));
     }
 
-    /// A worker exited that had been ready since `ready`. Only a short life without a single request delays the next fork.
+    /// Counts the exit of a worker that had been ready since `ready`. Only a short life without a single
+    /// request delays the next fork.
     pub(super) fn worker_died(&mut self, ready: Instant, served: bool, now: Instant) {
         if served || now.saturating_duration_since(ready) >= SHORT_LIFE {
             self.idle_deaths = 0;

@@ -1,6 +1,8 @@
-//! The process table: which templates and workers exist, which should exist, and what to do about the difference.
+//! The process table: knows which templates and workers exist and how many should exist, and decides how to
+//! close the gap.
 //!
-//! Pure: events and the time go in, actions come out; [`crate::supervisor`] carries them out. Every worker goes
+//! Pure: takes events and the time, and returns actions, which [`crate::supervisor`] carries out. The states
+//! of a worker:
 //!
 //! ```text
 //! Forking ─► Booting ─► Up ─► Draining ─► (gone)
@@ -9,28 +11,34 @@
 //! ```
 //!
 //! Contract:
-//! 1. One fork is under way at a time.
-//! 2. A worker that was ready is replaced at once when it dies. Workers that fail before they are ready are replaced ever more slowly
-//!    ([`generation`]), and until one worker of a generation was ready there is only one of it at a time.
-//! 3. Every wait has an end: a template that boots for longer than `boot`, or does not answer an order within 5 s, is ended; a
-//!    worker that boots for longer than `boot` or drains for longer than `shutdown` is killed.
-//! 4. A worker with a stuck request gets no new requests, is asked for backtraces and is replaced. It is killed when its other requests
-//!    have finished, or after `shutdown`.
-//! 5. Each generation has the code that was asked for with it: that of a [trial](Event::TrialGeneration), or the one
-//!    [in force](Event::InForce). Its number is known when it begins, never before.
-//! 6. A new generation takes over one worker at a time, or in larger [steps](Event::Step): an old worker drains when a new one is
-//!    ready. Until then, and when the new generation fails, the old one serves on. So do the workers of a template that has died.
-//! 7. A worker that is recycled drains when its successor is ready, like one of an old generation. Until then it serves on.
-//! 8. A generation on trial has one worker, which does not count as one of the wanted ones. It costs the others nothing, whatever
-//!    becomes of it.
-//! 9. In place, with fewer workers ([`Event::Vacate`]), one more than those that serve exists at most, those that leave included; and no
-//!    template is started but the one that is ordered.
-//! 10. A worker that is promoted leaves the template of a new generation, which is on trial, behind when it leaves its place to its
-//!     successor.
-//! 11. Attached ([`Table::attached`]): the process that has started the front is template and worker in one. There is never another worker,
-//!     what is its end is the end of the server, and it is asked to stop but never told to be another.
-//! 12. Every worker that a fork was ordered for is reported [`Action::Gone`] exactly once: when its template has reported its exit, or when
-//!     its process [has ended](Event::Ended) and no template is left to report that. That its links end is only a sign.
+//! 1. One fork is in progress at a time.
+//! 2. A worker that was ready is replaced at once when it dies. Workers that fail before they are ready are
+//!    replaced with growing delays ([`generation`]). Until a generation has had a ready worker, it has at
+//!    most one worker at a time.
+//! 3. Every wait has a limit. A template is ended if it boots for longer than `boot` or does not carry out an
+//!    order within 5 s. A worker is killed if it boots for longer than `boot` or drains for longer than
+//!    `shutdown`.
+//! 4. A worker with a stuck request gets no new requests, is asked for backtraces and is replaced. It is
+//!    killed when its other requests have finished, or after `shutdown`.
+//! 5. Each generation has the code that was ordered with it: that of a [trial](Event::TrialGeneration), or
+//!    the code [in force](Event::InForce). Its number is known only when it begins.
+//! 6. A new generation takes over one worker at a time, or in larger [steps](Event::Step): an old worker
+//!    drains when a new one is ready. Until then, and if the new generation fails, the old one keeps serving.
+//!    The workers of a template that has died also keep serving.
+//! 7. A worker that is recycled drains when its successor is ready, like one of an old generation. Until then
+//!    it keeps serving.
+//! 8. A generation on trial has one worker, which does not count as one of the wanted workers. The trial
+//!    never costs another worker, whatever its result.
+//! 9. In place, with fewer workers ([`Event::Vacate`]), at most one worker exists beyond the serving ones,
+//!    including those that leave. Only the ordered template is started.
+//! 10. A promoted worker leaves a template behind when its successor takes its place. The template belongs to
+//!     a new generation, which is on trial.
+//! 11. Attached ([`Table::attached`]): the process that has started the front is both template and worker.
+//!     There is never another worker, the end of that process is the end of the server, and the process may
+//!     be asked to stop but is never replaced.
+//! 12. [`Action::Gone`] is reported exactly once for every worker whose fork was ordered: when its template
+//!     has reported its exit, or when its process [has ended](Event::Ended) and no template is left to report
+//!     it. The end of a worker's links is only a hint.
 
 mod event;
 mod generation;
@@ -51,7 +59,7 @@ enum State {
     Stuck {
         others_finished: bool,
     },
-    /// It exits or is killed.
+    /// The worker is exiting or is being killed.
     Ending(Cause),
 }
 
@@ -61,70 +69,69 @@ struct Worker {
     generation: Generation,
     pid: u32,
     state: State,
-    /// When the state began; in [`State::Ending`], when it was last killed.
+    /// When the state began. In [`State::Ending`]: the time of the last KILL.
     since: Instant,
     forked: Instant,
-    /// When it reported to be ready. That may be before its fork is reported: the messages take different sockets.
+    /// When the worker reported that it is ready. That can precede the report of its fork, because the two
+    /// messages use different sockets.
     ready: Option<Instant>,
-    /// Since when it has had an idle thread and taken up nothing.
+    /// Since when the worker has had an idle thread without taking up requests.
     suspended: Option<Instant>,
     link_lost: Option<Instant>,
-    /// Since when its process is known to have ended.
+    /// When the end of its process was noticed.
     ended: Option<Instant>,
-    /// It was asked where it is, because it has been booting for nearly too long.
+    /// Set once the worker has been asked for backtraces, because it has almost used up its time to boot.
     asked: bool,
-    /// It was sent KILL.
+    /// Set once the worker has been sent KILL.
     killed: bool,
-    /// It serves until its successor is ready.
+    /// Set while the worker serves until its successor is ready.
     retiring: bool,
-    /// It leaves a template behind when its successor is ready.
+    /// Whether the worker leaves a template behind when its successor is ready.
     promoted: bool,
-    /// Its template has exited, so nobody will report its exit.
+    /// Its template has exited and so cannot report the worker's exit.
     orphan: bool,
 }
 
 impl Worker {
-    /// Whether a worker of generation `newest` is to take its place.
+    /// Returns whether a worker of generation `newest` should replace this one.
     fn is_outdated(&self, newest: Generation) -> bool {
         self.generation != newest || self.retiring
     }
 
-    /// Whether it counts as one of the wanted workers.
+    /// Returns whether the worker counts as one of the wanted workers.
     fn counts(&self, now: Instant) -> bool {
         let absent = self.suspended.is_some_and(|since| now.saturating_duration_since(since) >= ABSENT);
         matches!(self.state, State::Forking | State::Booting) || (self.state == State::Up && !absent)
     }
 }
 
-/// How a generation takes over where memory is short.
+/// A takeover on a machine that is short of memory.
 #[derive(Debug, Clone, Copy)]
 struct InPlace {
-    /// Workers that serve meanwhile.
+    /// The number of workers that serve meanwhile.
     serving: usize,
-    /// The generation that served before.
     old: Generation,
-    /// The generation that takes over has been ordered.
+    /// Whether the new generation has been ordered.
     ordered: bool,
 }
 
-/// The table.
 #[derive(Debug)]
 pub struct Table {
     workers: Vec<Option<Worker>>,
     restarts: Vec<u32>,
-    /// The last one that can serve is the one that takes over.
+    /// The last generation that can serve is the one that takes over.
     generations: Vec<GenerationState>,
     last_generation: Generation,
-    /// What the next template loads, unless it is on trial.
+    /// The code of the next template, unless that is on trial.
     in_force: Code,
-    /// When to try another template, while there is none.
+    /// When to start another template, while there is none.
     retry: Option<Instant>,
-    /// Templates that have died before any worker was ever ready; `None` once one was.
+    /// The number of templates that have died before any worker was ready; `None` once a worker was ready.
     lost_at_start: Option<u32>,
     wanted: usize,
-    /// Workers that may exist beyond the wanted ones while a generation takes over.
+    /// The number of workers that may exist beyond the wanted ones during a takeover.
     step: usize,
-    /// A reload in place, until the generation that it brings has taken over.
+    /// A reload in place, until the new generation has taken over.
     in_place: Option<InPlace>,
     timeouts: Timeouts,
     next: Serial,
@@ -133,26 +140,28 @@ pub struct Table {
     attached: bool,
 }
 
-/// The generation that a table starts with.
+/// The generation of a new table.
 pub const FIRST: Generation = 1;
-/// The code that a table starts with.
+/// The code of a new table.
 pub const FIRST_CODE: Code = 1;
-/// Boot failures in a row after which a generation that never had a ready worker is given up; and templates that die before any
-/// worker was ready, after which the server is.
+/// The number of consecutive boot failures after which a generation that never had a ready worker is given
+/// up. Also the number of templates that may die before any worker is ready until the server is given up.
 const HOPELESS: u32 = 4;
-/// Time that a worker that is stuck, or boots for too long, gets to log its backtraces; and time between two attempts to kill a worker.
+/// The time that a stuck worker, or one that boots for too long, has to log its backtraces. Also the interval
+/// between two KILLs.
 const KILL_AFTER: Duration = Duration::from_secs(1);
-/// Time that a template gets to carry out an order or to report an exit.
+/// The time limit for a template to carry out an order or to report an exit.
 pub(crate) const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time between two attempts to start a template.
+/// The delay before another template is started.
 const RETRY: Duration = Duration::from_secs(5);
-/// The same while the server starts, and clients wait for it.
+/// The same delay during start-up, when clients are waiting for the server.
 const RETRY_AT_START: Duration = Duration::from_secs(1);
-/// A worker that has been suspended for this long, with an idle thread, is replaced; it may still come back.
+/// A worker that has been suspended for this long, with an idle thread, is replaced. It may still resume.
 const ABSENT: Duration = Duration::from_secs(4);
 
 impl Table {
-    /// A table without workers, `wanted` of them to come, in at most `slots` slots. Generation [`FIRST`] is booting.
+    /// Creates a table with no workers yet and `wanted` to come, in at most `slots` slots. Generation
+    /// [`FIRST`] is booting.
     pub fn new(wanted: usize, slots: usize, timeouts: Timeouts, now: Instant) -> Table {
         Table {
             workers: vec![None; slots],
@@ -173,12 +182,12 @@ impl Table {
         }
     }
 
-    /// The table of a front whose only worker is the process that has started it.
+    /// Creates the table of a front whose only worker is the process that has started it.
     pub fn attached(timeouts: Timeouts, now: Instant) -> Table {
         Table { attached: true, ..Table::new(1, 1, timeouts, now) }
     }
 
-    /// What to do after `event`.
+    /// Handles `event` and returns the actions to carry out.
     pub fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
         if self.attached && event.replaces_a_worker() {
@@ -236,17 +245,17 @@ impl Table {
         actions
     }
 
-    /// Number of workers that there should be.
     pub fn wanted(&self) -> usize {
         self.wanted
     }
 
-    /// Number of workers that there can be room for.
+    /// Returns the largest possible number of workers.
     pub fn slots(&self) -> usize {
         self.workers.len()
     }
 
-    /// Whether as many workers as wanted take requests, and none is being replaced by one of another generation.
+    /// Returns whether the wanted number of workers take requests, and none is being replaced by one of
+    /// another generation.
     pub fn is_complete(&self) -> bool {
         let newest = self.newest().map_or(0, |generation| generation.number);
         let mut up = 0;
@@ -261,13 +270,13 @@ impl Table {
         !self.stopping && up == self.wanted
     }
 
-    /// Whether as many workers as wanted take requests, whatever becomes of them.
+    /// Returns whether the wanted number of workers take requests, even if they are being replaced.
     pub fn is_staffed(&self) -> bool {
         let up = self.workers.iter().flatten().filter(|worker| worker.state == State::Up).count();
         !self.stopping && up >= self.wanted
     }
 
-    /// All workers that have been forked.
+    /// Returns all workers that have been forked.
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         self.workers.iter().enumerate().filter_map(|(index, worker)| {
             let worker = worker.as_ref().filter(|w| w.state != State::Forking)?;
@@ -288,7 +297,7 @@ impl Table {
         })
     }
 
-    /// The generation that serves, or would if it had workers.
+    /// Returns the generation that serves, or would serve if it had workers.
     pub fn serving(&self) -> Option<Generation> {
         let newest = self.newest().map(|generation| generation.number);
         newest.or_else(|| {
@@ -296,27 +305,27 @@ impl Table {
         })
     }
 
-    /// The number of the newest generation that was started.
+    /// Returns the number of the newest generation that was started.
     pub fn last_generation(&self) -> Generation {
         self.last_generation
     }
 
-    /// The code that templates load which take the place of others.
+    /// Returns the code that replacement templates load.
     pub fn in_force(&self) -> Code {
         self.in_force
     }
 
-    /// The code of a generation, while its template or one of its workers is there.
+    /// Returns the code of a generation, as long as its template or one of its workers exists.
     pub fn code_of(&self, number: Generation) -> Option<Code> {
         self.generations.iter().find(|generation| generation.number == number).map(|one| one.code)
     }
 
-    /// The worker that is in a slot of the scoreboard.
+    /// Returns the worker in a slot of the scoreboard.
     pub fn serial_in(&self, index: u32) -> Option<Serial> {
         self.workers.get(index as usize)?.as_ref().map(|worker| worker.serial)
     }
 
-    /// Where a generation stands.
+    /// Returns the state of a generation.
     pub fn census(&self, number: Generation) -> Census {
         let workers = || self.workers.iter().flatten().filter(|worker| worker.generation == number);
         let staying = |w: &&Worker| matches!(w.state, State::Forking | State::Booting | State::Up);
@@ -333,26 +342,26 @@ impl Table {
         }
     }
 
-    /// Workers that are ready and not of generation `number`, but for those on trial.
+    /// Returns the number of ready workers of other generations than `number`, not counting those on trial.
     pub fn others_ready(&self, number: Generation) -> usize {
         let serves =
             |w: &&Worker| w.state == State::Up && w.generation != number && self.is_in_service(w.generation);
         self.workers.iter().flatten().filter(serves).count()
     }
 
-    /// The scoreboard slot of a worker.
+    /// Returns the scoreboard slot of a worker.
     pub fn index_of(&self, serial: Serial) -> Option<u32> {
         self.position(serial).map(|index| index as u32)
     }
 
-    /// Whether all workers are up and nothing is to be done soon.
+    /// Returns whether all workers are up and no action is due soon.
     pub fn is_calm(&self) -> bool {
         let calm = |worker: &Worker| worker.state == State::Up && worker.suspended.is_none();
         let workers = || self.workers.iter().flatten();
         self.retry.is_none() && workers().count() == self.wanted && workers().all(calm)
     }
 
-    /// The template to signal a worker by; `None` for an orphan.
+    /// Returns the template through which a worker can be signalled; `None` for an orphan.
     pub fn signal_by(&self, pid: u32) -> Option<Generation> {
         self.workers.iter().flatten().find(|w| w.pid == pid && !w.orphan).map(|w| w.generation)
     }
@@ -450,7 +459,7 @@ impl Table {
         self.in_place = self.serving().map(|old| InPlace { serving, old, ordered: false });
     }
 
-    /// The templates may have died meanwhile.
+    /// Cancels a reload in place. Its templates may have died meanwhile.
     fn reoccupy(&mut self, now: Instant, actions: &mut Vec<Action>) {
         self.in_place = None;
         if !self.has_template() {
@@ -458,12 +467,13 @@ impl Table {
         }
     }
 
-    /// Whether a template is there, or boots, that is in service.
+    /// Returns whether a template in service exists or is booting.
     fn has_template(&self) -> bool {
         self.generations.iter().any(|g| g.role == Role::Service && g.template != Template::Gone)
     }
 
-    /// More than one, if one had died and its successor boots.
+    /// Ends the templates in service. There is more than one if a template had died and its successor is
+    /// booting.
     fn retire_templates(&mut self, now: Instant, actions: &mut Vec<Action>) {
         self.retry = None;
         let serves = |g: &&GenerationState| g.role == Role::Service && g.template != Template::Gone;
@@ -489,7 +499,7 @@ impl Table {
     }
 
     fn is_in_service(&self, number: Generation) -> bool {
-        // A generation that was forgotten has no workers.
+        // Generations that were removed from the list have no workers.
         self.generations.iter().any(|g| g.number == number && g.role == Role::Service)
     }
 
@@ -512,7 +522,8 @@ impl Table {
         self.template_gone(number, now, actions);
     }
 
-    /// Its workers serve on as orphans, until those of another generation have taken over.
+    /// Handles the end of a template. Its workers keep serving as orphans until another generation has taken
+    /// over.
     fn template_gone(&mut self, number: Generation, now: Instant, actions: &mut Vec<Action>) {
         let Some(generation) = self.generation(number).filter(|g| g.template != Template::Gone) else {
             return;
@@ -526,10 +537,10 @@ impl Table {
             return;
         }
         if self.in_place.is_some_and(|place| !place.ordered) {
-            // There is room for one template, and it is the next one's.
+            // Memory has room for one template, which is the next one.
             return;
         }
-        // A template that never brought forth a worker is not tried again at once.
+        // A template that never produced a ready worker is not retried at once.
         if let Some(lost) = &mut self.lost_at_start {
             *lost += 1;
             let hopeless = *lost >= HOPELESS;
@@ -544,7 +555,7 @@ impl Table {
         }
     }
 
-    /// The process that is both has left, or wants to: the server ends, whatever is under way.
+    /// Ends the server, because the attached process has exited or is about to.
     fn detached(&mut self, number: Generation, now: Instant, actions: &mut Vec<Action>) {
         if let Some(generation) = self.generation(number) {
             generation.template = Template::Gone;
@@ -635,7 +646,8 @@ impl Table {
         }
     }
 
-    /// A link ends because the worker exits, or is broken. It gets no more requests, and is killed should it not end.
+    /// Handles the end of a link: the worker is exiting or broken. It gets no more requests, and is killed if
+    /// it does not exit.
     fn link_lost(&mut self, serial: Serial, served: bool, now: Instant, actions: &mut Vec<Action>) {
         let Some(index) = self.position(serial) else { return };
         let Some(worker) = self.workers[index].as_mut() else { return };
@@ -644,7 +656,7 @@ impl Table {
         }
         worker.link_lost = Some(now);
         if worker.state == State::Forking {
-            // Its fork will be reported.
+            // The report of the fork is still to come.
             return;
         }
         let state = worker.state;
@@ -663,7 +675,8 @@ impl Table {
         }
     }
 
-    /// A worker that has a template is gone when that has reported its exit. If none is reported in time, the template is broken.
+    /// Handles the end of a worker's process. A worker with a template is gone only when the template has
+    /// reported its exit. If the template does not report in time, it is broken.
     fn ended(&mut self, serial: Serial, served: bool, now: Instant, actions: &mut Vec<Action>) {
         let Some(index) = self.position(serial) else { return };
         let Some(worker) = self.workers[index].as_mut().filter(|worker| worker.state != State::Forking)
@@ -709,13 +722,14 @@ impl Table {
         }
     }
 
-    /// A worker leaves its place to its successor. If it was promoted, it is the template of a generation on trial next.
+    /// Makes room for a worker's successor. A promoted worker becomes the template of a new generation on
+    /// trial.
     fn leave(&mut self, serial: Serial, now: Instant, actions: &mut Vec<Action>) {
         let promoted = self.worker(serial).is_some_and(|worker| worker.promoted && worker.state == State::Up);
         if promoted && !self.generations.iter().any(|g| matches!(g.role, Role::Trial { .. })) {
             let by = self.worker(serial).map(|worker| worker.generation).unwrap_or_default();
             let code = self.code_of(by).unwrap_or(self.in_force);
-            // It finishes its requests first.
+            // The worker finishes its requests first.
             let begins = now + self.timeouts.shutdown;
             let generation = self.next_generation(Role::Trial { open: false }, code, begins);
             actions.push(Action::Promote { serial, generation });
@@ -807,7 +821,7 @@ impl Table {
         }
     }
 
-    /// Counts a death that was not ordered, when it is first noticed: whether the next fork has to wait depends on it.
+    /// Counts an unexpected death when it is first noticed, because the delay of the next fork depends on it.
     fn count_death(&mut self, index: usize, served: bool, now: Instant, actions: &mut Vec<Action>) {
         self.restarts[index] += 1;
         let Some(worker) = &self.workers[index] else { return };
@@ -903,7 +917,7 @@ impl Table {
             {
                 self.kill(index, Cause::Stuck, now, actions);
             }
-            // Until it has ended: the signal may have been sent by a template that did not deliver it.
+            // Repeated until the process has ended, because a template may have failed to deliver the signal.
             State::Ending(cause) if age >= KILL_AFTER && worker.ended.is_none() => {
                 self.kill(index, cause, now, actions);
             }
@@ -911,7 +925,7 @@ impl Table {
         }
     }
 
-    /// Whether a template does not do in time what it has to.
+    /// Returns whether a template has missed a deadline.
     fn is_late(&self, generation: &GenerationState, now: Instant) -> bool {
         let over = |since: Instant, limit| now.saturating_duration_since(since) >= limit;
         match generation.template {
@@ -926,7 +940,7 @@ impl Table {
         }
     }
 
-    // The difference between what is and what should be.
+    // Reconciliation of the actual and the wanted workers.
 
     fn balance(&mut self, now: Instant, actions: &mut Vec<Action>) {
         if self.stopping {
@@ -946,34 +960,35 @@ impl Table {
         }
     }
 
-    /// The generation that takes over, or has.
+    /// Returns the generation that takes over or has taken over.
     fn newest(&self) -> Option<&GenerationState> {
         self.generations.iter().rfind(|generation| generation.can_serve())
     }
 
-    /// Workers that count.
+    /// Returns the workers that count.
     fn counting(&self, now: Instant) -> impl Iterator<Item = &Worker> {
         let counts = move |worker: &&Worker| worker.counts(now) && self.is_in_service(worker.generation);
         self.workers.iter().flatten().filter(counts)
     }
 
-    /// Workers that count: all, or those that are of one generation and stay.
+    /// Counts the workers that count: all of them, or those of one generation that stay.
     fn count(&self, of: Option<Generation>, now: Instant) -> usize {
         let is_of = |worker: &&Worker| of.is_none_or(|number| !worker.is_outdated(number));
         self.counting(now).filter(is_of).count()
     }
 
-    /// How many workers there should be now: in place fewer than wanted.
+    /// Returns the wanted number of workers, which is reduced during a reload in place.
     fn target(&self) -> usize {
         self.in_place.map_or(self.wanted, |place| place.serving.clamp(1, self.wanted.max(1)))
     }
 
-    /// In place: whether another worker may exist, those that leave included.
+    /// Returns whether another worker may exist. In place, workers that are leaving count too.
     fn has_room(&self) -> bool {
         self.in_place.is_none() || self.workers.iter().flatten().count() <= self.target()
     }
 
-    /// Once no worker of before is left, there are as many as wanted again.
+    /// Ends the reload in place once all workers belong to the new generation. From then on, the full number
+    /// is wanted again.
     fn end_in_place(&mut self) {
         let Some(place) = self.in_place else { return };
         let newest = self.newest().filter(|newest| newest.proven && newest.number > place.old);
@@ -982,8 +997,8 @@ impl Table {
         }
     }
 
-    /// How many workers may count beyond the wanted ones, because their successors are to be ready first: a step of those of old
-    /// generations, one of those that are recycled.
+    /// Returns how many workers may exist beyond the wanted ones, because successors have to be ready first:
+    /// a step for old generations, one worker for recycling.
     fn surge(&self, newest: Generation, now: Instant) -> usize {
         let outdated = || self.counting(now).filter(|worker| newest > 0 && worker.is_outdated(newest));
         if self.in_place.is_none() && outdated().any(|worker| worker.generation != newest) {
@@ -993,8 +1008,9 @@ impl Table {
         }
     }
 
-    /// Old workers, and those that are recycled, leave when as many as wanted are up beside them, the others when there are too many: the youngest first, because it
-    /// has the coldest caches.
+    /// Closes workers that are not needed. Old and recycled workers leave when the wanted number is up
+    /// without them, other workers when there are too many. The youngest leaves first, because its caches are
+    /// the coldest.
     fn close_surplus(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let newest = self.newest().map_or(0, |generation| generation.number);
         let proven = self.newest().is_some_and(|generation| generation.proven);
@@ -1008,7 +1024,8 @@ impl Table {
             let forking = counting().any(|worker| worker.state == State::Forking);
             let victim = match old {
                 Some(old) if proven && up > self.target() => Some(old),
-                // One that serves nothing yet before one that does; while one is just being forked, that one, later.
+                // Workers that serve nothing yet go first. A worker whose fork is in progress is closed
+                // later.
                 _ if surplus => closable()
                     .max_by_key(|w| (w.state != State::Up, proven && w.is_outdated(newest), w.serial))
                     .filter(|worker| worker.state != State::Up || !forking || surge > 0),
@@ -1019,7 +1036,8 @@ impl Table {
         }
     }
 
-    /// Ends templates that a newer generation has replaced, and forgets generations without template and workers.
+    /// Ends templates that a newer generation has replaced, and removes generations without template and
+    /// workers.
     fn end_replaced(&mut self, actions: &mut Vec<Action>) {
         let proven = self.newest().filter(|generation| generation.proven).map(|generation| generation.number);
         for generation in &mut self.generations {
@@ -1051,7 +1069,8 @@ impl Table {
         }
     }
 
-    /// The generation that the next worker is forked from, if one is needed now. A worker on trial comes after those that are wanted.
+    /// Returns the generation from which the next worker is forked, if one is needed now. A worker on trial
+    /// comes after the wanted ones.
     fn next_fork(&self, now: Instant) -> Option<Generation> {
         self.next_wanted(now).or_else(|| {
             let untried = |g: &&GenerationState| {
@@ -1078,7 +1097,8 @@ impl Table {
         if let Some(old) = fallback.filter(|old| all - new < self.target() && allowed(old)) {
             return Some(old.number);
         }
-        // The first worker of a generation is forked alone: what kills it would kill them all.
+        // The first worker of a generation is forked alone, because a fault that kills it would kill all of
+        // them.
         (new == 0 && allowed(newest)).then_some(newest.number)
     }
 

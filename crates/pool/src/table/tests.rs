@@ -1,4 +1,4 @@
-//! Lives of workers and templates, and properties that hold in all of them.
+//! Tests the lives of workers and templates, and properties of all of them.
 
 use super::generation::FIRST_WAIT;
 use super::*;
@@ -12,7 +12,7 @@ fn table(wanted: usize, now: Instant) -> Table {
     Table::new(wanted, 32, TIMEOUTS, now)
 }
 
-/// A table whose workers are all up, and the time.
+/// Returns a table whose workers are all up, and the time.
 fn settled(wanted: usize) -> (Table, Instant) {
     let now = Instant::now();
     let mut table = table(wanted, now);
@@ -22,7 +22,7 @@ fn settled(wanted: usize) -> (Table, Instant) {
     (table, now)
 }
 
-/// Carries out all forks: each succeeds and its worker gets ready. Returns all actions.
+/// Carries out all forks: each succeeds and its worker becomes ready. Returns all actions.
 fn carry_out(table: &mut Table, mut actions: Vec<Action>, now: Instant) -> Vec<Action> {
     let mut seen = Vec::new();
     while !actions.is_empty() {
@@ -588,7 +588,7 @@ fn a_worker_that_dies_while_the_new_generation_is_unproven_is_replaced_by_the_ol
     assert_eq!(table.on(exited(1), now)[1], fork(FIRST, 0, 4));
 }
 
-/// Plays front and processes for the property tests.
+/// Acts as the front and the processes in the property tests.
 struct World {
     table: Table,
     now: Instant,
@@ -597,7 +597,7 @@ struct World {
     gone: HashSet<Serial>,
     templates: HashSet<Generation>,
     booting: Vec<Generation>,
-    /// Those that workers have left behind, or will.
+    /// Generations whose templates workers have left behind or will leave behind.
     left: HashSet<Generation>,
 }
 
@@ -690,14 +690,15 @@ impl World {
         self.on(event)
     }
 
-    /// A template is ready. One that a worker has left behind takes over.
+    /// Makes a template ready. One that a worker has left behind takes over.
     fn boot(&mut self) -> Result<(), TestCaseError> {
         let Some(generation) = self.booting.pop() else { return self.on(Event::Tick) };
         self.on(Event::TemplateBooted(generation))?;
         if self.left.contains(&generation) { self.on(Event::Roll(generation)) } else { Ok(()) }
     }
 
-    /// From now on everything works: templates boot, forks succeed, workers get ready, closed and killed ones exit.
+    /// Lets everything work from now on: templates boot, forks succeed, workers become ready, closed and
+    /// killed ones exit.
     fn recover(&mut self) -> Result<(), TestCaseError> {
         for _ in 0..200 {
             self.now += SECOND;
@@ -751,7 +752,7 @@ fn a_recycled_worker_stays_when_its_successor_fails() {
     assert_eq!(up(&table), [1], "nor when the template dies");
 }
 
-/// A worker that has been promoted, when its successor is ready.
+/// Returns a table with a promoted worker whose successor is ready.
 fn promoted() -> (Table, Instant) {
     let (mut table, now) = settled(2);
     assert_eq!(table.on(Event::Promote(1), now), [fork(FIRST, 2, 3)]);
@@ -818,7 +819,7 @@ fn a_worker_that_is_killed_is_replaced_at_once() {
     assert_eq!((gone(&actions)[0].killed, gone(&actions)[0].cause), (true, Cause::Ordered));
 }
 
-/// An attached table whose worker is up.
+/// Returns an attached table whose worker is up.
 fn attached() -> (Table, Instant) {
     let now = Instant::now();
     let mut table = Table::attached(TIMEOUTS, now);
@@ -889,8 +890,9 @@ fn an_attached_worker_that_cannot_start_is_the_end() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-    /// Whatever happens: one fork at a time, by a template that exists, and no worker is gone twice or without having been forked.
-    /// When all works again, the newest generation alone serves, with as many workers as wanted, and all others were reported gone.
+    /// For any events: one fork at a time, by a template that exists, and no worker is gone twice or without
+    /// having been forked. When everything works again, only the newest generation serves, with the wanted
+    /// number of workers, and all others were reported gone.
     #[test]
     fn bookkeeping_holds(steps in proptest::collection::vec((0u8..25, 1u32..12), 1..150)) {
         let mut world = World::new(3);

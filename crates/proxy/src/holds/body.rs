@@ -1,4 +1,4 @@
-//! A body on a connection of an origin, and whose turn it is: the client's, which does not read, or the origin's.
+//! Tracks a body on a connection to an origin, and which side is next: the client, which must read, or the origin.
 
 use super::{At, Holder, Holds};
 use crate::pool::Connection;
@@ -20,7 +20,7 @@ pub(crate) struct Held {
     pub(super) displaced: Cell<bool>,
 }
 
-/// A body's entry, until it is dropped.
+/// A guard for a body's entry.
 pub(crate) struct Hold {
     pub(super) holds: Rc<Holds>,
     pub(super) held: Rc<Held>,
@@ -34,7 +34,7 @@ impl Held {
         }
     }
 
-    /// Takes the connection.
+    /// Takes the connection away.
     pub(super) fn displace(&self) {
         self.set_unread(false);
         if self.connection.take().is_some() {
@@ -44,18 +44,17 @@ impl Held {
 }
 
 impl Hold {
-    /// The connection, as long as it is there.
+    /// Returns the connection, while it is there.
     pub(crate) fn connection(&self) -> Option<Ref<'_, Connection>> {
         Ref::filter_map(self.held.connection.borrow(), |held| held.as_ref().map(|(connection, _)| connection))
             .ok()
     }
 
-    /// Takes the connection out.
     pub(crate) fn take(&self) -> Option<Connection> {
         self.held.connection.take().map(|(connection, _)| connection)
     }
 
-    /// The client has the turn (`true`), or the origin.
+    /// Records whether the client (`true`) or the origin is next.
     pub(crate) fn set_unread(&self, unread: bool) {
         // The first part is taken before the client has asked for it.
         if unread
@@ -74,7 +73,7 @@ impl Hold {
         }
     }
 
-    /// Why the connection is gone, if others needed it.
+    /// Returns the failure if other requests took the connection.
     pub(crate) fn displaced(&self) -> Option<Failure> {
         self.held.displaced.get().then(|| {
             let why = "the client did not read on while others needed the connection to the origin";

@@ -1,15 +1,14 @@
-//! Connections to origins that clients make a thread hold: for requests without a response, and for bodies of which the client does not
-//! read the rest.
+//! Limits the origin connections that clients hold on a thread: for requests without a response, and for bodies that the client does not read.
 //!
-//! Why: a client of HTTP/2 that opens a hundred streams and reads none of them has a hundred connections of an origin to itself.
+//! Why: an HTTP/2 client that opens a hundred streams and reads none of them would have a hundred connections of an origin to itself.
 //!
 //! Contract:
-//! 1. A connection of a client has [`OF_CLIENT`] of them. Its further requests wait until one is done with. Requests that their origin
-//!    lets wait ([`YOUNG`]) and bodies that wait for their origin do not count: long polls and event streams are not held up.
-//! 2. Bodies lose their connections, those that have been unread for the longest time first, when there is need: when one of the
-//!    client's own requests waits ([`OWN`]); when a thread has more than [`OF_THREAD`]; when an origin refuses, or lets other requests
-//!    wait ([`LATE`]); and when descriptors run out. Clients that read anything, and those with a few ([`FEW`]), are spared.
-//! 3. A body that has lost its connection breaks off as soon as its client reads on.
+//! 1. A client's connection may use [`OF_CLIENT`] origin connections. Its further requests wait until one is free. Requests whose origin keeps them
+//!    waiting ([`YOUNG`]) and bodies that wait for their origin do not count, so long polls and event streams are not held up.
+//! 2. Unread bodies lose their connections, the longest unread first, in these cases: one of the client's own requests waits ([`OWN`]); the thread
+//!    has more than [`OF_THREAD`]; an origin refuses connections or keeps other requests waiting ([`LATE`]); descriptors run out. Clients that read
+//!    anything, and clients with only a few unread bodies ([`FEW`]), are spared.
+//! 3. A body that has lost its connection breaks off as soon as its client continues to read.
 
 mod body;
 mod place;
@@ -32,31 +31,31 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-/// Connections to origins that a connection of a client occupies at a time.
+/// The most origin connections that a client's connection uses at a time.
 const OF_CLIENT: usize = 32;
-/// Unread bodies of a thread.
+/// The most unread bodies of a thread.
 const OF_THREAD: usize = 1_024;
-/// Unread bodies of a client that are left to it when others need connections.
+/// Unread bodies that a client may keep when other requests need connections.
 const FEW: usize = 8;
 /// How long a request without a response counts; longer for a client that leaves much unread.
 const YOUNG: Duration = Duration::from_millis(500);
-/// How long a request waits for its response until unread bodies at its origin make room.
+/// How long a request waits for its response before unread bodies at its origin make room.
 const LATE: Duration = Duration::from_millis(250);
-/// How long a body has been unread, and its client has read nothing of others, before it makes room for others.
+/// How long a body must be unread, while its client reads no other body either, before it makes room for other clients.
 const STALLED: Duration = Duration::from_secs(2);
-/// How long it has been unread before it makes room for another request of the same client.
+/// How long a body must be unread before it makes room for another request of the same client.
 const OWN: Duration = Duration::from_secs(30);
-/// Time between two looks.
+/// The time between two checks.
 const LOOK: Duration = Duration::from_millis(200);
 
 thread_local! {
     static HOLDS: Rc<Holds> = Rc::default();
 }
 
-/// Where a request goes: the address of the origin's state.
+/// The destination of a request: the address of the origin's state.
 pub(crate) type At = usize;
 
-/// Everything that is held on a thread.
+/// All held connections of a thread.
 #[derive(Default)]
 pub(crate) struct Holds {
     clients: RefCell<HashMap<*const Peer, Rc<Holder>>>,
@@ -67,16 +66,16 @@ pub(crate) struct Holds {
     looking: Cell<bool>,
 }
 
-/// A connection of a client that carries many requests.
+/// A client's connection that carries many requests.
 struct Holder {
-    /// Keeps its address from being used again.
+    /// Keeps the address of the peer from being reused.
     peer: Rc<Peer>,
     /// Young requests without a response.
     asking: Cell<usize>,
     unread: Cell<usize>,
-    /// When it read on in any of its bodies.
+    /// When the client last read from any of its bodies.
     read: Cell<Instant>,
-    /// Others needed what it held: until it reads on it gets no more than a few.
+    /// Other clients needed its connections: until it reads again, it gets only a few.
     reduced: Cell<bool>,
     waiting: RefCell<VecDeque<oneshot::Sender<Place>>>,
 }
@@ -89,20 +88,20 @@ struct Asking {
     young: bool,
 }
 
-/// Those of this thread.
+/// Returns the holds of this thread.
 pub(crate) fn of_thread() -> Rc<Holds> {
     HOLDS.with(Rc::clone)
 }
 
-/// Takes the connections of unread bodies of this thread, because descriptors run out; whether there were any.
+/// Takes connections from unread bodies of this thread because descriptors run out. Returns whether there were any.
 pub fn make_room() -> bool {
     HOLDS.with(|holds| holds.make_room(None))
 }
 
 impl Holds {
-    /// A place for a request, unless the client's connection occupies as many as it may.
+    /// Returns a place for a request, unless the client's connection already uses its share.
     pub(crate) fn enter(self: &Rc<Holds>, peer: &Rc<Peer>, version: Version) -> Option<Place> {
-        // One request after the other.
+        // HTTP/1 has one request at a time.
         if matches!(version, Version::Http10 | Version::Http11) {
             return Some(self.place(None));
         }
@@ -199,14 +198,14 @@ impl Holds {
         Hold { holds: self.clone(), held }
     }
 
-    /// Takes the connections of unread bodies at an origin that accepts no more of them, or of any if `at` is `None`; whether there were any.
+    /// Takes connections from unread bodies at the origin `at`, which accepts no more, or at any origin if `at` is `None`. Returns whether there
+    /// were any.
     pub(crate) fn make_room(&self, at: Option<At>) -> bool {
         self.displace(|held| at.is_none_or(|at| held.at == at)) > 0
             || at.is_none() && self.displace_oldest(STALLED, |_| true)
     }
 
-    /// Takes the connection of the body that has been unread for the longest time of those that `may` lose it, if that is `least`; whether there
-    /// was one.
+    /// Takes the connection from the longest unread body that `may` lose it, if it has been unread for `least`. Returns whether there was one.
     fn displace_oldest(&self, least: Duration, may: impl Fn(&Held) -> bool) -> bool {
         let bodies = self.bodies.borrow();
         let unread =
@@ -217,8 +216,8 @@ impl Holds {
         oldest.inspect(|held| held.displace()).is_some()
     }
 
-    /// Takes a quarter of the connections of bodies that `may` lose it, unread for [`STALLED`], and whose clients are stuck: those that have
-    /// been unread for the longest time. Returns how many.
+    /// Takes connections from a quarter of the bodies that `may` lose it, have been unread for [`STALLED`] and whose clients are stuck; the longest
+    /// unread first. Returns how many.
     fn displace(&self, may: impl Fn(&Held) -> bool) -> usize {
         let now = Instant::now();
         let bodies = self.bodies.borrow();
@@ -239,7 +238,7 @@ impl Holds {
         found.len()
     }
 
-    /// Starts the task that looks after requests that wait and bodies that are held.
+    /// Starts the task that checks waiting requests and held bodies.
     fn look(self: &Rc<Holds>) {
         if self.looking.replace(true) {
             return;
@@ -257,7 +256,7 @@ impl Holds {
         });
     }
 
-    /// Whether there is anything left to look after.
+    /// Checks once. Returns whether there is anything left to check.
     fn look_once(self: &Rc<Holds>) -> bool {
         let now = Instant::now();
         let mut late: Vec<At> = Vec::new();
@@ -299,24 +298,24 @@ impl Holds {
         waiting || bodies > FEW
     }
 
-    /// Lets requests go on that wait, while there is room.
+    /// Admits waiting requests while there is room.
     fn admit(self: &Rc<Holds>, holder: &Rc<Holder>) {
         while holder.has_room() {
             let Some(next) = holder.waiting.borrow_mut().pop_front() else { return };
             if !next.is_closed() {
-                // One that goes meanwhile gives its place back.
+                // A request that ends meanwhile gives its place back.
                 let _ = next.send(self.place(Some(holder.clone())));
             }
         }
     }
 
-    /// After something of a client has ended: others of it may go on, or it is forgotten.
+    /// Admits other requests of a client after one has ended, or forgets the client.
     fn released(self: &Rc<Holds>, holder: &Rc<Holder>) {
         if !holder.waiting.borrow().is_empty() {
             holder.waiting.borrow_mut().retain(|waiting| !waiting.is_closed());
             self.admit(holder);
         }
-        // The map has one, and what ends has one.
+        // One reference is the map's, and one belongs to the caller.
         if Rc::strong_count(holder) == 2 && holder.waiting.borrow().is_empty() {
             self.clients.borrow_mut().remove(&Rc::as_ptr(&holder.peer));
         }
@@ -328,7 +327,7 @@ impl Holder {
         self.asking.get() + self.unread.get() < if self.reduced.get() { FEW } else { OF_CLIENT }
     }
 
-    /// Whether it has many unread bodies and reads none of them.
+    /// Returns whether the client has many unread bodies and reads none of them.
     fn is_stuck(&self, now: Instant) -> bool {
         self.unread.get() > FEW && now.saturating_duration_since(self.read.get()) >= STALLED
     }

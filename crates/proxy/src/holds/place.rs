@@ -1,9 +1,9 @@
-//! A request without a response, or one that waits until it may have one.
+//! Tracks requests without a response, and requests that wait for a place.
 
 use super::{Asking, At, Holder, Holds};
 use std::rc::Rc;
 
-/// A request's place among those without a response, until it is dropped.
+/// A request's place among those without a response, until this is dropped.
 pub(crate) struct Place {
     pub(super) holds: Rc<Holds>,
     pub(super) index: usize,
@@ -22,7 +22,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Place {
-    /// The request goes to an origin.
+    /// Records the origin that the request goes to.
     pub(crate) fn goes_to(&self, at: At) {
         if let Some(asking) = &mut self.holds.asking.borrow_mut()[self.index] {
             asking.at = Some(at);

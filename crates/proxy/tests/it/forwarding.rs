@@ -1,4 +1,4 @@
-//! What a proxy does with backends that behave.
+//! Tests a proxy with backends that behave.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use crate::support;
@@ -262,7 +262,7 @@ fn stale_connections_are_noticed_or_asked_again() {
             pause();
         }
         let answer = client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi").read();
-        // It was sent, and may have been acted on.
+        // The request was sent, and may have been acted on.
         assert_eq!(answer.status, if waits { 502 } else { 200 }, "{waits}");
     }
 }
@@ -296,14 +296,14 @@ fn names_are_resolved_and_connecting_has_its_time() {
     let front = Front::start(config(&["http://no-such-host.invalid".into()]));
     let status = front.connect().get("/").status;
     assert!(matches!(status, 502 | 504), "{status}");
-    // A listener whose queue is full takes no more.
+    // A listener whose queue is full accepts no more.
     let full = socket_that_is_full();
     let front = Front::start(config(&[format!("http://{}", full.0)]));
     assert_eq!(front.connect().get("/").status, 504);
     assert!(front.has_noted("connect_timeout"), "{:?}", front.log);
 }
 
-/// A listener without room, and what fills it.
+/// Returns a listener without room, and the sockets that fill it.
 fn socket_that_is_full() -> (std::net::SocketAddr, Vec<Box<dyn std::any::Any>>) {
     use rustix::net::{
         AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, listen, socket_with,
@@ -436,7 +436,7 @@ fn unix_sockets() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// Room for one more byte.
+/// Makes room for one more byte.
 fn seen_byte(seen: &mut Vec<u8>) -> &mut [u8] {
     seen.push(0);
     let last = seen.len() - 1;
@@ -553,7 +553,7 @@ fn a_body_that_has_been_asked_for_is_not_asked_for_again() {
     let backend = Backend::start(|c| {
         c.head();
         c.send(HELLO);
-        // The next one gets no answer, whatever has come of it.
+        // The next request gets no response, even if it was acted on.
         c.head();
     });
     let front = Front::to(&[&backend]);

@@ -1,4 +1,4 @@
-//! Backends that answer what they should not: what becomes of it for the client, and for the next request.
+//! Tests backends that send invalid responses: the result for the client, and for the next request.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use crate::support;
@@ -6,23 +6,23 @@ use crate::support;
 use std::time::Duration;
 use support::{Backend, Front};
 
-/// What the client sees.
+/// The result that the client sees.
 #[derive(Debug, Clone, Copy)]
 enum Seen {
     /// A whole response.
     Whole(u16, &'static str),
     /// A whole response, after which the connection to the backend may be used again.
     Kept(u16, &'static str),
-    /// A response that breaks off, so that the client can tell.
+    /// A response that visibly breaks off.
     Broken(u16, &'static str),
-    /// An error of ours, or a broken response: whichever of the two it is decided by how much has come with the head.
+    /// The proxy's error or a broken response, depending on how many bytes arrived with the head.
     Either,
-    /// An error of ours, and the reason in the log.
+    /// The proxy's error, and the reason in the log.
     Error(u16, &'static str),
 }
 use Seen::{Broken, Either, Error, Kept, Whole};
 
-/// What a backend does after it has read a request; then it closes.
+/// A backend's action after it has read a request; then it closes.
 enum Does {
     Send(Vec<u8>),
     Wait(u64),
@@ -58,7 +58,7 @@ fn cases() -> Vec<(&'static str, &'static str, Vec<Does>, Seen)> {
     let chunked = "Transfer-Encoding: chunked\r\n\r\n";
     let many = |line: &str, n: usize| ok(&line.repeat(n));
     vec![
-        // What no HTTP/1 response is.
+        // Bytes that are not an HTTP/1 response.
         ("garbage", "GET", hold("\x16\x03\x01\x02garbage"), Error(502, "not those of an HTTP/1 response")),
         ("HTTP/0.9", "GET", send("<html>hello</html>"), Error(502, "not those of an HTTP/1 response")),
         (
@@ -221,7 +221,7 @@ fn cases() -> Vec<(&'static str, &'static str, Vec<Does>, Seen)> {
             ],
             Whole(200, "hello"),
         ),
-        // Bodies where there are none.
+        // Bodies where none is allowed.
         (
             "204 with a body",
             "GET",
@@ -254,11 +254,11 @@ fn cases() -> Vec<(&'static str, &'static str, Vec<Does>, Seen)> {
             hold(format!("HTTP/1.1 100 Continue\r\n\r\n{}", ok("Content-Length: 2\r\n\r\nhi"))),
             Kept(200, "hi"),
         ),
-        // Nothing.
+        // No response.
         ("an end without an answer", "GET", vec![], Error(502, "without an answer")),
         ("a reset without an answer", "GET", vec![Does::Reset], Error(502, "test: http://127.0.0.1:")),
         ("no answer", "GET", vec![Does::Hold], Error(504, "read_timeout")),
-        // What is unusual, but right.
+        // Unusual but valid responses.
         ("until close", "GET", send(ok("\r\nhello")), Whole(200, "hello")),
         ("HTTP/1.0", "GET", send("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello"), Whole(200, "hello")),
         ("no reason", "GET", hold("HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello"), Kept(200, "hello")),

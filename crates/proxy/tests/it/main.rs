@@ -1,4 +1,4 @@
-//! Origins that behave and origins that do not: one program of all tests, which is linked once.
+//! Tests origins that behave and origins that do not. One program for all tests, so that it is linked once.
 #![cfg(test)]
 
 mod forwarding;

@@ -1,4 +1,4 @@
-//! Origins behind TLS.
+//! Tests origins behind TLS.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use crate::support;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use support::{Front, config};
 
-/// A server with a certificate of its own for `localhost`, and the file that makes it believed.
+/// A server with its own certificate for `localhost`, and the file that makes clients trust it.
 struct Secure {
     address: SocketAddr,
     ca: PathBuf,

@@ -1,4 +1,4 @@
-//! The task that runs a connection: connects, reads, hands out replies in order, writes, and watches deadlines.
+//! Runs a connection's task: connects, reads, hands out replies in order, writes, and watches deadlines.
 
 use super::{Connection, Inner, MAX_MESSAGES, Pause};
 use crate::error::{Error, ErrorKind};
@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::io::ReadBuf;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Pause after a failure to connect; it doubles with each failure.
+/// The pause after a failure to connect; it doubles with each failure.
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// A subscription whose messages are not taken for this long is closed: its task may have ended without unsubscribing.
 const MAX_UNTAKEN: Duration = Duration::from_secs(120);
-/// A larger output buffer is shrunk when it is empty, bytes.
+/// A larger output buffer is shrunk when it is empty, in bytes.
 const MAX_KEPT_BUFFER: usize = 1 << 20;
 
 /// Why a connection ended.
@@ -132,7 +132,7 @@ impl<S: ReplySink> Inner<S> {
         Ok(())
     }
 
-    /// When the connection has to be closed.
+    /// Returns when the connection has to be closed.
     fn deadline(&self) -> Option<Instant> {
         match &self.subscription {
             Some(it) if it.confirmation.is_some() => it.confirmation,
@@ -162,8 +162,7 @@ impl<S: ReplySink> Inner<S> {
     }
 }
 
-/// Wakes the driver when a reply may be overdue. One timer for all replies: it is reset only after it fired, or when it would
-/// fire too late.
+/// Wakes the driver when a reply may be overdue. One timer serves all replies: it is reset only after it fired, or when it would fire too late.
 struct Timer {
     sleep: Pin<Box<Sleep>>,
     until: Option<Instant>,
@@ -174,7 +173,8 @@ impl Timer {
         Timer { sleep: Box::pin(sleep_until(Instant::now())), until: None }
     }
 
-    /// Deadlines on a connection are in its order: all requests have the same timeout, or there is only one.
+    /// Returns the end of the connection if a reply is overdue. Deadlines on a connection are in its order: all requests have the same time-out, or
+    /// there is only one.
     fn overdue<S: ReplySink>(&mut self, cx: &mut Context<'_>, inner: &Inner<S>) -> Option<End> {
         loop {
             let deadline = inner.deadline();

@@ -1,4 +1,4 @@
-//! Connections to a server whose replies the tests choose.
+//! Tests connections to a server whose replies the tests choose.
 
 use super::*;
 use crate::config::Address;
@@ -34,7 +34,7 @@ fn send(connection: &Rc<Connection>, text: &'static str) -> Result<Reply, Error>
     })
 }
 
-/// The reply as text.
+/// Returns the reply as text.
 async fn text(reply: Reply) -> String {
     match reply.await.into_value().expect("it is complete") {
         Value::Error(error) => format!("{:?}: {error}", error.kind),

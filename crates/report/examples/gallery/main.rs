@@ -116,7 +116,7 @@ fn shapes() -> Table {
     }
 }
 
-/// More columns than fit on most screens.
+/// Returns a table with more columns than fit on most screens.
 fn cells() -> Table {
     let heads = [
         "seconds",

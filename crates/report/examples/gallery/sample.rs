@@ -5,7 +5,7 @@ use report::{
     Mark, Percentiles, Plot, Span, Spot, Stack, Stages, Unit, buckets_of, percentile_steps,
 };
 
-/// Pseudo-random numbers that are the same each time.
+/// Returns pseudo-random numbers that are the same each time.
 fn noise(seed: u32) -> f64 {
     let mut x = seed.wrapping_mul(2_654_435_761).wrapping_add(12_345);
     x ^= x >> 15;
@@ -14,7 +14,7 @@ fn noise(seed: u32) -> f64 {
     f64::from(x) / f64::from(u32::MAX)
 }
 
-/// Response times of 30,000 requests in milliseconds, sorted; one in ten met a stall.
+/// Returns response times of 30,000 requests in milliseconds, sorted; one in ten met a stall.
 fn times() -> Vec<f64> {
     let time = |index: u32| {
         let usual =
@@ -124,7 +124,7 @@ pub fn stages(shares: bool) -> Plot {
 const PROCESSES: [u32; 4] = [1, 2, 4, 10];
 const THREADS: [u32; 5] = [1, 2, 5, 10, 30];
 
-/// Throughput of a shape of an app that waits most of the time.
+/// Returns the throughput of a shape of an app that waits most of the time.
 fn throughput(processes: u32, threads: u32) -> f64 {
     let (p, t) = (f64::from(processes), f64::from(threads));
     let each = t * 9.1 / (1.0 + 0.04 * (t - 1.0) + 0.002 * t * (t - 1.0));
@@ -242,7 +242,7 @@ pub fn peers() -> Plot {
     })
 }
 
-/// Degenerate data.
+/// Returns degenerate data.
 pub fn odd() -> Vec<(&'static str, Vec<Block>)> {
     let lines = |title: &str, points: Vec<(f64, f64)>| {
         Block::Plot(Plot::Lines(Lines {

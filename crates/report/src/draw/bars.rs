@@ -49,7 +49,7 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Bars) {
     rows::axis_label(sheet, rows.left, &label);
 }
 
-/// The caption after a bar.
+/// Returns the caption after a bar.
 fn caption(plot: &Bars, bar: &Bar) -> String {
     match (bar.value.is_finite(), bar.note.is_empty()) {
         (true, true) => plot.x.unit.show(bar.value),
@@ -59,7 +59,7 @@ fn caption(plot: &Bars, bar: &Bar) -> String {
     }
 }
 
-/// An axis on which the longest bar leaves room for its caption.
+/// Returns an axis on which the longest bar leaves room for its caption.
 fn ruler(sheet: &Sheet, plot: &Bars, rows: &Rows) -> Ruler {
     let bars = || plot.groups.iter().flat_map(|group| &group.bars);
     let ends = bars().flat_map(|bar| [Some(bar.value), bar.high, bar.low]).flatten();

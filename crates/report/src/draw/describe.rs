@@ -5,7 +5,7 @@ use super::stages::total;
 use crate::plot::{Bars, Better, Frontier, Heat, Histogram, Lines, Percentiles, Plot, Stages};
 use crate::unit::Unit;
 
-/// Longest list; longer ones are abbreviated.
+/// The longest list; longer ones are abbreviated.
 const LISTED: usize = 8;
 
 pub(crate) fn describe(plot: &Plot) -> String {

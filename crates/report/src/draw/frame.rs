@@ -6,7 +6,6 @@ use super::sheet::{Anchor, Area, Sheet};
 use super::text;
 use crate::plot::{Limit, Mark, Span};
 
-/// The horizontal axis.
 #[derive(Debug, Clone)]
 pub(crate) enum Across {
     Values(Ruler),
@@ -49,7 +48,7 @@ pub(crate) struct Ground<'a> {
     pub x_label: String,
     pub y: Ruler,
     pub y_label: String,
-    /// Room at the right, for the names of lines.
+    /// Room at the right for the names of lines.
     pub margin: f64,
     pub spans: &'a [Span],
     pub limits: &'a [Limit],
@@ -65,13 +64,13 @@ pub(crate) struct Frame<'a> {
     pub top: f64,
     pub bottom: f64,
     limits: &'a [Limit],
-    /// Labels of marks that found room.
+    /// The labels of marks that found room.
     labels: Vec<Label>,
-    /// Areas that lines of data pass through.
+    /// Positions through which lines of data pass.
     ink: Vec<(f64, f64)>,
 }
 
-/// Most rows of mark labels above the plot.
+/// The most rows of mark labels above the plot.
 const MARK_ROWS: usize = 3;
 
 impl<'a> Frame<'a> {
@@ -155,8 +154,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Ticks whose labels do not overlap, with the start of each label. The last tick is always kept, because it shows
-    /// the end of the axis; round values are preferred.
+    /// Returns ticks whose labels do not overlap, with the start of each label. The last tick is always kept, because it shows the end of the axis;
+    /// round values are preferred.
     fn labelled_ticks(&self, sheet: &Sheet) -> Vec<(Tick, f64)> {
         let mut kept: Vec<(Tick, f64)> = Vec::new();
         let (first, others): (Vec<Tick>, Vec<Tick>) =
@@ -174,7 +173,7 @@ impl<'a> Frame<'a> {
         kept
     }
 
-    /// The line of each mark reaches up to its label.
+    /// Draws the line of each mark up to its label.
     fn mark_lines(&self, sheet: &mut Sheet, marks: &[Mark]) {
         for mark in marks.iter().filter(|mark| self.x.holds(mark.at)) {
             let Some(at) = self.x.at(mark.at) else { continue };
@@ -193,17 +192,17 @@ impl<'a> Frame<'a> {
         }));
     }
 
-    /// Upper end of the area for labels of data.
+    /// Returns the upper end of the area for labels of data.
     pub fn ceiling(&self, sheet: &Sheet) -> f64 {
         if self.labels.is_empty() { self.top - sheet.font } else { self.top - 2.0 }
     }
 
-    /// Whether a line of data passes through an area.
+    /// Returns whether a line of data passes through an area.
     pub fn is_inked(&self, left: f64, top: f64, right: f64, bottom: f64) -> bool {
         self.ink.iter().any(|(x, y)| (left..=right).contains(x) && (top..=bottom).contains(y))
     }
 
-    /// Draws what lies above the data: limits, and the labels of events. Returns where limits are labelled.
+    /// Draws the parts above the data: limits, and the labels of events. Returns the areas of the limits' labels.
     pub fn finish(&self, sheet: &mut Sheet) -> Vec<Area> {
         for Label { at, anchor, row, text } in &self.labels {
             let x = if *anchor == Anchor::Start { at - 3.0 } else { at + 3.0 };
@@ -226,7 +225,7 @@ impl<'a> Frame<'a> {
         taken
     }
 
-    /// The position above or below a horizontal line where a label of this width covers least.
+    /// Returns the position above or below a horizontal line where a label of this width covers least.
     fn free_place(&self, sheet: &Sheet, at: f64, width: f64, taken: &[Area]) -> Area {
         let height = sheet.font * 1.05;
         let positions = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
@@ -260,8 +259,8 @@ struct Label {
     text: String,
 }
 
-/// Places the label of each mark right or left of its line, in the lowest free row. Marks are processed from right to
-/// left, so that lines up to higher rows pass no label of a lower row.
+/// Places the label of each mark right or left of its line, in the lowest free row. Marks are processed from right to left, so that lines up to
+/// higher rows pass no label of a lower row.
 fn place_marks(sheet: &Sheet, marks: &[Mark], x: &Across) -> (Vec<Label>, usize) {
     let mut rows: Vec<Vec<(f64, f64)>> = Vec::new();
     let mut placed = Vec::new();
@@ -289,7 +288,7 @@ fn place_marks(sheet: &Sheet, marks: &[Mark], x: &Across) -> (Vec<Label>, usize)
     (placed, rows.len())
 }
 
-/// Values that an axis should include: the data, and limits not far beyond them.
+/// Returns the values that an axis should include: the data, and limits not far beyond them.
 pub(crate) fn with_limits(data: &[f64], limits: &[Limit]) -> Vec<f64> {
     let most = data.iter().copied().filter_map(super::ruler::usable).fold(0.0, f64::max);
     let near = |value: &f64| *value <= most * 3.0 || most == 0.0;

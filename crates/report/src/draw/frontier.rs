@@ -79,7 +79,7 @@ fn position(frame: &Frame<'_>, spot: &Spot) -> Option<(f64, f64)> {
     frame.x.at(spot.x).zip(frame.y.at(spot.y))
 }
 
-/// The points that no other beats in one quantity without being worse in the other, ordered by x.
+/// Returns the points that no other beats in one quantity without being worse in the other, ordered by x.
 pub(crate) fn efficient(plot: &Frontier) -> Vec<usize> {
     let cost = |spot: &Spot| if plot.x_better == Better::Less { spot.x } else { -spot.x };
     let gain = |spot: &Spot| if plot.y_better == Better::More { spot.y } else { -spot.y };

@@ -1,9 +1,9 @@
-//! Hatching, which distinguishes areas on paper without colours. The style sheet shows it in print only. Drawn line by
-//! line, because printer drivers turn patterns into bitmaps of many megabytes.
+//! Hatching, which distinguishes areas on paper without colours. The style sheet shows it in print only. It is drawn line by line, because printer
+//! drivers turn patterns into bitmaps of many megabytes.
 
 use super::sheet::{Area, Path, Sheet};
 
-/// Distance between lines.
+/// The distance between lines.
 const STEP: f64 = 6.0;
 
 /// Hatches an area according to its series; the first series stays plain.
@@ -30,7 +30,7 @@ fn steps(length: f64) -> impl Iterator<Item = f64> {
         .take_while(move |at| *at < length)
 }
 
-/// Horizontal lines, in dashes of this length.
+/// Draws horizontal lines, in dashes of this length.
 fn horizontals(path: &mut Path, area: Area, dash: f64) {
     for down in steps(area.height) {
         let y = area.y + down;
@@ -49,7 +49,7 @@ fn verticals(path: &mut Path, area: Area) {
     }
 }
 
-/// Rising or falling diagonal lines.
+/// Draws rising or falling diagonal lines.
 fn diagonals(path: &mut Path, area: Area, falling: bool) {
     let Area { x, y, width, height } = area;
     let across = |right: f64| if falling { x + width - right } else { x + right };

@@ -48,7 +48,7 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Heat) {
     }
 }
 
-/// The captions of cells, rows and columns.
+/// Returns the captions of cells, rows and columns.
 fn heading(plot: &Heat) -> String {
     let mut parts = vec![plot.unit.words(&plot.measure, largest(plot))];
     if !plot.row_label.is_empty() {
@@ -68,7 +68,7 @@ fn largest(plot: &Heat) -> f64 {
     values(plot).map(f64::abs).fold(0.0, f64::max)
 }
 
-/// One of the displayed unit in base units; all cells use the same unit.
+/// Returns one of the displayed unit in base units; all cells use the same unit.
 fn one(plot: &Heat) -> f64 {
     plot.unit.one(largest(plot)).0
 }
@@ -92,8 +92,8 @@ fn draw_cell(sheet: &mut Sheet, plot: &Heat, cell: &Cell, area: Area, one: f64) 
     }
 }
 
-/// A value that fits its cell: in full, or in thousands or millions. None if it does not fit, because a truncated
-/// number would be wrong.
+/// Returns a value that fits its cell: in full, or in thousands or millions. Returns an empty text if it does not fit, because a truncated number
+/// would be wrong.
 fn figure(sheet: &Sheet, value: f64, room: f64) -> String {
     let choices = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")]
         .into_iter()
@@ -102,7 +102,7 @@ fn figure(sheet: &Sheet, value: f64, room: f64) -> String {
     texts.find(|text| sheet.text_width(text) <= room).unwrap_or_default()
 }
 
-/// The tint of a cell, 0 to 6: stronger is better.
+/// Returns the tint of a cell, 0 to 6; stronger is better.
 fn tint(plot: &Heat, value: f64) -> Option<u32> {
     let value = usable(value)?;
     let (low, high) = values(plot).fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));

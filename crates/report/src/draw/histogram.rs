@@ -6,7 +6,7 @@ use super::sheet::{Area, Sheet};
 use crate::plot::{Axis, Bucket, Histogram};
 use crate::unit::Unit;
 
-/// A single outlier must be visible.
+/// The smallest height of a bar: a single outlier must be visible.
 const LEAST_HEIGHT: f64 = 2.0;
 
 pub(crate) fn draw(sheet: &mut Sheet, plot: &Histogram) {
@@ -18,7 +18,7 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Histogram) {
         let Some(top) = frame.y.at(bucket.count as f64) else { continue };
         let top = top.min(frame.bottom - LEAST_HEIGHT);
         let width = (to - from).abs();
-        // A small gap between bars, if there is room.
+        // Leaves a small gap between bars, if there is room.
         let gap = if width > 3.0 { 1.0 } else { 0.0 };
         let bar = Area {
             x: from.min(to) + gap / 2.0,
@@ -48,9 +48,9 @@ fn ground<'a>(sheet: &Sheet, plot: &'a Histogram) -> Ground<'a> {
     }
 }
 
-/// Counts values (each with its count) in buckets of equal width on a log scale (or on a linear one, if `log` is
-/// false): about `wanted` buckets from the smallest to the largest value, including empty ones. Values that are not
-/// finite, or not above 0 on a log scale, count with the smallest value that can be shown.
+/// Counts values (each with its count) in buckets of equal width on a log scale (or on a linear one, if `log` is false): about `wanted` buckets
+/// from the smallest to the largest value, including empty ones. Values that are not finite, or not above 0 on a log scale, count with the smallest
+/// value that can be shown.
 #[must_use]
 pub fn buckets_of(values: impl IntoIterator<Item = (f64, u64)>, log: bool, wanted: usize) -> Vec<Bucket> {
     let to_scale = |value: f64| if log { value.log10() } else { value };

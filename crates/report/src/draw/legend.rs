@@ -1,10 +1,10 @@
-//! Names of series: next to the ends of their lines if there is room, otherwise in rows above.
+//! Names of series: next to the ends of their lines if there is room, else in rows above.
 
 use super::hatch;
 use super::sheet::{Anchor, Area, Sheet, fill, stroke};
 use super::text;
 
-/// How a series looks in the legend.
+/// The look of a series in the legend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sample {
     Line,
@@ -14,7 +14,6 @@ pub(crate) enum Sample {
     Band,
 }
 
-/// An entry of the legend.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub name: String,
@@ -56,8 +55,8 @@ fn sample(sheet: &mut Sheet, entry: &Entry, (x, y): (f64, f64)) {
     }
 }
 
-/// Moves positions apart until they are at least `distance` apart, within `from` and `to`, each as close to its
-/// original position as possible. Keeps the order.
+/// Moves positions apart until they are at least `distance` apart, within `from` and `to`, each as close to its original position as possible.
+/// Keeps the order.
 pub(crate) fn spread(wanted: &[f64], distance: f64, from: f64, to: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));

@@ -8,7 +8,7 @@ use super::text;
 use super::thin;
 use crate::plot::{Line, Lines};
 
-/// Most room for names at the right of a wide plot.
+/// The most room for names at the right of a wide plot.
 const NAMES: f64 = 170.0;
 
 pub(crate) fn draw(sheet: &mut Sheet, plot: &Lines) {
@@ -104,7 +104,7 @@ fn course(sheet: &mut Sheet, frame: &mut Frame<'_>, line: &Line, series: usize, 
     }
 }
 
-/// The area between two curves, in pieces if there are gaps.
+/// Draws the area between two curves, in pieces if there are gaps.
 fn area(sheet: &mut Sheet, frame: &Frame<'_>, points: &[(f64, f64, f64)], class: &str) {
     let positions: Vec<_> = points
         .iter()
@@ -124,7 +124,7 @@ fn area(sheet: &mut Sheet, frame: &Frame<'_>, points: &[(f64, f64, f64)], class:
     }
 }
 
-/// Names next to the ends of the lines.
+/// Draws names next to the ends of the lines.
 fn names(sheet: &mut Sheet, frame: &Frame<'_>, lines: &[Line]) {
     let end = |line: &Line| line.points.iter().rev().find_map(|&(x, y)| frame.x.at(x).zip(frame.y.at(y)));
     let ends: Vec<_> =

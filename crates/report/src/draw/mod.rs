@@ -1,4 +1,4 @@
-//! Drawing of plots. Each kind of plot has a file; so has each shared part (ruler, frame, rows, legend).
+//! Drawing of plots. Each kind of plot has a file, and so has each shared part (ruler, frame, rows, legend).
 
 mod bars;
 mod describe;
@@ -33,7 +33,7 @@ use sheet::{Anchor, Sheet, px};
 /// Colours of all plots, for pages and files.
 pub(crate) const STYLE: &str = include_str!("plot.css");
 
-/// The title and the note of a plot.
+/// Returns the title and the note of a plot.
 fn heading(plot: &Plot) -> (&str, &str) {
     match plot {
         Plot::Lines(plot) => (&plot.title, &plot.note),
@@ -47,19 +47,17 @@ fn heading(plot: &Plot) -> (&str, &str) {
 }
 
 impl Plot {
-    /// The title.
     #[must_use]
     pub fn title(&self) -> &str {
         heading(self).0
     }
 
-    /// The note.
     #[must_use]
     pub fn note(&self) -> &str {
         heading(self).1
     }
 
-    /// The plot as a standalone SVG file (UTF-8) with title and note, and with colours for light and dark themes.
+    /// Returns the plot as a standalone SVG file (UTF-8) with title and note, and with colours for light and dark themes.
     #[must_use]
     pub fn to_svg(&self) -> String {
         const MARGIN: f64 = 20.0;
@@ -102,7 +100,7 @@ impl Plot {
         file.finish() + "\n"
     }
 
-    /// The drawing for a page, without title and note.
+    /// Draws the plot for a page, without title and note.
     pub(crate) fn inline(&self, size: Size, markup: &mut Markup) {
         let mut sheet = Sheet::new(size);
         self.draw_on(&mut sheet);
@@ -136,7 +134,7 @@ impl Plot {
         });
     }
 
-    /// Whether there is anything to draw.
+    /// Returns whether there is nothing to draw.
     pub(crate) fn is_empty(&self) -> bool {
         let pair = |&(x, y): &(f64, f64)| x.is_finite() && y.is_finite();
         match self {

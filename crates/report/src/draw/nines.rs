@@ -3,15 +3,14 @@
 use super::ruler::Tick;
 use crate::figure::grouped;
 
-/// Space between the last percentile and the maximum, in nines.
+/// The space between the last percentile and the maximum, in nines.
 const APART: f64 = 0.45;
-/// Most nines shown.
+/// The most nines shown.
 const MOST: f64 = 9.0;
 
 /// Percentiles between two positions.
 #[derive(Debug, Clone)]
 pub(crate) struct Nines {
-    /// Number of nines.
     nines: f64,
     /// Whether the maximum is shown.
     maximum: bool,
@@ -19,7 +18,7 @@ pub(crate) struct Nines {
     pub to: f64,
 }
 
-/// The number of nines of a percentile: 90 has one. `None` for invalid percentiles and for the maximum.
+/// Returns the number of nines of a percentile: 90 has one. `None` for invalid percentiles and for the maximum.
 fn nines(percentile: f64) -> Option<f64> {
     ((0.0..100.0).contains(&percentile)).then(|| (-(1.0 - percentile / 100.0).log10()).clamp(0.0, MOST))
 }
@@ -59,7 +58,7 @@ impl Nines {
     }
 }
 
-/// `99.9 %`, with as many nines as needed.
+/// Returns a label such as `99.9 %`, with as many nines as needed.
 pub(crate) fn label(percentile: f64) -> String {
     if percentile == 100.0 {
         return "max".to_owned();
@@ -71,8 +70,8 @@ pub(crate) fn label(percentile: f64) -> String {
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Percentiles evenly spaced on the axis of a percentile plot, as far as `count` values determine them, and the
-/// maximum. Callers query their histogram for the value at each.
+/// Returns percentiles evenly spaced on the axis of a percentile plot, as far as `count` values determine them, and the maximum. Callers query
+/// their histogram for the value at each.
 #[must_use]
 pub fn percentile_steps(count: u64) -> Vec<f64> {
     const PER_NINE: f64 = 12.0;

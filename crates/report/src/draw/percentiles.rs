@@ -48,7 +48,7 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Percentiles) {
         steps(plot).iter().map(|percentile| frame.x.at(*percentile).unwrap_or(f64::NAN)).collect();
 }
 
-/// The percentiles of all curves, in order: the rows of the table.
+/// Returns the percentiles of all curves, in order, which are the rows of the table.
 pub(crate) fn steps(plot: &Percentiles) -> Vec<f64> {
     let all = plot.curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.0));
     let mut all: Vec<f64> = all.filter(|percentile| (0.0..=100.0).contains(percentile)).collect();
@@ -84,7 +84,7 @@ fn ground<'a>(sheet: &Sheet, plot: &'a Percentiles, margin: f64) -> Ground<'a> {
     }
 }
 
-/// Returns the end of the curve.
+/// Draws a curve; returns its end.
 fn draw_curve(sheet: &mut Sheet, frame: &mut Frame<'_>, curve: &Curve, series: usize) -> Option<(f64, f64)> {
     let mut path = Path::default();
     let mut to_maximum = Path::default();

@@ -1,10 +1,9 @@
-//! Shared by plots of horizontal bars: a column of labels at the left, or labels above the bars if the plot is narrow.
+//! The layout shared by plots of horizontal bars: a column of labels at the left, or labels above the bars if the plot is narrow.
 
 use super::ruler::Ruler;
 use super::sheet::{Anchor, Sheet};
 use super::text;
 
-/// Layout of labels and bars.
 pub(crate) struct Rows {
     /// Start of the bars.
     pub left: f64,
@@ -30,13 +29,13 @@ impl Rows {
         self.column == 0.0
     }
 
-    /// The lines of a label; bold text is a tenth wider.
+    /// Returns the lines of a label; bold text is a tenth wider.
     fn lines(&self, sheet: &Sheet, label: &str) -> Vec<String> {
         let room = if self.above() { sheet.width } else { self.column };
         text::wrap(label, room / 1.1, sheet.font, 2)
     }
 
-    /// Least height of a row with bars of this height, so that its label fits next to or above them.
+    /// Returns the smallest height of a row with bars of this height, so that its label fits next to or above them.
     pub fn height(&self, sheet: &Sheet, label: &str, bars: f64) -> f64 {
         let lines = self.lines(sheet, label).len() as f64 * sheet.leading();
         if !self.above() {

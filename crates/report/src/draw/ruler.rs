@@ -4,20 +4,20 @@ use crate::figure::Steps;
 use crate::plot::{Axis, Scale};
 use crate::unit::Unit;
 
-/// Larger values are drawn at the end of the axis, so that arithmetic stays finite.
+/// The largest value; larger ones are drawn at the end of the axis, so that arithmetic stays finite.
 const LARGEST: f64 = 1e100;
-/// Smaller absolute values count as 0.
+/// The smallest absolute value; smaller ones count as 0.
 const SMALLEST: f64 = 1e-100;
-/// Most powers of ten on a log scale, downward from its largest value.
+/// The most powers of ten on a log scale, downward from its largest value.
 const DECADES: f64 = 12.0;
 
-/// Clamps a value to what can be drawn.
+/// Clamps a value to the range that can be drawn; `None` if it is not finite.
 pub(crate) fn usable(value: f64) -> Option<f64> {
     let value = value.is_finite().then_some(value)?;
     Some(if value.abs() < SMALLEST { 0.0 } else { value.clamp(-LARGEST, LARGEST) })
 }
 
-/// Where an axis begins by default.
+/// The default start of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
     /// At 0, or below if there are negative values.
@@ -29,11 +29,10 @@ pub(crate) enum Start {
 /// A tick with its label.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tick {
-    /// Position in units of the drawing.
+    /// The position in units of the drawing.
     pub at: f64,
-    /// The label.
     pub label: String,
-    /// Whether its label is preferred if there is not enough room for all.
+    /// Whether its label is preferred if there is not enough room for all labels.
     pub first: bool,
 }
 
@@ -51,7 +50,7 @@ pub(crate) struct Ruler {
 }
 
 impl Ruler {
-    /// An axis for these values, with about `wanted` ticks. It ends at a tick, unless it starts at the smallest value.
+    /// Returns an axis for these values, with about `wanted` ticks. It ends at a tick, unless it starts at the smallest value.
     pub fn fit(axis: &Axis, values: impl IntoIterator<Item = f64>, start: Start, wanted: usize) -> Ruler {
         let log = axis.scale == Scale::Log;
         let values = values.into_iter().filter_map(usable).filter(|value| !log || *value > 0.0);
@@ -77,7 +76,7 @@ impl Ruler {
         ruler
     }
 
-    /// The same between these positions.
+    /// Returns the same axis between these positions.
     pub fn between(self, from: f64, to: f64) -> Ruler {
         Ruler { from, to, ..self }
     }
@@ -126,7 +125,7 @@ impl Ruler {
         self.unit.steps(self.low.abs().max(self.high.abs()))
     }
 
-    /// The position of a value; values beyond the ends are drawn at the end. `None` if it cannot be drawn.
+    /// Returns the position of a value; values beyond the ends are drawn at the end. `None` if it cannot be drawn.
     pub fn at(&self, value: f64) -> Option<f64> {
         self.position(usable(value)?)
     }
@@ -140,17 +139,17 @@ impl Ruler {
         Some(self.from + share.clamp(0.0, 1.0) * (self.to - self.from))
     }
 
-    /// Whether a value lies between the ends.
+    /// Returns whether a value lies between the ends.
     pub fn holds(&self, value: f64) -> bool {
         usable(value).is_some_and(|value| value >= self.low && value <= self.high)
     }
 
-    /// The base line of areas.
+    /// Returns the base line of areas.
     pub fn base(&self) -> f64 {
         self.at(0.0).unwrap_or(self.from)
     }
 
-    /// Ticks from low to high.
+    /// Returns the ticks from low to high.
     pub fn ticks(&self) -> Vec<Tick> {
         match self.scale {
             Scale::Linear => self.linear_ticks(),
@@ -174,7 +173,7 @@ impl Ruler {
             .collect()
     }
 
-    /// Powers of ten (of two, for bytes) with labels; also 2 and 5 if there are few.
+    /// Returns powers of ten (of two, for bytes) with labels; also 2 and 5 if there are few.
     fn log_ticks(&self) -> Vec<Tick> {
         let base: f64 = if self.unit == Unit::Bytes { 2.0 } else { 10.0 };
         let span = (self.high / self.low).ln() / base.ln();

@@ -19,7 +19,6 @@ impl Size {
         if self == Size::Wide { 880.0 } else { 340.0 }
     }
 
-    /// Font size.
     pub fn font(self) -> f64 {
         if self == Size::Wide { 13.0 } else { 12.5 }
     }
@@ -48,7 +47,7 @@ impl Anchor {
 pub(crate) struct Sheet {
     pub markup: Markup,
     pub width: f64,
-    /// Grows as things are drawn.
+    /// Grows with the drawing.
     pub height: f64,
     pub font: f64,
     pub size: Size,
@@ -75,7 +74,7 @@ impl Sheet {
         self.size == Size::Wide
     }
 
-    /// Distance between the baselines of two lines of text.
+    /// Returns the distance between the baselines of two lines of text.
     pub fn leading(&self) -> f64 {
         self.font * 1.35
     }
@@ -152,7 +151,6 @@ impl Sheet {
     }
 }
 
-/// A rectangle.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Area {
     pub x: f64,
@@ -178,17 +176,17 @@ impl Path {
     }
 }
 
-/// A coordinate, rounded to a tenth.
+/// Returns a coordinate, rounded to a tenth.
 pub(crate) fn px(value: f64) -> f64 {
     if value.is_finite() { (value * 10.0).round() / 10.0 + 0.0 } else { 0.0 }
 }
 
-/// The class for the stroke colour of a series; there are seven colours.
+/// Returns the class for the stroke colour of a series; there are seven colours.
 pub(crate) fn stroke(series: usize) -> String {
     format!("s s{}", series % 7)
 }
 
-/// The class for the fill colour.
+/// Returns the class for the fill colour of a series.
 pub(crate) fn fill(series: usize) -> String {
     format!("f{}", series % 7)
 }

@@ -45,7 +45,7 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Stages) {
     rows::axis_label(sheet, rows.left, &label);
 }
 
-/// The total of a bar; parts that cannot be drawn count as 0.
+/// Returns the total of a bar; parts that cannot be drawn count as 0.
 pub(crate) fn total(plot: &Stages, stack: &Stack) -> f64 {
     lengths(plot, stack).sum()
 }
@@ -65,7 +65,7 @@ fn ruler(sheet: &Sheet, plot: &Stages) -> Ruler {
     Ruler::fit(&axis, plot.stacks.iter().map(|stack| total(plot, stack)), Start::Zero, wanted)
 }
 
-/// Returns the end of the bar.
+/// Draws the parts of a bar; returns its end.
 fn parts(sheet: &mut Sheet, plot: &Stages, ruler: &Ruler, stack: &Stack, top: f64) -> f64 {
     let whole = if plot.shares { total(plot, stack) } else { 1.0 };
     let mut before = 0.0;

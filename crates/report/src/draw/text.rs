@@ -1,11 +1,11 @@
 //! Estimates the width of a text. The reader's font is unknown, so this assumes a wide sans-serif font.
 
-/// The width in units of the drawing.
+/// Returns the width in units of the drawing.
 pub(crate) fn width(text: &str, font: f64) -> f64 {
     text.chars().map(share).sum::<f64>() * font
 }
 
-/// The text, truncated with an ellipsis if it is wider than `room`.
+/// Returns the text, truncated with an ellipsis if it is wider than `room`.
 pub(crate) fn fit(text: &str, room: f64, font: f64) -> String {
     if width(text, font) <= room {
         return text.to_owned();
@@ -40,7 +40,7 @@ pub(crate) fn wrap(text: &str, room: f64, font: f64, most: usize) -> Vec<String>
     lines
 }
 
-/// In parts of the font size.
+/// Returns the width of a character as a share of the font size.
 fn share(c: char) -> f64 {
     match c {
         'i' | 'j' | 'l' | '|' | '\'' | '.' | ',' | ':' | ';' | ' ' | 'I' | '!' => 0.34,
@@ -48,7 +48,7 @@ fn share(c: char) -> f64 {
         'm' | 'w' | 'M' | 'W' | '@' | '%' | '—' | '…' => 0.98,
         'A'..='Z' | '−' | '+' | '=' | '<' | '>' => 0.76,
         ' '..='~' | '–' | 'µ' => 0.64,
-        // Unknown scripts may be as wide as high.
+        // Characters of unknown scripts may be as wide as high.
         _ => 1.05,
     }
 }

@@ -1,13 +1,13 @@
-//! Reduces points to what can be seen, and rows to what can be read, without losing extremes.
+//! Reduces points to the visible ones, and rows to a readable number, without losing extremes.
 
 use std::collections::BTreeMap;
 
 use crate::plot::Lines;
 
-/// Most rows of a table behind a plot.
+/// The most rows of a table behind a plot.
 pub(crate) const ROWS: usize = 300;
 
-/// The positions of a line, with at most four per horizontal unit: the first, the lowest, the highest, the last.
+/// Returns the positions of a line, with at most four per horizontal unit: the first, the lowest, the highest, the last.
 pub(crate) fn extremes(positions: &[Option<(f64, f64)>], from: f64, to: f64) -> Vec<Option<(f64, f64)>> {
     if (positions.len() as f64) <= 4.0 * (to - from) {
         return positions.to_vec();
@@ -31,12 +31,12 @@ pub(crate) fn extremes(positions: &[Option<(f64, f64)>], from: f64, to: f64) -> 
     kept
 }
 
-/// Shows every n-th row of a table; this is n.
+/// Returns n, where every n-th row of a table is shown.
 pub(crate) fn stride(rows: usize) -> usize {
     rows.div_ceil(ROWS).max(1)
 }
 
-/// The x of each row of the table behind lines.
+/// Returns the x of each row of the table behind lines.
 pub(crate) fn positions(plot: &Lines) -> Vec<f64> {
     let lines = plot.lines.iter().flat_map(|line| line.points.iter().map(|point| point.0));
     let bands = plot.bands.iter().flat_map(|band| band.points.iter().map(|point| point.0));

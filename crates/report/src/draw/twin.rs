@@ -11,7 +11,7 @@ use crate::page::{Column, Table};
 use crate::plot::{Bar, Bars, Frontier, Heat, Histogram, Lines, Percentiles, Plot, Stages};
 use crate::unit::Unit;
 
-/// The data as a table; its rows are those that the drawing refers to.
+/// Returns the data as a table, with the rows to which the drawing refers.
 pub(crate) fn twin(plot: &Plot) -> Table {
     match plot {
         Plot::Lines(plot) => lines(plot),
@@ -28,7 +28,7 @@ fn named(label: &str, otherwise: &str) -> String {
     if label.is_empty() { otherwise.to_owned() } else { label.to_owned() }
 }
 
-/// Values by x, looked up by bits.
+/// Returns values by x, which is looked up by its bits.
 fn by_place(points: impl Iterator<Item = (f64, String)>) -> BTreeMap<u64, String> {
     points.map(|(x, text)| ((x + 0.0).to_bits(), text)).collect()
 }
@@ -165,7 +165,7 @@ fn frontier(plot: &Frontier) -> Table {
     Table { caption: String::new(), columns, rows: rows.collect(), marked }
 }
 
-/// One row per cell, for hovering.
+/// Returns a table with one row per cell, for hovering.
 fn heat(plot: &Heat) -> Table {
     let columns = vec![
         Column::text(named(&plot.row_label, "row")),

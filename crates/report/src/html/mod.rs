@@ -1,4 +1,4 @@
-//! A page as one HTML document. It is also well-formed XML, so that tests can parse it strictly.
+//! Renders a page as one HTML document. It is also well-formed XML, so that tests can parse it strictly.
 
 use std::fmt::Display;
 
@@ -9,16 +9,16 @@ use crate::plot::Plot;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("hover.js");
-/// Nothing is loaded, and no script runs except our own, identified by its hash (base64 of SHA-256).
+/// Loads nothing, and allows no script except the page's own, identified by its hash (base64 of SHA-256).
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
                       script-src 'sha256-mudKfvDrkoCuaqOFrFqQCODQyzZu3L4/C2cYmGrP/3Y='";
-/// Pages with at least this many sections have links to them at the top.
+/// The number of sections from which pages have links to them at the top.
 const LINKS_FROM: usize = 4;
 /// Tables with more columns use a smaller font.
 const MANY: usize = 8;
 
 impl Page {
-    /// The page as one self-contained HTML file (UTF-8).
+    /// Returns the page as one self-contained HTML file (UTF-8).
     #[must_use]
     pub fn to_html(&self) -> String {
         let mut page = Markup::default();
@@ -87,7 +87,7 @@ fn paragraph(markup: &mut Markup, class: &str, text: &str) {
     }
 }
 
-/// A text that may break after a slash, because URLs are long.
+/// Writes a text that may break after a slash, because URLs are long.
 fn breakable(markup: &mut Markup, text: &str) {
     for piece in text.split_inclusive('/') {
         markup.text(piece);
@@ -97,7 +97,7 @@ fn breakable(markup: &mut Markup, text: &str) {
     }
 }
 
-/// Paragraphs are separated by blank lines.
+/// Writes paragraphs, which are separated by blank lines.
 fn paragraphs(markup: &mut Markup, text: &str) {
     let lines: Vec<&str> = text.lines().collect();
     for lines in lines.split(|line| line.trim().is_empty()).filter(|lines| !lines.is_empty()) {
@@ -180,7 +180,7 @@ fn figure(part: &mut Markup, plot: &Plot) {
     });
 }
 
-/// A table in a box that scrolls if it is too wide for the page.
+/// Writes a table in a box that scrolls if it is too wide for the page.
 fn table(part: &mut Markup, shown: &Table) {
     let label = if shown.caption.is_empty() { "table" } else { &shown.caption };
     let box_of: [(_, &dyn Display); 4] =

@@ -1,4 +1,4 @@
-//! Pages are well-formed, load nothing, and keep every text in its place.
+//! Tests that pages are well-formed, load nothing, and keep every text in its place.
 
 use base64::Engine as _;
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ fn page(text: &str) -> Page {
     }
 }
 
-/// Names of all elements in order, without those that depend on whether a text is empty or how it wraps.
+/// Returns the names of all elements in order, without those that depend on whether a text is empty or how it wraps.
 fn outline(html: &str) -> Vec<String> {
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let read = roxmltree::Document::parse_with_options(html, options).expect("a well-formed page");

@@ -1,4 +1,4 @@
-//! Shared by several kinds of plots: axes, limits, marks.
+//! Parts of several kinds of plots: axes, limits, marks.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,49 +11,43 @@ use crate::unit::Unit;
 pub struct Axis {
     /// The quantity: `response time`. The unit is added automatically.
     pub label: String,
-    /// The unit of its values.
     pub unit: Unit,
-    /// The scale.
     pub scale: Scale,
-    /// Where it begins; by default at 0 if that is not far, otherwise near the smallest value.
+    /// The start; by default 0 if that is not far, else near the smallest value.
     pub from: Option<f64>,
-    /// Where it ends; by default near the largest value.
+    /// The end; by default near the largest value.
     pub to: Option<f64>,
 }
 
 impl Axis {
-    /// A linear axis with automatic ends.
+    /// Returns a linear axis with automatic ends.
     #[must_use]
     pub fn new(label: impl Into<String>, unit: Unit) -> Axis {
         Axis { label: label.into(), unit, ..Axis::default() }
     }
 
-    /// The same with a log scale.
+    /// Returns the same axis with a log scale.
     #[must_use]
     pub fn log(self) -> Axis {
         Axis { scale: Scale::Log, ..self }
     }
 }
 
-/// The scale of an axis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// Linear.
     #[default]
     Linear,
     /// Logarithmic; values that are not above 0 are left out.
     Log,
 }
 
-/// Which direction is better.
+/// The better direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// Larger is better.
     #[default]
     More,
-    /// Smaller is better.
     Less,
 }
 
@@ -61,10 +55,9 @@ pub enum Better {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
-    /// The value.
     #[serde(with = "number")]
     pub value: f64,
-    /// Its meaning: `objective 200 ms`.
+    /// The meaning of the line: `objective 200 ms`.
     pub label: String,
 }
 
@@ -72,10 +65,10 @@ pub struct Limit {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mark {
-    /// Position on the x axis.
+    /// The position on the x axis.
     #[serde(with = "number")]
     pub at: f64,
-    /// Its meaning: `worker 2 restarted`, `p99`.
+    /// The meaning of the line: `worker 2 restarted`, `p99`.
     pub label: String,
 }
 
@@ -83,12 +76,12 @@ pub struct Mark {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Span {
-    /// Start on the x axis.
+    /// The start on the x axis.
     #[serde(with = "number")]
     pub from: f64,
-    /// End on the x axis.
+    /// The end on the x axis.
     #[serde(with = "number")]
     pub to: f64,
-    /// Its meaning: `warm-up`.
+    /// The meaning of the span: `warm-up`.
     pub label: String,
 }

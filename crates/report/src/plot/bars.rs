@@ -9,15 +9,14 @@ use super::{Axis, Better, Limit};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bars {
-    /// The title.
     pub title: String,
-    /// How to read it, or what is remarkable; a sentence.
+    /// How to read the plot, or the point of it; a sentence.
     pub note: String,
     /// The measured quantity.
     pub x: Axis,
-    /// Which direction is better; shown under the plot.
+    /// The better direction; shown under the plot.
     pub better: Better,
-    /// Names of the bars in each group; one or none if groups have one bar.
+    /// The names of the bars in each group; one or none if groups have one bar.
     pub series: Vec<String>,
     /// The groups, from top to bottom.
     pub groups: Vec<Group>,
@@ -38,11 +37,10 @@ pub struct Group {
     pub marked: bool,
 }
 
-/// A bar.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bar {
-    /// Its length; not finite if there is no value, and `note` says why.
+    /// The length; not finite if there is no value, in which case `note` gives the reason.
     #[serde(with = "number")]
     pub value: f64,
     /// The smallest value measured; `None` without spread.
@@ -57,19 +55,19 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// A bar without spread.
+    /// Returns a bar without spread.
     #[must_use]
     pub fn new(value: f64) -> Bar {
         Bar { value, low: None, high: None, note: String::new() }
     }
 
-    /// A bar for the middle of several measurements.
+    /// Returns a bar for the middle of several measurements.
     #[must_use]
     pub fn spread(value: f64, low: f64, high: f64) -> Bar {
         Bar { low: Some(low), high: Some(high), ..Bar::new(value) }
     }
 
-    /// A missing bar, and why.
+    /// Returns a missing bar with the reason.
     #[must_use]
     pub fn missing(why: impl Into<String>) -> Bar {
         Bar { note: why.into(), ..Bar::new(f64::NAN) }

@@ -5,13 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::number;
 use super::{Axis, Better, Limit, Mark};
 
-/// Points of two quantities. Those that no other beats in both are found and connected: the efficient frontier.
+/// Points of two quantities. The points that no other beats in both are connected: the efficient frontier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Frontier {
-    /// The title.
     pub title: String,
-    /// How to read it, or what is remarkable; a sentence.
+    /// How to read the plot, or the point of it; a sentence.
     pub note: String,
     /// Usually the cost: memory.
     pub x: Axis,
@@ -23,7 +22,6 @@ pub struct Frontier {
     pub y_better: Better,
     /// Names of the kinds of points, such as servers; may be empty.
     pub series: Vec<String>,
-    /// The points.
     pub spots: Vec<Spot>,
     /// Horizontal lines, such as an objective.
     pub limits: Vec<Limit>,
@@ -48,22 +46,19 @@ impl Default for Frontier {
     }
 }
 
-/// A point.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spot {
-    /// Its label: `2x10`.
+    /// The label: `2x10`.
     pub label: String,
-    /// Its x.
     #[serde(with = "number")]
     pub x: f64,
-    /// Its y.
     #[serde(with = "number")]
     pub y: f64,
-    /// Its kind, as an index into `series`.
+    /// The kind of the point, as an index into `series`.
     #[serde(default)]
     pub series: usize,
-    /// Whether it is the chosen one.
+    /// Whether this is the chosen point.
     #[serde(default)]
     pub chosen: bool,
 }

@@ -10,15 +10,12 @@ use crate::unit::Unit;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Heat {
-    /// The title.
     pub title: String,
-    /// How to read it, or what is remarkable; a sentence.
+    /// How to read the plot, or the point of it; a sentence.
     pub note: String,
     /// The measured quantity: `throughput`.
     pub measure: String,
-    /// The unit of the values.
     pub unit: Unit,
-    /// Which direction is better.
     pub better: Better,
     /// The meaning of the columns: `threads per process`.
     pub column_label: String,
@@ -32,29 +29,27 @@ pub struct Heat {
     pub cells: Vec<Vec<Cell>>,
 }
 
-/// A cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
-    /// Its value; not finite if there is none, and `note` says why.
+    /// The value; not finite if there is none, in which case `note` gives the reason.
     #[serde(with = "number")]
     pub value: f64,
     /// A word under the value: `crashed`, `p95 240 ms`.
     #[serde(default)]
     pub note: String,
-    /// Whether it is the chosen one.
+    /// Whether this is the chosen cell.
     #[serde(default)]
     pub chosen: bool,
 }
 
 impl Cell {
-    /// A cell with a value.
     #[must_use]
     pub fn new(value: f64) -> Cell {
         Cell { value, note: String::new(), chosen: false }
     }
 
-    /// A cell without value, and why.
+    /// Returns a cell without value, with the reason.
     #[must_use]
     pub fn missing(why: impl Into<String>) -> Cell {
         Cell { note: why.into(), ..Cell::new(f64::NAN) }

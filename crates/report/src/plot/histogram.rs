@@ -9,15 +9,14 @@ use super::{Axis, Mark};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Histogram {
-    /// The title.
     pub title: String,
-    /// How to read it, or what is remarkable; a sentence.
+    /// How to read the plot, or the point of it; a sentence.
     pub note: String,
     /// The measured quantity: `Axis::new("response time", Unit::Milliseconds).log()`.
     pub x: Axis,
-    /// What is counted: `requests`.
+    /// The name of the counted things: `requests`.
     pub counted: String,
-    /// In the order of `from`, best with equal widths on the scale: see `buckets_of`.
+    /// Buckets in the order of `from`, best with equal widths on the scale: see `buckets_of`.
     pub buckets: Vec<Bucket>,
     /// Important values, such as percentiles.
     pub marks: Vec<Mark>,
@@ -33,6 +32,5 @@ pub struct Bucket {
     /// The exclusive upper end of the range.
     #[serde(with = "number")]
     pub to: f64,
-    /// The count.
     pub count: u64,
 }

@@ -9,9 +9,8 @@ use super::{Axis, Limit, Mark, Span};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Lines {
-    /// The title.
     pub title: String,
-    /// How to read it, or what is remarkable; a sentence.
+    /// How to read the plot, or the point of it; a sentence.
     pub note: String,
     /// Usually time.
     pub x: Axis,
@@ -25,26 +24,23 @@ pub struct Lines {
     pub limits: Vec<Limit>,
     /// Shaded spans of time.
     pub spans: Vec<Span>,
-    /// Events.
     pub marks: Vec<Mark>,
 }
 
-/// A line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
-    /// Its name.
     pub name: String,
     /// `(x, y)`, ordered by x; a point that is not finite is a gap.
     #[serde(with = "number::pairs")]
     pub points: Vec<(f64, f64)>,
-    /// Whether the area under it is filled; for a single line of an additive quantity.
+    /// Whether the area under the line is filled; for a single line of an additive quantity.
     #[serde(default)]
     pub filled: bool,
-    /// Whether each point has a marker: for a few measured points.
+    /// Whether each point has a marker; for a few measured points.
     #[serde(default)]
     pub dots: bool,
-    /// Whether its points are not connected, such as measurements next to a fitted curve.
+    /// Whether the points are not connected, such as measurements next to a fitted curve.
     #[serde(default)]
     pub loose: bool,
 }
@@ -53,7 +49,7 @@ pub struct Line {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Band {
-    /// Its name: `p50 to p95`.
+    /// The name: `p50 to p95`.
     pub name: String,
     /// `(x, low, high)`, ordered by x.
     #[serde(with = "number::triples")]

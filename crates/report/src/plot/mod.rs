@@ -35,12 +35,11 @@ pub enum Plot {
     Histogram(Histogram),
     /// Percentile curves, with a stretched tail as in HdrHistogram's plots.
     Percentiles(Percentiles),
-    /// Stacked horizontal bars: where the time went.
+    /// Stacked horizontal bars: the parts of a time.
     Stages(Stages),
     /// Grouped horizontal bars with spreads: a comparison.
     Bars(Bars),
     /// Points of two quantities with the efficient frontier.
     Frontier(Frontier),
-    /// A heat map.
     Heat(Heat),
 }

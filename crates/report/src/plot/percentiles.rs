@@ -9,23 +9,19 @@ use super::{Axis, Limit};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Percentiles {
-    /// The title.
     pub title: String,
-    /// How to read it, or what is remarkable; a sentence.
+    /// How to read the plot, or the point of it; a sentence.
     pub note: String,
     /// The measured quantity.
     pub y: Axis,
-    /// The curves.
     pub curves: Vec<Curve>,
     /// Horizontal lines, such as objectives.
     pub limits: Vec<Limit>,
 }
 
-/// A curve.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
-    /// Its name.
     pub name: String,
     /// `(percentile, value)`, percentiles from 0 to 100, increasing; 100 is the maximum, drawn at the end of the axis.
     /// Fifty points evenly spaced on the axis make a smooth curve: see `percentile_steps`.

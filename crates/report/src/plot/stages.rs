@@ -1,4 +1,4 @@
-//! Where the time went: stacked bars.
+//! Stacked bars: the parts of a time.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,9 +9,8 @@ use super::number;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stages {
-    /// The title.
     pub title: String,
-    /// How to read it, or what is remarkable; a sentence.
+    /// How to read the plot, or the point of it; a sentence.
     pub note: String,
     /// The measured quantity.
     pub x: Axis,
@@ -23,11 +22,10 @@ pub struct Stages {
     pub stacks: Vec<Stack>,
 }
 
-/// A bar.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stack {
-    /// Its label: `p99`.
+    /// The label: `p99`.
     pub label: String,
     /// Lengths in the order of `parts`; values that are not finite or below 0 count as 0.
     #[serde(with = "number::row")]

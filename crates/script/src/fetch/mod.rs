@@ -1,8 +1,8 @@
-//! `http_request` and everything built on it: requests to other servers, and reading their responses.
+//! `http_request` and the classes built on it: requests to other servers and their responses.
 //!
 //! Contract:
-//! 1. A request is sent as soon as it is made, and joined later: so many run at the same time.
-//! 2. A body is read at Ruby's pace, and an upstream is not read faster than that.
+//! 1. A request is sent as soon as it is made, and joined later, so many run at the same time.
+//! 2. A body is read at Ruby's pace, and the upstream is read no faster.
 //! 3. A failure is reported with its Ruby class (`Net::OpenTimeout`, …); the prelude decides whether it is raised.
 
 pub(crate) mod request;
@@ -24,11 +24,10 @@ use request::{NoDeparture, Parts, exchange, own_peer};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often requests of handlers may lead to further ones of this server's handlers: as often as a request may be passed on within the
-/// server ([`crate::Hops`]). More is taken for a loop.
+/// How often requests of handlers may lead to further requests to this server's handlers: as often as a request may be passed on within the server
+/// ([`crate::Hops`]). More passes count as a loop.
 const PASSES: usize = 4;
 
-/// The state of the operations below.
 pub(crate) struct State {
     responses: Rc<Table>,
     client: Rc<Client>,
@@ -37,7 +36,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// With no response yet; `max_joined` is the largest body that `join` reads, bytes.
+    /// Creates an empty state; `max_joined` is the largest body that `join` reads, in bytes.
     pub(crate) fn new(responses: Rc<Table>, max_joined: usize) -> State {
         let config = Config {
             forwarded: false,
@@ -55,7 +54,7 @@ impl State {
         self.client.ask(url.origin, exchange, url.target).await
     }
 
-    /// A body that has not been read, and the fields of its response.
+    /// Takes an unread body, together with the fields of its response.
     pub(crate) fn unread(&self, number: Number) -> Option<(Body, Fields)> {
         let held = self.responses.get(number)?;
         let body = held.take_body()?.unread()?;
@@ -87,8 +86,8 @@ pub(crate) const AREA: Area<State> = Area {
     ],
 };
 
-/// `[url, method, [name, value …], body, seconds, host]`: the number of the response. The Host header is `host` or that of the URL;
-/// one among the fields is ignored, as in H2O.
+/// `[url, method, [name, value …], body, seconds, host]`: returns the number of the response. The Host field is `host` or the URL's host; a Host
+/// among the fields is ignored, as in H2O.
 fn start(state: &Rc<State>, task: &TaskContext, args: &[Value<'_>]) -> Waiting {
     let via = task.origin.as_ref().and_then(|origin| origin.via.as_deref());
     match parse(state, args, via) {
@@ -107,7 +106,7 @@ fn start(state: &Rc<State>, task: &TaskContext, args: &[Value<'_>]) -> Waiting {
     }
 }
 
-/// `via` is that of the request that the handler serves.
+/// Reads the arguments of `start`. `via` is the `Via` of the request that the handler serves.
 fn parse(
     state: &State,
     args: &[Value<'_>],
@@ -156,14 +155,14 @@ fn parse(
     Ok((url, exchange, timeout))
 }
 
-/// `[number]`: `[status, [name, value …], whether there is a body]`, or `[class, reason]` of a failure.
+/// `[number]`: returns `[status, [name, value …], whether there is a body]`, or `[class, reason]` of a failure.
 fn head(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
     let Some(held) = state.held(args) else { return dropped() };
     Box::pin(async move {
         let mut tape = Tape::new();
         match held.head().await {
             Ok(head) => {
-                // A body is framed again when it is sent. Without one (HEAD) the length is that of the response to a GET.
+                // A body is framed again when it is sent. Without a body (HEAD) the length is that of the response to a GET.
                 let keep_framing = !held.is_outbound() && !head.has_body;
                 let kept = head.fields.iter().filter(|(name, _)| keep_framing || !is_framing(name));
                 let fields: Vec<_> = kept.collect();
@@ -179,7 +178,7 @@ fn head(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
     })
 }
 
-/// `[number]`: the next bytes of the body, nil at its end.
+/// `[number]`: returns the next bytes of the body, nil at its end.
 fn read(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
     let Some(held) = state.held(args) else { return dropped() };
     let Some(source) = held.take_body() else { return consumed() };
@@ -200,7 +199,7 @@ fn read(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
     })
 }
 
-/// `[number]`: the rest of the body.
+/// `[number]`: returns the rest of the body.
 fn join(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
     let Some(held) = state.held(args) else { return dropped() };
     let Some(source) = held.take_body() else { return consumed() };
@@ -225,12 +224,12 @@ fn consumed() -> Waiting {
     fault("RuntimeError", "http response body is already consumed")
 }
 
-/// Fields that frame a body.
+/// Returns whether a field frames the body.
 fn is_framing(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
 }
 
-/// Ruby's class for a failure.
+/// Returns the Ruby class for a failure.
 fn class(failure: &Failure) -> &'static str {
     let says = |what: &str| failure.reason.contains(what);
     let unconnected = says("cannot connect") || says("no certificates") || says("tls_ca");
@@ -248,7 +247,7 @@ fn class(failure: &Failure) -> &'static str {
     }
 }
 
-/// The `x-reproxy-url` of a response.
+/// Returns the `x-reproxy-url` of a response.
 pub(crate) fn reproxy_url(fields: &Fields) -> Option<Vec<u8>> {
     fields.get("x-reproxy-url").map(<[u8]>::to_vec)
 }

@@ -1,4 +1,4 @@
-//! Requests that handlers make: to other servers, and to the rest of this one.
+//! Requests made by handlers: to other servers and to the rest of this one.
 
 use h1::syntax;
 use handler::{Client, Departure, Exchange, Fields, Incoming, Peer, PeerAddr, Request, Span, Trace, Version};
@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime};
 
-/// The parts of a request.
 pub(crate) struct Parts<'a> {
     pub(crate) method: &'a [u8],
     pub(crate) path: &'a [u8],
@@ -19,10 +18,10 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// The request.
+    /// Builds the request.
     ///
     /// # Errors
-    /// Which part is invalid.
+    /// A part is invalid; the message names it.
     pub(crate) fn request(self) -> Result<Request, String> {
         if !syntax::is_token(self.method) {
             return Err(format!("\"{}\" is not a method", self.method.escape_ascii()));
@@ -77,7 +76,7 @@ impl Parts<'_> {
     }
 }
 
-/// An exchange for such a request.
+/// Returns an exchange for such a request.
 pub(crate) fn exchange(
     request: Request,
     body: Option<bytes::Bytes>,
@@ -88,7 +87,7 @@ pub(crate) fn exchange(
     Exchange { request: request.into(), incoming, client, trace }
 }
 
-/// The peer of requests to other servers: this one.
+/// Returns the peer of requests to other servers, which is this server.
 pub(crate) fn own_peer() -> Rc<Peer> {
     Rc::new(Peer {
         remote: PeerAddr::Unix,
@@ -99,7 +98,7 @@ pub(crate) fn own_peer() -> Rc<Peer> {
     })
 }
 
-/// A client that never departs: its request is cancelled by dropping its future. Interim responses go to the given client.
+/// A client that never departs: its request is cancelled by dropping the future. Interim responses go to the inner client, if any.
 pub(crate) struct NoDeparture(pub(crate) Option<Rc<dyn Client>>);
 
 impl Client for NoDeparture {

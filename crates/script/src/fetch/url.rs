@@ -3,22 +3,20 @@
 use h1::syntax;
 use proxy::Origin;
 
-/// An absolute URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) origin: Origin,
-    /// Value of the Host header.
+    /// The value of the Host field.
     pub(crate) authority: Vec<u8>,
-    /// Path and query, starting with `/`.
+    /// Path and query; starts with `/`.
     pub(crate) target: Vec<u8>,
 }
 
 impl Url {
-    /// Parses `http://host:port/path?query`, `https://…`, `unix:/path.sock:/path` or H2O's `http://[unix:/path.sock]/path`.
-    /// A fragment is not sent.
+    /// Parses `http://host:port/path?query`, `https://…`, `unix:/path.sock:/path` or H2O's `http://[unix:/path.sock]/path`. Drops a fragment.
     ///
     /// # Errors
-    /// What is wrong, and what a URL looks like.
+    /// The text is not such a URL; the message shows the form.
     pub(crate) fn parse(text: &[u8]) -> Result<Url, String> {
         let wrong = |what: &str| {
             format!("\"{}\" is not a URL: {what}; write http://host:port/path?query", text.escape_ascii())
@@ -44,7 +42,7 @@ impl Url {
     }
 }
 
-/// Origin, authority and target.
+/// Splits a URL into origin, authority and target.
 fn split(url: &str) -> Option<(String, &str, &str)> {
     if let Some(rest) = url.strip_prefix("unix:") {
         let (socket, target) = rest.split_once(':').unwrap_or((rest, ""));

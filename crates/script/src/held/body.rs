@@ -6,14 +6,13 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::os::unix::fs::FileExt;
 
-/// Most bytes of a file that are read at a time.
+/// The most bytes of a file per read.
 const READ: u64 = 64 << 10;
 
-/// A body.
 pub(crate) enum Source {
-    /// Unread: it may be passed on as it is.
+    /// An unread body, which can be passed on as it is.
     Whole(Body),
-    /// Partly read.
+    /// A partly read body.
     Started(Parts),
 }
 
@@ -28,11 +27,11 @@ enum Part {
     File(FileRegion),
 }
 
-/// Why a body ended early.
+/// The reason why a body ended early.
 pub(crate) type Incomplete = String;
 
 impl Source {
-    /// `None` for a body without bytes.
+    /// Returns `None` for a body without bytes.
     pub(crate) fn of(body: Body) -> Option<Source> {
         match body {
             Body::Empty => None,
@@ -41,7 +40,7 @@ impl Source {
         }
     }
 
-    /// The body, if nothing of it has been read.
+    /// Returns the body if it is completely unread.
     pub(crate) fn unread(self) -> Option<Body> {
         match self {
             Source::Whole(body) => Some(body),
@@ -49,10 +48,10 @@ impl Source {
         }
     }
 
-    /// The body's parts.
+    /// Returns the body's parts.
     ///
     /// # Errors
-    /// A tunnel has none.
+    /// A tunnel has no parts.
     pub(crate) fn parts(self) -> Result<Parts, Incomplete> {
         let (ready, stream) = match self {
             Source::Started(parts) => return Ok(parts),
@@ -70,7 +69,7 @@ impl Source {
 }
 
 impl Parts {
-    /// The next bytes, not empty; `None` at the end.
+    /// Returns the next bytes, never empty; `None` at the end.
     ///
     /// # Errors
     /// The body is incomplete.
@@ -114,7 +113,7 @@ impl Parts {
         }
     }
 
-    /// All of the rest.
+    /// Reads the rest of the body.
     ///
     /// # Errors
     /// The body is incomplete, or has more than `limit` bytes.
@@ -134,7 +133,7 @@ impl Parts {
     }
 }
 
-/// There is no socket to lend: the bytes arrive as usual chunks.
+/// Declines a loan of the socket, because there is none: the bytes arrive as ordinary chunks.
 async fn decline(mut lender: Box<dyn Lender>) -> Result<u64, Failure> {
     poll_fn(|cx| lender.poll_lend(cx, None)).await
 }

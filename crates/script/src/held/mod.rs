@@ -1,10 +1,10 @@
-//! Responses that handlers have requested. Ruby knows them by number until their body has been read.
+//! Responses that handlers have requested. Ruby refers to them by number until their body has been read.
 //!
 //! Contract:
-//! 1. A response belongs to the task that requested it. When a request ends, its responses are dropped; a request to another
-//!    server that the handler did not wait for is still sent, unless the handler was cancelled.
-//! 2. Blocks given to `task` may hand their responses to other tasks: these are dropped when they have not been used for a minute
-//!    after the block ended.
+//! 1. A response belongs to the task that requested it. When a request ends, its responses are dropped. A request to another
+//!    server is still sent if the handler did not wait for it, unless the handler was cancelled.
+//! 2. Blocks given to `task` may hand their responses to other tasks. Such a response is dropped a minute after the block ended or
+//!    after its last use.
 
 mod body;
 
@@ -19,19 +19,17 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 
-/// Number of a response.
 pub(crate) type Number = i64;
 
-/// How long the responses of a block are kept after it has ended.
+/// How long responses of a block are kept after the block has ended.
 const MAX_UNUSED: Duration = Duration::from_secs(60);
 
-/// A response that has arrived: its head, and its body until it is taken.
+/// A response that has arrived: its head, and its body until the body is taken.
 pub(crate) struct Arrived {
     pub(crate) response: Result<Head, Failure>,
     pub(crate) body: Option<Source>,
 }
 
-/// Status and fields.
 #[derive(Clone)]
 pub(crate) struct Head {
     pub(crate) status: u16,
@@ -39,18 +37,16 @@ pub(crate) struct Head {
     pub(crate) has_body: bool,
 }
 
-/// One response.
 pub(crate) struct Held {
     arrived: RefCell<Option<Arrived>>,
     arrival: Notify,
     last_used: Cell<Instant>,
-    /// To another server; it is sent even if no task waits for the response.
+    /// Whether the request goes to another server. It is sent even if no task waits for the response.
     outbound: bool,
     work: RefCell<Option<AbortHandle>>,
 }
 
 impl Held {
-    /// Waits for the head.
     pub(crate) async fn head(&self) -> Result<Head, Failure> {
         loop {
             self.last_used.set(Instant::now());
@@ -61,19 +57,18 @@ impl Held {
         }
     }
 
-    /// The fields, if they have arrived.
+    /// Returns the fields, if they have arrived.
     pub(crate) fn fields(&self) -> Option<handler::Fields> {
         let arrived = self.arrived.borrow();
         Some(arrived.as_ref()?.response.as_ref().ok()?.fields.clone())
     }
 
-    /// Takes the body.
     pub(crate) fn take_body(&self) -> Option<Source> {
         self.last_used.set(Instant::now());
         self.arrived.borrow_mut().as_mut()?.body.take()
     }
 
-    /// Gives back a body of which more is left.
+    /// Returns a partly read body to the response.
     pub(crate) fn put_body(&self, body: Source) {
         self.last_used.set(Instant::now());
         if let Some(arrived) = &mut *self.arrived.borrow_mut() {
@@ -81,7 +76,7 @@ impl Held {
         }
     }
 
-    /// Whether the request went to another server.
+    /// Returns whether the request went to another server.
     pub(crate) fn is_outbound(&self) -> bool {
         self.outbound
     }
@@ -100,17 +95,16 @@ impl Held {
     }
 }
 
-/// All responses of a VM.
 #[derive(Default)]
 pub(crate) struct Table {
     last: Cell<Number>,
     held: RefCell<HashMap<Number, Rc<Held>>>,
-    /// Responses of blocks that have ended, and when.
+    /// Responses of ended blocks, with the times when the blocks ended.
     orphaned: RefCell<VecDeque<(Instant, Number)>>,
 }
 
 impl Table {
-    /// Starts to make a response.
+    /// Starts to produce a response.
     pub(crate) fn begin(
         self: &Rc<Table>,
         owner: &Owned,
@@ -139,7 +133,7 @@ impl Table {
         self.held.borrow().get(&number).cloned()
     }
 
-    /// Drops a response. With `finish` a request to another server that has no response yet continues.
+    /// Drops a response. With `finish` a request to another server continues if it has no response yet.
     pub(crate) fn forget(&self, number: Number, finish: bool) {
         let Some(held) = self.held.borrow_mut().remove(&number) else { return };
         let continues = finish && held.outbound;
@@ -148,7 +142,7 @@ impl Table {
         }
     }
 
-    /// Drops unused responses of blocks that have ended.
+    /// Drops unused responses of ended blocks.
     fn sweep(&self) {
         let Some(before) = Instant::now().checked_sub(MAX_UNUSED) else { return };
         let mut orphaned = self.orphaned.borrow_mut();
@@ -167,14 +161,13 @@ impl Table {
     }
 }
 
-/// The responses of a task.
 #[derive(Default)]
 pub(crate) struct Owned {
     table: RefCell<Option<Rc<Table>>>,
     numbers: RefCell<Vec<Number>>,
-    /// They end with the task, because it serves a request.
+    /// Whether the responses end with the task, because it serves a request.
     of_request: bool,
-    /// The task has ended and was not cancelled.
+    /// Whether the task has ended without being cancelled.
     ended: Cell<bool>,
 }
 
@@ -182,14 +175,14 @@ impl Owned {
     fn add(&self, table: &Rc<Table>, number: Number) {
         self.table.borrow_mut().get_or_insert_with(|| table.clone());
         let mut numbers = self.numbers.borrow_mut();
-        // A task may run without end and request one response after the other.
+        // Forgets dropped numbers, because a task may run forever and request one response after the other.
         if numbers.len() >= 64 && numbers.len().is_power_of_two() {
             numbers.retain(|number| table.get(*number).is_some());
         }
         numbers.push(number);
     }
 
-    /// The responses of a request, which are dropped when it ends.
+    /// Creates the list for a request, whose responses are dropped when it ends.
     pub(crate) fn of_request() -> Owned {
         Owned {
             table: RefCell::default(),
@@ -199,7 +192,7 @@ impl Owned {
         }
     }
 
-    /// The task has ended and was not cancelled.
+    /// Notes that the task has ended without being cancelled.
     pub(crate) fn end(&self) {
         self.ended.set(true);
     }

@@ -1,4 +1,4 @@
-//! Operations for the classes in `ruby/kit`: counts that all front threads share, addresses, password files.
+//! Operations for the classes in `ruby/kit`: counters shared by all front threads, addresses, password files.
 
 mod addresses;
 mod passwords;
@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use visits::{Counting, Visits};
 
-/// The state of one VM; the counts belong to the process.
+/// The state of one VM; the counters belong to the process.
 #[derive(Default)]
 pub(crate) struct Kit {
     passwords: Passwords,
@@ -66,7 +66,7 @@ fn write(result: Result<Tape, &'static str>, tape: &mut Tape) {
     }
 }
 
-/// `[key, rule, count, period in seconds, burst, cost]` to `[allowed, remaining, reset, retry]`, the last two in seconds.
+/// `[key, rule, count, period in seconds, burst, cost]`: returns `[allowed, remaining, reset, retry]`, the last two in seconds.
 fn rate(args: &[Value<'_>]) -> Result<Tape, &'static str> {
     static COUNTS: LazyLock<Counters<Count>> = LazyLock::new(Counters::default);
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -81,7 +81,7 @@ fn rate(args: &[Value<'_>]) -> Result<Tape, &'static str> {
         return Err(RANGE);
     }
     let limit = Limit { rule, count, period, burst };
-    // Does not start at 0, which is the time of keys that have expired.
+    // Does not start at 0, which marks expired keys.
     let now = 2 * MAX_PERIOD + START.elapsed().as_nanos() as u64;
     let verdict = COUNTS.change(key, now, |count| {
         let verdict = limit.check(count, cost, now);
@@ -97,7 +97,7 @@ fn rate(args: &[Value<'_>]) -> Result<Tape, &'static str> {
 const MAX_PERIOD: u64 = 366 * 24 * 3_600 * 1_000_000_000;
 const RANGE: &str = "limit, burst and cost are from 1 to 4294967295; a period is at most a year and at least a nanosecond per request";
 
-/// `[key, period, threshold, ban_period]` to `[banned, count, banned_until]`; times are seconds.
+/// `[key, period, threshold, ban_period]`: returns `[banned, count, banned_until]`; times are in seconds.
 fn visit(args: &[Value<'_>]) -> Result<Tape, &'static str> {
     static VISITS: LazyLock<Counters<Visits>> = LazyLock::new(Counters::default);
     let [key, period, threshold, ban] = args else { return Err("VISIT takes four arguments") };
@@ -116,7 +116,7 @@ fn visit(args: &[Value<'_>]) -> Result<Tape, &'static str> {
     Ok(tape)
 }
 
-/// `[address, lengths for IPv4, lengths for IPv6]`: the key of each prefix that contains the address; nil if it is not one.
+/// `[address, lengths for IPv4, lengths for IPv6]`: returns the key of each prefix that contains the address; nil if it is not an address.
 fn prefixes(_: &Kit, args: &[Value<'_>], tape: &mut Tape) {
     let Some(address) = args.first().and_then(Value::text).and_then(ratelimit::address::parse) else {
         tape.nil();
@@ -136,7 +136,7 @@ fn path<'a>(args: &[Value<'a>]) -> &'a std::path::Path {
     std::path::Path::new(text.unwrap_or_default())
 }
 
-/// `[file, authorization, address, port]`: the user's name, nil, or false when there is no time for it.
+/// `[file, authorization, address, port]`: returns the user's name, nil, or false if too many checks wait.
 fn password(kit: &Rc<Kit>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
     match kit.passwords.authenticator(path(args)) {
         Ok(authenticator) => {

@@ -1,5 +1,5 @@
-//! Password files for `Htpasswd`: each is read once, and again when it changes. The front thread's cache of verified credentials is
-//! discarded with it.
+//! Password files for `Htpasswd`. Each file is read once, and again when it changes; then the front thread's cache of verified credentials is
+//! discarded as well.
 
 use auth::{Authenticator, Busy, Client, Users};
 use mruby::Tape;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often a file is checked for changes.
+/// The interval between checks of a file for changes.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Modification time and size of a file when it was read.
@@ -22,17 +22,16 @@ struct Known {
     checked: Instant,
 }
 
-/// The files of one VM.
 #[derive(Default)]
 pub(crate) struct Passwords {
     known: RefCell<HashMap<PathBuf, Known>>,
 }
 
 impl Passwords {
-    /// The authenticator for a file.
+    /// Returns the authenticator for a file.
     ///
     /// # Errors
-    /// What is wrong with the file, with its name and lines. A file that has become invalid rejects all credentials.
+    /// The file is invalid; the message has its name and lines. A file that becomes invalid rejects all credentials.
     pub(crate) fn authenticator(&self, file: &Path) -> Result<Rc<Authenticator>, String> {
         let now = Instant::now();
         let mut all = self.known.borrow_mut();
@@ -46,7 +45,7 @@ impl Passwords {
             }
         }
         all.remove(file);
-        // Before reading: a change in between is seen at the next check.
+        // Before reading, so that the next check finds a change in between.
         let version = version(file)?;
         let text = std::fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
         let users = Users::parse(&file.display().to_string(), &text)
@@ -66,7 +65,7 @@ fn unreadable(file: &Path, error: &std::io::Error) -> String {
     format!("{}: {error}; `htpasswd -cB {0} USER` creates one", file.display())
 }
 
-/// The user's name, nil, or false when too many passwords wait to be checked.
+/// Returns the user's name, nil, or false if too many passwords wait to be checked.
 pub(crate) async fn authenticated(
     authenticator: Rc<Authenticator>,
     authorization: Vec<u8>,

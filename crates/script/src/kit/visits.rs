@@ -1,8 +1,8 @@
-//! The state that a [`DoSDetector`](../ruby/kit/dos_detector.rb) has for a client: recent visits, and until when it is banned.
+//! The state that a [`DoSDetector`](../ruby/kit/dos_detector.rb) keeps per client: recent visits, and the end of its ban.
 //!
-//! The rule is H2O's: a visit adds one, a new period subtracts `threshold`; a client that reaches it is banned.
+//! The rule is H2O's: a visit adds one, a new period subtracts `threshold`; a client that reaches the threshold is banned.
 
-/// When to ban, in seconds.
+/// The rule for bans; times are in seconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counting {
     /// At least 1.
@@ -11,7 +11,7 @@ pub(crate) struct Counting {
     pub(crate) ban: u64,
 }
 
-/// The state of a client; times are seconds.
+/// The state of a client; times are in seconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Visits {
     pub(crate) count: u64,
@@ -36,7 +36,7 @@ impl Counting {
         banned
     }
 
-    /// When the state expires, in seconds.
+    /// Returns the time when the state expires, in seconds.
     pub(crate) fn over(&self, visits: &Visits) -> u64 {
         let periods = visits.count / self.threshold.max(1) + 1;
         let counted = (visits.period + periods).saturating_mul(self.period);

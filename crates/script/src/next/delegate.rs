@@ -1,4 +1,4 @@
-//! `x-reproxy-url`: a handler's response that sends the request elsewhere.
+//! `x-reproxy-url`: a field of a handler's response that sends the request to another target.
 
 use crate::chain::{Chain, Hops, Position};
 use crate::failure::bad_delegation;
@@ -56,7 +56,7 @@ pub(crate) async fn delegate(
     }
 }
 
-/// Path and query of a URL of this server: a path alone, or a URL of the host that the client addressed.
+/// Returns path and query of a URL of this server: a path alone, or a URL of the host that the client addressed.
 fn own_target<'a>(url: &'a [u8], request: &Request) -> Option<Cow<'a, [u8]>> {
     if url.starts_with(b"/") && !url.starts_with(b"//") {
         return Some(Cow::Borrowed(url));
@@ -73,7 +73,7 @@ fn own_target<'a>(url: &'a [u8], request: &Request) -> Option<Cow<'a, [u8]>> {
     }
 }
 
-/// The same request for another target: a GET without a body unless the method is kept.
+/// Returns the same request for another target: a GET without a body unless the method is kept.
 fn redirected(
     exchange: &Exchange,
     target: &[u8],

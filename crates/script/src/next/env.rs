@@ -1,13 +1,13 @@
-//! A request built from a Rack env, with the handler's changes. Values that only Ruby understands are left out.
+//! Builds a request from a Rack env with the handler's changes. Values that only Ruby understands are left out.
 
 use crate::fetch::request::Parts;
 use handler::Peer;
 use std::rc::Rc;
 
-/// A Rack env: names and values.
+/// A Rack env as names and values.
 pub(super) struct Env<'a>(pub(super) &'a [(Vec<u8>, Vec<u8>)]);
 
-/// Keys that are not header fields or variables.
+/// Keys that are neither header fields nor variables.
 const REQUEST_KEYS: [&[u8]; 14] = [
     b"REQUEST_METHOD",
     b"SCRIPT_NAME",
@@ -34,7 +34,7 @@ impl<'a> Env<'a> {
         self.get(key).ok_or_else(|| format!("the env has no {key}"))
     }
 
-    /// The host: `HTTP_HOST`, otherwise name and port of the server.
+    /// Returns the host: `HTTP_HOST`, else name and port of the server.
     fn authority(&self) -> Result<Vec<u8>, String> {
         if let Some(host) = self.get("HTTP_HOST") {
             return Ok(host.to_vec());
@@ -82,7 +82,7 @@ impl<'a> Env<'a> {
     }
 }
 
-/// [`Parts`] with some values of its own.
+/// [`Parts`] that own some of their values.
 pub(super) struct OwnedParts<'a> {
     method: &'a [u8],
     path: Vec<u8>,
@@ -116,7 +116,7 @@ impl OwnedParts<'_> {
     }
 }
 
-/// `ACCEPT_LANGUAGE` to `accept-language`.
+/// Turns `ACCEPT_LANGUAGE` into `accept-language`.
 fn field_name(name: &[u8]) -> Vec<u8> {
     name.iter().map(|byte| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() }).collect()
 }

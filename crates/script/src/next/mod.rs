@@ -1,9 +1,9 @@
-//! The rest of the server as a handler sees it: `H2O.next`, `H2O.reprocess`, `x-reproxy-url` and early hints.
+//! The rest of the server from a handler's view: `H2O.next`, `H2O.reprocess`, `x-reproxy-url` and early hints.
 //!
 //! Contract:
-//! 1. `next` sends a request to the handlers after this one, files and the app; `reprocess` sends it through the whole server. Both
-//!    build the request from the env they are given; what Rack says about the connection does not change.
-//! 2. A request is passed on a limited number of times ([`crate::Hops`]); then the response is 502.
+//! 1. `next` sends a request to the later handlers, files and the app; `reprocess` sends it through the whole server. Both
+//!    build the request from the given env; the env's values about the connection do not change.
+//! 2. A request is passed on a limited number of times ([`crate::Hops`]); after that the response is 502.
 //! 3. The responses are held like those of other servers, and may be returned without passing through Ruby.
 
 mod delegate;
@@ -42,7 +42,7 @@ pub(crate) const AREA: Area<Table> = Area {
 
 type Work = Pin<Box<dyn Future<Output = Result<Response, Failure>>>>;
 
-/// Starts a request; Ruby gets the number of its response.
+/// Starts a request; returns the number of its response to Ruby.
 fn hold(
     responses: &Rc<Table>,
     task: &TaskContext,
@@ -63,7 +63,7 @@ fn no_request() -> Waiting {
     fault("RuntimeError", "there is no request here: this works only while a request is handled")
 }
 
-/// `[[key, value …], body]`: a request to what follows this handler.
+/// `[[key, value …], body]`: sends a request to the link after this handler.
 fn next(origin: &Origin, args: &[Value<'_>]) -> Result<Work, String> {
     let pairs = stream::fields(args.first());
     let env = Env(&pairs);
@@ -78,7 +78,7 @@ fn next(origin: &Origin, args: &[Value<'_>]) -> Result<Work, String> {
     Ok(Box::pin(async move { Ok(note_failure(chain.respond_from(after, exchange).await, &trace)) }))
 }
 
-/// `[[key, value …], body]`: a request to the whole server.
+/// `[[key, value …], body]`: sends a request through the whole server.
 fn reprocess(origin: &Origin, args: &[Value<'_>]) -> Result<Work, String> {
     let pairs = stream::fields(args.first());
     let exchange = request(origin, &Env(&pairs), body(args))?;
@@ -93,7 +93,7 @@ fn reprocess(origin: &Origin, args: &[Value<'_>]) -> Result<Work, String> {
     Ok(Box::pin(async move { Ok(note_failure(next.reprocess(exchange, hops).await, &trace)) }))
 }
 
-/// Takes the failure out of a response that the handler may replace; it is logged with the request in any case.
+/// Takes the failure out of a response that the handler may replace; the failure is logged with the request in any case.
 fn note_failure(mut response: Response, trace: &Trace) -> Response {
     if let Some(failure) = response.failure.take() {
         trace.note(*failure);
@@ -111,7 +111,7 @@ fn body(args: &[Value<'_>]) -> Option<Bytes> {
     args.get(1).and_then(Value::text).map(Bytes::copy_from_slice)
 }
 
-/// `[[name, value …]]`: a 103 response (RFC 8297).
+/// `[[name, value …]]`: sends a 103 response (RFC 8297).
 fn hints(origin: &Origin, args: &[Value<'_>]) -> Waiting {
     let pairs = stream::fields(args.first());
     match crate::returned::fields(pairs.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))) {

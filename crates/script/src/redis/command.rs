@@ -1,9 +1,9 @@
-//! Commands of Ruby: from values to bytes, which ones are refused, and which methods are commands.
+//! Redis commands from Ruby: encodes them, refuses some, and recognizes methods named after commands.
 
 use ::redis::command::{array, bulk, number};
 use mruby::Value;
 
-/// Writes one command; Arrays and Hashes among its words are flattened. On an error nothing is written.
+/// Writes one command; Arrays and Hashes among its words are flattened. Writes nothing after an error.
 pub(super) fn write(out: &mut Vec<u8>, words: &[Value<'_>]) -> Result<(), String> {
     let count: usize = words.iter().map(count).sum();
     if count == 0 || !matches!(words.first(), Some(Value::Str(_) | Value::Sym(_))) {
@@ -53,10 +53,10 @@ fn write_word(out: &mut Vec<u8>, word: &Value<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Why a command cannot be sent on a shared connection: it would change the connection's state or the order of replies.
+/// Returns why a command cannot be sent on a shared connection: it would change the connection's state or the order of replies.
 pub(super) fn refusal(words: &[Value<'_>]) -> Option<&'static str> {
     let name = words.first().and_then(Value::text)?;
-    // The most frequent commands have short names.
+    // Skips the most frequent commands, which have short names.
     if name.len() < 4 {
         return None;
     }
@@ -89,7 +89,7 @@ pub(super) fn refusal(words: &[Value<'_>]) -> Option<&'static str> {
     }
 }
 
-/// Commands whose name has two words.
+/// Commands with two-word names.
 const CONTAINERS: [&str; 15] = [
     "acl", "client", "cluster", "command", "config", "debug", "function", "latency", "memory", "module",
     "object", "pubsub", "script", "slowlog", "xgroup",
@@ -114,7 +114,7 @@ const NAMES: &str = " append asking auth bgrewriteaof bgsave bitcount bitfield b
     zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscan zscore \
     zunion zunionstore ";
 
-/// The words of the command that a method is named after: `config_get` is CONFIG GET. `None` if there is none.
+/// Returns the words of the command for a method: `config_get` is CONFIG GET. `None` if there is no such command.
 pub(super) fn named(method: &str) -> Option<Vec<String>> {
     if CONTAINERS.contains(&method) || NAMES.split_ascii_whitespace().any(|name| name == method) {
         return Some(vec![method.to_ascii_uppercase()]);

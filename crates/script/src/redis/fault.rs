@@ -3,7 +3,7 @@
 use ::redis::{Error, ErrorKind};
 use mruby::Tape;
 
-/// An exception to be raised in Ruby.
+/// An exception to raise in Ruby.
 #[derive(Debug, Clone)]
 pub(super) struct Fault {
     class: &'static str,
@@ -26,7 +26,7 @@ impl From<Error> for Fault {
     }
 }
 
-/// The class of redis-rb for an error.
+/// Returns the class of redis-rb for an error.
 pub(super) fn class(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::CannotConnect => "Redis::CannotConnectError",

@@ -1,11 +1,11 @@
-//! The `Redis` of handlers: the client of crate `redis`, with Ruby's options, values and exceptions.
+//! The `Redis` class of handlers: the client of crate `redis`, with Ruby's options, values and exceptions.
 //!
-//! To Ruby a client is a number: equal options return the same one, and with it one connection per VM that all tasks share. What
-//! needs a connection of its own (WATCH, commands that block, subscriptions) leases one; a lease is a negative number.
+//! In Ruby a client is a number. Equal options return the same number, and with it one connection per VM that all tasks share. Uses that need their
+//! own connection (WATCH, blocking commands, subscriptions) lease one; a lease is a negative number.
 //!
 //! Contract:
-//! 1. Replies: see [`redis::Connection`]. A lease is given back clean or closed; a task that ends without giving it back gives it
-//!    back when its `ensure` runs.
+//! 1. Replies: see [`redis::Connection`]. A lease is returned clean or closed; a task that ends without returning it does so
+//!    when its `ensure` runs.
 //! 2. A mistake in Ruby is an `ArgumentError` or `TypeError`, a failure of the connection a `Redis::BaseConnectionError`,
 //!    an error reply a `Redis::CommandError`.
 
@@ -31,7 +31,6 @@ use std::time::Duration;
 
 type Reply = ::redis::Reply<ReplyTape>;
 
-/// All clients of a VM.
 #[derive(Default)]
 pub(crate) struct Clients {
     clients: RefCell<Vec<Rc<Client<ReplyTape>>>>,
@@ -52,7 +51,7 @@ impl Clients {
         client.ok_or_else(|| Fault::new("ArgumentError", "there is no such Redis client"))
     }
 
-    /// The connection of the client or lease in the first argument.
+    /// Returns the connection of the client or lease in the first argument.
     fn connection(&self, args: &[Value<'_>]) -> Result<Rc<Connection<ReplyTape>>, Fault> {
         match args.first().and_then(Value::int) {
             Some(lease) if lease < 0 => match self.leases.borrow().get(&lease) {
@@ -63,7 +62,7 @@ impl Clients {
         }
     }
 
-    /// `[options]`: the number of the client with these options.
+    /// `[options]`: returns the number of the client with these options.
     fn open(&self, args: &[Value<'_>]) -> Result<i64, Fault> {
         let pairs = match args.first() {
             Some(Value::Hash(pairs)) => pairs.as_slice(),
@@ -81,7 +80,7 @@ impl Clients {
         Ok(number as i64)
     }
 
-    /// `[client, whether for subscriptions]`: a lease.
+    /// `[client, whether for subscriptions]`: returns a lease.
     fn lease(&self, args: &[Value<'_>]) -> Result<i64, Fault> {
         let client = self.client(args.first().and_then(Value::int).unwrap_or_default())?;
         let connection = if args.get(1) == Some(&Value::Bool(true)) {
@@ -96,7 +95,7 @@ impl Clients {
         Ok(self.last_lease.get())
     }
 
-    /// `[lease, whether the connection can be reused]`
+    /// `[lease, whether the connection can be reused]`: returns the connection to the client.
     fn give_back(&self, args: &[Value<'_>]) {
         let lease =
             args.first().and_then(Value::int).and_then(|lease| self.leases.borrow_mut().remove(&lease));
@@ -107,7 +106,7 @@ impl Clients {
         }
     }
 
-    /// `[connection, word …]`
+    /// `[connection, word …]`: sends one command.
     fn send(&self, args: &[Value<'_>]) -> Result<Reply, Fault> {
         let connection = self.connection(args)?;
         let words = args.get(1..).unwrap_or_default();
@@ -116,7 +115,7 @@ impl Clients {
         connection.send(1, false, Some(timeout), |out| encode(out, words))
     }
 
-    /// `[connection, [[word …] …], whether in a transaction]`: all replies, including those to MULTI and EXEC.
+    /// `[connection, [[word …] …], whether in a transaction]`: returns all replies, including those to MULTI and EXEC.
     fn send_all(&self, args: &[Value<'_>]) -> Result<Reply, Fault> {
         let connection = self.connection(args)?;
         let commands = args.get(1).and_then(Value::array).unwrap_or_default();
@@ -139,14 +138,14 @@ impl Clients {
         })
     }
 
-    /// `[lease, word …]`: WATCH and UNWATCH, which need a lease.
+    /// `[lease, word …]`: sends WATCH or UNWATCH, which need a lease.
     fn send_on_lease(&self, args: &[Value<'_>]) -> Result<Reply, Fault> {
         let connection = self.leased(args)?;
         let timeout = connection.config().command_timeout;
         connection.send(1, false, Some(timeout), |out| encode(out, args.get(1..).unwrap_or_default()))
     }
 
-    /// `[connection]`: closes it if it is idle.
+    /// `[connection]`: closes the connection if it is idle.
     fn close(&self, args: &[Value<'_>]) {
         if let Ok(connection) = self.connection(args)
             && connection.is_idle()
@@ -155,7 +154,7 @@ impl Clients {
         }
     }
 
-    /// `[lease, word …]`: SUBSCRIBE and the like.
+    /// `[lease, word …]`: sends SUBSCRIBE and similar commands.
     fn push(&self, args: &[Value<'_>]) -> Result<(), Fault> {
         self.leased(args)?.send_subscription(|out| encode(out, args.get(1..).unwrap_or_default()))
     }
@@ -167,7 +166,7 @@ impl Clients {
         }
     }
 
-    /// `[client, seconds that Redis may block or nil, word …]`
+    /// `[client, seconds that Redis may block or nil, word …]`: sends a blocking command.
     fn block(&self, args: &[Value<'_>]) -> Result<Waiting, Fault> {
         let client = self.client(args.first().and_then(Value::int).unwrap_or(-1))?;
         let words = args.get(2..).unwrap_or_default();
@@ -178,14 +177,14 @@ impl Clients {
         let timeout = blocked.map(|blocked| blocked.saturating_add(connection.config().command_timeout));
         let reply = connection.send(1, false, timeout, |out| encode(out, words))?;
         Ok(Box::pin(async move {
-            // If the task is cancelled, the connection is closed with its command, and Redis stops blocking.
+            // If the task is cancelled, the connection is closed together with its command, and Redis stops blocking.
             let reply = reply.await;
             client.give_back(connection);
             reply.0
         }))
     }
 
-    /// `[lease, seconds or nil]`: the next message; `nil` if there is none in time.
+    /// `[lease, seconds or nil]`: returns the next message; `nil` if none arrives in time.
     fn next_message(&self, args: &[Value<'_>]) -> Result<Waiting, Fault> {
         let connection = self.leased(args)?;
         let seconds = args.get(1).and_then(Value::float);
@@ -215,7 +214,7 @@ fn encode(out: &mut Vec<u8>, words: &[Value<'_>]) -> Result<(), Fault> {
     command::write(out, words).map_err(|why| Fault::new("TypeError", why))
 }
 
-/// `[promise]`: its reply.
+/// `[promise]`: returns its reply.
 fn join(clients: &Rc<Clients>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
     let number = args.first().and_then(Value::int).unwrap_or(-1);
     let clients = clients.clone();
@@ -225,12 +224,12 @@ fn join(clients: &Rc<Clients>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
     })
 }
 
-/// A wait, or the exception that it raises at once.
+/// Returns a wait, or one that raises the exception at once.
 fn waiting(waiting: Result<Waiting, Fault>) -> Waiting {
     waiting.unwrap_or_else(|fault| ready(|tape| fault.write(tape)))
 }
 
-/// The wait for a reply.
+/// Returns the wait for a reply.
 fn reply(reply: Result<Reply, Fault>) -> Waiting {
     waiting(reply.map(|reply| Box::pin(async move { reply.await.0 }) as Waiting))
 }
@@ -250,7 +249,7 @@ pub(crate) const AREA: Area<Clients> = Area {
             clients.give_back(args);
             tape.nil();
         }),
-        // A command whose reply is waited for later, or never: the number of its promise.
+        // A command whose reply is joined later, or never: returns the number of its promise.
         ("REDIS_SEND", |clients, args, tape| {
             let reply = clients.send(args);
             number(tape, reply.map(|reply| clients.promises.borrow_mut().keep(reply)));
@@ -271,7 +270,7 @@ pub(crate) const AREA: Area<Clients> = Area {
             clients.close(args);
             tape.nil();
         }),
-        // The words of the command that a method is named after, or nil.
+        // Returns the words of the command for a method, or nil.
         ("REDIS_NAMED", |_, args, tape| {
             let method = args.first().and_then(Value::text).and_then(|text| std::str::from_utf8(text).ok());
             match method.and_then(command::named) {

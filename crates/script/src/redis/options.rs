@@ -1,4 +1,4 @@
-//! The options of `Redis.new`, with error messages that name the option.
+//! The options of `Redis.new`; error messages name the option.
 
 use ::redis::{Address, Config, Tls};
 use mruby::Value;
@@ -7,7 +7,7 @@ use std::time::Duration;
 const PORT: u16 = 6379;
 const KNOWN: &str = "url, host, port, path, db, username, password, timeout, connect_timeout, read_timeout, \
                      command_timeout, ssl, ssl_params and protocol";
-/// Options that are read before the others, or after them.
+/// Options that are read before or after the others.
 const ORDERED: [&[u8]; 3] = [b"url", b"timeout", b"ssl_params"];
 /// Options of other clients that have no effect here.
 const IGNORED: [&[u8]; 8] = [
@@ -21,10 +21,10 @@ const IGNORED: [&[u8]; 8] = [
     b"scheme",
 ];
 
-/// Reads the pairs of `Redis.new`. `default_url` (`REDIS_URL`) counts if they name no server.
+/// Reads the pairs of `Redis.new`. `default_url` (`REDIS_URL`) applies if they name no server.
 ///
 /// # Errors
-/// A sentence that names the option.
+/// A sentence that names the wrong option.
 pub(super) fn config(pairs: &[(Value<'_>, Value<'_>)], default_url: Option<&str>) -> Result<Config, String> {
     let mut config = Config::default();
     let key = |pair: &(Value<'_>, Value<'_>)| pair.0.text().unwrap_or_default().to_vec();
@@ -39,7 +39,7 @@ pub(super) fn config(pairs: &[(Value<'_>, Value<'_>)], default_url: Option<&str>
         }
         None => {}
     }
-    // `timeout` sets both timeouts; an option for one of them wins, whatever the order.
+    // `timeout` sets both timeouts; an option for one of them overrides it, whatever the order.
     if let Some(value) = given(b"timeout") {
         set(&mut config, b"timeout", value)?;
     }
@@ -131,7 +131,7 @@ fn text(name: &[u8], value: &Value<'_>) -> Result<String, String> {
     text.ok_or_else(|| format!("{}: expected a String", name.escape_ascii()))
 }
 
-/// A number, also as text, as it comes from the environment.
+/// Reads a number, also as text, because environment variables are text.
 fn number(value: &Value<'_>) -> Option<i64> {
     value.int().or_else(|| std::str::from_utf8(value.text()?).ok()?.parse().ok())
 }

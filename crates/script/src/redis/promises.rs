@@ -1,7 +1,7 @@
-//! Commands that were sent and whose replies may be joined later.
+//! Promises: commands that were sent and whose replies may be joined later.
 //!
-//! Ruby cannot tell us that it has dropped a promise, and many are never joined (`redis.incr 'hits'`). So their number and the
-//! bytes of their replies are bounded: the oldest are dropped first.
+//! Ruby does not report that it has dropped a promise, and many are never joined (`redis.incr 'hits'`). So their number and the bytes of their
+//! replies are bounded; the oldest are dropped first.
 
 use super::Reply;
 use super::fault::Fault;
@@ -11,11 +11,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Most promises that are kept.
+/// The most promises that are kept.
 const MAX_PROMISES: usize = 16 << 10;
-/// Most bytes of replies that are kept.
+/// The most bytes of replies that are kept.
 const MAX_BYTES: usize = 32 << 20;
-/// Promises whose size is measured each time one is added.
+/// The number of promises that are measured each time one is added.
 const MEASURED: usize = 2;
 
 /// Promises are numbered in order; those before `first` have been dropped.
@@ -24,7 +24,7 @@ pub(super) struct Promises {
     first: i64,
     kept: VecDeque<Option<Promise>>,
     bytes: usize,
-    /// Index at which measuring continues.
+    /// The index at which measuring continues.
     next: usize,
 }
 
@@ -47,7 +47,7 @@ impl Promises {
         self.first + self.kept.len() as i64 - 1
     }
 
-    /// The reply of a promise; it can be taken once. A task that stops waiting leaves it to others.
+    /// Polls the reply of a promise, which can be taken once. A task that stops waiting leaves it to others.
     pub(super) fn poll(&mut self, number: i64, cx: &mut Context<'_>) -> Poll<Result<Tape, Fault>> {
         let index = usize::try_from(number - self.first).unwrap_or(usize::MAX);
         let Some(Some(kept)) = self.kept.get_mut(index) else {
@@ -71,7 +71,7 @@ impl Promises {
         }
     }
 
-    /// Measures the next promises in turn; they are measured faster than new ones are added.
+    /// Measures the next promises in turn, faster than new ones are added.
     fn measure(&mut self) {
         for _ in 0..MEASURED.min(self.kept.len()) {
             self.next = (self.next + 1) % self.kept.len();

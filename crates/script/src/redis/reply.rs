@@ -1,10 +1,9 @@
-//! Replies as tapes: the parser writes them in the form in which mruby reads them, without a copy in between.
+//! Replies as tapes: the parser writes them in the form that mruby reads, without a copy in between.
 
 use super::fault;
 use ::redis::{ErrorKind, ReplySink};
 use mruby::Tape;
 
-/// A tape that stores a reply.
 #[derive(Default)]
 pub(super) struct ReplyTape(pub(super) Tape);
 
@@ -62,7 +61,7 @@ mod tests {
         sink
     }
 
-    /// The same value by way of the general sink.
+    /// Writes the same value through the general sink.
     fn write(tape: &mut Tape, value: &Value) {
         match value {
             Value::Null => tape.nil().done(),

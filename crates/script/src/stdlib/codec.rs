@@ -1,4 +1,4 @@
-//! Bytes to text and back, digests, random bytes: Base64, percent-encoding, Digest, HMAC, SecureRandom.
+//! Encodings, digests and random bytes: Base64, percent-encoding, Digest, HMAC, SecureRandom.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -11,12 +11,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encod
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
-/// Most random bytes of one call.
+/// The most random bytes per call.
 const MAX_RANDOM: usize = 1 << 20;
 
 /// Bytes that are not escaped in a form or a component of a URI.
 const COMPONENT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'*');
-/// The same by RFC 3986.
+/// Bytes that are not escaped by RFC 3986.
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 fn bytes<'a>(args: &[Value<'a>], index: usize) -> &'a [u8] {
@@ -27,13 +27,13 @@ fn flag(args: &[Value<'_>], index: usize) -> bool {
     args.get(index) == Some(&Value::Bool(true))
 }
 
-/// `bytes, url-safe`: text.
+/// `bytes, url-safe`: returns text.
 pub(super) fn base64_encode(args: &[Value<'_>], tape: &mut Tape) {
     let engine = if flag(args, 1) { &URL_SAFE } else { &STANDARD };
     tape.str(engine.encode(bytes(args, 0)));
 }
 
-/// `text, url-safe, strict`: bytes. If it is not strict, other characters are skipped.
+/// `text, url-safe, strict`: returns bytes. Without `strict` other characters are skipped.
 pub(super) fn base64_decode(args: &[Value<'_>], tape: &mut Tape) {
     let strict = flag(args, 2);
     let padding = if strict && !flag(args, 1) {
@@ -53,7 +53,7 @@ pub(super) fn base64_decode(args: &[Value<'_>], tape: &mut Tape) {
     };
 }
 
-/// The digits before the padding, without a last one that is not enough for a byte.
+/// Returns the digits before the padding, without a last digit that does not complete a byte.
 fn lenient(text: &[u8]) -> Vec<u8> {
     let mut digits: Vec<u8> = text
         .iter()
@@ -67,7 +67,7 @@ fn lenient(text: &[u8]) -> Vec<u8> {
     digits
 }
 
-/// `text, kind`: percent-encoded. Kinds: 0 a form (blank is `+`), 1 a component (blank is `%20`), 2 by RFC 3986.
+/// `text, kind`: returns percent-encoded text. Kinds: 0 a form (blank is `+`), 1 a component (blank is `%20`), 2 by RFC 3986.
 pub(super) fn percent(args: &[Value<'_>], tape: &mut Tape) {
     let kind = args.get(1).and_then(Value::int).unwrap_or_default();
     let set = if kind == 2 { &UNRESERVED } else { &COMPONENT };
@@ -75,7 +75,7 @@ pub(super) fn percent(args: &[Value<'_>], tape: &mut Tape) {
     tape.str(if kind == 0 { text.replace("%20", "+") } else { text });
 }
 
-/// `text, whether + is a blank`: bytes.
+/// `text, whether + is a blank`: returns bytes.
 pub(super) fn unpercent(args: &[Value<'_>], tape: &mut Tape) {
     let text = bytes(args, 0);
     let blanks: Vec<u8>;
@@ -88,7 +88,7 @@ pub(super) fn unpercent(args: &[Value<'_>], tape: &mut Tape) {
     tape.str(percent_decode(text).collect::<Vec<u8>>());
 }
 
-/// `name, bytes`: the digest.
+/// `name, bytes`: returns the digest.
 pub(super) fn digest(args: &[Value<'_>], tape: &mut Tape) {
     let data = bytes(args, 1);
     let digest = match name(args).as_slice() {
@@ -102,7 +102,7 @@ pub(super) fn digest(args: &[Value<'_>], tape: &mut Tape) {
     tape.str(digest);
 }
 
-/// `name, key, bytes`: the code.
+/// `name, key, bytes`: returns the authentication code.
 pub(super) fn hmac(args: &[Value<'_>], tape: &mut Tape) {
     let (key, data) = (bytes(args, 1), bytes(args, 2));
     macro_rules! code {
@@ -125,7 +125,7 @@ pub(super) fn hmac(args: &[Value<'_>], tape: &mut Tape) {
     };
 }
 
-/// `sha-256` and `SHA256` are the same.
+/// Normalizes a name: `sha-256` and `SHA256` are the same.
 fn name(args: &[Value<'_>]) -> Vec<u8> {
     bytes(args, 0).to_ascii_uppercase().into_iter().filter(|byte| *byte != b'-').collect()
 }
@@ -138,7 +138,7 @@ fn unknown(name: &[u8], tape: &mut Tape) {
     );
 }
 
-/// `count`: as many random bytes, for cryptographic use.
+/// `count`: returns this many random bytes for cryptographic use.
 pub(super) fn random(args: &[Value<'_>], tape: &mut Tape) {
     let count = args.first().and_then(Value::int).and_then(|count| usize::try_from(count).ok());
     let Some(count) = count.filter(|count| *count <= MAX_RANDOM) else {
@@ -152,7 +152,7 @@ pub(super) fn random(args: &[Value<'_>], tape: &mut Tape) {
     };
 }
 
-/// `a, b`: whether they are equal, in constant time.
+/// `a, b`: returns whether they are equal, in constant time.
 pub(super) fn equal(args: &[Value<'_>], tape: &mut Tape) {
     let (a, b) = (bytes(args, 0), bytes(args, 1));
     // Comparing digests reveals nothing about the texts.

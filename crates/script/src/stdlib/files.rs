@@ -1,7 +1,7 @@
 //! `require`: Ruby files beside the handlers.
 //!
-//! Contract: a file is read only if it is, with all links resolved, below the folder of a handler. The files that have been
-//! read are recorded for the whole process, so that they can be watched.
+//! Contract: a file is read only if, with all links resolved, it is below the folder of a handler. The files that have been read are recorded for
+//! the whole process, so that they can be watched.
 
 use mruby::{Tape, Value};
 use std::cell::RefCell;
@@ -11,12 +11,11 @@ use std::sync::{Mutex, PoisonError};
 
 static READ: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// The files that handlers have required so far, in all threads.
+/// Returns the files that handlers have required so far, in all threads.
 pub fn required() -> Vec<PathBuf> {
     READ.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
 }
 
-/// Folders of handlers.
 #[derive(Default)]
 pub(crate) struct Folders(RefCell<Vec<PathBuf>>);
 
@@ -33,7 +32,6 @@ impl Folders {
     }
 }
 
-/// Lists the folders.
 pub(super) fn folders(folders: &Folders, tape: &mut Tape) {
     let folders = folders.0.borrow();
     tape.array(folders.len() as u32);
@@ -42,7 +40,7 @@ pub(super) fn folders(folders: &Folders, tape: &mut Tape) {
     }
 }
 
-/// `name, [folders]`: `[path, code]` of the first file that exists.
+/// `name, [folders]`: returns `[path, code]` of the first file that exists.
 pub(super) fn read(allowed: &Folders, args: &[Value<'_>], tape: &mut Tape) {
     let text = |value: &Value<'_>| String::from_utf8_lossy(value.text().unwrap_or_default()).into_owned();
     let name = args.first().map(text).unwrap_or_default();

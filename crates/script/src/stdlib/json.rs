@@ -1,18 +1,18 @@
 //! `JSON.generate` and `JSON.parse`.
 //!
-//! Contract: the output is JSON (UTF-8, no NaN); numbers are written as in Ruby. The input is what
-//! serde_json accepts; integers beyond 64 bits become Floats. The deepest nesting is [`MAX_NESTING`], which is also the tape's.
+//! Contract: the output is JSON (UTF-8, no NaN), with numbers in Ruby's form. The input is the JSON that serde_json accepts; integers beyond 64
+//! bits become Floats. The maximum nesting is [`MAX_NESTING`], which is also the tape's.
 
 use mruby::{Tape, Value};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Deepest nesting of arrays and objects: Ruby's own limit.
+/// The maximum nesting of arrays and objects: Ruby's own limit.
 const MAX_NESTING: i64 = 100;
 
-/// `value, pretty, raw`: text. With `raw` a Hash whose only key is a Symbol holds JSON text; the caller
-/// has converted all other Symbols to Strings.
+/// `value, pretty, raw`: returns text. With `raw`, a Hash whose only key is a Symbol holds JSON text; the caller has converted all other Symbols to
+/// Strings.
 pub(super) fn generate(args: &[Value<'_>], tape: &mut Tape) {
     let Some(value) = args.first() else { return };
     let flag = |index: usize| args.get(index) == Some(&Value::Bool(true));
@@ -126,7 +126,7 @@ fn not_finite(number: f64) -> &'static str {
     }
 }
 
-/// As Ruby's `Float#to_s`: the fewest digits that represent the number, with an exponent below 1e-4 and from 1e15 on.
+/// Formats a number as Ruby's `Float#to_s` does: the fewest digits that represent it, with an exponent below 1e-4 and from 1e15 on.
 pub(super) fn float(number: f64) -> String {
     let text = format!("{number:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -143,7 +143,7 @@ pub(super) fn float(number: f64) -> String {
     scientific
 }
 
-/// `text, symbolize_names, max_nesting`: the value.
+/// `text, symbolize_names, max_nesting`: returns the value.
 pub(super) fn parse(args: &[Value<'_>], tape: &mut Tape) {
     let text = args.first().and_then(Value::text).unwrap_or_default();
     let names = if args.get(1) == Some(&Value::Bool(true)) { Names::Symbols } else { Names::Strings };
@@ -173,7 +173,7 @@ enum Names {
     Symbols,
 }
 
-/// A document. Strings without escapes borrow from it.
+/// A parsed document. Strings without escapes borrow from it.
 enum Node<'a> {
     Nil,
     Bool(bool),

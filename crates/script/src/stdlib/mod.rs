@@ -1,7 +1,7 @@
 //! Parts of Ruby's standard library that mruby lacks: JSON, Regexp, digests, time formats, `require`.
 //!
-//! Each is a maintained crate behind a call, with a prelude that gives it the names of Ruby's library.
-//! Contract: a call never enters the VM, its time and memory are bounded by its arguments, and its errors name what was wrong.
+//! Each part is a maintained crate behind calls, with a prelude that adds the names of Ruby's library.
+//! Contract: a call never enters the VM, its time and memory are bounded by its arguments, and its errors name the mistake.
 
 mod codec;
 pub(crate) mod files;
@@ -13,7 +13,7 @@ mod time;
 use crate::ops::Area;
 use std::time::Instant;
 
-/// The state of the calls below.
+/// The state of the calls.
 pub(crate) struct State {
     patterns: regexp::Patterns,
     pub(crate) folders: files::Folders,
@@ -30,7 +30,7 @@ macro_rules! preludes {
     ($($file:literal),* $(,)?) => { &[$((concat!("stdlib/", $file), include_str!(concat!("../ruby/stdlib/", $file)))),*] };
 }
 
-/// Ruby on top of the calls, in the order in which it is evaluated.
+/// Ruby code on top of the calls, in the order of evaluation.
 const PRELUDES: &[(&str, &str)] = preludes![
     "core.rb",
     "json.rb",

@@ -1,10 +1,10 @@
-//! The process as handlers see it: its environment, id and clocks; and whether text is UTF-8.
+//! The process from a handler's view: its environment, id and clocks; and UTF-8 checks.
 
 use mruby::{Tape, Value};
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// All variables.
+/// Returns all environment variables.
 pub(super) fn environment(tape: &mut Tape) {
     let variables: Vec<_> = std::env::vars_os().collect();
     tape.hash(variables.len() as u32);
@@ -13,7 +13,7 @@ pub(super) fn environment(tape: &mut Tape) {
     }
 }
 
-/// `clock`: nanoseconds, since 1970 (0) or since a fixed point in time (1).
+/// `clock`: returns nanoseconds, since 1970 (0) or since a fixed point in time (1).
 pub(super) fn clock(start: Instant, args: &[Value<'_>], tape: &mut Tape) {
     let time = match args.first().and_then(Value::int) {
         Some(0) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
@@ -22,12 +22,12 @@ pub(super) fn clock(start: Instant, args: &[Value<'_>], tape: &mut Tape) {
     tape.int(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX));
 }
 
-/// `text`: whether it is UTF-8.
+/// `text`: returns whether it is UTF-8.
 pub(super) fn is_utf8(args: &[Value<'_>], tape: &mut Tape) {
     tape.bool(std::str::from_utf8(args.first().and_then(Value::text).unwrap_or_default()).is_ok());
 }
 
-/// `text, with`: the text with each part that is not UTF-8 replaced by `with`.
+/// `text, with`: returns the text with each part that is not UTF-8 replaced by `with`.
 pub(super) fn scrub(args: &[Value<'_>], tape: &mut Tape) {
     let text = |index: usize| args.get(index).and_then(Value::text).unwrap_or_default();
     let mut out = Vec::with_capacity(text(0).len());

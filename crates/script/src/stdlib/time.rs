@@ -1,7 +1,6 @@
 //! Formatting and parsing of times: `strftime`, ISO 8601, HTTP dates.
 //!
-//! Contract: directives have the meaning, flags (`-`, `0`, `_`, `^`, `#`, `:`) and widths that they have in Ruby. An unknown
-//! directive is left unchanged.
+//! Contract: directives have the same meanings, flags (`-`, `0`, `_`, `^`, `#`, `:`) and widths as in Ruby. An unknown directive is left unchanged.
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
@@ -9,10 +8,10 @@ use jiff::tz::TimeZone;
 use jiff::{Zoned, civil};
 use mruby::{Tape, Value};
 
-/// Widest field.
+/// The largest width of a field.
 const MAX_WIDTH: usize = 1024;
 
-/// `seconds, microseconds, utc, format`: text.
+/// `seconds, microseconds, utc, format`: returns text.
 pub(super) fn format(args: &[Value<'_>], tape: &mut Tape) {
     let int = |index: usize| args.get(index).and_then(Value::int).unwrap_or_default();
     let format = args.get(3).and_then(Value::text).unwrap_or_default();
@@ -32,7 +31,7 @@ pub(super) fn format(args: &[Value<'_>], tape: &mut Tape) {
 
 fn drop_answer(_: &mut Tape) {}
 
-/// `text`: `[seconds, microseconds]` since 1970 of an ISO 8601 time or a date as in HTTP or mail.
+/// `text`: returns `[seconds, microseconds]` since 1970 for an ISO 8601 time or a date as in HTTP or mail.
 pub(super) fn parse(args: &[Value<'_>], tape: &mut Tape) {
     let text = String::from_utf8_lossy(args.first().and_then(Value::text).unwrap_or_default()).into_owned();
     match read(text.trim()) {
@@ -64,7 +63,7 @@ fn read(text: &str) -> Option<Timestamp> {
     local.to_zoned(TimeZone::system()).ok().map(|time| time.timestamp())
 }
 
-/// Flags and width of a directive.
+/// The flags and width of a directive.
 #[derive(Default)]
 struct Style {
     pad: Option<u8>,
@@ -111,7 +110,7 @@ fn write(out: &mut Vec<u8>, format: &[u8], time: &Zoned) {
     out.extend_from_slice(rest);
 }
 
-/// The text of a directive; `None` if it is unknown.
+/// Returns the text of a directive; `None` if it is unknown.
 fn field(letter: u8, style: &Style, time: &Zoned) -> Option<String> {
     let number = |value: i64, width: usize, pad: u8| Some(padded(value, width, pad, style));
     let inner = |format: &str| {
@@ -210,7 +209,7 @@ fn word(text: &str, style: &Style) -> String {
     pad.repeat(missing) + &text
 }
 
-/// The first digits of the fraction of a second.
+/// Returns the first digits of the fraction of a second.
 fn fraction(time: &Zoned, digits: usize) -> String {
     let mut text = format!("{:09}", time.subsec_nanosecond());
     while text.len() < digits {
@@ -220,7 +219,7 @@ fn fraction(time: &Zoned, digits: usize) -> String {
     text
 }
 
-/// `+0100`, `+01:00`, `+01:00:00`.
+/// Formats `+0100`, `+01:00` or `+01:00:00`.
 fn offset(time: &Zoned, colons: usize) -> String {
     let seconds = time.offset().seconds();
     let sign = if seconds < 0 { '-' } else { '+' };

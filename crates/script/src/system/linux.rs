@@ -1,9 +1,9 @@
-//! On Linux.
+//! The Linux part.
 
 use std::time::{Duration, Instant};
 
 pub(crate) struct ThreadClock {
-    /// Path of the thread's scheduler statistics (proc(5)).
+    /// The path of the thread's scheduler statistics (proc(5)).
     schedstat: String,
     begun: Instant,
 }

@@ -1,7 +1,7 @@
-//! What differs between Linux and other systems: how long a thread has computed.
+//! Differences between Linux and other systems: the computing time of a thread.
 //!
-//! Contract: [`ThreadClock`] is that of the thread that has made it, and any thread may read it. It never goes back. Where the system does not
-//! tell, time passes also while the thread waits for a processor.
+//! Contract: [`ThreadClock`] belongs to the thread that created it, and any thread may read it. It never goes back. Where the system has no such
+//! clock, the time includes waiting for a processor.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;

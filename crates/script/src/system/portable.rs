@@ -1,4 +1,4 @@
-//! Elsewhere.
+//! The part for other systems.
 
 use std::time::{Duration, Instant};
 

@@ -75,7 +75,7 @@ fn limits() -> Limits {
     }
 }
 
-/// The handler, and a server that accepts connections and never responds.
+/// Returns the handler, and a server that accepts connections and never responds.
 async fn open() -> (Server, TcpListener) {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = silent.local_addr().expect("it is bound");
@@ -83,7 +83,7 @@ async fn open() -> (Server, TcpListener) {
     (Server::open(Source { file: "leaving.rb".into(), code }, limits()).await, silent)
 }
 
-/// Waits until a task waits for something.
+/// Waits until a task waits.
 async fn waiting(server: &Server, path: &str) {
     let patience = async {
         while server.counted().waiting == 0 {
@@ -94,7 +94,7 @@ async fn waiting(server: &Server, path: &str) {
     assert!(waits.is_ok(), "{path}: {:?}: {}", server.counted(), server.log_text());
 }
 
-/// Waits until nothing is running any more.
+/// Waits until no task is running.
 async fn settled(server: &Server) {
     let patience = async {
         while server.script.under_way() > 0 {

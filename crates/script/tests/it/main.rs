@@ -1,4 +1,4 @@
-//! Handlers on a real VM: one program of all tests, which is linked once.
+//! Tests of handlers on a real VM, linked into one program.
 #![cfg(test)]
 
 mod http;

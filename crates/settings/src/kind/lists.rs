@@ -14,12 +14,11 @@ use crate::value::step::Step;
 use crate::value::threads::Threads;
 use crate::value::workers::Workers;
 
-/// Addresses to listen on.
 pub(crate) struct Binds;
 
 impl Kind<Vec<Bind>> for Binds {
     fn read(&self, raw: &Raw) -> Result<Vec<Bind>, Mistake> {
-        // Not `parts`: a comma may be part of a socket's path.
+        // Does not use `parts`: a comma may be part of a socket's path.
         let one = std::slice::from_ref(raw);
         let parts = if let Raw::List(parts) = raw { parts } else { one };
         parts
@@ -42,7 +41,7 @@ impl Kind<Vec<Bind>> for Binds {
     }
 }
 
-/// Requests until the next refork, for each generation.
+/// Requests until the next refork, per generation.
 pub(crate) struct Generations;
 
 impl Kind<ReforkAfter> for Generations {
@@ -60,17 +59,16 @@ impl Kind<ReforkAfter> for Generations {
     }
 }
 
-/// Addresses of the control server.
 pub(crate) struct ControlAddresses;
 
-/// One part of what was written for [`ControlAddresses`].
+/// One part of the value of [`ControlAddresses`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ControlPart {
-    /// The path that follows from the app's directory.
+    /// The path derived from the app's directory.
     Auto,
-    /// Not that path.
+    /// Turns that path off.
     Off,
-    /// This address.
+    /// An explicit address.
     At(ControlAddress),
 }
 
@@ -115,7 +113,7 @@ impl Kind<Vec<ControlPart>> for ControlAddresses {
     }
 }
 
-/// Reads what is written as a text, or as a number alone.
+/// Reads a value that is written as text or as a plain number.
 fn text_or_number<T: FromStr<Err = Mistake>>(raw: &Raw) -> Result<T, Mistake> {
     match raw {
         Raw::Word(text) | Raw::Text(text) => text.parse(),
@@ -124,7 +122,7 @@ fn text_or_number<T: FromStr<Err = Mistake>>(raw: &Raw) -> Result<T, Mistake> {
     }
 }
 
-/// `MIN:MAX`, or one number for the maximum and the minimum.
+/// `MIN:MAX`, or one number for both.
 pub(crate) struct ThreadRange;
 
 impl Kind<Threads> for ThreadRange {
@@ -140,7 +138,7 @@ impl Kind<Threads> for ThreadRange {
     }
 }
 
-/// Flags and variables speak Puma's language, where a minimum of 0 means "as they are needed"; here there is always one.
+/// Raises a minimum of 0 to 1. Flags and variables use Puma's form, where 0 means "start threads as needed"; here there is always one.
 fn from_one(text: &str) -> String {
     match text.split_once(':') {
         Some((min, max)) if digits(min) == Some(0) => format!("1:{max}"),
@@ -154,7 +152,7 @@ pub(crate) struct WorkerRange;
 impl Kind<Workers> for WorkerRange {
     fn read(&self, raw: &Raw) -> Result<Workers, Mistake> {
         match raw {
-            // Puma's single mode: one process that serves.
+            // 0 is Puma's single mode, with one serving process.
             Raw::Word(text) if digits(text) == Some(0) => Ok(Workers::exactly(1)),
             Raw::Word(text) => text_or_number(&Raw::Word(from_one(text))),
             _ => text_or_number(raw),
@@ -166,7 +164,6 @@ impl Kind<Workers> for WorkerRange {
     }
 }
 
-/// A number of workers, or a percentage of them.
 pub(crate) struct Steps;
 
 impl Kind<Step> for Steps {
@@ -179,7 +176,7 @@ impl Kind<Step> for Steps {
     }
 }
 
-/// Networks, `unix`, `none`.
+/// Networks, `unix` or `none`.
 pub(crate) struct Proxies;
 
 impl Kind<TrustedProxies> for Proxies {
@@ -203,7 +200,6 @@ impl Kind<TrustedProxies> for Proxies {
     }
 }
 
-/// Request paths.
 pub(crate) struct RequestPaths;
 
 impl Kind<Vec<String>> for RequestPaths {
@@ -225,12 +221,12 @@ impl Kind<Vec<String>> for RequestPaths {
     }
 }
 
-/// Request paths that stand for all below them, too. Without the slash at their end, the root being empty, and none twice.
+/// Request paths that include all paths below them. They are stored without a trailing slash (the root is empty) and without duplicates.
 pub(crate) struct PathPrefixes;
 
 impl Kind<Vec<String>> for PathPrefixes {
     fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
-        // An empty word, of a flag or a variable, takes back what is written elsewhere.
+        // An empty word of a flag or variable overrides a value from a weaker source.
         if matches!(raw, Raw::List(parts) if parts.is_empty()) {
             return Err(Mistake::default());
         }
@@ -256,7 +252,7 @@ impl Kind<Vec<String>> for PathPrefixes {
     }
 }
 
-/// Request paths, `*` at the end standing for all below.
+/// Request paths; a final `*` matches everything below.
 pub(crate) struct RequestPatterns;
 
 impl Kind<Vec<String>> for RequestPatterns {
@@ -275,12 +271,11 @@ impl Kind<Vec<String>> for RequestPatterns {
     }
 }
 
-/// Files.
 pub(crate) struct Paths;
 
 impl Kind<Vec<PathBuf>> for Paths {
     fn read(&self, raw: &Raw) -> Result<Vec<PathBuf>, Mistake> {
-        // Not `parts`: a comma may be part of a path.
+        // Does not use `parts`: a comma may be part of a path.
         let one = std::slice::from_ref(raw);
         let parts = if let Raw::List(parts) = raw { parts } else { one };
         let written = parts.iter().filter(|part| **part != Raw::Word(String::new()));

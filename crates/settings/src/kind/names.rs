@@ -1,11 +1,10 @@
-//! Names for certificates, and addresses of those who issue them.
+//! Domain names for certificates, and URLs of CAs.
 
 use super::numbers::OrDefault;
 use super::{Kind, Mistake};
 use crate::raw::Raw;
 use crate::value::acme::DomainKind;
 
-/// Names for a certificate.
 pub(crate) struct Domains;
 
 impl Kind<Vec<String>> for Domains {
@@ -37,7 +36,7 @@ impl Kind<Vec<String>> for Domains {
     }
 }
 
-/// What is wrong with a name that no CA issues for.
+/// Returns the mistake in a name for which no CA can issue a certificate.
 fn judge(name: &str) -> Mistake {
     if name.contains("://") || name.contains('/') {
         return Mistake::expected("a name without scheme and path, such as example.com");
@@ -53,7 +52,7 @@ fn judge(name: &str) -> Mistake {
     Mistake::default()
 }
 
-/// The address of a CA's directory.
+/// The URL of a CA's directory.
 pub(crate) struct DirectoryUrl;
 
 impl Kind<String> for DirectoryUrl {
@@ -73,7 +72,7 @@ impl Kind<String> for DirectoryUrl {
     }
 }
 
-/// An address that begins with `https://` or `http://`.
+/// A URL that begins with `https://` or `http://`.
 pub(crate) struct Url;
 
 impl Kind<String> for Url {

@@ -16,7 +16,7 @@ impl<T: TryFrom<u64>> Kind<T> for Count {
         let number = match raw {
             Raw::Word(text) => digits(text),
             Raw::Integer(number) => u64::try_from(*number).ok(),
-            // In the file a string is no number, but it is clear what was meant.
+            // In the file a string is not a number, but the meaning is clear.
             Raw::Text(text) => {
                 let meant = within::<T>(digits(text), self.min, self.max).is_ok();
                 return Err(Mistake::default().near(meant.then(|| format!("{} without quotes", text.trim()))));
@@ -65,7 +65,7 @@ impl<T: TryFrom<u64>> Kind<T> for Size {
         let bytes = match raw {
             Raw::Word(text) | Raw::Text(text) => parse_size(text),
             Raw::Integer(number) => u64::try_from(*number).ok(),
-            // `1e3`; beyond that a double has no exact numbers.
+            // Accepts `1e3`; above 9e15 a double does not hold every whole number.
             Raw::Float(number) if number.fract() == 0.0 && (0.0..9e15).contains(number) => {
                 Some(*number as u64)
             }
@@ -83,7 +83,7 @@ impl<T: TryFrom<u64>> Kind<T> for Size {
     }
 }
 
-/// The number as a `T`, if it is within its bounds and those of the type.
+/// Returns the number as a `T` if it is within its bounds and those of the type.
 fn within<T: TryFrom<u64>>(number: Option<u64>, min: u64, max: u64) -> Result<T, Mistake> {
     let number = number.filter(|number| (min..=max).contains(number));
     number.and_then(|number| T::try_from(number).ok()).ok_or_default()
@@ -113,7 +113,7 @@ fn parse_size(text: &str) -> Option<u64> {
     digits(number)?.checked_mul(factor)
 }
 
-/// The shortest exact way to write a number of bytes.
+/// Returns the shortest exact form of a number of bytes.
 pub(crate) fn size_text(bytes: u64) -> String {
     const SCALES: [(u64, &str); 5] =
         [(1 << 50, "PiB"), (1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
@@ -130,17 +130,17 @@ pub(crate) struct Period {
 }
 
 impl Period {
-    /// Anything from a millisecond to a day.
+    /// From a millisecond to a day.
     pub(crate) const POSITIVE: Period =
         Period { min: Duration::from_millis(1), max: Duration::from_secs(86_400) };
-    /// The same, or nothing at all.
+    /// From 0 to a day.
     pub(crate) const ANY: Period = Period { min: Duration::ZERO, max: Duration::from_secs(86_400) };
 }
 
-/// Reads a span of time as options write it: `30`, `30s`, `500ms`, `2m`.
+/// Reads a span of time in the form of options: `30`, `30s`, `500ms`, `2m`.
 ///
 /// # Errors
-/// What was expected.
+/// A description of what was expected.
 pub fn period(text: &str) -> Result<Duration, String> {
     Period::ANY.read(&Raw::Word(text.to_owned())).map_err(|_| Period::ANY.expected())
 }
@@ -162,7 +162,7 @@ impl Kind<Duration> for Period {
     }
 }
 
-/// One number and its unit, or several from the largest unit down: `1m30s`.
+/// Reads one number with its unit, or several from the largest unit down: `1m30s`.
 fn parse_period(text: &str) -> Option<Duration> {
     let (mut rest, mut micros, mut last) = (text.trim(), 0.0, f64::INFINITY);
     loop {
@@ -180,7 +180,7 @@ fn parse_period(text: &str) -> Option<Duration> {
         if millis >= last || (unit.is_empty() && !whole) {
             return None;
         }
-        // Rounded to the microsecond, so that "0.3s" is what it says.
+        // Rounds to the microsecond, so that "0.3s" is exact.
         micros += (decimal(number)? * millis * 1_000.0).round();
         (rest, last) = (next.trim_start(), millis);
         if rest.is_empty() {
@@ -189,7 +189,7 @@ fn parse_period(text: &str) -> Option<Duration> {
     }
 }
 
-/// The shortest exact way to write a span of time of whole milliseconds.
+/// Returns the shortest exact form of a span of whole milliseconds.
 pub(crate) fn period_text(period: Duration) -> String {
     match period.as_millis() {
         0 => "0".to_owned(),
@@ -200,7 +200,7 @@ pub(crate) fn period_text(period: Duration) -> String {
     }
 }
 
-/// The number in front and the unit behind it, with blanks around either dropped.
+/// Splits a text into a number and the unit after it, without blanks.
 fn split_unit(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -208,7 +208,7 @@ fn split_unit(text: &str) -> (&str, &str) {
     (number, unit.trim_start())
 }
 
-/// Digits only: what `str::parse` takes beyond that (`+5`) is more often a slip than a wish.
+/// Reads digits only. Other forms that `str::parse` accepts (`+5`) are more often mistakes.
 pub(crate) fn digits(text: &str) -> Option<u64> {
     let text = text.trim();
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -223,7 +223,7 @@ fn decimal(text: &str) -> Option<f64> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// `Option` to a mistake that the kind itself describes.
+/// Turns `None` into a mistake with the kind's own description.
 pub(super) trait OrDefault<T> {
     fn ok_or_default(self) -> Result<T, Mistake>;
 }

@@ -9,7 +9,6 @@ use crate::raw::Raw;
 use crate::value::hsts::Hsts;
 use crate::value::log::{AccessLog, ErrorLog};
 
-/// `true` or `false`.
 pub(crate) struct Switch;
 
 impl Kind<bool> for Switch {
@@ -31,7 +30,6 @@ impl Kind<bool> for Switch {
     }
 }
 
-/// One of a few words.
 pub(crate) struct Choice<T: 'static>(pub(crate) &'static [(&'static str, T)]);
 
 impl<T: Copy + Sync> Kind<T> for Choice<T> {
@@ -84,7 +82,7 @@ impl Kind<String> for Pairs {
     }
 }
 
-/// A password that goes into a header field and a URL.
+/// A password that is used in a header field and a URL.
 pub(crate) struct Secret;
 
 impl Kind<String> for Secret {
@@ -99,7 +97,6 @@ impl Kind<String> for Secret {
     }
 }
 
-/// The path of a request.
 pub(crate) struct RequestPath;
 
 impl Kind<String> for RequestPath {
@@ -116,7 +113,7 @@ impl Kind<String> for RequestPath {
     }
 }
 
-/// What session tickets are encrypted with.
+/// The secret that encrypts session tickets.
 pub(crate) struct TicketSecret;
 
 impl Kind<String> for TicketSecret {
@@ -132,7 +129,6 @@ impl Kind<String> for TicketSecret {
     }
 }
 
-/// The value of `Strict-Transport-Security`.
 pub(crate) struct HstsValue;
 
 impl Kind<Hsts> for HstsValue {
@@ -148,7 +144,6 @@ impl Kind<Hsts> for HstsValue {
     }
 }
 
-/// A path.
 pub(crate) struct Path(pub(crate) Completion);
 
 impl Kind<PathBuf> for Path {
@@ -174,7 +169,7 @@ impl Kind<PathBuf> for Path {
     }
 }
 
-/// A program: a name that is looked up in `PATH`, or a path.
+/// A program: a name to look up in `PATH`, or a path.
 pub(crate) struct Program;
 
 impl Kind<PathBuf> for Program {
@@ -183,7 +178,7 @@ impl Kind<PathBuf> for Program {
     }
 
     fn anchor(&self, program: PathBuf, base: &std::path::Path) -> PathBuf {
-        // `./ruby` has one component too, but is a path.
+        // `./ruby` is a path, although it has only one component.
         let name = !program.as_os_str().as_encoded_bytes().contains(&b'/');
         if name { program } else { anchored(&program, base) }
     }
@@ -197,11 +192,11 @@ impl Kind<PathBuf> for Program {
     }
 }
 
-/// Where a log goes: a file, or one of these words.
+/// The target of a log: a file, or one of these words.
 pub(crate) struct LogTarget(pub(crate) &'static [&'static str]);
 
 impl LogTarget {
-    /// The word or the path that was written.
+    /// Returns the word or the path.
     fn split(&self, raw: &Raw) -> Result<Result<&'static str, PathBuf>, Mistake> {
         if let Some(word) = self.0.iter().find(|word| raw.text() == Some(word)) {
             return Ok(Ok(word));
@@ -236,13 +231,13 @@ impl<T: Log> Kind<T> for LogTarget {
     }
 }
 
-/// What [`LogTarget`] reads.
+/// A value that [`LogTarget`] can read.
 pub(crate) trait Log {
-    /// For `off` or `-`.
+    /// Returns the value for `off` or `-`.
     fn word(word: &'static str) -> Self;
-    /// For a file.
+    /// Returns the value for a file.
     fn file(path: PathBuf) -> Self;
-    /// With the file's path made absolute.
+    /// Makes the file's path absolute.
     fn anchored(self, base: &std::path::Path) -> Self;
 }
 
@@ -280,7 +275,7 @@ impl Log for ErrorLog {
     }
 }
 
-/// The path from `base` on, without `.` components.
+/// Resolves the path against `base` and removes `.` components.
 pub(crate) fn anchored(path: &std::path::Path, base: &std::path::Path) -> PathBuf {
     base.join(path).components().collect()
 }
@@ -321,7 +316,7 @@ impl Kind<String> for Word {
     }
 }
 
-/// Where a Redis is. Whoever connects reads the rest of the URL.
+/// The URL of a Redis server. Only the scheme is checked here; the Redis client reads the rest.
 pub(crate) struct RedisUrl;
 
 impl Kind<String> for RedisUrl {

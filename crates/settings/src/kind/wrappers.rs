@@ -1,4 +1,4 @@
-//! Types made of another type and a way to say "none" or "you choose".
+//! Wrappers that add "none" or "auto" to another type.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::{Completion, Kind, Mistake};
 use crate::raw::Raw;
 use crate::value::hsts::Hsts;
 
-/// A value or nothing; nothing is the empty text.
+/// A value, or the empty text for none.
 pub(crate) struct Maybe<K>(pub(crate) K);
 
 impl<T, K: Kind<T>> Kind<Option<T>> for Maybe<K> {
@@ -32,7 +32,7 @@ impl<T, K: Kind<T>> Kind<Option<T>> for Maybe<K> {
     }
 }
 
-/// A value, or `auto` (which is `None` until it is resolved).
+/// A value, or `auto`, which is `None` until it is resolved.
 pub(crate) struct Auto<K>(pub(crate) K);
 
 impl<T, K: Kind<T>> Kind<Option<T>> for Auto<K> {
@@ -52,7 +52,7 @@ impl<T, K: Kind<T>> Kind<Option<T>> for Auto<K> {
 /// A value, or `0`, `false` or `off` for none.
 pub(crate) struct OrOff<K>(pub(crate) K);
 
-/// What counts as zero.
+/// Types with a value that means "off".
 pub(crate) trait Zero {
     fn is_zero(&self) -> bool;
 }
@@ -88,7 +88,7 @@ impl Zero for PathBuf {
 }
 
 impl Zero for Hsts {
-    /// 0 tells browsers to forget it: not the same as sending nothing.
+    /// A time of 0 tells browsers to forget the rule; that differs from sending no field.
     fn is_zero(&self) -> bool {
         false
     }

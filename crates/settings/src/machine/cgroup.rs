@@ -1,16 +1,16 @@
-//! What the process's control groups grant, from the files of version 1 and 2.
+//! Limits of the process's control groups, read from the files of versions 1 and 2.
 //!
-//! A limit of any group on the way up counts, so the tightest is taken. Inside a container the path in
-//! `/proc/self/cgroup` may be the host's and not exist below the mount: then the mount's top is the group.
+//! A limit of any group on the way up applies, so the tightest one is taken. Inside a container the path in `/proc/self/cgroup` may be the host's
+//! path and not exist below the mount. Then the top of the mount is the group.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the groups grant; `None` where none of them sets a limit.
+/// The limits of all groups together; `None` where no group sets one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Granted {
-    /// CPUs' worth of time.
+    /// CPU time per second, in CPUs.
     pub(super) cpus: Option<f64>,
     /// Bytes.
     pub(super) memory: Option<u64>,
@@ -39,7 +39,7 @@ pub(super) fn read(root: &Path, membership: &str) -> Granted {
     granted
 }
 
-/// The groups with a CPU quota: what each grants (CPUs' worth of time), and the time that it has used.
+/// Returns for each group with a CPU quota the granted time (in CPUs) and the time used so far.
 pub(super) fn quotas(root: &Path, membership: &str) -> Vec<(f64, Duration)> {
     let mut found = Vec::new();
     for (controllers, path) in hierarchies(membership) {
@@ -50,7 +50,7 @@ pub(super) fn quotas(root: &Path, membership: &str) -> Vec<(f64, Duration)> {
                 found.extend(cpu_max(&group).zip(used));
             }
         } else if let Some(mount) = v1_mount(root, controllers, "cpu") {
-            // The time is counted by another controller, which is nearly always mounted with this one.
+            // Another controller counts the time; it is nearly always mounted together with this one.
             for group in groups(&mount, path) {
                 let used = number(&group.join("cpuacct.usage")).map(Duration::from_nanos);
                 found.extend(cfs_quota(&group).zip(used));
@@ -60,8 +60,8 @@ pub(super) fn quotas(root: &Path, membership: &str) -> Vec<(f64, Duration)> {
     found
 }
 
-/// Processes of the own group that the kernel has killed because memory ran out, the group's or the machine's. `None` where the
-/// group does not count them.
+/// Returns how many processes of the process's own group the kernel has killed because the memory of the group or the machine ran out. `None` where
+/// the group does not count them.
 pub(super) fn oom_kills(root: &Path, membership: &str) -> Option<u64> {
     hierarchies(membership).find_map(|(controllers, path)| {
         let (mount, file) = match controllers {
@@ -73,8 +73,8 @@ pub(super) fn oom_kills(root: &Path, membership: &str) -> Option<u64> {
     })
 }
 
-/// Bytes that the tightest group on the way up still grants: its limit without what is used, where what the kernel can take back at once
-/// does not count as used ([`reclaimable`]). `None` where no group sets a limit.
+/// Returns the bytes that the tightest group on the way up still grants: its limit minus the used memory, not counting memory that the kernel can
+/// reclaim at once ([`reclaimable`]). `None` where no group sets a limit.
 pub(super) fn available(root: &Path, membership: &str) -> Option<u64> {
     let of = |(controllers, path): (&str, &str)| {
         let (mount, limit, used, files) = match controllers {
@@ -95,8 +95,7 @@ pub(super) fn available(root: &Path, membership: &str) -> Option<u64> {
     hierarchies(membership).filter_map(of).min()
 }
 
-/// The lines of `memory.stat` that say how much of a group are pages of files: those in the cache, recently used or not, and those of them
-/// that have to be written first.
+/// The fields of `memory.stat` for file pages of a group: pages in the cache, active or not, and the pages among them that must be written first.
 #[derive(Clone, Copy)]
 struct Files {
     cached: [&'static str; 2],
@@ -105,33 +104,33 @@ struct Files {
 
 const V2_FILES: Files =
     Files { cached: ["inactive_file", "active_file"], unwritten: ["file_dirty", "file_writeback"] };
-/// With the groups below, as what is used is.
+/// Includes the groups below, as the used memory does.
 const V1_FILES: Files = Files {
     cached: ["total_inactive_file", "total_active_file"],
     unwritten: ["total_dirty", "total_writeback"],
 };
 
-/// Bytes that the kernel takes back without waiting when somebody else needs them: pages of files, also recently used ones. Active pages
-/// are no sign of need: reading a file twice makes them, as log files and booting an app do, and they stay until memory is short. What has
-/// to be written first takes time, so it does not count, nor does what is in no list of files: `tmpfs`, shared memory.
+/// Returns the bytes of file pages that the kernel can reclaim without waiting, including active ones. Active pages do not show that memory is
+/// needed: reading a file twice activates them, as log files and booting an app do, and they stay until memory is short. Pages that must be written
+/// first take time, so they do not count. Neither does memory outside the file lists: `tmpfs`, shared memory.
 fn reclaimable(stat: &str, files: Files) -> u64 {
     let sum = |names: [&str; 2]| names.into_iter().filter_map(|name| counter(stat, name)).sum::<u64>();
     sum(files.cached).saturating_sub(sum(files.unwritten))
 }
 
-/// Where a controller of version 1 is mounted, if a line of `/proc/self/cgroup` with these `controllers` is about it: the mount is named
-/// after the whole list, or is a link named after one of it.
+/// Returns the mount of a version 1 controller, if a line of `/proc/self/cgroup` with these `controllers` includes it. The mount is named after the
+/// whole list, or is a link named after one controller.
 fn v1_mount(root: &Path, controllers: &str, name: &str) -> Option<PathBuf> {
     let mounts = || [root.join(controllers), root.join(name)].into_iter().find(|mount| mount.is_dir());
     controllers.split(',').any(|one| one == name).then(mounts).flatten()
 }
 
-/// The number behind `name` in a text with a name and a number in each line.
+/// Returns the number after `name` in a text with one name and number per line.
 pub(super) fn counter(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// Version 1 says "unlimited" with a number near the largest; no machine has 4 EiB.
+/// Version 1 writes "unlimited" as a number near the maximum; no machine has 4 EiB.
 const V1_UNLIMITED: u64 = 1 << 62;
 
 impl Granted {
@@ -141,26 +140,26 @@ impl Granted {
     }
 }
 
-/// The controllers and the path of each line: hierarchy-ID:controller-list:path.
+/// Splits each line (hierarchy-ID:controller-list:path) into its controllers and path.
 fn hierarchies(membership: &str) -> impl Iterator<Item = (&str, &str)> {
     membership.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'))
 }
 
-/// The directories of the group `path` and of all above it, up to the mount.
+/// Returns the directories of the group `path` and of all its parents, up to the mount.
 fn groups(mount: &Path, path: &str) -> Vec<PathBuf> {
     let relative: PathBuf =
         Path::new(path).components().filter(|part| matches!(part, std::path::Component::Normal(_))).collect();
     relative.ancestors().map(|part| mount.join(part)).filter(|group| group.is_dir()).collect()
 }
 
-/// `cpu.max`: "QUOTA PERIOD" in microseconds, or "max PERIOD".
+/// Reads `cpu.max`: "QUOTA PERIOD" in microseconds, or "max PERIOD".
 fn cpu_max(group: &Path) -> Option<f64> {
     let text = fs::read_to_string(group.join("cpu.max")).ok()?;
     let (quota, period) = text.trim().split_once(' ')?;
     share(quota.parse().ok()?, period.parse().ok()?)
 }
 
-/// `cpu.cfs_quota_us`, -1 for none, over `cpu.cfs_period_us`.
+/// Returns `cpu.cfs_quota_us` (-1 for none) divided by `cpu.cfs_period_us`.
 fn cfs_quota(group: &Path) -> Option<f64> {
     let quota = fs::read_to_string(group.join("cpu.cfs_quota_us")).ok()?;
     let period = fs::read_to_string(group.join("cpu.cfs_period_us")).ok()?;

@@ -1,7 +1,7 @@
-//! How much processor time is idle: of the CPUs that this process may run on, and of what its control groups grant.
+//! Idle processor time: of the CPUs that this process may use, and of the time that its control groups grant.
 //!
-//! The kernel counts up since the boot, so a share is the difference of two readings. Time in which the machine's hypervisor ran others
-//! (steal) is not idle; time in which a CPU waits for a disk (iowait) is.
+//! The kernel counts since boot, so a share is the difference of two readings. Time in which the hypervisor runs other machines (steal) is not
+//! idle; time in which a CPU waits for a disk (iowait) is idle.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,15 +9,13 @@ use std::time::{Duration, Instant};
 use super::cgroup;
 use crate::system::affinity;
 
-/// One reading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CpuClock {
     at: Instant,
-    /// Idle time of the CPUs that may be used; `None` where the system does not report it.
+    /// Idle time of the usable CPUs; `None` where the system does not report it.
     idle: Option<Duration>,
-    /// CPUs that may be used.
     cpus: u32,
-    /// For each control group with a quota: CPUs' worth of time that it grants, and time that it has used.
+    /// For each control group with a quota: the CPU time per second that it grants, in CPUs, and the time used so far.
     groups: Vec<(f64, Duration)>,
 }
 
@@ -35,20 +33,20 @@ impl CpuClock {
         }
     }
 
-    /// When it was read.
+    /// Returns the time of the reading.
     pub fn at(&self) -> Instant {
         self.at
     }
 
-    /// The share of the processor time that may be used and was idle between `earlier` and now, 0 to 1. `None` when the system does not
-    /// report it, or too little time has passed.
+    /// Returns the share of the usable processor time that was idle between `earlier` and now, 0 to 1. `None` if the system does not report it or
+    /// too little time has passed.
     pub fn idle_since(&self, earlier: &CpuClock) -> Option<f64> {
         let time = self.at.saturating_duration_since(earlier.at).as_secs_f64();
         if time < 0.05 || self.cpus != earlier.cpus {
             return None;
         }
         let idle = self.idle?.saturating_sub(earlier.idle?).as_secs_f64() / time;
-        // Of a group that has just got another quota, the new one counts.
+        // If a group's quota has changed, the new one counts.
         let groups = self.groups.iter().zip(&earlier.groups);
         let left = groups.map(|((quota, used), (_, before))| {
             (*quota, quota - used.saturating_sub(*before).as_secs_f64() / time)
@@ -64,7 +62,7 @@ fn ticks(number: u64) -> Duration {
     Duration::from_secs_f64(number as f64 / rustix::param::clock_ticks_per_second().max(1) as f64)
 }
 
-/// `idle` and `iowait` of the CPUs that count, from `/proc/stat` (proc_stat(5)).
+/// Returns the sum of `idle` and `iowait` of the CPUs that `counts` selects, from `/proc/stat` (proc_stat(5)).
 fn idle_ticks(stat: &str, counts: impl Fn(usize) -> bool) -> Option<u64> {
     let mut sum = None;
     for line in stat.lines() {

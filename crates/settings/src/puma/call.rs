@@ -1,65 +1,57 @@
-//! What the evaluation of a `puma.rb` yields, and how it is sent: a list of words.
+//! The result of evaluating a `puma.rb`, and its encoding as a list of words.
 //!
-//! Contract: what is no evaluation is refused, never a panic.
+//! Contract: malformed words are an error, never a panic.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use super::nearest_method;
 
-/// A value of Ruby.
+/// A Ruby value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// `nil`
     Nil,
     /// `true`, `false`
     Bool(bool),
-    /// An Integer.
     Integer(i64),
-    /// A Float.
     Float(f64),
-    /// A String.
     Text(String),
-    /// A Symbol.
     Symbol(String),
-    /// An Array.
     List(Vec<Value>),
-    /// A Hash.
     Map(Vec<(Value, Value)>),
-    /// Something else, by the name of its class.
+    /// Any other object, by the name of its class.
     Object(String),
 }
 
-/// One call of a method of the DSL.
+/// A call of a DSL method.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// The file, as messages name it.
+    /// The path for messages.
     pub file: PathBuf,
     /// Counted from 1.
     pub line: usize,
-    /// The method.
     pub method: String,
-    /// What it was given.
     pub arguments: Vec<Value>,
-    /// Whether it was given a block.
+    /// Whether the call has a block.
     pub block: bool,
-    /// Whether it depends on something that it is made, or with which value.
+    /// Whether a condition decides that the call is made, or with which value.
     pub conditional: bool,
 }
 
-/// What a `puma.rb` has called, or why it could not be evaluated to its end.
+/// The calls of a `puma.rb`, or the reason why its evaluation failed.
 pub type Evaluated = Result<Vec<Call>, Refusal>;
 
-/// Why a `puma.rb` could not be evaluated.
+/// The reason why a `puma.rb` could not be evaluated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The file, as messages name it; empty when the exception came from elsewhere.
+    /// The path for messages; empty if the exception came from another file.
     pub file: PathBuf,
-    /// Counted from 1; 0 when unknown.
+    /// Counted from 1; 0 if unknown.
     pub line: usize,
     /// The method that Puma does not have, if that is the reason.
     pub unknown: Option<String>,
-    /// What is wrong.
+    /// The message.
     pub text: String,
 }
 
@@ -81,7 +73,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// As it would be written in Ruby, on one line.
+/// Writes the value in Ruby's syntax on one line.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |f: &mut fmt::Formatter<'_>, open: &str, parts: Vec<String>, close: &str| {
@@ -108,13 +100,13 @@ impl fmt::Display for Value {
     }
 }
 
-/// Tokens and keys are for nobody's eyes.
+/// Returns the value as text; hides tokens and keys.
 fn shown(key: &str, value: &Value) -> String {
     let secret = ["auth_token", "cert_pem", "key_pem"].contains(&key);
     if secret { "(not shown)".to_owned() } else { value.to_string() }
 }
 
-/// As it stands in the file, more or less: `threads 1, 5`.
+/// Writes the call roughly as in the file: `threads 1, 5`.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let arguments: Vec<String> = self.arguments.iter().map(Value::to_string).collect();
@@ -125,22 +117,22 @@ impl fmt::Display for Call {
 }
 
 impl Call {
-    /// The argument at a place, unless it is not there or `nil`.
+    /// Returns the argument at a position, or `None` if it is missing or `nil`.
     pub(super) fn argument(&self, place: usize) -> Option<&Value> {
         self.arguments.get(place).filter(|value| **value != Value::Nil)
     }
 
-    /// An option of the Hash that is the last argument.
+    /// Returns an option of the Hash that is the last argument.
     pub(super) fn option(&self, name: &str) -> Option<&Value> {
         let Some(Value::Map(pairs)) = self.arguments.last() else { return None };
         let is_it = |key: &Value| matches!(key, Value::Symbol(key) | Value::Text(key) if key == name);
         pairs.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value).filter(|value| **value != Value::Nil)
     }
 
-    /// The calls that these words are.
+    /// Decodes calls from words.
     ///
     /// # Errors
-    /// They are no calls; says where it went wrong.
+    /// The words are malformed; the message says where.
     pub fn decode(words: &[&str]) -> Result<Vec<Call>, String> {
         let mut words = Words(words);
         let mut calls = Vec::new();
@@ -163,7 +155,7 @@ impl Call {
     }
 }
 
-/// How deep lists may be in lists.
+/// The maximum depth of nested lists.
 const DEPTH: usize = 16;
 
 struct Words<'a>(&'a [&'a str]);
@@ -210,10 +202,10 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
 }
 
 impl Refusal {
-    /// The refusal that these words are.
+    /// Decodes a refusal from words.
     ///
     /// # Errors
-    /// They are none.
+    /// The words are malformed.
     pub fn decode(words: &[&str]) -> Result<Refusal, String> {
         let [file, line, unknown, text] = words else {
             return Err(format!("{} words where a refusal has four", words.len()));

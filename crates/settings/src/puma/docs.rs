@@ -2,7 +2,7 @@
 
 use super::METHODS;
 
-/// A row for each method.
+/// Returns the table with one row per method.
 pub fn markdown() -> String {
     let mut text = "| method | | what it does here |\n|---|---|---|\n".to_owned();
     for method in METHODS {

@@ -1,13 +1,13 @@
-//! Where a `puma.rb` is looked for: where Puma looks.
+//! Searches for a `puma.rb` in the same places as Puma.
 
 use std::path::{Path, PathBuf};
 
-/// Whether the name is that of a Ruby file.
+/// Returns whether the path is that of a Ruby file.
 pub(crate) fn is_ruby(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "rb")
 }
 
-/// `config/puma/ENVIRONMENT.rb`, or else `config/puma.rb`, of the app in `dir`.
+/// Returns `config/puma/ENVIRONMENT.rb`, else `config/puma.rb`, of the app in `dir`.
 pub(crate) fn find(dir: &Path, environment: &str) -> Option<PathBuf> {
     // A name with a slash would lead out of the folder.
     let by_name = (!environment.contains('/')).then(|| format!("config/puma/{environment}.rb"));

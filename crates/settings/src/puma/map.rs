@@ -1,4 +1,4 @@
-//! Calls to values of options, and to the table that `firebrick check` prints.
+//! Maps calls to values of options, and to the table that `firebrick check` prints.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,16 +9,16 @@ use crate::given::Written;
 use crate::origin::Origin;
 use crate::raw::Raw;
 
-/// What a call has come to.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It sets these options: keys and values.
+    /// The call sets these options: keys and values.
     Sets(Vec<(&'static str, String)>),
-    /// A later call of the same method counts: the line.
+    /// A later call of the same method, on this line, wins.
     Overruled(usize),
-    /// What the table says of the method, or more exactly of this call.
+    /// The description of the method from the table, or a more exact one of this call.
     Is(Class, String),
-    /// A method that a plugin has added.
+    /// A method that a plugin added.
     Plugins,
 }
 
@@ -40,45 +40,42 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// One call, and what became of it.
+/// A call and its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The call, as it stands in the file.
+    /// The call as in the file.
     pub call: String,
-    /// Where.
+    /// File and line.
     pub place: (PathBuf, usize),
-    /// What became of it.
     pub outcome: Outcome,
-    /// Whether it depends on something that it is made, or with which value.
+    /// Whether a condition decides that the call is made, or with which value.
     pub conditional: bool,
 }
 
 impl Row {
-    /// A line that says why the call does nothing; `None` of one that does something.
+    /// Returns a line with the reason why the call does nothing, or `None` if it does something.
     pub fn note(&self) -> Option<String> {
         let Outcome::Is(Class::Ignored, why) = &self.outcome else { return None };
         Some(format!("{}:{}: {} is ignored: {why}", self.place.0.display(), self.place.1, self.call))
     }
 }
 
-/// What a `puma.rb` says, in our words.
+/// A `puma.rb` translated into this server's settings.
 #[derive(Clone, Debug, Default)]
 pub struct Mapped {
-    /// Values of options, one for each key.
+    /// Values of options, one per key.
     pub(crate) values: Vec<(&'static str, Written)>,
-    /// A row for each call, in their order.
+    /// One row per call, in their order.
     pub rows: Vec<Row>,
-    /// The rackup file that it names.
     pub(crate) rackup: Option<(String, Origin)>,
-    /// The directory that it names.
     pub(crate) directory: Option<(String, Origin)>,
-    /// Whether it is the app itself.
+    /// Whether the file itself defines the app.
     pub(crate) is_app: bool,
-    /// What cannot be had here and must not be ignored.
+    /// Calls that are not supported but must not be ignored.
     pub(crate) errors: Vec<Error>,
 }
 
-/// What `calls` mean.
+/// Translates the calls.
 pub fn map(calls: &[Call]) -> Mapped {
     let mut mapping = Mapping { calls, ..Mapping::default() };
     for (index, call) in calls.iter().enumerate() {
@@ -98,9 +95,9 @@ pub fn map(calls: &[Call]) -> Mapped {
 struct Mapping<'a> {
     calls: &'a [Call],
     mapped: Mapped,
-    /// Addresses, and the host and port of those that `port` made.
+    /// Addresses; those from `port` with their host and port.
     binds: Vec<Address>,
-    /// The host of `port`.
+    /// The default host that `port` uses.
     default_host: Option<String>,
     proxy_protocol: Option<String>,
     /// Addresses and a token of the control server.
@@ -110,7 +107,7 @@ struct Mapping<'a> {
 
 struct Address {
     text: String,
-    /// Without host: the default.
+    /// The port and host of an address from `port`; without a host, the default applies.
     port: Option<(Raw, Option<String>)>,
     origin: Origin,
     row: usize,
@@ -120,7 +117,7 @@ impl Mapping<'_> {
     fn one(&mut self, index: usize, call: &Call) -> Outcome {
         let Some(method) = Method::find(&call.method) else { return Outcome::Plugins };
         let plain = || Outcome::Is(method.class, method.text.to_owned());
-        // Of these each call counts.
+        // These calls add up.
         let adds_up = ["port", "bind", "ssl_bind", "activate_control_app", "stdout_redirect"];
         if method.class == Class::Mapped
             && !adds_up.contains(&method.name)
@@ -152,7 +149,7 @@ impl Mapping<'_> {
                 self.set_if(call, method.name_of_option(), value, plain)
             }
             "rackup" => {
-                // The first one counts.
+                // The first call wins.
                 if self.mapped.rackup.is_none() {
                     self.mapped.rackup = call.argument(0).map(|value| (text(value), origin(call)));
                 }
@@ -221,7 +218,7 @@ impl Mapping<'_> {
         }
     }
 
-    /// Sets the key, and says so.
+    /// Sets the key and returns the outcome.
     fn set(&mut self, call: &Call, key: &'static str, raw: Raw) -> Outcome {
         let shown = raw.to_string();
         self.value(call, key, raw);
@@ -241,7 +238,7 @@ impl Mapping<'_> {
         }
     }
 
-    /// The last value of a key counts, whichever method it comes from.
+    /// Sets a value. The last value of a key wins, whichever method sets it.
     fn value(&mut self, call: &Call, key: &'static str, raw: Raw) {
         self.mapped.values.retain(|(known, _)| *known != key);
         self.mapped.values.push((key, Written { raw, origin: origin(call) }));
@@ -277,7 +274,7 @@ impl Mapping<'_> {
         if !self.binds.iter().any(|known| known.text == text) {
             self.binds.push(Address { text, port, origin, row });
         }
-        // Said when all addresses are known.
+        // The outcome is filled in when all addresses are known.
         Outcome::Sets(Vec::new())
     }
 
@@ -289,7 +286,7 @@ impl Mapping<'_> {
             options.extend(call.option(name).map(|value| format!("{name}={}", escaped(&text(value)))));
         }
         for name in ["cert_pem", "key_pem", "keystore", "truststore"] {
-            // The address's own reader says why not.
+            // The reader of addresses reports why these are not supported.
             options.extend(call.option(name).map(|_| format!("{name}=given")));
         }
         for name in ["verify_mode", "verification_flags", "ssl_cipher_filter", "ssl_ciphersuites", "backlog"]
@@ -305,7 +302,7 @@ impl Mapping<'_> {
         self.address(index, call, format!("ssl://{host}:{port}{question}{}", options.join("&")), None)
     }
 
-    /// On this machine alone, an address without a certificate is one for development.
+    /// Turns `https` on for a loopback address without its own certificate. Returns the address.
     fn development(&mut self, call: &Call, address: String) -> String {
         let (place, options) = address.split_once('?').unwrap_or((&address, ""));
         let host = place.trim_start_matches("ssl://").rsplit_once(':').map_or("", |(host, _)| host);
@@ -352,7 +349,7 @@ impl Mapping<'_> {
         if let Some(url) = call.argument(0).filter(|value| !matches!(value, Value::Map(_))).map(text)
             && url != "auto"
         {
-            // Options of the URL, such as umask, are not ours.
+            // The URL's options, such as umask, do not exist here.
             let url = url.split('?').next().unwrap_or_default().to_owned();
             set.push(("control", url.clone()));
             self.control.push((url, origin(call)));
@@ -368,7 +365,7 @@ impl Mapping<'_> {
         self.listen();
         self.redirected_log();
         if let Some((_, first)) = self.control.first() {
-            // `auto` stays, so that commands find the server.
+            // `auto` stays in the list, so that commands find the server.
             let unix =
                 self.control.iter().any(|(url, _)| !url.starts_with("tcp:") && !url.starts_with("http:"));
             let auto = unix.then(|| "auto".to_owned()).into_iter();
@@ -378,7 +375,7 @@ impl Mapping<'_> {
         self.mapped
     }
 
-    /// A single `port` stays one, so that a flag or variable can replace it; otherwise there are addresses.
+    /// Sets the addresses. A single `port` stays a port, so that a flag or variable can override it.
     fn listen(&mut self) {
         let proxied = self.proxy_protocol.take();
         if let ([Address { port: Some((port, host)), origin, row, .. }], None) =
@@ -418,7 +415,7 @@ impl Mapping<'_> {
         }
     }
 
-    /// Where requests are logged, they are logged to the file of standard output.
+    /// Sends the access log, if it is on, to the file of standard output.
     fn redirected_log(&mut self) {
         let mut redirects = self.calls.iter().filter(|call| call.method == "stdout_redirect");
         let Some((call, path)) =
@@ -433,7 +430,7 @@ impl Mapping<'_> {
 }
 
 impl Method {
-    /// The option of the same name.
+    /// Returns the option with the method's name.
     fn name_of_option(&self) -> &'static str {
         self.name
     }
@@ -443,7 +440,7 @@ fn origin(call: &Call) -> Origin {
     Origin::Puma { path: call.file.clone(), line: call.line, call: call.to_string().into() }
 }
 
-/// A value as it would be written in our own file.
+/// Returns the value as it would be written in `firebrick.toml`.
 fn raw(value: &Value) -> Raw {
     match value {
         Value::Nil => Raw::Other("nil"),
@@ -458,7 +455,7 @@ fn raw(value: &Value) -> Raw {
     }
 }
 
-/// The same of a number without a bound: infinity is 0, which is off.
+/// Does the same for a number without a bound: infinity becomes 0, which means off.
 fn whole(value: &Value) -> Raw {
     match value {
         Value::Float(number) if number.is_infinite() => Raw::Integer(0),
@@ -482,7 +479,7 @@ fn truthy(call: &Call, default: bool) -> bool {
     }
 }
 
-/// 0, nil and what is below are Puma's single mode: one process that serves. Of a number with a fraction it takes the whole part.
+/// Returns the number of workers. 0, nil and negative numbers are Puma's single mode, with one serving process. Puma truncates fractions.
 fn workers(value: Option<&Value>) -> Raw {
     let number = match value {
         None => Some(0.0),
@@ -493,7 +490,7 @@ fn workers(value: Option<&Value>) -> Raw {
         Some(_) => None,
     };
     match (number.filter(|number| number.is_finite()), value) {
-        // Beyond what there may be it is refused as it was written.
+        // A number beyond the limit is refused in its written form.
         (Some(number), _) if number < 1e6 => Raw::Integer((number as i64).max(1)),
         (_, Some(Value::Text(text))) => Raw::Word(text.trim().to_owned()),
         (_, Some(value)) => raw(value),
@@ -501,7 +498,7 @@ fn workers(value: Option<&Value>) -> Raw {
     }
 }
 
-/// Puma starts threads as they are needed from 0 on; here there is always one.
+/// Returns the range of threads. Puma can start threads from 0 on; here there is always at least one.
 fn threads(call: &Call) -> Raw {
     let text = |place: usize| match call.argument(place) {
         Some(Value::Float(number)) => Some((*number as i64).to_string()),
@@ -513,7 +510,7 @@ fn threads(call: &Call) -> Raw {
     Raw::Word(format!("{least}:{most}"))
 }
 
-/// The address without options that say nothing here.
+/// Removes options without a meaning here from an address.
 fn without(address: &str, names: &[&str]) -> String {
     let Some((place, options)) = address.split_once('?') else { return address.to_owned() };
     let kept = |option: &&str| !names.contains(&option.split('=').next().unwrap_or_default());
@@ -521,7 +518,7 @@ fn without(address: &str, names: &[&str]) -> String {
     if kept.is_empty() { place.to_owned() } else { format!("{place}?{}", kept.join("&")) }
 }
 
-/// A path between `=` and `&`.
+/// Escapes a path for the value of an option.
 fn escaped(path: &str) -> String {
     path.replace('%', "%25").replace('&', "%26").replace('?', "%3F").replace('#', "%23")
 }

@@ -28,7 +28,7 @@ fn options(pairs: &[(&str, Value)]) -> Value {
     Value::Map(pairs.iter().map(|(key, value)| (Value::Symbol((*key).into()), value.clone())).collect())
 }
 
-/// The values as `firebrick.toml` would have them.
+/// Returns the values as `firebrick.toml` would have them.
 fn values(calls: &[Call]) -> Vec<(&'static str, String)> {
     let mut values: Vec<_> =
         map(calls).values.iter().map(|(key, written)| (*key, written.raw.to_string())).collect();
@@ -179,7 +179,7 @@ fn what_is_written_as_toml_says_the_same() {
         call(6, "prune_bundler", &[]),
         call(7, "before_fork", &[]),
         call(8, "early_hints", &[]),
-        // Its table is that of early_hints, but it stands elsewhere among the options.
+        // Its table is also that of early_hints, which comes elsewhere in the order of options.
         call(9, "log_requests", &[]),
         call(10, "allow_underscore_headers", &[]),
     ];

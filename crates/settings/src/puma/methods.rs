@@ -1,31 +1,31 @@
-//! Every method of Puma's DSL, and what becomes of it.
+//! All methods of Puma's DSL and their effects.
 //!
-//! Contract: a method is in here once, older names beside it; the text says in one line what it does here, or why it does nothing.
+//! Contract: each method has one row, with its older names. The text says in one line what the method does here, or why it does nothing.
 
 use super::super::nearest::nearest;
 use Class::{Always, Background, Hook, Ignored, Mapped, Reads, Request};
 
-/// What becomes of a method.
+/// The effect of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It sets options.
+    /// Sets options.
     Mapped,
-    /// What it asks for is always so.
+    /// Asks for something that this server always does.
     Always,
     /// Its block runs at the same moment as in Puma, or at the nearest one.
     Hook,
-    /// It changes what the app finds in a request.
+    /// Changes something that the app finds in a request.
     Request,
-    /// It runs in a process beside the workers.
+    /// Runs in a process beside the workers.
     Background,
-    /// It belongs to the evaluation of the file.
+    /// Controls the evaluation of the file.
     Reads,
-    /// It does nothing.
+    /// Does nothing.
     Ignored,
 }
 
 impl Class {
-    /// For tables.
+    /// Returns the name for tables.
     pub fn name(self) -> &'static str {
         match self {
             Mapped => "mapped",
@@ -39,16 +39,14 @@ impl Class {
     }
 }
 
-/// A method of Puma's DSL.
 #[derive(Clone, Copy, Debug)]
 pub struct Method {
-    /// Its name in Puma 8, or the last one that it had.
+    /// The name in Puma 8, or the last name that the method had.
     pub name: &'static str,
-    /// Names in Puma 5 to 8 that mean the same.
+    /// Names in Puma 5 to 8 with the same meaning.
     pub also: &'static [&'static str],
-    /// What becomes of it.
     pub class: Class,
-    /// What it does here; of what is ignored, why.
+    /// The effect here; for an ignored method, the reason.
     pub text: &'static str,
 }
 
@@ -65,7 +63,7 @@ const fn named(
     Method { name, also, class, text }
 }
 
-/// All of them, in the order of docs/puma-rb.md.
+/// All methods, in the order of docs/puma-rb.md.
 pub const METHODS: &[Method] = &[
     method("port", Mapped, "`port`, and `host` if it is given; beside other addresses one more of `bind`"),
     method("bind", Mapped, "`bind`; options such as `?backlog=`, `?umask=`, `?cert=` are Puma's"),
@@ -250,18 +248,18 @@ pub const METHODS: &[Method] = &[
 ];
 
 impl Method {
-    /// The row of a method, by any of its names.
+    /// Returns the row of a method, by any of its names.
     pub fn find(name: &str) -> Option<&'static Method> {
         METHODS.iter().find(|method| method.names().any(|known| known == name))
     }
 
-    /// All its names.
+    /// Returns all its names.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.also.iter().copied())
     }
 }
 
-/// The method that was probably meant.
+/// Returns the method with the most similar name.
 pub fn nearest_method(written: &str) -> Option<&'static str> {
     nearest(written, METHODS.iter().flat_map(Method::names))
 }

@@ -1,6 +1,6 @@
-//! A `puma.rb` as `firebrick.toml`: what can be said there as keys, the rest as comments.
+//! Writes a `puma.rb` as `firebrick.toml`: settings as keys, the rest as comments.
 //!
-//! A value that stands under a condition is a comment, too: the file would make one machine's value that of all.
+//! A value under a condition becomes a comment, too: as a key, one machine's value would apply to all machines.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::origin::Origin;
 use crate::raw::Raw;
 use crate::table;
 
-/// The text of a `firebrick.toml` that says what `mapped`, read from `shown`, says.
+/// Returns the text of a `firebrick.toml` that is equivalent to `mapped`, which was read from `shown`.
 pub fn toml(mapped: &Mapped, shown: &Path) -> String {
     // A line break would end the comment.
     let shown = shown.display().to_string().replace(char::is_control, "?");
@@ -21,7 +21,7 @@ pub fn toml(mapped: &Mapped, shown: &Path) -> String {
     );
     let abouts: Vec<_> = table::entries().map(|entry| entry.about()).filter(|about| about.in_file).collect();
     let table_of = |key: &'static str| key.split_once('.').map_or("", |(table, _)| table);
-    // A table may stand at several places among the options, but only once in the file; keys without one come first.
+    // Options of one table may be scattered over the list of options, but the file has each table once. Keys without a table come first.
     let mut tables = vec![""];
     for table in abouts.iter().map(|about| table_of(about.key)) {
         if !tables.contains(&table) {
@@ -85,13 +85,13 @@ pub fn toml(mapped: &Mapped, shown: &Path) -> String {
     text
 }
 
-/// How many values of `mapped` are comments because they stand under a condition.
+/// Returns the number of values that are comments because they are under a condition.
 pub fn left_out(mapped: &Mapped) -> usize {
     let conditional = |(key, written): &&(&str, Written)| is_conditional(mapped, key, &written.origin);
     mapped.values.iter().filter(conditional).count()
 }
 
-/// Whether a value comes from a call that is made, or has this argument, only sometimes.
+/// Returns whether a condition decides that the value's call is made, or with which argument.
 fn is_conditional(mapped: &Mapped, key: &str, origin: &Origin) -> bool {
     let here =
         |row: &Row| matches!(origin, Origin::Puma { path, line, .. } if row.place == (path.clone(), *line));
@@ -116,7 +116,7 @@ fn comments(text: &mut String, title: &str, mapped: &Mapped, line: impl Fn(&Row)
 }
 
 fn place(origin: &Origin) -> String {
-    // A path may hold a line break, which would end the comment.
+    // A path may contain a line break, which would end the comment.
     origin.to_string().replace(char::is_control, "?")
 }
 
@@ -134,7 +134,7 @@ fn literal(raw: &Raw) -> String {
     }
 }
 
-/// A basic string of TOML.
+/// Returns the text as a basic string of TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

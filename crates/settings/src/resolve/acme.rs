@@ -1,4 +1,4 @@
-//! Certificates that the server obtains: what is ordered, judged together.
+//! Checks the certificates that the server obtains, all orders together.
 
 use super::{Facts, Taker};
 use crate::error::Error;
@@ -20,7 +20,7 @@ use crate::value::acme::{
 /// The keys of `[[acme.certificates]]`.
 const KEYS: [&str; 3] = ["domains", "profile", "challenge"];
 
-/// What `[acme]` says.
+/// Reads `[acme]`.
 pub(super) fn acme(taker: &Taker<'_>, given: &Given, facts: &Facts) -> Acme {
     let (profile, challenge) = (taker.take(&PROFILE).value, taker.take(&CHALLENGE).value);
     let domains = domains(taker);
@@ -79,7 +79,7 @@ pub(super) fn acme(taker: &Taker<'_>, given: &Given, facts: &Facts) -> Acme {
     acme
 }
 
-/// Where an order that was refused is tried first.
+/// Returns the directory that is tried first after a refused order.
 fn staging(taker: &Taker<'_>, directory: &str) -> Option<String> {
     let Some(given) = taker.take(&STAGING).value else {
         return (directory == LETS_ENCRYPT).then(|| LETS_ENCRYPT_STAGING.to_owned());
@@ -90,7 +90,7 @@ fn staging(taker: &Taker<'_>, directory: &str) -> Option<String> {
     given
 }
 
-/// The domains, unless they are meant for a proxy in front.
+/// Returns the domains, unless they are meant for a proxy in front.
 fn domains(taker: &Taker<'_>) -> Vec<String> {
     let taken = taker.take(&DOMAINS);
     let for_a_proxy = matches!(taken.origin, Origin::Env(_)) && matches!(taker.origin(&PORT), Origin::Env(_));
@@ -150,14 +150,14 @@ fn certificate(
     Some(order)
 }
 
-/// What cannot be obtained. Each certificate is of a table, or of `acme.domains`.
+/// Refuses orders that cannot succeed. An order comes from a table or from `acme.domains`.
 fn judge(taker: &Taker<'_>, acme: &Acme, places: &[Option<&Table>]) {
     let mut seen: Vec<&str> = Vec::new();
     for (order, table) in acme.certificates.iter().zip(places) {
         let refuse = |key: &str, problem: String| {
             let about = if key == "challenge" { &CHALLENGE.about } else { &DOMAINS.about };
             let Some(table) = table else { return taker.conflict(about, problem) };
-            // What the table does not say itself is said above it.
+            // Options missing from the table were set above it.
             let written = table.keys.iter().find(|(known, _)| known == key).map(|(_, written)| written);
             let Some(written) = written else { return taker.conflict(about, problem) };
             taker.refuse(Error {

@@ -1,4 +1,4 @@
-//! What limits and timeouts must be to each other.
+//! Rules between limits and timeouts.
 
 use super::{Facts, Taker};
 use crate::kind::numbers::size_text;
@@ -8,11 +8,11 @@ use crate::table::entry::Section;
 use crate::table::{limits as l, timeouts as t};
 use std::time::Duration;
 
-/// A target that fills the head leaves no room for a version and a Host. Only a written one can be wrong: the
-/// default follows the size of the head.
+/// Reads the limits. A target as large as the whole head leaves no room for a version and a Host field. Only a written value can break this rule,
+/// because the default follows the size of the head.
 ///
-/// In development nothing is refused because of what it would wait for, since that may be a debugger; and nobody replaces a Ruby process that
-/// belongs to somebody else.
+/// In development, and for an attached Ruby process, `predict_wait` is off by default, since a debugger may cause the wait. An attached process
+/// is never replaced, because the server did not start it.
 pub(super) fn limits(taker: &Taker<'_>, facts: &Facts, development: bool) -> Limits {
     let mut limits = Limits::take(taker);
     if (development || facts.attached) && taker.origin(&l::predict_wait) == Origin::Default {
@@ -33,10 +33,10 @@ pub(super) fn limits(taker: &Taker<'_>, facts: &Facts, development: bool) -> Lim
     limits
 }
 
-/// How long it takes until all of a Kubernetes cluster has heard that a pod leaves, with some to spare.
+/// The time, with some reserve, until a whole Kubernetes cluster knows that a pod is shutting down.
 const CLUSTER_HEARS: Duration = Duration::from_secs(5);
 
-/// How long a request may wait in development, where a debugger may hold the only worker.
+/// The queue time-out in development, where a debugger may hold the only worker.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) fn timeouts(taker: &Taker<'_>, facts: &Facts, development: bool) -> Timeouts {
@@ -59,7 +59,7 @@ pub(super) fn timeouts(taker: &Taker<'_>, facts: &Facts, development: bool) -> T
     timeouts
 }
 
-/// Warns of bounds that this machine cannot honour.
+/// Warns of limits that this machine cannot provide.
 pub(super) fn warn(taker: &Taker<'_>, settings: &Settings, facts: &Facts) {
     let connections = settings.limits.max_connections;
     if let Some(files) = facts.machine.open_files.filter(|files| *files < connections as u64) {

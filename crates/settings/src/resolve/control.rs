@@ -11,7 +11,7 @@ use crate::settings::Control;
 use crate::table::listen::{CONTROL, CONTROL_TOKEN};
 use crate::value::control::ControlAddress;
 
-/// The Unix socket of the directory stays unless another one or `off` is written: it costs nothing and needs no token.
+/// Keeps the Unix socket of the directory unless another one or `off` is written: it costs nothing and needs no token.
 pub(super) fn control(taker: &Taker<'_>, facts: &Facts) -> Control {
     let Taken { value: parts, origin } = taker.take(&CONTROL);
     let auto = ControlAddress::Unix(facts.control.clone());
@@ -31,7 +31,7 @@ pub(super) fn control(taker: &Taker<'_>, facts: &Facts) -> Control {
     let mut listen: Vec<ControlAddress> = implied.then_some(auto).into_iter().collect();
     listen.extend(written.iter().filter(|address| unix(address)).cloned());
     listen.extend(written.iter().filter(|address| !unix(address)).cloned());
-    // For a client the address that was typed counts, not the one that a server would add to it.
+    // Clients use the typed address, not one that the server would add to it.
     let typed = matches!(origin, Origin::Flag(_)).then(|| written.first().cloned()).flatten();
     let by_link = typed_auto.filter(|link| link.exists).map(|link| ControlAddress::Unix(link.path.clone()));
     let ask = typed.or(by_link).or(elsewhere.map(ControlAddress::Unix)).or_else(|| listen.first().cloned());

@@ -1,4 +1,4 @@
-//! Fibers, whose number is bounded by what the system gives a process.
+//! Fibers: their number is limited by the memory maps of a process.
 
 use super::Facts;
 use super::taker::Taker;
@@ -6,17 +6,17 @@ use crate::origin::Origin;
 use crate::table::workers::{FIBER_PATHS, FIBERS};
 use crate::value::threads::Threads;
 
-/// Most requests that a worker can be sent at a time: the number travels in 16 bits.
+/// The most concurrent requests of a worker: the protocol counts them in 16 bits.
 const SEATS: u64 = 65_535;
-/// Memory maps of a fiber: its stack, and the page that guards it.
+/// Memory maps per fiber: its stack and the guard page.
 const MAPS: u64 = 2;
-/// Memory maps that are left for everything else: Ruby, its extensions, the app's threads.
+/// Memory maps reserved for everything else: Ruby, its extensions, the app's threads.
 const OTHER_MAPS: u64 = 4_000;
 
-/// Most front threads that workers can have two links each to.
+/// The most front threads that allow two links each to every worker.
 const FRONT_THREADS: u32 = super::LINKS / 2;
 
-/// Fibers of each thread, 0 for none, and the paths that they are for.
+/// Returns the number of fibers per thread (0: none) and the paths that they serve.
 pub(super) fn fibers(
     taker: &Taker<'_>,
     threads: Threads,
@@ -52,7 +52,7 @@ pub(super) fn fibers(
             format!("it takes front_threads of {FRONT_THREADS} or less, and there are {front_threads}"),
         );
     }
-    // For some paths there is one thread of fibers, beside the others.
+    // With `fiber_paths` there is one thread of fibers beside the plain threads.
     let count = if written { 1 } else { u64::from(threads.max) };
     let fits = facts.machine.max_map_count.map_or(u64::MAX, |maps| maps.saturating_sub(OTHER_MAPS) / MAPS);
     let all = fibers.saturating_mul(count);

@@ -1,4 +1,4 @@
-//! Addresses: how binds, port and host go together, and that no path is used twice.
+//! Listening addresses: combines binds, port and host, and makes sure that no path is used twice.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,13 @@ use crate::value::control::ControlAddress;
 use crate::value::log::{AccessLog, ErrorLog};
 use crate::value::tls::BindTls;
 
-/// Every address of IPv4, on a machine that has no IPv6.
+/// All IPv4 addresses, for a machine without IPv6.
 const ALL_OF_IPV4: &str = "0.0.0.0";
 
-/// The addresses to listen on.
+/// Returns the addresses to listen on.
 ///
-/// Binds replace the default address. A port written in the same place as the binds adds its own; a port flag
-/// replaces the file's binds, because flags win over the file. The variable counts only without binds. With `https` all
-/// TCP ports speak TLS, unless one of them is said to.
+/// Binds replace the default address. A port written in the same place as the binds adds its own address. A port flag replaces the file's binds,
+/// because flags override the file. The variable counts only without binds. With `https` all TCP ports use TLS, unless one of them says so itself.
 pub(super) fn binds(taker: &Taker<'_>, https: bool, obtains_certificates: bool, ipv6: bool) -> Vec<Bind> {
     let binds = plain_binds(taker, obtains_certificates, ipv6);
     if !https || binds.iter().any(|bind| bind.tls().is_some()) {
@@ -39,8 +38,8 @@ pub(super) fn binds(taker: &Taker<'_>, https: bool, obtains_certificates: bool, 
     binds.into_iter().map(Bind::encrypted).collect()
 }
 
-/// A server that `obtains` certificates, on a machine with or without IPv6, listens on 80 and 443 instead of the default address;
-/// a port replaces 80.
+/// Returns the addresses before TLS is applied. A server that `obtains` certificates listens on 80 and 443 instead of the default address; a port
+/// replaces 80.
 fn plain_binds(taker: &Taker<'_>, obtains: bool, ipv6: bool) -> Vec<Bind> {
     let binds = taker.take(&BIND);
     let mut host = taker.take(&HOST);
@@ -53,7 +52,8 @@ fn plain_binds(taker: &Taker<'_>, obtains: bool, ipv6: bool) -> Vec<Bind> {
     if obtains && !any {
         let http = if port.origin == Origin::Default || by_variable { 80 } else { port.value };
         let mut hosts = vec![host.value];
-        // A name with an AAAA record is verified, and visited, by IPv6. Of two sockets the kernel would choose two ports.
+        // The CA verifies a name with an AAAA record over IPv6, and clients visit it that way. With port 0 the kernel would choose two different
+        // ports.
         match host.origin {
             Origin::Default if ipv6 && http != 0 => hosts.insert(0, ALL_OF_IPV4.to_owned()),
             Origin::Default if !ipv6 => taker.warn(
@@ -88,7 +88,7 @@ fn plain_binds(taker: &Taker<'_>, obtains: bool, ipv6: bool) -> Vec<Bind> {
     all
 }
 
-/// Beside `::`, which takes IPv4, too, there is no room for an address of IPv4 at the same port. `0.0.0.0` leaves it the rest.
+/// Refuses IPv4 addresses that `::` already accepts at the same port. With `0.0.0.0`, `::` is left with IPv6 only, so there is no conflict.
 fn ipv4_once(taker: &Taker<'_>, binds: &[Bind]) {
     for both in binds.iter().filter(|bind| bind.takes_both()) {
         let Bind::Tcp { port, .. } = both else { continue };
@@ -110,7 +110,7 @@ fn ipv4_once(taker: &Taker<'_>, binds: &[Bind]) {
     }
 }
 
-/// A flag that overrules the file is no surprise; what is as strong as the binds and still unused may be one.
+/// Warns of a port or host without effect. A flag that overrides the file needs no warning; a value as strong as the binds does.
 fn warn_of_unused(taker: &Taker<'_>, binds: &Origin, parts: [(&str, &Origin); 2]) {
     for (name, origin) in parts {
         let overruled = matches!(binds, Origin::Flag(_)) && !matches!(origin, Origin::Flag(_));
@@ -120,7 +120,7 @@ fn warn_of_unused(taker: &Taker<'_>, binds: &Origin, parts: [(&str, &Origin); 2]
     }
 }
 
-/// Notes a path that is too long for the address of a Unix socket.
+/// Reports a path that is too long for a Unix socket address.
 pub(super) fn fits_a_socket(taker: &Taker<'_>, about: &About, path: &Path) {
     let length = path.as_os_str().len();
     if length > MAX_SOCKET_PATH {
@@ -130,7 +130,7 @@ pub(super) fn fits_a_socket(taker: &Taker<'_>, about: &About, path: &Path) {
     }
 }
 
-/// Notes paths that two options would both make. The two logs may share one file.
+/// Reports paths that two options would both create. The two logs may share one file.
 pub(super) fn no_path_twice(taker: &Taker<'_>, settings: &Settings) {
     let sockets = settings.binds.iter().filter_map(|bind| match bind {
         Bind::Unix { path, .. } => Some((&BIND.about, path)),

@@ -12,7 +12,7 @@ use crate::table::entry::Section;
 use crate::table::mruby;
 
 pub(super) fn mruby(taker: &Taker<'_>, facts: &Facts) -> Mruby {
-    // It was read with the name of the file; here it only joins the choices.
+    // The option was read together with the file's name; this only records it as a choice.
     taker.take(&mruby::MRUBY);
     let heap = taker.take(&mruby::HEAP).value;
     let limits = HandlerLimits::take(taker);
@@ -28,7 +28,7 @@ pub(super) fn mruby(taker: &Taker<'_>, facts: &Facts) -> Mruby {
             routes.push(route);
         }
     }
-    // The longest path first: the first that fits is the right one.
+    // Longest path first, because the first match wins.
     routes.sort_by_key(|route| std::cmp::Reverse(route.path.len()));
     Mruby { heap, routes }
 }
@@ -74,13 +74,13 @@ fn route(taker: &Taker<'_>, facts: &Facts, given: &GivenRoute, defaults: &Handle
     Some(Route { path: given.path.trim_end_matches('/').to_owned(), handlers, limits })
 }
 
-/// What a route may say: its handlers, and the limits that differ there.
+/// Returns the keys of a route: its handlers, and the limits that it may override.
 fn route_keys() -> impl Iterator<Item = &'static str> {
     let limits = HandlerLimits::OPTIONS.iter().filter_map(|entry| entry.about().key.strip_prefix("mruby."));
     ["mruby"].into_iter().chain(limits)
 }
 
-/// Handler files, which begin in the server's directory.
+/// Returns the handler files; relative paths belong to the server's directory.
 fn files(taker: &Taker<'_>, given: &GivenRoute, written: &Written, facts: &Facts) -> Vec<PathBuf> {
     let one = std::slice::from_ref(&written.raw);
     let parts = if let Raw::List(parts) = &written.raw { parts } else { one };

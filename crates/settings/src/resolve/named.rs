@@ -1,4 +1,4 @@
-//! Tables whose keys are names of the user's choice: reading one entry of them.
+//! Tables whose keys are names chosen by the user: reads one entry.
 
 use super::Taker;
 use crate::error::Error;
@@ -6,16 +6,15 @@ use crate::given::{Named, Written};
 use crate::nearest::nearest;
 use crate::raw::Raw;
 
-/// Reads the keys of one entry, and refuses what is wrong with it.
+/// Reads the keys of one entry and reports its mistakes.
 pub(super) struct Reader<'a> {
-    /// The table's name.
     pub(super) table: &'static str,
     pub(super) taker: &'a Taker<'a>,
     pub(super) named: &'a Named,
 }
 
 impl Reader<'_> {
-    /// Whether its name is one; refused otherwise.
+    /// Returns whether the entry's name is valid, and reports it otherwise.
     pub(super) fn has_a_name(&self) -> bool {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let well = !self.named.name.is_empty() && self.named.name.chars().all(plain);
@@ -25,7 +24,7 @@ impl Reader<'_> {
         well
     }
 
-    /// One of the known words.
+    /// Reads one of the known words.
     pub(super) fn word<T: Copy + Default>(
         &self,
         key: &str,
@@ -42,7 +41,7 @@ impl Reader<'_> {
         T::default()
     }
 
-    /// A text or a list of them, none of them empty; `expected` names one of them.
+    /// Reads a text or a list of texts, none of them empty; `expected` describes them for messages.
     pub(super) fn texts(&self, key: &str, written: &Written, expected: &str) -> Vec<String> {
         let one = std::slice::from_ref(&written.raw);
         let parts = if let Raw::List(parts) = &written.raw { parts } else { one };
@@ -54,7 +53,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Whether it is on; `otherwise` if it is written wrong.
+    /// Reads true or false; returns `otherwise` after a mistake.
     pub(super) fn switch(&self, key: &str, written: &Written, otherwise: bool) -> bool {
         if let Raw::Switch(on) = written.raw {
             return on;
@@ -63,18 +62,18 @@ impl Reader<'_> {
         otherwise
     }
 
-    /// A key that is none of the `known`.
+    /// Reports a key that is not among the `known`.
     pub(super) fn unknown(&self, key: &str, written: &Written, known: &[&str]) {
         let near = nearest(key, known.iter().copied()).map(str::to_owned);
         self.error(key, written, "unknown key".to_owned(), near);
     }
 
-    /// A wrong value.
+    /// Reports a wrong value.
     pub(super) fn refuse(&self, key: &str, written: &Written, problem: String) {
         self.error(key, written, problem, None);
     }
 
-    /// A wrong value, and what was probably meant.
+    /// Reports a wrong value together with a suggestion.
     pub(super) fn error(&self, key: &str, written: &Written, problem: String, nearest: Option<String>) {
         let dot = if key.is_empty() { "" } else { "." };
         let name = format!("{}.{}{dot}{key}", self.table, self.named.name.escape_debug());

@@ -11,10 +11,10 @@ use crate::raw::Raw;
 use crate::value::proxies::Cidr;
 use crate::value::rate_limit::{Rate, RateKey, RateLimit};
 
-/// What a limit may say.
+/// The keys of a limit.
 const KEYS: [&str; 8] = ["rate", "burst", "paths", "methods", "key", "except", "shared", "dry_run"];
 
-/// All limits, in the order of the file. `redis`: whether servers can share them.
+/// Returns all limits in the order of the file. `redis`: whether servers can share them.
 pub(super) fn rate_limits(taker: &Taker<'_>, given: &Given, redis: bool) -> Vec<RateLimit> {
     given.rate_limits.iter().filter_map(|named| rate_limit(taker, named, redis)).collect()
 }

@@ -6,7 +6,7 @@ use crate::given::Given;
 use crate::raw::Raw;
 use crate::value::sendfile::{SendfileRule, fault};
 
-/// All rules, the longest prefix first.
+/// Returns all rules, longest prefix first.
 pub(super) fn rules(taker: &Taker<'_>, given: &Given, facts: &Facts) -> Vec<SendfileRule> {
     let mut rules: Vec<SendfileRule> = Vec::new();
     for (prefix, written) in &given.sendfile {

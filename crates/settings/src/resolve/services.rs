@@ -10,11 +10,11 @@ use crate::kind::numbers::Period;
 use crate::raw::Raw;
 use crate::value::service::{Program, Restart, Service, StopSignal, words};
 
-/// What a service may say.
+/// The keys of a service.
 const KEYS: [&str; 7] =
     ["command", "env", "restart", "stop_signal", "stop_timeout", "environments", "prefix"];
 
-/// All services, in the order of the file.
+/// Returns all services in the order of the file.
 pub(super) fn services(taker: &Taker<'_>, given: &Given) -> Vec<Service> {
     given.services.iter().filter_map(|named| service(taker, named)).collect()
 }

@@ -1,4 +1,4 @@
-//! Static sites: that of the directory, and those of host names.
+//! Static sites: that of the directory and those of host names.
 
 use super::{Facts, Taker};
 use crate::discover::Discovered;
@@ -7,7 +7,7 @@ use crate::settings::{HostSite, Site, Sites};
 use crate::table::entry::Section;
 use crate::table::site;
 
-/// What there is to serve besides the app.
+/// Returns the sites that are served besides the app.
 pub(super) fn sites(taker: &Taker<'_>, facts: &Facts) -> Sites {
     let root_dir = taker.take(&site::ROOT).value;
     let rules = taker.take(&site::STATIC_JSON).value;
@@ -25,7 +25,7 @@ pub(super) fn sites(taker: &Taker<'_>, facts: &Facts) -> Sites {
         );
     }
     let named = root_dir.is_some() || rules.is_some();
-    // In front of an app there is a site only if it has rules.
+    // In front of an app a site needs rules.
     let there = if facts.handler.is_some() {
         false
     } else if facts.app.is_some() {

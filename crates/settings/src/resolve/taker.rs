@@ -1,4 +1,4 @@
-//! Takes values out of [`Given`], remembering what was wrong and what was chosen.
+//! Takes values out of [`Given`] and records mistakes and choices.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -11,41 +11,38 @@ use crate::origin::Origin;
 use crate::raw::Raw;
 use crate::table::entry::{About, Entry};
 
-/// A value that was written and counts.
+/// A written value that is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The option's key.
     pub key: &'static str,
-    /// The value as written.
     pub value: String,
-    /// Where it was written.
     pub origin: Origin,
 }
 
-/// In the place of a secret.
+/// The text that replaces a secret.
 const NOT_SHOWN: &str = "(not shown)";
 
-/// A value as messages may quote it: logs are read by many.
+/// Returns the value as messages may quote it. Secrets are hidden, because many people read logs.
 fn shown<'r>(about: &About, raw: &'r Raw) -> Cow<'r, Raw> {
-    // Numbers and lists, too: a token of digits is one. What is no value at all says nothing.
+    // Numbers and lists are hidden, too: a token may consist of digits. An empty value or one of a wrong type reveals nothing.
     let is_empty = matches!(raw, Raw::Word(text) | Raw::Text(text) if text.is_empty());
     let hides = about.secret && !is_empty && !matches!(raw, Raw::Other(_));
     if hides { Cow::Owned(Raw::Word(NOT_SHOWN.to_owned())) } else { Cow::Borrowed(raw) }
 }
 
-/// A checked value and where it comes from.
+/// A checked value with its origin.
 #[derive(Debug)]
 pub(crate) struct Taken<T> {
     pub(crate) value: T,
     pub(crate) origin: Origin,
 }
 
-/// Reads values for [`super::resolve`]; shared by its parts, hence the cells.
+/// Reads values for [`super::resolve`]. Its parts share it, hence the cells.
 pub(crate) struct Taker<'a> {
     given: &'a Given,
-    /// Where relative paths of flags and variables begin.
+    /// The base of relative paths in flags and variables.
     typed_in: &'a Path,
-    /// Where those of the file begin.
+    /// The base of relative paths in the file.
     dir: &'a Path,
     errors: RefCell<Vec<Error>>,
     choices: RefCell<Vec<Choice>>,
@@ -58,15 +55,15 @@ impl<'a> Taker<'a> {
         Taker { given, typed_in, dir, errors, choices, warnings }
     }
 
-    /// The strongest value, or the default.
+    /// Returns the strongest value, or the default.
     pub(crate) fn take<T>(&self, entry: &'static Entry<T>) -> Taken<T> {
         self.take_where(entry, |_| true)
     }
 
-    /// The strongest value of those whose origin is wanted, or the default.
+    /// Returns the strongest value whose origin is wanted, or the default.
     ///
-    /// Values that lose are checked as well, since they are mistakes all the same; but not variables, which may
-    /// be meant for another program.
+    /// Values that do not win are checked as well, because they are mistakes all the same. Variables are not: they may be meant for another
+    /// program.
     pub(super) fn take_where<T>(
         &self,
         entry: &'static Entry<T>,
@@ -88,7 +85,7 @@ impl<'a> Taker<'a> {
         Taken { value: entry.kind.anchor(value, origin.base(self.typed_in, self.dir)), origin }
     }
 
-    /// Reads one value as `kind`, noting a mistake.
+    /// Reads one value as `kind` and records a mistake.
     pub(super) fn read<T, E>(&self, entry: &Entry<E>, kind: &dyn Kind<T>, written: &Written) -> Option<T> {
         match kind.read(&written.raw) {
             Ok(value) => Some(value),
@@ -102,29 +99,29 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// A value with its relative paths taken from where it was written.
+    /// Resolves the relative paths of a value against the place where it was written.
     pub(super) fn anchor<T>(&self, kind: &dyn Kind<T>, value: T, origin: &Origin) -> T {
         kind.anchor(value, origin.base(self.typed_in, self.dir))
     }
 
-    /// Notes that a value counts.
+    /// Records that a value is in force.
     pub(super) fn choose<T>(&self, entry: &Entry<T>, written: &Written) {
         let value = if entry.about.secret { NOT_SHOWN.to_owned() } else { written.raw.to_string() };
         let choice = Choice { key: entry.about.key, value, origin: written.origin.clone() };
         self.choices.borrow_mut().push(choice);
     }
 
-    /// All that was written for an option, strongest first.
+    /// Returns all values written for an option, strongest first.
     pub(super) fn written<T>(&self, entry: &Entry<T>) -> &'a [Written] {
         self.given.written(entry.about.key)
     }
 
-    /// Where the value of an option was written.
+    /// Returns the origin of the option's value.
     pub(super) fn origin<T>(&self, entry: &Entry<T>) -> Origin {
         self.written(entry).first().map_or(Origin::Default, |written| written.origin.clone())
     }
 
-    /// Notes that the option's strongest value cannot be together with another.
+    /// Records that the option's strongest value contradicts another option.
     pub(super) fn conflict(&self, about: &About, problem: impl Into<String>) {
         let error = match self.given.written(about.key).first() {
             Some(written) => {
@@ -137,7 +134,7 @@ impl<'a> Taker<'a> {
         self.errors.borrow_mut().push(error);
     }
 
-    /// Notes a mistake that is not about an option.
+    /// Records a mistake that belongs to no option.
     pub(super) fn refuse(&self, error: Error) {
         self.errors.borrow_mut().push(error);
     }
@@ -146,7 +143,7 @@ impl<'a> Taker<'a> {
         self.warnings.borrow_mut().push(warning);
     }
 
-    /// What was chosen and warned of, or what was wrong.
+    /// Returns the choices and warnings, or all mistakes.
     pub(super) fn finish(self) -> Result<(Vec<Choice>, Vec<String>), Vec<Error>> {
         let errors = self.errors.into_inner();
         if !errors.is_empty() {

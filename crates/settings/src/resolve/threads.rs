@@ -1,4 +1,4 @@
-//! Threads, whose two variables each set one half.
+//! Threads: two variables each set one half.
 
 use super::taker::Taker;
 use crate::given::Written;
@@ -7,12 +7,12 @@ use crate::origin::Origin;
 use crate::table::workers::THREADS;
 use crate::value::threads::Threads;
 
-/// Puma takes a minimum of 0.
+/// Puma accepts a minimum of 0.
 const LEAST: Count = Count { min: 0, max: Threads::MOST as u64 };
 const MOST: Count = Count { min: 1, max: Threads::MOST as u64 };
 
-/// The flag, or else what the file or the default says with each half replaced by its variable. A half from a
-/// weaker place yields when it would contradict.
+/// Returns the flag's value, or else the value of the file or the default with each half replaced by its variable. A half from a weaker source
+/// gives way when the halves contradict each other.
 pub(super) fn threads(taker: &Taker<'_>) -> Threads {
     let written = taker.written(&THREADS);
     let flag = written.iter().any(|written| matches!(written.origin, Origin::Flag(_)));

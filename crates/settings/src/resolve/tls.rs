@@ -1,4 +1,4 @@
-//! Encryption: files that belong together, and client certificates that can be checked.
+//! TLS: files that belong together, and client certificates that can be verified.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use crate::table::tls::{
 use crate::value::bind::Bind;
 use crate::value::tls::{CertificateFiles, Verify};
 
-/// A number of `hsts` without a unit counts seconds, as the header does; who writes a small one may have meant days.
+/// Warns of a small number of `hsts` without a unit. It counts seconds, as in the header field; the user may have meant days.
 pub(super) fn warn_of_seconds(taker: &Taker<'_>) {
     let Some(written) = taker.written(&crate::table::tls::hsts).first() else { return };
     let seconds = match &written.raw {
@@ -34,7 +34,7 @@ pub(super) fn warn_of_seconds(taker: &Taker<'_>) {
     }
 }
 
-/// What `[tls]` says, judged together with the addresses.
+/// Reads `[tls]` and checks it against the addresses.
 pub(super) fn tls(
     taker: &Taker<'_>,
     given: &Given,

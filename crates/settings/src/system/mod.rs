@@ -1,6 +1,6 @@
-//! What differs between Linux and other systems: which CPUs may be used, and how long the path of a socket may be.
+//! Differences between Linux and other systems: the usable CPUs, and the maximum length of a socket path.
 //!
-//! Control groups and `/proc` need nothing here: where their files are missing, nothing is known.
+//! Control groups and `/proc` need nothing here: a missing file means that the value is unknown.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;

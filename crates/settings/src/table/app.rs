@@ -1,4 +1,4 @@
-//! What is served, and the server as a process.
+//! The served app or site, and the server process.
 
 use std::path::PathBuf;
 

@@ -1,31 +1,28 @@
-//! The commands and what can be typed behind each.
+//! The commands and their arguments.
 //!
 //! The measuring commands (`bench`, `tune`, `plan`, `top`) declare their own options, in their crates.
 
-/// A command.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
-    /// Its name.
     pub name: &'static str,
-    /// One line about it.
+    /// One line of help.
     pub doc: &'static str,
-    /// Which of the table's options it takes.
+    /// The options of the table that the command takes.
     pub options: Options,
-    /// Arguments that only this command has.
+    /// The arguments that only this command has.
     pub arguments: &'static [Own],
 }
 
-/// Which of the table's options a command takes.
+/// A selection of the table's options.
 #[derive(Clone, Copy, Debug)]
 pub enum Options {
-    /// All.
     All,
-    /// Those with these keys.
+    /// The options with these keys.
     These(&'static [&'static str]),
 }
 
 impl Options {
-    /// Whether the option with this key is one of them.
+    /// Returns whether the selection includes the option with this key.
     pub fn include(&self, key: &str) -> bool {
         match self {
             Options::All => true,
@@ -37,38 +34,36 @@ impl Options {
 /// An argument that only one command has.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
-    /// Its name; behind `--` unless it is positional.
+    /// The name; written with `--` unless the argument is positional.
     pub name: &'static str,
-    /// How it is typed.
     pub form: Form,
-    /// One line about it, without a full stop.
+    /// One line of help, without a full stop.
     pub doc: &'static str,
 }
 
-/// How an argument is typed.
+/// The form of an argument on the command line.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
     /// A required value without a flag.
     Positional {
-        /// What help calls it.
+        /// The name of the value in help.
         value: &'static str,
-        /// The only values that are accepted; any value when empty.
+        /// The only accepted values; empty: any value.
         words: &'static [&'static str],
     },
     /// A flag with a value.
     Value {
-        /// What help calls it.
+        /// The name of the value in help.
         value: &'static str,
-        /// Whether the flag may be repeated.
         repeated: bool,
     },
     /// A flag without a value.
     Switch,
 }
 
-/// What `stats`, `deaths` and `top` need to find a running server.
+/// The options with which `stats`, `deaths` and `top` find a running server.
 const RUNNING: Options = Options::These(&["dir", "config", "control", "control_token"]);
-/// The same, and what is left of one that has ended.
+/// The same options, and the one with which a server that has ended is found.
 const RUNNING_OR_NOT: Options = Options::These(&["dir", "config", "control", "control_token", "pidfile"]);
 const NO_OPTIONS: Options = Options::These(&[]);
 

@@ -1,46 +1,31 @@
-//! What an entry of the table says.
+//! The parts of an entry in the table of options.
 
 use crate::kind::{Completion, Kind, Mistake};
 use crate::raw::Raw;
 use crate::resolve::Taker;
 
-/// Where help and docs show an option.
+/// The heading under which help and docs show an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
-    /// What is served.
     App,
-    /// Where it listens.
     Listen,
-    /// Encryption and redirects to it.
     Tls,
-    /// Certificates that are obtained.
     Acme,
-    /// Processes and threads.
     Workers,
-    /// How Ruby and Rack are run.
     Rack,
-    /// How new code is loaded.
     Reload,
-    /// Files served without Ruby.
     Files,
-    /// Static sites.
     Site,
-    /// Handlers inside the server.
     Mruby,
-    /// Log lines.
     Logs,
-    /// Distributed traces.
     Traces,
-    /// Bounds on waiting.
     Timeouts,
-    /// Bounds on size and number.
     Limits,
-    /// What several servers share.
     Shared,
 }
 
 impl Category {
-    /// The heading above its options.
+    /// Returns the heading above its options.
     pub fn title(self) -> &'static str {
         match self {
             Category::App => "The app",
@@ -62,23 +47,20 @@ impl Category {
     }
 }
 
-/// One way to give an option on the command line.
+/// A form of an option on the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag {
-    /// The letter behind `-`.
     pub short: Option<char>,
-    /// The name behind `--`.
     pub long: &'static str,
-    /// What follows it.
     pub takes: Takes,
 }
 
-/// What follows a flag.
+/// The value of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// A value, called this in help.
+    /// A value with this name in help.
     Value(&'static str),
-    /// Nothing; the flag stands for this value.
+    /// No value; the flag alone stands for this one.
     Nothing(&'static str),
 }
 
@@ -97,40 +79,39 @@ pub(super) const fn bare(long: &'static str, means: &'static str) -> Flag {
     Flag { short: None, long, takes: Takes::Nothing(means) }
 }
 
-/// What an entry says, apart from its type.
+/// The description of an entry, apart from its type.
 #[derive(Debug)]
 pub struct About {
-    /// Its name, and its dotted key in the file when `in_file`.
+    /// The entry's name, and its dotted key in the file if `in_file`.
     pub key: &'static str,
-    /// Whether the file may set it.
+    /// Whether the file may set the option.
     pub in_file: bool,
-    /// The heading it stands under.
+    /// The heading above the option.
     pub category: Category,
-    /// Its flags; the first is the one that messages name.
+    /// The option's flags; messages name the first.
     pub flags: &'static [Flag],
-    /// The name of its place among the arguments, for what is given without a flag.
+    /// The name in the usage line, for a value that is given without a flag.
     pub positional: Option<&'static str>,
-    /// Variables that set it, strongest first.
+    /// Variables that set the option, strongest first.
     pub env: &'static [&'static str],
-    /// The default as a user would write it.
+    /// The default in the form in which a user would write it.
     pub default: &'static str,
-    /// How docs show the default when the text itself says little.
+    /// The default as the docs show it, where the written form says little.
     pub default_shown: Option<&'static str>,
-    /// One line, without a full stop.
+    /// One line of help, without a full stop.
     pub doc: &'static str,
-    /// More, for `--help` and the docs; may be empty.
+    /// More text for `--help` and the docs; may be empty.
     pub more: &'static str,
-    /// Whether a reload puts a new value in force: all its users read it from the current settings each time, or it belongs to the
-    /// app's processes.
+    /// Whether a reload applies a new value: all readers take it from the current settings each time, or only the app's processes use it.
     pub reloadable: bool,
-    /// Whether its value must not be shown.
+    /// Whether the value is a secret that must not be printed.
     pub secret: bool,
-    /// Names that other servers have for it, to suggest the right one in error messages.
+    /// The names of this option in other servers, for suggestions in error messages.
     pub known_as: &'static [&'static str],
 }
 
 impl About {
-    /// An entry to which only what is special must be added.
+    /// Returns an entry of the category with all other fields at their usual values.
     pub(super) const fn under(category: Category) -> About {
         About {
             key: "",
@@ -149,7 +130,7 @@ impl About {
         }
     }
 
-    /// The default as help and docs show it; `None` when there is nothing to show.
+    /// Returns the default as help and docs show it, or `None` if they show none.
     pub fn shown_default(&self) -> Option<&'static str> {
         self.default_shown.or((!self.default.is_empty()).then_some(self.default))
     }
@@ -161,26 +142,25 @@ pub(crate) struct Entry<T: 'static> {
     pub(crate) kind: &'static dyn Kind<T>,
 }
 
-/// An entry whatever its type.
+/// An entry of any value type.
 pub trait AnyEntry: Sync {
-    /// What its entry says.
     fn about(&self) -> &'static About;
-    /// Whether a value would be accepted.
+    /// Checks a value without keeping it.
     ///
     /// # Errors
-    /// Why not.
+    /// Fails with the reason when the value is not accepted.
     fn check(&self, raw: &Raw) -> Result<(), Mistake>;
-    /// What is accepted, to be read after "expected".
+    /// Returns a description of accepted values that fits after "expected".
     fn expected(&self) -> String;
-    /// Fixed words that are accepted.
+    /// Returns the fixed words that are accepted.
     fn words(&self) -> Vec<&'static str>;
-    /// What else a shell may offer to complete a value.
+    /// Returns which other values a shell may offer as completions.
     fn completion(&self) -> Completion;
-    /// Whether its flag may be repeated.
+    /// Returns whether the flag may be repeated.
     fn is_list(&self) -> bool;
 }
 
-/// Implemented for the reference, because entries are statics and their text is `'static`.
+/// Implemented for the reference because entries are statics and their texts are `'static`.
 impl<T> AnyEntry for &'static Entry<T> {
     fn about(&self) -> &'static About {
         &self.about
@@ -207,19 +187,19 @@ impl<T> AnyEntry for &'static Entry<T> {
     }
 }
 
-/// The fields of [`crate::Settings`] that are options one to one: what [`section!`] generates.
+/// A group of fields of [`crate::Settings`] that are one option each; [`section!`] generates the implementation.
 pub(crate) trait Section: Sized {
-    /// Its entries, in the order in which help shows them.
+    /// The entries in the order of help.
     const OPTIONS: &'static [&'static dyn AnyEntry];
 
-    /// The section with the strongest value of each option.
+    /// Takes the strongest value of each option.
     fn take(taker: &Taker<'_>) -> Self;
 
-    /// Sets the field `name`; `None` when there is none, an error with what was expected when the value is wrong.
+    /// Sets the field `name`. Returns `None` if there is no such field, and an error with the expected form if the value is wrong.
     fn set(&mut self, name: &str, raw: &Raw) -> Option<Result<(), String>>;
 }
 
-/// One entry: `/// doc`, `name: Type = kind, { what is special about it }`.
+/// Declares one entry: `/// doc`, `name: Type = kind, { other fields }`.
 macro_rules! entry {
     ($category:expr; $doc:literal $name:ident: $type:ty = $kind:expr, { $($field:ident: $text:expr),* $(,)? }) => {
         #[allow(non_upper_case_globals)]
@@ -235,18 +215,16 @@ macro_rules! entry {
 }
 pub(crate) use entry;
 
-/// Declares options that `resolve` puts together with others, and lists them in `ALL`.
+/// Declares options that `resolve` combines with others, and lists them in `ALL`.
 macro_rules! entries {
     ($category:expr; $(#[doc = $doc:literal] $name:ident: $type:ty = $kind:expr, $about:tt)*) => {
         $($crate::table::entry::entry! { $category; $doc $name: $type = $kind, $about })*
-        /// The entries of this category.
         pub(crate) static ALL: &[&dyn $crate::table::AnyEntry] = &[$(&&$name),*];
     };
 }
 pub(crate) use entries;
 
-/// Declares options that are each a field of a struct of [`crate::Settings`], and that struct: nothing else has to be
-/// written for a new one.
+/// Declares a struct of [`crate::Settings`] whose fields are one option each. A new option needs nothing but its entry here.
 macro_rules! section {
     ($category:expr; #[doc = $about_section:literal] $section:ident:
      $(#[doc = $doc:literal] $name:ident: $type:ty = $kind:expr, $about:tt)*) => {
@@ -279,7 +257,7 @@ macro_rules! section {
             }
         }
 
-        /// Every option at its default.
+        /// The section with all options at their defaults.
         impl Default for $section {
             fn default() -> $section {
                 $crate::resolve::defaults()

@@ -1,4 +1,4 @@
-//! What probes may ask at the app's own addresses.
+//! Health probes at the app's own addresses.
 
 use super::entry::{Category, long, section};
 use crate::kind::texts::RequestPath;

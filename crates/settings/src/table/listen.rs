@@ -1,4 +1,4 @@
-//! Where the server listens, for clients and for its operator.
+//! Addresses for clients and for the operator.
 
 use super::entry::{Category, entries, long, short};
 use crate::kind::lists::{Binds, ControlAddresses, ControlPart};

@@ -6,7 +6,7 @@ use crate::value::log::{AccessLog, ErrorLog, LogFormat};
 use crate::value::server_timing::ServerTiming;
 
 section! { Category::Logs;
-    /// What is logged, and where.
+    /// Targets and formats of logs.
     Logs:
 
     /// Access log: a file, - for standard output, or off

@@ -1,4 +1,4 @@
-//! Handlers on the built-in mruby. Which handler serves which path is in the `[routes]` table.
+//! Handlers on the built-in mruby. The `[routes]` table maps paths to handlers.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ entries! { Category::Mruby;
 }
 
 section! { Category::Mruby;
-    /// What a request may use in a handler; sizes are bytes.
+    /// Limits of a request in a handler; sizes are bytes.
     HandlerLimits:
 
     /// Most of it that one request may use (500)

@@ -1,4 +1,4 @@
-//! How Ruby and the app are run.
+//! Options of Ruby and the app.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What several servers share.
+//! State that several servers share.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::kind::texts::{RedisUrl, Word};
 use crate::kind::wrappers::Maybe;
 
 section! { Category::Shared;
-    /// What several servers share through Redis: rate limits, and the secret of session tickets.
+    /// State that several servers share through Redis: rate limits, and the secret of session tickets.
     Shared:
 
     /// Redis in which servers share rate limits and the secret of tickets

@@ -1,4 +1,4 @@
-//! Static sites: options of the server that do not belong into `static.json`.
+//! Static sites: options of the server that do not belong in `static.json`.
 
 use std::path::PathBuf;
 

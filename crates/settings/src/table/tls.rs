@@ -1,4 +1,4 @@
-//! Encryption, and what belongs to it: redirects to https and to the right host.
+//! TLS, and redirects to https and to the canonical host.
 
 use std::path::PathBuf;
 

@@ -7,7 +7,7 @@ use crate::kind::texts::{Pairs, Text};
 use crate::kind::wrappers::{Auto, Maybe, OrOff};
 
 section! { Category::Traces;
-    /// Where spans of distributed traces go. What is missing here is taken from OpenTelemetry's variables.
+    /// The target of spans of distributed traces. Missing values are taken from OpenTelemetry's variables.
     Traces:
 
     /// OpenTelemetry collector to which spans of requests are exported

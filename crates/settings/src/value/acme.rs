@@ -1,98 +1,90 @@
-//! Certificates that are obtained from a CA: which, from whom, how.
+//! Certificates that the server obtains from a CA.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The CA that is asked when none is named: Let's Encrypt.
+/// The directory of the default CA, Let's Encrypt.
 pub(crate) const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
-/// Where it lets clients fail without consequences.
+/// The directory of Let's Encrypt for tests, where failures have no consequences.
 pub(crate) const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
 /// Certificates that the server obtains and renews by itself (ACME).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acme {
-    /// The certificates.
     pub certificates: Vec<Order>,
-    /// Certificates for names that are not listed, when a client asks for one.
+    /// Settings for certificates of unlisted names that clients ask for.
     pub on_demand: Option<OnDemand>,
-    /// The address of the CA's directory.
     pub directory: String,
-    /// The directory that is asked first after a refusal.
+    /// The directory that is tried first after a refusal.
     pub staging: Option<String>,
-    /// The authority of the CA's own certificate, a PEM file; `None`: those of the system.
+    /// A PEM file with the CA of the directory's own certificate; `None`: the system's CAs.
     pub ca: Option<PathBuf>,
     /// The folder for the account and the certificates, absolute.
     pub dir: PathBuf,
-    /// URL of a Redis server in place of the folder.
+    /// URL of a Redis server that replaces the folder.
     pub storage: Option<String>,
-    /// Where the CA writes to.
+    /// The address to which the CA writes.
     pub email: Option<String>,
-    /// The account that the CA has given.
+    /// The account that the CA issued beforehand.
     pub eab: Option<ExternalAccount>,
-    /// The command that changes records of the DNS.
+    /// The command that changes DNS records.
     pub dns_command: Option<String>,
-    /// The first pause after a failure.
     pub retry: Duration,
 }
 
-/// One certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Its names: host names in lower case, wildcards, IP addresses.
+    /// Host names in lower case, wildcards and IP addresses.
     pub domains: Vec<String>,
-    /// The profile of the CA.
+    /// The name of a profile of the CA.
     pub profile: Option<String>,
-    /// How names are verified.
     pub challenge: Challenge,
 }
 
-/// Certificates for names that clients ask for.
+/// Settings for certificates of names that clients ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnDemand {
-    /// The URL that is asked whether a name is welcome.
+    /// The URL that decides whether a name is welcome.
     pub ask: String,
-    /// The most orders in an hour.
+    /// The most orders per hour.
     pub per_hour: u32,
-    /// The profile of the CA.
+    /// The name of a profile of the CA.
     pub profile: Option<String>,
-    /// How names are verified.
     pub challenge: Challenge,
 }
 
-/// An account that the CA has given (RFC 8555 section 7.3.4).
+/// An account that the CA issued beforehand (RFC 8555 section 7.3.4).
 #[derive(Clone, PartialEq, Eq)]
 pub struct ExternalAccount {
-    /// Its id.
     pub kid: String,
-    /// Its key, in base64url.
+    /// The key in base64url.
     pub hmac: String,
 }
 
-/// Without the key, which is secret.
+/// Leaves out the key, which is secret.
 impl fmt::Debug for ExternalAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExternalAccount").field("kid", &self.kid).finish_non_exhaustive()
     }
 }
 
-/// How a CA verifies names.
+/// The way in which a CA verifies names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Challenge {
-    /// What is possible; another one after a failure.
+    /// Any that is possible; another one after a failure.
     #[default]
     Auto,
-    /// A file on port 80.
+    /// A file served on port 80.
     Http01,
-    /// A handshake on port 443.
+    /// A TLS handshake on port 443.
     TlsAlpn01,
-    /// A record of the DNS.
+    /// A DNS record.
     Dns01,
 }
 
 impl Challenge {
-    /// Its words.
     pub(crate) const WORDS: &'static [(&'static str, Challenge)] = &[
         ("auto", Challenge::Auto),
         ("http-01", Challenge::Http01),
@@ -102,32 +94,30 @@ impl Challenge {
 }
 
 impl Acme {
-    /// Whether there is anything to obtain.
+    /// Returns whether there are certificates to obtain.
     pub fn is_on(&self) -> bool {
         !self.certificates.is_empty() || self.on_demand.is_some()
     }
 
-    /// All names that are listed.
+    /// Returns all listed names.
     pub fn domains(&self) -> impl Iterator<Item = &str> {
         self.certificates.iter().flat_map(|order| &order.domains).map(String::as_str)
     }
 }
 
-/// What kind of name a domain is.
+/// The kind of a domain name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DomainKind {
-    /// A host name.
     Host,
     /// All names one label below a host name: `*.example.com`.
     Wildcard,
-    /// An IP address.
     Address,
 }
 
 impl DomainKind {
-    /// What `name` is; `None` when no CA can issue for it.
+    /// Returns the kind of `name`, or `None` if no CA can issue a certificate for it.
     ///
-    /// Host names are in lower case ASCII (international ones as `xn--`), without a final dot, with at least two labels.
+    /// Host names are lower-case ASCII (international ones as `xn--`), without a final dot, and have at least two labels.
     pub fn of(name: &str) -> Option<DomainKind> {
         if name.parse::<IpAddr>().is_ok() {
             return Some(DomainKind::Address);
@@ -147,7 +137,7 @@ fn is_host(name: &str) -> bool {
             && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
     };
     let mut labels = name.split('.');
-    // The last label of a name is not a number: that would be an address (RFC 3696 section 2).
+    // The last label of a name is not a number, because that would be an address (RFC 3696 section 2).
     let last_is_text =
         name.rsplit('.').next().is_some_and(|last| !last.bytes().all(|byte| byte.is_ascii_digit()));
     name.len() <= 253 && name.contains('.') && last_is_text && labels.all(label)

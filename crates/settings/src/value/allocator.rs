@@ -1,22 +1,21 @@
-//! Which allocator Ruby uses.
+//! The memory allocator of Ruby.
 
-/// What takes the place of the C library's `malloc` in the processes of the app.
+/// The allocator that replaces the C library's `malloc` in the app's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocator {
-    /// jemalloc where it is installed, unless the environment has chosen an allocator or tuned that of the C library.
+    /// jemalloc where it is installed, unless the environment selects an allocator or tunes the C library's.
     Auto,
-    /// jemalloc, with a note where it is not installed.
+    /// jemalloc; a note says so where it is not installed.
     Jemalloc,
-    /// What Ruby was linked with, or what the environment says.
+    /// The allocator with which Ruby was linked or that the environment selects.
     System,
 }
 
 impl Allocator {
-    /// How it is written.
     pub(crate) const WORDS: &'static [(&'static str, Allocator)] =
         &[("auto", Allocator::Auto), ("jemalloc", Allocator::Jemalloc), ("system", Allocator::System)];
 
-    /// The word that stands for it.
+    /// Returns the word for the value.
     pub fn word(self) -> &'static str {
         match self {
             Allocator::Auto => "auto",

@@ -1,6 +1,6 @@
-//! An address to listen on: `tcp://HOST:PORT`, `ssl://HOST:PORT` or `unix://PATH`, each with options behind a `?`; or `systemd`.
+//! Listening addresses: `tcp://HOST:PORT`, `ssl://HOST:PORT` or `unix://PATH`, each with options after a `?`; or `systemd`.
 //!
-//! The words of `ssl://` are Puma's. What is asked for there and cannot be had is a mistake that says why.
+//! The options of `ssl://` have Puma's names. An option that this server does not support is a mistake whose message gives the reason.
 
 mod options;
 #[cfg(test)]
@@ -17,64 +17,59 @@ use crate::nearest::nearest;
 use crate::value::tls::BindTls;
 use options::Options;
 
-/// Backlog when none is given; the kernel lowers it to `net.core.somaxconn`.
+/// The backlog if none is given; the kernel lowers it to `net.core.somaxconn`.
 pub const DEFAULT_BACKLOG: u32 = 4096;
 
-/// How all sockets of systemd are written.
+/// The written form of all sockets of systemd.
 const SYSTEMD: &str = "systemd";
 
-/// One address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bind {
-    /// A TCP port.
     Tcp {
-        /// Host name or address, an IPv6 address without its brackets.
+        /// Host name or address; an IPv6 address without brackets.
         host: String,
-        /// 0 lets the kernel choose.
+        /// The port; 0 lets the kernel choose.
         port: u16,
-        /// Connections the kernel may hold before they are accepted.
+        /// The most connections that the kernel holds before they are accepted.
         backlog: u32,
-        /// How connections are encrypted; `None` for plain text.
+        /// TLS settings; `None` for plain text.
         tls: Option<Box<BindTls>>,
-        /// Whether plain connections may begin with the preface of HTTP/2 (RFC 9113 section 3.3, "prior knowledge").
-        /// Encrypted ones negotiate (ALPN).
+        /// Whether plain connections may begin with the preface of HTTP/2 (RFC 9113 section 3.3, "prior knowledge"). TLS connections negotiate it
+        /// (ALPN).
         http2: bool,
-        /// The header that a proxy in front puts before everything else.
+        /// The PROXY header that a proxy in front sends first.
         proxy_protocol: Option<ProxyProtocol>,
-        /// Whether `::` leaves out IPv4. Says nothing of other addresses.
+        /// Whether `::` excludes IPv4. Without meaning for other addresses.
         ipv6only: bool,
     },
     /// A Unix stream socket.
     Unix {
-        /// Absolute path.
         path: PathBuf,
-        /// Umask while the socket is made. Without it, and without `mode`, every user of the machine may connect.
+        /// The umask while the socket is created. Without it and `mode`, every user of the machine may connect.
         umask: Option<u32>,
-        /// Permissions given to the socket once it is made; wins over `umask`.
+        /// The socket's permissions, set after it is created; overrides `umask`.
         mode: Option<u32>,
-        /// Connections the kernel may hold before they are accepted.
+        /// The most connections that the kernel holds before they are accepted.
         backlog: u32,
     },
-    /// All sockets that systemd has opened and no other bind names.
+    /// All sockets opened by systemd that no other bind names.
     Systemd {
-        /// Whether TCP ports among them speak TLS, unless names of theirs say which ones do.
+        /// Whether their TCP ports use TLS, unless the sockets' names select those that do.
         https: bool,
     },
 }
 
-/// Which PROXY headers a bind expects at the start of each connection.
+/// The PROXY headers that a bind accepts at the start of each connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyProtocol {
-    /// The line of text.
+    /// The text header.
     V1,
-    /// The binary header.
     V2,
-    /// Either.
     Any,
 }
 
 impl ProxyProtocol {
-    /// The word of the option.
+    /// Returns the word of the option.
     pub fn word(self) -> &'static str {
         match self {
             ProxyProtocol::V1 => "v1",
@@ -85,19 +80,19 @@ impl ProxyProtocol {
 }
 
 impl Bind {
-    /// A TCP port in plain text with the default backlog.
+    /// Returns a plain TCP port with the default backlog.
     pub fn tcp(host: impl Into<String>, port: u16) -> Bind {
         let (host, backlog) = (host.into(), DEFAULT_BACKLOG);
         Bind::Tcp { host, port, backlog, tls: None, http2: false, proxy_protocol: None, ipv6only: false }
     }
 
-    /// A TCP port that speaks TLS, with the default backlog.
+    /// Returns a TCP port with TLS and the default backlog.
     pub fn ssl(host: impl Into<String>, port: u16, tls: BindTls) -> Bind {
         let (host, backlog, tls) = (host.into(), DEFAULT_BACKLOG, Some(Box::new(tls)));
         Bind::Tcp { host, port, backlog, tls, http2: false, proxy_protocol: None, ipv6only: false }
     }
 
-    /// How its connections are encrypted.
+    /// Returns the TLS settings, or `None` for plain text.
     pub fn tls(&self) -> Option<&BindTls> {
         match self {
             Bind::Tcp { tls, .. } => tls.as_deref(),
@@ -105,17 +100,17 @@ impl Bind {
         }
     }
 
-    /// Whether plain connections may begin with HTTP/2's preface.
+    /// Returns whether plain connections may begin with the HTTP/2 preface.
     pub fn http2(&self) -> bool {
         matches!(self, Bind::Tcp { http2: true, .. })
     }
 
-    /// A Unix socket with the default backlog, to which every user of the machine may connect.
+    /// Returns a Unix socket with the default backlog, to which every user of the machine may connect.
     pub fn unix(path: impl Into<PathBuf>) -> Bind {
         Bind::Unix { path: path.into(), umask: None, mode: None, backlog: DEFAULT_BACKLOG }
     }
 
-    /// The same with TLS, if it is a TCP port.
+    /// Adds TLS to a TCP port; returns other addresses unchanged.
     pub(crate) fn encrypted(self) -> Bind {
         match self {
             Bind::Tcp { host, port, backlog, tls, proxy_protocol, ipv6only, .. } => Bind::Tcp {
@@ -132,12 +127,12 @@ impl Bind {
         }
     }
 
-    /// Whether it is `::` and accepts IPv4, too.
+    /// Returns whether the address is `::` and accepts IPv4, too.
     pub fn takes_both(&self) -> bool {
         matches!(self, Bind::Tcp { host, ipv6only: false, .. } if host.parse() == Ok(Ipv6Addr::UNSPECIFIED))
     }
 
-    /// The same without IPv4, if it is `::`.
+    /// Excludes IPv4 if the address is `::`.
     pub(crate) fn without_ipv4(mut self) -> Bind {
         if self.takes_both()
             && let Bind::Tcp { ipv6only, .. } = &mut self
@@ -147,7 +142,7 @@ impl Bind {
         self
     }
 
-    /// The address of IPv4 that it names, and its port.
+    /// Returns the IPv4 address and port, if the bind has them.
     pub(crate) fn ipv4(&self) -> Option<(Ipv4Addr, u16)> {
         match self {
             Bind::Tcp { host, port, .. } => Some((host.parse().ok()?, *port)),
@@ -155,7 +150,7 @@ impl Bind {
         }
     }
 
-    /// Whether both ask for the same address. Ports that the kernel chooses never clash.
+    /// Returns whether both binds need the same address. Ports that the kernel chooses never clash.
     pub fn clashes_with(&self, other: &Bind) -> bool {
         match (self, other) {
             (Bind::Tcp { host: a, port: p, .. }, Bind::Tcp { host: b, port: q, .. }) => {
@@ -167,7 +162,7 @@ impl Bind {
         }
     }
 
-    /// The same with a relative socket path taken from `base`, without `.` components.
+    /// Resolves a relative socket path against `base` and removes `.` components.
     pub(crate) fn based_at(self, base: &Path) -> Bind {
         match self {
             Bind::Unix { path, umask, mode, backlog } => {
@@ -183,7 +178,7 @@ impl Bind {
     }
 }
 
-/// As a URI that reads back as the same address.
+/// Writes the address as a URI that reads back as the same address.
 impl fmt::Display for Bind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut options, backlog) = match self {
@@ -244,7 +239,7 @@ impl FromStr for Bind {
     }
 }
 
-/// The path when this is a Unix address in any of its spellings.
+/// Returns the path if `address` is a Unix address in any spelling.
 fn unix_path(address: &str) -> Option<&str> {
     address
         .strip_prefix("unix://")
@@ -271,7 +266,7 @@ fn parse_tcp(scheme: &str, rest: &str, query: &str) -> Result<Bind, Mistake> {
         return Err(Mistake::expected("HOST:PORT").near(Some(format!("{scheme}://[::]:{rest}"))));
     }
     let (host, port) = rest.rsplit_once(':').ok_or_else(Mistake::default)?;
-    // `::1` would otherwise be read as host `:` and port 1.
+    // Otherwise `::1` would be read as host `:` and port 1.
     if rest.parse::<Ipv6Addr>().is_ok() || (host.contains(':') && !host.starts_with('[')) {
         return Err(Mistake::expected("an IPv6 address in brackets and a port, such as tcp://[::1]:3000"));
     }
@@ -286,7 +281,7 @@ fn parse_tcp(scheme: &str, rest: &str, query: &str) -> Result<Bind, Mistake> {
     Ok(Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol, ipv6only })
 }
 
-/// A host name or address without its brackets, or what was expected instead.
+/// Returns a host name or address without its brackets, or a description of what was expected.
 pub(crate) fn parse_host(text: &str) -> Result<String, &'static str> {
     let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     if let Ok(address) = inner.unwrap_or(text).parse::<Ipv6Addr>() {

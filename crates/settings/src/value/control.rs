@@ -8,22 +8,21 @@ use std::str::FromStr;
 use crate::kind::Mistake;
 use crate::value::bind::Bind;
 
-/// One address of the control server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlAddress {
-    /// A Unix socket; its permissions are the authentication.
+    /// A Unix socket, protected by its permissions.
     Unix(PathBuf),
-    /// A TCP port; its clients send the token.
+    /// A TCP port, whose clients must send the token.
     Tcp {
-        /// Host name or address, an IPv6 address without its brackets.
+        /// Host name or address; an IPv6 address without brackets.
         host: String,
-        /// 0 lets the kernel choose.
+        /// The port; 0 lets the kernel choose.
         port: u16,
     },
 }
 
 impl ControlAddress {
-    /// Whether only this machine can reach it.
+    /// Returns whether only this machine can reach the address.
     pub fn is_local(&self) -> bool {
         match self {
             ControlAddress::Unix(_) => true,
@@ -31,7 +30,7 @@ impl ControlAddress {
         }
     }
 
-    /// The same with a relative path taken from `base`, without `.` components.
+    /// Resolves a relative path against `base` and removes `.` components.
     pub(crate) fn based_at(self, base: &Path) -> ControlAddress {
         match self {
             ControlAddress::Unix(path) => ControlAddress::Unix(base.join(path).components().collect()),
@@ -39,20 +38,20 @@ impl ControlAddress {
         }
     }
 
-    /// Whether both ask for the same address. Ports that the kernel chooses never clash.
+    /// Returns whether both addresses are the same. Ports that the kernel chooses never clash.
     pub(crate) fn clashes_with(&self, other: &ControlAddress) -> bool {
         self == other && !matches!(self, ControlAddress::Tcp { port: 0, .. })
     }
 }
 
-/// Whether a host is this machine's own: `localhost`, 127.0.0.0/8, `::1`.
+/// Returns whether a host is the loopback: `localhost`, 127.0.0.0/8, `::1`.
 fn is_loopback(host: &str) -> bool {
     let address = host.parse::<IpAddr>().map(|address| address.to_canonical().is_loopback());
     address.unwrap_or_else(|_| host.eq_ignore_ascii_case("localhost"))
 }
 
-/// A path as it is, or as `unix://PATH` where that would be read as something else; a port as `tcp://HOST:PORT`. It reads back as the same
-/// address.
+/// Writes a form that reads back as the same address: a path alone, or `unix://PATH` where the path alone would mean something else; a port as
+/// `tcp://HOST:PORT`.
 impl fmt::Display for ControlAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -67,7 +66,7 @@ impl fmt::Display for ControlAddress {
     }
 }
 
-/// `tcp://HOST:PORT`, `http://HOST:PORT`, `unix://PATH` or a path. What is neither is a path: `run/control.sock`.
+/// Reads `tcp://HOST:PORT`, `http://HOST:PORT`, `unix://PATH` or a path. Anything without a scheme is a path: `run/control.sock`.
 impl FromStr for ControlAddress {
     type Err = Mistake;
 
@@ -103,7 +102,7 @@ fn tcp(rest: &str) -> Result<ControlAddress, Mistake> {
         return Err(Mistake::expected("only a host and a port behind tcp://, such as tcp://127.0.0.1:9293"));
     }
     match format!("tcp://{}", rest.trim_end_matches('/')).parse() {
-        // A port without a host would be open to all, which is wrong for this one.
+        // A port without a host would be open to all machines, which is wrong for the control server.
         Ok(Bind::Tcp { .. }) if rest.starts_with(':') => {
             Err(Mistake::expected("a host before the port").near(Some(format!("tcp://127.0.0.1{rest}"))))
         }
@@ -116,7 +115,7 @@ fn tcp(rest: &str) -> Result<ControlAddress, Mistake> {
     }
 }
 
-/// `9293`, `localhost:9293`, `127.0.0.1:9293`: no name of a socket file.
+/// Returns whether a text is a port rather than the name of a socket file: `9293`, `localhost:9293`, `127.0.0.1:9293`.
 fn looks_like_port(text: &str) -> bool {
     let port = text.rsplit_once(':').map_or(text, |(_, port)| port);
     let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! `Strict-Transport-Security` (RFC 6797): for how long browsers use https alone.
+//! `Strict-Transport-Security` (RFC 6797): tells browsers to use only https for a time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,21 +7,21 @@ use crate::kind::Mistake;
 use crate::kind::numbers::digits;
 use crate::nearest::nearest;
 
-/// The value of the header.
+/// The value of the header field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hsts {
     /// Seconds.
     pub max_age: u64,
-    /// Whether names below the host's are covered too.
+    /// Whether subdomains are covered, too.
     pub subdomains: bool,
-    /// Whether the host may be built into browsers (<https://hstspreload.org>).
+    /// Whether browsers may ship the host in their list (<https://hstspreload.org>).
     pub preload: bool,
 }
 
-/// The least that the list of browsers accepts: a year.
+/// The shortest time in seconds that the browsers' list accepts: a year.
 const PRELOADED: u64 = 365 * 86_400;
 
-/// As the value of the header.
+/// Writes the value of the header field.
 impl fmt::Display for Hsts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "max-age={}", self.max_age)?;
@@ -58,14 +58,14 @@ impl FromStr for Hsts {
     }
 }
 
-/// Seconds, or a number of days with a `d`, with or without `max-age=`.
+/// Reads seconds, or a number of days with a `d`, with or without `max-age=`.
 fn age(text: &str) -> Option<u64> {
     let text = text.strip_prefix("max-age=").unwrap_or(text);
     let seconds = match text.strip_suffix('d') {
         Some(days) => digits(days)?.checked_mul(86_400)?,
         None => digits(text)?,
     };
-    // Ten years: more is a slip.
+    // Longer than ten years is a typing mistake.
     (seconds <= 3_650 * 86_400).then_some(seconds)
 }
 

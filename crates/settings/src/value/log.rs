@@ -1,11 +1,11 @@
-//! Where log lines go and what shape they have.
+//! Targets and formats of logs.
 
 use std::path::PathBuf;
 
-/// Where a line per request goes.
+/// The target of the access log, which has a line per request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessLog {
-    /// Nowhere: no line is made.
+    /// No access log.
     Off,
     /// Standard output, written `-`.
     Stdout,
@@ -13,7 +13,7 @@ pub enum AccessLog {
     File(PathBuf),
 }
 
-/// Where errors, warnings and notices go.
+/// The target of errors, warnings and notices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorLog {
     /// Standard error, written `-`.
@@ -22,12 +22,11 @@ pub enum ErrorLog {
     File(PathBuf),
 }
 
-/// Shape of a line in the access log.
+/// The format of a line in the access log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// Apache's combined format, followed by queue, app and total time.
     Combined,
-    /// Apache's common format.
     Common,
     /// One JSON object per line.
     Json,

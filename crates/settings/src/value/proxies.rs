@@ -1,4 +1,4 @@
-//! Which peers are believed when they say who the client is.
+//! The peers whose forwarding headers are trusted.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -6,17 +6,17 @@ use std::str::FromStr;
 use crate::kind::Mistake;
 use crate::kind::numbers::digits;
 
-/// Peers whose forwarding headers are believed.
+/// Peers whose forwarding headers are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
-    /// Networks of believed TCP peers.
+    /// Networks of trusted TCP peers.
     pub networks: Vec<Cidr>,
-    /// Whether every peer on a Unix socket is believed.
+    /// Whether every peer on a Unix socket is trusted.
     pub unix: bool,
 }
 
 impl TrustedProxies {
-    /// Whether the peer is believed; `None` is a peer on a Unix socket.
+    /// Returns whether the peer is trusted; `None` means a peer on a Unix socket.
     pub fn trusts(&self, peer: Option<IpAddr>) -> bool {
         match peer {
             Some(address) => self.networks.iter().any(|network| network.contains(address)),
@@ -43,7 +43,7 @@ impl TrustedProxies {
     }
 }
 
-/// A network: an address and how many leading bits count.
+/// A network: an address and the number of its leading bits that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     address: IpAddr,
@@ -51,12 +51,12 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// The network of the first `prefix` bits of `address`; `None` when the address has not that many.
+    /// Returns the network of the first `prefix` bits of `address`, or `None` if the address has fewer bits.
     pub fn new(address: IpAddr, prefix: u8) -> Option<Cidr> {
         (prefix <= bits(address)).then_some(Cidr { address, prefix })
     }
 
-    /// Whether `peer` is in this network. An IPv4 peer of a dual-stack socket (`::ffff:a.b.c.d`) counts as IPv4.
+    /// Returns whether `peer` is in this network. An IPv4 peer of a dual-stack socket (`::ffff:a.b.c.d`) counts as IPv4.
     pub fn contains(&self, peer: IpAddr) -> bool {
         match (self.address, peer.to_canonical()) {
             (IpAddr::V4(net), IpAddr::V4(peer)) => {

@@ -1,4 +1,4 @@
-//! The public directory of an app, and who decides about its files.
+//! The public directory of an app, and which of its files the server sends.
 
 use std::path::{Path, PathBuf};
 
@@ -6,32 +6,32 @@ use crate::kind::{Completion, Kind, Mistake};
 use crate::nearest::nearest;
 use crate::raw::Raw;
 
-/// Where the directory is unless something else is said.
+/// The default directory.
 const USUAL: &str = "public";
 
-/// Who decides whether files of the public directory are served without entering the app.
+/// The rule for files of the public directory that are served without entering the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServePublic {
-    /// The app's middleware: its files are served as it would.
+    /// The app's middleware decides; the server sends the files that it would send.
     Auto,
-    /// The same, and the directory that was named is served even if no middleware does.
+    /// The same, but a directory that the user named is served even if no middleware serves it.
     Named,
-    /// Nobody: they are served, whatever stands before them.
+    /// All files are served, whatever comes before them in the app.
     Always,
 }
 
-/// What was written: a directory, or a word.
+/// The written value: a directory, or a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Public {
     Directory(PathBuf),
-    /// The usual directory; `None`: nothing is served.
+    /// The default directory; `None`: nothing is served.
     Word(Option<ServePublic>, PathBuf),
 }
 
-/// The path of a directory, or one of the words.
+/// Reads the path of a directory, or one of the words.
 pub(crate) struct PublicDirectory;
 
-/// One of the words.
+/// Reads one of the words.
 pub(crate) struct ServeWord;
 
 const WORDS: [&str; 3] = ["auto", "always", "off"];

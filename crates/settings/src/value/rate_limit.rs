@@ -1,4 +1,4 @@
-//! A rate limit: how many requests of a client, or of all, are admitted in a period.
+//! Rate limits: how many requests per client, or in total, are admitted in a period.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,28 +8,27 @@ use super::proxies::Cidr;
 /// A limit of the `[rate_limits]` table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Letters, digits, `-` and `_`; no two limits share one.
+    /// Letters, digits, `-` and `_`; unique among the limits.
     pub name: String,
-    /// What is admitted for ever.
+    /// The sustained rate.
     pub rate: Rate,
     /// Requests that are admitted at once after a pause; at least 1.
     pub burst: u32,
-    /// Prefixes of paths whose requests count, without the slash at their end; the root is empty.
+    /// Path prefixes whose requests count, without a trailing slash; the root is empty.
     pub paths: Vec<String>,
     /// Methods whose requests count; empty: all.
     pub methods: Vec<String>,
-    /// Which requests count together.
     pub key: RateKey,
-    /// Clients that are not limited.
+    /// Clients without a limit.
     pub except: Vec<Cidr>,
-    /// Whether all servers count together, in Redis.
+    /// Whether all servers share one count in Redis.
     pub shared: bool,
-    /// Whether requests beyond the limit are counted, and admitted all the same.
+    /// Whether requests over the limit are counted but still admitted.
     pub dry_run: bool,
 }
 
 impl fmt::Display for RateLimit {
-    /// As `firebrick check` and `explain` show it.
+    /// Writes the limit as `firebrick check` and `explain` show it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RateLimit { name, rate, burst, key, .. } = self;
         write!(f, "{name}: {rate} by {key}, {burst} at once")?;
@@ -49,19 +48,19 @@ impl fmt::Display for RateLimit {
     }
 }
 
-/// So many requests in a period.
+/// A number of requests in a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Requests; at least 1.
     pub count: u32,
-    /// The period, from a second to a day; at least a microsecond for each request.
+    /// From a second to a day, and at least a microsecond per request.
     pub period: Duration,
 }
 
 impl Rate {
-    /// Most requests of a period.
+    /// The most requests in a period.
     const MOST: u32 = 1_000_000;
-    /// Units of a period.
+    /// Units of a period, in seconds.
     const UNITS: [(&'static str, u64); 4] = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)];
 
     /// Reads `100/s`, `5/m`, `1000/h`, `10/30s`.
@@ -79,7 +78,7 @@ impl Rate {
         (1..=Rate::MOST).contains(&count).then_some(Rate { count, period: Duration::from_secs(seconds) })
     }
 
-    /// What [`Rate::parse`] expects.
+    /// The form that [`Rate::parse`] expects.
     pub(crate) const EXPECTED: &'static str = "expected a number of requests, at most 1000000, and a period of at most a day, such as \"100/s\", \"5/m\", \"1000/h\" or \"10/30s\"";
 }
 
@@ -95,15 +94,15 @@ impl fmt::Display for Rate {
     }
 }
 
-/// What requests are counted by.
+/// The key by which requests are counted together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RateKey {
-    /// The client's address; of IPv6 its network of 64 bits, which is one client's.
+    /// The client's address; for IPv6 its 64-bit network, because one client owns all of it.
     #[default]
     Address,
-    /// The value of this header field, in lower case; requests without it are not limited.
+    /// The value of this header field, whose name is in lower case; requests without the field are not limited.
     Header(String),
-    /// All requests count together.
+    /// One count for all requests.
     All,
 }
 

@@ -1,23 +1,23 @@
-//! After how many requests a worker becomes the next template.
+//! The number of requests after which a worker becomes the next template.
 
 use crate::kind::Mistake;
 use crate::kind::numbers::digits;
 use crate::raw::Raw;
 
-/// One figure for each generation: the last holds for all that follow, unless it is 0.
+/// One number per generation. The last one applies to all later generations, unless it is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReforkAfter(Vec<u64>);
 
 impl ReforkAfter {
-    /// Requests that a worker must have served for the next refork, when there have been `done`; `None`: there is none.
+    /// Returns the number of requests that a worker must have served for the next refork after `done` reforks; `None`: no more reforks.
     pub fn threshold(&self, done: usize) -> Option<u64> {
         self.0.get(done).or(self.0.last()).copied().filter(|requests| *requests > 0)
     }
 
-    /// Reads a number or a list of them, or `off`.
+    /// Reads a number, a list of numbers, or `off`.
     ///
     /// # Errors
-    /// Something else, or a 0 that is not the last of them.
+    /// The value is something else, or has a 0 that is not the last number.
     pub(crate) fn read(raw: &Raw) -> Result<ReforkAfter, Mistake> {
         if raw.text() == Some("off") || *raw == Raw::Switch(false) {
             return Ok(ReforkAfter::default());

@@ -1,17 +1,17 @@
-//! A rule of the `[sendfile]` table: which folder the paths of `X-Accel-Redirect` mean.
+//! Rules of the `[sendfile]` table: the folder for a path prefix in `X-Accel-Redirect`.
 
 use std::path::PathBuf;
 
-/// Paths that an app may name, and the folder that they are in.
+/// A path prefix that the app may use, and its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendfileRule {
-    /// Decoded, as nginx's `location` is; begins and ends with `/`.
+    /// Percent-decoded, as in nginx's `location`; begins and ends with `/`.
     pub prefix: String,
-    /// What takes the prefix's place.
+    /// The folder that replaces the prefix.
     pub folder: PathBuf,
 }
 
-/// What is wrong with a prefix; `None` if nothing is.
+/// Returns what is wrong with a prefix, or `None` if it is valid.
 pub(crate) fn fault(prefix: &str) -> Option<&'static str> {
     if !prefix.starts_with('/') || !prefix.ends_with('/') {
         return Some("expected a path that begins and ends with /, such as \"/protected/\"");

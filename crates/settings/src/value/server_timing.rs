@@ -1,12 +1,9 @@
-//! Who may request timings.
+//! Clients that may request timings.
 
-/// Whose `Firebrick-Timing` is honoured.
+/// The clients whose `Firebrick-Timing` field is honoured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerTiming {
-    /// Clients on this machine.
     Local,
-    /// All clients.
     Always,
-    /// No client.
     Off,
 }

@@ -1,31 +1,29 @@
-//! A service: a process beside the workers that gets no requests.
+//! Services: processes beside the workers that get no requests.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A service, of the `[services]` table or of the app.
+/// A service from the `[services]` table or from the app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// Letters, digits, `-` and `_`; no two services share one.
+    /// Letters, digits, `-` and `_`; unique among the services.
     pub name: String,
-    /// Where it was declared, as messages name it: file and line.
+    /// File and line of the declaration, for messages.
     pub place: String,
-    /// What runs.
     pub program: Program,
-    /// When it is started again.
     pub restart: Restart,
-    /// What asks it to stop.
+    /// The signal that asks the service to stop.
     pub stop_signal: StopSignal,
-    /// How long it may take to stop; then its whole process group is killed.
+    /// The time to stop; after it the whole process group is killed.
     pub stop_timeout: Duration,
-    /// Environments in which it runs; empty: all.
+    /// Environments in which the service runs; empty: all.
     pub environments: Vec<String>,
-    /// Whether each line that it writes begins with its name.
+    /// Whether each line of its output begins with its name.
     pub prefix: bool,
 }
 
 impl Service {
-    /// With the defaults of all that is not said.
+    /// Returns a service with all other fields at their defaults.
     pub fn new(name: &str, place: &str, program: Program) -> Service {
         Service {
             name: name.to_owned(),
@@ -39,26 +37,26 @@ impl Service {
         }
     }
 
-    /// How long a service may take to stop unless it says something else.
+    /// The default of `stop_timeout`.
     pub const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// Whether it runs in an environment.
+    /// Returns whether the service runs in an environment.
     pub fn runs_in(&self, environment: &str) -> bool {
         self.environments.is_empty() || self.environments.iter().any(|name| name == environment)
     }
 }
 
-/// What a service runs.
+/// The program of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// A command of the `[services]` table.
+    /// A command from the `[services]` table.
     Command {
-        /// The program and its arguments; never empty. No shell runs it.
+        /// The program and its arguments; never empty. The server uses no shell.
         words: Vec<String>,
-        /// Variables that it gets beside those of the app.
+        /// Variables in addition to those of the app.
         env: Vec<(String, String)>,
     },
-    /// A block of the app (`Firebrick.service`), in a process that is forked from the template.
+    /// A block of the app (`Firebrick.service`) in a process forked from the template.
     Block,
 }
 
@@ -71,51 +69,43 @@ impl fmt::Display for Program {
     }
 }
 
-/// When a service that has ended is started again.
+/// The rule for restarting a service that has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Restart {
-    /// However it has ended.
+    /// After any exit.
     #[default]
     Always,
-    /// Unless it has ended with exit code 0.
+    /// After any exit but exit code 0.
     OnFailure,
-    /// Never.
     Never,
 }
 
 impl Restart {
-    /// As it is written.
     pub const WORDS: [(&'static str, Restart); 3] =
         [("always", Restart::Always), ("on-failure", Restart::OnFailure), ("never", Restart::Never)];
 
-    /// The policy of a word.
+    /// Returns the policy for a word.
     pub fn named(word: &str) -> Option<Restart> {
         Restart::WORDS.iter().find(|(known, _)| *known == word).map(|(_, policy)| *policy)
     }
 }
 
-/// A signal that asks a process to stop.
+/// The signal that asks a process to stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StopSignal {
-    /// TERM.
     #[default]
     Term,
-    /// INT.
     Int,
-    /// QUIT.
     Quit,
-    /// HUP.
     Hup,
-    /// USR1.
     Usr1,
-    /// USR2.
     Usr2,
-    /// KILL: it is not asked.
+    /// Ends the process without asking.
     Kill,
 }
 
 impl StopSignal {
-    /// As it is written; `SIG` may stand in front.
+    /// The names without `SIG`, which is optional.
     pub const WORDS: [(&'static str, StopSignal); 7] = [
         ("TERM", StopSignal::Term),
         ("INT", StopSignal::Int),
@@ -126,7 +116,7 @@ impl StopSignal {
         ("KILL", StopSignal::Kill),
     ];
 
-    /// The signal of a name.
+    /// Returns the signal with this name.
     pub fn named(name: &str) -> Option<StopSignal> {
         let name = name.strip_prefix("SIG").unwrap_or(name);
         StopSignal::WORDS.iter().find(|(word, _)| *word == name).map(|(_, signal)| *signal)
@@ -140,10 +130,10 @@ impl fmt::Display for StopSignal {
     }
 }
 
-/// The words of a command line, as a shell would split it, but without a shell.
+/// Splits a command line into words as a shell would, without running a shell.
 ///
 /// # Errors
-/// What is wrong: a quote has no end, or the line needs a shell.
+/// A quote is not closed, or the line needs a shell; the message says which.
 pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
     let words = shlex::split(line).ok_or("a quote without its end")?;
     if let Some(operator) = operator(line) {
@@ -160,13 +150,13 @@ pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// The first word of a line that only a shell would understand. Words in quotes, and those behind a `#`, are text.
+/// Returns the first word that only a shell would understand. Words in quotes and after a `#` are plain text.
 fn operator(line: &str) -> Option<&str> {
     const OPERATORS: [&str; 9] = ["|", "||", "&", "&&", ";", ">", ">>", "<", "2>&1"];
     let mut begin = 0;
     line.split([' ', '\t', '\n']).find(|word| {
         let end = begin + word.len();
-        // Within quotes nothing before it can be split; behind a `#`, or a space that a backslash makes text, it adds no word.
+        // Inside quotes the part before the word cannot be split; after a `#`, or after an escaped space, the word does not add one.
         let count = |until: usize| shlex::split(&line[..until]).map(|words| words.len());
         let found =
             OPERATORS.contains(word) && count(begin).is_some_and(|before| count(end) == Some(before + 1));

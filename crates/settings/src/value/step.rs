@@ -1,4 +1,4 @@
-//! How many workers a reload replaces at a time: a number, or a percentage of the workers.
+//! The number of workers that a reload replaces at a time: fixed, or a percentage of the workers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,20 +6,20 @@ use std::str::FromStr;
 use crate::kind::Mistake;
 use crate::kind::numbers::digits;
 
-/// A number of workers, fixed or relative to how many there are.
+/// A number of workers, fixed or relative to the current number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// So many; 1 to [`Step::MOST`].
+    /// A fixed number, 1 to [`Step::MOST`].
     Workers(u32),
-    /// So many percent of the workers, rounded up; 1 to 100.
+    /// A percentage of the workers, rounded up; 1 to 100.
     Percent(u32),
 }
 
 impl Step {
-    /// The largest number.
+    /// The largest fixed number.
     pub const MOST: u32 = 1_000;
 
-    /// How many that are of `workers`: at least 1, and at most as many as there are.
+    /// Returns the number for `workers` workers: at least 1, and at most all of them.
     pub fn of(self, workers: usize) -> usize {
         let number = match self {
             Step::Workers(number) => number as usize,

@@ -1,4 +1,4 @@
-//! `MIN:MAX` threads of a worker.
+//! `MIN:MAX` threads per worker.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::kind::Mistake;
 use crate::kind::numbers::digits;
 
-/// Threads of each worker: `min` are started at once, more up to `max` when needed.
+/// Threads per worker: `min` start at once, more up to `max` when they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads {
     /// At least 1, at most `max`.

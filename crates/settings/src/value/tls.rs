@@ -1,44 +1,44 @@
-//! What an address or `[tls]` says about encryption.
+//! TLS settings of an address and of `[tls]`.
 
 use std::path::{Path, PathBuf};
 
 use crate::kind::texts::anchored;
 
-/// How the connections of an address are encrypted.
+/// TLS settings of one address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BindTls {
-    /// The certificate of this address alone. Without one, and for names that it does not cover, those of `[tls]`, of
-    /// ACME and of the development authority are used.
+    /// The certificate of this address alone. Without one, and for names that it does not cover, the certificates of `[tls]`, of ACME and of the
+    /// development authority are used.
     pub files: Option<CertificateFiles>,
-    /// The authorities of client certificates; `None`: those of `tls.client_ca`.
+    /// The CAs of client certificates; `None`: those of `tls.client_ca`.
     pub ca: Option<PathBuf>,
-    /// Whether clients show a certificate; `None`: as `tls.verify` says.
+    /// Whether clients must show a certificate; `None`: as in `tls.verify`.
     pub verify: Option<Verify>,
 }
 
 /// A certificate with its chain, and its private key: PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate, followed by the intermediate ones.
+    /// The certificate, followed by the intermediate certificates.
     pub cert: PathBuf,
-    /// The private key, not encrypted.
+    /// The private key, unencrypted.
     pub key: PathBuf,
 }
 
-/// Whether clients show a certificate.
+/// Whether clients must show a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verify {
-    /// They are not asked.
+    /// Clients are not asked for a certificate.
     #[default]
     Off,
-    /// They are asked. One that does not verify ends the handshake.
+    /// Clients are asked. An invalid certificate ends the handshake; none is fine.
     Optional,
-    /// Without a certificate that verifies there is no connection.
+    /// Without a valid certificate the handshake fails.
     Required,
 }
 
 impl Verify {
-    /// Its words, Puma's and ours. The first of each value is the one that is written.
+    /// The words of Puma and of this server. The first word of each value is the one that is written.
     pub(crate) const WORDS: &'static [(&'static str, Verify)] = &[
         ("none", Verify::Off),
         ("peer", Verify::Optional),
@@ -48,7 +48,7 @@ impl Verify {
         ("required", Verify::Required),
     ];
 
-    /// The word that stands for it.
+    /// Returns the word for the value.
     pub fn word(self) -> &'static str {
         match self {
             Verify::Off => "none",
@@ -58,7 +58,7 @@ impl Verify {
     }
 }
 
-/// The oldest version of TLS that is spoken.
+/// The oldest accepted version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsVersion {
     /// TLS 1.2 (RFC 5246).
@@ -68,7 +68,7 @@ pub enum TlsVersion {
 }
 
 impl BindTls {
-    /// With relative paths taken from `base`.
+    /// Resolves relative paths against `base`.
     pub(crate) fn based_at(self, base: &Path) -> BindTls {
         BindTls {
             files: self.files.map(|files| CertificateFiles {
@@ -80,7 +80,7 @@ impl BindTls {
         }
     }
 
-    /// As options behind the `?` of an address.
+    /// Returns the settings as options after the `?` of an address.
     pub(crate) fn options(&self) -> Vec<String> {
         let mut options = Vec::new();
         if let Some(files) = &self.files {
@@ -93,7 +93,7 @@ impl BindTls {
     }
 }
 
-/// The path as an option's value.
+/// Returns the path, escaped for the value of an option.
 fn encoded(path: &Path) -> String {
     let text = path.display().to_string();
     text.replace('%', "%25").replace('&', "%26")

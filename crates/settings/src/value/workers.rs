@@ -6,25 +6,25 @@ use std::str::FromStr;
 use crate::kind::Mistake;
 use crate::kind::numbers::digits;
 
-/// Worker processes: a range that the server chooses from by the load, or one number.
+/// A range of worker processes, from which the server chooses by load, or one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workers {
-    /// At least 1, at most `max`. As many are started.
+    /// At least 1, and at most `max`. The server starts this many.
     pub min: u32,
     /// At most [`Workers::MOST`].
     pub max: u32,
 }
 
 impl Workers {
-    /// The most workers that there may be.
+    /// The largest number of workers.
     pub const MOST: u32 = 1024;
 
-    /// Always so many.
+    /// Returns a range of one number.
     pub fn exactly(number: u32) -> Workers {
         Workers { min: number, max: number }
     }
 
-    /// Whether the number follows the load.
+    /// Returns whether the number follows the load.
     pub fn is_range(self) -> bool {
         self.min < self.max
     }
@@ -48,7 +48,7 @@ impl FromStr for Workers {
     }
 }
 
-/// `4`, or `2:8`.
+/// Writes `4` or `2:8`.
 impl fmt::Display for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_range() { write!(f, "{}:{}", self.min, self.max) } else { write!(f, "{}", self.min) }

@@ -1,22 +1,21 @@
-//! Who switches Ruby's compiler on.
+//! Whether and how Ruby's compiler YJIT is switched on.
 
-/// What is done about YJIT.
+/// The setting for YJIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Yjit {
-    /// It is switched on where Ruby offers that (3.3 and later), unless Rails decides it.
+    /// On in Ruby 3.3 and later, unless Rails decides.
     Auto,
-    /// It is switched on in every Ruby that has it.
+    /// On in every Ruby that has YJIT.
     On,
-    /// It is left to Ruby, its environment and the app.
+    /// Left to Ruby, its environment and the app.
     Off,
 }
 
 impl Yjit {
-    /// How it is written.
     pub(crate) const WORDS: &'static [(&'static str, Yjit)] =
         &[("auto", Yjit::Auto), ("on", Yjit::On), ("off", Yjit::Off)];
 
-    /// The word that stands for it.
+    /// Returns the word for the value.
     pub fn word(self) -> &'static str {
         match self {
             Yjit::Auto => "auto",

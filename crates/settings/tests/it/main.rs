@@ -1,4 +1,4 @@
-//! What settings say of mistakes, which one wins, and what is read of Puma's file: one program of all tests, which is linked once.
+//! Tests of mistakes, precedence and Puma's file, linked into one program.
 #![cfg(test)]
 
 mod mistakes;

@@ -1,4 +1,4 @@
-//! What is said about what is wrong: all of it, with place, expectation and the nearest right name.
+//! Tests of messages for mistakes: all at once, each with its place, the expected form and the most similar name.
 
 use crate::shared;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use settings::table::entries;
 use shared::App;
 
-/// Wrong values of every type, and what the message says.
+/// Wrong values of every type with their messages.
 const WRONG: &[(&str, &str, &str)] = &[
     ("environment", "''", "expected text on one line"),
     ("tag", "\"a\\nb\"", "expected text on one line"),

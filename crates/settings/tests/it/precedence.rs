@@ -1,4 +1,4 @@
-//! Which of several written values counts, and what comes out of it.
+//! Tests of precedence among written values, and of the resulting settings.
 
 use crate::shared;
 
@@ -375,7 +375,7 @@ fn control_keeps_its_own_socket_beside_ports() {
         control(App::with("control = ['/a', 'tcp://[::1]:0', '/b']")),
         lists(&["/a", "/b", other], "/a")
     );
-    // Who types an address to ask means that one.
+    // A typed address overrides all others.
     assert_eq!(control(App::new().flag("--control", port)), lists(&["auto", port], port));
     let both = App::new().flag("--control", port).flag("--control", "off");
     assert_eq!(control(both), lists(&[port], port));

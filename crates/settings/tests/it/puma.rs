@@ -1,4 +1,4 @@
-//! Settings with a `puma.rb`: when it is read, what it counts against, and where it leads.
+//! Tests of settings with a `puma.rb`: when it is read, its precedence, and the directory that it names.
 
 use crate::shared;
 
@@ -102,7 +102,7 @@ fn it_leads_to_an_app_unless_one_was_typed() {
         (settings.dir.clone(), settings.app),
         (below(&app, "inside"), Some(below(&app, "inside/config.ru")))
     );
-    // Where the command was typed, commands look for the server.
+    // Commands search for the server where they were typed.
     let commands_look_at = app.loaded().settings.control.ask;
     let link = settings.control.link.clone().map(|path| path.display().to_string());
     assert_eq!(link, commands_look_at.map(|address| address.to_string()));

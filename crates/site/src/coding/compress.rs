@@ -4,7 +4,7 @@ use super::Coding;
 use super::encoder::Encoder;
 use std::io;
 
-/// Encodes all of `data`; `level` is the coding's own scale (brotli 0-11, zstd 1-19, gzip 0-9), clamped.
+/// Encodes all of `data`. `level` uses the coding's own scale (brotli 0-11, zstd 1-19, gzip 0-9) and is clamped.
 ///
 /// # Errors
 /// The library is out of memory: send the data uncompressed.

@@ -1,25 +1,23 @@
-//! One interface to the three compressors.
+//! Puts one interface in front of the three compressors.
 //!
-//! Why these crates: `brotli` is the only maintained encoder in pure Rust; `flate2` over `zlib-rs` is pure Rust too and as
-//! fast as zlib-ng; no Rust encoder for `zstd` comes close to the original, whose source the crate bundles. None of them
-//! downloads anything at build time.
+//! Why these crates: `brotli` is the only maintained encoder in pure Rust. `flate2` over `zlib-rs` is pure Rust too and as fast as zlib-ng. No Rust
+//! encoder for `zstd` comes close to the original, whose source the crate bundles. None of them downloads anything at build time.
 //!
-//! Contract: bytes written come out of [`Encoder::take`] at once, or after [`Encoder::flush`] or [`Encoder::finish`]; an
-//! encoder for streams holds less than 4 MiB, whatever the length of the stream.
+//! Contract: written bytes come out of [`Encoder::take`] at once, or after [`Encoder::flush`] or [`Encoder::finish`]. An encoder for streams holds
+//! less than 4 MiB, whatever the length of the stream.
 
 use super::Coding;
 use std::io::{self, Write};
 
-/// Window of streams: 256 KiB. A larger one costs memory for each response, and pages seldom repeat text from further back.
+/// The window of streams: 256 KiB. A larger one costs memory for each response, and pages seldom repeat text from further back.
 const STREAM_WINDOW: u32 = 18;
 
 /// Higher levels of zstd use windows over 8 MiB, which clients refuse (RFC 9659).
 const ZSTD_MAX_LEVEL: u32 = 19;
 
-/// Size of brotli's output buffer, in bytes.
+/// The size of brotli's output buffer, in bytes.
 const BROTLI_BUFFER: usize = 4096;
 
-/// An encoder that writes into memory.
 pub(super) enum Encoder {
     Br(Box<brotli::CompressorWriter<Vec<u8>>>),
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
@@ -28,7 +26,7 @@ pub(super) enum Encoder {
 }
 
 impl Encoder {
-    /// An encoder for data of `len` bytes, or for a stream (`None`).
+    /// Creates an encoder for data of `len` bytes, or for a stream (`None`).
     pub(super) fn new(coding: Coding, level: u32, len: Option<usize>) -> io::Result<Encoder> {
         let room = Vec::with_capacity(len.unwrap_or(0) / 4);
         Ok(match coding {
@@ -57,7 +55,6 @@ impl Encoder {
         })
     }
 
-    /// Encodes some bytes.
     pub(super) fn write(&mut self, data: &[u8]) -> io::Result<()> {
         match self {
             Encoder::Br(encoder) => encoder.write_all(data),
@@ -77,7 +74,7 @@ impl Encoder {
         }
     }
 
-    /// Number of encoded bytes waiting in [`Encoder::take`].
+    /// Returns the number of encoded bytes that [`Encoder::take`] would return.
     pub(super) fn ready(&self) -> usize {
         match self {
             Encoder::Br(encoder) => encoder.get_ref().len(),
@@ -87,7 +84,6 @@ impl Encoder {
         }
     }
 
-    /// Takes the encoded bytes.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(match self {
             Encoder::Br(encoder) => encoder.get_mut(),
@@ -108,8 +104,8 @@ impl Encoder {
     }
 }
 
-/// The smallest window that holds all of the data, from 256 KiB to 4 MiB, which every decoder supports. Never below
-/// 128 KiB: there the `brotli` crate picks a match finder that takes 32 MiB and thirty times as long.
+/// Returns the smallest window that holds all of the data, from 256 KiB to 4 MiB, which every decoder supports. Never below 128 KiB: there the
+/// `brotli` crate picks a match finder that takes 32 MiB and thirty times as long.
 fn brotli_window(len: usize) -> u32 {
     len.next_power_of_two().ilog2().clamp(STREAM_WINDOW, 22)
 }

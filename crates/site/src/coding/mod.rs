@@ -1,4 +1,4 @@
-//! Content codings (RFC 9110 section 8.4): choosing one for a client, and applying it.
+//! Implements content codings (RFC 9110 section 8.4): chooses one for a client, and applies it.
 
 mod compress;
 mod encoder;
@@ -19,15 +19,15 @@ pub enum Coding {
     Zstd,
     /// Gzip (RFC 1952).
     Gzip,
-    /// The bytes unchanged.
+    /// The unchanged bytes.
     Identity,
 }
 
 impl Coding {
-    /// All codings, the preferred one first; identity is the last one.
+    /// All codings, the preferred one first; identity is last.
     pub const ALL: [Coding; 4] = [Coding::Br, Coding::Zstd, Coding::Gzip, Coding::Identity];
 
-    /// The name in Content-Encoding; `None` for identity, which never appears there.
+    /// Returns the name in Content-Encoding; `None` for identity, which never appears there.
     pub fn token(self) -> Option<&'static str> {
         match self {
             Coding::Br => Some("br"),
@@ -37,7 +37,7 @@ impl Coding {
         }
     }
 
-    /// The suffix of a precompressed side-car's file name; empty for identity.
+    /// Returns the suffix of a precompressed file's name; empty for identity.
     pub fn suffix(self) -> &'static str {
         match self {
             Coding::Br => ".br",
@@ -47,7 +47,7 @@ impl Coding {
         }
     }
 
-    /// Default level for compression while a client waits: brotli 5, zstd 3, gzip 6.
+    /// Returns the default level for compression while a client waits: brotli 5, zstd 3, gzip 6.
     pub fn level(self) -> u32 {
         match self {
             Coding::Br => 5,

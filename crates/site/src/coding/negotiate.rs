@@ -1,10 +1,9 @@
-//! Accept-Encoding (RFC 9110 section 12.5.3).
+//! Parses Accept-Encoding (RFC 9110 section 12.5.3).
 //!
 //! Contract:
-//! 1. Nothing is allocated, whatever the field holds; an absent field costs nothing.
-//! 2. An item that is not understood (an invalid weight, an unknown coding) is ignored. Of two items for one coding the
-//!    smaller weight counts.
-//! 3. `*` stands for the codings that no item names, identity among them.
+//! 1. Nothing is allocated, whatever the field holds. An absent field costs nothing.
+//! 2. An item with an invalid weight or an unknown coding is ignored. Of two items for one coding, the smaller weight counts.
+//! 3. `*` stands for the codings that no item names, including identity.
 //! 4. Identity is acceptable unless it is excluded, but codings that the client names rank above it.
 
 use super::Coding;
@@ -23,8 +22,7 @@ impl Preferences {
     /// The preferences of a client without Accept-Encoding: identity.
     pub const NONE: Preferences = Preferences { weights: [0, 0, 0, IMPLICIT_IDENTITY] };
 
-    /// Reads the values of all Accept-Encoding fields of a request (`fields.all("accept-encoding")`).
-    /// Without any, only identity is acceptable.
+    /// Parses the values of all Accept-Encoding fields of a request (`fields.all("accept-encoding")`). Without any, only identity is acceptable.
     pub fn read<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Preferences {
         let mut named = [None; 4];
         let mut any = None;
@@ -49,13 +47,13 @@ impl Preferences {
         }
     }
 
-    /// Whether the client accepts this coding.
+    /// Returns whether the client accepts this coding.
     #[inline]
     pub fn accepts(&self, coding: Coding) -> bool {
         self.weights[coding as usize] > 0
     }
 
-    /// The acceptable codings by the client's weight; of equals, in the server's order.
+    /// Returns the acceptable codings by the client's weight; equal weights in the server's order.
     pub fn ranked(&self) -> impl Iterator<Item = Coding> {
         let mut order = Coding::ALL;
         order.sort_by_key(|&coding| std::cmp::Reverse(self.weights[coding as usize]));
@@ -63,14 +61,13 @@ impl Preferences {
         order.into_iter().take(acceptable)
     }
 
-    /// The first of [`Preferences::ranked`] that is `available`; `None` when there is none. RFC 9110 allows a 415 then;
-    /// servers send identity in practice.
+    /// Returns the first of [`Preferences::ranked`] that is `available`. If there is none, RFC 9110 allows a 415; in practice servers send identity.
     pub fn best(&self, available: impl Fn(Coding) -> bool) -> Option<Coding> {
         self.ranked().find(|&coding| available(coding))
     }
 }
 
-/// The slot for the weight of the coding of that name.
+/// Returns the slot for the weight of the coding with that name.
 fn slot<'a>(
     name: &[u8],
     named: &'a mut [Option<u16>; 4],
@@ -87,7 +84,7 @@ fn slot<'a>(
     Some(&mut named[coding as usize])
 }
 
-/// `q=` and a number from 0 to 1 with at most three digits after the point (RFC 9110 section 12.4.2), doubled.
+/// Parses `q=` and a number from 0 to 1 with at most three digits after the point (RFC 9110 section 12.4.2), doubled.
 fn weight(parameter: &[u8]) -> Option<u16> {
     let ([b'q' | b'Q', b'='], number) = parameter.split_at_checked(2)? else { return None };
     let (&whole, rest) = number.split_first()?;

@@ -1,7 +1,7 @@
-//! Encoders of streams in progress: how many a thread and a connection may have.
+//! Limits the number of stream encoders per thread and per connection.
 //!
-//! Why: an encoder takes 0.4 to 3.6 MiB for as long as its client takes to read, and a client may leave a hundred streams unread.
-//! A response that finds all places taken gets another coding, or goes out as it is, which costs nothing.
+//! Why: an encoder takes 0.4 to 3.6 MiB for as long as its client reads, and a client may leave a hundred streams unread. When all places are taken,
+//! a response gets another coding or is sent uncompressed, which costs nothing.
 
 use super::Coding;
 use handler::Peer;
@@ -12,9 +12,9 @@ use std::rc::Rc;
 /// Places by coding, as in [`Coding::ALL`].
 type Counts = [usize; 3];
 
-/// Places of a thread.
+/// Places per thread.
 const OF_THREAD: Counts = [16, 32, 128];
-/// Places of a connection.
+/// Places per connection.
 const OF_CONNECTION: Counts = [2, 4, 16];
 
 thread_local! {
@@ -24,18 +24,18 @@ thread_local! {
 #[derive(Default)]
 struct Taken {
     all: Counts,
-    /// By the address of the connection's ends, which a place keeps alive.
+    /// By the address of the connection's `Peer`, which a place keeps alive.
     by_connection: HashMap<*const Peer, Counts>,
 }
 
-/// The right to have an encoder until it is dropped.
+/// The right to have an encoder until this is dropped.
 pub struct Place {
     coding: usize,
     connection: Rc<Peer>,
 }
 
 impl Place {
-    /// A place for a response on the connection, if one is left. Identity has none, since it needs none.
+    /// Takes a place for a response on the connection, if one is left. Identity needs none and gets none.
     pub fn take(coding: Coding, connection: &Rc<Peer>) -> Option<Place> {
         let index = coding as usize;
         TAKEN.with_borrow_mut(|taken| {

@@ -1,11 +1,11 @@
-//! Bodies that are encoded while they are sent, and the header fields of such responses.
+//! Encodes bodies while they are sent, and sets the header fields of such responses.
 //!
 //! Contract of [`EncodedStream`]:
-//! 1. When the inner stream has nothing ready, the client can decode everything sent so far: events arrive at once.
-//! 2. Memory: the encoder (measured: 0.4 MiB for gzip, 1.4 for zstd, 3.6 for brotli; less for short bodies), one chunk of the
-//!    inner stream, and about 100 KiB of output.
+//! 1. When the inner stream has nothing ready, the client can decode everything sent so far, so events arrive at once.
+//! 2. Memory: the encoder (measured: 0.4 MiB for gzip, 1.4 for zstd, 3.6 for brotli; less for short bodies), one chunk of the inner stream, and
+//!    about 100 KiB of output.
 //! 3. One poll encodes at most 128 KiB of input; then other tasks of the thread get their turn.
-//! 4. How many there are is bounded ([`Place`]). When no place is left, the body is sent as it is.
+//! 4. The number of encoders is bounded ([`Place`]). When no place is left, the body is sent uncompressed.
 //! 5. An error of the inner stream, of a file or of the encoder ends the stream with a [`Failure`].
 
 use super::encoder::Encoder;
@@ -51,10 +51,8 @@ enum Input {
 }
 
 impl EncodedStream {
-    /// Encodes `inner`.
-    ///
     /// # Errors
-    /// No memory for the encoder; `inner` is given back.
+    /// Returns `inner` if there is no memory for the encoder.
     pub fn new(
         inner: Box<dyn BodyStream>,
         coding: Coding,
@@ -136,7 +134,7 @@ impl BodyStream for EncodedStream {
 }
 
 impl Input {
-    /// Encodes one step; returns the number of input bytes, 0 at the end.
+    /// Encodes one step. Returns the number of input bytes, 0 at the end.
     fn encode(&mut self, encoder: &mut Encoder) -> Result<usize, Failure> {
         match self {
             Input::Bytes(bytes) => {
@@ -157,12 +155,11 @@ impl Input {
     }
 }
 
-/// The encoder failed.
 fn unencoded(error: std::io::Error) -> Failure {
     Failure::server(500, format!("a body cannot be compressed: {error}"))
 }
 
-/// Reads from the beginning of the region; a file that has shrunk is broken.
+/// Reads from the beginning of the region. Fails if the file has shrunk.
 fn read_some(region: &FileRegion, buffer: &mut [u8]) -> Result<usize, Failure> {
     if buffer.is_empty() {
         return Ok(0);
@@ -186,9 +183,8 @@ impl BodyStream for Once {
     }
 }
 
-/// Whether a response may be encoded: final, complete, not encoded yet, of a compressible type, of unknown length or at
-/// least `min_length` bytes, and without `Cache-Control: no-transform` or a digest.
-/// Such a response needs `Vary: Accept-Encoding` even if it is sent as identity.
+/// Returns whether a response may be encoded: final, complete, not encoded yet, of a compressible type, of unknown length or at least `min_length`
+/// bytes, and without `Cache-Control: no-transform` or a digest. Such a response needs `Vary: Accept-Encoding` even if it is sent as identity.
 pub fn may_encode(response: &Response, min_length: u64) -> bool {
     let fields = &response.fields;
     let whole = matches!(response.status, 200..=599) && !matches!(response.status, 204..=206 | 304);
@@ -202,11 +198,11 @@ pub fn may_encode(response: &Response, min_length: u64) -> bool {
         && EXCLUDING_FIELDS.iter().all(|name| fields.get(name).is_none())
 }
 
-/// A response with one of these fields is left alone: it is encoded, partial, or has a digest of its bytes.
+/// A response with one of these fields is not encoded: it already is, or is partial, or has a digest of its bytes.
 const EXCLUDING_FIELDS: [&str; 6] =
     ["content-encoding", "content-range", "content-digest", "repr-digest", "digest", "content-md5"];
 
-/// Length of the body in bytes; for HEAD the length that GET would have; `None` when unknown.
+/// Returns the length of the body in bytes; for HEAD the length that GET would have; `None` if unknown.
 fn length(response: &Response) -> Option<u64> {
     let declared = || str::from_utf8(response.fields.get("content-length")?).ok()?.trim().parse().ok();
     match &response.body {
@@ -219,9 +215,9 @@ fn length(response: &Response) -> Option<u64> {
     }
 }
 
-/// Encodes the body and sets the fields: Content-Encoding, `Vary: Accept-Encoding`, a weak ETag, no Content-Length, no
-/// Accept-Ranges. With [`Coding::Identity`], and when a small body would not shrink, only `Vary` is added.
-/// The caller has checked [`may_encode`]. An empty body is taken for the response to a HEAD.
+/// Encodes the body and sets the fields: Content-Encoding, `Vary: Accept-Encoding`, a weak ETag, no Content-Length, no Accept-Ranges. With
+/// [`Coding::Identity`], or if a small body would not shrink, only adds `Vary`. The caller must have checked [`may_encode`]. An empty body is taken
+/// for the response to a HEAD.
 ///
 /// A stream takes the first of `codings`, which are in order of preference, that has a [`Place`] left on the connection.
 pub fn encode_response(response: &mut Response, codings: &[Coding], connection: &Rc<Peer>) {
@@ -237,7 +233,7 @@ pub fn encode_response(response: &mut Response, codings: &[Coding], connection: 
     }
 }
 
-/// The body with its coding.
+/// Returns the encoded body and its coding.
 fn encode_body(body: Body, codings: &[Coding], connection: &Rc<Peer>) -> (Body, Coding) {
     let best = codings.first().copied().unwrap_or(Coding::Identity);
     if best == Coding::Identity {

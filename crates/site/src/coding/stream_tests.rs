@@ -1,4 +1,4 @@
-//! Tests of encoded streams and responses.
+//! Tests encoded streams and responses.
 
 use super::super::compress::decompress;
 use super::*;
@@ -80,7 +80,7 @@ fn drain(stream: &mut dyn BodyStream) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// What a client can decode of data that is still incomplete.
+/// Returns the part of incomplete data that a client can decode.
 fn readable(coding: Coding, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     match coding {

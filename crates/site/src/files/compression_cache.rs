@@ -1,11 +1,11 @@
-//! Compressed representations of files, made once and kept.
+//! Caches compressed representations of files.
 //!
 //! Contract:
-//! 1. Each version of a file is compressed at most once at a time for each coding; other requests wait for that one.
+//! 1. For each coding, each version of a file is compressed at most once at a time; other requests wait for the result.
 //! 2. Compression runs on another thread, never on the event loop.
-//! 3. A file that does not shrink is remembered as such and sent uncompressed.
-//! 4. What does not fit into memory is kept in an unlinked file: it is compressed once as well. The disk that this takes is bounded;
-//!    where no file can be had, such files are compressed each time.
+//! 3. A file that does not shrink is remembered and sent uncompressed.
+//! 4. Results that do not fit into memory are kept in an unlinked file, so they are not compressed again. The disk space is bounded. If no such file
+//!    can be created, these files are compressed each time.
 
 use super::document::{Document, read};
 use super::spill::Spill;
@@ -19,14 +19,13 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use tokio::sync::OnceCell;
 
-/// Larger files are sent uncompressed: compressing them would delay the first client too long. A precompressed side-car
-/// works for any size.
+/// Larger files are sent uncompressed, because compressing them would delay the first client too long. A precompressed file works for any size.
 const MAX_LENGTH: u64 = 4 << 20;
 
 type Key = (u64, Coding);
 type Pending = Rc<OnceCell<Option<Bytes>>>;
 
-/// A compressed file, wherever it is.
+/// A compressed file, in memory or on disk.
 #[derive(Debug, Clone)]
 pub(crate) enum Encoded {
     Bytes(Bytes),
@@ -42,12 +41,12 @@ impl Encoded {
     }
 }
 
-/// Compressed representations of a site's files.
+/// The compressed representations of a site's files.
 #[derive(Debug)]
 pub(crate) struct CompressionCache {
     min: u64,
     done: RefCell<Cache<Key, Option<Bytes>, ByLength>>,
-    /// The same again, for when it has left `done`.
+    /// Copies on disk, for entries that `done` has evicted.
     spilled: RefCell<Spill<Key>>,
     pending: RefCell<HashMap<Key, Pending>>,
 }
@@ -62,7 +61,7 @@ impl Weighter<Key, Option<Bytes>> for ByLength {
 }
 
 impl CompressionCache {
-    /// Keeps at most `bytes` of compressed files; files below `min` bytes are not compressed.
+    /// Keeps at most `bytes` of compressed files. Files below `min` bytes are not compressed.
     pub(crate) fn new(bytes: u64, min: u64) -> CompressionCache {
         CompressionCache {
             min,
@@ -72,12 +71,12 @@ impl CompressionCache {
         }
     }
 
-    /// Whether a file of that length is compressed at all.
+    /// Returns whether a file of that length is compressed at all.
     pub(crate) fn accepts(&self, len: u64) -> bool {
         (self.min..=MAX_LENGTH).contains(&len)
     }
 
-    /// The document in that coding; `None` when it does not shrink or cannot be read.
+    /// Returns the document in that coding; `None` if it does not shrink or cannot be read.
     pub(crate) async fn get(&self, document: &Document, coding: Coding) -> Option<Encoded> {
         let key = (document.id, coding);
         if let Some(done) = self.done.borrow().get(&key) {
@@ -106,7 +105,7 @@ impl CompressionCache {
     }
 }
 
-/// With more entries than this, those that no request waits for are removed.
+/// Beyond this number of entries, those that no request waits for are removed.
 const MAX_PENDING: usize = 64;
 
 async fn compress_file(document: &Document, coding: Coding) -> Option<Bytes> {

@@ -1,9 +1,8 @@
-//! Conditional requests (RFC 9110 section 13) for a file. Pure.
+//! Evaluates conditional requests (RFC 9110 section 13) for a file. No I/O.
 
 use handler::Fields;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The validators of a representation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Validators<'a> {
     /// The opaque part of the entity tag, with quotes.
@@ -12,7 +11,7 @@ pub(crate) struct Validators<'a> {
     pub weak: bool,
     /// Last-Modified in whole seconds; never later than the request. `None` if there is no such field.
     pub modified: Option<SystemTime>,
-    /// The time is that of the last change, and not one that a tool has set: no other content has the same.
+    /// The file's time is that of its last change, not one set by a tool, so no other content has the same time.
     pub genuine: bool,
     /// When the request arrived.
     pub now: SystemTime,
@@ -21,7 +20,7 @@ pub(crate) struct Validators<'a> {
 /// The result of a request's conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Respond as if there were none.
+    /// Respond as if there were no conditions.
     Proceed,
     /// 304: the client has this version.
     NotModified,
@@ -49,7 +48,7 @@ impl Validators<'_> {
         if fresh { Verdict::NotModified } else { Verdict::Proceed }
     }
 
-    /// Whether a Range field applies: If-Range (section 13.1.5) is absent or names this version.
+    /// Returns whether a Range field applies: If-Range (section 13.1.5) is absent or names this version.
     pub(crate) fn range_counts(&self, fields: &Fields) -> bool {
         let Some(value) = fields.get("if-range").map(<[u8]>::trim_ascii) else { return true };
         if value.starts_with(b"\"") || value.starts_with(b"W/") {
@@ -112,13 +111,13 @@ fn parse_date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(value).ok()?.trim_ascii()).ok()
 }
 
-/// The opaque part of the entity tag, with quotes, of a file of `len` bytes modified at `seconds` and `nanos` since 1970.
+/// Returns the opaque part of the entity tag, with quotes, of a file of `len` bytes modified at `seconds` and `nanos` since 1970.
 pub(crate) fn tag(len: u64, seconds: i64, nanos: i64) -> String {
     let changed = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
     format!("\"{changed:x}-{len:x}\"")
 }
 
-/// Last-Modified of a file modified at `seconds` since 1970, as seen `now`.
+/// Returns Last-Modified of a file modified at `seconds` since 1970, as seen `now`.
 pub(crate) fn modified(seconds: i64, now: SystemTime) -> SystemTime {
     let since_epoch = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     UNIX_EPOCH.checked_add(since_epoch).unwrap_or(UNIX_EPOCH).min(whole_seconds(now))

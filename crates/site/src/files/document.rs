@@ -1,4 +1,4 @@
-//! One version of one file, and its metadata.
+//! Holds one version of one file, and its metadata.
 
 use super::conditions;
 use super::root::{SETTLED, Version};
@@ -11,10 +11,10 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The clock of file timestamps is behind by less than this.
+/// The clock of file timestamps lags by less than this.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Times before 1990 are those that tools set, for builds that can be repeated: 1 (Nix, Paketo), 1980, 1985 (npm).
+/// In seconds since 1970. Earlier times are set by tools for reproducible builds: 1 (Nix, Paketo), 1980, 1985 (npm).
 const PLAUSIBLE_FROM: i64 = 631_152_000;
 
 /// Larger files are not read for their tags.
@@ -22,32 +22,31 @@ const DIGESTED: u64 = 256 << 10;
 
 /// One version of one file. When the file changes, another document replaces it.
 ///
-/// Fields are in order of use: those that each request reads come first, because with many files every cache line that is
-/// fetched costs as much as a small function.
+/// Fields are in order of use, those that every request reads first: with many files, every fetched cache line costs as much as a small function.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Document {
-    /// When its path was last known to lead to this version.
+    /// When the path was last known to lead to this version.
     pub checked: Cell<Instant>,
-    /// The watch epoch during which inotify covers it; `None` when it is not covered.
+    /// The watch epoch during which inotify covers the file; `None` if it is not covered.
     pub covered: Cell<Option<u64>>,
-    /// When its bytes were last requested.
+    /// When the bytes were last requested.
     pub last_requested: Cell<Instant>,
-    /// That was soon after the request before.
+    /// The last request came soon after the one before.
     pub soon: Cell<bool>,
     /// Identifies this version; never reused.
     pub id: u64,
     pub file: Rc<OpenFile>,
     pub version: Version,
-    /// It has not changed for a while, so the next change will show in its timestamps.
+    /// The file has not changed for a while, so the next change will show in its timestamps.
     pub settled: Cell<bool>,
-    /// When that will be so, unless it changes before; `None` when its timestamps lie in the future.
+    /// When the file counts as settled if it does not change; `None` if its timestamps lie in the future.
     pub settles_at: Option<Instant>,
-    /// One hard link and no symbolic link on its path: inotify can watch it.
+    /// The file has one hard link, and its last name is not a symbolic link: inotify can watch it.
     pub coverable: bool,
-    /// Its path below the root.
+    /// The path below the root.
     pub path: Box<str>,
-    /// Last modification in whole seconds; `None` where a tool has set it to a time when there was no such file.
+    /// The last modification in whole seconds; `None` if a tool has set it to an implausible time.
     pub modified: Option<SystemTime>,
     tag: OnceCell<Box<str>>,
 }
@@ -82,9 +81,9 @@ impl Document {
         }
     }
 
-    /// The opaque part of the entity tag, with quotes. Length and time are enough where the time is that of the last change. Tools that
-    /// copy files set it (rsync, tar, images of containers), some to the same for all (Nix, Paketo): there the content counts. So machines
-    /// with the same files give the same tags. Of a file that is too large to be read for this, inode and change time count, too.
+    /// Returns the opaque part of the entity tag, with quotes. If the file's time is that of its last change, length and time are enough. Tools that
+    /// copy files set the time (rsync, tar, container images), some of them to the same value for all files (Nix, Paketo); then the content is
+    /// hashed, so machines with the same files give the same tags. For a file that is too large to hash, inode and change time are added.
     pub(crate) fn tag(&self) -> &str {
         self.tag.get_or_init(|| {
             let (seconds, nanos) = self.version.modified();
@@ -100,21 +99,21 @@ impl Document {
         })
     }
 
-    /// Of the content; `None` of a large file, and of one that cannot be read.
+    /// Returns a hash of the content; `None` if the file is too large or cannot be read.
     fn digest(&self) -> Option<String> {
         let content = (self.len() <= DIGESTED).then(|| self.read().ok()).flatten()?;
         Some(Sha256::digest(content)[..12].iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// Length in bytes.
+    /// In bytes.
     pub(crate) fn len(&self) -> u64 {
         self.version.len()
     }
 
-    /// Reads all of it.
+    /// Reads the whole file.
     ///
     /// # Errors
-    /// `UnexpectedEof` when its length has changed: it is another version now.
+    /// `UnexpectedEof` if the length has changed: the file is another version now.
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         read(&self.file, self.len())
     }
@@ -123,7 +122,7 @@ impl Document {
 /// Reads all `len` bytes of a file.
 ///
 /// # Errors
-/// `UnexpectedEof` when the file has another length.
+/// `UnexpectedEof` if the file has another length.
 pub(crate) fn read(file: &File, len: u64) -> io::Result<Vec<u8>> {
     let len = usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?;
     // One byte more detects a file that has grown.
@@ -134,7 +133,7 @@ pub(crate) fn read(file: &File, len: u64) -> io::Result<Vec<u8>> {
             Ok(0) => break,
             Ok(n) => {
                 read += n;
-                // The usual case: saves a second call just to see the end.
+                // The usual case: saves a second call that would only see the end.
                 if read == len {
                     break;
                 }

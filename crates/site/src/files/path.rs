@@ -1,7 +1,6 @@
-//! From a request's path to a path below the root. Pure.
+//! Converts a request's path to a path below the root. No I/O.
 //!
-//! Contract: `%xx` is decoded once; the result is valid UTF-8 without NUL, empty names, `.` or `..`, and never leads above the
-//! root.
+//! Contract: `%xx` is decoded once. The result is valid UTF-8 without NUL, empty names, `.` or `..`, and never leads above the root.
 
 use text::percent::{decode, is_well_formed};
 
@@ -13,11 +12,11 @@ const WELL_KNOWN: &str = ".well-known";
 pub(crate) enum PathError {
     /// Not a valid path: a broken `%xx`, NUL, not UTF-8, or above the root (400).
     Malformed,
-    /// A dot segment next to an encoded slash: an origin that decodes it would be led upwards (404).
+    /// A dot segment next to an encoded slash: an origin that decodes the slash would resolve the dots (404).
     Ambiguous,
 }
 
-/// A decoded path: begins with `/`, single slashes, no `.` and `..`; a trailing slash stays.
+/// A decoded path: begins with `/`, has single slashes and no `.` or `..`; keeps a trailing slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SitePath {
     text: String,
@@ -62,18 +61,17 @@ impl SitePath {
         Ok(SitePath { text, encoded_slash })
     }
 
-    /// The decoded path.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it holds an encoded slash, which stays encoded: no file name can contain one, but an origin's path may.
+    /// Returns whether the path holds an encoded slash. It stays encoded: no file name can contain one, but an origin's path may.
     pub(crate) fn has_encoded_slash(&self) -> bool {
         self.encoded_slash
     }
 }
 
-/// Whether a path below the root contains a hidden name (one that begins with a dot).
+/// Returns whether a path below the root contains a hidden name (one that begins with a dot).
 pub(crate) fn has_hidden_name(path: &str) -> bool {
     let mut names = path.split('/').peekable();
     if names.peek() == Some(&WELL_KNOWN) {
@@ -82,12 +80,12 @@ pub(crate) fn has_hidden_name(path: &str) -> bool {
     names.any(|name| name.starts_with('.'))
 }
 
-/// The first segment of a relative path.
+/// Returns the first segment of a relative path.
 pub(crate) fn first_name(path: &str) -> &str {
     path.split('/').next().unwrap_or_default()
 }
 
-/// The decoded bytes, and whether an encoded slash is left in them.
+/// Returns the decoded bytes, and whether they contain an encoded slash.
 fn decoded(text: &[u8]) -> Result<(Vec<u8>, bool), PathError> {
     if !is_well_formed(text) {
         return Err(PathError::Malformed);

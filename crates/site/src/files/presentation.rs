@@ -1,4 +1,4 @@
-//! The header fields of a file at a path: everything that is the same for each request.
+//! Builds the header fields of a file at a path that are the same for every request.
 
 use super::document::Document;
 use crate::coding::Coding;
@@ -9,18 +9,18 @@ use std::borrow::Cow;
 /// A site's options for all its files.
 #[derive(Debug, Clone)]
 pub(crate) struct FileOptions {
-    /// Charset of text; `None` for none.
+    /// The charset of text; `None` for none.
     pub charset: Option<String>,
     /// Use the types, codings and limits of Heroku's buildpack.
     pub compat: bool,
     /// Compress on the fly.
     pub compress: bool,
-    /// Codings of the side-cars that are looked for.
+    /// Codings of the precompressed files to look for.
     pub precompressed: Vec<Coding>,
 }
 
 impl FileOptions {
-    /// Whether content of this type is worth compressing.
+    /// Returns whether content of this type is worth compressing.
     pub(crate) fn compresses(&self, content_type: &str) -> bool {
         if self.compat {
             media_type::nginx_compressible(content_type)
@@ -30,7 +30,6 @@ impl FileOptions {
     }
 }
 
-/// The header fields of a file at a path.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Presentation {
@@ -38,10 +37,10 @@ pub(crate) struct Presentation {
     pub whole: Fields,
     /// Identifies the file together with these fields; never reused.
     pub id: u64,
-    /// Codings other than identity are possible: the response varies.
+    /// Codings other than identity are possible, so the response varies.
     pub codable: bool,
     pub content_type: Cow<'static, str>,
-    /// Fields from the site's rules: they replace fields of the same name.
+    /// Fields from the site's rules. They replace fields of the same name.
     rules: Box<[(String, String)]>,
 }
 
@@ -58,7 +57,7 @@ impl Presentation {
         Presentation::of_type(id, document, content_type, rules, options)
     }
 
-    /// The same with a type that is not ours.
+    /// Like `new`, with a given type instead of the one by extension.
     pub(crate) fn of_type(
         id: u64,
         document: &Document,
@@ -79,7 +78,7 @@ impl Presentation {
         presentation
     }
 
-    /// The fields of a 200 or 206 of a representation.
+    /// Returns the fields of a 200 or 206 of a representation.
     pub(crate) fn fields(&self, version_fields: &VersionFields, coding: Coding, ranges: bool) -> Fields {
         let mut fields = Fields::with_capacity(8, 256);
         fields.push(b"Content-Type", self.content_type.as_bytes());
@@ -91,7 +90,7 @@ impl Presentation {
         fields
     }
 
-    /// The fields of a 304: those that update the client's cache (RFC 9110 section 15.4.5).
+    /// Returns the fields of a 304: those that update the client's cache (RFC 9110 section 15.4.5).
     pub(crate) fn not_modified(&self, version_fields: &VersionFields) -> Fields {
         let mut fields = Fields::with_capacity(6, 192);
         self.version(&mut fields, version_fields, Coding::Identity);
@@ -100,7 +99,7 @@ impl Presentation {
         fields
     }
 
-    /// The fields of a page for another status than 200.
+    /// Returns the fields of a page for another status than 200.
     pub(crate) fn page(&self, coding: Coding) -> Fields {
         let mut fields = Fields::with_capacity(3, 96);
         fields.push(b"Content-Type", self.content_type.as_bytes());
@@ -109,7 +108,7 @@ impl Presentation {
         fields
     }
 
-    /// Only the fields of the rules, for responses without a representation.
+    /// Returns only the fields of the rules, for responses without a representation.
     pub(crate) fn bare(&self) -> Fields {
         let mut fields = Fields::default();
         self.finish(&mut fields);
@@ -142,26 +141,26 @@ impl Presentation {
     }
 }
 
-/// Sets fields, replacing those of the same name. `Vary` is added to, because caches need all of it.
+/// Sets fields, replacing those of the same name. `Vary` is appended instead, because caches need all values.
 pub(crate) fn apply<'a>(fields: &mut Fields, rules: impl Iterator<Item = (&'a str, &'a str)>) {
     for (name, value) in rules {
         if !name.eq_ignore_ascii_case("vary") {
             fields.retain(|there, _| !there.eq_ignore_ascii_case(name.as_bytes()));
         }
-        // An empty value removes the field, as with nginx's headers-more module.
+        // An empty value removes the field, as in nginx's headers-more module.
         if !value.is_empty() {
             fields.push(name.as_bytes(), value.as_bytes());
         }
     }
 }
 
-/// ETag and Last-Modified of a representation.
+/// The ETag and Last-Modified of a representation.
 #[derive(Debug)]
 pub(crate) struct VersionFields {
     /// The opaque part of the entity tag, with quotes.
     pub tag: String,
     pub weak: bool,
-    /// `None` where the time of the file says nothing.
+    /// `None` if the file's time is implausible.
     pub modified: Option<String>,
 }
 

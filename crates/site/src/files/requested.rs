@@ -1,4 +1,4 @@
-//! The header fields of a request that select a representation, collected in one pass.
+//! Collects, in one pass, a request's header fields that select a representation.
 
 use crate::coding::Preferences;
 use handler::Request;
@@ -6,11 +6,11 @@ use handler::Request;
 /// The fields of a request that matter for files.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RequestedRepresentation<'a> {
-    /// There is any of If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since.
+    /// The request has any of If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since.
     pub conditional: bool,
     /// The Range field of a GET; ignored if there are two.
     pub range: Option<&'a [u8]>,
-    /// There is an Accept-Encoding field.
+    /// The request has an Accept-Encoding field.
     pub coding: bool,
 }
 
@@ -39,13 +39,13 @@ impl<'a> RequestedRepresentation<'a> {
         requested
     }
 
-    /// Whether the request is simply for the uncompressed file.
+    /// Returns whether the request simply gets the uncompressed file.
     pub(crate) fn is_plain(&self, codable: bool) -> bool {
         !self.conditional && self.range.is_none() && !(self.coding && codable)
     }
 }
 
-/// The codings that the client accepts.
+/// Returns the codings that the client accepts.
 pub(crate) fn preferences(request: &Request) -> Preferences {
     Preferences::read(request.fields.all("accept-encoding"))
 }

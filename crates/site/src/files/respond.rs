@@ -1,7 +1,7 @@
-//! The response to a request for a file: conditions, ranges and codings (RFC 9110 sections 8.4, 12.5.3, 13 and 14).
+//! Builds the response to a request for a file: conditions, ranges and codings (RFC 9110 sections 8.4, 12.5.3, 13 and 14).
 //!
-//! In order: the representation, by Accept-Encoding; whether it is sent at all, by the conditions; how much of it, by the
-//! range. A request with a range gets the uncompressed file or a side-car, never one compressed on the fly.
+//! In this order: Accept-Encoding selects the representation, the conditions decide whether it is sent, the range selects the part. A request with a
+//! range gets the uncompressed file or a precompressed one, never one compressed on the fly.
 
 use super::compression_cache::CompressionCache;
 use super::conditions::{Validators, Verdict};
@@ -14,11 +14,10 @@ use crate::coding::Coding;
 use handler::{Body, Fields, FileRegion, Request, Response};
 use std::rc::Rc;
 
-/// The file has changed since it was looked up: look it up again.
+/// The file has changed since the lookup: look it up again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Changed;
 
-/// Responds to requests for files.
 #[derive(Debug)]
 pub(crate) struct Responder {
     pub store: Store,
@@ -27,7 +26,7 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    /// 200 with the whole uncompressed file; for requests without conditions, ranges or codings.
+    /// Returns a 200 with the whole uncompressed file, for requests without conditions, ranges or codings.
     ///
     /// # Errors
     /// [`Changed`].
@@ -48,7 +47,7 @@ impl Responder {
         Ok(whole(document, fields))
     }
 
-    /// The response to a GET or HEAD. The response to a HEAD has a body, too, so that its length is known.
+    /// Returns the response to a GET or HEAD. The response to a HEAD has a body too, so that its length is known.
     ///
     /// # Errors
     /// [`Changed`].
@@ -96,7 +95,7 @@ impl Responder {
         })
     }
 
-    /// A page for another status than 200, such as an error page: encoded as the client likes it, whatever it asks for otherwise.
+    /// Returns a page for another status than 200, such as an error page. Only the request's codings count, not its conditions or ranges.
     pub(crate) async fn page(
         &self,
         request: &Request,
@@ -121,7 +120,7 @@ impl Responder {
         Response::new(status, presentation.page(coding), body)
     }
 
-    /// The coding, and the side-car that holds it; without a side-car it is compressed on the fly.
+    /// Returns the coding, and the precompressed file if there is one; without it, the document is compressed on the fly.
     fn choose(
         &self,
         request: &Request,
@@ -195,7 +194,7 @@ fn part(document: &Document, presentation: &Presentation, mut fields: Fields, ra
     }
 }
 
-/// A part of a document as a body.
+/// Returns a part of a document as a body.
 pub(crate) fn body(document: &Document, offset: u64, len: u64) -> Body {
     if len == 0 {
         return Body::Empty;

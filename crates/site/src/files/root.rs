@@ -1,14 +1,13 @@
-//! The directory that files come from; no path leads out of it.
+//! Represents the directory that files come from; no path leads out of it.
 //!
 //! Contract:
-//! 1. No path and no symbolic link leads out of the directory. A link with an absolute target counts as leading out. Only with
-//!    [`Root::following`] links are followed wherever they lead.
+//! 1. No path and no symbolic link leads out of the directory. A link with an absolute target counts as leading out. With [`Root::following`], links
+//!    are followed wherever they lead.
 //! 2. Opening a FIFO or device never blocks.
-//! 3. A directory that is replaced (a deployment that switches a symbolic link) is noticed within [`RECHECK_PATH_AFTER`];
-//!    then [`Root::generation`] changes.
-//! 4. With the top-level names cached ([`Root::with_names`]), a request whose first name is not among them costs at most one
-//!    system call once the directory has not changed for two seconds, and none when there is no directory. This is for
-//!    directories in front of an app, whose requests must not pay for files.
+//! 3. A replaced directory (a deployment that switches a symbolic link) is noticed within [`RECHECK_PATH_AFTER`]; then [`Root::generation`] changes.
+//! 4. With the top-level names cached ([`Root::with_names`]), a request whose first name is not among them costs at most one system call once the
+//!    directory has not changed for two seconds, and none if there is no directory. This is for directories in front of an app, whose requests must
+//!    not pay for files.
 
 use super::beneath::{self, Opener};
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -24,17 +23,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often to look for a missing directory.
 const RETRY_ABSENT_AFTER: Duration = Duration::from_secs(1);
-/// Requests that arrive closer together than this share one check. Shorter than a client needs to get a response, write a
-/// file and send the next request.
+/// Requests that arrive closer together than this share one check. Shorter than a client needs to get a response, write a file and send the next
+/// request.
 pub(crate) const RECHECK_AFTER: Duration = Duration::from_micros(100);
 /// How often to check by path whether it is still the same directory.
 pub(crate) const RECHECK_PATH_AFTER: Duration = Duration::from_millis(250);
-/// Most cached names; for a directory with more, every request checks the disk.
+/// The most cached names. If the directory has more, every request checks the disk.
 const MAX_NAMES: usize = 4_096;
-/// A file changed this recently may change again without a new timestamp, so it is not cached.
+/// A file that changed this recently may change again without a new timestamp, so it is not cached.
 pub(crate) const SETTLED: Duration = Duration::from_secs(2);
 
-/// A directory that no path leads out of.
 #[derive(Debug)]
 pub(crate) struct Root {
     path: PathBuf,
@@ -73,17 +71,17 @@ pub(crate) struct Version {
     changed: (i64, i64),
 }
 
-/// What `stat` says about a path below the root.
+/// The result of `stat` for a path below the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stat {
     File(Version),
     Directory,
-    /// Missing, or not something that is served.
+    /// Missing, or neither a regular file nor a directory.
     Missing,
 }
 
 impl Root {
-    /// The directory at `path`, which need not exist yet.
+    /// Creates the root for the directory at `path`, which need not exist yet.
     pub(crate) fn new(path: PathBuf) -> Root {
         Root {
             path,
@@ -95,27 +93,26 @@ impl Root {
         }
     }
 
-    /// The same, with links that may lead out.
+    /// Allows links to lead out.
     pub(crate) fn following(self) -> Root {
         Root { follow: true, ..self }
     }
 
-    /// The same, with the top-level names cached.
+    /// Like `new`, with the top-level names cached.
     pub(crate) fn with_names(path: PathBuf) -> Root {
         Root { cache_names: true, ..Root::new(path) }
     }
 
-    /// Whether the directory was missing a moment ago, so that there is no need to check again.
+    /// Returns whether the directory was missing a moment ago, so that there is no need to check again.
     pub(crate) fn is_absent(&self, now: Instant) -> bool {
         matches!(*self.state.borrow(), State::Absent { checked } if now.saturating_duration_since(checked) < RETRY_ABSENT_AFTER)
     }
 
-    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Refreshes what is cached about the directory; `false` when it does not exist.
+    /// Refreshes the cached state of the directory. Returns `false` if it does not exist.
     pub(crate) fn refresh(&self, now: Instant) -> bool {
         let mut state = self.state.borrow_mut();
         let before = match &mut *state {
@@ -139,12 +136,12 @@ impl Root {
         true
     }
 
-    /// Changes each time another directory appears at the path.
+    /// Returns a number that changes each time another directory appears at the path.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.get()
     }
 
-    /// Whether the directory may contain that top-level name; always true unless names are cached.
+    /// Returns whether the directory may contain that top-level name; always true unless names are cached.
     pub(crate) fn may_have(&self, name: &str) -> bool {
         match &*self.state.borrow() {
             State::Present(directory) => {
@@ -157,7 +154,7 @@ impl Root {
     /// Opens a path below the root, `.` for the root itself.
     ///
     /// # Errors
-    /// Any error of the system; `NotFound` when the path leads out or there is no root.
+    /// Any error of the system: EXDEV if the path leads out, `NotFound` if there is no root directory.
     pub(crate) fn open(&self, path: &str) -> io::Result<(File, Metadata)> {
         let state = self.state.borrow();
         let State::Present(directory) = &*state else { return Err(io::ErrorKind::NotFound.into()) };
@@ -170,7 +167,7 @@ impl Root {
         Ok((file, metadata))
     }
 
-    /// What a path leads to now. It may lead out of the root: only compare it with the result of [`Root::open`].
+    /// Returns the current target of a path. It may lie outside the root: only compare it with the result of [`Root::open`].
     pub(crate) fn stat(&self, path: &str) -> Stat {
         let state = self.state.borrow();
         let State::Present(directory) = &*state else { return Stat::Missing };
@@ -184,7 +181,7 @@ impl Root {
         }
     }
 
-    /// Whether the last name of a path is a symbolic link.
+    /// Returns whether the last name of a path is a symbolic link.
     pub(crate) fn is_link(&self, path: &str) -> bool {
         let state = self.state.borrow();
         let State::Present(directory) = &*state else { return false };
@@ -192,8 +189,8 @@ impl Root {
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink())
     }
 
-    /// The first `limit` entries of a directory below the root, in the order of a listing, and the number of all others. Names that begin
-    /// with a dot are left out, and those that are `hidden`.
+    /// Returns the first `limit` entries of a directory below the root, in the order of a listing, and the number of all others. Names that begin
+    /// with a dot and `hidden` names are left out.
     ///
     /// # Errors
     /// The directory cannot be opened or read.
@@ -221,7 +218,7 @@ impl Root {
             match entry.file_type() {
                 FileType::Directory => names.push((Reverse(true), name, None)),
                 FileType::RegularFile => names.push((Reverse(false), name, None)),
-                // What these are shows only when they are opened.
+                // The type of these shows only when they are opened.
                 FileType::Symlink | FileType::Unknown => {
                     if let Some(metadata) = look(&name) {
                         names.push((Reverse(metadata.is_dir()), name, Some(metadata)));
@@ -249,7 +246,7 @@ impl Directory {
     fn open(path: &Path, cache_names: bool, now: Instant) -> io::Result<Directory> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        // The version is read before the names: a change in between shows at the next check.
+        // The version is read before the names, so that a change in between shows at the next check.
         let metadata = handle.metadata()?;
         let age = SystemTime::now().duration_since(metadata.modified()?);
         Ok(Directory {
@@ -287,7 +284,6 @@ impl Directory {
 }
 
 impl Version {
-    /// Of an open file.
     pub(crate) fn of(metadata: &Metadata) -> Version {
         Version {
             identity: (metadata.dev(), metadata.ino()),
@@ -307,12 +303,12 @@ impl Version {
         }
     }
 
-    /// Whether the time of modification is that of the last change, and not one that a tool has set: then no other content has the same.
+    /// Returns whether the modification time is that of the last change and not set by a tool: then no other content has the same time.
     pub(crate) fn is_genuine(&self) -> bool {
         self.modified == self.changed
     }
 
-    /// What differs when anything does, on this machine.
+    /// Returns a text that differs, on this machine, whenever the file does.
     pub(crate) fn local(&self) -> String {
         format!("{:x}.{:x}.{:x}", self.identity.1, self.changed.0, self.changed.1)
     }
@@ -322,12 +318,11 @@ impl Version {
         self.modified
     }
 
-    /// The device number.
     pub(crate) fn device(&self) -> u64 {
         self.identity.0
     }
 
-    /// Length in bytes.
+    /// In bytes.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

@@ -1,9 +1,9 @@
-//! Bytes kept in unlinked files, for what does not fit into memory.
+//! Keeps bytes that do not fit into memory in unlinked files.
 //!
 //! Contract:
 //! 1. At most two files of [`LONGEST`] bytes are on the disk at a time, besides those that responses still read.
-//! 2. When a file is full, the older one is given up. What is asked for is then made again.
-//! 3. Where no file can be written, nothing is kept.
+//! 2. When a file is full, the older one is dropped. Its entries are then made again on demand.
+//! 3. If no file can be written, nothing is kept.
 
 use handler::FileRegion;
 use handler::held::OpenFile;
@@ -15,12 +15,12 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most bytes of a file.
+/// The most bytes of a file.
 const LONGEST: u64 = 128 << 20;
-/// Most entries of a file.
+/// The most entries of a file.
 const MOST: usize = 65_536;
 
-/// Two files: the newer is written to.
+/// Two files; entries are added to the newer one.
 #[derive(Debug)]
 pub(crate) struct Spill<K> {
     newer: Option<Pack<K>>,
@@ -42,17 +42,16 @@ impl<K> Default for Spill<K> {
 }
 
 impl<K: Copy + Eq + Hash> Spill<K> {
-    /// What was put.
     pub(crate) fn get(&mut self, key: &K) -> Option<FileRegion> {
         self.newer.as_ref().and_then(|pack| pack.get(key)).or_else(|| self.older.as_ref()?.get(key))
     }
 
-    /// Keeps bytes, if it can.
+    /// Keeps bytes, if possible.
     pub(crate) fn put(&mut self, key: K, bytes: &[u8]) {
         let full = |pack: &Pack<K>| pack.len + bytes.len() as u64 > self.longest || pack.index.len() >= MOST;
         if self.newer.as_ref().is_none_or(full) {
             self.older = self.newer.take();
-            // Without a file there is nothing to keep it in.
+            // Without a file, nothing is kept.
             self.newer = unnamed().ok().map(|file| Pack {
                 file: Rc::new(OpenFile::from(file)),
                 len: 0,
@@ -74,7 +73,7 @@ impl<K: Eq + Hash> Pack<K> {
     }
 }
 
-/// A file in the folder for temporary files that nobody else can open, and that ends with us.
+/// Creates a file in the folder for temporary files that no other process can open, and that disappears with this process.
 fn unnamed() -> io::Result<File> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -102,7 +101,7 @@ mod tests {
         for key in 0..6_u8 {
             spill.put(key, &[key; 4]);
         }
-        // Two fit into a file.
+        // Two entries fit into a file.
         assert!(spill.get(&0).is_none() && spill.get(&1).is_none());
         for key in 2..6_u8 {
             assert_eq!(read(&spill.get(&key).unwrap()), [key; 4]);

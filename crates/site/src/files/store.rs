@@ -1,8 +1,8 @@
-//! Files by path, kept open and in memory as long as they do not change.
+//! Caches files by path, open and in memory, as long as they do not change.
 //!
 //! Contract:
-//! 1. A result is what the path led to less than [`RECHECK_AFTER`] before the request: a change is visible at once.
-//! 2. Open files and bytes are bounded, whatever clients request.
+//! 1. A result is the path's target less than [`RECHECK_AFTER`] before the request, so a change is visible at once.
+//! 2. The number of open files and the bytes in memory are bounded, whatever clients request.
 //! 3. Bytes are kept only of files whose next change must show in their timestamps.
 
 use super::document::Document;
@@ -17,23 +17,23 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Files up to this many bytes may be kept in memory and written together with the head; larger ones go by sendfile.
+/// Files up to this many bytes may be kept in memory and written together with the head; larger ones are sent by sendfile.
 pub(crate) const MAX_IN_MEMORY: u64 = 64 << 10;
 
-/// A file is kept in memory when it was requested this soon after the request before, twice in a row. Once happens by chance to all of
-/// thousands of files that are requested at random, and would fill the memory with files that are not requested again for long.
+/// A file is kept in memory if it was requested this soon after the previous request, twice in a row. Once happens by chance to each of thousands of
+/// randomly requested files, and would fill the memory with files that are not requested again for long.
 const HOT_WITHIN: Duration = Duration::from_millis(2);
 
-/// Limits of a store.
+/// The limits of a store.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Files kept open.
+    /// The most files kept open.
     pub files: usize,
-    /// Bytes of files kept in memory.
+    /// The most bytes of files kept in memory.
     pub bytes: u64,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug)]
 pub(crate) enum Lookup {
     File(Rc<Document>),
@@ -41,13 +41,12 @@ pub(crate) enum Lookup {
     Missing,
     /// A symbolic link leads out of the directory.
     LeadsOut,
-    /// It exists, but the server may not read it.
+    /// The file exists, but the server may not read it.
     Forbidden,
     /// A system error: too many open files, out of memory, or an I/O error.
     Failed(io::Error),
 }
 
-/// The files of one directory.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub root: Root,
@@ -62,7 +61,7 @@ pub(crate) struct Store {
 struct ByLength;
 
 impl Weighter<u64, Rc<Kept>> for ByLength {
-    /// The body, and the messages of HTTP/1.1 and HTTP/2 that hold copies of it.
+    /// Counts the body, and the messages of HTTP/1.1 and HTTP/2 that hold copies of it.
     fn weight(&self, _: &u64, kept: &Rc<Kept>) -> u64 {
         3 * kept.body().len() as u64 + 768
     }
@@ -80,7 +79,7 @@ impl Store {
         }
     }
 
-    /// Refreshes the root; `false` when it does not exist.
+    /// Refreshes the root. Returns `false` if it does not exist.
     pub(crate) fn refresh(&self, now: Instant) -> bool {
         let there = self.root.refresh(now);
         if self.root.generation() != self.generation.get() {
@@ -91,7 +90,7 @@ impl Store {
         there
     }
 
-    /// Looks a path below the root up; `.` is the root itself.
+    /// Looks up a path below the root; `.` is the root itself.
     pub(crate) fn find(&self, path: &str, now: Instant, wall: SystemTime) -> Lookup {
         let known = self.documents.borrow().get(path).cloned();
         if let Some(document) = known {
@@ -132,7 +131,7 @@ impl Store {
         }
     }
 
-    /// Whether the document is still what its path leads to.
+    /// Returns whether the path still leads to this document.
     pub(crate) fn is_current(&self, document: &Document, now: Instant) -> bool {
         if self.is_trusted(document.covered.get(), document.checked.get(), now) {
             return true;
@@ -147,7 +146,7 @@ impl Store {
         current
     }
 
-    /// Whether an entry last `checked` then, and `covered` by inotify, can be used without another check.
+    /// Returns whether an entry can be used without another check. `checked`: its last check. `covered`: its inotify epoch.
     pub(crate) fn is_trusted(&self, covered: Option<u64>, checked: Instant, now: Instant) -> bool {
         let age = now.saturating_duration_since(checked);
         if age < RECHECK_AFTER {
@@ -156,7 +155,7 @@ impl Store {
         age < Watches::TRUSTED_FOR && covered.is_some_and(|epoch| self.watches.borrow().epoch(now) == epoch)
     }
 
-    /// Adds watches for a path; to be called before the path is checked. Returns the epoch during which nothing changes.
+    /// Adds watches for a path; call this before the path is checked. Returns the epoch during which nothing changes.
     pub(crate) fn cover(&self, path: &str, device: Option<u64>, now: Instant) -> Option<u64> {
         let watches = self.watches.borrow();
         let epoch = watches.epoch(now);
@@ -167,14 +166,14 @@ impl Store {
         self.watches.borrow().device() == document.version.device()
     }
 
-    /// A new number each time, to identify cached entries.
+    /// Returns a new number each time, to identify cached entries.
     pub(crate) fn next_id(&self) -> u64 {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
         id
     }
 
-    /// Whether the document's next change must show in its timestamps.
+    /// Returns whether the document's next change must show in its timestamps.
     fn has_settled(&self, document: &Document, now: Instant) -> bool {
         if !document.settled.get() && document.settles_at.is_some_and(|at| at <= now) {
             document.settled.set(self.root.stat(&document.path) == Stat::File(document.version));
@@ -182,11 +181,11 @@ impl Store {
         document.settled.get()
     }
 
-    /// All bytes of a document of at most [`MAX_IN_MEMORY`], cached under `id`, if they are in memory or requested often
-    /// enough to be. Other files are better sent from the file, which costs no memory.
+    /// Returns all bytes of a document of at most [`MAX_IN_MEMORY`], cached under `id`, if they are in memory or requested often enough to be. Other
+    /// files are better sent from the file, which costs no memory.
     ///
     /// # Errors
-    /// It cannot be read, or has changed.
+    /// The file cannot be read, or has changed.
     pub(crate) fn hot(&self, id: u64, document: &Document, now: Instant) -> io::Result<Option<Rc<Kept>>> {
         let before = document.last_requested.replace(now);
         if let Some(kept) = self.kept.borrow().get(&id) {
@@ -207,7 +206,7 @@ mod tests {
     use super::super::root::SETTLED;
     use super::*;
 
-    /// A folder with the file `new`, just written, and a store that has looked it up.
+    /// Returns a folder with the file `new`, just written, and a store that has looked it up.
     fn with_a_new_file(now: Instant) -> (tempfile::TempDir, Store, Rc<Document>) {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(Root::new(dir.path().to_owned()), Bounds { files: 8, bytes: 1 << 20 });

@@ -1,8 +1,8 @@
-//! What an app has told about the files that its middleware sends. Pure.
+//! Parses an app's description of the files that its middleware sends. No I/O.
 //!
 //! Contract:
-//! 1. A line that is not understood spoils its rule, and with it what follows in the same mount: the app sends these files.
-//! 2. No value becomes a header field that could not be one.
+//! 1. An unknown line disables its rule and the later rules of the same mount: the app sends these files.
+//! 2. A value that is not a valid header field value is never used as one.
 
 use super::rule::{Condition, FileRule, Host};
 use crate::coding::Coding;
@@ -10,17 +10,17 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Types by extension, as the app's Rack has them.
+/// Types by extension, as in the app's Rack.
 pub(crate) type Types = HashMap<Box<str>, Box<str>>;
 
-/// The files of an app, and how they are sent.
+/// The files of an app, and how to send them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AppFiles {
     pub(super) mounts: Vec<Mount>,
     pub(super) types: Arc<Types>,
 }
 
-/// What is below a path.
+/// The files below a path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Mount {
     /// Without the slash at its end.
@@ -32,41 +32,41 @@ pub(super) struct Mount {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Part {
     Rule(Box<FileRule>),
-    /// Only the app can tell how.
+    /// A middleware that only the app can run.
     App {
         by: String,
         root: PathBuf,
     },
 }
 
-/// What an operator wants.
+/// The operator's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted<'a> {
-    /// What the app would send, the same; this is where files are looked for that nothing sends.
+    /// Send the files that the app would send, in the same way. The directory is only for the note about files that the app does not send.
     Auto(&'a Path),
-    /// The same, and the files of this directory, even if nothing in the app sends them.
+    /// Also send the files of this directory, even if nothing in the app sends them.
     Named(&'a Path),
-    /// What the app would send and the files of this directory, whatever stands before them.
+    /// Send the app's files and those of this directory, ignoring the middleware before them.
     Always(&'a Path),
 }
 
-/// Why files are sent by the one or the other.
+/// Why the front or the app sends files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilesNote {
-    /// The front sends the files of a directory as a middleware would.
+    /// The front sends the files of a directory in place of a middleware.
     Sent(PathBuf, String),
-    /// The front sends them, because an operator wants it.
+    /// The front sends the files on the operator's request.
     Asked(PathBuf),
-    /// The app sends them: this stands before the middleware that does.
+    /// The app sends the files, because this middleware stands before the one that sends them.
     Behind(PathBuf, String, String),
-    /// The app sends them: what the middleware does cannot be told from outside.
+    /// The app sends the files, because the middleware's behaviour is not known.
     Unclear(PathBuf, String),
-    /// Nothing in the app sends them.
+    /// The app does not send the files.
     Nobody(PathBuf),
 }
 
 impl AppFiles {
-    /// Reads the lines of an app.
+    /// Parses the app's lines.
     pub fn read<'a>(lines: impl IntoIterator<Item = &'a str>) -> AppFiles {
         let mut files = AppFiles::default();
         let mut types = Types::new();
@@ -96,7 +96,7 @@ impl AppFiles {
         files
     }
 
-    /// What the front sends, and why. `same`: whether two paths are one directory.
+    /// Decides which files the front sends, and why. `same`: whether two paths are one directory.
     pub fn settle(
         mut self,
         wanted: Wanted<'_>,
@@ -111,7 +111,7 @@ impl AppFiles {
         let nobody = !self.mounts.is_empty() && self.mounts.iter().all(|mount| mount.parts.is_empty());
         for mount in &mut self.mounts {
             let parts = std::mem::take(&mut mount.parts);
-            // What one of them may send, those behind it do not.
+            // Once a part stays with the app, all parts behind it do too.
             let mut closed = false;
             for part in parts {
                 match part {
@@ -152,13 +152,13 @@ impl AppFiles {
         (self, notes)
     }
 
-    /// Whether the front sends the files of a directory, at the top.
+    /// Returns whether the front sends the files of a directory at the top level.
     fn sends(&self, dir: &Path, same: impl Fn(&Path, &Path) -> bool) -> bool {
         let mut top = self.mounts.iter().filter(|mount| mount.location.is_empty());
         top.any(|mount| mount.parts.iter().any(|part| same(part.root(), dir)))
     }
 
-    /// What is not mounted anywhere.
+    /// Returns the top-level mount; adds it if it is missing.
     fn top(&mut self) -> &mut Mount {
         let at = self.mounts.iter().position(|mount| mount.location.is_empty());
         let at = at.unwrap_or_else(|| {
@@ -168,7 +168,7 @@ impl AppFiles {
         &mut self.mounts[at]
     }
 
-    /// The directories whose files the front sends.
+    /// Returns the directories whose files the front sends.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         self.mounts.iter().flat_map(|mount| &mount.parts).map(Part::root)
     }
@@ -200,7 +200,7 @@ impl Mount {
     }
 }
 
-/// A line about a rule; `None` if it is not understood.
+/// Adds a line to a rule. Returns `None` if the line is unknown.
 fn read(rule: &mut FileRule, words: &[&str]) -> Option<()> {
     match *words {
         ["behind", obstacle] => rule.behind = Some(obstacle.to_owned()),
@@ -244,7 +244,7 @@ fn is_value(value: &str) -> bool {
     value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f))
 }
 
-/// `%xx` of what may not stand in a line.
+/// Decodes `%xx`, which stands for characters that must not appear in a line.
 fn unescape(word: &str) -> String {
     if !word.contains('%') {
         return word.to_owned();

@@ -1,14 +1,14 @@
-//! Files that the middleware of an app would send, sent before the app sees the request.
+//! Sends the files that an app's middleware would send, before the app sees the request.
 //!
-//! Why here: a file takes a Ruby thread far longer than it takes the front, and a slow reader of a large file would occupy
-//! that thread. The app has told what its middleware does with files ([`app_files`]), and they are sent as it would have done ([`rule`]).
+//! Why here: a file takes a Ruby thread far longer than the front, and a slow reader of a large file would occupy that thread. The app describes its
+//! middleware's handling of files ([`app_files`]), and the front sends them in the same way ([`rule`]).
 //!
 //! Contract:
-//! 1. Only GET and HEAD for a readable regular file are served; everything else goes to the app, and so does a request that
-//!    the app's middleware might have refused.
-//! 2. A request whose first name is not in the directory costs at most one system call once the directory has not changed
-//!    for two seconds, and none when there is no directory. A directory that is created is noticed within a second.
-//! 3. Symbolic links are followed wherever they lead, as the app would: `public/assets` may be a link to what releases share.
+//! 1. Only GET and HEAD for a readable regular file are served. All other requests go to the app, and so does a request that the app's middleware
+//!    might have refused.
+//! 2. A request whose first name is not in the directory costs at most one system call once the directory has not changed for two seconds, and none
+//!    if there is no directory. A new directory is noticed within a second.
+//! 3. Symbolic links are followed wherever they lead, as the app would: `public/assets` may be a link to a folder that releases share.
 //! 4. A `PublicFiles` belongs to one thread.
 
 mod app_files;
@@ -38,30 +38,28 @@ use std::sync::Arc;
 /// Smaller files are sent uncompressed.
 const COMPRESS_FROM: u64 = 1024;
 
-/// The files of an app.
 #[derive(Debug)]
 pub struct PublicFiles {
     mounts: Vec<Mounted>,
 }
 
-/// What is below a path.
+/// The files below a path.
 #[derive(Debug)]
 struct Mounted {
     location: Box<[u8]>,
     rules: Vec<Rc<Served>>,
 }
 
-/// A directory, and how its files are sent.
+/// A directory, and how to send its files.
 #[derive(Debug)]
 struct Served {
     rule: FileRule,
     types: Arc<Types>,
     responder: Responder,
-    /// By the document.
+    /// By the document's id.
     presentations: RefCell<Cache<u64, Rc<Presentation>>>,
 }
 
-/// A file found for a request.
 #[derive(Debug)]
 pub struct PublicFile {
     document: Rc<Document>,
@@ -71,7 +69,7 @@ pub struct PublicFile {
 }
 
 impl PublicFiles {
-    /// The files that an app has told of. Directories need not exist yet.
+    /// Creates the files from an app's description. Directories need not exist yet.
     pub fn new(files: &AppFiles, bounds: Bounds) -> PublicFiles {
         let share = files.roots().count().max(1);
         let bounds = Bounds { files: (bounds.files / share).max(16), bytes: bounds.bytes / share as u64 };
@@ -86,12 +84,12 @@ impl PublicFiles {
             rules: mount.parts.iter().filter_map(rule).collect(),
         };
         let mut mounts: Vec<Mounted> = files.mounts.iter().map(mounted).collect();
-        // The longest comes first, as in Rack::URLMap.
+        // The longest location comes first, as in Rack::URLMap.
         mounts.sort_by_key(|mount| std::cmp::Reverse(mount.location.len()));
         PublicFiles { mounts }
     }
 
-    /// The file for a request; `None` when the request is for the app.
+    /// Returns the file for a request; `None` if the request is for the app.
     pub fn find(&self, request: &Request) -> Option<PublicFile> {
         if !matches!(request.method(), b"GET" | b"HEAD") {
             return None;
@@ -144,7 +142,7 @@ impl Served {
         if store.root.is_absent(request.arrived) || !store.refresh(request.arrived) {
             return None;
         }
-        // Its path need not be that of a file, or need not name a directory although it ends with a slash.
+        // The path may be mapped to another file name, and with `chomp` a trailing slash need not mean a directory.
         let mapped = !self.rule.exact.is_empty() || self.rule.chomp && path.is_directory();
         if !mapped && path.directory_name().is_some_and(|name| !store.root.may_have(name)) {
             return None;
@@ -157,7 +155,7 @@ impl Served {
         })
     }
 
-    /// The fields of a file's responses.
+    /// Returns the fields of a file's responses.
     fn present(&self, document: &Document) -> Rc<Presentation> {
         if let Some(known) = self.presentations.borrow().get(&document.id) {
             return known.clone();
@@ -177,8 +175,8 @@ impl Served {
 }
 
 impl PublicFile {
-    /// The response: 200, 206, 304, 412 or 416; `None` when the file is gone. The response to HEAD has a body, too, so that its
-    /// length is known; the protocol layer omits it.
+    /// Returns the response: 200, 206, 304, 412 or 416; `None` if the file is gone. The response to HEAD has a body too, so that its length is
+    /// known; the protocol layer omits it.
     pub async fn respond(mut self, request: &Request) -> Option<Response> {
         for _ in 0..3 {
             let responder = &self.served.responder;
@@ -225,7 +223,7 @@ mod tests {
     }
 
     fn ask(files: &PublicFiles, method: &str, target: &str, fields: &[(&str, &str)]) -> Option<Response> {
-        // Later than the result of the last check may be reused.
+        // Waits until the result of the last check must not be reused.
         std::thread::sleep(RECHECK_AFTER);
         let request = request(method, target, fields);
         let file = files.find(&request)?;
@@ -305,7 +303,7 @@ mod tests {
         assert_eq!(ask(&files, "GET", "/logo.png", &[("If-None-Match", &etag)]).unwrap().status, 200);
     }
 
-    /// The files of an app that has told this about them; `ROOT` stands for the directory.
+    /// The files of an app that has sent these lines; `ROOT` stands for the directory.
     fn told(dir: &Path, lines: &[&str]) -> PublicFiles {
         let lines: Vec<String> =
             lines.iter().map(|line| line.replace("ROOT", &dir.display().to_string())).collect();

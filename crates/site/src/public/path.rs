@@ -1,4 +1,4 @@
-//! From a request's path to file names in a `public` directory. Pure.
+//! Converts a request's path to file names in a `public` directory. No I/O.
 
 use crate::files::path::first_name;
 use text::percent::decode_strict;
@@ -11,14 +11,13 @@ const WELL_KNOWN: &str = ".well-known";
 pub(crate) struct FilePath {
     /// Segments joined by `/`; empty for the root itself.
     text: String,
-    /// The path ended with a slash: it names a directory.
+    /// The path ends with a slash: it names a directory.
     directory: bool,
 }
 
 impl FilePath {
-    /// Decodes `%xx` once. `None` unless it is plainly the path of a public file: not for a broken `%xx`, NUL, invalid UTF-8,
-    /// an empty segment, a segment that begins with a dot (including `..`), or an encoded slash, which a proxy in front may
-    /// have read differently.
+    /// Decodes `%xx` once. Returns `None` unless the path is plainly that of a public file: for a broken `%xx`, NUL, invalid UTF-8, an empty
+    /// segment, a segment that begins with a dot (including `..`), or an encoded slash, which a proxy in front may have read differently.
     pub(crate) fn decode(path: &[u8]) -> Option<FilePath> {
         let path = path.strip_prefix(b"/")?;
         if path.is_empty() {
@@ -33,31 +32,30 @@ impl FilePath {
         shown.then_some(FilePath { text, directory })
     }
 
-    /// The first segment, if it must be a directory for the path to exist.
+    /// Returns the first segment, if it must be a directory for the path to exist.
     pub(crate) fn directory_name(&self) -> Option<&str> {
         let name = first_name(&self.text);
         let below = self.directory && !name.is_empty() || name.len() < self.text.len();
         below.then_some(name)
     }
 
-    /// The path, decoded, with its slashes.
+    /// Returns the decoded path with its slashes.
     pub(crate) fn url(&self) -> String {
         let end = if self.directory && !self.text.is_empty() { "/" } else { "" };
         format!("/{}{end}", self.text)
     }
 
-    /// Without the slash before and the one behind.
+    /// Returns the decoded path without leading and trailing slash.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it ends with a slash.
     pub(crate) fn is_directory(&self) -> bool {
         self.directory
     }
 }
 
-/// `None` for a broken `%xx`, for NUL, and for an encoded slash.
+/// Decodes the text. Returns `None` for a broken `%xx`, for NUL, and for an encoded slash.
 fn decoded(text: &[u8]) -> Option<Vec<u8>> {
     let decoded = decode_strict(text)?.into_owned();
     let slashes = |text: &[u8]| text.iter().filter(|&&byte| byte == b'/').count();

@@ -1,4 +1,4 @@
-//! How one middleware of an app sends files: which names belong to a path, for whom, with which fields. Pure.
+//! Describes how one middleware of an app sends files: for which paths and clients, with which fields. No I/O.
 
 use super::app_files::Types;
 use super::path::FilePath;
@@ -7,46 +7,46 @@ use handler::Request;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// A directory, and how its files are sent.
+/// A directory, and how to send its files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FileRule {
-    /// The middleware.
+    /// The name of the middleware.
     pub(crate) by: String,
     pub(crate) root: PathBuf,
-    /// What stands before it, if that may refuse requests.
+    /// An earlier middleware that may refuse requests.
     pub(crate) behind: Option<String>,
-    /// Paths that it is about, each with what is below it. With neither these nor `exact` it is about all.
+    /// Path prefixes that the rule applies to. If `exact` is empty too, the rule applies to all paths.
     pub(crate) prefixes: Vec<String>,
     /// Single paths, and their files.
     pub(crate) exact: Vec<(String, String)>,
-    /// The file of a path that ends with a slash.
+    /// The file name for a path that ends with a slash.
     pub(crate) index: Option<String>,
-    /// What is added to a path without a file of its own.
+    /// Suffixes to try for a path without a file of its own.
     pub(crate) tries: Vec<String>,
-    /// A slash at the end of a path makes no difference.
+    /// A trailing slash makes no difference.
     pub(crate) chomp: bool,
-    /// A path whose extension has a type is tried as it is only.
+    /// A path whose extension has a type is tried only as it is.
     pub(crate) typed: bool,
-    /// A path without a file may be one of the next rule; otherwise it is the app's.
+    /// A path without a file is passed to the next rule; otherwise to the app.
     pub(crate) falls_through: bool,
-    /// Codings of files that lie beside the others.
+    /// Codings of the precompressed files.
     pub(crate) codings: Vec<Coding>,
     pub(crate) charset: Option<String>,
-    /// Of files whose extension has none; without it types are ours.
+    /// The type of files whose extension has none. Without this, the server's own types are used.
     pub(crate) default_type: Option<String>,
-    /// When, name, value, and whether it counts only where there is none of that name.
+    /// Condition, name, value, and whether the field is set only if there is none of that name.
     pub(crate) headers: Vec<(Condition, String, String, bool)>,
-    /// Over TLS only: the app redirects others.
+    /// Only for TLS: the app redirects other requests.
     pub(crate) https: bool,
-    /// The app compares the addresses that proxies have named.
+    /// The app compares the client addresses that proxies have set.
     pub(crate) spoofing: bool,
-    /// If there are any, for these only.
+    /// If not empty, the rule is only for these hosts.
     pub(crate) hosts: Vec<Host>,
-    /// Requests with one of these fields are the app's: all, or those for a type.
+    /// Requests with one of these fields go to the app: all requests, or those for a type.
     pub(crate) unless: Vec<(String, Option<String>)>,
 }
 
-/// Which responses have a field.
+/// Which responses get a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Condition {
     All,
@@ -56,11 +56,11 @@ pub(crate) enum Condition {
     Path(String),
 }
 
-/// Whom an app answers.
+/// A host that an app accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Host {
     Name(String),
-    /// The name, and what has one label before it.
+    /// The name, and names with one more label before it.
     Below(String),
     AnyAddress,
 }
@@ -120,12 +120,12 @@ impl Host {
 }
 
 impl FileRule {
-    /// A rule to which its lines are still to be added.
+    /// Creates a rule without conditions; the app's lines are added to it.
     pub(crate) fn of(by: &str, root: &Path) -> FileRule {
         FileRule { by: by.to_owned(), root: root.to_owned(), ..FileRule::default() }
     }
 
-    /// What is usual where an app has no say: pages by their names, types of our own, everything that lies beside.
+    /// Returns the usual rule for files that the app does not describe: pages by their names, the server's own types, all precompressed files.
     pub(crate) fn plain(root: &Path) -> FileRule {
         FileRule {
             index: Some("index.html".to_owned()),
@@ -137,7 +137,7 @@ impl FileRule {
         }
     }
 
-    /// For everybody.
+    /// Removes all conditions on requests.
     pub(crate) fn without_conditions(self) -> FileRule {
         FileRule {
             behind: None,
@@ -149,7 +149,7 @@ impl FileRule {
         }
     }
 
-    /// Whether it is about a path.
+    /// Returns whether the rule applies to a path.
     pub(crate) fn concerns(&self, path: &FilePath) -> bool {
         if self.prefixes.is_empty() && self.exact.is_empty() {
             return true;
@@ -162,7 +162,7 @@ impl FileRule {
         self.prefixes.iter().any(below) || self.exact.iter().any(|(path, _)| *path == url)
     }
 
-    /// The files that a path may be for, in order.
+    /// Returns the candidate files of a path, in order.
     pub(crate) fn candidates(&self, path: &FilePath, types: &Types) -> Vec<String> {
         if !self.exact.is_empty()
             && let Some((_, file)) = self.exact.iter().find(|(exact, _)| *exact == path.url())
@@ -183,12 +183,12 @@ impl FileRule {
         }
         let more = self.tries.iter().filter(|suffix| !text.ends_with(suffix.as_str()));
         let more = more.map(|suffix| format!("{text}{suffix}").trim_start_matches('/').to_owned());
-        // A suffix alone is no name.
+        // A suffix alone is not a name.
         files.extend(more.filter(|name| !text.is_empty() || !name.starts_with('.')));
         files
     }
 
-    /// Whether the app's middleware would let a request for a file of this type pass.
+    /// Returns whether the app's middleware would let a request for a file of this type pass.
     pub(crate) fn admits(&self, request: &Request, content_type: &str) -> bool {
         let has = |field: &str| request.fields.get(field).is_some();
         let meant = |kind: &Option<String>| kind.as_ref().is_none_or(|kind| essence(content_type) == kind);
@@ -206,7 +206,7 @@ impl FileRule {
             })
     }
 
-    /// The fields of a file's responses.
+    /// Returns the fields of a file's responses.
     pub(crate) fn fields(&self, file: &str, content_type: &str) -> Vec<(String, String)> {
         let path = format!("/{file}");
         let mut fields: Vec<(String, String)> = Vec::new();
@@ -221,14 +221,14 @@ impl FileRule {
         fields
     }
 
-    /// The type of a file; `None` where types are ours.
+    /// Returns the type of a file; `None` if the server's own types are used.
     pub(crate) fn content_type<'t>(&'t self, file: &str, types: &'t Types) -> Option<&'t str> {
         let default = self.default_type.as_deref()?;
         Some(extension(file).and_then(|known| types.get(known.as_str())).map_or(default, |kind| kind))
     }
 }
 
-/// As Ruby's `File.extname`, without the dot, in lower case.
+/// Like Ruby's `File.extname`, without the dot, in lower case.
 fn extension(file: &str) -> Option<String> {
     let name = file.rsplit('/').next().unwrap_or(file);
     let (stem, extension) = name.rsplit_once('.')?;
@@ -239,7 +239,7 @@ fn essence(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
 }
 
-/// Without the port.
+/// Removes the port.
 fn host(authority: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !host.ends_with(':') => host,
@@ -247,7 +247,7 @@ fn host(authority: &str) -> &str {
     }
 }
 
-/// Whether a proxy has named a client that none of the others has (Rack::Protection::IPSpoofing).
+/// Returns whether a proxy's field names a client that X-Forwarded-For does not (Rack::Protection::IPSpoofing).
 fn is_spoofed(request: &Request) -> bool {
     let Some(named) = request.fields.get("x-forwarded-for") else { return false };
     let unknown = |field: &str| {

@@ -1,4 +1,4 @@
-//! Percent-encoding for `Location` fields and request targets.
+//! Percent-encodes text for `Location` fields and request targets.
 
 /// Percent-encodes all bytes that are not visible ASCII, and `\`, `"`, `<` and `>`.
 pub(super) fn visible(bytes: &[u8]) -> Vec<u8> {

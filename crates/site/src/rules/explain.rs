@@ -1,24 +1,22 @@
-//! `firebrick explain`: which rule applies to a path, and why.
+//! Explains which rule applies to a path, and why, for `firebrick explain`.
 
 use std::fmt;
 
 use super::walk::{Found, look};
 use super::{Origin, RequestView, RuleKind, RuleRef, Rules, Step};
 
-/// The files of a site, as far as rules need them.
+/// A site's files, as the rules see them.
 pub trait FileTree {
-    /// What is at `path` (decoded, below the root, begins with `/`).
+    /// Returns the kind of `path` (decoded, below the root, begins with `/`).
     fn kind(&self, path: &str) -> FileKind;
 }
 
-/// What is at a path.
+/// The kind of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
-    /// A regular file.
     File,
-    /// A directory.
     Directory,
-    /// Nothing, or something that is never served.
+    /// Nothing, or an entry that is never served.
     Missing,
     /// A dot file, which is not served.
     Hidden,
@@ -34,12 +32,12 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// The steps tried, in order: a line each, without its number.
+    /// The steps tried, in order: one line each, without a number.
     pub fn steps(&self) -> &[String] {
         &self.steps
     }
 
-    /// The response in one line: its status first, as far as the rules determine it.
+    /// The response in one line, beginning with its status, as far as the rules determine it.
     pub fn response(&self) -> &str {
         &self.response
     }
@@ -75,7 +73,7 @@ pub fn explain(rules: &Rules, request: &RequestView<'_>, tree: &dyn FileTree) ->
 }
 
 impl Explanation {
-    /// Fills in the steps and the result; returns the file that is served.
+    /// Fills in the steps and the result. Returns the file that is served.
     fn walk<'a>(
         &mut self,
         rules: &'a Rules,
@@ -90,7 +88,7 @@ impl Explanation {
         None
     }
 
-    /// The steps after the redirects of `https_only` and `canonical_host`.
+    /// Follows the steps after the redirects of `https_only` and `canonical_host`.
     fn behind_gate(
         &mut self,
         rules: &Rules,
@@ -126,7 +124,7 @@ impl Explanation {
         None
     }
 
-    /// `https_only` and `canonical_host`. Returns the first redirect, then continues as if the client had followed all of them.
+    /// Applies `https_only` and `canonical_host`. Returns the first redirect, then continues as if the client had followed all of them.
     fn gate<'a>(&mut self, rules: &'a Rules, request: &mut RequestView<'a>) -> Option<String> {
         let mut first = None;
         let host = rules.canonical_host.as_deref().unwrap_or_default();
@@ -152,7 +150,7 @@ impl Explanation {
                 request.https = true;
                 request.forwarded_proto = Some(b"https");
                 if !rules.compat && !host.is_empty() {
-                    // The same redirect leads there.
+                    // The redirect for `https_only` also leads to the canonical host.
                     request.host = host.as_bytes();
                 }
             } else {
@@ -250,7 +248,7 @@ fn moved(status: u16, location: &[u8]) -> String {
     format!("{status} to {}", String::from_utf8_lossy(location))
 }
 
-/// ` (static.json:12)`
+/// Formats ` (static.json:12)`.
 fn line_suffix(rules: &Rules, line: Option<u32>) -> String {
     line.map(|line| format!(" ({}:{line})", rules.name())).unwrap_or_default()
 }
@@ -259,7 +257,7 @@ fn cite(rules: &Rules, from: RuleRef) -> String {
     format!("{}{}", from.kind, line_suffix(rules, from.line))
 }
 
-/// What a step tries, and the rule it comes from.
+/// Describes the target of a step, and its rule.
 fn subject(rules: &Rules, path: &str, step: &Step) -> String {
     let from = step.rule();
     let by = match from.kind {
@@ -305,7 +303,7 @@ fn missing_reason(step: &Step) -> &'static str {
     }
 }
 
-/// A path without control characters, which could move a terminal's cursor.
+/// Replaces control characters, which could move a terminal's cursor.
 fn printable(path: &str) -> String {
     path.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

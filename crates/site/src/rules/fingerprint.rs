@@ -1,8 +1,8 @@
-//! File names that contain a hash of the content: a changed file has a new name, so it can be cached without limit.
+//! Detects file names that contain a hash of the content: a changed file has a new name, so it can be cached without limit.
 //!
-//! Contract: a missed hash is better than a word or a date taken for one, because what is cached for a year cannot be recalled.
+//! Contract: missing a hash is better than mistaking a word or a date for one, because a response cached for a year cannot be recalled.
 
-/// Whether the last segment of `path` contains a content hash.
+/// Returns whether the last segment of `path` contains a content hash.
 pub(super) fn has(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     let Some((stem, extension)) = name.rsplit_once('.') else { return false };
@@ -10,12 +10,12 @@ pub(super) fn has(path: &str) -> bool {
         return false;
     }
     let in_assets = path.ends_with(&format!("/assets/{name}"));
-    // The first piece is the name, even when it looks like a hash (`deadbee1.txt`).
+    // The first piece is the name, even if it looks like a hash (`deadbee1.txt`).
     stem.split(['.', '-', '_']).skip(1).any(is_hex)
         || stem.split('.').any(|part| ends_with_short_hash(part, extension, in_assets))
 }
 
-/// Rails, Propshaft, webpack, Jekyll: eight or more lower-case hexadecimal digits. Decimal digits alone may be a date.
+/// Matches the hashes of Rails, Propshaft, webpack and Jekyll: eight or more lower-case hexadecimal digits. Decimal digits alone may be a date.
 fn is_hex(piece: &str) -> bool {
     let digits = piece.bytes().filter(u8::is_ascii_digit).count();
     let letters = piece.bytes().filter(|byte| matches!(byte, b'a'..=b'f')).count();
@@ -23,7 +23,7 @@ fn is_hex(piece: &str) -> bool {
     digits + letters == length && digits > 0 && letters > 0 && (8..=128).contains(&length)
 }
 
-/// esbuild and Hanami (`-GVDAEYE5`), Vite (`-BxY3_k2Z`): eight characters after a dash, mixed as in no word.
+/// Matches the hashes of esbuild and Hanami (`-GVDAEYE5`) and of Vite (`-BxY3_k2Z`): eight characters after a dash, mixed as in no word.
 fn ends_with_short_hash(part: &str, extension: &str, in_assets: bool) -> bool {
     let bytes = part.as_bytes();
     let Some(at) = bytes.len().checked_sub(9).filter(|&at| at > 0 && bytes[at] == b'-') else { return false };
@@ -43,7 +43,7 @@ fn ends_with_short_hash(part: &str, extension: &str, in_assets: bool) -> bool {
     }
     let changes =
         hash.windows(2).filter(|pair| pair[0].is_ascii_uppercase() != pair[1].is_ascii_uppercase()).count();
-    // `HomePage` changes case three times, too, but is pronounceable; and Vite writes into `assets`.
+    // `HomePage` changes case three times too, but is pronounceable; and Vite writes into `assets`.
     let hard = hash
         .split(|byte| !byte.is_ascii_alphabetic() || b"aeiouyAEIOUY".contains(byte))
         .any(|run| run.len() > 2);

@@ -1,12 +1,12 @@
-//! The rules that come before all others: `https_only` and `canonical_host`.
+//! Applies the rules that come before all others: `https_only` and `canonical_host`.
 //!
-//! Contract: one redirect leads to the final address, and a client that follows it is not redirected again. With `compat` it is two,
+//! Contract: one redirect leads to the final address, and a client that follows it is not redirected again. With `compat` there are two redirects,
 //! as in the buildpack.
 
 use super::location::{host, request_uri, scheme};
 use super::{Redirect, RequestView, RuleKind, RuleRef, Rules};
 
-/// The redirect that the client must follow first, and its rule.
+/// Returns the redirect that the client must follow first, and its rule.
 pub(super) fn gate(rules: &Rules, request: &RequestView<'_>) -> Option<(Redirect, RuleRef)> {
     if rules.https_only && !is_https(rules, request) {
         let from = RuleRef { kind: RuleKind::HttpsOnly, line: Some(rules.spans.https_only.line) };
@@ -27,7 +27,7 @@ pub(super) fn gate(rules: &Rules, request: &RequestView<'_>) -> Option<(Redirect
     Some((to(&scheme, &visible(canonical), request), from))
 }
 
-/// Whether the client used `https`. A client that forges `X-Forwarded-Proto: https` only avoids a redirect for itself.
+/// Returns whether the client used `https`. A client that forges `X-Forwarded-Proto: https` only avoids a redirect for itself.
 fn is_https(rules: &Rules, request: &RequestView<'_>) -> bool {
     let claimed = request.forwarded_proto;
     if rules.compat {
@@ -38,13 +38,13 @@ fn is_https(rules: &Rules, request: &RequestView<'_>) -> bool {
     request.https || first.trim_ascii().eq_ignore_ascii_case(b"https")
 }
 
-/// The header if it can be a scheme: nginx puts it before `://` unchanged.
+/// Returns the header field if it can be a scheme. nginx puts it before `://` unchanged.
 fn forwarded_proto(request: &RequestView<'_>) -> Vec<u8> {
     let value = request.forwarded_proto.unwrap_or_default();
     if value.iter().all(u8::is_ascii_alphanumeric) { value.to_vec() } else { Vec::new() }
 }
 
-/// Compares without the port, as nginx's `$host` does, unless the rule names one. Clients leave out the scheme's own port.
+/// Compares hosts without the port, as nginx's `$host` does, unless the rule has a port. Clients leave out the scheme's default port.
 fn is_host(canonical: &str, request: &[u8], https: bool) -> bool {
     if request.is_empty() {
         return false;

@@ -1,7 +1,7 @@
-//! Globs over decoded paths: `*` matches any run without `/`, `**` any run; other characters match themselves. The whole path must match.
+//! Matches globs against decoded paths: `*` matches any run without `/`, `**` any run, other characters themselves. The whole path must match.
 //!
-//! Contract: the same results as the regular expression `^…$` with `[^/]*` and `.*`, in time proportional to pattern times
-//! path (no backtracking), so no path can make a rule slow. Captures are greedy.
+//! Contract: the results are those of the regular expression `^…$` with `[^/]*` and `.*`, in time proportional to pattern times path (no
+//! backtracking), so no path can make a rule slow. Captures are greedy.
 
 /// A compiled glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Token {
         !matches!(self, Token::Byte(_))
     }
 
-    /// Whether the token can match this byte.
+    /// Returns whether the token can match this byte.
     fn takes(self, byte: u8) -> bool {
         match self {
             Token::Byte(own) => own == byte,
@@ -58,12 +58,12 @@ impl Glob {
         Glob { prefix, rest }
     }
 
-    /// Number of wildcards.
+    /// Returns the number of wildcards.
     pub fn wildcards(&self) -> usize {
         self.rest.iter().filter(|token| token.is_wild()).count()
     }
 
-    /// Whether the whole path matches.
+    /// Returns whether the whole path matches.
     pub fn matches(&self, path: &str) -> bool {
         let Some(text) = path.as_bytes().strip_prefix(self.prefix.as_slice()) else { return false };
         match self.rest.as_slice() {
@@ -74,7 +74,7 @@ impl Glob {
         }
     }
 
-    /// The text that each wildcard matched, in order, if the whole path matches.
+    /// Returns the text that each wildcard matched, in order, if the whole path matches.
     pub fn captures(&self, path: &str) -> Option<Vec<String>> {
         if !self.matches(path) {
             return None;
@@ -96,7 +96,7 @@ impl Glob {
         Some(captures)
     }
 
-    /// Whether this glob matches every path that `other` matches, as far as that is easy to tell; never wrongly true.
+    /// Returns whether this glob matches every path that `other` matches. Checks only easy cases; never wrongly true.
     pub fn covers(&self, other: &Glob) -> bool {
         if self == other {
             return true;
@@ -139,7 +139,7 @@ fn simulate(tokens: &[Token], text: &[u8]) -> bool {
     now[tokens.len()]
 }
 
-/// A wildcard may match nothing.
+/// Marks the states after a wildcard, which may match nothing.
 fn skip_wildcards(tokens: &[Token], states: &mut [bool]) {
     for (index, token) in tokens.iter().enumerate() {
         if states[index] && token.is_wild() {
@@ -232,7 +232,7 @@ mod tests {
         );
     }
 
-    /// The equivalent expression, with a group for each wildcard.
+    /// Returns the equivalent expression, with a group for each wildcard.
     fn specified(pattern: &str) -> Regex {
         let mut text = String::from("(?s)\\A");
         let mut left = pattern;

@@ -1,4 +1,4 @@
-//! JSON with source positions: a small tree over `jsonc-parser`, which gives ranges; everything that is not JSON is refused.
+//! Parses JSON with source positions: a small tree over `jsonc-parser`, which gives ranges. Anything that is not JSON is refused.
 //!
 //! Contract: strict RFC 8259, except that the text must be an object. Nesting is limited, so no text can exhaust the stack.
 
@@ -6,19 +6,17 @@ use jsonc_parser::{ParseOptions, ast, common::Ranged};
 
 use super::source::{Mistake, Source, SourceSpan};
 
-/// Deepest nesting; rules need five levels.
+/// The deepest nesting; rules need five levels.
 const MAX_DEPTH: usize = 32;
-/// Largest file, in bytes.
+/// The largest file, in bytes.
 const MAX_LENGTH: usize = 1 << 20;
 
-/// A value and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Node {
     pub value: Value,
     pub at: SourceSpan,
 }
 
-/// A JSON value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Null,
@@ -30,17 +28,16 @@ pub(super) enum Value {
     Object(Vec<Member>),
 }
 
-/// A member of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Member {
     pub key: String,
-    /// Position of the key.
+    /// The position of the key.
     pub at: SourceSpan,
     pub node: Node,
 }
 
 impl Value {
-    /// The value as error messages name it.
+    /// Returns the value as error messages show it.
     pub fn found(&self) -> String {
         match self {
             Value::Null => "null".to_owned(),
@@ -101,7 +98,7 @@ fn strict() -> ParseOptions {
     }
 }
 
-/// Refuses control characters, non-JSON whitespace and deep nesting before anything recurses.
+/// Refuses control characters, non-JSON whitespace and deep nesting before any recursion.
 fn precheck(source: &Source) -> Result<(), Mistake> {
     let mut depth = 0usize;
     let (mut inside, mut escaped) = (false, false);
@@ -138,7 +135,7 @@ fn precheck(source: &Source) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// Rewrites the parser's message in the style of ours, with a hint for common mistakes.
+/// Rewrites the parser's message in this file's style, with a hint for common mistakes.
 fn sentence(text: &str) -> String {
     match text {
         "Trailing commas are not allowed" => "a comma with nothing after it: remove it".to_owned(),
@@ -257,7 +254,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
-        // serde_json is the reference: we accept what it accepts, with the same meaning, and nothing else.
+        // serde_json is the reference: the parser accepts the same texts with the same meaning, and nothing else.
         #[test]
         fn agrees_with_serde_json(text in r#"\{("[a-z\\u0é"]{0,4}":?|[\[\]{}:, ]|true|null|-?[0-9.e+]{1,3}|'|//|\t|\\){0,12}\}"#) {
             let judge: Option<serde_json::Value> = serde_json::from_str(&text).ok();

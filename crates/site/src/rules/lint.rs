@@ -1,12 +1,12 @@
-//! Rules without effect: what `firebrick check` reports beyond [`super::Parsed::notes`].
+//! Finds rules without effect, which `firebrick check` reports in addition to [`super::Parsed::notes`].
 
 use super::glob::Glob;
 use super::source::SourceSpan;
 use super::walk::{Found, walk};
 use super::{FileKind, FileTree, Note, ProxyRule, Route, Rules, Step};
 
-/// The entries of `rules` that have no effect, given the site's files; in file order. What [`Rules::parse`] has noted (unknown
-/// keys, duplicates, unset variables, keys that match no path) is not repeated.
+/// Returns the entries of `rules` that have no effect, given the site's files, in file order. Notes of [`Rules::parse`] (unknown keys, duplicates,
+/// unset variables, keys that match no path) are not repeated.
 pub fn lint(rules: &Rules, tree: &dyn FileTree) -> Vec<Note> {
     let mut lint = Lint { rules, tree, notes: Vec::new() };
     if lint.root() {
@@ -34,7 +34,7 @@ impl Lint<'_> {
         });
     }
 
-    /// Whether the root exists; without one, rules about files cannot be checked.
+    /// Returns whether the root exists. Without it, rules about files cannot be checked.
     fn root(&mut self) -> bool {
         let there = self.tree.kind("/") == FileKind::Directory;
         if !there {
@@ -131,7 +131,7 @@ impl Lint<'_> {
         }
     }
 
-    /// What takes precedence over the redirect of exactly this path.
+    /// Returns the reason if another rule takes precedence over the redirect of exactly this path.
     fn shadow(&self, id: usize, path: &str) -> Option<String> {
         if !path.starts_with('/') {
             return None;
@@ -206,7 +206,7 @@ impl Lint<'_> {
 
 const CLEAN: &str = "with clean_urls a path that ends in .html is a file or 404";
 
-/// A proxy that matches every path of a glob.
+/// Returns a proxy that matches every path of a glob.
 fn covering_proxy<'a>(rules: &'a Rules, glob: &Glob) -> Option<&'a ProxyRule> {
     rules.proxies.iter().find(|proxy| {
         let prefix = proxy.prefix.as_str();

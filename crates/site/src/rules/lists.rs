@@ -1,4 +1,4 @@
-//! The entries of `routes`, `redirects` and `headers`.
+//! Parses the entries of `routes`, `redirects` and `headers`.
 
 use super::glob::Glob;
 use super::json::{Member, Node, Value};
@@ -7,7 +7,7 @@ use super::read::Reader;
 use super::source::SourceSpan;
 use super::{HeaderRule, RedirectRule, Route};
 
-/// All entries, in file order.
+/// Parses all entries, in file order.
 pub(super) fn routes(reader: &mut Reader<'_>, node: &Node) -> Vec<Route> {
     let members =
         reader.members("routes", node, "an object such as {\"/**\": \"index.html\"}").unwrap_or_default();
@@ -38,7 +38,7 @@ pub(super) fn routes(reader: &mut Reader<'_>, node: &Node) -> Vec<Route> {
     routes
 }
 
-/// All entries, in file order.
+/// Parses all entries, in file order.
 pub(super) fn redirects(reader: &mut Reader<'_>, node: &Node) -> Vec<RedirectRule> {
     const EXPECTED: &str = "an object such as {\"/old\": {\"url\": \"/new\"}}";
     let members = reader.members("redirects", node, EXPECTED).unwrap_or_default();
@@ -104,7 +104,7 @@ fn url(reader: &mut Reader<'_>, key: &str, node: &Node, captures: usize) -> Opti
     }
 }
 
-/// All entries, in file order.
+/// Parses all entries, in file order.
 pub(super) fn headers(reader: &mut Reader<'_>, node: &Node) -> Vec<HeaderRule> {
     const EXPECTED: &str = "an object such as {\"/**\": {\"Cache-Control\": \"no-cache\"}}";
     let members = reader.members("headers", node, EXPECTED).unwrap_or_default();
@@ -128,7 +128,7 @@ pub(super) fn headers(reader: &mut Reader<'_>, node: &Node) -> Vec<HeaderRule> {
     rules
 }
 
-/// Name, value, and position.
+/// Parses name, value, and position.
 fn header(reader: &mut Reader<'_>, rule: &str, field: &Member) -> Option<(String, String, SourceSpan)> {
     if !text::is_token(field.key.as_bytes()) {
         reader.mistake(

@@ -1,15 +1,16 @@
-//! The target URL of a redirect: text with nginx's variables, evaluated for each request.
+//! Builds the target URL of a redirect: text with nginx's variables, evaluated for each request.
 //!
-//! Contract: the result is visible ASCII. A client can choose neither the host nor the scheme it leads to:
-//! 1. client input (captures, `$uri`, `$arg_…`, `$http_…`, …) never becomes part of the authority, or the URL is refused when it is read;
-//! 2. a URL that begins with client input, or with `/`, is a path of this site: it begins with exactly one `/` (unless the
-//!    file itself has `//host`), and `\`, which browsers treat as `/`, is always encoded.
+//! Contract: the result is visible ASCII. A client can choose neither its host nor its scheme:
+//! 1. Client input (captures, `$uri`, `$arg_…`, `$http_…`, …) never becomes part of the authority; a URL that would allow it is refused when it is
+//!    parsed.
+//! 2. A URL that begins with client input, or with `/`, is a path of this site: it begins with exactly one `/` (unless the file itself has
+//!    `//host`), and `\`, which browsers treat as `/`, is always encoded.
 
 use super::RequestView;
 use super::escape::{encoded, visible};
 use super::variables::Filled;
 
-/// Names of variables, for messages; `arg_` and `http_` need a suffix.
+/// The names of variables, for messages; `arg_` and `http_` need a suffix.
 pub(super) const VARIABLES: [&str; 13] = [
     "host",
     "http_host",
@@ -26,7 +27,6 @@ pub(super) const VARIABLES: [&str; 13] = [
     "http_",
 ];
 
-/// A URL with variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Location {
     parts: Vec<Part>,
@@ -51,7 +51,7 @@ enum Part {
 }
 
 impl Part {
-    /// Whether its text comes from the client.
+    /// Returns whether the text comes from the client.
     fn is_foreign(&self) -> bool {
         use Part::*;
         matches!(self, RequestUri | Uri | Args | RemoteAddr | Arg(_) | Http(_) | Capture(_))
@@ -100,7 +100,7 @@ fn unknown(name: &str) -> String {
 }
 
 impl Location {
-    /// Parses a URL after environment variables were substituted; `captures` is the number of wildcards in its key.
+    /// Parses a URL after environment variables were substituted. `captures`: the number of wildcards in its key.
     ///
     /// # Errors
     /// Unknown variables, and URLs whose host a client could choose.
@@ -137,7 +137,7 @@ impl Location {
         Ok(location)
     }
 
-    /// The URL, if it contains no variables.
+    /// Returns the URL, if it contains no variables.
     pub fn fixed(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [Part::Text(text)] => Some(text),
@@ -145,7 +145,7 @@ impl Location {
         }
     }
 
-    /// Whether `${name}` is one of nginx's variables, for names that the environment does not set.
+    /// Returns whether `${name}` is one of nginx's variables, for names that the environment does not set.
     pub fn evaluates(name: &str) -> bool {
         Part::named(name, 9).is_ok()
     }
@@ -159,7 +159,7 @@ impl Location {
         for part in &self.parts {
             match part {
                 Part::Text(text) => before.push_str(text),
-                // May be empty, and then changes nothing.
+                // This part may be empty, so it separates nothing.
                 Part::IsArgs => {}
                 part if !part.is_foreign() => before.push('h'),
                 _ if before.ends_with("://") || before == "//" => {
@@ -180,7 +180,7 @@ impl Location {
         Ok(())
     }
 
-    /// The value of `Location` for a request.
+    /// Returns the value of `Location` for a request.
     pub fn evaluate(&self, captures: &[String], request: &RequestView<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         for part in &self.parts {
@@ -191,7 +191,7 @@ impl Location {
                     out.push(b'/');
                 }
                 if start > 0 && !out.iter().any(|byte| b"/?#:".contains(byte)) {
-                    // In the first segment of a relative URL a colon would be read as the end of a scheme.
+                    // In the first segment of a relative URL, a colon would be read as the end of a scheme.
                     raw.iter()
                         .for_each(|&byte| if byte == b':' { out.extend(b"%3A") } else { out.push(byte) });
                     continue;
@@ -215,7 +215,7 @@ impl Location {
     }
 }
 
-/// The name that follows a `$`, and its length with braces; an empty name if there is none.
+/// Returns the name that follows a `$`, and its length with braces; an empty name if there is none.
 fn name<'a>(text: &'a str, unset: &[String]) -> (&'a str, usize) {
     let word = |text: &'a str| {
         let end = text.find(|c: char| c != '_' && !c.is_ascii_alphanumeric()).unwrap_or(text.len());
@@ -227,7 +227,7 @@ fn name<'a>(text: &'a str, unset: &[String]) -> (&'a str, usize) {
             return ("", 0);
         }
         let len = name.len() + 2;
-        // An unset environment variable stays unchanged, unless nginx has one of that name.
+        // An unset environment variable stays unchanged, unless nginx has a variable of that name.
         let known = Location::evaluates(name);
         return if unset.iter().any(|unset| unset == name) && !known { ("", len) } else { (name, len) };
     }
@@ -238,13 +238,13 @@ fn name<'a>(text: &'a str, unset: &[String]) -> (&'a str, usize) {
     }
 }
 
-/// Whether a URL that begins like this has a scheme but no host yet.
+/// Returns whether a URL with this beginning has a scheme but no host yet.
 fn scheme_only(before: &str) -> bool {
     !before.contains(['/', '?', '#']) && before.ends_with(':')
         || before.ends_with(":/") && before.matches('/').count() == 1
 }
 
-/// Whether appended text would still belong to the host.
+/// Returns whether appended text would still belong to the host.
 fn in_authority(out: &[u8]) -> bool {
     let after = match out.windows(3).position(|window| window == b"://") {
         Some(at) if !out[..at].iter().any(|byte| b"/?#".contains(byte)) => &out[at + 3..],
@@ -276,12 +276,11 @@ fn evaluate(part: &Part, captures: &[String], request: &RequestView<'_>, in_quer
     }
 }
 
-/// `http` or `https`.
 pub(super) fn scheme(https: bool) -> &'static [u8] {
     if https { b"https" } else { b"http" }
 }
 
-/// nginx's `$host`: lower case, without port; `localhost` when the request names none.
+/// Returns nginx's `$host`: lower case, without port; `localhost` if the request has none.
 pub(super) fn host(authority: &[u8]) -> Vec<u8> {
     let end = match authority.iter().position(|&byte| byte == b']') {
         Some(bracket) if authority.first() == Some(&b'[') => bracket + 1,
@@ -290,7 +289,7 @@ pub(super) fn host(authority: &[u8]) -> Vec<u8> {
     host_and_port(&authority[..end])
 }
 
-/// An authority with all bytes removed that an authority cannot contain.
+/// Removes all bytes that an authority cannot contain.
 pub(super) fn host_and_port(authority: &[u8]) -> Vec<u8> {
     let clean: Vec<u8> = authority
         .iter()
@@ -300,7 +299,7 @@ pub(super) fn host_and_port(authority: &[u8]) -> Vec<u8> {
     if clean.is_empty() { b"localhost".to_vec() } else { clean }
 }
 
-/// Path and query as sent.
+/// Returns path and query as sent.
 pub(super) fn request_uri(request: &RequestView<'_>) -> Vec<u8> {
     let mut uri = visible(request.raw_path);
     if uri.first() != Some(&b'/') {
@@ -313,7 +312,7 @@ pub(super) fn request_uri(request: &RequestView<'_>) -> Vec<u8> {
     uri
 }
 
-/// The first argument of that name, as sent; names ignore case, as in nginx.
+/// Returns the first argument of that name, as sent. Names ignore case, as in nginx.
 fn argument<'a>(query: &'a [u8], name: &str) -> &'a [u8] {
     let value = |pair: &'a [u8]| {
         let (key, value) = pair.split_at(pair.iter().position(|&byte| byte == b'=')?);

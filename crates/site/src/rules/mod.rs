@@ -1,13 +1,13 @@
-//! `static.json`: text is parsed into [`Rules`], and rules give the steps for a path.
+//! Parses `static.json` into [`Rules`], which give the steps for a path.
 //!
-//! Why: which file, proxy or redirect a path leads to is decided here in pure code, so it can be tested, cached, explained
-//! (`firebrick explain`) and checked (`firebrick check`) without a server or a disk.
+//! Why: the file, proxy or redirect of a path is determined here without I/O, so it can be tested, cached, explained (`firebrick explain`) and
+//! checked (`firebrick check`) without a server or a disk.
 //!
 //! Contract:
 //! 1. No I/O. Environment variables and the site's files are reached through a closure and through [`FileTree`].
 //! 2. [`Rules`] are immutable; a new text makes new rules.
 //! 3. Paths passed in are decoded once, begin with `/`, and contain no `.`, `..`, empty segment or NUL. A directory's path may end with `/`.
-//! 4. [`Rules::steps`] and [`Rules::headers`] depend on the path alone: their results can be cached by path.
+//! 4. [`Rules::steps`] and [`Rules::headers`] depend only on the path, so their results can be cached by path.
 //! 5. The order of steps is the specified one: files, clean URLs, proxies, redirects, routes, 404.
 
 mod basic_auth;
@@ -53,7 +53,7 @@ use source::{Source, SourceSpan};
 pub struct Rules {
     /// The text they were parsed from.
     source: Option<Arc<Source>>,
-    /// Positions of the top-level keys.
+    /// The positions of the top-level keys.
     spans: KeySpans,
     root: Option<String>,
     compat: bool,
@@ -84,7 +84,7 @@ pub struct Rules {
     merge_headers: bool,
 }
 
-/// Positions of top-level keys that are not lists; line 0 when absent.
+/// The positions of top-level keys that are not lists; line 0 if absent.
 #[derive(Debug, Clone, Default)]
 struct KeySpans {
     root: SourceSpan,
@@ -95,18 +95,17 @@ struct KeySpans {
     error_page: SourceSpan,
 }
 
-/// `trailing_slash`
+/// The value of `trailing_slash`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TrailingSlash {
     /// Directories are redirected to their slash; nothing else changes.
     Keep,
     /// Clean URLs and directories end with a slash.
     Always,
-    /// Nothing but the root ends with a slash.
+    /// Only the root ends with a slash.
     Never,
 }
 
-/// An entry of `routes`.
 #[derive(Debug, Clone)]
 struct Route {
     key: String,
@@ -117,7 +116,6 @@ struct Route {
     target_at: SourceSpan,
 }
 
-/// An entry of `redirects`.
 #[derive(Debug, Clone)]
 struct RedirectRule {
     key: String,
@@ -129,7 +127,6 @@ struct RedirectRule {
     at: SourceSpan,
 }
 
-/// An entry of `headers`.
 #[derive(Debug, Clone)]
 struct HeaderRule {
     key: String,
@@ -139,12 +136,10 @@ struct HeaderRule {
     at: SourceSpan,
 }
 
-/// The result of parsing.
 #[derive(Debug, Clone)]
 pub struct Parsed {
-    /// The rules.
     pub rules: Rules,
-    /// Valid but probably unintended: unknown keys, unset variables, …
+    /// Warnings about valid but probably unintended entries: unknown keys, unset variables, …
     pub notes: Vec<Note>,
 }
 
@@ -181,17 +176,17 @@ impl Rules {
         }
     }
 
-    /// The rules of a site without `static.json` and without `BASIC_AUTH_*`: clean URLs, otherwise the defaults.
+    /// Returns the rules of a site without `static.json` and without `BASIC_AUTH_*`: clean URLs, otherwise the defaults.
     pub fn without_file() -> Rules {
         Rules::from_variables(&|_| None).rules
     }
 
-    /// The rules of a site without `static.json`; `BASIC_AUTH_USERNAME` and the like still apply.
+    /// Returns the rules of a site without `static.json`; `BASIC_AUTH_USERNAME` and the like still apply.
     pub fn from_variables(variables: &dyn Fn(&str) -> Option<String>) -> Parsed {
         parse::without_file(variables)
     }
 
-    /// Parses `static.json`. `name` is used in messages; `variables` looks environment variables up.
+    /// Parses `static.json`. `name` is used in messages; `variables` looks up environment variables.
     ///
     /// # Errors
     /// All mistakes, not only the first.
@@ -208,22 +203,21 @@ impl Rules {
         self.source.as_ref().map_or("", |source| &source.name)
     }
 
-    /// `root` with variables substituted; `None` when absent.
+    /// `root` with variables substituted; `None` if absent.
     pub fn root(&self) -> Option<&str> {
         self.root.as_deref()
     }
 
-    /// Whether `"compat": "heroku"` is set.
+    /// Returns whether `"compat": "heroku"` is set.
     pub fn compat(&self) -> bool {
         self.compat
     }
 
-    /// `encoding`.
     pub fn encoding(&self) -> &str {
         &self.encoding
     }
 
-    /// `error_page`: a path below the root that begins with `/`; `None` when absent.
+    /// `error_page`: a path below the root that begins with `/`; `None` if absent.
     pub fn error_page(&self) -> Option<&str> {
         self.error_page.as_deref()
     }
@@ -233,43 +227,39 @@ impl Rules {
         &self.index
     }
 
-    /// `directory_listing`
     pub fn directory_listing(&self) -> bool {
         self.directory_listing
     }
 
-    /// `fingerprinted_assets`
     pub fn fingerprinted_assets(&self) -> bool {
         self.fingerprinted_assets
     }
 
-    /// The `Cache-Control` of a successful response (200, 206, 304) with the file `path`, if `fingerprinted_assets` is on and its
+    /// Returns the `Cache-Control` of a successful response (200, 206, 304) with the file `path`, if `fingerprinted_assets` is on and the file's
     /// name contains a content hash. A `Cache-Control` of [`Rules::headers`] takes precedence.
     pub fn cache_control(&self, path: &str) -> Option<&'static str> {
         (self.fingerprinted_assets && fingerprint::has(path)).then_some("public, max-age=31536000, immutable")
     }
 
-    /// `compress`
     pub fn compress(&self) -> bool {
         self.compress
     }
 
-    /// `precompressed`
     pub fn precompressed(&self) -> bool {
         self.precompressed
     }
 
-    /// `logging.access`; when absent, on in compat mode (as in the buildpack), else the server's own option applies.
+    /// `logging.access`; if absent, on in compat mode (as in the buildpack), else the server's own option applies.
     pub fn access_log(&self) -> Option<bool> {
         self.access_log.or(self.compat.then_some(true))
     }
 
-    /// `logging.error`: one of debug, info, notice, warn, error, crit, alert, emerg; `debug` when `STATIC_DEBUG` is set.
+    /// `logging.error`: one of debug, info, notice, warn, error, crit, alert, emerg; `debug` if `STATIC_DEBUG` is set.
     pub fn error_level(&self) -> &str {
         &self.error_level
     }
 
-    /// `port`; `None` when absent (then `PORT` applies).
+    /// `port`; `None` if absent (then `PORT` applies).
     pub fn port(&self) -> Option<u16> {
         self.port
     }
@@ -279,7 +269,7 @@ impl Rules {
         self.worker_connections
     }
 
-    /// Who is admitted; `None` when the site is public.
+    /// The users that are admitted; `None` if the site is public.
     pub fn basic_auth(&self) -> Option<&BasicAuth> {
         self.basic_auth.as_ref()
     }
@@ -294,33 +284,33 @@ impl Rules {
         self.canonical_host.as_deref().map(|host| (host, self.spans.canonical_host.line))
     }
 
-    /// Whether [`Rules::gate`] can redirect at all.
+    /// Returns whether [`Rules::gate`] can redirect at all.
     pub fn has_gate(&self) -> bool {
         self.https_only || self.canonical_host.is_some()
     }
 
-    /// The redirect of `https_only` or `canonical_host`, if the request needs one.
+    /// Returns the redirect of `https_only` or `canonical_host`, if the request needs one.
     pub fn gate(&self, request: &RequestView<'_>) -> Option<Redirect> {
         gate::gate(self, request).map(|(redirect, _)| redirect)
     }
 
-    /// The steps for `path`, in order.
+    /// Returns the steps for `path`, in order.
     pub fn steps(&self, path: &str) -> Steps {
         step::steps(self, path)
     }
 
-    /// The header fields of every response for `path` (the path of the request, before any rewrite).
+    /// Returns the header fields of every response for `path` (the path of the request, before any rewrite).
     pub fn headers(&self, path: &str) -> Vec<(&str, &str)> {
         self.header_lines(path).into_iter().map(|(name, value, _)| (name, value)).collect()
     }
 
-    /// As [`Rules::headers`], with the rule that each comes from.
+    /// Like [`Rules::headers`], with the rule of each field.
     fn header_lines(&self, path: &str) -> Vec<(&str, &str, &HeaderRule)> {
         let matching = self.headers.iter().rev().filter(|rule| rule.glob.matches(path));
         let mut fields: Vec<(&str, &str, &HeaderRule)> = Vec::new();
         for rule in matching.take(if self.merge_headers { usize::MAX } else { 1 }) {
             for (name, value, _) in &rule.fields {
-                // Iterates from last to first: the first one to set a name wins.
+                // The rules are iterated from last to first; the first one to set a name wins.
                 if !fields.iter().any(|(known, ..)| known.eq_ignore_ascii_case(name)) {
                     fields.push((name, value, rule));
                 }
@@ -329,10 +319,10 @@ impl Rules {
         fields
     }
 
-    /// The redirect of [`Step::Redirect`] for this request.
+    /// Returns the redirect of [`Step::Redirect`] for this request.
     ///
     /// # Panics
-    /// When `id` is not from these rules.
+    /// If `id` is not from these rules.
     pub fn redirect(&self, id: usize, captures: &[String], request: &RequestView<'_>) -> Redirect {
         let rule = &self.redirects[id];
         let mut location = rule.location.evaluate(captures, request);
@@ -346,18 +336,18 @@ impl Rules {
         Redirect { status: rule.status, location }
     }
 
-    /// Path and query to request from the origin of proxy `id`. The path is the client's, byte for byte, without the prefix.
+    /// Returns the path and query to request from the origin of proxy `id`. The path is the client's, byte for byte, without the prefix.
     ///
     /// # Panics
-    /// When `id` is not from these rules.
+    /// If `id` is not from these rules.
     pub fn upstream_target(&self, id: usize, request: &RequestView<'_>) -> Vec<u8> {
         self.proxies[id].target(request, self.compat)
     }
 
-    /// Maps a `Location` of the origin of proxy `id` back below the prefix; `None`: leave it unchanged.
+    /// Maps a `Location` of the origin of proxy `id` back below the prefix. Returns `None` if it stays unchanged.
     ///
     /// # Panics
-    /// When `id` is not from these rules.
+    /// If `id` is not from these rules.
     pub fn location_back(&self, id: usize, location: &[u8]) -> Option<Vec<u8>> {
         self.proxies[id].location_back(location)
     }

@@ -1,8 +1,8 @@
-//! "Did you mean": the known name nearest to a misspelt one.
+//! Suggests the known name nearest to a misspelt one ("did you mean").
 
-/// The candidate nearest to `written`, if one is near enough to suggest; the first of equals.
+/// Returns the candidate nearest to `written`, if one is near enough; the first of equals.
 pub(super) fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Long garbage resembles nothing, and the distance takes quadratic time.
+    // Long garbage resembles no name, and the distance takes quadratic time.
     let normal = |name: &str| -> String {
         name.chars()
             .take(64)

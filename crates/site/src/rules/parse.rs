@@ -1,7 +1,7 @@
-//! The keys of `static.json`: type, default and meaning of each, in one table of matches.
+//! Parses the keys of `static.json`: type, default and meaning of each, in one table of matches.
 //!
-//! Contract: all mistakes are reported, not only the first; unknown keys are notes, because the buildpack ignored them.
-//! With `"compat": "heroku"` keys that the buildpack did not have count as unknown.
+//! Contract: all mistakes are reported, not only the first. Unknown keys are notes, because the buildpack ignored them. With `"compat": "heroku"`,
+//! keys that the buildpack did not have count as unknown.
 
 use std::sync::Arc;
 
@@ -89,13 +89,13 @@ pub(super) fn parse(source: Source, variables: Variables<'_>) -> Result<Parsed, 
     }
 }
 
-/// Redirects without wildcards by their path.
+/// Returns the redirects without wildcards, by path.
 fn exact(rules: &Rules) -> std::collections::HashMap<String, usize> {
     let plain = rules.redirects.iter().enumerate().filter(|(_, rule)| rule.glob.is_none());
     plain.map(|(id, rule)| (rule.key.clone(), id)).collect()
 }
 
-/// The rules without a file.
+/// Returns the rules of a site without a file.
 pub(super) fn without_file(variables: Variables<'_>) -> Parsed {
     let source = Source::new("", "");
     let mut reader =
@@ -185,7 +185,7 @@ fn unknown(reader: &mut Reader<'_>, member: &Member) {
     }
 }
 
-/// A non-empty string without NUL.
+/// Parses a non-empty string.
 fn text_of(reader: &mut Reader<'_>, key: &str, node: &Node, expected: &str) -> Option<String> {
     let text = reader.string(key, node, expected)?.to_owned();
     if text.is_empty() { reader.expected(key, node, expected) } else { Some(text) }

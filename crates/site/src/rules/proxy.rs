@@ -1,4 +1,4 @@
-//! `proxies`: the options of an origin, and the mapping of paths between a prefix and its origin.
+//! Defines the options of an origin, and maps paths between a prefix and its origin (`proxies`).
 
 use std::time::Duration;
 
@@ -11,52 +11,49 @@ use super::source::SourceSpan;
 pub struct ProxyRule {
     /// The key as written.
     pub prefix: String,
-    /// Line of the entry in `static.json`, from 1.
+    /// The line of the entry in `static.json`, from 1.
     pub line: u32,
-    /// Position of the key.
+    /// The position of the key.
     pub(super) at: SourceSpan,
     /// The origins; at least one, all with the same base path.
     pub origins: Vec<Origin>,
-    /// How to choose among several origins.
     pub balance: Balance,
-    /// Longest time to connect.
+    /// The longest time to connect.
     pub connect_timeout: Duration,
-    /// Longest time without data from the origin.
+    /// The longest time without data from the origin.
     pub read_timeout: Duration,
-    /// Longest time without progress in sending to the origin.
+    /// The longest time without progress in sending to the origin.
     pub send_timeout: Duration,
-    /// How often a request that the origin cannot have acted on is sent again.
+    /// How often a request is sent again that the origin cannot have acted on.
     pub retries: u32,
     /// Idle connections kept for each origin.
     pub max_idle: usize,
     /// The `Host` that the origin gets.
     pub host: HostPolicy,
-    /// Whether certificates of `https` origins are verified.
+    /// Verify the certificates of `https` origins.
     pub tls_verify: bool,
     /// A PEM file of certificates to verify with, instead of the system's; relative to `static.json`.
     pub tls_ca: Option<String>,
-    /// Whether `X-Forwarded-*` and `Forwarded` are sent.
+    /// Send `X-Forwarded-*` and `Forwarded`.
     pub forwarded: bool,
     /// Where `Via` is added.
     pub via: Via,
-    /// Whether `Upgrade: websocket` passes.
+    /// Let `Upgrade: websocket` pass.
     pub websocket: bool,
-    /// Active health checks.
     pub health: Option<Health>,
 }
 
 /// One origin, with variables substituted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// As a complete URL: `http://…`, `https://…`, `unix:/path.sock` or `unix:/path.sock:/base`.
+    /// The complete URL: `http://…`, `https://…`, `unix:/path.sock` or `unix:/path.sock:/base`.
     pub url: String,
-    /// How to reach it.
     pub scheme: OriginScheme,
-    /// Host name or address, without brackets; the path of a Unix socket.
+    /// The host name or address, without brackets; or the path of a Unix socket.
     pub host: String,
-    /// Port, if one is written.
+    /// The port, if one is written.
     pub port: Option<u16>,
-    /// Base path: empty, or begins with `/` and does not end with it.
+    /// The base path: empty, or begins with `/` and does not end with it.
     pub base: String,
 }
 
@@ -67,7 +64,6 @@ pub enum OriginScheme {
     Http,
     /// TLS over TCP.
     Https,
-    /// A Unix socket.
     Unix,
 }
 
@@ -77,7 +73,7 @@ pub enum Balance {
     /// In turn.
     #[default]
     RoundRobin,
-    /// The one with the fewest requests in progress.
+    /// The origin with the fewest requests in progress.
     LeastConnections,
 }
 
@@ -108,9 +104,9 @@ pub enum Via {
 pub struct Health {
     /// The path to request; begins with `/`.
     pub path: String,
-    /// Time between checks.
+    /// The time between checks.
     pub interval: Duration,
-    /// Longest time for one check.
+    /// The longest time for one check.
     pub timeout: Duration,
     /// Successful checks in a row before an origin is used again.
     pub healthy: u32,
@@ -119,7 +115,7 @@ pub struct Health {
 }
 
 impl ProxyRule {
-    /// A rule with all options at their defaults and no origin yet.
+    /// Creates a rule with all options at their defaults and no origin yet.
     pub(super) fn new(prefix: &str, at: SourceSpan, compat: bool) -> ProxyRule {
         ProxyRule {
             prefix: prefix.to_owned(),
@@ -136,14 +132,14 @@ impl ProxyRule {
             tls_verify: !compat,
             tls_ca: None,
             forwarded: !compat,
-            // Loops are recognized there, too; responses stay as they were.
+            // `Via` on requests is enough for the origin to detect loops; responses stay as in the buildpack.
             via: if compat { Via::Requests } else { Via::Both },
             websocket: !compat,
             health: None,
         }
     }
 
-    /// Whether the path is below the prefix. With `compat`: whether it begins with the same characters.
+    /// Returns whether the path is below the prefix. With `compat`: whether it begins with the same characters.
     pub(super) fn matches(&self, path: &str, compat: bool) -> bool {
         if compat {
             return path.starts_with(&self.prefix);
@@ -155,7 +151,7 @@ impl ProxyRule {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Path and query for the origin.
+    /// Returns path and query for the origin.
     pub(super) fn target(&self, request: &RequestView<'_>, compat: bool) -> Vec<u8> {
         let mut target = self.origins[0].base.clone().into_bytes();
         if compat {
@@ -197,15 +193,15 @@ impl ProxyRule {
     }
 }
 
-/// Indexes of rules, the longest prefix first; of equals, the first in the file.
+/// Returns indexes of rules, the longest prefix first; of equals, the first in the file.
 pub(super) fn longest_first(rules: &[ProxyRule]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rules.len()).collect();
     order.sort_by_key(|&id| std::cmp::Reverse(rules[id].prefix.trim_end_matches('/').len()));
     order
 }
 
-/// The rest of a raw path after its first `depth` segments, without the leading slash; `None` when nothing follows, not even a
-/// slash. Dot segments are resolved, so none reaches the origin; all other bytes are unchanged.
+/// Returns the rest of a raw path after its first `depth` segments, without the leading slash; `None` if nothing follows, not even a slash. Dot
+/// segments are resolved, so none reaches the origin; all other bytes are unchanged.
 fn below(raw: &[u8], depth: usize) -> Option<Vec<u8>> {
     let mut kept: Vec<&[u8]> = Vec::new();
     let mut segments = raw.split(|&byte| byte == b'/').skip(1).peekable();
@@ -235,7 +231,7 @@ fn below(raw: &[u8], depth: usize) -> Option<Vec<u8>> {
     }))
 }
 
-/// 1 for `.`, 2 for `..`, encoded or not; 0 for anything else.
+/// Returns 1 for `.`, 2 for `..`, encoded or not; 0 for anything else.
 fn dots(mut segment: &[u8]) -> usize {
     let mut count = 0;
     while !segment.is_empty() {
@@ -251,10 +247,10 @@ fn dots(mut segment: &[u8]) -> usize {
 }
 
 impl Origin {
-    /// Parses an origin. Without `compat` a bare `host:port` means `http://`.
+    /// Parses an origin. Without `compat`, a bare `host:port` means `http://`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Describes the mistake.
     pub(super) fn parse(text: &str, compat: bool) -> Result<Origin, String> {
         const EXPECTED: &str = "expected a URL such as \"http://localhost:3000\"";
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -303,7 +299,7 @@ impl Origin {
         Ok(Origin { url, scheme: OriginScheme::Unix, host: socket.to_owned(), port: None, base })
     }
 
-    /// The part of a `Location` after this origin's base path; `None` when it leads elsewhere. The scheme is ignored.
+    /// Returns the part of a `Location` after this origin's base path; `None` if it leads elsewhere. The scheme is ignored.
     fn below<'l>(&self, location: &'l str) -> Option<&'l str> {
         let scheme_end = location.find("://").filter(|&end| end <= 5);
         let path = match scheme_end.map(|end| location[..end].to_ascii_lowercase()) {
@@ -343,7 +339,7 @@ impl Origin {
     }
 }
 
-/// Host without brackets, and port.
+/// Returns the host without brackets, and the port.
 fn authority_parts(authority: &str) -> Option<(String, Option<u16>)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(inner) => {

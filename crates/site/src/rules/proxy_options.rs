@@ -1,4 +1,4 @@
-//! The entries of `proxies`: origins and their options.
+//! Parses the entries of `proxies`: origins and their options.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
     OPTIONS.into_iter().chain(HEALTH_OPTIONS)
 }
 
-/// All entries, in file order.
+/// Parses all entries, in file order.
 pub(super) fn proxies(reader: &mut Reader<'_>, node: &Node) -> Vec<ProxyRule> {
     const EXPECTED: &str = "an object such as {\"/api\": {\"origin\": \"http://localhost:3000\"}}";
     let members = reader.members("proxies", node, EXPECTED).unwrap_or_default();

@@ -16,9 +16,9 @@ pub(super) struct Reader<'a> {
     pub notes: Vec<Note>,
 }
 
-/// Most mistakes, and most notes: more are of no use, and each shows a line that may be long.
+/// The most mistakes, and the most notes: more are of no use, and each shows a line that may be long.
 const MAX_MESSAGES: usize = 100;
-/// Longest duration, in seconds.
+/// The longest duration, in seconds.
 const MAX_SECONDS: f64 = 24.0 * 3600.0;
 
 impl Reader<'_> {
@@ -34,7 +34,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `key: expected …, found …`
+    /// Reports `key: expected …, found …`.
     pub fn expected<T>(&mut self, key: &str, node: &Node, expected: &str) -> Option<T> {
         self.mistake(node.at, format!("{key}: expected {expected}, found {}", node.value.found()));
         None
@@ -58,7 +58,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A string with its variables substituted; the caller notes unset ones.
+    /// Reads a string with its variables substituted; the caller notes unset ones.
     pub fn filled(&mut self, key: &str, node: &Node, expected: &str) -> Option<Filled> {
         let filled = fill(self.string(key, node, expected)?, self.compat, self.variables);
         Some(filled)
@@ -93,7 +93,7 @@ impl Reader<'_> {
         Some(text)
     }
 
-    /// One of several words.
+    /// Reads one of several words.
     pub fn word<'w>(&mut self, key: &str, node: &Node, words: &[&'w str]) -> Option<&'w str> {
         let expected = || {
             let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
@@ -109,7 +109,7 @@ impl Reader<'_> {
         found
     }
 
-    /// A whole number; with `compat` also as a string, as Ruby would write it into nginx's configuration.
+    /// Reads a whole number; with `compat` also from a string, as Ruby would write it into nginx's configuration.
     pub fn integer(&mut self, key: &str, node: &Node, least: u32, most: u32) -> Option<u32> {
         let expected = format!("a whole number from {least} to {most}");
         let text = match &node.value {
@@ -123,7 +123,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Seconds as a number, or a string such as "500ms", "5s", "1m", "1h".
+    /// Reads seconds as a number, or a string such as "500ms", "5s", "1m", "1h".
     pub fn duration(&mut self, key: &str, node: &Node) -> Option<Duration> {
         const EXPECTED: &str = "a duration above 0 and up to a day, such as 5, \"5s\", \"500ms\" or \"1m\"";
         let seconds = match &node.value {
@@ -137,7 +137,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An object's members: of duplicate keys the last counts, at the position of the first (as in Ruby); the others are noted.
+    /// Returns an object's members. Of duplicate keys the last counts, at the position of the first (as in Ruby); the others are noted.
     pub fn members<'n>(&mut self, key: &str, node: &'n Node, expected: &str) -> Option<Vec<&'n Member>> {
         match &node.value {
             Value::Object(members) => Some(self.unique(members)),
@@ -177,7 +177,7 @@ impl Reader<'_> {
         self.note(member.at, format!("{inside}unknown key {:?}{hint}", member.key));
     }
 
-    /// A path below the root, as `/a/b`; with a trailing `/` if it is written so.
+    /// Reads a path below the root, as `/a/b`; with a trailing `/` if written so.
     pub fn site_path(&mut self, key: &str, node: &Node) -> Option<String> {
         let text = self.string(key, node, "a path below the root, such as \"index.html\"")?;
         let mut path = String::new();

@@ -1,4 +1,4 @@
-//! The parts of a request that rules use, and the redirect that they may produce.
+//! Holds the parts of a request that rules use, and the redirect that they may produce.
 
 use handler::Fields;
 
@@ -7,13 +7,13 @@ use handler::Fields;
 pub struct RequestView<'a> {
     /// The path: decoded once, dot segments resolved, slashes merged; begins with `/`.
     pub path: &'a str,
-    /// The path as it was sent, without the query.
+    /// The path as sent, without the query.
     pub raw_path: &'a [u8],
-    /// The query as it was sent, without `?`.
+    /// The query as sent, without `?`.
     pub query: &'a [u8],
-    /// The authority the request is for, with its port if one was given; may be empty in HTTP/1.0.
+    /// The request's authority, with its port if one was given; may be empty in HTTP/1.0.
     pub host: &'a [u8],
-    /// Whether the client used `https`: by TLS to this server, or as reported by a trusted proxy.
+    /// The client used `https`: TLS to this server, or as reported by a trusted proxy.
     pub https: bool,
     /// The value of `X-Forwarded-Proto`, from any sender.
     pub forwarded_proto: Option<&'a [u8]>,
@@ -23,7 +23,6 @@ pub struct RequestView<'a> {
     pub fields: &'a Fields,
 }
 
-/// A redirect response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {
     /// 301, 302, 303, 307 or 308.

@@ -1,16 +1,14 @@
-//! Positions in `static.json`, and messages that show them: file, line, column, the line itself and a caret.
+//! Tracks positions in `static.json`, and formats messages that show them: file, line, column, the line itself and a caret.
 
 use std::fmt;
 
-/// Longest excerpt of a line in a message, in characters.
+/// The longest excerpt of a line in a message, in characters.
 const SHOWN: usize = 100;
 
 /// A text and its name in messages.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Source {
-    /// Its name in messages.
     pub name: String,
-    /// The whole text.
     pub text: String,
     /// Byte offsets of the lines' beginnings, except the first.
     breaks: Vec<usize>,
@@ -19,11 +17,10 @@ pub(super) struct Source {
 /// A range of bytes in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct SourceSpan {
-    /// First byte.
     pub start: usize,
-    /// One past the last byte.
+    /// Exclusive.
     pub end: usize,
-    /// Line of the first byte, from 1.
+    /// The line of the first byte, from 1.
     pub line: u32,
 }
 
@@ -54,26 +51,22 @@ struct Excerpt {
 }
 
 impl Source {
-    /// A text and its name in messages.
     pub fn new(name: &str, text: &str) -> Source {
         let breaks =
             text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1).collect();
         Source { name: name.to_owned(), text: text.to_owned(), breaks }
     }
 
-    /// The span of a byte range.
     pub fn span(&self, start: usize, end: usize) -> SourceSpan {
         let start = floor(&self.text, start);
         let line = self.breaks.partition_point(|&begin| begin <= start) as u32 + 1;
         SourceSpan { start, end: floor(&self.text, end).max(start), line }
     }
 
-    /// An error at a span.
     pub fn mistake(&self, at: SourceSpan, text: impl Into<String>) -> Mistake {
         Mistake(self.message(at, text.into()))
     }
 
-    /// A warning at a span.
     pub fn note(&self, at: SourceSpan, text: impl Into<String>) -> Note {
         Note(self.message(at, text.into()))
     }
@@ -98,12 +91,12 @@ impl Source {
 }
 
 impl Note {
-    /// A warning about the environment rather than a position in the file.
+    /// Creates a warning about the environment rather than a position in the file.
     pub(super) fn general(name: &str, text: impl Into<String>) -> Note {
         Note(Message { name: name.to_owned(), text: one_line(&text.into()), excerpt: None })
     }
 
-    /// The line it refers to, from 1.
+    /// The line that the note refers to, from 1.
     pub fn line(&self) -> Option<u32> {
         self.0.excerpt.as_ref().map(|excerpt| excerpt.line)
     }
@@ -115,7 +108,7 @@ impl Note {
 }
 
 impl Mistake {
-    /// The line it refers to, from 1.
+    /// The line that the mistake refers to, from 1.
     pub fn line(&self) -> Option<u32> {
         self.0.excerpt.as_ref().map(|excerpt| excerpt.line)
     }
@@ -126,7 +119,7 @@ impl Mistake {
     }
 }
 
-/// `offset`, or the character boundary before it.
+/// Returns `offset`, or the character boundary before it.
 fn floor(text: &str, offset: usize) -> usize {
     let offset = offset.min(text.len());
     (0..=offset).rev().find(|&offset| text.is_char_boundary(offset)).unwrap_or(0)

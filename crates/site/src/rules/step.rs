@@ -1,72 +1,60 @@
-//! The ordered steps that may serve a path.
+//! Computes the ordered steps that may serve a path.
 
 use std::fmt;
 
 use super::source::SourceSpan;
 use super::{Route, Rules, TrailingSlash};
 
-/// The steps for a path, in order; the first that applies serves it. Never empty: the last one always applies
-/// ([`Step::Proxy`], [`Step::Redirect`] or [`Step::Missing`]).
+/// The steps for a path, in order; the first that applies serves it. Never empty: the last one always applies ([`Step::Proxy`], [`Step::Redirect`]
+/// or [`Step::Missing`]).
 pub type Steps = Vec<Step>;
 
-/// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// The regular file `path`, if it exists.
     File {
-        /// Path below the root; begins with `/`, never ends with it.
+        /// Below the root; begins with `/`, never ends with it.
         path: String,
-        /// What to do when it exists.
         action: FileAction,
-        /// The rule it comes from.
         rule: RuleRef,
     },
-    /// The directory `path`, if it exists: its index file, else its listing if `directory_listing` is on.
-    /// Without either: 403 when `forbidden` (after the redirect, if `action` is one), else the next step.
+    /// The directory `path`, if it exists: its index file, else its listing if `directory_listing` is on. Without either: 403 if `forbidden` (after
+    /// the redirect, if `action` is one), else the next step.
     Directory {
-        /// Path below the root; begins with `/`, and ends with it only when it is the root.
+        /// Below the root; begins with `/`, and ends with it only if it is the root.
         path: String,
-        /// What to do when it applies.
         action: FileAction,
         /// A directory without an index ends the walk with 403, as in nginx (`compat`).
         forbidden: bool,
-        /// The rule it comes from.
         rule: RuleRef,
     },
     /// The proxy `Rules::proxies()[id]`, for any method.
     Proxy {
-        /// Index into [`super::Rules::proxies`].
+        /// An index into [`super::Rules::proxies`].
         id: usize,
-        /// The rule it comes from.
         rule: RuleRef,
     },
     /// `Rules::redirect(id, captures, request)`, for any method.
     Redirect {
         /// For [`super::Rules::redirect`].
         id: usize,
-        /// The text that the `*` and `**` of its key matched, in order.
+        /// The text that the `*` and `**` of the key matched, in order.
         captures: Vec<String>,
-        /// The rule it comes from.
         rule: RuleRef,
     },
     /// A route's target: the regular file `path` with status 200, if it exists; else the next step.
     Target {
-        /// Path below the root; begins with `/`.
+        /// Below the root; begins with `/`.
         path: String,
-        /// The rule it comes from.
         rule: RuleRef,
     },
     /// 404 with the error page, or the request goes to the app.
-    Missing {
-        /// The rule it comes from.
-        rule: RuleRef,
-    },
+    Missing { rule: RuleRef },
 }
 
-/// What to do with an existing file or directory.
+/// The action for an existing file or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileAction {
-    /// Serve it.
     Serve,
     /// 301 to this path (decoded, begins with one `/`): percent-encode it and keep the query.
     MoveTo(String),
@@ -75,32 +63,23 @@ pub enum FileAction {
 /// The rule that a step comes from, and its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RuleRef {
-    /// The kind of rule.
     pub kind: RuleKind,
-    /// Line in `static.json`, from 1; `None` for rules that apply without being written.
+    /// The line in `static.json`, from 1; `None` for rules that apply without being written.
     pub line: Option<u32>,
 }
 
-/// Kinds of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleKind {
     /// The path itself.
     Path,
-    /// `clean_urls`
     CleanUrls,
-    /// `trailing_slash`
     TrailingSlash,
-    /// `proxies`
     Proxy,
-    /// `redirects`
     Redirect,
-    /// `routes`
     Route,
     /// No rule is left.
     End,
-    /// `https_only`
     HttpsOnly,
-    /// `canonical_host`
     CanonicalHost,
 }
 
@@ -131,7 +110,6 @@ impl RuleRef {
 }
 
 impl Step {
-    /// The rule it comes from.
     pub fn rule(&self) -> RuleRef {
         match self {
             Step::File { rule, .. }
@@ -144,7 +122,7 @@ impl Step {
     }
 }
 
-/// The steps for `path`, in order.
+/// Returns the steps for `path`, in order.
 pub(super) fn steps(rules: &Rules, path: &str) -> Steps {
     let mut steps = Steps::with_capacity(5);
     if rules.clean_urls && path.ends_with(".html") {
@@ -165,7 +143,7 @@ pub(super) fn steps(rules: &Rules, path: &str) -> Steps {
     steps
 }
 
-/// The files that a path may name, in the order that `clean_urls` and `trailing_slash` give.
+/// Adds the files that a path may name, in the order given by `clean_urls` and `trailing_slash`.
 fn files(rules: &Rules, path: &str, directories: bool, steps: &mut Steps) {
     let named = RuleRef::unwritten(RuleKind::Path);
     let clean = RuleRef::at(RuleKind::CleanUrls, rules.spans.clean_urls);
@@ -219,7 +197,7 @@ fn proxy(rules: &Rules, path: &str) -> Option<Step> {
     Some(Step::Proxy { id, rule: RuleRef::at(RuleKind::Proxy, rules.proxies[id].at) })
 }
 
-/// The redirect for exactly that path, else the first matching glob in file order.
+/// Returns the redirect for exactly that path, else the first matching glob in file order.
 fn redirect(rules: &Rules, path: &str) -> Option<Step> {
     let found = |id: usize, captures| {
         let rule = RuleRef::at(RuleKind::Redirect, rules.redirects[id].at);

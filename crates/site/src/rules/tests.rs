@@ -1,5 +1,5 @@
-//! Table-driven tests: small sites with their `static.json`, and the result for each path. They cover the behaviour of the
-//! buildpack's own test sites, with other data, and what goes beyond it.
+//! Table-driven tests: small sites with their `static.json`, and the result for each path. They cover the behaviour of the buildpack's own test
+//! sites, with other data, and the features beyond it.
 
 mod beyond;
 mod buildpack;
@@ -53,12 +53,12 @@ impl Site {
         &self.parsed.rules
     }
 
-    /// The result of a plain request over http.
+    /// Returns the result of a plain request over http.
     fn get(&self, path: &str) -> String {
         self.ask(path, |_| {})
     }
 
-    /// The result of a request, in short: `gate …`, `file …`, `move …`, `proxy …`, `redirect …`, `403`, `404`.
+    /// Returns the result of a request, in short: `gate …`, `file …`, `move …`, `proxy …`, `redirect …`, `403`, `404`.
     fn ask(&self, path: &str, change: impl FnOnce(&mut RequestView<'_>)) -> String {
         let fields = Fields::default();
         let mut request = request(path, &fields);
@@ -96,7 +96,7 @@ impl Site {
         self.parsed.notes.iter().map(ToString::to_string).collect()
     }
 
-    /// Lines of `path | expected`.
+    /// Checks lines of `path | expected`.
     fn check(&self, table: &str) {
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (path, expected) = line.split_once('|').unwrap();
@@ -112,7 +112,7 @@ impl Site {
     }
 }
 
-/// A plain request over http.
+/// Returns a plain request over http.
 fn request<'a>(path: &'a str, fields: &'a Fields) -> RequestView<'a> {
     RequestView {
         path,

@@ -1,9 +1,9 @@
-//! `${NAME}` and `${NAME:-default}` in the values of `static.json`.
+//! Substitutes `${NAME}` and `${NAME:-default}` in the values of `static.json`.
 //!
-//! Contract: an unset variable without a default is left as written, and listed in [`Filled::unset`]. Values are not searched
-//! for further variables. With `compat` there are no defaults and no escape, as in the buildpack.
+//! Contract: an unset variable without a default is left as written, and listed in [`Filled::unset`]. Values are not searched for further variables.
+//! With `compat` there are no defaults and no escape, as in the buildpack.
 
-/// Looks an environment variable up.
+/// Looks up an environment variable.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// A text with its variables substituted.
@@ -15,7 +15,6 @@ pub(super) struct Filled {
     pub unset: Vec<String>,
 }
 
-/// A part of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
     pub text: String,
@@ -24,7 +23,7 @@ pub(super) struct Piece {
 }
 
 impl Filled {
-    /// The whole text.
+    /// Returns the whole text.
     pub fn text(&self) -> String {
         self.pieces.iter().map(|piece| piece.text.as_str()).collect()
     }
@@ -38,7 +37,6 @@ impl Filled {
     }
 }
 
-/// Substitutes the variables.
 pub(super) fn fill(text: &str, compat: bool, variables: Variables<'_>) -> Filled {
     let mut filled = Filled::default();
     let mut left = text;
@@ -78,12 +76,12 @@ pub(super) fn fill(text: &str, compat: bool, variables: Variables<'_>) -> Filled
 struct Reference<'a> {
     name: &'a str,
     default: Option<&'a str>,
-    /// Length with the closing brace.
+    /// The length with the closing brace.
     len: usize,
 }
 
 impl<'a> Reference<'a> {
-    /// Parses what follows `${`; `None` when it is not a reference.
+    /// Parses the text after `${`; `None` if it is not a reference.
     fn read(text: &'a str, compat: bool) -> Option<Reference<'a>> {
         let end = text.find(|c: char| c != '_' && !c.is_ascii_alphanumeric())?;
         let (name, after) = text.split_at(end);

@@ -2,26 +2,24 @@
 
 use super::{FileAction, FileKind, FileTree, Rules, Step};
 
-/// The result of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
     /// This file, with status 200.
     File(String),
-    /// A directory listing.
     Listing(String),
     /// 301 to this path.
     Move(String),
     /// 403: a directory without an index.
     Forbidden,
-    /// This proxy.
+    /// An index into the proxies.
     Proxy(usize),
-    /// This redirect.
+    /// An index into the redirects.
     Redirect(usize),
     /// 404, or the app.
     Missing,
 }
 
-/// The result of a step; `None` when the next one has to be tried.
+/// Returns the result of a step; `None` if the next one has to be tried.
 pub(super) fn look(rules: &Rules, step: &Step, tree: &dyn FileTree) -> Option<Found> {
     let moved = |action: &FileAction, found: Found| match action {
         FileAction::Serve => found,
@@ -50,13 +48,13 @@ pub(super) fn look(rules: &Rules, step: &Step, tree: &dyn FileTree) -> Option<Fo
     }
 }
 
-/// The first index file of a directory.
+/// Returns the first index file of a directory.
 pub(super) fn index_of(rules: &Rules, directory: &str, tree: &dyn FileTree) -> Option<String> {
     let below = directory.trim_end_matches('/');
     rules.index.iter().map(|name| format!("{below}/{name}")).find(|path| tree.kind(path) == FileKind::File)
 }
 
-/// The step that applies, and its result.
+/// Returns the step that applies, and its result.
 pub(super) fn walk(rules: &Rules, path: &str, tree: &dyn FileTree) -> (Step, Found) {
     let mut last = None;
     for step in rules.steps(path) {

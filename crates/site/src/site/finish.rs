@@ -1,4 +1,4 @@
-//! What a site does with responses of an origin or the app.
+//! Applies a site's rules to responses of an origin or the app.
 
 use super::{COMPRESS_FROM, Forwarding, Outcome, Site, view};
 use crate::coding::{self, Coding, Preferences};
@@ -13,19 +13,19 @@ pub struct ResponseEdits {
     fields: Rc<[(String, String)]>,
     proxy: Option<usize>,
     codings: Option<Preferences>,
-    /// The client's, if the response may be encoded.
+    /// The client's connection, if the response may be encoded.
     connection: Option<Rc<Peer>>,
 }
 
 impl ResponseEdits {
-    /// The changes to a response of the app.
+    /// Returns the changes to a response of the app.
     pub(super) fn app(fields: &Rc<[(String, String)]>) -> ResponseEdits {
         ResponseEdits { fields: fields.clone(), ..ResponseEdits::default() }
     }
 }
 
 impl Site {
-    /// A request for a proxy.
+    /// Prepares a request for a proxy.
     pub(super) fn forward(
         &self,
         request: &Request,
@@ -68,7 +68,7 @@ impl Site {
         }
     }
 
-    /// Whether an origin's response may be compressed.
+    /// Returns whether an origin's response may be compressed.
     pub(super) fn may_encode(&self, response: &Response) -> bool {
         let options = &self.responder.options;
         let min = if options.compat { COMPRESS_FROM } else { coding::MIN_LENGTH };
@@ -80,8 +80,8 @@ impl Site {
             && coding::may_encode(response, min)
     }
 
-    /// The codings for responses that are encoded for each request, the best one first: brotli, which is slow, only if the client
-    /// accepts no other.
+    /// Returns the codings for responses that are encoded for each request, the best one first. Brotli, which is slow, is used only if the client
+    /// accepts no other coding.
     pub(super) fn quick(&self, codings: &Preferences) -> [Coding; 3] {
         let best = self.quickest(codings);
         let zstd = !self.responder.options.compat && codings.accepts(Coding::Zstd);

@@ -1,4 +1,4 @@
-//! One site on one front thread: takes a request, returns a response, in the order that `static.json` specifies.
+//! Runs one site on one front thread: takes a request, returns a response, in the order that `static.json` specifies.
 
 mod finish;
 mod pages;
@@ -27,26 +27,23 @@ use std::sync::Arc;
 use std::time::Instant;
 use walk::WalkResult;
 
-/// The configuration of a site.
 #[derive(Debug, Clone)]
 pub struct SiteConfig {
     /// The directory that files come from.
     pub root: PathBuf,
-    /// The rules.
     pub rules: Arc<Rules>,
-    /// Who is admitted; `None` when the site is public.
+    /// The users that are admitted; `None` if the site is public.
     pub users: Option<Arc<auth::Users>>,
-    /// Requests that the site has no file or rule for go to an app.
+    /// Requests without a file or rule of the site go to an app.
     pub before_app: bool,
-    /// Files at the top of the root that are not served: configuration.
+    /// Configuration files at the top of the root, which are not served.
     pub private: Vec<String>,
-    /// Limits of the caches of one front thread.
+    /// The limits of the caches of one front thread.
     pub bounds: Bounds,
 }
 
-/// What happens to a request.
+/// The result for a request.
 pub enum Outcome {
-    /// The response.
     Response(Response),
     /// An origin responds; then call [`Site::finish`].
     Proxy(Forwarding),
@@ -56,15 +53,15 @@ pub enum Outcome {
 
 /// A request for an origin.
 pub struct Forwarding {
-    /// Index into the rules' proxies.
+    /// An index into the rules' proxies.
     pub id: usize,
-    /// Path and query to request.
+    /// The path and query to request.
     pub target: Vec<u8>,
     /// The changes to make to the response.
     pub edits: ResponseEdits,
 }
 
-/// Smallest file that is compressed, in bytes; the buildpack's value.
+/// The smallest file that is compressed, in bytes; the buildpack's value.
 const COMPRESS_FROM: u64 = 512;
 
 /// One site on one front thread.
@@ -81,7 +78,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// A site that reports failures to `log_error`.
+    /// Creates a site that reports failures to `log_error`.
     pub fn new(config: SiteConfig, log_error: Box<dyn Fn(&str)>) -> Site {
         let rules = &config.rules;
         let options = FileOptions {
@@ -94,7 +91,7 @@ impl Site {
                 Vec::new()
             },
         };
-        // Before an app links are followed, as the app would.
+        // Before an app, links are followed, as the app would.
         let root = Root::new(config.root);
         let root = if config.before_app { root.following() } else { root };
         let responder = Responder {
@@ -114,7 +111,7 @@ impl Site {
         }
     }
 
-    /// Responds to a request, or says where it goes.
+    /// Responds to a request, or returns its destination.
     pub async fn respond(&self, request: &Request) -> Outcome {
         if let Some(cached) = self.paths.get(request, &self.responder.store)
             && let Some(outcome) = self.outcome_from_cache(request, &cached).await
@@ -124,7 +121,7 @@ impl Site {
         self.resolve(request).await
     }
 
-    /// Uses the cached result for the path; `None` when it does not apply to this request or is outdated.
+    /// Uses the cached result for the path; `None` if it does not apply to this request or is outdated.
     async fn outcome_from_cache(&self, request: &Request, cached: &CachedPath) -> Option<Outcome> {
         let path = cached.path.as_str();
         let only_for_reads = self.before_app || matches!(cached.target, Target::File(..));
@@ -147,7 +144,7 @@ impl Site {
     async fn resolve(&self, request: &Request) -> Outcome {
         let path = match SitePath::decode(request.path()) {
             Ok(path) => path,
-            // Whatever the app makes of such a path, it must not bypass the password.
+            // However the app handles such a path, it must not bypass the password.
             Err(_) if self.before_app => {
                 let path = String::from_utf8_lossy(request.path());
                 return self
@@ -173,7 +170,7 @@ impl Site {
         self.failed(request, &path, 500, "the file changes faster than it can be read").await
     }
 
-    /// The redirect or the 401 that comes before everything else.
+    /// Returns the redirect or the 401 that comes before everything else.
     async fn refuse(&self, request: &Request, path: &str) -> Option<Outcome> {
         if self.rules.has_gate()
             && let Some(to) = self.rules.gate(&view(request, path))
@@ -193,7 +190,7 @@ impl Site {
         Some(self.with_headers(path, response))
     }
 
-    /// `None` when a file changed between being found and being read.
+    /// Returns `None` if a file changed between being found and being read.
     async fn walk(&self, request: &Request, path: &SitePath) -> Option<Outcome> {
         let mut misses = Vec::new();
         let reads = is_read(request);
@@ -276,7 +273,7 @@ impl Site {
     }
 }
 
-/// Whether a request only reads: files respond to no others.
+/// Returns whether a request only reads: files accept no other requests.
 fn is_read(request: &Request) -> bool {
     matches!(request.method(), b"GET" | b"HEAD")
 }
@@ -294,14 +291,14 @@ fn view<'a>(request: &'a Request, path: &'a str) -> RequestView<'a> {
     }
 }
 
-/// 204 for OPTIONS, 405 for methods that files do not support.
+/// Returns a 204 for OPTIONS, or a 405 for methods that files do not support.
 fn allowed(status: u16) -> Response {
     let mut response = if status == 204 { Response::empty(204) } else { status_page(status) };
     response.fields.push(b"Allow", b"GET, HEAD, OPTIONS");
     response
 }
 
-/// Who asks, as far as the queue of password checks tells clients apart.
+/// Identifies the client in the queue of password checks.
 fn client_of(request: &Request) -> Client {
     let peer = &request.peer;
     match peer.remote {

@@ -1,4 +1,4 @@
-//! Pages that are not simply a file: directory listings and error pages.
+//! Renders directory listings and error pages.
 
 use super::{Outcome, Site};
 use crate::coding;
@@ -41,7 +41,7 @@ impl Site {
         Ok(response)
     }
 
-    /// A response with the site's own error page, if it has one.
+    /// Returns a response with the site's own error page, if it has one.
     pub(super) async fn error_page(&self, request: &Request, path: &SitePath, status: u16) -> Outcome {
         let own = self.rules.error_page().filter(|_| matches!(status, 404 | 500));
         let default = (status == 404 && !self.rules.compat()).then_some("404.html");

@@ -1,7 +1,7 @@
-//! A cache of what paths led to, so that repeated paths skip the walk through the rules.
+//! Caches the results of paths, so that repeated paths skip the walk through the rules.
 //!
-//! Contract: an entry that is returned is valid: all files that were missing are still missing, and the file is still the one
-//! its path leads to (see [`crate::files::watches`] for how that is known without checking).
+//! Contract: a returned entry is valid: all files that were missing are still missing, and the path still leads to the same file (see
+//! [`crate::files::watches`] for how that is known without a check).
 
 use super::walk::Misses;
 use crate::files::document::Document;
@@ -15,15 +15,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::Instant;
 
-/// Most cached paths.
+/// The most cached paths.
 const PATHS: usize = 16_384;
 /// Longer paths are not cached.
 const MAX_PATH: usize = 512;
 
-/// The results by path.
 pub(super) struct PathCache(RefCell<Cache<Box<[u8]>, Rc<CachedPath>>>);
 
-/// The result for one path. Fields that each request reads come first, as in a [`Document`].
+/// The result for one path. The fields that every request reads come first, as in a [`Document`].
 #[repr(C)]
 pub(super) struct CachedPath {
     misses: Box<[(Box<str>, Stat)]>,
@@ -31,11 +30,11 @@ pub(super) struct CachedPath {
     checked: Cell<Instant>,
     /// The watch epoch during which all of `misses` is covered.
     covered: Cell<Option<u64>>,
-    /// The path, decoded.
+    /// The decoded path.
     pub(super) path: SitePath,
 }
 
-/// What serves the path, with the fields that the rules add.
+/// The destination of a path, with the fields that the rules add.
 pub(super) enum Target {
     File(Weak<Document>, Presentation),
     Proxy(usize, Rc<[(String, String)]>),
@@ -43,12 +42,12 @@ pub(super) enum Target {
 }
 
 impl PathCache {
-    /// Room for as many paths as files may be open.
+    /// Creates a cache for as many paths as files may be open.
     pub(super) fn new(files: usize) -> PathCache {
         PathCache(RefCell::new(Cache::new(PATHS.min(files))))
     }
 
-    /// The result for the request's path, if it is still valid.
+    /// Returns the result for the request's path, if it is still valid.
     pub(super) fn get(&self, request: &Request, store: &Store) -> Option<Rc<CachedPath>> {
         let cached = self.0.borrow().get(request.path()).cloned()?;
         let there = store.refresh(request.arrived);

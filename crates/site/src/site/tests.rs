@@ -1,4 +1,4 @@
-//! Sites over real directories.
+//! Tests sites over real directories.
 
 use super::*;
 use crate::files::root::RECHECK_AFTER;
@@ -30,7 +30,7 @@ impl Folder {
     }
 
     fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Outcome {
-        // Later than the result of the last request may be reused.
+        // Waits until the result of the last request must not be reused.
         std::thread::sleep(RECHECK_AFTER);
         wait(self.site.respond(&request(method, target, fields)))
     }

@@ -1,4 +1,4 @@
-//! Follows the steps of the rules: the first file, directory, proxy or redirect that exists is the result.
+//! Follows the steps of the rules: the first existing file, directory, proxy or redirect is the result.
 
 use super::{Site, is_read};
 use crate::files::document::Document;
@@ -10,10 +10,10 @@ use handler::Request;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Links that lead out of the root are logged this often.
+/// How often a link that leads out of the root is logged.
 const REFUSED_EVERY: Duration = Duration::from_secs(600);
 
-/// The files that were looked for and not found, and what was there instead.
+/// Paths that were looked up but are not files, and the kind of each.
 pub(super) type Misses = Vec<(Box<str>, Stat)>;
 
 /// The result of a walk through the steps.
@@ -29,7 +29,7 @@ pub(super) enum WalkResult {
 }
 
 impl Site {
-    /// The first step that applies. Files that were not found are added to `misses`.
+    /// Returns the result of the first step that applies. Files that were not found are added to `misses`.
     pub(super) fn first(&self, request: &Request, path: &SitePath, misses: &mut Misses) -> WalkResult {
         let files = (is_read(request) || !self.before_app) && !path.has_encoded_slash();
         for step in self.rules.steps(path.as_str()) {
@@ -125,7 +125,7 @@ impl Site {
         found
     }
 
-    /// Says which link is not followed, a few times an hour.
+    /// Logs a link that is not followed, a few times an hour.
     fn refused(&self, below: &str, now: Instant) {
         let lately = |then: Instant| now.saturating_duration_since(then) < REFUSED_EVERY;
         if !self.refused.get().is_some_and(lately) {
@@ -139,7 +139,7 @@ impl Site {
         }
     }
 
-    /// The path below the root, if all its names may be shown.
+    /// Returns the path below the root, if all its names may be shown.
     fn shown<'p>(&self, path: &'p str) -> Option<&'p str> {
         let below = path.strip_prefix('/').unwrap_or(path);
         let shown =
@@ -148,7 +148,7 @@ impl Site {
     }
 }
 
-/// The result for a path that is not a file; `None`: try the next step.
+/// Returns the result for a path that is not a file; `None`: try the next step.
 fn on_miss(found: Lookup, below: &str, misses: &mut Misses) -> Option<WalkResult> {
     match found {
         Lookup::Forbidden => Some(WalkResult::Forbidden),

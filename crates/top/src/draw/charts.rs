@@ -11,14 +11,14 @@ use ratatui::text::Span;
 use ratatui::widgets::{Block, RenderDirection, Sparkline, Widget};
 use stats::DurationSummary;
 
-/// Border, headings, three rows of times.
+/// The border, headings, and three rows of times.
 pub(super) const LEAST_ROWS: u16 = 6;
 /// Columns of the table of times, including the border.
 const TIMES: u16 = 44;
 /// Screens of at least this width show a second curve.
 const WIDE: u16 = 130;
 
-/// Rows for curves and times on a screen of this height.
+/// Returns the rows for curves and times on a screen of this height.
 pub(super) fn rows_in(height: u16) -> u16 {
     match height {
         0..=31 => LEAST_ROWS,
@@ -47,7 +47,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, 
     curve(buffer, other, times, state, |curve| curve.p95, theme);
 }
 
-/// Newest at the right, scaled to the largest visible value.
+/// Draws a curve with the newest value at the right, scaled to the largest visible value.
 fn curve(
     buffer: &mut Buffer,
     area: Rect,

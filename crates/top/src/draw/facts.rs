@@ -1,5 +1,5 @@
-//! Queue and connections, CPU and memory, errors, TLS, a range of workers: one line each; two lines for handlers on mruby; one for each
-//! service; one for a reload, an upgrade, a refork and deaths of workers, while they are news.
+//! Lines of facts: queue and connections, CPU and memory, errors, TLS, and a range of workers, one line each; two lines for handlers on mruby; one
+//! line per service; and, while they are news, one line each for a reload, an upgrade, a refork and deaths of workers.
 
 use super::{bar, services};
 use crate::number::{bytes, grouped, percent, significant, span, time};
@@ -14,12 +14,12 @@ use stats::{
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
 
-/// Width of a bar on a screen of 80 columns.
+/// The width of a bar on a screen of 80 columns.
 const BAR: usize = 10;
-/// For how long the end of a reload or of a worker is news.
+/// How long the end of a reload or of a worker is news.
 const NEWS: Duration = Duration::from_secs(3_600);
 
-/// The lines, from top to bottom. `width`: columns of the screen; `services`: most lines for services.
+/// Returns the lines from top to bottom. `width`: columns of the screen; `services`: the most lines for services.
 pub(super) fn lines(view: &View, theme: Theme, width: u16, services: usize) -> Vec<Vec<Span<'static>>> {
     let server = view.server();
     let mut lines = vec![queue(view, theme), machine(view, theme, width), errors(view, theme)];
@@ -34,7 +34,7 @@ pub(super) fn lines(view: &View, theme: Theme, width: u16, services: usize) -> V
     let news = [
         ("Reload", change(&server.reloads, view, ReloadOutcome::is_success)),
         ("Upgrade", change(&server.upgrades, view, |outcome| outcome == UpgradeOutcome::Done)),
-        // One that went well is daily business.
+        // A successful refork is not news.
         ("Refork", change(&server.reforks, view, settled).filter(|(_, how)| *how != How::Good)),
     ];
     lines.extend(news.into_iter().filter_map(|(title, news)| {
@@ -49,7 +49,7 @@ pub(super) fn lines(view: &View, theme: Theme, width: u16, services: usize) -> V
     lines
 }
 
-/// How it stands with a change of the server.
+/// The state of a change of the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
     UnderWay,
@@ -57,13 +57,13 @@ enum How {
     Bad,
 }
 
-/// The change under way, or the end of the last one while that is news.
+/// Returns the change under way, or the end of the last one while it is news.
 fn change<K: Kind + Display>(
     changes: &Changes<K>,
     view: &View,
     is_good: fn(K) -> bool,
 ) -> Option<(String, How)> {
-    // That the old code is kept for a while is no news once the new code serves.
+    // Keeping the old code for a while is not news once the new code serves.
     if let Some(running) = changes.running.as_ref().filter(|running| running.stage != "settling") {
         let how = if running.stage == "reverting" { How::Bad } else { How::UnderWay };
         return Some((format!("{}: {}", running.stage, running.text), how));
@@ -73,7 +73,7 @@ fn change<K: Kind + Display>(
     Some((text, if is_good(last.outcome) { How::Good } else { How::Bad }))
 }
 
-/// The number of workers where it follows the load: what it is of what it may be, and why it changed last.
+/// Returns the number of workers where it follows the load, with its range and the reason for its last change.
 fn range(sizing: &SizingSnapshot, view: &View, theme: Theme) -> Option<Vec<Span<'static>>> {
     if sizing.min == sizing.max {
         return None;
@@ -90,7 +90,7 @@ fn range(sizing: &SizingSnapshot, view: &View, theme: Theme) -> Option<Vec<Span<
     Some(spans)
 }
 
-/// The last worker that ended unexpectedly.
+/// Returns the last worker that ended unexpectedly, while that is news.
 fn last_death(view: &View) -> Option<&Death> {
     view.sample.deaths.iter().find(|death| death.is_unexpected()).filter(|death| since(death.at, view) < NEWS)
 }
@@ -99,7 +99,7 @@ fn since(at: SystemTime, view: &View) -> Duration {
     view.server().taken_at.duration_since(at).unwrap_or_default()
 }
 
-/// Handshakes, those that failed, and the certificate that ends first.
+/// Returns the handshakes, the failed ones, and the certificate that expires first.
 fn encryption(tls: &TlsSnapshot, view: &View, theme: Theme) -> Vec<Span<'static>> {
     let mut spans = vec![name("TLS", theme)];
     spans.push(Span::raw(format!(
@@ -206,7 +206,7 @@ fn errors(view: &View, theme: Theme) -> Vec<Span<'static>> {
     spans
 }
 
-/// Rates and tasks of handlers on mruby.
+/// Returns rates and tasks of handlers on mruby.
 fn handled(handlers: &HandlersSnapshot, view: &View, theme: Theme) -> Vec<Span<'static>> {
     let per_s = |count: fn(&HandlersInterval) -> u64| {
         let between = view.between.as_ref().zip(view.handled());
@@ -224,7 +224,7 @@ fn handled(handlers: &HandlersSnapshot, view: &View, theme: Theme) -> Vec<Span<'
         spans.push(name("refused", theme));
         spans.push(Span::styled(format!("{}/s  ", significant(refused)), alarming(refused)));
     }
-    // Each thread has its own limit: the busiest one refuses requests first.
+    // Each thread has its own limit; the busiest one refuses requests first.
     let share = handlers.busiest().map_or(0.0, HandlerThread::tasks_share);
     spans.push(name(" Tasks", theme));
     spans.push(Span::styled(
@@ -235,7 +235,7 @@ fn handled(handlers: &HandlersSnapshot, view: &View, theme: Theme) -> Vec<Span<'
     spans
 }
 
-/// The heap of the thread that is closest to its limit.
+/// Returns the heap of the thread that is closest to its limit.
 fn heap(handlers: &HandlersSnapshot, view: &View, theme: Theme, columns: u16) -> Vec<Span<'static>> {
     let width = if columns >= 120 { 2 * BAR } else { BAR };
     let mut spans = vec![name("Heap", theme)];
@@ -257,7 +257,7 @@ fn heap(handlers: &HandlersSnapshot, view: &View, theme: Theme, columns: u16) ->
     spans
 }
 
-/// Highlights a value near its limit.
+/// Returns the style that highlights a value near its limit.
 fn near_limit(share: f64, theme: Theme) -> Style {
     if share >= 0.75 { theme.load(share) } else { Style::new() }
 }

@@ -76,7 +76,7 @@ fn right(state: &State, view: &View, theme: Theme, live: bool, address: &str) ->
     vec![Span::styled(text, theme.faint())]
 }
 
-/// The end of a path, which is more informative, if there is not enough room.
+/// Returns the end of a path, which is more informative, if the whole path does not fit.
 fn tail(path: &str, room: usize) -> String {
     let count = path.chars().count();
     if count <= room {

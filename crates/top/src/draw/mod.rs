@@ -1,7 +1,7 @@
 //! The screen, from top to bottom: server, curves and times, queue and machine, workers, requests in flight, keys.
 //!
-//! Contract: any area can be drawn, however small. What does not fit is cut, the least important first, and lists show
-//! how many items are hidden.
+//! Contract: any area can be drawn, however small. If space is short, the least important parts are left out first, and lists show how many items
+//! are hidden.
 
 mod charts;
 mod facts;
@@ -20,10 +20,10 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget, Wrap};
 
-/// Smallest screen in columns and rows; below it, a message is shown.
+/// The smallest screen in columns and rows; a smaller one shows a message.
 pub(crate) const LEAST: (u16, u16) = (60, 16);
 
-/// Whether the screen is too small to be drawn; it says so then.
+/// Draws a message if the screen is too small; returns whether it is.
 pub(crate) fn too_small(buffer: &mut Buffer, area: Rect) -> bool {
     let small = area.width < LEAST.0 || area.height < LEAST.1;
     if small {
@@ -36,7 +36,7 @@ pub(crate) fn too_small(buffer: &mut Buffer, area: Rect) -> bool {
     small
 }
 
-/// The live screen.
+/// Draws the live screen.
 pub(crate) fn screen(buffer: &mut Buffer, state: &State, theme: Theme, address: &str) {
     let area = buffer.area;
     if too_small(buffer, area) {
@@ -54,14 +54,14 @@ pub(crate) fn screen(buffer: &mut Buffer, state: &State, theme: Theme, address: 
     overlay::draw(buffer, above, state, theme);
 }
 
-/// The same without curves and keys, for `--once`.
+/// Draws the same without curves and keys, for `--once`.
 pub(crate) fn page(buffer: &mut Buffer, state: &State, theme: Theme, address: &str) {
     if let Some(view) = &state.view {
         body(buffer, buffer.area, state, view, theme, false, address);
     }
 }
 
-/// Rows that [`page`] needs to show everything.
+/// Returns the rows that [`page`] needs to show everything.
 pub(crate) fn rows_for(view: &View) -> u16 {
     let lists =
         if view.has_app() { 4 + view.server().workers.len() + view.sample.requests.len().max(1) } else { 0 };
@@ -97,7 +97,7 @@ fn body(
     requests::draw(buffer, rows(area, used, for_requests), state, view, theme, live);
 }
 
-/// Most rows for services.
+/// Returns the most rows for services.
 fn services_in(height: u16, live: bool) -> usize {
     match height {
         _ if !live => usize::MAX,
@@ -106,7 +106,7 @@ fn services_in(height: u16, live: bool) -> usize {
     }
 }
 
-/// Rows for workers and for requests, including headings. If not both fit, each gets half, or what the other leaves.
+/// Returns the rows for workers and for requests, including headings. If both do not fit, each gets half, or the rows that the other leaves.
 fn shares(left: u16, view: &View) -> (u16, u16) {
     let rows = |count: usize| u16::try_from(count + 1).unwrap_or(u16::MAX);
     let for_requests = rows(view.sample.requests.len().max(1)).min(left / 2);
@@ -128,7 +128,7 @@ fn keys(state: &State, theme: Theme) -> Vec<Span<'static>> {
     keys_line(&keys, theme)
 }
 
-/// Keys and what they do, for the last line.
+/// Returns keys and their effects for the last line.
 pub(crate) fn keys_line(keys: &[(&str, String)], theme: Theme) -> Vec<Span<'static>> {
     let pairs = keys.iter().flat_map(|(key, what)| {
         [Span::styled(format!(" {key}"), theme.strong()), Span::styled(format!(" {what} "), theme.faint())]
@@ -136,7 +136,7 @@ pub(crate) fn keys_line(keys: &[(&str, String)], theme: Theme) -> Vec<Span<'stat
     pairs.collect()
 }
 
-/// `count` rows of `area` from row `first`, cut to `area`.
+/// Returns `count` rows of `area` from row `first`, cut to `area`.
 pub(crate) fn rows(area: Rect, first: u16, count: u16) -> Rect {
     let first = first.min(area.height);
     Rect { y: area.y + first, height: count.min(area.height - first), ..area }
@@ -158,7 +158,7 @@ pub(crate) fn line_right(buffer: &mut Buffer, area: Rect, spans: Vec<Span<'_>>) 
     }
 }
 
-/// A bar of `width` cells, filled to the fraction `part`.
+/// Returns a bar of `width` cells, filled to the fraction `part`.
 fn bar(width: usize, part: f64, full: Style, empty: Style) -> [Span<'static>; 2] {
     let part = if part.is_finite() { part.clamp(0.0, 1.0) } else { 0.0 };
     let cells = (part * width as f64).round() as usize;

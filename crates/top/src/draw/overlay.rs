@@ -48,7 +48,7 @@ fn title(request: &InFlight) -> String {
     format!("{} {} · {}{position}", request.method, request.path, time(request.age_ms))
 }
 
-/// Innermost call first; the app's own lines are highlighted, without the app's folder.
+/// Formats a backtrace, innermost call first. The app's own lines are highlighted and shown without the app's folder.
 fn frames(lines: &[String], dir: &str, theme: Theme) -> Text<'static> {
     let inside = format!("{}/", dir.trim_end_matches('/'));
     // Ruby reports the rackup file relative to the app's folder.

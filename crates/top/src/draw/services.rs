@@ -1,4 +1,4 @@
-//! The services: a line each, those that do not run first.
+//! The services, one line each; services that are not running come first.
 
 use super::facts::name;
 use crate::number::{grouped, span};
@@ -8,10 +8,10 @@ use ratatui::text::Span;
 use stats::{ServiceSnapshot, ServiceState};
 use std::time::{Duration, SystemTime};
 
-/// Longest name that is not cut.
+/// The longest name that is not cut.
 const LONGEST_NAME: usize = 24;
 
-/// At most `most` lines; the last says how many are hidden.
+/// Returns at most `most` lines; the last one says how many are hidden.
 pub(super) fn lines(
     all: &[ServiceSnapshot],
     now: SystemTime,

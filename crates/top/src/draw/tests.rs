@@ -1,4 +1,4 @@
-//! Screens of several sizes.
+//! Tests of screens of several sizes.
 
 use super::*;
 use crate::state::{Backtrace, CurvePoint, Overlay};
@@ -134,7 +134,7 @@ fn handlers_have_two_lines() {
     assert!(!text(&state(3), 80, 24).contains("Handlers"));
 }
 
-/// What the server reports of a reload, as JSON.
+/// Returns the server's report of a reload, from JSON.
 fn reloads(json: serde_json::Value) -> stats::ReloadsSnapshot {
     let mut whole = serde_json::to_value(stats::ReloadsSnapshot::default()).unwrap();
     whole.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
@@ -209,7 +209,7 @@ fn upgrades_are_news_and_reforks_only_when_they_fail() {
     }
 }
 
-/// A service in a state, for two minutes.
+/// Returns a service that has been in a state for two minutes.
 fn service(name: &str, state: &str, pid: u32, restarts: u64, last_end: &str) -> stats::ServiceSnapshot {
     serde_json::from_value(serde_json::json!({
         "name": name, "state": state, "pid": pid, "since": "2026-01-31T11:58:00Z", "restarts": restarts, "last_end": last_end,

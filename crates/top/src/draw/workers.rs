@@ -12,7 +12,7 @@ use ratatui::text::Span;
 use stats::{WorkerSnapshot, WorkerState};
 use std::time::Duration;
 
-/// A column: title, width including the blank before it, and the least screen width that shows it.
+/// A column: title, width including the blank before it, and the smallest screen width that shows it.
 struct Column {
     title: &'static str,
     width: usize,
@@ -20,9 +20,9 @@ struct Column {
     text: fn(&WorkerSnapshot, &View) -> String,
 }
 
-/// Shown while there is more than the first.
+/// Shown while there are workers of several generations.
 const GENERATION: &str = "gen";
-/// The least screen width that shows restarts beside it.
+/// The smallest screen width that shows restarts beside it.
 const RESTARTS_FROM: u16 = 88;
 
 const COLUMNS: [Column; 8] = [
@@ -40,11 +40,11 @@ const COLUMNS: [Column; 8] = [
     Column { title: "restarts", width: 9, from: 72, text: |worker, _| worker.restarts.to_string() },
     Column { title: "up", width: 14, from: 120, text: |worker, view| up(worker, view) },
 ];
-/// Width of `worker`, `pid` and `state`, each followed by a blank.
+/// The width of `worker`, `pid` and `state`, each followed by a blank.
 const BEFORE: usize = 7 + 8 + 9;
-/// Least width of `12/16` after the bar.
+/// The smallest width of `12/16` after the bar.
 const COUNT: usize = 6;
-/// Longest bar.
+/// The longest bar.
 const LONGEST_BAR: usize = 40;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, theme: Theme) {
@@ -111,7 +111,7 @@ fn state_of(worker: &WorkerSnapshot, theme: Theme) -> Span<'static> {
     Span::styled(format!("{text:<9}"), style)
 }
 
-/// One cell per thread, or fiber, if they fit, otherwise in proportion; and the numbers in `count` characters.
+/// Returns one cell per thread or fiber if they fit, else in proportion, and the numbers in `count` characters.
 fn threads(worker: &WorkerSnapshot, width: usize, count: usize, theme: Theme) -> Vec<Span<'static>> {
     let (busy, most) = (worker.busy_threads as usize, worker.threads_max as usize);
     let cells = most.clamp(1, width);

@@ -1,4 +1,4 @@
-//! The live screen of a fleet; Enter opens the screen of one server, and Esc there comes back.
+//! The live screen of a fleet. Enter opens the screen of one server, and Esc returns to the fleet.
 
 use super::model::{Fleet, View};
 use super::once::apply;
@@ -14,9 +14,9 @@ use std::io;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Longest delay until an update is shown.
+/// The longest delay until an update is shown.
 const LAG: Duration = Duration::from_millis(50);
-/// Least time between two drawings of what servers report.
+/// The shortest time between two drawings of reports.
 const DRAWN: Duration = Duration::from_millis(250);
 
 pub(crate) fn run(list: List, token: Option<String>, options: &Options) -> Result<(), Failure> {
@@ -39,7 +39,6 @@ struct Live {
     pace: Pace,
     fleet: Fleet,
     choices: Choices,
-    /// What is shown.
     view: View,
     theme: Theme,
     token: Option<String>,

@@ -1,13 +1,13 @@
-//! `firebrick top --fleet`: several servers on one screen, or on a page for browsers.
+//! `firebrick top --fleet`: shows several servers on one screen, or on a page for browsers.
 //!
-//! Why: behind a load balancer the question is not how one server is, but whether one of them is not like the others, and how far a
-//! rollout has come. Every server counts for itself and in the same buckets, so their figures add up without a loss.
+//! Why: behind a load balancer the question is whether one of the servers differs from the others, and how far a rollout has come. Every server
+//! counts for itself and in the same buckets, so their numbers can be added without loss.
 //!
 //! Contract:
-//! 1. Servers are asked independently: one that is frozen or gone delays nobody, and is shown with the reason.
-//! 2. Totals and percentiles are those of all servers that answered, as if one had counted ([`stats::Steps`]).
-//! 3. Names are resolved, and the list is read, again and again: servers that come are joined, those that go stay for [`model::KEPT`].
-//! 4. What an outlier is follows from the other servers alone, by a rule that is stated ([`outliers`]).
+//! 1. Servers are queried independently: a frozen or missing server delays no other, and is shown with the reason.
+//! 2. Totals and percentiles cover all servers that answered, as if one server had counted everything ([`stats::Steps`]).
+//! 3. Names are resolved, and the list is read, again and again: new servers join, and removed ones stay visible for [`model::KEPT`].
+//! 4. The other servers alone decide what an outlier is, by a stated rule ([`outliers`]).
 
 mod live;
 mod model;
@@ -24,18 +24,18 @@ use control::client::Client;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Which servers, and where the page is if there is to be one.
+/// The servers of the fleet, and the address of a page for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FleetOptions {
-    /// As they were typed.
+    /// The addresses as typed.
     pub(crate) servers: Vec<String>,
-    /// A file with more of them.
+    /// A file with more addresses.
     pub(crate) file: Option<PathBuf>,
-    /// Serve a page at this address instead of drawing a screen.
+    /// The address at which to serve a page instead of drawing a screen.
     pub(crate) serve: Option<String>,
 }
 
-/// Shows the fleet. `client`: that of the folder's server, whose token is sent to all.
+/// Shows the fleet. `client` belongs to the folder's server; its token is sent to all servers.
 pub(crate) fn run(client: &Client, options: &Options, fleet: &FleetOptions) -> Result<(), Failure> {
     let list = target::List::new(&fleet.servers, fleet.file.as_deref()).map_err(Failure::Usage)?;
     let token = client.token().map(str::to_owned);
@@ -46,20 +46,20 @@ pub(crate) fn run(client: &Client, options: &Options, fleet: &FleetOptions) -> R
     }
 }
 
-/// How long a server may take to answer: as long as a sample is fresh.
+/// Returns how long a server may take to answer, which is as long as a sample is fresh.
 fn patience(interval: Duration) -> Duration {
     interval.clamp(Duration::from_secs(2), Duration::from_secs(10))
 }
 
-/// Most servers: each has a thread of its own here.
+/// The most servers; each is queried on its own thread.
 const MOST: usize = 1_000;
 
-/// The text about a list that is too long.
+/// Returns the message about a list that is too long.
 fn too_many(count: usize) -> String {
     format!("the list has {count} servers; at most {MOST} can be watched together: watch parts of it")
 }
 
-/// Servers as a word.
+/// Returns a number of servers as text.
 fn servers(count: usize) -> String {
     if count == 1 { "1 server".to_owned() } else { format!("{count} servers") }
 }

@@ -1,10 +1,9 @@
-//! What is known of all servers: rows, sums, outliers, versions, the last hour. Pure: reports and the time go in.
+//! The state of all servers: rows, sums, outliers, versions, the last hour. Pure: reports and the time go in.
 //!
 //! Contract:
-//! 1. A server whose last answer is older than [`FRESH`] intervals is not in the totals.
-//! 2. A server that left the list, or that does not answer, stays to be seen for [`KEPT`], then it is forgotten; one that is still in the
-//!    list stays as long as it is there.
-//! 3. Outliers are judged over [`WINDOW`] to twice that, so that one slow request of one second is no news.
+//! 1. A server whose last answer is older than [`FRESH`] intervals does not count in the totals.
+//! 2. A server that has left the list stays visible for [`KEPT`]. One that is still in the list stays, even if it does not answer.
+//! 3. Outliers are judged over [`WINDOW`] to twice that time, so that one slow request in one second does not count.
 
 use super::outliers::{self, Figure};
 use control::ControlAddress;
@@ -13,30 +12,30 @@ use stats::{DurationSummary, Interval, Load, ServerSnapshot, Steps, WorkerState}
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// For how long a server that has left is shown.
+/// How long a server that has left is shown.
 pub(crate) const KEPT: Duration = Duration::from_secs(60);
-/// After how many intervals an answer is old.
+/// The number of intervals after which an answer is old.
 const FRESH: u32 = 3;
-/// Least time over which servers are compared.
+/// The shortest time over which servers are compared.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Time between two points of the last hour.
+/// The time between two points of the last hour.
 pub(crate) const STEP: Duration = Duration::from_secs(10);
-/// Points of an hour.
+/// The points of an hour.
 const POINTS: usize = 360;
-/// Requests from which on percentiles of a server are compared.
+/// The number of requests from which percentiles of a server are compared.
 const ENOUGH: u64 = 20;
 
-/// What a server is at, for who watches.
+/// The state of a server for the display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// It does not answer.
+    /// The server does not answer.
     Unreachable,
-    /// Nothing is known yet.
+    /// Queried, but no answer yet.
     Asked,
-    /// It answers.
+    /// The server answers.
     Up,
-    /// It is no longer in the list.
+    /// The server has left the list.
     Gone,
 }
 
@@ -45,22 +44,22 @@ pub(crate) enum State {
 pub(crate) struct Row {
     pub(crate) address: String,
     pub(crate) state: State,
-    /// Why it does not answer.
+    /// The reason why the server does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) why: Option<String>,
-    /// For how long it has been in its state, seconds; of a server that is up since its start.
+    /// Seconds in this state; for a server that is up, seconds since its start.
     pub(crate) for_s: f64,
     pub(crate) version: String,
     pub(crate) dir: String,
     pub(crate) pid: u32,
-    /// Of the code that new workers run.
+    /// The generation of the code that new workers run.
     pub(crate) generation: u32,
-    /// Workers that take requests, and all of them.
+    /// Workers that take requests, then all workers.
     pub(crate) workers_ready: u32,
     pub(crate) workers: u32,
     /// Workers that run older code than the newest.
     pub(crate) workers_old: u32,
-    /// What changes in it just now.
+    /// The change under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) change: Option<String>,
     pub(crate) requests_per_s: f64,
@@ -76,11 +75,11 @@ pub(crate) struct Row {
     pub(crate) pss_bytes: u64,
     pub(crate) memory_limit_bytes: u64,
     pub(crate) restarts: u32,
-    /// In which it is not like the others.
+    /// The values in which the server is an outlier.
     pub(crate) outlier: Vec<String>,
 }
 
-/// All servers together.
+/// The sums of all servers.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Totals {
     pub(crate) servers: usize,
@@ -96,7 +95,7 @@ pub(crate) struct Totals {
     pub(crate) queue: u64,
     pub(crate) busy: u64,
     pub(crate) seats: u64,
-    /// Requests served and waiting, divided by seats.
+    /// Requests being served and waiting, divided by seats.
     pub(crate) saturation: f64,
     pub(crate) cpus: f64,
     pub(crate) cores: f64,
@@ -124,43 +123,43 @@ pub(crate) struct Point {
     pub(crate) up: usize,
 }
 
-/// So many servers of one kind.
+/// The number of servers with one version or generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Kind {
     pub(crate) name: String,
     pub(crate) servers: usize,
 }
 
-/// Everything at a moment.
+/// The state of the fleet at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct View {
     pub(crate) totals: Totals,
-    /// Those that need attention first, then by address.
+    /// Servers that need attention first, then by address.
     pub(crate) servers: Vec<Row>,
     pub(crate) versions: Vec<Kind>,
     pub(crate) generations: Vec<Kind>,
-    /// Rollouts, and what is wrong with the list: sentences.
+    /// Sentences about rollouts and about mistakes in the list.
     pub(crate) notices: Vec<String>,
 }
 
-/// A snapshot and when it was taken.
+/// A snapshot with its time.
 type Sample = (Instant, Box<ServerSnapshot>);
 
-/// What is known of a server.
+/// The state of one server.
 struct Seen {
     address: ControlAddress,
     last: Option<Sample>,
     between: Option<Interval>,
-    /// Where the window of comparison begins, and the next one will.
+    /// The beginning of the window of comparison, and of the next one.
     base: Option<Sample>,
     next_base: Option<Sample>,
-    /// Since when it does not answer, and why.
+    /// The time since when the server does not answer, and the reason.
     failing: Option<(Instant, String)>,
     left: Option<Instant>,
     joined: Instant,
 }
 
-/// All servers, and the last hour of them together.
+/// All servers, and their last hour together.
 pub(crate) struct Fleet {
     interval: Duration,
     servers: BTreeMap<String, Seen>,
@@ -169,7 +168,7 @@ pub(crate) struct Fleet {
     gathered: Gathered,
 }
 
-/// What has been counted since the last point.
+/// Counts since the last point.
 struct Gathered {
     since: Instant,
     requests: u64,
@@ -223,7 +222,7 @@ impl Fleet {
         }
     }
 
-    /// What is wrong with the list; empty when nothing is.
+    /// Sets the message about the list; empty if the list is fine.
     pub(crate) fn list(&mut self, wrong: String) {
         self.list = wrong;
     }
@@ -256,7 +255,7 @@ impl Fleet {
             self.gathered.refused += between.requests.client_errors;
             self.gathered.times.add(&between.total);
         }
-        // Another server, or a restarted one, begins anew.
+        // Another server, or a restarted one, begins a new window.
         if seen.last.is_some() && seen.between.is_none() {
             (seen.base, seen.next_base) = (None, None);
         }
@@ -268,7 +267,7 @@ impl Fleet {
         seen.last = Some(sample);
     }
 
-    /// Forgets who has left for long, and adds to the last hour.
+    /// Forgets servers that left long ago, and adds to the last hour.
     pub(crate) fn tick(&mut self, now: Instant, wall: SystemTime) {
         self.servers
             .retain(|_, seen| seen.left.is_none_or(|left| now.saturating_duration_since(left) < KEPT));
@@ -298,17 +297,16 @@ impl Fleet {
         });
     }
 
-    /// The last hour, oldest first.
+    /// Returns the last hour, oldest point first.
     pub(crate) fn points(&self) -> &VecDeque<Point> {
         &self.points
     }
 
-    /// The address of a row.
     pub(crate) fn address(&self, row: &str) -> Option<&ControlAddress> {
         self.servers.get(row).map(|seen| &seen.address)
     }
 
-    /// How many servers have answered twice, and how many there are in the list.
+    /// Returns how many servers have answered twice or failed, and how many are in the list.
     pub(crate) fn answered(&self) -> (usize, usize) {
         let there = || self.servers.values().filter(|seen| seen.left.is_none());
         (there().filter(|seen| seen.between.is_some() || seen.failing.is_some()).count(), there().count())
@@ -367,7 +365,7 @@ impl Fleet {
         totals
     }
 
-    /// Everything as it is now.
+    /// Returns the current state.
     pub(crate) fn view(&self, now: Instant) -> View {
         let marks = self.marks(now);
         let mut servers: Vec<Row> =
@@ -439,7 +437,7 @@ impl Fleet {
         }
     }
 
-    /// What servers are outliers in, by address.
+    /// Returns the values in which servers are outliers, by address.
     fn marks(&self, now: Instant) -> BTreeMap<&str, Vec<String>> {
         let compared: Vec<(&str, &ServerSnapshot, Option<Interval>)> = self
             .servers
@@ -494,13 +492,13 @@ impl Fleet {
     }
 }
 
-/// How a server is called: its address, as it can be typed.
+/// Returns the name of a server: its address in the form in which it can be typed.
 fn name(address: &ControlAddress) -> String {
     let text = address.to_string();
     text.strip_prefix("tcp://").map_or(text.clone(), str::to_owned)
 }
 
-/// What changes in a server just now.
+/// Describes the change under way in a server.
 fn change(server: &ServerSnapshot) -> Option<String> {
     let all = [
         ("upgrade", &server.upgrades.running),
@@ -517,7 +515,7 @@ fn change(server: &ServerSnapshot) -> Option<String> {
 type Value = fn(&ServerSnapshot, Option<&Interval>) -> Option<f64>;
 type Tell = fn(f64, f64) -> String;
 
-/// What servers are compared by.
+/// The values by which servers are compared.
 const FIGURES: [(&Figure, Value, Tell); 4] = [
     (
         &Figure { times: 1.5, more: 10.0 },

@@ -2,7 +2,7 @@ use super::*;
 use crate::view::tests::server;
 use stats::{Finished, Recorder, Snapshot};
 
-/// A fleet of servers at `10.0.0.N:1`, each with what it has counted.
+/// A fleet of servers at `10.0.0.N:1`, each with its own counters.
 struct Fixture {
     fleet: Fleet,
     began: Instant,
@@ -23,7 +23,7 @@ impl Fixture {
         Fixture { fleet, began, recorders: (0..count).map(|_| Recorder::new()).collect() }
     }
 
-    /// So many requests of so many milliseconds at a server.
+    /// Records `count` requests of `ms` milliseconds at a server.
     fn serve(&self, number: usize, count: usize, status: u16, ms: u64) {
         (0..count).for_each(|_| {
             self.recorders[number].finished(&Finished {
@@ -41,7 +41,7 @@ impl Fixture {
         Box::new(server)
     }
 
-    /// All servers answer, so many seconds after the start.
+    /// Makes all servers answer, this many seconds after the start.
     fn sample(&mut self, seconds: u32) -> Instant {
         let at = self.began + SECOND * seconds;
         for number in 0..self.recorders.len() {
@@ -117,7 +117,7 @@ fn who_does_not_answer_is_shown_with_the_reason_and_not_counted() {
         (row.state, row.why.as_deref(), row.for_s),
         (State::Unreachable, Some("nothing listens there"), 1.0)
     );
-    // One that does not even fail: its last answer is old.
+    // A server that does not even fail: its last answer is old.
     let view = fixture.view(60);
     assert_eq!(view.totals.up, 0);
     assert!(view.servers.iter().any(|row| row.why.as_deref() == Some("it does not respond")));

@@ -1,4 +1,4 @@
-//! `--once`: waits until every server has answered twice or failed, and prints all of it as text or JSON.
+//! `--once`: waits until every server has answered twice or failed, and prints everything as text or JSON.
 
 use super::model::{Fleet, View};
 use super::patience;
@@ -35,7 +35,7 @@ pub(crate) fn run(list: List, token: Option<String>, options: &Options) -> Resul
     }
 }
 
-/// Takes reports in until all is known that can be known in time; what is wrong with the list.
+/// Processes reports until everything that can be known in time is known. Returns the message about the list.
 fn gather(fleet: &mut Fleet, reports: &Receiver<Report>, interval: Duration) -> Option<String> {
     let began = Instant::now();
     let most = interval + 2 * patience(interval) + Duration::from_secs(1);
@@ -50,14 +50,14 @@ fn gather(fleet: &mut Fleet, reports: &Receiver<Report>, interval: Duration) -> 
             fleet.list(text.clone());
         }
         let (answered, all) = fleet.answered();
-        // A name that means nothing reports nothing else.
+        // A name that cannot be resolved causes no other reports.
         if (all > 0 && answered == all && began.elapsed() >= interval) || (all == 0 && wrong.is_some()) {
             return wrong;
         }
     }
 }
 
-/// Tells the fleet what was found out.
+/// Applies a report to the fleet.
 pub(super) fn apply(fleet: &mut Fleet, report: Report) {
     match report {
         Report::Joined(address) => fleet.joined(address, Instant::now()),
@@ -67,7 +67,7 @@ pub(super) fn apply(fleet: &mut Fleet, report: Report) {
     }
 }
 
-/// What docs/top.md describes.
+/// Returns the JSON that docs/top.md describes.
 pub(super) fn to_json(view: &View, interval: Duration) -> Value {
     json!({
         "kind": "firebrick fleet",
@@ -81,7 +81,7 @@ pub(super) fn to_json(view: &View, interval: Duration) -> Value {
     })
 }
 
-/// The screen, as high as needed, without colours and keys.
+/// Returns the screen as text, as high as needed, without colours and keys.
 fn text(view: &View, interval: Duration, columns: u16) -> String {
     let screen = Screen::new(interval);
     let rows = screen::rows_for(view);

@@ -1,25 +1,25 @@
-//! Which servers are not like the others. Pure.
+//! Finds servers that differ from the others. Pure.
 //!
-//! The rule: of at least [`LEAST`] servers, a value is an outlier if it is more than [`FAR`] scaled median absolute deviations above the
-//! median, and as much above it as the figure itself demands ([`Figure`]). The median and its deviation are not moved by the outliers
-//! themselves, as a mean would be; the demand keeps servers that are all alike from being told apart by a millisecond.
+//! The rule: among at least [`LEAST`] servers, a value is an outlier if it is more than [`FAR`] scaled median absolute deviations above the median,
+//! and as far above it as the figure itself requires ([`Figure`]). Outliers do not move the median and its deviation, as they would move a mean.
+//! The figure's requirement keeps a millisecond from separating servers that are all alike.
 
-/// Fewest servers that can be compared.
+/// The smallest number of servers that can be compared.
 pub(crate) const LEAST: usize = 4;
-/// How many scaled deviations are far.
+/// The number of scaled deviations that counts as far.
 pub(crate) const FAR: f64 = 3.0;
-/// Makes the median absolute deviation of normal values their standard deviation.
+/// Scales the median absolute deviation of normally distributed values to their standard deviation.
 const SCALE: f64 = 1.4826;
 
-/// A figure that servers are compared by.
+/// A value by which servers are compared.
 pub(crate) struct Figure {
-    /// An outlier is at least this many times the median.
+    /// An outlier is at least this many times the median,
     pub(crate) times: f64,
-    /// And at least this much more.
+    /// and at least this much above it.
     pub(crate) more: f64,
 }
 
-/// The median of all values, and which of them are outliers; `None` are servers that have no such value.
+/// Returns the median of all values, and which of them are outliers; `None` stands for a server without such a value.
 pub(crate) fn find(values: &[Option<f64>], figure: &Figure) -> (f64, Vec<bool>) {
     let known: Vec<f64> = values.iter().copied().flatten().collect();
     if known.len() < LEAST {

@@ -1,4 +1,4 @@
-//! `--serve`: the fleet as a page for browsers, with the last hour of it.
+//! `--serve`: serves the fleet and its last hour as a page for browsers.
 
 use super::model::Fleet;
 use super::once::{apply, to_json};
@@ -11,7 +11,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Longest time between two looks at the clock.
+/// The longest time between two checks of the clock.
 const TICK: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(

@@ -1,6 +1,6 @@
-//! Asks all servers, each on a thread of its own, and finds out which there are.
+//! Finds the servers, and queries each on its own thread.
 //!
-//! Contract: a server that does not answer keeps nobody waiting but its own thread, and that for [`super::patience`] at most.
+//! Contract: a server that does not answer blocks only its own thread, and for [`super::patience`] at most.
 
 use super::target::{List, Resolver, System};
 use super::{MOST, patience, too_many};
@@ -14,22 +14,22 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, sleep};
 use std::time::{Duration, Instant};
 
-/// How often names are resolved and the file is read.
+/// The interval between resolving names and reading the file.
 const LOOK: Duration = Duration::from_secs(5);
-/// Stack of a thread that asks; it does little.
+/// The stack size of a querying thread, which does little.
 const STACK: usize = 512 << 10;
-/// How often a thread looks whether it is still wanted.
+/// The interval at which a thread checks whether it is still wanted.
 const NAP: Duration = Duration::from_millis(200);
 
-/// What was found out.
+/// A result.
 pub(crate) enum Report {
-    /// A server that was not there before.
+    /// A new server.
     Joined(ControlAddress),
-    /// A server that the list no longer has.
+    /// A server that has left the list.
     Left(ControlAddress),
-    /// What a server answered at that time, or why it did not.
+    /// A server's answer at that time, or the reason why there is none.
     Sampled(ControlAddress, Instant, Result<Box<ServerSnapshot>, String>),
-    /// What is wrong with the list; empty when it is well again.
+    /// The message about the list; empty when the list is fine again.
     List(String),
 }
 
@@ -53,10 +53,10 @@ impl Pace {
     }
 }
 
-/// Begins to watch the servers of a list, until the receiver is dropped.
+/// Starts watching the servers of a list, until the receiver is dropped.
 pub(crate) fn start(list: List, token: Option<String>, pace: Pace) -> Receiver<Report> {
     let (sender, reports) = channel();
-    // Ends with the program; it holds nothing that needs cleanup.
+    // The thread ends with the program; it holds nothing that needs cleanup.
     std::thread::spawn(move || watch(list, token, &pace, &sender));
     reports
 }
@@ -67,7 +67,7 @@ fn watch(mut list: List, token: Option<String>, pace: &Pace, reports: &Sender<Re
     loop {
         let mut wrong: Vec<String> = list.reread().into_iter().collect();
         let found = servers(&list, &System, &mut wrong);
-        // A name that cannot be resolved for a moment does not end what is known of its servers.
+        // If a name cannot be resolved for a moment, the state of its servers is kept.
         let complete = wrong.is_empty();
         for address in found.iter().take(MOST) {
             watched.entry(address.to_string()).or_insert_with(|| {
@@ -104,7 +104,7 @@ fn watch(mut list: List, token: Option<String>, pace: &Pace, reports: &Sender<Re
     }
 }
 
-/// All servers of a list, none twice; what is wrong with it.
+/// Returns all servers of a list without duplicates; adds messages about the list to `wrong`.
 pub(super) fn servers(list: &List, resolver: &impl Resolver, wrong: &mut Vec<String>) -> Vec<ControlAddress> {
     let mut all: Vec<ControlAddress> = Vec::new();
     for target in list.targets() {
@@ -141,7 +141,7 @@ fn ask(client: Client, pace: Pace, wanted: Arc<AtomicBool>, reports: Sender<Repo
     started.map(drop).map_err(|why| format!("no thread to ask it: {why}"))
 }
 
-/// Why a server did not answer, without its address, which stands beside it.
+/// Returns why a server did not answer, without its address, which is shown next to it.
 fn reason(error: &Error) -> String {
     match error {
         Error::NotRunning(_) => "nothing listens there".to_owned(),

@@ -1,4 +1,4 @@
-//! The screen of a fleet: sums, versions and rollouts, a line for each server, and in what the chosen one is not like the others.
+//! The screen of a fleet: sums, versions and rollouts, one line per server, and the values in which the selected server is an outlier.
 //!
 //! Contract: any area can be drawn, however small; lists show how many lines are hidden. Pure.
 
@@ -15,7 +15,7 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 use std::time::Duration;
 
-/// What a key asks for.
+/// The action that a key requests.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
     Nothing,
@@ -23,11 +23,10 @@ pub(super) enum Action {
     Suspend,
     Redraw,
     Interval(Duration),
-    /// Show the server at this address alone.
+    /// Show only the server at this address.
     Open(String),
 }
 
-/// The order of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     Attention,
@@ -63,13 +62,13 @@ impl Sort {
     }
 }
 
-/// What the user has chosen.
+/// The user's choices.
 #[derive(Debug)]
 pub(super) struct Screen {
     pub(super) interval: Duration,
     pub(super) paused: bool,
     sort: Sort,
-    /// The address of the selected server; `None` is the first.
+    /// The address of the selected server; `None` selects the first one.
     selected: Option<String>,
 }
 
@@ -78,7 +77,7 @@ impl Screen {
         Screen { interval, paused: false, sort: Sort::Attention, selected: None }
     }
 
-    /// The servers in the chosen order.
+    /// Returns the servers in the chosen order.
     fn sorted<'a>(&self, view: &'a View) -> Vec<&'a Row> {
         let mut rows: Vec<&Row> = view.servers.iter().collect();
         let by = |value: fn(&Row) -> f64| move |one: &&Row, other: &&Row| value(other).total_cmp(&value(one));
@@ -99,7 +98,7 @@ impl Screen {
         rows.iter().position(chosen).unwrap_or_default()
     }
 
-    /// Takes a key in.
+    /// Processes a key.
     pub(super) fn key_pressed(&mut self, key: KeyEvent, view: &View) -> Action {
         if key.kind == KeyEventKind::Release {
             return Action::Nothing;
@@ -145,7 +144,7 @@ impl Screen {
     }
 }
 
-/// The live screen.
+/// Draws the live screen.
 pub(super) fn draw(buffer: &mut Buffer, screen: &Screen, view: &View, theme: Theme) {
     let area = buffer.area;
     if too_small(buffer, area) {
@@ -163,13 +162,13 @@ pub(super) fn draw(buffer: &mut Buffer, screen: &Screen, view: &View, theme: The
     line(buffer, rows(area, area.height - 1, 1), keys_line(&keys, theme));
 }
 
-/// Rows that [`body`] needs to show everything.
+/// Returns the rows that [`body`] needs to show everything.
 pub(super) fn rows_for(view: &View) -> u16 {
     let lines = view.servers.len() + view.notices.len() + view.servers.iter().map(details).sum::<usize>();
     u16::try_from(lines + 12).unwrap_or(u16::MAX)
 }
 
-/// All but the keys. `live`: with a selection, and details of the selected server only.
+/// Draws everything but the keys. `live`: with a selection, and with details of the selected server only.
 pub(super) fn body(buffer: &mut Buffer, area: Rect, screen: &Screen, view: &View, theme: Theme, live: bool) {
     let mut used = head(buffer, area, screen, &view.totals, theme, live);
     for notice in &view.notices {
@@ -211,7 +210,7 @@ pub(super) fn body(buffer: &mut Buffer, area: Rect, screen: &Screen, view: &View
     }
 }
 
-/// Which lines of a list are shown around the selected one; one is kept for how many are not.
+/// Returns the lines of a list to show around the selected one. One line is reserved for the number of hidden ones.
 fn visible(count: usize, selected: usize, room: usize) -> std::ops::Range<usize> {
     if count <= room {
         return 0..count;
@@ -221,7 +220,7 @@ fn visible(count: usize, selected: usize, room: usize) -> std::ops::Range<usize>
     first..first + room
 }
 
-/// Sums; how many lines they take.
+/// Draws the sums; returns the number of lines used.
 fn head(buffer: &mut Buffer, area: Rect, screen: &Screen, totals: &Totals, theme: Theme, live: bool) -> u16 {
     let up = if totals.up == totals.servers {
         Span::styled(format!("{} up", servers(totals.up)), theme.strong())
@@ -303,7 +302,7 @@ fn head(buffer: &mut Buffer, area: Rect, screen: &Screen, totals: &Totals, theme
     6
 }
 
-/// A column: title, width with the blank before it, and the least screen width that shows it.
+/// A column: title, width including the blank before it, and the smallest screen width that shows it.
 struct Column {
     title: &'static str,
     width: usize,
@@ -342,7 +341,7 @@ fn server(row: &Row, columns: &[&Column], width: usize, theme: Theme) -> Vec<Spa
     let shown = if row.address.chars().count() < width {
         row.address.clone()
     } else {
-        // The end tells them apart.
+        // The ends of addresses differ.
         let all: Vec<char> = row.address.chars().collect();
         format!("…{}", all[all.len() + 2 - width..].iter().collect::<String>())
     };
@@ -357,7 +356,7 @@ fn server(row: &Row, columns: &[&Column], width: usize, theme: Theme) -> Vec<Spa
     spans
 }
 
-/// What a server is at that has no figures.
+/// Describes the state of a server without figures.
 fn told(row: &Row) -> String {
     let ago = span(Duration::from_secs_f64(row.for_s.clamp(0.0, 1e9)));
     match row.state {
@@ -367,14 +366,14 @@ fn told(row: &Row) -> String {
     }
 }
 
-/// Lines of [`explain`].
+/// Returns the number of lines that [`explain`] uses.
 fn details(row: &Row) -> usize {
     usize::from(!row.outlier.is_empty())
         + usize::from(row.change.is_some())
         + usize::from(row.workers_old > 0)
 }
 
-/// In what a server is not like the others, and what changes in it; how many lines that takes.
+/// Draws the values in which a server is an outlier, and its changes; returns the number of lines used.
 fn explain(buffer: &mut Buffer, area: Rect, row: &Row, theme: Theme) -> u16 {
     let mut lines = Vec::new();
     if !row.outlier.is_empty() {

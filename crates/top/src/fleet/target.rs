@@ -1,7 +1,7 @@
-//! Which servers: addresses that were typed, and those of a file; names stand for all of their addresses.
+//! The servers of a fleet: typed addresses and those of a file. A name stands for all of its addresses.
 //!
-//! Contract: no text panics. A mistake names the word, or the file and the line, and what was expected. A list that could be read once is
-//! kept while it cannot be read again.
+//! Contract: no text causes a panic. A mistake names the word, or the file and the line, and the expected form. A list that has been read once is
+//! kept while the file cannot be read again.
 
 use control::ControlAddress;
 use std::collections::BTreeSet;
@@ -42,7 +42,7 @@ impl FromStr for Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // What follows `unix:` may begin with two slashes, which are no part of the path.
+            // A path after `unix:` may begin with two slashes, which would not be read as part of it.
             Target::Unix(path) if path.to_string_lossy().starts_with("//") => {
                 write!(f, "unix://{}", path.display())
             }
@@ -53,16 +53,15 @@ impl fmt::Display for Target {
     }
 }
 
-/// What a name means now.
+/// Resolves names.
 pub(crate) trait Resolver {
-    /// The addresses of a host.
+    /// Returns the addresses of a host.
     ///
     /// # Errors
-    /// The name is unknown, or nobody could be asked.
+    /// The name is unknown, or no name server answered.
     fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// The system's resolver.
 pub(crate) struct System;
 
 impl Resolver for System {
@@ -72,7 +71,7 @@ impl Resolver for System {
 }
 
 impl Target {
-    /// The servers that it stands for.
+    /// Returns the servers for the word.
     ///
     /// # Errors
     /// The name has no address; the text names it.
@@ -87,7 +86,7 @@ impl Target {
         if found.is_empty() {
             return Err(format!("{host} has no address"));
         }
-        // One address keeps its name, which the server may know itself by.
+        // A single address keeps its name, by which the server may know itself.
         if found.len() == 1 {
             return Ok(vec![ControlAddress::Tcp { host: host.clone(), port: *port }]);
         }
@@ -97,7 +96,7 @@ impl Target {
     }
 }
 
-/// What was typed, and a file.
+/// The typed words and a file.
 #[derive(Clone, Debug)]
 pub(crate) struct List {
     typed: Vec<Target>,
@@ -109,7 +108,7 @@ impl List {
     /// Reads the words and the file.
     ///
     /// # Errors
-    /// A word is no address, the file cannot be read, or there are none at all.
+    /// A word is not an address, the file cannot be read, or the list is empty.
     pub(crate) fn new(words: &[String], file: Option<&Path>) -> Result<List, String> {
         let typed: Result<Vec<Target>, String> =
             words.iter().map(|word| word.parse().map_err(|why| format!("--fleet {why}"))).collect();
@@ -122,7 +121,7 @@ impl List {
         Ok(list)
     }
 
-    /// Reads the file again. What is wrong with it; the old list stays then.
+    /// Reads the file again. Returns the message about a mistake; then the old list stays.
     pub(crate) fn reread(&mut self) -> Option<String> {
         match read(self.file.as_ref()?) {
             Ok(targets) => {
@@ -133,7 +132,6 @@ impl List {
         }
     }
 
-    /// All of them.
     pub(crate) fn targets(&self) -> impl Iterator<Item = &Target> {
         self.typed.iter().chain(&self.from_file)
     }
@@ -144,7 +142,7 @@ fn read(file: &Path) -> Result<Vec<Target>, String> {
     parse(&text).map_err(|(line, why)| format!("{}:{line}: {why}", file.display()))
 }
 
-/// One address on a line; `#` begins a comment. What is wrong has its line.
+/// Parses one address per line; `#` begins a comment. A mistake has its line.
 fn parse(text: &str) -> Result<Vec<Target>, (usize, String)> {
     let mut targets = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {

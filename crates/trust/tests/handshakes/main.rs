@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use trust::{Error, Trusted};
 
-/// Why a server was rejected.
+/// Returns why a server was rejected.
 fn rejection(server: &Server<'_>, trusted: Trusted<'_>, host: &str) -> CertificateError {
     let error = shake(server, trusted, None, host).unwrap_err();
     trust::certificate_error(&error).unwrap_or_else(|| panic!("not about the certificate: {error}")).clone()

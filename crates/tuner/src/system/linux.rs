@@ -1,10 +1,9 @@
-//! On Linux: `/proc`, affinity masks.
+//! The Linux part: `/proc`, affinity masks.
 
 use super::{Memory, Stat};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs;
 
-/// Some CPUs.
 pub(crate) type Cpus = CpuSet;
 
 pub(crate) fn divide(for_server: usize) -> Option<[Cpus; 3]> {

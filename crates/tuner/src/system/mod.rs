@@ -1,9 +1,10 @@
-//! What differs between Linux and other systems: on which CPUs a thread runs, and which processes a server has.
+//! Differences between Linux and other systems: the CPUs of a thread, and the processes of a server.
 //!
 //! Contract:
-//! 1. `divide`: sets of all CPUs on which the calling thread may run, of so many for the server, and of the others; `None` where that
-//!    is not possible. `run_on`: the calling thread, and what it starts, runs on those of a set. A failure shows in the figures.
-//! 2. `running`: all processes but those that have ended; `started`: see [`Stat::started`]; `memory_of`: 0 if unknown.
+//! 1. `divide` returns three sets: all CPUs on which the calling thread may run, the given number of them for the server, and the others;
+//!    `None` where that is not possible. `run_on` moves the calling thread, and the processes that it starts, to the CPUs of a set. A
+//!    failure shows in the results.
+//! 2. `running`: all processes that have not ended; `started`: see [`Stat::started`]; `memory_of`: 0 if unknown.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;
@@ -15,7 +16,6 @@ pub(crate) use linux::*;
 #[cfg(any(not(target_os = "linux"), firebrick_portable))]
 pub(crate) use portable::*;
 
-/// A process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) pid: i32,
@@ -23,7 +23,7 @@ pub(crate) struct Stat {
     pub(crate) group: i32,
     /// CPU time in ticks, including that of reaped children; 0 if unknown.
     pub(crate) ticks: u64,
-    /// Start time in ticks since boot; together with the pid it identifies a process uniquely. 0 if unknown.
+    /// The start time in ticks since boot; together with the pid it identifies a process uniquely. 0 if unknown.
     pub(crate) started: u64,
 }
 

@@ -1,9 +1,9 @@
-//! Elsewhere: ps(1).
+//! The part for other systems, which uses ps(1).
 
 use super::{Memory, Stat};
 use std::process::{Command, Stdio};
 
-/// There are none.
+/// Empty, because CPUs cannot be divided here.
 #[derive(Debug, Clone)]
 pub(crate) enum Cpus {}
 
@@ -23,7 +23,7 @@ pub(crate) fn running() -> Vec<Stat> {
     ps(&["-A", "-o", "pid=,ppid=,pgid=,stat="]).lines().filter_map(stat).collect()
 }
 
-/// Process, parent, group, state; `None` for a zombie.
+/// Parses process, parent, group and state; `None` for a zombie.
 fn stat(line: &str) -> Option<Stat> {
     let mut fields = line.split_whitespace();
     let mut number = || fields.next()?.parse().ok();

@@ -1,12 +1,12 @@
-//! The profiles of Firefox: each has a database of its own.
+//! The profiles of Firefox. Each has its own database.
 
 use std::path::Path;
 
 use super::Machine;
 use super::nss::Database;
 
-/// Folders of profiles, below the home directory: those of Firefox itself (since 147 also the XDG one), of its packages
-/// for snap and flatpak, and of macOS.
+/// Directories of profiles, below the home directory: of Firefox itself (since 147 also the XDG directory),
+/// of its snap and flatpak packages, and of macOS.
 const PLACES: [&str; 6] = [
     ".mozilla/firefox",
     ".config/mozilla/firefox",
@@ -16,7 +16,7 @@ const PLACES: [&str; 6] = [
     "Library/Application Support/Firefox/Profiles",
 ];
 
-/// The databases of all profiles that have been used.
+/// Returns the databases of all profiles that have been used.
 pub(super) fn profiles(machine: &Machine) -> impl Iterator<Item = Database> {
     let mut found: Vec<Database> =
         PLACES.iter().flat_map(|place| inside(&machine.home.join(place))).collect();

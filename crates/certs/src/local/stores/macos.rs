@@ -30,7 +30,7 @@ pub(super) fn remove(machine: &Machine, authority: Option<&Authority>) -> Store 
     let names = names_in(&list);
     let mut steps = Vec::new();
     for name in names {
-        // Trust settings are found by the certificate, which exists as a file only for the present authority.
+        // Trust settings are found by the certificate's file, which exists only for the current authority.
         if let Some(authority) = authority.filter(|authority| authority.name() == name) {
             let file = authority.file().display().to_string();
             steps.push(Step::new(["security", "remove-trusted-cert", &file]));
@@ -40,7 +40,7 @@ pub(super) fn remove(machine: &Machine, authority: Option<&Authority>) -> Store 
     store(machine, if steps.is_empty() { Need::Nothing } else { Need::Run(steps) })
 }
 
-/// The output of a command that changes nothing; `None` if it fails.
+/// Returns the output of a command that only reads; `None` if it fails.
 fn asked(arguments: &[&str]) -> Option<String> {
     let output = Command::new("security").args(arguments).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

@@ -1,9 +1,9 @@
-//! The trust stores of this machine and the commands that put the authority into them or take it out.
+//! The trust stores of this machine, and the commands that add the authority to them or remove it.
 //!
 //! Contract:
-//! 1. [`install`] and [`remove`] change nothing: they look at each store and return what would have to be run, in order.
-//! 2. A store that needs nothing, or that cannot be changed, says so; the others are not affected.
-//! 3. A store that a program reads is listed only if that program or its store is here. The system's store is always listed.
+//! 1. [`install`] and [`remove`] change nothing: they inspect each store and return the commands to run, in order.
+//! 2. A store that needs nothing, or cannot be changed, is reported as such and does not affect the others.
+//! 3. A program's store is listed only if that program or its store exists. The system's store is always listed.
 
 mod firefox;
 mod macos;
@@ -15,19 +15,17 @@ use std::path::{Path, PathBuf};
 
 use super::{Authority, COMMON_NAME};
 
-/// Which stores are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The operating system's: curl, Ruby, and browsers on macOS.
+    /// The operating system's, for curl, Ruby, and browsers on macOS.
     System,
     /// The NSS databases that Chromium and its relatives read on Linux.
     Chromium,
-    /// The profiles of Firefox.
     Firefox,
 }
 
 impl Kind {
-    /// All of them, with the names that users type.
+    /// All kinds, with the names that users type.
     pub const ALL: [(&'static str, Kind); 3] =
         [("system", Kind::System), ("chromium", Kind::Chromium), ("firefox", Kind::Firefox)];
 }
@@ -42,7 +40,7 @@ impl Step {
     }
 }
 
-/// As it would be typed into a shell.
+/// Formats the command as it would be typed into a shell.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:,=@%+".contains(&byte);
@@ -58,45 +56,40 @@ impl fmt::Display for Step {
     }
 }
 
-/// What one store needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Nothing: it is as it should be.
+    /// The store is up to date.
     Nothing,
-    /// These commands, in order; the first failure ends them.
+    /// Run these commands in order, until one fails.
     Run(Vec<Step>),
-    /// It cannot be changed: why, and what to do.
+    /// The store cannot be changed: the reason and a remedy.
     Impossible(String),
 }
 
-/// A store and what it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
-    /// Which one, for people.
+    /// The store's name, for people.
     pub name: String,
-    /// What is to be done.
     pub need: Need,
 }
 
-/// Where stores and programs are looked for.
+/// Where to find stores and programs.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The user's home directory.
     pub home: PathBuf,
-    /// The user's data folder, usually `~/.local/share`.
+    /// The user's data directory, usually `~/.local/share`.
     pub data: PathBuf,
-    /// The root of the file system; `/` but for tests.
+    /// The root of the file system: `/`, except in tests.
     pub root: PathBuf,
-    /// Folders of programs.
+    /// The directories in `PATH`.
     pub path: Vec<PathBuf>,
-    /// The user's id; 0 needs no sudo.
+    /// The user's id. 0 needs no sudo.
     pub uid: u32,
-    /// Whether this is macOS.
     pub macos: bool,
 }
 
 impl Machine {
-    /// This machine. `var` reads an environment variable.
+    /// Describes this machine. `var` reads an environment variable.
     ///
     /// # Errors
     /// There is no home directory.
@@ -105,22 +98,22 @@ impl Machine {
         let home = home.ok_or(super::Error::Homeless)?;
         let data = super::data_home(&var).ok_or(super::Error::Homeless)?;
         let mut path: Vec<PathBuf> = var("PATH").iter().flat_map(std::env::split_paths).collect();
-        // update-ca-certificates is there, and the path of ordinary users often leaves it out.
+        // update-ca-certificates is there, but the path of ordinary users often omits it.
         path.extend(["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from));
         Ok(Machine { home, data, root: PathBuf::from("/"), path, uid, macos: cfg!(target_os = "macos") })
     }
 
-    /// Where the program is.
+    /// Returns the path of a program.
     fn program(&self, name: &str) -> Option<PathBuf> {
         self.path.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
     }
 
-    /// A path below the root.
+    /// Returns a path below the root.
     fn at(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// A path for people, with `~` for the home directory.
+    /// Formats a path for people, with `~` for the home directory.
     fn shown(&self, path: &Path) -> String {
         match path.strip_prefix(&self.home) {
             Ok(rest) => format!("~/{}", rest.display()),
@@ -129,7 +122,7 @@ impl Machine {
     }
 }
 
-/// The stores of `kinds`, and what makes each of them trust the authority.
+/// Returns the stores of `kinds`, with the commands that make each of them trust the authority.
 pub fn install(machine: &Machine, authority: &Authority, kinds: &[Kind]) -> Vec<Store> {
     let mut stores = Vec::new();
     for kind in kinds {
@@ -148,7 +141,7 @@ pub fn install(machine: &Machine, authority: &Authority, kinds: &[Kind]) -> Vec<
     stores
 }
 
-/// The same for removing every authority of this user's.
+/// Returns the stores of `kinds`, with the commands that remove every authority of this user.
 pub fn remove(machine: &Machine, authority: Option<&Authority>, kinds: &[Kind]) -> Vec<Store> {
     let mut stores = Vec::new();
     for kind in kinds {
@@ -163,7 +156,7 @@ pub fn remove(machine: &Machine, authority: Option<&Authority>, kinds: &[Kind]) 
     stores
 }
 
-/// The common names of authorities in a text, such as the output of a command that lists certificates.
+/// Returns the common names of authorities in a text, for example in a list of certificates.
 fn names_in(text: &str) -> Vec<String> {
     let mut names: Vec<String> = text
         .match_indices(COMMON_NAME)

@@ -1,4 +1,4 @@
-//! NSS databases (cert9.db), which Chromium and its relatives read on Linux and Firefox everywhere.
+//! NSS databases (cert9.db). Chromium and its relatives read them on Linux, Firefox everywhere.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,18 +12,17 @@ use crate::local::Authority;
 const NO_CERTUTIL: &str = "certutil is not installed: the package is libnss3-tools (Debian, Ubuntu), nss-tools (Fedora, \
                            RHEL, Alpine), nss (Arch, Homebrew) or mozilla-nss-tools (openSUSE)";
 
-/// One database.
 #[derive(Debug)]
 pub(super) struct Database {
-    /// Who reads it.
+    /// The programs that read the database.
     pub(super) reader: String,
     pub(super) folder: PathBuf,
 }
 
-/// The databases of Chromium and its relatives.
+/// Returns the databases of Chromium and its relatives.
 ///
-/// Since version 146 Chromium reads `~/.local/share/pki/nssdb` unless `~/.pki/nssdb` exists; earlier ones read only the
-/// latter. So the latter is not made for a user who has the former: its other certificates would be lost to Chromium.
+/// Since version 146, Chromium reads `~/.local/share/pki/nssdb` unless `~/.pki/nssdb` exists; older versions read only the latter. The
+/// latter is not created for a user who has the former, because Chromium would then ignore the certificates there.
 pub(super) fn chromium(machine: &Machine) -> impl Iterator<Item = Database> {
     let (new, old) = (machine.data.join("pki/nssdb"), machine.home.join(".pki/nssdb"));
     let mut folders = Vec::new();
@@ -63,7 +62,7 @@ impl Database {
             {
                 return steps;
             }
-            // C: trusted to sign for servers; nothing else.
+            // C: trusted to sign for servers, and for nothing else.
             steps.push(Step::new(["certutil", "-A", "-d", &d, "-n", name, "-t", "C,,", "-i", &file]));
             steps
         });
@@ -85,7 +84,7 @@ impl Database {
 
     fn with_certutil(&self, machine: &Machine, steps: impl FnOnce(&PathBuf) -> Vec<Step>) -> Need {
         match machine.program("certutil") {
-            // macOS has a program of this name that does something else.
+            // macOS has another program of this name.
             Some(path) if machine.macos && path.starts_with("/usr/bin") => {
                 Need::Impossible(NO_CERTUTIL.to_owned())
             }
@@ -110,12 +109,12 @@ impl Database {
     }
 }
 
-/// Whether the list of certificates says that this one may sign for servers.
+/// Whether the list of certificates shows that this one may sign for servers.
 fn trusted(list: &str, name: &str) -> bool {
     list.lines().filter_map(|line| line.strip_prefix(name)).any(|flags| flags.trim().starts_with('C'))
 }
 
-/// The output of a command that changes nothing; `None` if it fails.
+/// Returns the output of a command that only reads; `None` if it fails.
 fn ask(certutil: &PathBuf, arguments: &[&str]) -> Option<String> {
     let output = Command::new(certutil).args(arguments).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

@@ -1,17 +1,17 @@
-//! The system's store on Linux: a folder for the administrator's certificates and a program that reads it.
+//! The system's store on Linux: a directory for the administrator's certificates, and a program that reads it.
 
 use std::path::{Path, PathBuf};
 
 use super::{Machine, Need, Step, Store};
 use crate::local::Authority;
 
-/// How a family of distributions does it.
+/// The store of a family of distributions.
 struct Family {
-    /// The folder for certificates of the administrator.
+    /// The directory for the administrator's certificates.
     folder: &'static str,
-    /// The program that puts them into force, with its arguments.
+    /// The program that applies changes, with its arguments.
     update: &'static [&'static str],
-    /// The same after one was removed.
+    /// The program to run after a certificate was removed.
     update_removed: &'static [&'static str],
     /// The file that programs read, if it can be searched for the certificate.
     bundle: Option<&'static str>,
@@ -29,7 +29,7 @@ const FAMILIES: [Family; 4] = [
     Family {
         folder: "/usr/local/share/ca-certificates",
         update: &["update-ca-certificates"],
-        // Without --fresh the links to removed files stay.
+        // Without --fresh, the links to removed files stay.
         update_removed: &["update-ca-certificates", "--fresh"],
         bundle: Some("/etc/ssl/certs/ca-certificates.crt"),
     },
@@ -60,7 +60,7 @@ fn family(machine: &Machine) -> Option<(&'static Family, PathBuf)> {
     })
 }
 
-/// What the names of this user's files in the folder begin with: other users of the machine have their own.
+/// Returns the prefix of this user's files in the directory. Other users of the machine have their own.
 fn prefix(machine: &Machine) -> String {
     format!("firebrick-local-authority-{}-", machine.uid)
 }
@@ -110,12 +110,12 @@ fn unknown() -> Store {
     Store { name: "system store".to_owned(), need: Need::Impossible(UNKNOWN.to_owned()) }
 }
 
-/// Whether the file that programs read contains the certificate; `true` if that cannot be found out.
+/// Whether the file that programs read contains the certificate; `true` if that is unknown.
 fn in_force(machine: &Machine, family: &Family, authority: &Authority) -> bool {
     let Some(Ok(bundle)) = family.bundle.map(|bundle| std::fs::read_to_string(machine.at(bundle))) else {
         return true;
     };
-    // Any line of the PEM text identifies it but the first ones, which all of our certificates share.
+    // Any line of the PEM text identifies the certificate, except the first lines, which all authorities share.
     let text = std::fs::read_to_string(authority.file()).unwrap_or_default();
     text.lines().rev().nth(2).is_none_or(|line| bundle.contains(line))
 }

@@ -1,4 +1,4 @@
-//! A machine in a temporary folder.
+//! A machine in a temporary directory, for tests.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(super) struct Fake {
 }
 
 impl Fake {
-    /// An empty home directory, no programs, a user who is not root.
+    /// Creates an empty home directory, no programs, and a user who is not root.
     pub(super) fn new() -> Fake {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join("home");
@@ -26,14 +26,14 @@ impl Fake {
         Fake { _dir: dir, machine, authority }
     }
 
-    /// Makes a folder below the root.
+    /// Creates a directory below the root.
     pub(super) fn folder(&self, path: &str) -> PathBuf {
         let folder = self.machine.at(path);
         std::fs::create_dir_all(&folder).unwrap();
         folder
     }
 
-    /// Adds a program that does what this shell script says.
+    /// Adds a program: a shell script.
     pub(super) fn program(&self, name: &str, script: &str) {
         let folder = &self.machine.path[0];
         std::fs::create_dir_all(folder).unwrap();
@@ -42,7 +42,7 @@ impl Fake {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Runs what a store needs, with the fake programs first.
+    /// Runs the commands for a store, with the fake programs first.
     pub(super) fn run(&self, store: &Store) {
         let Need::Run(steps) = &store.need else { panic!("{store:?}") };
         let path = format!("{}:{}", self.machine.path[0].display(), std::env::var("PATH").unwrap());
@@ -54,19 +54,19 @@ impl Fake {
     }
 }
 
-/// The lines of a store that has something to run.
+/// Returns the commands for a store that needs some.
 pub(super) fn lines(store: &Store) -> Vec<String> {
     let Need::Run(steps) = &store.need else { panic!("{store:?}") };
     steps.iter().map(Step::to_string).collect()
 }
 
-/// Where the real certutil is.
+/// Returns the directory of the real certutil.
 pub(super) fn certutil() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).find(|folder| folder.join("certutil").is_file())
 }
 
-/// The certificates in a real database.
+/// Returns the certificates in a real database.
 pub(super) fn listed(folder: &Path) -> String {
     let listed =
         Command::new("certutil").args(["-L", "-d"]).arg(format!("sql:{}", folder.display())).output();

@@ -1,4 +1,4 @@
-//! What each store needs, on machines in temporary folders.
+//! Tests the commands for each store, on machines in temporary directories.
 
 use super::testing::{Fake, certutil, lines, listed};
 use super::*;
@@ -16,7 +16,7 @@ fn debian_by_sudo() {
     assert_eq!(lines(&wanted), [copy, "sudo update-ca-certificates".to_owned()]);
     fake.run(&wanted);
     assert_eq!(install(&fake.machine, &fake.authority, &[Kind::System])[0].need, Need::Nothing);
-    // The certificate is there, but the bundle lacks it: an update was interrupted.
+    // The certificate exists, but the bundle lacks it: an update was interrupted.
     let bundle = fake.folder("/etc/ssl/certs").join("ca-certificates.crt");
     std::fs::write(&bundle, "others").unwrap();
     let again = install(&fake.machine, &fake.authority, &[Kind::System]).remove(0);
@@ -93,7 +93,7 @@ fn databases_of_chromium_and_firefox() {
     }
     let again = install(&fake.machine, &fake.authority, &both);
     assert!(again.iter().all(|store| store.need == Need::Nothing), "{again:?}");
-    // An authority that does not exist any more is removed, too.
+    // An authority that no longer exists is removed as well.
     std::fs::remove_file(fake.authority.file()).unwrap();
     let undo = remove(&fake.machine, None, &both);
     undo.iter().for_each(|store| fake.run(store));

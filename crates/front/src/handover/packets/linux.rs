@@ -1,4 +1,4 @@
-//! Sockets of packets (`SOCK_SEQPACKET`).
+//! Packets over a `SOCK_SEQPACKET` socket.
 
 use super::{Parts, Space, arrived, too_long, with};
 use crate::handover::message::LONGEST;
@@ -45,7 +45,7 @@ pub(in crate::handover) fn receive(socket: impl AsFd, flags: RecvFlags) -> io::R
     let received = loop {
         match recvmsg(&socket, &mut [IoSliceMut::new(&mut packet)], &mut ancillary, flags) {
             Err(Errno::INTR) => {}
-            // The other side has ended without reading everything. That is told once, before what it has sent.
+            // The other side closed with unread data. The kernel reports this once, before the data that is still to read.
             Err(Errno::CONNRESET) if !reset => reset = true,
             Err(Errno::CONNRESET) => return Ok(None),
             received => break received?,

@@ -1,11 +1,11 @@
 //! Packets with descriptors between two programs.
 //!
 //! Contract:
-//! 1. `pair`: both ends of a socket, closed on exec. `is_one` and `belongs_to`: whether a socket may be such an end, and whether it was
-//!    made by that process.
-//! 2. `send` sends a packet whole or not at all, and waits only for a receiver that is in the middle of it.
-//! 3. `receive` gives a packet as it was sent, with its descriptors, closed on exec; `None` when the other side is gone. With
-//!    `DONTWAIT` it waits only for a sender that is in the middle of a packet.
+//! 1. `pair` returns both ends of a socket, closed on exec. `is_one` checks whether a socket can be such an
+//!    end, `belongs_to` whether that process created it.
+//! 2. `send` sends a packet whole or not at all. It blocks only while the receiver is in the middle of that packet.
+//! 3. `receive` returns a packet with its descriptors, closed on exec, or `None` when the other side has
+//!    closed its end. With `DONTWAIT` it blocks only while the sender is in the middle of a packet.
 //! 4. A packet of more than `LONGEST` bytes or `MOST_FDS` descriptors is an error.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
@@ -24,10 +24,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// The bytes and the descriptors of a packet.
 pub(super) type Parts = (Vec<u8>, Vec<OwnedFd>);
 
-/// Room for the descriptors of a packet.
+/// Buffer for the descriptors of a packet.
 type Space = [MaybeUninit<u8>; rustix::cmsg_space!(ScmRights(MOST_FDS))];
 
 fn with<'a, 's: 'a>(

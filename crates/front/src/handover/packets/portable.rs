@@ -1,4 +1,4 @@
-//! A stream, in which each packet follows its length: four bytes, little endian. Descriptors travel with the length.
+//! Packets over a stream: each packet follows its length in four bytes, little endian. Descriptors travel with the length.
 
 use super::{Parts, Space, arrived, too_long, with};
 use crate::handover::message::LONGEST;
@@ -13,21 +13,21 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// How long the rest of a packet may take.
+/// Time-out for the rest of a packet.
 const REST: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
-/// Bytes of a length.
+/// Size of the length field, in bytes.
 const HEAD: usize = 4;
 
 pub(in crate::handover) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     UnixStream::pair().map(|(one, other)| (one.into(), other.into()))
 }
 
-/// Sockets of another kind cannot be told apart here: see `belongs_to`.
+/// Accepts any stream socket; `belongs_to` does the other half of the check.
 pub(in crate::handover) fn is_one(socket: impl AsFd) -> bool {
     socket_type(socket).is_ok_and(|kind| kind == SocketType::STREAM)
 }
 
-/// Who has made a socket cannot be asked, but who has started this program.
+/// The system does not tell which process created a socket, so this checks the parent process.
 pub(in crate::handover) fn belongs_to(_socket: impl AsFd, process: i32) -> bool {
     rustix::process::getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == process)
 }
@@ -83,7 +83,6 @@ pub(in crate::handover) fn receive(socket: impl AsFd, flags: RecvFlags) -> io::R
     Ok(Some((packet, fds)))
 }
 
-/// Fills the buffer.
 fn finish(socket: impl AsFd, mut buffer: &mut [u8]) -> io::Result<()> {
     while !buffer.is_empty() {
         match recv(&socket, &mut *buffer, RecvFlags::DONTWAIT) {

@@ -1,4 +1,4 @@
-//! What a reload changes, and what it leaves: as the table of options says of each.
+//! Checks that a reload changes exactly the options that the table marks as reloadable.
 
 use super::*;
 use settings::table::{AnyEntry, entries};
@@ -23,7 +23,7 @@ fn what_cannot_change_stays() {
     assert_eq!(merged.limits, now.limits);
 }
 
-/// A folder with an app, on a machine of which nothing depends on where the test runs.
+/// A directory with an app. The settings do not depend on the machine that runs the test.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -45,7 +45,7 @@ impl Place {
         load(&values.iter().map(argument).collect::<Vec<_>>(), self).ok().map(|loaded| loaded.settings)
     }
 
-    /// Settings that differ by the value of one entry alone.
+    /// Returns settings that differ in the value of one entry only.
     fn two(&self, entry: &dyn AnyEntry) -> Option<(Settings, Settings)> {
         let key = entry.about().key;
         let words = entry.words().into_iter().chain(VALUES.iter().copied());
@@ -89,7 +89,7 @@ impl Environment for Place {
     }
 }
 
-/// One of them is a value of any option, and not its default.
+/// For each option, one of these is a valid value that differs from its default.
 const VALUES: &[&str] = &[
     "7",
     "70%",
@@ -121,15 +121,15 @@ const VALUES: &[&str] = &[
     "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
 ];
 
-/// In development, other options have other defaults.
+/// In development, some options have other defaults.
 const PRODUCTION: (&str, &str) = ("environment", "production");
 
-/// What options need beside them to have an effect.
+/// Settings that an option needs to have an effect.
 const COMPANIES: &[&[(&str, &str)]] = &[
     &[],
     &[("dir", "auth.rb"), ("mruby_file", "true")],
     &[("traces.endpoint", "http://127.0.0.1:4318")],
-    // A list of paths is replaced by another; that there is one stays.
+    // A reload can replace a list of paths by another one, but cannot add or remove the list.
     &[("fibers", "7"), ("fiber_paths", "/one")],
     &[("bind", "ssl://127.0.0.1:7443"), ("tls.cert", "other.pem"), ("tls.key", "auth.rb")],
     &[
@@ -153,11 +153,11 @@ const COMPANIES: &[&[(&str, &str)]] = &[
     ],
 ];
 
-/// Whoever marks an option as `reloadable` must let `merge` apply it, and the other way round.
+/// An option is `reloadable` if and only if `merge` applies it.
 #[test]
 fn the_table_says_what_a_reload_changes() {
     let place = Place::new();
-    // What only the command line says is the same at each reload.
+    // A reload does not change options of the command line.
     let wrong: Vec<String> = entries()
         .filter(|entry| entry.about().in_file)
         .filter_map(|entry| {

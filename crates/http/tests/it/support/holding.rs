@@ -1,5 +1,5 @@
-//! A transport that holds bytes back until it is told to flush, as encryption may when the socket is full: whoever forgets
-//! that leaves the end of a response behind.
+//! A transport that holds bytes back until it is flushed, as encryption may when the socket is full. Code that forgets to flush loses the end of a
+//! response.
 
 use net::Transport;
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
 
-/// Bytes accepted before a flush is waited for.
+/// Bytes accepted before a flush is needed.
 const HOLDS: usize = 64 << 10;
 
 pub struct Holding {

@@ -1,4 +1,4 @@
-//! A server with a handler for questions, on a thread of its own, and a client that sees bytes.
+//! A server with a test handler on its own thread, and a client that sees raw bytes.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 mod holding;
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-/// What the handler under test was told, in order.
+/// The events that the handler under test has noted, in order.
 pub type Log = Arc<Mutex<Vec<String>>>;
 
 type Job = Box<dyn FnOnce(&Context<Answers>) + Send>;
@@ -58,7 +58,7 @@ impl Drop for Endless {
     }
 }
 
-/// A stream of text before offers, given so often; what an owner does not get rid of follows its offer.
+/// A stream of text followed by offers, repeated `times` times. Bytes that an owner cannot write follow its offer.
 struct Offers {
     log: Log,
     before: usize,
@@ -66,7 +66,7 @@ struct Offers {
     times: usize,
     /// The owner dies while it has the socket.
     dies: bool,
-    /// What the last owner has left.
+    /// The bytes that the last owner has left.
     rest: Rc<RefCell<Vec<u8>>>,
     told: bool,
 }
@@ -91,7 +91,7 @@ impl BodyStream for Offers {
     }
 }
 
-/// Writes to the socket that it is lent, in its own time.
+/// Writes to the lent socket, after some turns.
 #[derive(Debug)]
 struct Owner {
     log: Log,
@@ -125,7 +125,7 @@ impl Lender for Owner {
         note(&self.log, "lent");
         let mut socket = TcpStream::from(socket.try_clone_to_owned().unwrap());
         let mut rest = self.rest.borrow_mut();
-        // The descriptor does not wait: what does not fit is left.
+        // The descriptor is non-blocking: bytes that do not fit stay in `rest`.
         let taken = socket.write(&rest).unwrap_or(0);
         rest.drain(..taken);
         Poll::Ready(Ok(taken as u64))
@@ -310,7 +310,7 @@ impl Handler for Answers {
             "tunnel" | "tunnel-200" | "tunnel-raw" => {
                 let (mine, io) = tokio::net::UnixStream::pair().unwrap();
                 tokio::task::spawn_local(async move {
-                    // Echoes in upper case until its input ends, then says so.
+                    // Echoes in upper case until its input ends, then reports that.
                     let mut buffer = vec![0; 1000];
                     loop {
                         mine.readable().await.unwrap();
@@ -366,7 +366,7 @@ async fn send_all(stream: &tokio::net::UnixStream, mut bytes: &[u8]) {
     }
 }
 
-/// What a server speaks, over what.
+/// The protocols and the transport of a server.
 #[derive(Clone, Copy)]
 enum Speaks {
     Http1,
@@ -382,17 +382,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of HTTP/1.
+    /// Starts an HTTP/1 server.
     pub fn start(settings: impl Into<Settings>) -> Server {
         Server::launch(settings.into(), Speaks::Http1)
     }
 
-    /// A server of HTTP/1 and of HTTP/2 by prior knowledge.
+    /// Starts a server for HTTP/1, and for HTTP/2 by prior knowledge.
     pub fn start_either(settings: impl Into<Settings>) -> Server {
         Server::launch(settings.into(), Speaks::Either)
     }
 
-    /// As [`Server::start_either`], over a transport that holds bytes back until it is told to flush.
+    /// As [`Server::start_either`], over a transport that holds bytes back until it is flushed.
     pub fn start_holding(settings: impl Into<Settings>) -> Server {
         Server::launch(settings.into(), Speaks::EitherHolding)
     }
@@ -413,7 +413,7 @@ impl Server {
         Client { stream, held: Vec::new() }
     }
 
-    /// Runs something on the server's thread.
+    /// Runs a closure on the server's thread.
     fn ask<R: Send + 'static>(&self, question: impl FnOnce(&Context<Answers>) -> R + Send + 'static) -> R {
         let (tell, told) = mpsc::channel();
         self.jobs.send(Box::new(move |context| tell.send(question(context)).unwrap())).unwrap();
@@ -491,13 +491,12 @@ async fn run_jobs(jobs: mpsc::Receiver<Job>, context: Rc<Context<Answers>>) {
     }
 }
 
-/// A raw connection.
 pub struct Client {
     pub stream: TcpStream,
     held: Vec<u8>,
 }
 
-/// A response as it stood on the wire.
+/// A response as it was on the wire.
 #[derive(Debug, Default)]
 pub struct Answer {
     pub status: u16,
@@ -525,7 +524,7 @@ impl Client {
         self
     }
 
-    /// `false` at the end of the stream.
+    /// Returns `false` at the end of the stream.
     fn fill(&mut self) -> bool {
         let mut buffer = [0; 65_536];
         let n = self.stream.read(&mut buffer).unwrap();
@@ -585,12 +584,12 @@ impl Client {
         self.send(get(path)).read()
     }
 
-    /// Whether the server has closed the connection and said no more.
+    /// Returns whether the server has closed the connection without further bytes.
     pub fn is_closed(&mut self) -> bool {
         self.read_to_end().is_empty()
     }
 
-    /// Whether nothing comes for a while and the connection stays open.
+    /// Returns whether the connection stays open and silent for a while.
     pub fn is_silent(&mut self) -> bool {
         self.stream.set_read_timeout(Some(Duration::from_millis(60))).unwrap();
         let quiet = self.held.is_empty() && self.stream.read(&mut [0; 1]).is_err();

@@ -1,4 +1,4 @@
-//! The same server over HTTP/3, and a client: the `h3` crate, and streams with raw bytes.
+//! The same server over HTTP/3, and two clients: the `h3` crate, and streams with raw bytes.
 
 use super::{Answers, Job, Log, Server, run_jobs};
 use bytes::{Buf, Bytes};
@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// A server over HTTP/3, and the certificate that its clients trust.
+/// An HTTP/3 server, and the certificate that its clients trust.
 pub struct QuicServer {
     pub server: Server,
     certificate: CertificateDer<'static>,
@@ -81,7 +81,6 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 /// The client's side of the `h3` crate.
 pub type Requests = h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>;
 
-/// A response.
 #[derive(Debug, Default)]
 pub struct Answer {
     pub status: u16,
@@ -111,12 +110,12 @@ impl QuicServer {
         })
     }
 
-    /// A connection of QUIC.
+    /// Opens a QUIC connection.
     pub async fn connect(&self) -> (Endpoint, quinn::Connection) {
         self.connect_with(quinn::TransportConfig::default()).await
     }
 
-    /// A connection of QUIC with limits of the client's own.
+    /// Opens a QUIC connection with the client's own limits.
     pub async fn connect_with(&self, transport: quinn::TransportConfig) -> (Endpoint, quinn::Connection) {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.certificate.clone()).unwrap();
@@ -135,7 +134,7 @@ impl QuicServer {
         (endpoint, connection)
     }
 
-    /// A connection of HTTP/3. The last part has to be kept.
+    /// Opens an HTTP/3 connection. The caller must keep the last element.
     pub async fn requests(&self) -> (Requests, quinn::Connection, Endpoint) {
         let (endpoint, connection) = self.connect().await;
         let (mut driver, requests) =
@@ -146,7 +145,7 @@ impl QuicServer {
         (requests, connection, endpoint)
     }
 
-    /// A client that speaks bytes: a connection whose control stream has been opened.
+    /// Opens a connection for raw bytes, with an open control stream.
     pub async fn raw(&self) -> (Endpoint, quinn::Connection, quinn::SendStream) {
         let (endpoint, connection) = self.connect().await;
         let mut control = connection.open_uni().await.unwrap();
@@ -159,7 +158,6 @@ pub fn request(method: &str, path: &str) -> http_types::Request<()> {
     http_types::Request::builder().method(method).uri(format!("https://localhost{path}")).body(()).unwrap()
 }
 
-/// Sends a request and receives its response.
 pub async fn exchange(requests: &mut Requests, request: http_types::Request<()>, body: &[u8]) -> Answer {
     let path = request.uri().path().to_owned();
     let mut stream = requests.send_request(request).await.unwrap();
@@ -181,7 +179,6 @@ pub async fn exchange(requests: &mut Requests, request: http_types::Request<()>,
     answer
 }
 
-/// A GET.
 pub async fn get(requests: &mut Requests, path: &str) -> Answer {
     exchange(requests, request("GET", path), b"").await
 }

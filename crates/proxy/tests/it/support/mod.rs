@@ -1,4 +1,4 @@
-//! A proxy on a thread of its own between a client that sees bytes and backends that send what they are told to.
+//! A proxy on its own thread, between a client that sees raw bytes and backends that send given bytes.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use handler::{Ending, Exchange, Handler, Peer, PeerAddr, Response};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub type Log = Arc<Mutex<Vec<String>>>;
 
-/// Passes everything on.
+/// Passes on everything.
 struct Forward(Proxy, Log);
 
 impl Handler for Forward {
@@ -37,7 +37,7 @@ pub struct Front {
     pub upstreams: Arc<Upstreams>,
 }
 
-/// A configuration with short timeouts.
+/// Returns a configuration with short time-outs.
 pub fn config(origins: &[String]) -> Config {
     let origins = origins.iter().map(|origin| Origin::parse(origin).unwrap()).collect();
     Config {
@@ -73,7 +73,7 @@ impl Front {
         Client { stream, held: Vec::new(), ended: false }
     }
 
-    /// Whether a line with `part` is logged; waits for it, because a line may be written after the response.
+    /// Returns whether a line with `part` is logged. Waits for it, because a line may be written after the response.
     pub fn has_noted(&self, part: &str) -> bool {
         for _ in 0..500 {
             if self.log.lock().unwrap().iter().any(|line| line.contains(part)) {
@@ -114,7 +114,7 @@ async fn run(upstreams: Arc<Upstreams>, log: Log, tell: mpsc::Sender<SocketAddr>
 /// A connection as a backend sees it.
 pub struct Accepted {
     pub stream: TcpStream,
-    /// How many came before it.
+    /// The number of earlier connections.
     pub number: usize,
     held: Vec<u8>,
     seen: Log,
@@ -122,7 +122,7 @@ pub struct Accepted {
 
 impl Accepted {
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Accepted {
-        // Who is not listened to any more finds out elsewhere.
+        // A backend whose peer has gone finds out elsewhere.
         let _ = self.stream.write_all(bytes.as_ref());
         self
     }
@@ -134,7 +134,7 @@ impl Accepted {
         n > 0
     }
 
-    /// The next request head; `None` when the connection has ended.
+    /// Returns the next request head; `None` if the connection has ended.
     pub fn head(&mut self) -> Option<String> {
         loop {
             if let Some(at) = self.held.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -149,7 +149,7 @@ impl Accepted {
         }
     }
 
-    /// So many bytes of a body.
+    /// Returns `n` bytes of a body.
     pub fn body(&mut self, n: usize) -> Option<Vec<u8>> {
         while self.held.len() < n {
             if !self.fill() {
@@ -159,7 +159,7 @@ impl Accepted {
         Some(self.held.drain(..n).collect())
     }
 
-    /// Everything until the end of the connection.
+    /// Returns everything until the end of the connection.
     pub fn rest(&mut self) -> Vec<u8> {
         while self.fill() {}
         std::mem::take(&mut self.held)
@@ -196,7 +196,7 @@ impl Backend {
         Backend { address, seen, connections }
     }
 
-    /// Sends the same to every request, on connections that live on.
+    /// Sends the same response to every request, on connections that stay open.
     pub fn answering(answer: impl Into<Vec<u8>>) -> Backend {
         let answer = answer.into();
         Backend::start(move |c| {
@@ -266,7 +266,7 @@ impl Client {
         n > 0
     }
 
-    /// So many bytes; `None` when the connection ends before.
+    /// Returns `n` bytes; `None` if the connection ends before.
     pub fn take(&mut self, n: usize) -> Option<Vec<u8>> {
         while self.held.len() < n {
             if !self.fill() {

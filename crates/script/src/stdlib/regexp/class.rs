@@ -1,20 +1,19 @@
 //! Character classes and escapes: `[a-z&&[^aeiou]]`, `\d`, `[[:alpha:]]`, `\p{Han}`, `\u00e9`.
 //!
-//! As in Ruby `\d`, `\w`, `\s` and `\h` are ASCII only, and the bracketed names cover all of Unicode. The output escapes
-//! every character that has a meaning in fancy-regex but not in Ruby.
+//! As in Ruby, `\d`, `\w`, `\s` and `\h` are ASCII only, and the bracketed names cover all of Unicode. The output escapes every character with a
+//! special meaning in fancy-regex but not in Ruby.
 
 use super::translate::Translator;
 use std::fmt::Write as _;
 
 /// The meaning of an escape.
 pub(super) enum Item {
-    /// One character.
     Char(char),
     /// The inside of a class.
     Set(String),
 }
 
-/// After `[`, up to its `]`.
+/// Translates from after `[` up to its `]`.
 pub(super) fn bracket(from: &mut Translator) -> Result<(), String> {
     from.nest()?;
     from.out.push('[');
@@ -47,7 +46,7 @@ pub(super) fn bracket(from: &mut Translator) -> Result<(), String> {
     Ok(())
 }
 
-/// A character of a class, or a range that starts with it.
+/// Translates a character of a class, or a range that starts with it.
 fn range(from: &mut Translator, low: char) -> Result<(), String> {
     push(&mut from.out, low);
     let begins = from.peek() == Some('-') && !matches!(from.chars.get(from.at + 1), None | Some(']' | '['));
@@ -58,7 +57,7 @@ fn range(from: &mut Translator, low: char) -> Result<(), String> {
     let high = match from.next() {
         Some('\\') => match escaped(from)? {
             Item::Char(c) => c,
-            // `[a-\d]`: not a range.
+            // `[a-\d]` is not a range.
             Item::Set(set) => {
                 let _ = write!(from.out, r"\x2D[{set}]");
                 return Ok(());
@@ -75,7 +74,7 @@ fn range(from: &mut Translator, low: char) -> Result<(), String> {
     Ok(())
 }
 
-/// A character of a class, escaped if needed.
+/// Writes a character of a class, escaped if needed.
 fn push(out: &mut String, c: char) {
     if c.is_ascii() && !c.is_ascii_alphanumeric() {
         let _ = write!(out, "\\x{:02X}", c as u32);
@@ -84,7 +83,7 @@ fn push(out: &mut String, c: char) {
     }
 }
 
-/// After `[:`.
+/// Translates from after `[:`.
 fn posix(from: &mut Translator) -> Result<(), String> {
     let negated = from.eat("^");
     let name = from.until(':', "a POSIX bracket")?;
@@ -94,7 +93,7 @@ fn posix(from: &mut Translator) -> Result<(), String> {
     Ok(())
 }
 
-/// The inside of a class for a POSIX name.
+/// Returns the inside of a class for a POSIX name.
 fn named(name: &str) -> Option<&'static str> {
     Some(match name {
         "alpha" => r"\p{Alphabetic}",
@@ -115,7 +114,7 @@ fn named(name: &str) -> Option<&'static str> {
     })
 }
 
-/// After `\`: escapes with the same meaning inside and outside of classes.
+/// Translates from after `\` the escapes with the same meaning inside and outside of classes.
 pub(super) fn escaped(from: &mut Translator) -> Result<Item, String> {
     let Some(next) = from.next() else { return Err(String::from("too short escape sequence")) };
     let set = |text: &str| Ok(Item::Set(String::from(text)));
@@ -133,7 +132,7 @@ pub(super) fn escaped(from: &mut Translator) -> Result<Item, String> {
     }
 }
 
-/// After `\p`.
+/// Translates from after `\p`.
 fn property(from: &mut Translator, negated: bool) -> Result<String, String> {
     if !from.eat("{") {
         return Err(String::from(r"invalid character property name {p}: expected \p{...}"));
@@ -157,7 +156,7 @@ fn character(from: &mut Translator, next: char) -> Result<char, String> {
         'v' => '\x0b',
         'a' => '\x07',
         'e' => '\x1b',
-        // Only in classes: elsewhere it is a boundary.
+        // Only in classes; elsewhere `\b` is a word boundary.
         'b' => '\x08',
         '0'..='7' => {
             from.at -= 1;
@@ -177,7 +176,7 @@ fn control(from: &mut Translator) -> Result<char, String> {
     Ok(if of == '?' { '\x7f' } else { char::from(of as u8 & 0x1f) })
 }
 
-/// Up to three octal digits.
+/// Reads up to three octal digits.
 pub(super) fn octal(from: &mut Translator) -> Result<char, String> {
     let digits: String = from.chars[from.at..].iter().take(3).take_while(|c| c.is_digit(8)).collect();
     from.at += digits.len();
@@ -185,7 +184,7 @@ pub(super) fn octal(from: &mut Translator) -> Result<char, String> {
     value.map(char::from).ok_or_else(|| format!("invalid octal escape \\{digits}"))
 }
 
-/// `\x41`, or as many of them as the character has bytes.
+/// Reads `\x41`, repeated for each byte of the character.
 fn hexadecimal(from: &mut Translator) -> Result<char, String> {
     let mut bytes = Vec::new();
     loop {
@@ -202,7 +201,7 @@ fn hexadecimal(from: &mut Translator) -> Result<char, String> {
     }
 }
 
-/// `\u00e9` or `\u{e9}`.
+/// Reads `\u00e9` or `\u{e9}`.
 fn unicode(from: &mut Translator) -> Result<char, String> {
     let digits = if from.eat("{") {
         from.until('}', r"\u{")?.trim().to_owned()

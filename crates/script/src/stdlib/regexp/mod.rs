@@ -1,8 +1,8 @@
-//! Regexp: patterns of Ruby, compiled once and matched by fancy-regex.
+//! Regexp: Ruby's patterns, compiled once and matched by fancy-regex.
 //!
-//! Contract: a pattern is identified by its key (a digit for its options, then its source), so that Ruby holds nothing that has to
-//! be freed. Texts are UTF-8, offsets are in bytes, as in mruby. A match backtracks at most
-//! [`STEPS`] times; a call takes at most [`BUDGET`], and its result has at most [`MAX_OUTPUT`] bytes.
+//! Contract: a pattern is identified by its key (a digit for its options, then its source), so that Ruby holds nothing that must be freed. Texts
+//! are UTF-8 and offsets are in bytes, as in mruby. A match backtracks at most [`STEPS`] times; a call takes at most [`BUDGET`], and its result has
+//! at most [`MAX_OUTPUT`] bytes.
 
 mod class;
 mod replace;
@@ -16,18 +16,17 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use translate::{Flags, translate};
 
-/// Most backtracking steps of a match: about 20 ms.
+/// The most backtracking steps of a match: about 20 ms.
 const STEPS: usize = 500_000;
-/// Most time of one call that finds many matches.
+/// The most time for one call that finds many matches.
 const BUDGET: Duration = Duration::from_secs(1);
-/// Most bytes of the result of a replacement.
+/// The most bytes in the result of a replacement.
 const MAX_OUTPUT: usize = 64 << 20;
-/// Largest size of a compiled pattern and of its lazily computed automaton, bytes.
+/// The largest size of a compiled pattern and of its lazily computed automaton, in bytes.
 const MAX_SIZE: usize = 2 << 20;
-/// Most compiled patterns that are cached; then the cache is emptied.
+/// The most compiled patterns in the cache; a full cache is emptied.
 const MAX_CACHED: usize = 500;
 
-/// The patterns of a VM.
 #[derive(Default)]
 pub(crate) struct Patterns {
     cached: RefCell<HashMap<Box<[u8]>, Rc<Pattern>>>,
@@ -35,7 +34,7 @@ pub(crate) struct Patterns {
 
 struct Pattern {
     plain: Regex,
-    /// For texts that end with a line break, after which `^` does not match. Compiled when first needed.
+    /// The pattern for texts that end with a line break, after which `^` does not match. Compiled when first needed.
     before_end: Option<OnceCell<Option<Regex>>>,
     translated: String,
     flags: Flags,
@@ -91,7 +90,7 @@ impl Pattern {
         }
     }
 
-    /// The first match that starts at `from` or later; with `anchored` only at `from`.
+    /// Returns the first match that starts at `from` or later; with `anchored` only at `from`.
     fn find<'t>(
         &self,
         text: &'t str,
@@ -102,7 +101,7 @@ impl Pattern {
         self.regex(text)?.captures_input(input).map_err(limit_exceeded)
     }
 
-    /// Calls `each` for the matches in turn, while it returns true. Returns where to continue; `None` at the end.
+    /// Calls `each` for one match after the other, while it returns true. Returns where to continue; `None` at the end.
     fn each<'t>(
         &self,
         text: &'t str,
@@ -149,16 +148,16 @@ fn limit_exceeded(error: fancy_regex::Error) -> Fault {
     ("RegexpError", why)
 }
 
-/// The offset after the character at `at`.
+/// Returns the offset after the character at `at`.
 fn after(text: &str, at: usize) -> usize {
     at + text[at..].chars().next().map_or(1, char::len_utf8)
 }
 
-/// The common arguments of all calls: the pattern, the text, where to start.
+/// The common arguments of all calls: the pattern, the text and the start.
 struct Search<'a> {
     pattern: Rc<Pattern>,
     text: &'a str,
-    /// `None` if it is outside of the text.
+    /// The start; `None` if it is outside of the text.
     from: Option<usize>,
 }
 
@@ -181,7 +180,7 @@ fn finish(tape: &mut Tape, result: Result<(), Fault>) {
     }
 }
 
-/// Start and end of the match and of each group; nil for groups that did not match.
+/// Writes start and end of the match and of each group; nil for groups that did not match.
 fn put(tape: &mut Tape, found: &Captures<'_, str>) {
     tape.array(2 * found.len() as u32);
     for index in 0..found.len() {
@@ -192,7 +191,7 @@ fn put(tape: &mut Tape, found: &Captures<'_, str>) {
     }
 }
 
-/// `key`: `[groups, {name => [numbers]}]`.
+/// `key`: returns `[groups, {name => [numbers]}]`.
 pub(super) fn check(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
     match patterns.get(args.first().and_then(Value::text).unwrap_or_default()) {
         Ok(pattern) => {
@@ -217,7 +216,7 @@ pub(super) fn check(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
 
 fn drop_answer(_: &mut Tape) {}
 
-/// `key, text, from, anchored`: offsets, or nil.
+/// `key, text, from, anchored`: returns offsets, or nil.
 pub(super) fn find(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
     let result = search(patterns, args).and_then(|search| {
         let Some(from) = search.from else { return Ok(None) };
@@ -230,7 +229,7 @@ pub(super) fn find(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
     finish(tape, result);
 }
 
-/// `key, text, from`: whether it matches.
+/// `key, text, from`: returns whether the pattern matches.
 pub(super) fn test(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
     let result = search(patterns, args).and_then(|search| {
         let Some(from) = search.from else { return Ok(false) };
@@ -241,7 +240,7 @@ pub(super) fn test(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
     finish(tape, result);
 }
 
-/// `key, text, from`: offsets of the last match that starts at `from` or before.
+/// `key, text, from`: returns offsets of the last match that starts at `from` or before.
 pub(super) fn last(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
     let result = search(patterns, args).and_then(|search| {
         let Some(from) = search.from else { return Ok(None) };
@@ -263,7 +262,7 @@ pub(super) fn last(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
     finish(tape, result);
 }
 
-/// `key, text, from, most`: `[where to continue or nil, offsets, ...]`.
+/// `key, text, from, most`: returns `[where to continue or nil, offsets, ...]`.
 pub(super) fn all(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
     let most = args.get(3).and_then(Value::int).unwrap_or(1);
     let result = search(patterns, args).and_then(|search| {
@@ -286,7 +285,7 @@ pub(super) fn all(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
     finish(tape, result);
 }
 
-/// `key, text, template, whether all`: `[new text, offsets of the last match]`, or nil if nothing matches.
+/// `key, text, template, whether all`: returns `[new text, offsets of the last match]`, or nil without a match.
 pub(super) fn replace(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
     let template = args.get(2).and_then(Value::text).unwrap_or_default();
     let all = args.get(3) == Some(&Value::Bool(true));

@@ -56,7 +56,7 @@ fn memchr(text: &[u8]) -> Option<usize> {
     text.iter().position(|byte| *byte == b'\\')
 }
 
-/// `\k<name>`; if several groups have the name, the last one.
+/// Reads `\k<name>`; if several groups have the name, the last one counts.
 fn named<'a>(escape: &'a [u8], names: &[(String, usize)]) -> Result<(Part<'a>, usize), Fault> {
     let close = escape.iter().position(|byte| *byte == b'>');
     let (Some(b'<'), Some(close)) = (escape.get(2), close) else { return Ok((Part::Text(&escape[..2]), 2)) };

@@ -1,16 +1,16 @@
-//! Translates the syntax of Onigmo, which Ruby uses, to that of fancy-regex.
+//! Translates Onigmo's syntax, which Ruby uses, to that of fancy-regex.
 //!
-//! Contract: a translated pattern has the same meaning. Groups lose their names (they are referred to by number) and `x` its blanks; the
-//! flags `m` and `i` become groups. Constructs without an equivalent are errors with a reason.
+//! Contract: a translated pattern has the same meaning. Groups lose their names (numbers refer to them), and patterns with `x` lose their blanks;
+//! the flags `m` and `i` become groups. Constructs without an equivalent are errors with a reason.
 
 use super::class;
 
-/// Deepest nesting of groups and classes.
+/// The maximum nesting of groups and classes.
 const MAX_DEPTH: usize = 100;
-/// Largest count of a repetition.
+/// The largest count of a repetition.
 const MAX_COUNT: u32 = 100_000;
 
-/// `i`, `m` and `x`.
+/// The flags `i`, `m` and `x`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Flags {
     pub(crate) ignore_case: bool,
@@ -21,20 +21,19 @@ pub(crate) struct Flags {
 /// A pattern for fancy-regex.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Translated {
-    /// Must be compiled with multi-line anchors.
+    /// The pattern, which must be compiled with multi-line anchors.
     pub(crate) pattern: String,
-    /// Names and the numbers of their groups, in the order of the groups.
+    /// Names with the numbers of their groups, in the order of the groups.
     pub(crate) names: Vec<(String, usize)>,
-    /// Number of groups.
     pub(crate) groups: usize,
-    /// Whether `^` occurs, which does not match at the end of a text.
+    /// Whether the pattern has `^`, which does not match at the end of a text.
     pub(crate) has_line_start: bool,
 }
 
 /// Translates a pattern.
 ///
 /// # Errors
-/// Why it is not supported.
+/// The pattern is not supported; the message says why.
 pub(crate) fn translate(source: &str, flags: Flags) -> Result<Translated, String> {
     let chars: Vec<char> = source.chars().collect();
     let groups = Groups::of(&chars, flags.extended);
@@ -52,7 +51,7 @@ pub(crate) fn translate(source: &str, flags: Flags) -> Result<Translated, String
     })
 }
 
-/// Collects what must be known of the whole pattern before its parts are translated.
+/// Facts about the whole pattern that are needed before its parts are translated.
 struct Groups {
     names: Vec<(String, usize)>,
     count: usize,
@@ -130,7 +129,7 @@ impl Translator {
         if self.depth > MAX_DEPTH { Err(String::from("too deeply nested")) } else { Ok(()) }
     }
 
-    /// Up to the end, or to the `)` that ends the group.
+    /// Translates up to the end, or to the `)` that ends the group.
     fn alternatives(&mut self, flags: Flags) -> Result<(), String> {
         self.nest()?;
         while let Some(next) = self.peek() {
@@ -163,7 +162,7 @@ impl Translator {
         true
     }
 
-    /// One item that may be repeated; false if it cannot be.
+    /// Translates one item. Returns whether it may be repeated.
     fn atom(&mut self, flags: Flags) -> Result<bool, String> {
         let Some(next) = self.next() else { return Ok(false) };
         match next {
@@ -197,10 +196,10 @@ impl Translator {
         self.out.push(c);
     }
 
-    /// After `(`.
+    /// Translates from after `(`.
     fn group(&mut self, flags: Flags) -> Result<bool, String> {
         if !self.eat("?") {
-            // If there are named groups, others do not capture.
+            // If there are named groups, unnamed ones do not capture.
             let captures = self.groups.names.is_empty();
             self.opened += usize::from(captures);
             return self.rest_of_group(if captures { "(" } else { "(?:" }, flags);
@@ -239,7 +238,7 @@ impl Translator {
         Ok(true)
     }
 
-    /// After `(?(`.
+    /// Translates from after `(?(`.
     fn conditional(&mut self, flags: Flags) -> Result<bool, String> {
         let condition = self.until(')', "a condition")?;
         let name = condition.trim_matches(['<', '>', '\'']);
@@ -247,7 +246,7 @@ impl Translator {
         self.rest_of_group(&format!("(?({number})"), flags)
     }
 
-    /// After `(?`: flags for the rest of the group, or for a group of their own.
+    /// Translates from after `(?`: flags for the rest of the group, or for a group of their own.
     fn options(&mut self, outer: Flags) -> Result<bool, String> {
         let mut flags = outer;
         let mut on = true;
@@ -272,7 +271,7 @@ impl Translator {
                     if end == ':' {
                         return self.rest_of_group(open, flags);
                     }
-                    // They hold until the enclosing group ends, across its `|`.
+                    // The flags apply until the enclosing group ends, across its `|`.
                     self.out.push_str(open);
                     self.alternatives(flags)?;
                     self.out.push(')');
@@ -283,7 +282,7 @@ impl Translator {
         }
     }
 
-    /// Repetitions of the item at `start` of the output.
+    /// Translates repetitions of the item at `start` of the output.
     fn repetitions(&mut self, flags: Flags, start: usize) -> Result<(), String> {
         let mut repeated = false;
         loop {
@@ -308,7 +307,7 @@ impl Translator {
             self.out.push_str(&mark);
             repeated = true;
             match (self.peek(), counted) {
-                // In Ruby `{n}?` is optional and `{n,m}+` is repeated: only the short forms are possessive.
+                // In Ruby `{n}?` is optional and `{n,m}+` is repeated; only the short forms are possessive.
                 (Some('?'), Some((least, Some(most)))) if least == most => {}
                 (Some('+'), Some(_)) => {}
                 (Some(kind @ ('?' | '+')), _) => {
@@ -333,7 +332,7 @@ impl Translator {
         self.out.push(')');
     }
 
-    /// `{n}`, `{n,}`, `{,m}`, `{n,m}`; anything else is not consumed.
+    /// Reads `{n}`, `{n,}`, `{,m}` or `{n,m}`; does not consume anything else.
     fn count(&mut self) -> Option<(u32, Option<u32>)> {
         let close = self.chars[self.at..].iter().take(16).position(|c| *c == '}')?;
         let inner: String = self.chars[self.at + 1..self.at + close].iter().collect();
@@ -348,7 +347,7 @@ impl Translator {
         counts
     }
 
-    /// After `\`.
+    /// Translates from after `\`.
     fn escape(&mut self) -> Result<bool, String> {
         let Some(next) = self.next() else { return Err(String::from("too short escape sequence")) };
         match next {
@@ -390,7 +389,7 @@ impl Translator {
         Ok(())
     }
 
-    /// `\1`: a group, or an octal number if there are fewer groups.
+    /// Translates `\1`: a group, or an octal number if there are fewer groups.
     fn numbered(&mut self) -> Result<(), String> {
         self.at -= 1;
         let digits: String = self.chars[self.at..].iter().take_while(|c| c.is_ascii_digit()).collect();
@@ -407,7 +406,7 @@ impl Translator {
         Ok(())
     }
 
-    /// The group of `<name>`, `'name'`, `<1>` or `<-1>`.
+    /// Returns the group of `<name>`, `'name'`, `<1>` or `<-1>`.
     fn referred(&mut self) -> Result<usize, String> {
         let close = match self.next() {
             Some('<') => '>',

@@ -1,4 +1,4 @@
-//! A server for requests of handlers: each path responds in its own way.
+//! A server that receives requests from handlers: each path responds in its own way.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 /// A server that ends with the test.
 pub(crate) struct Backend {
     pub(crate) port: u16,
-    /// Number of requests.
     pub(crate) asked: Arc<AtomicUsize>,
-    /// Number of connections.
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
@@ -83,7 +81,7 @@ fn serve(mut stream: TcpStream, asked: &AtomicUsize) -> Option<()> {
     }
 }
 
-/// Head and body of the next request.
+/// Reads head and body of the next request.
 fn read(stream: &mut TcpStream) -> Option<(String, String)> {
     let mut text = Vec::new();
     let end = loop {

@@ -10,12 +10,12 @@ use server::Server;
 use std::sync::atomic::Ordering;
 use support::on_event_loop;
 
-/// Ruby between `lambda do |env|` and its end; BACK is the address of a backend.
+/// Returns the Ruby code of a handler with `code` inside `lambda do |env|`; BACK is the address of a backend.
 fn handler(backend: &Backend, code: &str) -> String {
     format!("BACK = 'http://127.0.0.1:{}'\nlambda do |env|\n{code}\nend\n", backend.port)
 }
 
-/// The result of a handler's code as text.
+/// Returns the result of a handler's code as text.
 async fn response_text(backend: &Backend, code: &str) -> String {
     let code = handler(backend, &format!("said = begin\n{code}\nend\n[200, {{}}, [said.to_s]]"));
     let server = Server::open(&[&code]).await;
@@ -147,7 +147,7 @@ fn an_incomplete_or_too_large_body_raises() {
 fn a_body_that_is_returned_unread_bypasses_ruby() {
     on_event_loop(async {
         let back = Backend::start();
-        // It is larger than a request's share of the heap.
+        // The body is larger than a request's share of the heap.
         let server = Server::open(&[&handler(&back, "http_request(BACK + env['PATH_INFO']).join")]).await;
         let received = server.get("/large").await;
         assert_eq!((received.status, received.body.len(), received.broken), (200, 3 << 20, false));

@@ -1,4 +1,4 @@
-//! Handlers on a real VM, followed by an app that responds with the request it got.
+//! Handlers on a real VM, followed by an app that responds with the request that it received.
 
 use crate::support::request;
 use handler::{Body, Chunk, Client, Departure, Exchange, Fields, Incoming, Response, Trace};
@@ -12,15 +12,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// A response with its body read.
+/// A response with its complete body.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) status: u16,
     pub(crate) fields: String,
     pub(crate) body: String,
-    /// The body was incomplete.
+    /// Whether the body was incomplete.
     pub(crate) broken: bool,
-    /// It was complete at once, without Ruby.
+    /// Whether the body arrived as a stream rather than in memory.
     pub(crate) streamed: bool,
 }
 
@@ -31,10 +31,10 @@ pub(crate) struct Server {
     pub(crate) log: Rc<RefCell<Vec<String>>>,
 }
 
-/// What follows the handlers.
+/// The link after the handlers.
 struct App {
     script: OnceCell<Rc<Script>>,
-    /// Number of requests that wait for each other.
+    /// The number of requests that wait for each other.
     together: watch::Sender<usize>,
 }
 
@@ -94,7 +94,7 @@ impl Client for Listening {
 }
 
 impl Server {
-    /// Handlers of the root, and of `/api` behind it.
+    /// Opens a server with handlers for the root and, after them, for `/api`.
     pub(crate) async fn open(handlers: &[&str]) -> Server {
         let sources: Vec<_> = handlers
             .iter()

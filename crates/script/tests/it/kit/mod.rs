@@ -1,4 +1,4 @@
-//! The classes of the kit, used from Ruby on a real VM: each `.rb` file beside this one raises if a check fails.
+//! Tests of the kit's classes, from Ruby on a real VM: each `.rb` file in this folder raises if a check fails.
 #![cfg(test)]
 
 use script::{Limits, Plan, Route, Script, Source};
@@ -59,7 +59,7 @@ checks! { lru_cache trie_addr acl dos_detector prometheus rate_limit }
 #[test]
 fn htpasswd() {
     let folder = tempfile::tempdir().unwrap();
-    // The second is "correct horse" by `openssl passwd -apr1 -salt saltsalt`.
+    // The second password is "correct horse" by `openssl passwd -apr1 -salt saltsalt`.
     let people = "ann:{PLAIN}secret\nbob:$apr1$saltsalt$EGVZDNN6gOqijy.tv9axG/\n";
     std::fs::write(folder.path().join("people"), people).unwrap();
     std::fs::write(folder.path().join("wrong"), "ann:secret\n").unwrap();

@@ -60,13 +60,13 @@ fn many_tasks_get_their_own_replies_in_order() {
     run("order.rb");
 }
 
-/// Killed and started again at random moments, under load: errors while it is down, then recovery; never another's reply.
+/// Kills and restarts Redis at random moments under load: commands fail while it is down, then recover; a task never gets another's reply.
 #[test]
 fn a_redis_that_is_killed_again_and_again() {
     let Some(mut server) = Server::start() else { return };
     let (done, stopped) = std::sync::mpsc::channel();
     let load = {
-        // The load knows only the socket.
+        // The load uses only the socket.
         let runner = Server::at(&server);
         std::thread::spawn(move || {
             let lines = runner.run("restarts.rb");
@@ -94,7 +94,7 @@ fn a_redis_that_is_killed_again_and_again() {
         let rest = counts.split(&format!("{name}=")).nth(1).expect("each number is logged");
         rest.split(' ').next().and_then(|number| number.parse::<u64>().ok()).expect("it is a number")
     };
-    // How many commands succeed between two kills depends on the machine.
+    // The number of commands that succeed between two kills depends on the machine.
     assert!(number("right") >= 64 && number("failed") > 10, "{counts}");
     assert_eq!(number("recovered"), 64, "each task recovers after the last start: {counts}");
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `redis-server` on a Unix socket and on a port, without files.
+/// A `redis-server` on a Unix socket and on a port, without files.
 pub struct Server {
     folder: Arc<tempfile::TempDir>,
     port: u16,
@@ -18,12 +18,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// `None` without Redis or mruby on this machine: the test is skipped.
+    /// Starts a server; `None` without Redis or mruby on this machine, which skips the test.
     pub fn start() -> Option<Server> {
         Server::new(false)
     }
 
-    /// With TLS on its port, and client certificates required.
+    /// Starts a server with TLS on its port, which requires client certificates.
     pub fn start_with_tls() -> Option<Server> {
         Server::new(true)
     }
@@ -52,7 +52,7 @@ impl Server {
         Some(server)
     }
 
-    /// Another handle of the same server, which neither starts nor stops it.
+    /// Returns another handle of the same server, which neither starts nor stops it.
     pub fn at(other: &Server) -> Server {
         Server { folder: other.folder.clone(), child: None, ..*other }
     }
@@ -61,7 +61,7 @@ impl Server {
         self.folder.path().join("redis.sock")
     }
 
-    /// Starts it; it may take a moment until it accepts connections.
+    /// Starts the server; it may take a moment to accept connections.
     pub fn begin(&mut self) {
         let port = self.port.to_string();
         let mut command = Command::new("redis-server");
@@ -104,7 +104,7 @@ impl Server {
         }
     }
 
-    /// The output of `redis-cli`; `None` if it cannot connect.
+    /// Returns the output of `redis-cli`; `None` if it cannot connect.
     pub fn cli(&self, words: &[&str]) -> Option<String> {
         let said =
             Command::new("redis-cli").arg("-s").arg(self.socket()).args(words).stderr(Stdio::null()).output();
@@ -112,8 +112,7 @@ impl Server {
         said.status.success().then(|| String::from_utf8_lossy(&said.stdout).trim().to_owned())
     }
 
-    /// Runs `tests/it/redis/FILE` as a handler, with `SOCKET`, `PORT` and
-    /// `FOLDER` defined. Returns what it logs, or why it failed.
+    /// Runs `tests/it/redis/FILE` as a handler, with `SOCKET`, `PORT` and `FOLDER` defined. Returns its log, or the reason why it failed.
     pub fn run(&self, file: &str) -> Result<Vec<String>, String> {
         let said: Rc<RefCell<Vec<String>>> = Rc::default();
         let hear = said.clone();
@@ -142,7 +141,7 @@ impl Server {
         let mut source = Source::read(&folder.join(file)).expect("the test is there");
         let check = Source::read(&folder.join("check.rb")).expect("the checks are there").code;
         let check: Vec<&str> = check.lines().filter(|line| !line.starts_with('#')).collect();
-        // On the first line, so that line numbers are those of the file.
+        // On the first line, so that line numbers match the file.
         let given = format!(
             "SOCKET = {:?}; PORT = {}; FOLDER = {:?}; ",
             self.socket(),
@@ -163,7 +162,7 @@ impl Server {
     }
 }
 
-/// An authority, and a certificate for the server and one for its clients.
+/// Creates an authority, and certificates for the server and its clients.
 fn certify(folder: &Path) {
     let openssl = |words: &str| {
         let made = Command::new("openssl")

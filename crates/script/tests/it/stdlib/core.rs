@@ -1,4 +1,4 @@
-//! Core methods; what handlers cannot use; ENV, Logger.
+//! Tests of core methods, of methods that handlers cannot use, and of ENV and Logger.
 
 use super::vm::{assert_rows, load};
 use std::path::Path;

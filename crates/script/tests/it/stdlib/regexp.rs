@@ -1,13 +1,13 @@
-//! Regexp: the same results as CRuby for a table of uses; unsupported patterns are rejected when they are compiled.
+//! Tests of Regexp: the same results as CRuby for a table of uses; unsupported patterns are rejected when they are compiled.
 
 use super::vm::{assert_rows, assert_rows_after, load};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Ruby and CRuby's result: written by regexp_table.rb.
+/// Ruby code and CRuby's results, written by regexp_table.rb.
 const TABLE: &str = include_str!("regexp_table.tsv");
 
-/// Rows of the table that differ, and their results here.
+/// Rows of the table whose results differ here, with these results.
 const DIFFERENT: &[(&str, &str)] = &[
     // The offset of a match is where \K put it, not where the attempt started.
     (r#""ab" =~ Regexp.new("a\\Kb", 0)"#, "[1]"),

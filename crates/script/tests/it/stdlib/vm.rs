@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Evaluates handler `code` in a file of that name: the lines of its log, or why it cannot be loaded. `None` in a build
-/// without mruby.
+/// Evaluates handler `code` in a file of that name. Returns the lines of its log, or the reason why it cannot be loaded; `None` in a build without
+/// mruby.
 pub fn load(code: &str, file: &Path) -> Option<Result<Vec<String>, String>> {
     script::version()?;
     let limits = Limits {
@@ -40,12 +40,12 @@ pub fn load(code: &str, file: &Path) -> Option<Result<Vec<String>, String>> {
     Some(ready.map(|()| lines.take()))
 }
 
-/// Each row's Ruby must have the row's result, as `inspect` shows it; an exception is `Class: message`.
+/// Checks that each row's Ruby has the row's result in the form of `inspect`; an exception is `Class: message`.
 pub fn assert_rows(rows: &[(&str, &str)]) {
     assert_rows_after("", rows);
 }
 
-/// Hashes as mruby before 3.4 shows them.
+/// Returns a Hash in the form of mruby before 3.4.
 fn older(text: &str) -> String {
     if !text.starts_with(['{', '[']) {
         return text.to_owned();
@@ -54,7 +54,7 @@ fn older(text: &str) -> String {
     pattern.replace_all(text, "$1:$2=>").replace(" => ", "=>")
 }
 
-/// The same after `setup`.
+/// Does the same after `setup`.
 pub fn assert_rows_after(setup: &str, rows: &[(&str, &str)]) {
     let mut code = String::from(setup);
     for (ruby, _) in rows {

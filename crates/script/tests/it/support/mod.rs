@@ -1,4 +1,4 @@
-//! Handlers on a real VM without a network: requests as the HTTP engine makes them, and clients that stay or disconnect.
+//! Handlers on a real VM without a network, with requests as the HTTP engine builds them and clients that stay or disconnect.
 #![allow(dead_code, reason = "each user takes a part")]
 
 use handler::{
@@ -44,7 +44,7 @@ impl Server {
         Server { script, observed, log }
     }
 
-    /// The response to a GET.
+    /// Returns the response to a GET.
     pub fn get(&self, path: &str, client: &Rc<Visitor>) -> impl Future<Output = Response> + use<> {
         self.ask(path, Incoming::Empty, client)
     }
@@ -72,18 +72,17 @@ impl Server {
         }
     }
 
-    /// Its counters.
     pub fn counted(&self) -> HandlersSnapshot {
         HandlersSnapshot::of(std::slice::from_ref(&self.observed.counts)).expect("one thread")
     }
 
-    /// The log, as one text.
+    /// Returns the log as one text.
     pub fn log_text(&self) -> String {
         self.log.borrow().join("\n")
     }
 }
 
-/// The text of a response in memory.
+/// Returns the text of a response in memory.
 pub fn text(response: Response) -> String {
     match response.body {
         Body::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -119,7 +118,7 @@ impl Client for Visitor {
     fn interim(&self, _: u16, _: &Fields) {}
 }
 
-/// What follows the handlers: never responds.
+/// The link after the handlers; never responds.
 struct NoNext;
 
 impl Next for NoNext {
@@ -132,7 +131,7 @@ impl Next for NoNext {
     }
 }
 
-/// A request of a client on this machine; `Host` is added.
+/// Returns a request of a client on this machine; adds `Host`.
 pub fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request {
     let mut text = Vec::new();
     let mut add = |part: &str| {

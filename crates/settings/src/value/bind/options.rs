@@ -1,4 +1,4 @@
-//! What may stand behind the `?` of an address.
+//! Options after the `?` of an address.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub(super) const SSL: &[&str] =
 /// Options of `unix://`.
 pub(super) const UNIX: &[&str] = &["umask", "mode", "backlog"];
 
-/// The options of one address; which may be there depends on its scheme.
+/// The options of one address; the scheme decides which are allowed.
 pub(super) struct Options {
     pub(super) umask: Option<u32>,
     pub(super) mode: Option<u32>,
@@ -67,7 +67,7 @@ impl Options {
         Ok(options)
     }
 
-    /// What the options of `ssl://` say together.
+    /// Returns the TLS settings of an `ssl://` address.
     pub(super) fn tls(&self) -> Result<BindTls, Mistake> {
         let files = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => Some(CertificateFiles { cert: cert.clone(), key: key.clone() }),
@@ -81,7 +81,7 @@ impl Options {
     }
 }
 
-/// Judges options of Puma that are no options here: `true` where what is asked for is what happens anyway.
+/// Judges options of Puma that do not exist here. Returns `true` if the server behaves that way anyway.
 fn pumas(name: &str, value: &str) -> Result<bool, Mistake> {
     let why = match (name, value) {
         ("no_tlsv1" | "no_tlsv1_1" | "reuse", "true") => return Ok(true),
@@ -118,7 +118,7 @@ fn switch(name: &str, value: &str) -> Result<bool, Mistake> {
     value.parse().map_err(|_| Mistake::expected(format!("{name}=true or {name}=false")))
 }
 
-/// nginx writes `on` and `off`.
+/// Reads nginx's `on` and `off` as well.
 fn on_or_off(name: &str, value: &str) -> Result<bool, Mistake> {
     match value {
         "on" => Ok(true),
@@ -148,7 +148,7 @@ fn verify_mode(value: &str) -> Result<Verify, Mistake> {
     })
 }
 
-/// A path, in which `%26` stands for `&` and so on.
+/// Reads a path with percent-encoding, for example `%26` for `&`.
 fn path(name: &str, value: &str) -> Result<PathBuf, Mistake> {
     let decoded = text::percent::decode_strict(value.as_bytes())
         .and_then(|path| String::from_utf8(path.into_owned()).ok())

@@ -1,4 +1,4 @@
-//! Addresses: what is read, written back and refused.
+//! Tests of addresses: reading, writing back and refusing.
 
 use super::*;
 use crate::value::tls::Verify;

@@ -1,6 +1,6 @@
-//! An app's directory and surroundings to load settings in.
+//! A directory of an app, and surroundings in which to load its settings.
 
-// Each test program uses its own part of this.
+// Each test program uses its own part of this module.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ impl App {
         App { folder, vars: Vec::new(), arguments: Vec::new(), machine }
     }
 
-    /// With this firebrick.toml.
+    /// Creates an app with this firebrick.toml.
     pub fn with(text: &str) -> App {
         let app = App::new();
         app.write("firebrick.toml", text);
@@ -48,7 +48,7 @@ impl App {
         self
     }
 
-    /// Types `--flag value`, or a flag without a value, or the argument `DIR`.
+    /// Adds `--flag value`, a flag without a value, or the argument `DIR`.
     pub fn flag(mut self, flag: &str, value: &str) -> App {
         let name = flag.trim_start_matches('-');
         let found = entries().find_map(|entry| {
@@ -81,12 +81,12 @@ impl App {
         self.load().unwrap_or_else(|errors| panic!("{errors}"))
     }
 
-    /// With what the app's `puma.rb` has called.
+    /// Loads the settings with the calls of the app's `puma.rb`.
     pub fn evaluated(&self, calls: &[Call]) -> Result<Loaded, Errors> {
         load_evaluated(&self.arguments, self, calls)
     }
 
-    /// The messages, one a line.
+    /// Returns the messages, one per line.
     pub fn mistakes(&self) -> String {
         match self.load() {
             Ok(loaded) => panic!("nothing was wrong: {loaded:?}"),

@@ -1,11 +1,11 @@
 //! Opens files below a folder; no path and no symbolic link leads out of it.
 //!
 //! Contract:
-//! 1. A path that leads out is `EXDEV`, also by way of a link, and also if somebody moves folders meanwhile. A link with an absolute
-//!    target leads out.
+//! 1. A path that leads out gives `EXDEV`, also through a link, and also while another process moves folders. A link with an absolute target counts
+//!    as leading out.
 //! 2. Opening a FIFO or a device never blocks.
-//! 3. Both ways find the same files and give the same errors, but for folders that may be searched and not read: the way without
-//!    `openat2` cannot pass through them.
+//! 3. Both implementations find the same files and give the same errors, with one exception: the one without `openat2` cannot pass through folders
+//!    that may be searched but not read.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;
@@ -53,7 +53,7 @@ mod tests {
         check(&|root, path| other.open(root, path));
     }
 
-    /// What was found: the file's identity, or the error.
+    /// Returns the file's identity, or the error.
     fn found(opened: io::Result<File>) -> Result<(u64, u64), Option<Errno>> {
         let identity = |file: File| file.metadata().map(|found| (found.dev(), found.ino())).unwrap();
         opened.map(identity).map_err(|error| Errno::from_io_error(&error))
@@ -166,7 +166,6 @@ mod tests {
         });
     }
 
-    /// An entry of a tree.
     #[derive(Debug, Clone)]
     enum Entry {
         File,
@@ -194,7 +193,7 @@ mod tests {
     fn make(entries: &[(&'static str, Entry)], dir: &Path) {
         for (name, entry) in entries {
             let path = dir.join(name);
-            // The first of a name counts.
+            // The first entry of a name counts.
             if path.symlink_metadata().is_ok() {
                 continue;
             }
@@ -214,7 +213,7 @@ mod tests {
         #[test]
         fn both_ways_find_the_same_and_stay_inside(tree in entries(entry()), paths in prop::collection::vec(path(), 1..8)) {
             let dir = tempfile::tempdir().unwrap();
-            // What is outside has the names that paths ask for.
+            // The files outside have the names that paths ask for.
             let root = dir.path().join("a/b");
             std::fs::create_dir_all(&root).unwrap();
             std::fs::write(dir.path().join("c"), "").unwrap();

@@ -1,7 +1,7 @@
 //! Walks folder by folder and follows links itself.
 //!
-//! Why it is safe: a name is opened in the folder that holds it, never as a link (`O_NOFOLLOW`), and `..` goes back to a folder that was
-//! walked through, which is held open. So the walk cannot leave, whatever others move meanwhile.
+//! Why it is safe: each name is opened in the folder that holds it, never as a link (`O_NOFOLLOW`), and `..` goes back to the previous folder of the
+//! walk, which is held open. So the walk cannot leave the root, whatever other processes move meanwhile.
 
 use super::FILE;
 use rustix::fs::{Mode, OFlags, openat, readlinkat};
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Most links on a path, as for Linux.
+/// The most links on a path, as in Linux.
 const MOST_LINKS: usize = 40;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ fn walk(root: &File, mut path: Vec<u8>) -> rustix::io::Result<OwnedFd> {
         if path.first() == Some(&b'/') {
             return Err(Errno::XDEV);
         }
-        // What follows a name makes it a folder, be it no more than a slash.
+        // A name followed by anything, even a slash only, must be a folder.
         let end = path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
         let (name, rest) = path.split_at(end);
         let is_last = rest.is_empty();
@@ -48,7 +48,7 @@ fn walk(root: &File, mut path: Vec<u8>) -> rustix::io::Result<OwnedFd> {
             name => match open(here, name, is_last) {
                 Ok(file) if is_last => return Ok(file),
                 Ok(folder) => folders.push(folder),
-                // What is no folder, or a link, which may lead to one.
+                // The entry is not a folder, or is a link, which may lead to one.
                 Err(error @ (Errno::LOOP | Errno::NOTDIR | Errno::MLINK)) => {
                     let Ok(target) = readlinkat(here, name, Vec::new()) else { return Err(error) };
                     links += 1;

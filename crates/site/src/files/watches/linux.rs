@@ -1,4 +1,4 @@
-//! inotify.
+//! Watches directories with inotify.
 
 use super::super::root::RECHECK_AFTER;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -10,13 +10,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// After a change nothing is covered for this long, because more changes often follow.
+/// After a change, nothing is covered for this long, because more changes often follow.
 const UNCOVERED_AFTER_CHANGE: Duration = Duration::from_millis(50);
 
 /// File systems on which all changes go through this kernel.
 const LOCAL: [i64; 7] =
     [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994, 0x794C_7630, 0x2FC1_2FC1, 0xF2F5_2010];
-/// Most watched directories.
+/// The most watched directories.
 const MAX_DIRECTORIES: usize = 4_096;
 
 /// The watches below one root.
@@ -49,7 +49,7 @@ impl Watches {
         }
     }
 
-    /// A number that changes whenever something covered changes.
+    /// Returns a number that changes whenever a covered path changes.
     pub(crate) fn epoch(&self, now: Instant) -> u64 {
         if now.saturating_duration_since(self.polled.get()) >= RECHECK_AFTER {
             self.polled.set(now);
@@ -77,8 +77,8 @@ impl Watches {
         }
     }
 
-    /// Watches everything that decides what `path` leads to, whether it exists or not; `false` when that is not possible.
-    /// To be called before the path is checked. `device`: the device of the file, if known.
+    /// Watches every directory that determines the target of `path`, whether it exists or not. Returns `false` if that is not possible. Call this
+    /// before the path is checked. `device`: the device of the file, if known.
     pub(crate) fn cover(&self, path: &str, device: Option<u64>, now: Instant) -> bool {
         let unsettled = self
             .changed
@@ -91,7 +91,7 @@ impl Watches {
         self.watch("") && ends.all(|directory| self.watch(directory))
     }
 
-    /// Watches a directory; a missing one is covered by its parent.
+    /// Watches a directory. A missing one is covered by its parent.
     fn watch(&self, directory: &str) -> bool {
         if self.covered.borrow().contains(directory) {
             return true;
@@ -121,7 +121,6 @@ impl Watches {
         }
     }
 
-    /// The device number of the root.
     pub(crate) fn device(&self) -> u64 {
         self.device
     }

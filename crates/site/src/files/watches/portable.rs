@@ -1,4 +1,4 @@
-//! No queue of changes.
+//! Stands in for inotify on other systems.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

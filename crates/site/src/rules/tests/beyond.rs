@@ -1,4 +1,4 @@
-//! Features beyond the buildpack's.
+//! Tests features beyond the buildpack's.
 
 use super::*;
 use crate::rules::{Balance, HostPolicy, OriginScheme, Via};
@@ -111,7 +111,7 @@ fn one_redirect_leads_to_https_and_the_canonical_host_and_none_follows_it() {
     for (canonical, host) in [
         ("www.example", "www.example"),
         ("WWW.example", "www.example"),
-        // What a browser asks for when it follows: without the scheme's own port.
+        // The request of a browser that follows the redirect: without the scheme's default port.
         ("www.example:443", "www.example"),
         ("www.example:443", "www.example:443"),
         ("www.example:8443", "www.example:8443"),

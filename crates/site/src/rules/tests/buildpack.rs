@@ -1,8 +1,8 @@
-//! The buildpack's behaviour, feature by feature, with and without `"compat": "heroku"` where both agree.
+//! Tests the buildpack's behaviour, feature by feature, with and without `"compat": "heroku"` where both agree.
 
 use super::*;
 
-/// The same file with compat mode on.
+/// Returns the same file with compat mode on.
 fn heroku(json: &str) -> String {
     let comma = if json.trim() == "{}" { "" } else { "," };
     json.replacen('{', &format!("{{\"compat\": \"heroku\"{comma}"), 1)
@@ -289,7 +289,7 @@ fn canonical_host_false_is_off() {
 fn quirks_are_fixed_and_compat_brings_them_back() {
     let ours = |json: &str| Site::new(json, "");
     let old = |json: &str| Site::new(&heroku(json), "");
-    // Our own TLS is https without any header.
+    // The server's own TLS is https without any header field.
     let json = r#"{"https_only": true}"#;
     assert_eq!(ours(json).ask("/x", |request| request.https = true), "404");
     assert_eq!(old(json).ask("/x", |request| request.https = true), "gate 301 https://site.example/x");
@@ -392,7 +392,7 @@ fn basic_auth_and_its_variables() {
     assert_eq!(auth("{}", &both[1..]), None);
     let path = auth(r#"{"basic_auth_htpasswd_path": "/etc/users"}"#, &both).unwrap();
     assert_eq!((path.htpasswd_path.as_deref(), path.user), (Some("/etc/users"), user.clone()));
-    // Without static.json, too.
+    // Also without static.json.
     let parsed = Rules::from_variables(&|name| {
         both.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
     });

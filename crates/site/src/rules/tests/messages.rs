@@ -1,4 +1,4 @@
-//! Messages about files with mistakes or warnings.
+//! Tests messages about files with mistakes or warnings.
 
 use super::*;
 use crate::rules::lint;

@@ -1,10 +1,10 @@
-//! Properties for all texts and all paths.
+//! Tests properties for all texts and all paths.
 
 use super::*;
 use crate::rules::{Step, lint};
 use proptest::prelude::*;
 
-/// Texts that are often nearly valid.
+/// Generates texts that are often nearly valid.
 fn jsonish() -> impl Strategy<Value = String> {
     let key = prop_oneof![
         Just("root"),
@@ -121,7 +121,7 @@ proptest! {
         prop_assert_eq!(target, first.map(|index| format!("/t{index}")));
     }
 
-    // The origin gets exactly what is below the prefix, and never a dot segment.
+    // The origin gets exactly the part below the prefix, and never a dot segment.
     #[test]
     fn targets_contain_no_dot_segments(raw in "/api(/([a-c.]{0,3}|%2[eE]|%2e%2E)){0,6}") {
         let site = Site::new(r#"{"proxies": {"/api": {"origin": "http://h/base"}}}"#, "");
