@@ -1,15 +1,15 @@
-# The verbs of this project; CONTRIBUTING.md says when to use which.
+# The project's make targets; CONTRIBUTING.md says when to use which.
 
 CARGO   ?= cargo
 PORT    ?= 9292
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
 NATIVE  := lib/firebrick/native.so
-# What stands in for Linux elsewhere, compiled and tested on Linux.
+# The stand-ins for other systems, compiled and tested on Linux.
 PORTABLE := $(abspath $(TARGET))/portable
-# Seconds of fuzzing for each target, and which targets; all where none is named.
+# Seconds of fuzzing per target, and the targets; all if none is named.
 FUZZ_SECONDS ?= 300
 FUZZ    ?=
-# Plugins of gems that happen to be installed (Rails has one) do not change what tests print.
+# Plugins of installed gems (Rails has one) must not change the output of tests.
 export MT_NO_PLUGINS = 1
 
 .PHONY: all build optimised dist dist-test demo test lint unit unit-build plots e2e worker-test bench-test chart-test docs-chart gem-test portable-test portable-unit test-debian13 test-forky test-jruby setup setup-test setup-dist bench bench-check shootout fuzz deny docs gem clean
@@ -25,29 +25,29 @@ setup-test:
 setup-dist:
 	@script/setup dist
 
-# The program, and the native part of a worker where Ruby finds it. zstd is Debian's, which saves half a minute of compiling it; packages
-# have their own.
+# The program, and the native part of a worker where Ruby finds it. Uses Debian's zstd, which saves half a minute of compilation; packages
+# build their own.
 build: setup
 	ZSTD_SYS_USE_PKG_CONFIG=1 $(CARGO) build --release --locked -p cli -p worker
 	@cp -f $(TARGET)/release/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
-# As `build`, but as packages ship it: target/dist/firebrick. Compiles several times as long, and twice if there is no profile yet.
-# -addrsig: crates/cli/build.rs says why.
+# As `build`, but optimised as for packages: target/dist/firebrick. Takes several times as long, and twice that if there is no profile yet.
+# -addrsig: see crates/cli/build.rs.
 optimised: setup
 	@flags=$$(script/profile) && set -x && \
 	  FIREBRICK_PACKED=1 RUSTFLAGS="$$RUSTFLAGS $$flags -Cllvm-args=-addrsig" $(CARGO) build --profile dist --locked -p cli -p worker
 	@cp -f $(TARGET)/dist/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
-# The packages, in dist/: a tarball, a gem for this platform, a .deb, an image for containers. PACKAGES='deb gem' for some.
+# The packages, in dist/: a tarball, a gem for this platform, a .deb, a container image. PACKAGES='deb gem' selects some.
 dist: setup-dist optimised
 	script/dist $(PACKAGES)
 
-# Installs what `make dist` made into empty trees of Debian 12 and 13, and uses it there. Needs root.
+# Installs the packages of `make dist` into empty trees of Debian 12 and 13, and uses them there. Needs root.
 dist-test: setup-dist
 	script/package-test $(PACKAGES)
 
-# Installs what is missing, builds, serves the Sinatra example and prints its address. One worker: the entries of the
-# guestbook live in its memory. The commands that measure are left out of this program: they are a quarter of the work.
+# Installs missing packages, builds, serves the Sinatra example and prints its address. One worker, because the guestbook keeps its
+# entries in memory. This program is built without the measuring commands, which are a quarter of the work.
 DEMO := ZSTD_SYS_USE_PKG_CONFIG=1 $(CARGO) build --release --locked -p cli -p worker --no-default-features --features cli/mruby
 
 demo:
@@ -56,7 +56,7 @@ demo:
 	@cp -f $(TARGET)/release/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 	$(TARGET)/release/firebrick serve examples/sinatra -p $(PORT) -w 1
 
-# Everything that must pass. What .ci/run runs. Each step says how long it took.
+# Everything that must pass; .ci/run runs it. Each step prints its duration.
 test:
 	@MAKE='$(MAKE)' script/test
 
@@ -65,25 +65,25 @@ lint: setup-test
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	rubocop --format quiet
 
-# The worker has no tests of its own here, but chosen with it the libraries are those that `lint` compiles, too.
+# The worker has no unit tests, but selecting it compiles the same libraries as `lint`.
 unit: setup-test
 	script/unit
 
-# Compiles them only.
+# Only compiles the unit tests.
 unit-build: setup-test
 	@script/unit --no-run
 
-# What test/report_pages_test.rb looks at, with the libraries that unit tests need, too.
+# The files that test/report_pages_test.rb needs, built with the libraries of the unit tests.
 plots:
 	@$(CARGO) build --quiet --locked --workspace --example gallery --example plot
 
 worker-test: build
 	NATIVE=$(abspath $(NATIVE)) script/worker-test
 
-# With Debian's jruby, which is installed when it is missing (Java, 200 MB). The gems are Debian's, too. Two servers at a time: each has one or
-# two virtual machines, which take a processor for seconds to start. The apps of the other suites are
-# written in a newer Ruby than JRuby 9.3 reads: CRuby serves them as JRuby does, with workers in plain Ruby that connect;
-# and then with workers that can send no descriptors, as TruffleRuby's.
+# With Debian's jruby, installed if missing (Java, 200 MB), and Debian's gems. Two servers at a time: each has one or
+# two virtual machines, which use a processor for seconds to start. The apps of the other suites use syntax that is
+# too new for JRuby 9.3. So CRuby serves them in the same way, with workers in plain Ruby that connect;
+# and then with workers that cannot send descriptors, like TruffleRuby's.
 CONNECTING_SUITES := rack_spec framing broken_apps file_bodies large_bodies content_length early_responses websocket abandoned_streams
 
 test-jruby: build
@@ -97,26 +97,26 @@ test-jruby: build
 bench-test: build
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/run.rb
 
-# The chart, linted, rendered and checked against the schemas of Kubernetes. The checker is compiled by Go where that is, once.
+# Lints and renders the chart, and checks it against the schemas of Kubernetes. Go, if installed, compiles the checker once.
 chart-test: build
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick script/chart-test
 
-# The table of values in deploy/chart/README.md, from values.yaml.
+# Updates the table of values in deploy/chart/README.md from values.yaml.
 docs-chart:
 	ruby -r./script/kubernetes/values -e Kubernetes::Values.new.write
 
 e2e: build
 	TEST_AGAIN=1 FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run
 
-# The worker's and the end-to-end tests in a tree of Debian 13, and of the next release: with their Ruby, Rack, mruby. Needs root.
+# Runs the worker's and the end-to-end tests in trees of Debian 13 and of the next release, with their Ruby, Rack, mruby. Needs root.
 test-debian13:
 	script/test-in trixie
 
 test-forky:
 	script/test-in forky
 
-# The parts in files named portable.rs, which stand in for Linux on other systems: compiled here instead of those for Linux, and tested. What
-# is excluded expects HTTP/3 of every thread.
+# Compiles and tests the files named portable.rs, which replace the Linux code on other systems. Excludes tests
+# that expect HTTP/3 on every thread.
 PORTABLE_CRATES := control firebrick-http front load net pool quic script settings site tls tuner
 PORTABLE_UNIT := $(CARGO) test --locked $(addprefix -p ,$(PORTABLE_CRATES)) --lib --tests
 PORTABLE_SUITES := rack_spec framing files site_ large_bodies workers reload services upgrade https http3 mruby_handlers
@@ -130,7 +130,7 @@ portable-test: setup-test
 	ruby ext/worker/tests/run.rb && \
 	test/run $(PORTABLE_SUITES) --exclude '/announces|shares the UDP port/'
 
-# Unit tests of the crates that have such parts, as this system compiles them.
+# Runs the unit tests of the crates with such files, compiled for this system.
 portable-unit:
 	$(PORTABLE_UNIT)
 
@@ -145,22 +145,22 @@ gem: setup
 bench: setup-test optimised
 	FIREBRICK=$(abspath $(TARGET))/dist/firebrick bench/run $(SCENARIOS)
 
-# Fails when a ratio is more than 10 % worse than in bench/record.json; about ten minutes, on a calm machine only.
+# Fails when a ratio is more than 10 % worse than in bench/record.json. About ten minutes, only on an idle machine.
 bench-check: setup-test optimised
 	FIREBRICK=$(abspath $(TARGET))/dist/firebrick bench/run --check $(SCENARIOS)
 
-# The comparisons that people quote, side by side; about an hour, on a calm machine only. Installs the peers.
+# Well-known comparisons of servers, side by side. About an hour, only on an idle machine. Installs the other servers.
 shootout: setup-test optimised
 	FIREBRICK=$(abspath $(TARGET))/dist/firebrick bench/shootout --install $(SCENARIOS)
 
-# Fuzzes each target, or those in FUZZ, for FUZZ_SECONDS; needs cargo-fuzz. The pinned toolchain will do: RUSTC_BOOTSTRAP
+# Fuzzes each target, or those in FUZZ, for FUZZ_SECONDS; needs cargo-fuzz. The pinned toolchain is sufficient: RUSTC_BOOTSTRAP
 # lets it use the sanitizer's flags, which are otherwise reserved for nightly.
 fuzz:
 	cd fuzz && for target in $(or $(FUZZ),$$($(CARGO) fuzz list)); do \
 	  RUSTC_BOOTSTRAP=1 nice -n 19 $(CARGO) fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-# Licences, sources and duplicate versions of dependencies; known vulnerabilities where their database can be fetched.
+# Checks licences, sources and duplicate versions of dependencies, and known vulnerabilities if their database can be fetched.
 # Needs cargo-deny.
 deny:
 	$(CARGO) deny check bans licenses sources
@@ -170,7 +170,7 @@ deny:
 	  echo "Known vulnerabilities were NOT checked: the advisory database cannot be fetched from here." >&2; \
 	fi
 
-# What is generated: docs/settings.md from the table of options, docs/mruby-waiting.md from its test's table, and
+# Updates generated documents: docs/settings.md from the table of options, docs/mruby-waiting.md from its test's table, and
 # the column "used by" of ARCHITECTURE.md's code map.
 docs:
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p settings docs

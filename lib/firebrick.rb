@@ -5,9 +5,9 @@ require "firebrick/hooks"
 require "firebrick/errors"
 require "firebrick/unsliced"
 
-# Firebrick: a web server for Ruby people.
+# Firebrick, a web server for Ruby apps.
 #
-# What an app may use from its `config.ru` or an initializer:
+# The methods for an app's `config.ru` or initializer:
 #
 #   Firebrick.before_fork        { Database.disconnect }
 #   Firebrick.after_fork         { |index| Database.connect }
@@ -19,11 +19,11 @@ module Firebrick
   autoload :Server, "firebrick/server"
 end
 
-# A template serves no app that is started by name.
+# A template loads its app by itself, and needs no default handler.
 unless defined?(Firebrick::Template)
   require "firebrick/default_handler"
   Firebrick::DefaultHandler.install
 end
 
-# Under test the app has a server of its own.
+# In tests the app gets its own server.
 require "firebrick/capybara" if defined?(Capybara.register_server)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Responses that have begun, of apps that wait for something: what happens when their clients leave. Nothing is written to show it.
+# Unfinished responses of apps that wait: the effect of a client that disconnects, when no write reveals it.
 
 require "support/http2_case"
 
@@ -67,7 +67,7 @@ class AbandonedStreamsTest < Http2Case
     wait_until(-> { "the lines #{expected.inspect}, not #{lines.inspect}" }) { (lines += get("/log", to: own).body.lines(chomp: true)) && (expected - lines).empty? }
   end
 
-  # Waits until the client could read the beginning of the body. Its head may come alone; the app of a client that leaves then fails to write.
+  # Waits until the client could read the beginning of the body. If it left after the head alone, the app would fail to write.
   def wait_for_hello(kind, client)
     return client.read_until("hello") { client.answers.values.any? { |answer| answer.body == "hello\n" } } if kind == :http2
 

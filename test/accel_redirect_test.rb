@@ -20,7 +20,7 @@ ACCEL_APP = <<~'RUBY'
   }
 RUBY
 
-# Which file a path means.
+# The file that a path refers to.
 class SendfileRulesTest < Case
   parallel!
 
@@ -182,7 +182,7 @@ class AccelRedirectTest < Case
   end
 
   it "answers 403 for a file that the worker may not read, and logs why" do
-    # Root may read every file, so its worker becomes somebody else, once it has loaded all code.
+    # Root may read every file, so its worker changes its user, once it has loaded all code.
     app = <<~'RUBY'
       run lambda { |env|
         Process::Sys.seteuid(65_534) if env["PATH_INFO"] == "/closed" && Process.euid.zero?
@@ -262,7 +262,7 @@ class AccelRedirectTest < Case
 
   private
 
-  # nginx in front of a server of the same app that has no rules.
+  # nginx in front of a server of the same app without rules.
   def with_nginx
     app = start(app: ACCEL_APP)
     folder = server.path("files")

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# What goes wrong around certificates that are obtained: disks that are full, files that are damaged, floods of names, an `ask`
-# address that says nothing, clocks that are wrong.
+# Faults and attacks around obtained certificates: full disks, damaged files, floods of names, an `ask`
+# address that does not respond, wrong clocks.
 
 require "support/acme_case"
 
@@ -10,7 +10,7 @@ class AcmeAttacksTest < AcmeCase
 
   FAKETIME = Dir["/usr/lib/{*/,}faketime/libfaketime.so.1"].first
 
-  # A folder with that much room.
+  # A folder with that much space.
   def with_disk(size)
     skip "needs the right to mount" unless Process.uid.zero?
     dir = File.join(@certs, "disk")
@@ -19,12 +19,12 @@ class AcmeAttacksTest < AcmeCase
     begin
       yield dir
     ensure
-      # A server may still have a file there.
+      # A server may still have a file open there.
       system("umount", "-l", dir)
     end
   end
 
-  # Leaves no byte in a folder.
+  # Fills a folder completely.
   def fill(dir)
     File.open(File.join(dir, "filler"), "ab") { |file| loop { file.syswrite("x" * 1024) } }
   rescue Errno::ENOSPC
@@ -49,7 +49,7 @@ class AcmeAttacksTest < AcmeCase
     end
   end
 
-  # Damages a file of the store.
+  # Ways to damage a file of the store.
   DAMAGES = {
     "cut off" => ->(file) { File.truncate(file, File.size(file) / 2) },
     "empty" => ->(file) { File.truncate(file, 0) },
@@ -69,7 +69,7 @@ class AcmeAttacksTest < AcmeCase
         stop(own)
         file = stored(name).first
         damage.call(file)
-        # An account is needed for an order.
+        # Without an account there can be no order.
         FileUtils.rm_rf(stored("#{NAME}.pem")) if name == "account.json"
         own = obtain(ca)
         wait_for_certificate(ca.tls_port)
@@ -92,7 +92,7 @@ class AcmeAttacksTest < AcmeCase
     assert_match(/#{NAME}: valid/, shown)
   end
 
-  # What a client says first, for a name of as many characters as SNI_NAME.
+  # The client's first message, for a name as long as SNI_NAME.
   SNI_NAME = "name-0000000.flood.test"
 
   def client_hello
@@ -105,7 +105,7 @@ class AcmeAttacksTest < AcmeCase
     [here, there].each { |socket| socket&.close }
   end
 
-  # Clients that ask for that many different names, and wait for nothing.
+  # Clients that request that many different names, and do not wait.
   def flood(port, count, hello = client_hello)
     (1..count).map do |number|
       socket = Socket.tcp("127.0.0.1", port, connect_timeout: 5)
@@ -143,7 +143,7 @@ class AcmeAttacksTest < AcmeCase
     assert_operator asked.size, :<=, 32, "questions"
     assert_operator own.pss - before, :<, 64 << 20
     assert_equal 1, ca.issued
-    # Names are welcome again as soon as there are answers.
+    # Names are accepted again as soon as there are answers.
     silent = false
     held.pop.close until held.empty?
     wait_for_certificate(ca.tls_port, "shop.test")
@@ -154,7 +154,7 @@ class AcmeAttacksTest < AcmeCase
   end
 
   it "orders for few of a thousand welcome names at a time" do
-    # A nonce that is refused would count as another order.
+    # A rejected nonce would count as another order.
     ca = pebble(env: { "PEBBLE_VA_ALWAYS_VALID" => "1", "PEBBLE_WFE_NONCEREJECT" => "0" })
     under_way = Queue.new
     most = 0
@@ -188,8 +188,8 @@ class AcmeAttacksTest < AcmeCase
     clients&.each(&:close)
   end
 
-  # The clock of a server, as seconds that it is ahead. Times of files stay right, as they do when a real clock is set: newer
-  # libfaketimes fake them, too, and a server would take its own socket's file for another one.
+  # Sets the clock of a server, as seconds that it is ahead. Times of files are not faked, as with a real clock that is set: newer
+  # libfaketimes fake them, too, and then a server would not recognise its own socket's file.
   def clock(seconds)
     file = File.join(@certs, "clock")
     File.write("#{file}.new", format("%+d", seconds))
@@ -213,7 +213,7 @@ class AcmeAttacksTest < AcmeCase
     ca = pebble(validity: 90 * 86_400)
     own = obtain(ca, env: clock(0))
     first = wait_for_certificate(ca.tls_port)
-    # Every certificate of this CA has less than a third of its lifetime left when it comes.
+    # With the clock changed, every certificate of this CA has less than a third of its lifetime left.
     clock(70 * 86_400)
     wait_for_another(ca.tls_port, first, within: 90)
     sleep 10

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# What a CA may say, and how a server takes it: profiles, renewal windows (ARI), `replaces`, external accounts, staging, limits on
-# rates, nonsense at every step of an order.
+# Possible responses of a CA, and the server's reactions: profiles, renewal windows (ARI), `replaces`, external accounts, staging,
+# rate limits, invalid responses at every step of an order.
 
 require "support/acme_case"
 
@@ -69,7 +69,7 @@ class AcmeCaTest < AcmeCase
     wait_until("the file") { File.read(file) != kept }
     stop(own)
     assert_equal 2, between.count(:new_order)
-    # Somebody restores a backup: that certificate has been replaced already.
+    # A backup is restored: that certificate has been replaced already.
     File.write(file, kept)
     own = serve.call
     third = wait_for_another(ca.tls_port, first)
@@ -91,7 +91,7 @@ class AcmeCaTest < AcmeCase
     assert_logged(/no certificate: #{NAME}: the account: the CA says: .*acme\.eab_kid/, on: unknown)
   end
 
-  # A CA and its staging directory, both of which find nobody under any name, and a server of them.
+  # A CA and its staging directory, both of which cannot reach any name, and a server that uses them.
   def with_staging(*args)
     production = pebble
     staging = pebble(ports: production)
@@ -153,7 +153,7 @@ class AcmeCaTest < AcmeCase
       wait_for_certificate(ca.tls_port)
       assert_empty answers
       said = own.stderr.lines.grep(/no certificate: #{NAME}/)
-      # A nonce is asked for again at once, and a challenge whose answer was lost is one that succeeds.
+      # A nonce is requested again at once, and a challenge whose response was lost still succeeds.
       refute_empty said unless step == :order
       said.each { |line| assert_match(/there is no certificate yet; next attempt in \d+ s/, line) }
       assert_status 308, get("/", to: own, headers: { "Host" => NAME })

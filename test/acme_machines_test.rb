@@ -1,23 +1,23 @@
 # frozen_string_literal: true
 
-# Several machines with one Redis, when something is away: the one that orders, the CA, Redis.
+# Several machines with one Redis, when one part is down: the machine that orders, the CA, Redis.
 
 require "support/acme_case"
 
 class AcmeMachinesTest < AcmeCase
   parallel! slow: true
 
-  # How long a lease lasts that nobody renews (crates/certs/src/store).
+  # The duration of a lease that is not renewed (crates/certs/src/store).
   LEASE = 30
 
-  # A server on ports of its own: [server, TLS port].
+  # A server on its own ports: [server, TLS port].
   def machine(pebble, url, *args, **options)
     http, tls = Pebble.free_ports(2)
     binds = ["tcp://127.0.0.1:#{http}", "ssl://127.0.0.1:#{tls}"]
     [obtain(pebble, "--acme-storage", url, *args, certs: nil, binds:, **options), tls]
   end
 
-  # A machine that orders, and whose CA does not answer in the middle of it: [the machine, the CA, what is between them].
+  # A machine whose CA stops responding in the middle of an order: [the machine, the CA, the proxy between them].
   def stuck_in_the_middle(url)
     ca = pebble(env: { "PEBBLE_VA_ALWAYS_VALID" => "1" })
     between = proxy(ca) { |kind| sleep 600 if kind == :finalize && between.count(:finalize) == 1 }

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Certificates that are obtained and renewed by themselves, from a real CA (Pebble): the three challenges, storage, renewal,
+# Certificates that are obtained and renewed automatically from a real CA (Pebble): the three challenges, storage, renewal,
 # failures, names on demand.
 
 require "support/acme_case"
@@ -137,7 +137,7 @@ class AcmeTest < AcmeCase
 
   it "takes another challenge after a failure" do
     ca = pebble
-    # Something else has the CA's port for HTTP.
+    # Another program has the CA's HTTP port.
     squatter = TCPServer.new("127.0.0.1", ca.http_port)
     obtain(ca, binds: ["tcp://127.0.0.1:0", "ssl://127.0.0.1:#{ca.tls_port}"])
     thread = Thread.new do
@@ -295,7 +295,7 @@ class AcmeTest < AcmeCase
   it "renews when the CA says so, and orders without `replaces` when the CA does not know it" do
     ca = pebble
     seen = []
-    # Pebble's directory with a window for each certificate: the first is over, those of others are far away.
+    # Pebble's directory with a window for each certificate: the first is over, the others are far away.
     directory = answering do |target, here|
       if target == "/dir"
         json(JSON.parse(ca.directory_text).merge("renewalInfo" => "#{here}/ari"))

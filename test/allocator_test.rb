@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# `rack.allocator`: whether Ruby's processes use jemalloc, what the programs see that they start, and what the server says about it.
+# `rack.allocator`: whether the Ruby processes use jemalloc, the environment of programs that they start, and the server's messages about it.
 
 require "net/http"
 require "support/case"

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Files that the app's own middleware would send: the front sends them in its place, with the same fields, only where nothing
-# before that middleware has a say. All other files are the app's, and a line says why.
+# Files that the app's own middleware would send: the front sends them instead, with the same fields, but only where no earlier
+# middleware affects them. All other files are left to the app, and a log line gives the reason.
 
 require "support/case"
 require "support/reloading"
@@ -13,7 +13,7 @@ class AppFilesTest < Case
 
   FILES = { "public/report.txt" => "the report", "public/assets/app.css" => "a{}", "public/font.woff2" => "wOF2", "public/index.html" => "<p>home",
             "public/docs/index.html" => "<p>docs", "public/data.bin" => "0123456789" }.freeze
-  # Every response of the app says so; the front's does not.
+  # Every response of the app has the field x-app; the front's has not.
   TAIL = 'run ->(env) { [200, { "content-type" => "text/plain", "x-app" => "1" }, ["app " + env["PATH_INFO"]]] }'
   AUTH = 'use(Rack::Auth::Basic) { |name, word| name == "ann" && word == "sesame" }'
   STATIC = 'use Rack::Static, urls: [""], root: "public", index: "index.html", cascade: true'
@@ -103,7 +103,7 @@ class AppFilesTest < Case
     front, ruby = [[], ["--no-public"]].map { |args| start(app: source, files: FILES, args: args) }
     ["/report.txt", "/docs/index.html", "/data.bin", "/assets/app.css"].each do |path|
       names = %w[content-type cache-control x-content-type-options x-frame-options x-xss-protection last-modified]
-      # They were written in different seconds.
+      # The files were written in different seconds.
       changed = Time.at(1_700_000_000)
       one, other = [front, ruby].map do |own|
         File.utime(changed, changed, own.path("public#{path}"))

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Processes that the app forks from the template and from workers: they hold nothing of the server's, and neither they nor the death of a
-# template keep the server from noticing who has ended.
+# Processes that the app forks from the template and from workers. They hold no descriptors of the server, and neither they nor the death of a
+# template keep the server from noticing that a process has ended.
 
 require "support/case"
 require "support/reloading"
@@ -11,7 +11,7 @@ class AppProcessesTest < Case
 
   include Reloading
 
-  # Helpers as apps fork them: while loading, in a hook of the template, in a worker before and after it serves.
+  # Forks helpers as apps do: while loading, in a hook of the template, in a worker before and after it serves.
   FORKING = <<~'RUBY'
     require "firebrick"
     def helper(name)
@@ -28,7 +28,7 @@ class AppProcessesTest < Case
     }
   RUBY
 
-  # The same by the C library's fork(), which no Ruby code hears of: such helpers hold everything.
+  # The same by the C library's fork(), which bypasses Ruby's hooks: such helpers keep all descriptors.
   SILENT = <<~'RUBY'
     require "fiddle"
     require "firebrick"
@@ -57,7 +57,7 @@ class AppProcessesTest < Case
     own
   end
 
-  # What the descriptors of a process are.
+  # The targets of a process's descriptors.
   def descriptors(pid)
     Dir["/proc/#{pid}/fd/*"].filter_map { |path| File.readlink(path) rescue nil }
   end
@@ -88,7 +88,7 @@ class AppProcessesTest < Case
     get("/fork", to: own)
     found = helpers(own)
     assert_equal %w[after_fork before_worker_fork loading serving], found.keys.sort
-    # What the front has inherited from those who have started it is nobody's.
+    # Descriptors that the front has inherited from the processes that started it are ignored.
     ours = (own.processes.map(&:pid) - found.values.flatten - [own.pid]).flat_map { |pid| descriptors(pid) } - descriptors(own.pid)
     found.each do |name, pids|
       pids.each do |pid|
@@ -112,7 +112,7 @@ class AppProcessesTest < Case
     end
 
     it "notices orphans that are killed, and ends by TERM, with helpers #{kind}" do
-      # A template that never comes back leaves its workers as they are.
+      # If the template cannot be restarted, its workers stay as they are.
       own = serve("raise 'not again' if File.exist?(File.join(__dir__, 'broken.log'))\n#{app}", workers: 2)
       before = ids(own)
       File.write(own.path("broken.log"), "")
@@ -134,7 +134,7 @@ class AppProcessesTest < Case
     assert_equal 0, own.wait_exit
   end
 
-  # A puma.rb with a job of its own, which says which release it is of; its processes by that.
+  # A puma.rb with a job that names its release; its processes are found by that.
   JOB = <<~'RUBY'
     workers 2
     before_fork { @job ||= spawn("exec sleep 100#{File.read(File.expand_path('../version.txt', __dir__)).size}") }
@@ -143,7 +143,7 @@ class AppProcessesTest < Case
   def with_job
     firebrick_only
     skip "workers that are spawned fork nothing" unless Server.cruby?
-    # A firebrick.toml would take the place of the puma.rb.
+    # A firebrick.toml would take precedence over the puma.rb.
     start(app: Reloading::APP, files: { "config/puma.rb" => JOB, "version.txt" => "one" }, workers: nil, threads: nil, args: ["--reload-watch", "0s"])
   end
 
@@ -158,7 +158,7 @@ class AppProcessesTest < Case
     assert_reloads(own)
     wait_until("the job of the new code alone") { jobs(own) == ["sleep 1005"] }
     assert_reloads(own, "--undo")
-    # The hooks read the file that is there now.
+    # The hooks read the file that exists now.
     wait_until("a job of the old template again") { own.stderr.include?("the hooks of before_fork run again") && jobs(own).size == 1 }
     File.write(own.path("config.ru"), "raise 'broken'")
     assert_equal 1, reload(own).last
@@ -189,7 +189,7 @@ class AppProcessesTest < Case
     skip "needs strace" unless system("strace -V", out: File::NULL, err: File::NULL)
     own = serve(SILENT, workers: 1)
     template = templates(own).first.pid
-    # It cannot report that a worker has ended.
+    # Stopped, the template cannot report that a worker has ended.
     trace = own.path("trace.log")
     tracer = Process.spawn("strace", "-f", "-e", "trace=kill,tgkill,pidfd_send_signal", "-o", trace, "-p", own.pid.to_s, %i[out err] => File::NULL)
     wait_until("strace") { File.exist?(trace) && File.read("/proc/#{own.pid}/status")[/TracerPid:\s*(\d+)/, 1].to_i.positive? }

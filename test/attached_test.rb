@@ -10,7 +10,7 @@ ENV.update(RubyProgram.environment)
 $LOAD_PATH.unshift(RubyProgram::LIB) unless $LOAD_PATH.include?(RubyProgram::LIB)
 require "firebrick/server"
 
-# Servers in the process of the tests.
+# Servers in the test process.
 class AttachedTest < Case
   parallel!
 
@@ -110,7 +110,7 @@ class AttachedTest < Case
     seen = Thread::Queue.new
     server = serve(threads: "3:3") do
       seen << Thread.current
-      # Each of the three serves one.
+      # Each of the three threads serves one request.
       wait_until { seen.size == 3 }
       text("x")
     end
@@ -174,7 +174,7 @@ class AttachedTest < Case
     entered.pop
     server.stop
     assert cleaned.pop
-    # 500: the thread's end was quicker than that of its connection to the front.
+    # 500: the thread ended before its connection to the front.
     assert_includes %w[500 502 504 broken], client.value
   end
 
@@ -244,7 +244,7 @@ class AttachedTest < Case
     assert_equal "hijacked", get("/", to: to(server)).body
   end
 
-  # A server that sends for ever, and the requests that it has got.
+  # A backend that sends for ever, and the requests that it has received.
   def endless_backend
     asked = Queue.new
     backend = TCPServer.new("127.0.0.1", 0)
@@ -393,7 +393,7 @@ class AttachedTest < Case
   end
 end
 
-# Servers in other processes, which end in all ways.
+# Servers in other processes, which end in various ways.
 class AttachedProgramTest < Case
   parallel!
 

@@ -33,7 +33,7 @@ BENCH_APP = <<~'RUBY'
   }
 RUBY
 
-# nginx as a target: plain, TLS with a certificate of its own, HTTP/2 over TLS and in clear text, a Unix socket.
+# nginx as a target: plain, TLS with its own certificate, HTTP/2 over TLS and in clear text, a Unix socket.
 class BenchTarget < Peers::Nginx
   def initialize
     super
@@ -72,7 +72,7 @@ class BenchTarget < Peers::Nginx
   end
 end
 
-# Alone: rates and durations are those of the machine.
+# Alone, because rates and durations depend on the machine.
 class BenchAgainstFirebrickTest < BenchCase
   shared_server app: BENCH_APP, workers: 2, threads: "2:2", settings: { log: { access: "access.log", format: "json" } }
 
@@ -408,13 +408,13 @@ class BenchAgainstNginxTest < BenchCase
 
   private
 
-  # The same lines in the same order, each with numbers of the same format in the same positions.
+  # Compares the lines: the same order, with numbers of the same format in the same positions.
   def compare(theirs, ours)
     assert_equal shape(theirs), shape(ours), "#{theirs}\n---- and ours ----\n#{ours}"
   end
 
   def shape(text)
-    # The greeting differs by program, units depend on the figures, ab warns about its own statistics, and siege has begun a line after its brace.
+    # The greeting differs by program, units depend on the figures, ab warns about its own statistics, and siege starts a line after its brace.
     text.sub(/^\{\n\t/, "{\t").sub(/\AThis is.*?\n\n\n/m, "").gsub(/^(WARNING|ERROR): The median.*\n.*\n/, "").lines.map do |line|
       line = line.chomp.sub(/Server Software:.*/, "Server Software:").sub(/(Running ).*( test @ )/, '\1T\2')
       line.gsub(/ +-?\d+(\.\d+)?(us|ms|s|k|K|M|G)?(B?)(?= |,|$|%)/) { |found| " #{found.include?('.') ? 'N.N' : 'N'}" }.gsub(/\d+(\.\d+)?/, "N").gsub(/\bN\.N\b/, "N").gsub(/\t\s+N/, "\t N").squeeze(" ")

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# `firebrick bench --http 3` against Firebrick, and what it says when there is no HTTP/3.
+# `firebrick bench --http 3` against Firebrick, and its message when there is no HTTP/3.
 
 require "json"
 require "open3"
@@ -39,7 +39,7 @@ class BenchHttp3Case < TlsCase
   def url(path = "/") = "https://127.0.0.1:#{own.port}#{path}"
 end
 
-# Alone: what it measures is the machine's time.
+# Alone, because it measures the machine's time.
 class BenchHttp3RateTest < BenchHttp3Case
   it "sends at a rate" do
     found = result(url, "-k", "--http", 3, "--rate", "200/s", "-d", "1s")

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# `firebrick bench --listen` and `--join`: load generators on several machines with one report. Here all are on this one.
+# `firebrick bench --listen` and `--join`: load generators on several machines with one report. In these tests all run on one machine.
 
 require "socket"
 require "support/bench_case"
@@ -19,7 +19,7 @@ class BenchMachinesTest < BenchCase
 
   TOKEN = "0123456789abcdef0123456789abcdef"
 
-  # A command that was started: its pid, and threads that read its output and wait for its end.
+  # A started command: its pid, and threads that read its output and wait for its end.
   Started = Struct.new(:pid, :output, :errors, :waiter) do
     def finish(within)
       waiter.join(within) or raise Minitest::Assertion, "process #{pid} did not end within #{within} s"
@@ -130,7 +130,7 @@ class BenchMachinesTest < BenchCase
     Started.new(pid, *texts, Process.detach(pid)).tap { |one| @started << one }
   end
 
-  # A connection of somebody else, which stays open.
+  # A connection of an unrelated client, which stays open.
   def stranger(bytes)
     host, port = @address.split(":")
     TCPSocket.new(host, port).tap do |socket|

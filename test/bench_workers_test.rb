@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-# `firebrick bench --workers`: several processes are one load generator with one report.
+# `firebrick bench --workers`: several processes act as one load generator with one report.
 
 require "pty"
 require "socket"
 require "support/bench_case"
 require "support/processes"
 
-# Every third response takes 60 ms, the others 20: neither p50 nor p75 lies between the two. /count tells how many requests were served.
+# Every third response takes 60 ms, the others 20: neither p50 nor p75 lies between the two. /count returns the number of requests served.
 BENCH_WORKERS_APP = <<~'RUBY'
   served = 0
   lock = Mutex.new
@@ -19,7 +19,7 @@ BENCH_WORKERS_APP = <<~'RUBY'
 RUBY
 
 class BenchWorkersCase < BenchCase
-  # A running `firebrick bench` of +workers+ processes. Yields its pid and theirs; returns its output, errors and status.
+  # Runs `firebrick bench` with +workers+ processes. Yields its pid and theirs; returns its output, errors and status.
   def running(workers, *args, within: 30)
     output, errors = Array.new(2) { IO.pipe }
     pid = Process.spawn(Server.ruby_files, Server.binary, "bench", "--workers", workers.to_s, *args.map(&:to_s), in: File::NULL, out: output[1], err: errors[1])
@@ -42,7 +42,7 @@ class BenchWorkersCase < BenchCase
   end
 end
 
-# Alone: it compares times of two runs.
+# Alone, because it compares times of two runs.
 class BenchWorkersTimesTest < BenchWorkersCase
   shared_server app: BENCH_WORKERS_APP, workers: 1, threads: "8:8"
 
@@ -52,12 +52,12 @@ class BenchWorkersTimesTest < BenchWorkersCase
 
   FIGURES = %w[mean p50 p75 p90 p95 p99].freeze
 
-  # How far the figures of a run are from those of another, as shares.
+  # The differences between the figures of two runs, as shares.
   def apart(run, other)
     FIGURES.to_h { |name| [name, ((run.dig("summary", "latency_ms", name) / other.dig("summary", "latency_ms", name)) - 1).abs] }
   end
 
-  # No further apart than two runs of one process are, or 1 %.
+  # Accepts differences no larger than between two runs of one process, or 1 %.
   def close?(four, one, again)
     noise = apart(again, one)
     [one, again].any? { |run| apart(four, run).all? { |name, share| share <= [0.01, noise[name]].max } }

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Capybara's server: the app under test and the test are one process.
+# Capybara's server: the app and its test run in one process.
 
 require "support/program_case"
 
@@ -12,7 +12,7 @@ class CapybaraTest < ProgramCase
     skip "Capybara is not installed" unless system(ENV.fetch("RUBY", "ruby"), "-e", "require 'capybara'", out: File::NULL, err: File::NULL)
   end
 
-  # Puma counts as missing if told so.
+  # The environment can make Puma appear to be missing.
   SETUP = <<~'RUBY'
     $stdout.sync = true
     module NoPuma

@@ -31,7 +31,7 @@ class CommandLineTest < Case
     [out, err, status.exitstatus]
   end
 
-  # Runs a command that must fail; returns its standard error.
+  # Runs a command that must fail. Returns its standard error.
   def refused(*args, code: 1, **options)
     out, err, status = firebrick(*args, **options)
     assert_equal code, status, out + err

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# limits.max_connections_per_address: how many connections an address may have open, in all protocols.
+# limits.max_connections_per_address: the number of connections that an address may have open, in all protocols.
 
 require "open3"
 require "support/http2_client"

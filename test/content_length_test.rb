@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Fields of an app that disagree with its response: Content-Length and Status.
+# Fields of an app that contradict its response: Content-Length and Status.
 
 require "support/case"
 

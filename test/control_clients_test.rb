@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-# Clients of the control socket that hold connections open: others get their responses all the same.
+# Clients that hold connections to the control socket open do not keep others from responses.
 
 require "json"
 require "socket"
 require "support/case"
 
-# Alone: beside other tests a client may be so slow to send its request that it is one of those that give way.
+# Alone: beside other tests a client may send its request so slowly that it is closed to make room.
 class ControlClientsTest < Case
   APP = 'run ->(_) { [200, { "content-type" => "text/plain" }, ["hello"]] }'
 
@@ -32,7 +32,7 @@ class ControlClientsTest < Case
     false
   end
 
-  # A connection that waited for the deadlines of those before it would find all of them closed.
+  # If a connection waited for the deadlines of earlier ones, all of them would be closed by then.
   it "responds at once while 64 clients send nothing" do
     own = start(app: APP)
     slow = Array.new(64) { UNIXSocket.new(control(own)) }

@@ -116,7 +116,7 @@ class ControlPortTest < Case
       link = nil
       wait_until(within: 30) { link = own.stdout[%r{^\* Dashboard: (http://127\.0\.0\.1:\d+/dashboard#token=\h{32})$}, 1] } or flunk own.report
       uri = URI(link)
-      # With -q the link is there before the app: until then there are no figures, which is 503.
+      # With -q the link is printed before the app is loaded. Until then there are no figures, which is 503.
       wait_until("figures", within: 10) { Net::HTTP.get_response("127.0.0.1", "/stats?#{uri.fragment}", uri.port).code == "200" }
       assert_equal 1, own.stdout.scan(uri.fragment.delete_prefix("token=")).size
     end
@@ -175,21 +175,21 @@ class DashboardTest < BrowserCase
     page.screenshot(File.join(folder, "dashboard-#{name}.png"))
   end
 
-  # What each chart of times draws: its title, and the styles of the series that have a curve.
+  # For each chart of times: its title, and the styles of the series that have a curve.
   CURVES = "Object.fromEntries([...document.querySelectorAll('#charts figure')].map((figure) => [figure.querySelector('h2').innerText, " \
            "[...new Set([...figure.querySelectorAll('path.curve')].map((curve) => curve.classList[1]))].sort().join(' ')]))"
   DRAWN = { "Response time" => "one three two", "Throughput, requests per minute" => "one", "Memory" => "one two", "CPU" => "one",
             "Queue" => "one two", "Errors per minute" => "" }.freeze
 
-  # Waits until every series that is not made of columns has a curve. Response times have none before a step of the history, which is ten
-  # seconds, had requests: steps from before the load do not count.
+  # Waits until every series that is not drawn as columns has a curve. Response times have none before a step of the history, which is ten
+  # seconds, had requests; steps from before the load do not count.
   def wait_for_curves(page)
     page.wait("JSON.stringify(#{CURVES}) === #{JSON.generate(JSON.generate(DRAWN))}", within: 40)
   rescue Browser::Refusal
     flunk "drawn: #{page.evaluate(CURVES)}"
   end
 
-  # Nothing makes the page scroll sideways.
+  # Asserts that the page does not scroll sideways.
   def assert_fits(page)
     wide = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert_operator wide.first, :<=, wide.last, "the page is wider than the screen"
@@ -336,7 +336,7 @@ class DashboardTest < BrowserCase
     RUBY
     settings = "front_threads = 2\n[mruby]\nheap = \"32MiB\"\nrequest_heap = \"8MiB\"\nmax_tasks = 20\n[routes]\n\"/\" = \"handler.rb\"\n"
     own = start(files: { "handler.rb" => handler }, settings: settings, workers: nil, threads: nil, environment: nil, args: ["--control", "tcp://127.0.0.1:0"])
-    # Enough connections that each thread gets some: the kernel distributes them.
+    # Enough connections that each thread gets some, because the kernel distributes them.
     16.times { connect(own).write(request("GET", "/waits")) }
     loads = %w[/ /fails].map { |path| Load.new(own.address, clients: 1, path: path).start }
     page = open_page(width: 1100, height: 1300)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Why workers ended: `GET /deaths`, `firebrick deaths`, the log, and what the kernel takes first when memory runs out.
+# The reasons for which workers ended: `GET /deaths`, `firebrick deaths`, the log, and the kernel's choice when memory runs out.
 
 require "support/case"
 
@@ -27,7 +27,7 @@ class DeathsTest < Case
     start(app: DEATHS_APP, **options)
   end
 
-  # The newest record once there are +count+ of them.
+  # Returns the newest record once there are +count+ of them.
   def death(own, count = 1)
     wait_until("a record") { own.control("/deaths").size >= count } and own.control("/deaths").first
   end
@@ -57,7 +57,7 @@ class DeathsTest < Case
     assert_equal ["signal", nil, 9], record.values_at("cause", "exit_code", "signal")
     assert_equal record["oom_kills_before"], record["oom_kills_after"]
     assert_status 502, get("/segv", to: own)
-    # Ruby reports a SEGV and aborts; since 3.3 it dies of the signal itself.
+    # Ruby reports a SEGV and aborts; since 3.3 the signal itself ends it.
     record = death(own, 2)
     assert_equal "signal", record["cause"]
     assert_includes [6, 11], record["signal"]
@@ -69,7 +69,7 @@ class DeathsTest < Case
     own = server
     pid = get("/pid", to: own).body.to_i
     long = connect(own).write(request("GET", "/long"))
-    # The app is asked where it is after a second.
+    # After a second the worker is asked for its backtrace.
     sleep 2.5
     Process.kill("KILL", pid)
     assert_status 502, long.read_response
@@ -148,7 +148,7 @@ class DeathsTest < Case
     Integer(File.read("/proc/#{pid}/oom_score_adj"))
   end
 
-  # A group that may use 150 MB.
+  # A memory group with a limit of 150 MB.
   def memory_group
     root, file = [["/sys/fs/cgroup/memory", "memory.limit_in_bytes"], ["/sys/fs/cgroup", "memory.max"]].find { |dir, _| File.directory?(dir) && File.writable?(dir) }
     return unless root

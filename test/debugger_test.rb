@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Debuggers at the real terminal: a request stops, somebody types, the request goes on.
+# Debuggers in a real terminal: a request stops, text is typed, the request goes on.
 
 require "support/program_case"
 
@@ -27,7 +27,7 @@ class DebuggerTest < ProgramCase
     Firebrick::Server.new(APP, port: 0, quiet: false, threads: "1:2").run
   RUBY
 
-  # Types `answer = "typed"` where the program has stopped, waits for longer than a worker could be silent, and lets it go on.
+  # Types `answer = "typed"` where the program has stopped, waits longer than a worker may be silent, and lets it go on.
   def debug(ruby, prompt, go_on)
     port = ruby.port
     client = Thread.new { Net::HTTP.get(URI("http://127.0.0.1:#{port}/stop")) }
@@ -41,7 +41,7 @@ class DebuggerTest < ProgramCase
     ruby.wait_for(prompt)
     ruby.type("#{go_on}\n")
     assert_equal "typed", client.value
-    # The terminal is as it was: Ctrl-C ends the server.
+    # The terminal is restored: Ctrl-C ends the server.
     ruby.type("\u0003")
     assert_equal 0, ruby.wait_exit
   end

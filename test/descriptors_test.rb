@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A server that is about to run out of descriptors: it goes on, and says so.
+# A server that is about to run out of descriptors keeps running, and logs it.
 
 require "support/case"
 
@@ -29,7 +29,7 @@ class DescriptorsTest < Case
     it "refuses #{name} when descriptors are short, and its worker goes on" do
       own = limited
       worker = get("/", to: own).body
-      # All are connected before the first of them needs a second descriptor: else those that have two may leave no room for the last.
+      # All connect before the first needs a second descriptor; otherwise those with two might leave no room for the last.
       clients = Array.new(LIMIT * 2 / 3) { connect(own).write(request("GET", "/")).tap(&:read_response) }
       responses = clients.map { |client| client.write(request("GET", path, fields)) }.map(&:read_head)
       assert_equal [status, 503], responses.map(&:status).uniq

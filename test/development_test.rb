@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The plain program in development, where nothing else is said.
+# The plain program in development, without further options.
 
 require "support/program_case"
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What README.md and docs/ show can be typed: settings are accepted, keys exist, commands and flags are understood, links lead somewhere.
+# The examples of README.md and docs/ work: settings are accepted, keys exist, commands and flags are understood, links have targets.
 
 require "open3"
 require "shellwords"
@@ -10,11 +10,11 @@ class DocumentationTest < Case
   parallel!
 
   PAGES = [File.join(Server::ROOT, "README.md"), *Dir[File.join(Server::ROOT, "docs/*.md")]].sort.freeze
-  # Stands for something in a value: `cert=…`.
+  # A placeholder in a value: `cert=…`.
   LEFT_OUT = /…|\.\.\./
 
   class << self
-    # Sections and keys, as `limits.max_body`.
+    # Sections and keys, such as `limits.max_body`.
     def keys
       @keys ||= File.read(File.join(Server::ROOT, "docs/settings.md")).scan(/^\| `([a-z_]+(?:\.[a-z_]+)*)`/).flatten
     end
@@ -28,7 +28,7 @@ class DocumentationTest < Case
     firebrick_only
   end
 
-  # The text of a page without its code blocks, which have rules of their own, and those blocks.
+  # Returns the text of a page without its code blocks, and the blocks.
   def parts(page)
     blocks = []
     text = File.read(page).gsub(/(?:^ {4}.*\n|^\n(?= {4}))+/) do |block|
@@ -47,7 +47,7 @@ class DocumentationTest < Case
     lines.any? && lines.all? { |line| line.match?(/\A(\[\[?[a-z_]+(\.[\w-]+)*\]\]?|[\w.-]+ = .+)\s*(#.*)?\z/) }
   end
 
-  # A block that gives a key several values shows what could be written.
+  # A block that gives a key several values shows alternatives.
   def alternatives(block)
     lines = block.lines(chomp: true)
     return [block] if lines.any? { |line| line.start_with?("[") }
@@ -55,7 +55,7 @@ class DocumentationTest < Case
     lines.map { |line| line[/\A[\w.-]+(?= = )/] }.compact.tally.values.max.to_i > 1 ? lines : [block]
   end
 
-  # Runs the program in a folder with a page; its exit code and what it wrote.
+  # Runs the program in a folder with these files. Returns its exit code and its output.
   def firebrick(*words, files: {})
     Dir.mktmpdir("firebrick-documentation") do |dir|
       { "index.html" => "hello" }.merge(files).each { |name, text| File.write(File.join(dir, name), text) }
@@ -64,7 +64,7 @@ class DocumentationTest < Case
     end
   end
 
-  # Its subcommand exists, and has these flags.
+  # Asserts that the subcommand exists, and has these flags.
   def assert_understood(command)
     words = Shellwords.split(command.sub("[DIR]", "")).drop(1)
     subcommand = words.first if words.first&.match?(/\A[a-z]+\z/)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Where `--domain` listens when no address is given: ports 80 and 443 of both families. In a network of its own, where these ports
+# The ports of `--domain` when no address is given: 80 and 443 of both address families. In a separate network namespace, where these ports
 # are free.
 
 require "support/case"

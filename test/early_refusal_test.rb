@@ -27,7 +27,7 @@ class EarlyRefusalTest < Case
     start(app: EARLY_APP, workers: 1, threads: "2:2", fibers: 1, settings: { timeouts: { queue: "2s" } }.merge(settings))
   end
 
-  # A client that says when it is refused, and waits as it is told.
+  # Asserts that a client is refused at once, with the time that it should wait.
   def refused_at_once(own)
     wait_until("a refusal at once", within: 60, every: 0.1) do
       began = now
@@ -40,7 +40,7 @@ class EarlyRefusalTest < Case
 
   it "responds at once, with the wait as Retry-After, counts it, and serves who was admitted" do
     own = server
-    # 20 requests a second; 100 clients would wait for 5 s.
+    # The server handles 20 requests a second; 100 clients would wait for 5 s.
     load = Load.new(own.address, clients: 100, path: "/wait").start
     refused = refused_at_once(own)
     assert_operator Integer(refused["retry-after"]), :>=, 2

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Responses that leave before the upload has ended: they arrive whole, some of the rest is read and dropped, and other requests of the
+# Responses sent before the upload has ended: they arrive whole, some of the rest is read and dropped, and other requests of the
 # connection do not wait for it (RFC 9113 section 8.1, RFC 9114 section 4.1).
 
 require "support/http2_case"
@@ -41,7 +41,7 @@ class EarlyResponsesTest < Http2Case
     @client.write(frames(stream, 3) + @client.split(stream, "u" * (MAX - 1)))
     assert @client.alive?
     assert_nil @client.answers[stream].reset
-    # The stream has ended: one more frame is a mistake that says so.
+    # The stream has ended: one more frame is an error, answered as such.
     @client.write(@client.data(stream, "late"))
     assert @client.ends?
     assert_equal :stream_closed, @client.goaway.code
@@ -55,7 +55,7 @@ class EarlyResponsesTest < Http2Case
     @client.write(frames(stream, 1))
     @client.read_until("a reset") { @client.answers[stream].reset }
     assert_equal :no_error, @client.answers[stream].reset
-    # What was on its way is ignored.
+    # Frames already in flight are ignored.
     @client.write(frames(stream, 5) + @client.data(stream, "end"))
     assert_equal "0", @client.get("/next").body
   end
@@ -79,7 +79,7 @@ class EarlyResponsesTest < Http2Case
 
   it "gives the connection's window back, so that other uploads go on" do
     @client = http2
-    # 32 MiB in all on a connection whose window is 4 MiB.
+    # 32 MiB in total on a connection with a window of 4 MiB.
     128.times do
       stream = refused({ "content-length" => 1 << 20 })
       @client.write(frames(stream, 16) + @client.data(stream, "u" * 100))
@@ -118,7 +118,7 @@ class EarlyResponsesTest < Http2Case
           assert status.success? || status.exitstatus == 55, "#{option} #{more}: #{status}"
         end
       end
-      # From a pipe: no length is known.
+      # From a pipe, so that the length is unknown.
       out, = Open3.capture2("curl", "-sk", "--http2", "-T", "-", "-X", "POST", "-w", " %{http_version} %{http_code}", "https://127.0.0.1:#{own.port}/up", stdin_data: "u" * 5_000_000)
       assert_match(/413.* 2 413\z/m, out)
     end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Each example is started as its README says, and used like its users would.
+# Each example is started as its README says, and used as by its users.
 
 require "support/case"
 require "support/redis_server"

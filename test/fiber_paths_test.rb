@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Fibers for some paths, and threads beside them for all others, as clients and operators see them.
+# Fibers for some paths, and threads for all others, as seen by clients and operators.
 
 require "support/case"
 require "support/load"
@@ -10,7 +10,7 @@ class FiberPathsTest < Case
   parallel!
   include Reloading
 
-  # The same below `/slow` and elsewhere. What serves a request says so; the rest waits, ends the process, or goes on after the response.
+  # The same actions below `/slow` and elsewhere: name the server's kind of strand, wait, end the process, or go on after the response.
   APP = <<~'RUBY'
     text = { "content-type" => "text/plain" }
     who = -> { Fiber.scheduler ? "fiber" : "thread" }
@@ -53,7 +53,7 @@ class FiberPathsTest < Case
     Array.new(count) { connect(own).write(request("GET", path)) }
   end
 
-  # Busy seats of all workers: threads, fibers.
+  # The busy seats of all workers: threads, fibers.
   def busy(own)
     workers = own.stats["workers"]
     fibers = workers.sum { |worker| worker["fiber_paths"]["busy"] }
@@ -148,7 +148,7 @@ class FiberPathsTest < Case
     busy_with(own, 0, 3)
     File.write(own.path("firebrick.toml"), SettingsFile.render(settings_with(["/other"], 10, { reload: { watch: 0 } })))
     assert_reloads(own)
-    # A front thread hears of new settings after the reload.
+    # A front thread gets new settings after the reload.
     assert wait_until("the new list") { kinds.call == %w[thread fiber] }
     assert_equal %w[fiber] * 3, bodies(sleeping)
   end

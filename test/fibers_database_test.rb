@@ -5,9 +5,9 @@
 require "support/case"
 require "support/postgresql"
 
-# Alone: what is compared is how long all of them wait for the database together, and how long they take.
+# Alone, because it compares the total time that requests wait for the database with the time that they take.
 class FibersDatabaseTest < Case
-  # TEST_QUERIES: how many requests.
+  # TEST_QUERIES: the number of requests.
   COUNT = Integer(ENV.fetch("TEST_QUERIES", "200"))
   QUERIES = 3
   SECONDS = 0.05

@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
-# Many more requests than Rails' pool has connections, on the fibers of one thread, with a real PostgreSQL; and what Rails needs for that.
+# Many more requests than Rails' pool has connections, on the fibers of one thread, with a real PostgreSQL; and the settings that Rails needs.
 
 require "support/case"
 require "support/postgresql"
 require "support/rails_app"
 
-# Alone: what is compared is how long all of them wait for the database together, and how long they take.
+# Alone, because it compares the total time that requests wait for the database with the time that they take.
 class FibersRailsTest < Case
-  # TEST_QUERIES: how many requests.
+  # TEST_QUERIES: the number of requests.
   COUNT = Integer(ENV.fetch("TEST_QUERIES", "200"))
   QUERIES = 3
   SECONDS = 0.05
@@ -24,8 +24,8 @@ class FibersRailsTest < Case
       pool: %<pool>d
       checkout_timeout: %<timeout>s
   YAML
-  # Each query takes a connection and gives it back, or the first one takes the one of the whole request. No two queries of a request are
-  # the same: Rails would answer the second from its cache.
+  # Each query takes a connection and returns it, or the first query takes a connection for the whole request. No two queries of a request are
+  # the same, because Rails would answer the second from its cache.
   CONTROLLER = <<~RUBY.freeze
     class WaitsController < ActionController::Base
       QUERY = "select pg_sleep(#{SECONDS}), pg_backend_pid() as pid"
@@ -136,7 +136,7 @@ class FibersRailsTest < Case
     options = RailsApp.options("pg", files: files, env: { "DATABASE" => host, "RAILS_LOG_LEVEL" => "warn" }, threads: "1:1",
                                      settings: { fibers: COUNT, timeouts: { worker: "120s" } })
     files = options[:files].reject { |name,| without.include?(name) }
-    # No Sprockets, and requests come over plain HTTP.
+    # Without Sprockets, and with requests over plain HTTP.
     options.merge(files: files.transform_values { |text| text.gsub(/^.*config\.(assets|force_ssl|assume_ssl).*\n/, "") })
   end
 end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Requests on fibers, as clients and operators see them.
+# Requests on fibers, as seen by clients and operators.
 
 require "support/case"
 require "support/load"
@@ -112,7 +112,7 @@ class FibersTest < Case
     assert_equal pid, get("/pid", to: own).body
   end
 
-  # As many requests as there are fibers, and none of them ends.
+  # Occupies all fibers with requests that do not end.
   def assert_replaced(path, method: "GET", fibers: 5, **more)
     own = server_with(fibers, more: { timeouts: { worker: 3 }, **more })
     pid = get("/pid", to: own).body
@@ -161,7 +161,7 @@ class FibersTest < Case
     assert_empty get("/stack", to: own).body
   end
 
-  # As the gem has it, as far as its middleware goes.
+  # The middleware of the gem, reduced to what these tests need.
   RACK_TIMEOUT = <<~RUBY
     module Rack
       class Timeout
@@ -247,7 +247,7 @@ class FibersTest < Case
     FileUtils.remove_entry(own.base)
   end
 
-  # What check says of an app that begins with `first`, without its settings.
+  # The output of `check` for an app that begins with `first`, without its settings.
   def checked(first, fibers: nil)
     own = Server.new(app: "#{first}\n#{APP}", settings: { threads: 1, fibers: fibers }.compact)
     out, err, code = own.command_line("check", own.dir)
@@ -284,7 +284,7 @@ class FibersTest < Case
     end
   end
 
-  # What the check looks at of libraries that are not installed here.
+  # Stand-ins for libraries that the check inspects and that are not installed here.
   RAILS = <<~RUBY
     module ActiveRecord
       def self.version = Gem::Version.new("7.1.3")
@@ -342,7 +342,7 @@ class FibersTest < Case
     assert_equal 0, code, err
     answer = JSON.parse(out)["answers"].first
     assert_equal [2, 1, 300], answer["size"].values_at("workers", "threads", "fibers")
-    # Two workers compute for 1 ms each: their 600 fibers do not make it more.
+    # Two workers compute for 1 ms each: their 600 fibers do not increase that.
     assert_equal ["workers", 2], answer.values_at("limit", "servers")
     assert_in_delta 2_000, answer["instance_rate_per_s"], 1
   end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# `firebrick top --fleet`: several servers at once, as JSON, on the screen, and as a page in the real Chromium. One of them is slow, frozen,
+# `firebrick top --fleet`: several servers together, as JSON, on the screen, and as a page in the real Chromium. One of them is slow, frozen,
 # killed or reloaded.
 
 require "net/http"
@@ -8,7 +8,7 @@ require "support/browser_case"
 require "support/load"
 require "support/terminal"
 
-# What both classes need.
+# Helpers of both classes.
 module Fleets
   TOKEN = "0123456789abcdef-fleet"
 
@@ -19,7 +19,7 @@ module Fleets
     }
   RUBY
 
-  # A server with a control port. `pause`: how long its requests take.
+  # A server with a control port. `pause`: the duration of its requests.
   def member(pause: nil, **options)
     files = pause ? { "pause" => pause.to_s } : {}
     start(app: APP, files:, threads: "3", args: ["--control", "tcp://127.0.0.1:0"], env: { "FIREBRICK_CONTROL_TOKEN" => TOKEN }, **options)
@@ -74,7 +74,7 @@ class FleetTest < Case
   it "adds up what all servers did, and finds the slow one" do
     servers = [member, member, member(pause: 0.2), member]
     told = nil
-    # Others than the slow one may be slow for a moment, too, where the machine is busy.
+    # On a busy machine other servers than the slow one may be slow for a moment, too.
     under_load(servers) do
       wait_until("the slow one, alone, at the top", within: 60) do
         told = json(servers, "--interval", "3s")
@@ -105,7 +105,7 @@ class FleetTest < Case
     dead.signal("TERM")
     dead.wait_exit
     told = nil
-    # One that the machine keeps from responding in time does not count as up, either.
+    # A server that responds too late, because the machine is busy, does not count as up.
     wait_until("the third to respond") { (told = json(ports))["totals"]["up"] == 1 }
     assert_equal [3, 1, 2], told["totals"].values_at("servers", "up", "unreachable")
     why = told["servers"].to_h { |row| row.values_at("address", "why") }

@@ -1,18 +1,18 @@
 # frozen_string_literal: true
 
-# Frameworks other than Rails, each with a small app and two workers. What they do under Puma, they do here.
+# Frameworks other than Rails, each with a small app and two workers. They behave as under Puma.
 
 require "support/case"
 require "support/visitor"
 
-# The base: an app of test/apps, and what all of them can.
+# The base: an app of test/apps, and the features that all of them have.
 class FrameworkCase < Case
   APPS = File.expand_path("apps", __dir__)
 
   class << self
     attr_reader :framework
 
-    # The gem that the class is about; its app has the same name.
+    # Skips the class unless its gem is installed; its app has the same name.
     def framework!(name)
       @framework = name
       parallel!
@@ -48,7 +48,7 @@ class FrameworkCase < Case
     assert_equal [status, content], [response.status, response.public_send(part)]
   end
 
-  # Each piece arrives by itself.
+  # Asserts that each piece arrives separately.
   def assert_streams(path)
     name = rand(1 << 32).to_s
     connection = connect

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Processes that run no longer, or run something that lets nothing else run: stopped workers, a stopped template, native code that
+# Processes that no longer run, or that run code which blocks everything else: stopped workers, a stopped template, native code that
 # keeps the GVL.
 
 require "support/case"

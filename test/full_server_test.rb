@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A server at max_connections: which connections make room for new ones, and when a new one is refused.
+# A server at max_connections: the connections that make room for new ones, and the refusal of a new one.
 
 require "support/case"
 require "support/certificates"
@@ -85,7 +85,7 @@ class FullServerTest < Case
     silent = Array.new(MAX) { connect(own) }
     wait_until("all are open") { own.stats.dig("connections", "open") == MAX }
     served(own)
-    # In which order the kernel hands over those that say nothing is not known.
+    # The order in which the kernel hands over silent connections is unknown.
     assert_equal(1, silent.count { |connection| connection.ended?(within: 0.2) })
   end
 
@@ -142,7 +142,7 @@ class FullServerTest < Case
     }
   RUBY
 
-  # A server that is full of connections which the block makes.
+  # A server that is full of connections made by the block.
   def full_of(count = MAX, **options)
     settings = { front_threads: 1, limits: { max_connections: MAX }, timeouts: { header: 20, keep_alive: 60, handshake: 20 } }
     own = start(app: LARGE, threads: "4:4", settings:, **options)
@@ -151,7 +151,7 @@ class FullServerTest < Case
     [own, clients]
   end
 
-  # New clients are served, although each of the others keeps the server waiting.
+  # New clients are served, although the server waits for each of the others.
   def assert_replaced(own, clients = nil, by: 3)
     by.times { served(own, within: 10).close }
     assert_operator own.stats.dig("connections", "displaced"), :>, 0
@@ -170,7 +170,7 @@ class FullServerTest < Case
 
   it "serves new clients when it is full of responses that no client reads" do
     own, stalled = full_of { |to| connect(to, receive_buffer: 8192).write(request("GET", "/large")) }
-    # As long as the app works for them, they wait for the server.
+    # While the app works for them, they wait for the server.
     stalled.each(&:read_head)
     sleep 0.5
     assert_replaced(own)
@@ -268,7 +268,7 @@ class FullServerTest < Case
     assert_operator idle.count { |client| client.ended?(within: 0.05) }, :<=, MAX
   end
 
-  # Connections of HTTP/3 that do not go on, for as long as the block takes.
+  # HTTP/3 connections that stall for the duration of the block.
   def crowd(own, count, stop, path = "/up")
     holder = IO.popen(QuicGo.command(own, path, "-crowd", count, "-stop", stop), err: File::NULL)
     assert_equal "holding\n", holder.gets

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A server at max_connections whose connections are all in use, over TLS: who comes then is told so, in its own protocol.
+# A server at max_connections with all connections in use, over TLS: new clients get an error in their own protocol.
 
 require "support/gate"
 require "support/tls_case"
@@ -51,7 +51,7 @@ class FullTlsServerTest < TlsCase
     streams.each { |stream| assert_equal [503, true], [client.answer(stream).status, client.answers[stream].ended] }
     assert client.ends?
     assert_equal :no_error, client.goaway.code
-    # Who asks for nothing is let go.
+    # A connection without a request is closed.
     silent = http2(own)
     assert silent.ends?(within: 5)
     @connections.last(2).each(&:close)
@@ -66,7 +66,7 @@ class FullTlsServerTest < TlsCase
     assert_logged(/a TLS connection was closed before its handshake: max_connections \(4\)/, on: own)
     assert wait_until(within: 8) { own.stats.dig("tls", "failed", "timeout").to_i >= 50 }, own.stats["tls"].inspect
     stopped.each { |socket| assert socket.wait_readable(5), "it was closed" }
-    # They made no room for anybody, and took none.
+    # The closed connections made no room, and took none.
     assert_status 503, fetch(own)
     open_gate(own, @held)
     assert_status 200, fetch(own)

@@ -72,7 +72,7 @@ class GrowthTest < Case
     assert_logged(/workers: 2 → 3: #{why}/, on: own)
     out, = own.command_line("stats", own.dir)
     assert_match(/^workers +3 of 1:3; grew 2 → 3, \d+ ?s ago: requests waited \d+ ms/, out)
-    # A few requests do not keep the third.
+    # A few requests do not keep the third worker.
     load = Load.new(own.address, clients: 1, path: "/").start
     began = now
     wait_until("two workers", within: 150) { sizing(own).first == 2 }

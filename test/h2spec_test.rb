@@ -14,7 +14,7 @@ class H2specTest < TlsCase
   H2SPEC = [*ENV.fetch("PATH", "").split(":"), File.expand_path("~/go/bin")].map { |dir| File.join(dir, "h2spec") }.find { |file| File.executable?(file) }
   CASES = 145
   APP = 'run lambda { |env| env["rack.input"]&.read; [200, { "content-type" => "text/plain" }, ["hello"]] }'
-  # An address that also speaks HTTP/1 answers what is no preface of HTTP/2 as HTTP/1 does: with 400. h2spec takes that for a frame.
+  # An address that also speaks HTTP/1 responds to an invalid HTTP/2 preface with an HTTP/1 400, which h2spec takes for a frame.
   NO_PREFACE = [["http2/3.5", "Sends invalid connection preface"]].freeze
 
   def setup
@@ -22,7 +22,7 @@ class H2specTest < TlsCase
     skip "needs h2spec: script/setup test" unless H2SPEC
   end
 
-  # The cases that have failed, as [section, case].
+  # The failed cases, as [section, case].
   def failed(own, *options)
     report = File.join(own.base, "h2spec.xml")
     out, = Open3.capture2e(H2SPEC, "-h", "127.0.0.1", "-p", own.port.to_s, "-o", "5", "-j", report, *options)

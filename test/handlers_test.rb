@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# rackup, Rack's and Rackup's handlers, Sinatra: in development and test they serve the app object that they have; in production they become
+# rackup, Rack's and Rackup's handlers, Sinatra: in development and test they serve the loaded app object; in production they become
 # the program.
 
 require "support/program_case"
@@ -14,7 +14,7 @@ class HandlersTest < ProgramCase
     run ->(env) { [200, { "content-type" => "text/plain" }, ["pid #{Process.pid} #{ENV['RACK_ENV']} #{env['rack.multiprocess']}"]] }
   RUBY
 
-  # Rack 3 has no rackup of its own.
+  # Rack 3 contains no rackup.
   def rackup(*arguments, **options)
     handler = Server.rack_release.to_i >= 3 ? "rackup" : "rack"
     code = "require '#{handler}'; #{handler == 'rack' ? 'Rack' : 'Rackup'}::Server.start"

@@ -37,7 +37,7 @@ class HeadTest < TlsCase
     }
   RUBY
 
-  # What the app knows of the length: a wrong one would be worse than none.
+  # The accepted Content-Lengths by path: a wrong one would be worse than none.
   LENGTHS = {
     "/array" => [nil, "9"], "/empty" => [nil, "0"], "/pieces" => [nil], "/closing" => [nil], "/lazy" => [nil],
     "/large" => [nil, "3000000"], "/large-pieces" => [nil], "/streaming" => [nil], "/declared" => ["77"], "/missing" => [nil, "8"]

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What probes ask (/live, /ready), `firebrick status` and `firebrick stop`, and leaving politely (`timeouts.lame_duck`).
+# Probes (/live, /ready), `firebrick status` and `firebrick stop`, and graceful shutdown (`timeouts.lame_duck`).
 
 require "support/case"
 
@@ -25,7 +25,7 @@ class HealthTest < Case
     [head[/\AHTTP\S+ (\d+)/, 1].to_i, body]
   end
 
-  # nil: it does not listen yet.
+  # Returns nil while it does not listen yet.
   def live(server)
     control(server, "/live") if Dir[File.join(server.run_dir, "firebrick", "*.sock")].any?
   rescue Errno::ECONNREFUSED
@@ -73,7 +73,7 @@ class HealthTest < Case
     own = Server.new(app: "sleep 0.05 until File.exist?('../go')\n#{APP}")
     @own_servers << own
     own.launch
-    # The file is there a moment before the server listens.
+    # The socket's file exists a moment before the server listens.
     assert_equal([200, "ok\n"], wait_until { live(own) })
     assert_equal [503, "the server is starting\n"], control(own, "/ready")
     assert_equal 503, control(own, "/stats").first
@@ -153,7 +153,7 @@ class HealthTest < Case
     wait_for_requests(1, on: own)
     stopping = Thread.new { own.command_line("stop", own.dir) }
     assert(wait_until { control(own, "/ready") == [503, "the server is leaving; it accepts no more connections\n"] })
-    # Until `stop` has seen it, too.
+    # Waits until `stop` has seen it, too.
     sleep 0.7
     go(own)
     assert_status 200, waiting.read_response("GET")

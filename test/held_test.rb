@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# What clients that do not read make the server hold: descriptors, memory, files of uploads. However many there are, others are served, and a
-# client that goes on gets everything.
+# The resources that clients which do not read can occupy: descriptors, memory, files of uploads. However many there are, others are served, and a
+# client that resumes gets everything.
 
 require "open3"
 require "support/http2_client"
@@ -38,7 +38,7 @@ class HeldTest < TlsCase
           settings: { front_threads: 1, limits: { max_queue: 100_000 } }.merge(settings))
   end
 
-  # A client that opens no window, and asks for +paths+.
+  # A client that opens no window, and requests +paths+.
   def stalled(own, paths, window: 0)
     Http2Client.new(own.address, settings: { 4 => window }).tap do |client|
       @connections << client
@@ -50,7 +50,7 @@ class HeldTest < TlsCase
     Dir.children("/proc/#{own.pid}/fd").size
   end
 
-  # Bytes of files in memory that the front holds for responses.
+  # Bytes of memory files that the front holds for responses.
   def shared_memory(own)
     Dir.glob("/proc/#{own.pid}/fd/*").sum do |path|
       File.readlink(path).start_with?("/memfd:firebrick-body") ? File.stat(path).blocks * 512 : 0
@@ -59,7 +59,7 @@ class HeldTest < TlsCase
     end
   end
 
-  # Others are served while the block's clients are there.
+  # Asserts that others are served while the block's clients are there.
   def assert_others_served(own, most: LIMIT * 3 / 4)
     clients = yield
     20.times do
@@ -98,7 +98,7 @@ class HeldTest < TlsCase
     clients = assert_others_served(own, most: LIMIT) do
       Array.new(300) { connect(own, receive_buffer: 8192).write(request("GET", "/file")) }
     end
-    # Those that it could not keep were cut off.
+    # Responses that the server could not hold were cut off.
     ends = clients.count { |client| client.socket.wait_readable(0) && !complete?(client) }
     assert_operator ends, :>, 0
   end
@@ -125,7 +125,7 @@ class HeldTest < TlsCase
   end
 
   it "lets the requests of a client wait whose responses hold much, and answers them all as it takes them" do
-    # What workers have been given already comes on top.
+    # Responses already with workers come on top.
     own = serve(open_files: nil, threads: "2:2")
     clients = Array.new(3) { stalled(own, ["/string"] * 100) }
     wait_until("memory that is held") { shared_memory(own) > 30 << 20 }
@@ -161,7 +161,7 @@ class HeldTest < TlsCase
     clients = Array.new(12) do
       Http2Client.new(own.address).tap do |client|
         @connections << client
-        # It acknowledges SETTINGS at once: on a busy machine its turn to read comes late.
+        # The client acknowledges SETTINGS at once: on a busy machine it may be late when its turn to read comes.
         client.read_until("SETTINGS") { client.settings }
         55.times { client.request("/upload", body:) }
       end

@@ -6,14 +6,14 @@ require "support/http2_case"
 require "support/site_server"
 require "digest"
 
-# Alone: gibibytes pass through this process; beside it the clients of other tests would be too slow for their servers.
+# Alone: gibibytes pass through this process, and beside it the clients of other tests would be too slow for their servers.
 class Http2DownloadsTest < Http2Case
-  # As large as the issue of the day is: a test of 1 GiB takes a while on a slow machine.
+  # A transfer of 1 GiB takes a while on a slow machine.
   SIZE = Integer(ENV.fetch("TEST_DOWNLOAD_MIB", "1024")) << 20
-  # What takes the worker's time as well is a quarter of it: several times the memory that it may cost, and it takes a quarter of the time.
+  # Transfers that also take the worker's time have a quarter of the size: still several times the memory that they may use.
   WORKED = [SIZE >> 22, 1].max
   BLOCK = (0...(1 << 20)).map { |i| (i * 2_654_435_761 >> 13) & 0xff }.pack("C*").freeze
-  # Memory of the front that a transfer may cost.
+  # Memory of the front that a transfer may use.
   BOUND = 48 << 20
 
   APP = <<~'RUBY'
@@ -41,7 +41,7 @@ class Http2DownloadsTest < Http2Case
 
   shared_server app: APP, threads: "4:4", settings: { limits: { max_body: "4GiB" } }
 
-  # Reads a body of that many bytes, giving windows of +window+ bytes as they are used up; its digest.
+  # Reads a body of that many bytes, giving windows of +window+ bytes as they are used up. Returns its digest.
   def download(client, stream, size, window: nil, pause: nil)
     digest = Digest::SHA256.new
     got = used = 0
@@ -95,7 +95,7 @@ class Http2DownloadsTest < Http2Case
   end
 
   it "sends hundreds of MiB from an app in bounded memory" do
-    # First: it takes long on a busy machine, and the client has to acknowledge SETTINGS in time.
+    # Computed first: it takes long on a busy machine, and the client has to acknowledge SETTINGS in time.
     wanted = expected(WORKED)
     client = http2
     fetch("/")
@@ -119,7 +119,7 @@ class Http2DownloadsTest < Http2Case
       wanted = window == 1 ? Digest::SHA256.hexdigest("quick") : expected(1)
       stream = client.request(path)
       length = window == 1 ? 5 : size
-      # Half a window at a time, at least a byte.
+      # Half a window at a time, at least one byte.
       assert_equal wanted, download(client, stream, length, window: window)
     end
   end
@@ -155,7 +155,7 @@ class Http2DownloadsTest < Http2Case
 
   private
 
-  # Sends that many blocks as the server's windows allow; the app's digest of them.
+  # Sends that many blocks as the server's windows allow. Returns the app's digest of them.
   def upload(client, mebibytes)
     windows = { 0 => 65_535 }
     client.define_singleton_method(:take) do |frame|

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Clients of HTTP/2 that want to exhaust the server. Each flood is one connection that does one thing as fast as it can. The
+# HTTP/2 clients that try to exhaust the server. Each flood is one connection that repeats one action as fast as it can. The
 # connection ends or is held within bounds; meanwhile another client is served, and the memory of the front stays within bounds.
 
 require "support/http2_case"
@@ -23,14 +23,14 @@ class Http2FloodsTest < Http2Case
     }
   RUBY
 
-  # Bytes of memory that a flood may cost. The floods of response bodies are bounded by limits.response_memory besides.
+  # Bytes of memory that a flood may use. Floods of response bodies are also bounded by limits.response_memory.
   BOUND = 96 << 20
   ROUNDS = 400
 
   shared_server app: APP, threads: "5:5",
                 settings: { front_threads: 1, limits: { max_body: "64MiB" }, timeouts: { header: 3, send: 3, keep_alive: 20 } }
 
-  # Writes what the block returns until the server ends the connection; whether it did.
+  # Writes the block's bytes until the server ends the connection. Returns whether it did.
   def flood(client, rounds: ROUNDS)
     rounds.times do |round|
       bytes = yield(round)
@@ -39,7 +39,7 @@ class Http2FloodsTest < Http2Case
     client.ends?(within: 3)
   end
 
-  # Writes and takes in what has arrived; false at the end of the connection.
+  # Writes, and reads the bytes that have arrived. Returns false at the end of the connection.
   def push(client, bytes)
     client.socket.write_nonblock(bytes)
     drain(client)
@@ -59,7 +59,7 @@ class Http2FloodsTest < Http2Case
     !client.goaway
   end
 
-  # Another client is served while the flood goes on, and memory is bounded.
+  # Asserts that another client is served while the flood goes on, and memory is bounded.
   def assert_bounded(bound: BOUND)
     before = front_memory
     stop = false
@@ -79,7 +79,7 @@ class Http2FloodsTest < Http2Case
     other&.join
   end
 
-  # The connection ends because the server has had enough.
+  # Asserts that the server ends the connection with ENHANCE_YOUR_CALM or one of +codes+.
   def assert_calmed(client, *codes)
     codes = [:enhance_your_calm] if codes.empty?
     assert_includes codes, client.goaway.code if client.goaway
@@ -98,7 +98,7 @@ class Http2FloodsTest < Http2Case
 
   # --- floods that end the connection
 
-  # name => what is sent in each round
+  # name => the bytes of each round
   ENDED = {
     "rapid reset" => ->(test, client) { test.heads(client, "/sleep") { |stream| client.rst_stream(stream) } },
     "rapid reset of requests with bodies" => ->(test, client) { test.heads(client, "/sleep", end_stream: false) { |stream| client.rst_stream(stream) } },
@@ -136,7 +136,7 @@ class Http2FloodsTest < Http2Case
 
   it "ends a connection that floods with CONTINUATION" do
     client = http2
-    # SETTINGS have been acknowledged: nothing else gets between the frames.
+    # SETTINGS have been acknowledged, so no other frame comes in between.
     client.get("/first")
     stream = client.next_stream
     client.write(client.headers(stream, Hpack.block(client.fields), flags: 0))
@@ -146,7 +146,7 @@ class Http2FloodsTest < Http2Case
 
   it "ends a connection that floods with empty CONTINUATION" do
     client = http2
-    # SETTINGS have been acknowledged: nothing else gets between the frames.
+    # SETTINGS have been acknowledged, so no other frame comes in between.
     client.get("/first")
     stream = client.next_stream
     client.write(client.headers(stream, Hpack.block(client.fields), flags: 0))
@@ -176,7 +176,7 @@ class Http2FloodsTest < Http2Case
     assert_calmed client, :compression_error
   end
 
-  # --- clients that hold something
+  # --- clients that hold resources
 
   it "refuses streams beyond the limit and keeps serving the others" do
     client = http2
@@ -251,7 +251,7 @@ class Http2FloodsTest < Http2Case
 
   it "serves others while hundreds of connections have streams that wait" do
     assert_bounded(bound: 192 << 20) do
-      # Each acknowledges SETTINGS at once: on a busy machine its turn to read comes late.
+      # Each client acknowledges SETTINGS at once: on a busy machine it may be late when its turn to read comes.
       clients = Array.new(60) { http2.tap { |client| client.read_until("SETTINGS") { client.settings } } }
       clients.each { |client| client.write(heads(client, "/quick", count: 100)) }
       clients.each { |client| client.read_until("answers") { client.answers.size == 100 && client.answers.values.all?(&:over?) } }
@@ -262,7 +262,7 @@ class Http2FloodsTest < Http2Case
 
   private
 
-  # Whether the server has closed the connection. The client's own state may tell later: it has no room for what would say so.
+  # Returns whether the server has closed the connection. The client may learn that later, because it has no room to receive the message.
   def closed?(client)
     port = format(":%04X", client.socket.local_address.ip_port)
     File.foreach("/proc/net/tcp").none? do |line|
@@ -271,7 +271,7 @@ class Http2FloodsTest < Http2Case
     end
   end
 
-  # Writes without reading; false when the connection has ended or takes no more for a while.
+  # Writes without reading. Returns false when the connection has ended or takes no more bytes for a while.
   def blind(client, bytes)
     client.socket.write_nonblock(bytes)
     true

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Requests of HTTP/2 that become something else when they are written down for HTTP/1. Each is refused, or arrives as exactly one
-# request with what it says. Behind the server are an app and an origin: neither ever sees /smuggled.
+# HTTP/2 requests that would have another meaning when translated to HTTP/1. Each is refused, or arrives as exactly one
+# request with its original meaning. Behind the server are an app and an origin: neither ever sees /smuggled.
 
 require "support/http2_case"
 require "support/site_server"
@@ -126,7 +126,7 @@ class Http2RewritingTest < Http2Case
     "an unknown expectation" => [with(%w[expect tea]), nil]
   }.freeze
 
-  # description => [fields, body, what the app sees]
+  # description => [fields, body, the request that the app sees]
   ACCEPTED = {
     "a length that is right" => [with(%w[content-length 5]), "12345", { "body" => "12345", "CONTENT_LENGTH" => "5" }],
     "a body that looks like a request" => [with, SMUGGLED, { "body" => SMUGGLED, "CONTENT_LENGTH" => SMUGGLED.bytesize.to_s }],
@@ -145,7 +145,7 @@ class Http2RewritingTest < Http2Case
 
   shared_server app: APP, threads: "4:4"
 
-  # Sends the fields as they are, and the body. What came of the stream: a status, a reset, or the end of the connection.
+  # Sends the fields and the body unchanged. Returns the result of the stream: a status, a reset, or the end of the connection.
   def attack(client, fields, body)
     stream = client.raw_request(fields, end_stream: body.nil?)
     client.write(client.data(stream, body)) if body

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# HTTP/3 in the real Chromium, and what leads clients to it.
+# HTTP/3 in the real Chromium, and the fields that lead clients to it.
 
 require "io/wait"
 require "json"
@@ -20,7 +20,7 @@ class Http3Test < TlsCase
     }
   RUBY
 
-  # A browser that uses QUIC for the server without being told to by it, and accepts its certificate.
+  # A browser that uses QUIC for the server without having been told by it, and accepts its certificate.
   def browse(own, key)
     der = OpenSSL::PKey.read(key).public_to_der
     flags = ["--origin-to-force-quic-on=127.0.0.1:#{own.port}",
@@ -98,7 +98,7 @@ class Http3Test < TlsCase
     OpenSSL::HMAC.digest("SHA256", secret, info)[0, length]
   end
 
-  # The first packet of a connection of QUIC (RFC 9001 section 5), whose ClientHello does not go on.
+  # The first packet of a QUIC connection (RFC 9001 section 5), with an incomplete ClientHello.
   def initial_packet
     ids = Array.new(2) { OpenSSL::Random.random_bytes(8) }
     secret = OpenSSL::HMAC.digest("SHA256", ["38762cf7f55934b34d179ae6a4c80cadccbb7f0a"].pack("H*"), ids[0])
@@ -123,7 +123,7 @@ class Http3Test < TlsCase
     sockets = Array.new(150) do
       UDPSocket.new.tap { |socket| socket.connect("127.0.0.1", own.port) && socket.send(initial_packet, 0) }
     end
-    # Most of them are asked for a proof: a Retry packet (RFC 9000 section 17.2.5).
+    # The server requests address validation of most of them: a Retry packet (RFC 9000 section 17.2.5).
     kinds = sockets.map { |socket| socket.wait_readable(2) && socket.recv(2000).getbyte(0) }
     assert_operator kinds.count { |first| first && first & 0xf0 == 0xf0 }, :>=, 100, kinds.tally.inspect
     4.times { assert_status 200, fetch(own) }

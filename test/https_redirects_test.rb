@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# https_only, canonical_host, hsts: who is redirected where, and what is left alone.
+# https_only, canonical_host, hsts: the redirected requests, their targets, and the exceptions.
 
 require "support/tls_case"
 

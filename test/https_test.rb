@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# `firebrick --https`: development certificates by an authority of the user's own, and `firebrick trust`. Every test has a
-# home directory of its own; the system's store and other homes are never changed.
+# `firebrick --https`: development certificates issued by the user's own authority, and `firebrick trust`. Every test has its
+# own home directory; the system's store and other homes are never changed.
 
 require_relative "support/case"
 require "openssl"
@@ -145,7 +145,7 @@ class HttpsTest < Case
     assert_match(/permitted subtree violation/, out)
   end
 
-  # Signs a certificate that the authority may not sign.
+  # Signs a certificate that the authority is not allowed to sign.
   def forge(authority, name, path)
     issuer = OpenSSL::X509::Certificate.new(authority[/-----BEGIN CERTIFICATE.*/m])
     key = OpenSSL::PKey::EC.generate("prime256v1")

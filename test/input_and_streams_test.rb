@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# What apps and libraries may ask of `rack.input`, of a hijacked socket and of files, as other servers have it; and how responses end whose app has
-# broken off.
+# Methods of `rack.input`, of a hijacked socket and of files that apps and libraries call, as with other servers; and the end of responses
+# that the app leaves incomplete.
 
 require "stringio"
 require "support/http2_case"
@@ -9,7 +9,7 @@ require "support/http2_case"
 class InputAndStreamsTest < Http2Case
   parallel!
 
-  # Each line of the query's code is one that apps and libraries have; the answer is its value.
+  # The query contains a line of code that apps and libraries use; the response is its value.
   APP = <<~'RUBY'
     require "net/http"
     require "tempfile"
@@ -155,7 +155,7 @@ class InputAndStreamsTest < Http2Case
     assert_equal FILES["ten.txt"], get("/closed").body
   end
 
-  # Until the connection ends.
+  # Reads until the connection ends.
   def all_of(path, to: server)
     connection = connect(to)
     connection.write(request("GET", path, "Connection" => "close"))

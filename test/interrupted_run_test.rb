@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-# `test/run` that is interrupted leaves nothing behind.
+# An interrupted `test/run` leaves nothing behind.
 
 require "support/case"
 
 class InterruptedRunTest < Case
   parallel!
 
-  # As test/run, with two suites of its own: one test runs by itself, one in a thread beside it would.
+  # Like test/run, with two suites of its own: one test runs alone, one would run beside it in a thread.
   RUN = <<~'RUBY'
     require "support/case"
     class Endless < Case

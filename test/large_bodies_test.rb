@@ -183,7 +183,7 @@ class LargeBodiesOfManyThreadsTest < Case
     worker = Processes.tree(server.pid).find { |one| Processes.command(one.pid).include?("worker") }
     refute_nil worker, Processes.tree(server.pid).map { |one| Processes.command(one.pid) }.inspect
     Process.kill("KILL", worker.pid)
-    # Either the front already has the whole response, or the response is cut off: never anything else.
+    # Either the front already has the whole response, or the response is cut off. Nothing else may happen.
     body = begin
       connection.read_body(head).body
     rescue TruncatedResponse

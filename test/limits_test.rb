@@ -306,7 +306,7 @@ class QueueLimitsTest < Case
 
   private
 
-  # Opened through a file, because the only thread is waiting.
+  # Uses a file, because the only thread is waiting.
   def gated_app
     <<~'RUBY'
       SEEN = []

@@ -25,7 +25,7 @@ class AccessLogTest < Case
     start(app: LOGS_APP, settings: { log: { access: "access.log", format: format } })
   end
 
-  # The log line for a path, once it is written.
+  # Returns the log line for a path, once it is written.
   def line(server, path)
     wait_until("a line about #{path}") do
       File.exist?(server.path("access.log")) && File.readlines(server.path("access.log"), chomp: true).find { |one| one.include?(path) && one.end_with?("") }

@@ -4,7 +4,7 @@
 
 require "support/case"
 
-# Alone: each test holds thousands of descriptors. TEST_STREAMS: how many connections (2000).
+# Alone: each test holds thousands of descriptors. TEST_STREAMS: the number of connections (2000).
 class ManyStreamsTest < Case
   COUNT = Integer(ENV.fetch("TEST_STREAMS", "2000"))
   APP = <<~'RUBY'
@@ -54,7 +54,7 @@ class ManyStreamsTest < Case
       assert_match(/\A\d+\z/, get("/", to: own).body)
       report(name, own, idle)
       took = elapsed do
-        # That the client of an event stream has gone is noticed when something is written to it.
+        # The disconnection of an event stream's client is noticed when something is written to it.
         clients.each(&:close)
         deadline = now + 120
         get("/publish?late", to: own).then { sleep 0.2 } until get("/count", to: own).body == "0" || now > deadline
@@ -73,7 +73,7 @@ class ManyStreamsTest < Case
       assert_equal "0", get("/count", to: own).body
       refute clients.sample.ended?(within: 0.1)
       Process.kill("USR2", old.to_i)
-      # The front goes on, and keeps the connection after a response.
+      # The front stays, and keeps the connection after a response.
       clients.each { |client| path == "/events" ? client.read_through("0\r\n\r\n") : assert(client.ended?(within: 60)) }
     end
   end
@@ -96,7 +96,7 @@ class ManyStreamsTest < Case
     wait_until("#{count} in the app", within: 60) { get("/count", to: own).body == count.to_s }
   end
 
-  # Share of a processor that the server uses.
+  # Returns the share of a processor that the server uses.
   def idle_share(own)
     used = -> { own.processes.sum { |one| File.read("/proc/#{one.pid}/stat").rpartition(") ").last.split.values_at(11, 12).sum(&:to_i) } / 100.0 }
     before = used.call

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# /metrics: read by a strict parser of both forms, by promtool where it is installed, and compared with what was done.
+# /metrics: read by a strict parser of both formats, by promtool where it is installed, and compared with the requests made.
 
 require "open3"
 require "support/case"
@@ -29,7 +29,7 @@ class MetricsTest < Case
     server.control_response("/metrics", accept ? "Accept: #{accept}\r\n" : "")
   end
 
-  # The families by name; every rule of the formats that is broken fails the test.
+  # Returns the families by name. Every violation of the formats fails the test.
   def parse(text, open:)
     assert text.end_with?("\n")
     lines = text.lines(chomp: true)
@@ -128,7 +128,7 @@ class MetricsTest < Case
        value(families, "puma_backlog")]
     end
     assert(wait_until { now.call == [3, 2, 3] }, scrape(own).last)
-    # The mean of 15 s, most of which were before, unless the machine has been busy with others.
+    # The mean of 15 s, mostly from before the load, unless the machine was busy.
     assert_operator value(families, "firebrick_saturation"), :<, 2.5 if Process.clock_gettime(Process::CLOCK_MONOTONIC) - began < 10
     assert(wait_until(within: 60, every: 0.5) { own.metrics.include?("firebrick_saturation 2.5\n") }, -> { own.metrics })
   ensure

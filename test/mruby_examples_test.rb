@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The examples of mruby handlers, each started as its README says and used like its users would.
+# The examples of mruby handlers, each started as its README says and used as by its users.
 
 require "support/case"
 require "support/backend"

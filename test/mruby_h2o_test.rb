@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Handlers written for H2O: every call in H2O's documentation, used as it shows.
+# Handlers written for H2O: every method in H2O's documentation, used as shown there.
 
 require "support/case"
 require "support/backend"

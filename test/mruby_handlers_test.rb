@@ -223,7 +223,7 @@ class MrubyHandlersTest < Case
     assert_includes err, "not callable"
   end
 
-  # Each front thread loads its new handlers by itself.
+  # Each front thread loads new handlers by itself.
   def becomes(own, text)
     wait_until("#{text} from all threads", within: 5) { Array.new(8) { get("/", to: own).body }.uniq == [text] }
   end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Handlers that leave the Fiber of their request, keep those of others, or take all memory in any way: they get 500, nobody gets the
-# response of another, and the front lives.
+# Handlers that leave the Fiber of their request, keep those of others, or allocate all memory in some way: they get 500, no client gets the
+# response of another, and the front survives.
 
 require "support/case"
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What mruby handlers pass on to later ones, and what they share: variables, rate limits, access.
+# Data that mruby handlers pass to later ones or share: variables, rate limits, access.
 
 require "support/case"
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Messages about mruby handlers: which ones run where, and what is wrong with those that do not.
+# Messages about mruby handlers: the handlers that run and their paths, and the faults of those that do not.
 
 require "support/case"
 

@@ -194,7 +194,7 @@ class MrubyRedisTest < Case
     wait_until("everybody to listen", within: 15) { listeners == 100 }
     redis_cli("PUBLISH news hello")
     clients.each { |one| one.read_through("data: hello\n\n") }
-    # Nothing is published any more: only the disconnects are noticed.
+    # Nothing is published from here on: only the disconnects are noticed.
     clients.shift(60).each(&:close)
     wait_until("those who have gone to be forgotten", within: 10) { listeners == 40 }
     redis_cli("PUBLISH news again")
@@ -236,7 +236,7 @@ class MrubyRedisTest < Case
     all.each { |name, pair| %w[pem key].zip(pair) { |ending, part| File.write(File.join(@dir, "#{name}.#{ending}"), part.to_pem) } }
   end
 
-  # Redis listens with TLS on this port, with the named certificate.
+  # Makes Redis listen with TLS on this port, with the named certificate.
   def certified_redis(port, name)
     reply = redis_cli("CONFIG SET tls-auth-clients no tls-cert-file #{@dir}/#{name}.pem tls-key-file #{@dir}/#{name}.key tls-port #{port}")
     assert_equal "OK", reply.chomp

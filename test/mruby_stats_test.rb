@@ -45,12 +45,12 @@ class MrubyStatsTest < Case
     start(files: { "handler.rb" => HANDLER }.merge(files), settings: settings(**limits), workers: nil, threads: nil)
   end
 
-  # The field for this server.
+  # Returns the field for this server.
   def handlers(of)
     of.stats.fetch("handlers")
   end
 
-  # The field, once the block accepts it.
+  # Returns the field, once the block accepts it.
   def handlers_when(of, what)
     last = nil
     wait_until(within: 20) { yield(last = handlers(of)) } or flunk "#{what} not seen in #{last}\n#{of.report}"

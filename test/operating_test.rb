@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What operators meet: places that cannot be written, signals and what they do, one log in one form, floods of failures, errors of a boot.
+# Situations that operators meet: unwritable directories, signals and their effects, one log in one format, floods of failures, errors at boot.
 
 require "json"
 require "time"
@@ -21,7 +21,7 @@ class OperatingTest < Case
     firebrick_only
   end
 
-  # Runs `firebrick check` in the folder of a server that does not run: output, errors, exit code.
+  # Runs `firebrick check` in the folder of a server that does not run. Returns output, errors, exit code.
   def check(own, env: {})
     Open3.capture3(own.send(:environment).merge(env), Server.binary, "check", own.dir, chdir: own.dir).then { |out, err, status| [out, err, status.exitstatus] }
   end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# `rack.out_of_band_gc`: full collections are made between requests.
+# `rack.out_of_band_gc`: full collections run between requests.
 
 require "support/case"
 require "support/load"
@@ -30,7 +30,7 @@ class OutOfBandGcTest < Case
 
   it "collects in one worker at a time, while it serves nothing" do
     firebrick_only
-    # Since 3.2 Ruby makes full collections as well when a size of objects has no free places: this limit comes first.
+    # Since 3.2 Ruby also runs full collections when the heap of an object size has no free slots. This limit is reached first.
     env = { "RUBY_GC_HEAP_OLDOBJECT_LIMIT_FACTOR" => "1.5" }
     own = start(app: APP, workers: 3, threads: "2:2", settings: { rack: { out_of_band_gc: true } }, env: env)
     load = Load.new(own.address, clients: 2).start

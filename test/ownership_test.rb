@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-# A response belongs to its request, wherever the app's code runs: bodies that yield from threads, fibers and Enumerators, blocks and handles that are kept
-# beyond the end, clients that leave, workers that die. Every response carries the id of its own request, and no other.
+# A response belongs to its request, wherever the app's code runs: bodies that yield from threads, fibers and Enumerators, blocks and handles kept
+# beyond the end, clients that disconnect, workers that die. Every response contains the id of its own request, and no other.
 #
 #   OWNERSHIP_REQUESTS  requests of each server of the mixed test (240)
-#   OWNERSHIP_CLIENTS   clients that send them (8); with 200,000 requests, 100 are quicker
+#   OWNERSHIP_CLIENTS   clients that send them (8); 100 are faster for 200,000 requests
 #   OWNERSHIP_SIZE      lines in a part of a large body (1,000); with 20 a million requests take an hour
-#   OWNERSHIP_GC        1: with GC.stress, now and then, which is slow
+#   OWNERSHIP_GC        1: with GC.stress from time to time, which is slow
 
 require "support/case"
 require "support/ruby_program"
@@ -99,9 +99,9 @@ class OwnershipTest < Case
   RUBY
 
   KINDS = APP.scan(%r{when "/([\w-]+)"}).flatten.grep_v(/log|panic/).freeze
-  # Their responses are cut off, or are error pages.
+  # Kinds whose responses are cut off, or are error pages.
   FAIL = %w[raises raises-first raises-stream].freeze
-  # Whole ones: a chunk may end in the middle of one.
+  # Complete ids: a chunk may end in the middle of one.
   IDS = /id-\d+\./
 
   SHAPES = {
@@ -123,7 +123,7 @@ class OwnershipTest < Case
     "#{kind == 'input' ? 'POST' : 'GET'} /#{kind} HTTP/1.1\r\nHost: example.test\r\nX-Id: #{id}\r\nConnection: close\r\n#{body}"
   end
 
-  # All that has come, however it has ended.
+  # Returns all received bytes, however the exchange has ended.
   def exchange(own, kind, id, leaves: false, slow: false)
     connection = Connection.new(own.address, deadline: 60, **(slow ? { receive_buffer: 32_768 } : {}))
     connection.write(head(kind, id))
@@ -168,7 +168,7 @@ class OwnershipTest < Case
 
         assert whole?(bytes), "/#{kind}: #{bytes.byteslice(0, 300)}… (#{bytes.bytesize} bytes)"
       end
-      # What has been kept is used now.
+      # Blocks and handles kept by earlier requests are used now.
       12.times { |n| assert_own("plain", "id-9#{n}.", exchange(own, "plain", "id-9#{n}.")) }
       assert_nothing_went_wrong(own)
       assert_equal pid, own.stats["workers"].map { |worker| worker["pid"] }, "no worker has been replaced"
@@ -182,7 +182,7 @@ class OwnershipTest < Case
       next_number = Queue.new
       count.times { |number| next_number << number }
       wrong = Queue.new
-      # A few requests in a second and client are enough to get by.
+      # A minimum rate for any machine: a few requests per second and client.
       clients = Integer(ENV.fetch("OWNERSHIP_CLIENTS", "8"))
       patience = 300 + (count / clients)
       clients = Array.new(clients) do |client|

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Many wrong passwords whose checks are slow: a login of somebody else does not wait for them.
+# Many wrong passwords whose checks are slow: another user's login does not wait for them.
 
 require "support/site_case"
 
@@ -22,7 +22,7 @@ class PasswordFloodsTest < SiteCase
       Thread.new do
         n = 0
         until stop
-          # As many at once as one connection of HTTP/1 may have waiting, again and again.
+          # As many at a time as one HTTP/1 connection may have waiting, repeatedly.
           connection = connect(own)
           20.times { connection.write(request("GET", "/", { "Authorization" => authorization("wrong #{client} #{n += 1}") })) }
           20.times { statuses << connection.read_response("GET").status }
@@ -37,7 +37,7 @@ class PasswordFloodsTest < SiteCase
     response = get("/", to: own, headers: { "Authorization" => authorization("correct horse") })
     took = Process.clock_gettime(Process::CLOCK_MONOTONIC) - started
     assert_status 200, response
-    # Without an order of their own it would wait for twenty others at least, each time for more.
+    # Without a separate queue it would wait for at least twenty others, each time for more.
     assert_operator took, :<, 20
     seen = Array.new(statuses.size) { statuses.pop }
     assert_empty seen.uniq - [401, 429, 503]
@@ -51,7 +51,7 @@ class PasswordFloodsTest < SiteCase
     statuses = Array.new(12) do |n|
       Thread.new { get("/", to: own, headers: { "Authorization" => authorization("wrong #{n}") }).status }
     end.map(&:value)
-    # Each has a connection of its own: all of them are answered, one after the other.
+    # Each has its own connection: all of them are answered, one after another.
     assert_empty statuses.uniq - [401, 503]
     assert_includes statuses, 401
   end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# The pages that lead from an empty folder to a served app on a platform: what they let a reader write is written by their own commands,
-# and served with the command that the platform runs, with its variables.
+# The pages that lead from an empty folder to an app on a platform: their commands write the files, and the platform's command
+# serves them with the platform's variables.
 
 require "open3"
 require "yaml"
@@ -10,7 +10,7 @@ require "support/case"
 class PlatformsTest < Case
   parallel!
 
-  # A folder in which the page's commands that write files have run.
+  # A folder in which the page's commands have written their files.
   def written(page)
     dir = Dir.mktmpdir("firebrick-platform")
     (@folders ||= []) << dir
@@ -21,7 +21,7 @@ class PlatformsTest < Case
     dir
   end
 
-  # The indented blocks of a page. An empty line does not end one.
+  # Returns the indented blocks of a page. An empty line does not end a block.
   def blocks(page)
     File.read(File.join(Server::ROOT, "docs", page)).scan(/(?:^ {4}.*\n|^\n(?= {4}))+/).map { |block| block.gsub(/^ {4}/, "").strip }
         .flat_map { |block| block.split(/\n\n(?=cat > |mkdir |#)/) }
@@ -36,7 +36,7 @@ class PlatformsTest < Case
     firebrick_only
   end
 
-  # Everything but the address is left to the page's files and the platform's variables.
+  # Everything except the address comes from the page's files and the platform's variables.
   def serve(dir, args: [], env: {}, binds: nil)
     start(directory: dir, workers: nil, threads: nil, environment: nil, fibers: nil, binds: binds, args: args, env: env)
   end
@@ -44,7 +44,7 @@ class PlatformsTest < Case
   it "Heroku: the line of the Procfile serves on PORT" do
     dir = written("heroku.md")
     assert_equal %w[Gemfile Procfile config.ru firebrick.toml], Dir.children(dir).sort
-    # As from vendor/cache: the gem is what is tested.
+    # As with vendor/cache: uses the gem under test.
     File.write(File.join(dir, "Gemfile"), File.read(File.join(dir, "Gemfile")).sub('gem "firebrick"', "\\0, path: #{Server::ROOT.inspect}"))
     command = File.read(File.join(dir, "Procfile"))[/\Aweb: bundle exec firebrick (.+)$/, 1]
     own = serve(dir, args: command.split, env: { "PORT" => "0", "WEB_CONCURRENCY" => "2" }, binds: [])
@@ -60,7 +60,7 @@ class PlatformsTest < Case
     recipe = File.read(File.join(Server::ROOT, "deploy/image/Containerfile"))
     own = serve(dir, env: { "RACK_ENV" => recipe[/^ENV RACK_ENV=(\w+)/, 1] })
     assert_equal "Hello from example.test\n", get("/", to: own).body
-    # What it then installs, test/chart renders.
+    # The installed chart itself is rendered in test/chart.
     assert_equal "1", YAML.safe_load_file(File.join(dir, "values.yaml")).dig("image", "tag")
   end
 

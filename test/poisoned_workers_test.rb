@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Requests that kill their worker, again and again: the others must not notice.
+# Requests that repeatedly kill their worker: other requests are not affected.
 
 require "support/case"
 
@@ -41,7 +41,7 @@ class PoisonedWorkersTest < Case
       poisoned = false
       assert_operator poison.value, :>=, 6, "as many deaths as were asked for"
       assert_operator slowest, :<, 5, "nobody waits for a time-out"
-      # A response that waits to be sent with others, in the same batch as the poison, may be lost with it.
+      # A response that waits to be sent together with others may be lost if it is in the same batch as the poison.
       assert_operator statuses[200], :>=, workers == 1 ? 50 : 59, statuses.inspect
     end
   end

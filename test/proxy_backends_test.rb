@@ -140,7 +140,7 @@ class ProxyBackendsTest < SiteCase
   }.freeze
 
   class << self
-    # Writes until the proxy gives up; ten seconds of it are more than any proxy may accept.
+    # Writes until the proxy gives up; no proxy should accept it for ten seconds.
     def endless(conn, beginning, more, pause: 0)
       conn.write(beginning)
       stop = Clock.now + 10
@@ -172,7 +172,7 @@ class ProxyBackendsTest < SiteCase
       end
     end
 
-    # Responds before the request.
+    # A backend that responds before the request.
     def hasty_backend
       Backend.new(greeting: ->(conn) { conn.write("#{OK}Content-Length: 8\r\n\r\npoisoned") }) { |conn, req| conn.respond("good #{req.target}") }
     end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What a well-behaved client and backend may expect of the proxy between them: everything passes unchanged, nothing is sent
+# The guarantees of the proxy for correct clients and backends: everything passes unchanged, nothing is sent
 # twice, and no request waits for another.
 
 require "support/certificates"
@@ -52,7 +52,7 @@ class ProxyForwardingTest < SiteCase
 
   it "lets no client take away what servers say about it by naming it in Connection" do
     behind = backend
-    # Only a server with an app has ids.
+    # Only a server with an app assigns request ids.
     own = served({ proxies: { "/api": { origin: behind.origin } } }, app: "run ->(_) { [200, {}, []] }")
     named = %w[X-Forwarded-For X-Forwarded-Proto Forwarded X-Request-Id Via X-Real-IP Authorization Cookie X-Mine]
     fields = { "Connection" => named.join(", "), "X-Forwarded-For" => "192.0.2.1", "X-Real-IP" => "192.0.2.1", "Authorization" => "Basic YTpi", "Cookie" => "a=1", "X-Mine" => "1" }
@@ -323,7 +323,7 @@ class ProxyForwardingTest < SiteCase
     5.times { assert_equal "new", get("/api/x", to: own).body }
   end
 
-  # A request that never gets a response, until its client leaves; returns whether the backend notices.
+  # Sends a request that gets no response, and disconnects. Returns whether the backend notices.
   def backend_notices
     gone = Queue.new
     behind = backend { |conn, _| gone << conn.ended? }

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Via (RFC 9110, section 7.6.3), and proxies whose requests come back to them.
+# Via (RFC 9110, section 7.6.3), and proxies whose requests return to them.
 
 require "support/site_case"
 require "support/http2_client"
@@ -23,7 +23,7 @@ class ProxyLoopsTest < SiteCase
     served({ proxies: { "/api": { origin: behind.origin }.merge(options) } }, binds: binds)
   end
 
-  # A server whose only content is at that port.
+  # A server that only proxies to that port.
   def leading_to(port, own: free_port, **options)
     served({ proxies: { "/": { origin: "http://127.0.0.1:#{port}" }.merge(options) } }, binds: ["tcp://127.0.0.1:#{own}#{H2C}"])
   end

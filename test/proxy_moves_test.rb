@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-# Origins whose names lead to other addresses after a while.
+# Origins whose names resolve to other addresses after a while.
 
 require "support/site_case"
 
 class ProxyMovesTest < SiteCase
   parallel!
 
-  # In place of the system's resolver: names of a file, which is read for each look-up, and a line in another file for each of them.
+  # Replaces the system's resolver: reads names from a file at each look-up, and logs each look-up in another file.
   RESOLVER = <<~'C'
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -84,7 +84,7 @@ class ProxyMovesTest < SiteCase
       own = served({ proxies: { "/api": { origin: "http://origin.test:#{behind.port}" }, "/moved": { origin: "http://other.test:#{port}" } } }, env: environment)
       assert_status 200, get("/api/x", to: own)
       assert_status 502, get("/moved/x", to: own)
-      sleep 1.1 # What has just been looked up is believed.
+      sleep 1.1 # results of the resolver are cached for a second
       names(origin: "127.0.0.1", other: "127.0.0.7")
       before = lookups
       response = get("/moved/x", to: own)

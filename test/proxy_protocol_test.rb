@@ -94,14 +94,14 @@ class ProxyProtocolTest < Case
 
   def value(kind, bytes) = [kind, bytes.bytesize, bytes].pack("Cna*")
 
-  # Sends the header and a request; the body of the response.
+  # Sends the header and a request. Returns the body of the response.
   def body_after(header, server, headers = {})
     response = ask(header + request("GET", "/", headers), to: server, method: "GET")
     assert_status 200, response
     response.body
   end
 
-  # The connection is closed without a response.
+  # Asserts that the connection is closed without a response.
   def assert_refused(bytes, server)
     connection = connect(server)
     connection.write(bytes) rescue SystemCallError

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Clients that ask a proxied site for much and read nothing of it: what they occupy at the origin and in the server, and whether others
-# are served.
+# Clients that request much from a proxied site and read none of it: the resources that they occupy at the origin and in the server, and the
+# service for others.
 
 require "support/site_case"
 require "support/http2_client"
@@ -20,7 +20,7 @@ class ProxyStallsTest < SiteCase
     @reactors.each(&:close)
   end
 
-  # A backend that sends a megabyte to each request below /big; one process for thousands of connections, of which it has +most+.
+  # A backend that sends a megabyte to each request below /big; one process for thousands of connections, with +most+ as their peak number.
   class Reactor
     attr_reader :port, :peak
 
@@ -98,7 +98,7 @@ class ProxyStallsTest < SiteCase
     Reactor.new(**options).tap { |one| @reactors << one }
   end
 
-  # A client that asks for +count+ responses and has no room for any.
+  # A client that requests +count+ responses and has no room for any.
   def stalled(own, count = STREAMS, headers: {})
     client = Http2Client.new(own.address, preface: Http2Client::PREFACE)
     @connections << client
@@ -122,7 +122,7 @@ class ProxyStallsTest < SiteCase
     20.times { stalled(own) }
     wait_until("unread responses", within: 30) { behind.open >= 200 }
     sleep 3
-    # Fewer as a rule; more when this process is slow to respond.
+    # Usually fewer; more when this process is slow to respond.
     assert_operator behind.peak, :<, 20 * STREAMS / 2
     3.times { answered_within(5, own) }
   end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# config/puma.rb: read where there is no firebrick.toml, evaluated once for each template, and told about by `check`.
+# config/puma.rb: read where there is no firebrick.toml, evaluated once for each template, and described by `check`.
 
 require "support/case"
 require "support/certificates"
@@ -12,7 +12,7 @@ class PumaConfigTest < Case
   include Reloading
 
   APP = 'run ->(env) { [200, { "content-type" => "text/plain" }, [ENV.fetch("FROM_PUMA_RB", "app")]] }'
-  # A reload need not watch.
+  # Without the time that new workers are watched after a reload.
   SOON = %w[--reload-watch 0s].freeze
   TRACE = "File.write('evaluated.log', [Process.pid, 10.chr].join, mode: 'a'); "
 
@@ -25,7 +25,7 @@ class PumaConfigTest < Case
     @folders.each { |folder| FileUtils.remove_entry(folder) }
   end
 
-  # A folder that is not served.
+  # A folder without a server.
   def folder(config = nil, app: APP, files: {}, env: {})
     files = files.merge("config/puma.rb" => config) if config
     Server.new(app: app, files: files, env: env).tap { |own| @folders << own.base }
@@ -55,7 +55,7 @@ class PumaConfigTest < Case
   it "is evaluated once at the start, in the process that becomes the template, and once more for each reload" do
     config = "#{TRACE}ENV['FROM_PUMA_RB'] = 'puma'; workers 2"
     own = launch_app(app: APP, files: { "config/puma.rb" => config }, settings: {}, workers: nil)
-    # `launch_app` writes a firebrick.toml, which is stronger but does not replace a file that is named.
+    # `launch_app` writes a firebrick.toml, which takes precedence but does not disable a file that is named.
     assert_equal "app", get("/", to: own).body
     refute_path_exists own.path("evaluated.log")
 
@@ -142,7 +142,7 @@ class PumaConfigTest < Case
   it "serves an app of the file, from the directory of the file" do
     config = "directory 'inside'\napp { |env| [200, {}, [Dir.pwd]] }"
     own = start(files: { "config/puma.rb" => config, "inside/x" => "" }, args: [], workers: nil)
-    # The server's helper types the directory, which then counts.
+    # The test's helper passes the directory, which takes precedence.
     assert_equal own.dir, get("/", to: own).body
     out, = own.command_line("check")
     assert_match(%r{app/config/puma\.rb$}, out.lines.first)
@@ -179,7 +179,7 @@ class PumaConfigTest < Case
               ["before_worker_shutdown:0:boot", worker], ["after_worker_shutdown:0:true", template]]
     said = File.readlines(own.path("hooks.log"), chomp: true)
     assert_equal wanted.map { |what, pid| "#{what} #{pid}" }.sort, said.sort
-    # Those of one process are in order.
+    # The lines of one process are in order.
     assert_equal wanted.select { |_, pid| pid == worker }.map { |what, pid| "#{what} #{pid}" }, said.grep(/ #{worker}\z/)
   end
 
@@ -217,7 +217,7 @@ class PumaConfigTest < Case
     assert_equal "2", get("/", to: own).body
   end
 
-  # In the place of the service's process: what the file's parts beside the workers do there.
+  # Runs, in place of a service's process, the parts of the file that belong beside the workers.
   BESIDE = <<~'RUBY'
     module Firebrick
       class Template
@@ -344,8 +344,8 @@ class PumaConfigTest < Case
   end
 end
 
-# Files in the shape of those that well-known projects have (test/apps/puma_configs). Comments at their top say what `check`
-# has to print, and what they need.
+# Files like those of well-known projects (test/apps/puma_configs). Comments at their top contain the expected output of `check`,
+# and the files and variables that they need.
 class PumaConfigsTest < Case
   parallel!
 
@@ -392,7 +392,7 @@ class PumaConfigsTest < Case
       text = File.read(path)
       facts = facts(text)
       trace = 'File.write("evaluated.log", "x", mode: "a"); '
-      # On the first line that is no comment, so that lines keep their numbers.
+      # On the first line that is not a comment, so that line numbers do not change.
       files = { "config/puma.rb" => text.sub(/^(?=[^#\n])/, trace) }
       facts.fetch("plugin", []).each { |name| files["plugins/puma/plugin/#{name}.rb"] = PLUGINS.fetch(name) }
       facts.fetch("file", []).each { |line| line.split(" ", 2).then { |name, content| files[name] = content } }

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Files as teams have them (test/apps/puma_files): each passes `check`, which puts each key into the class that the comment behind
-# it says, and each serves.
+# Files as real projects have them (test/apps/puma_files): each passes `check`, which puts each key into the class named in the comment behind
+# it, and each serves.
 
 require "support/case"
 
@@ -31,7 +31,7 @@ class PumaFilesTest < Case
     firebrick_only
   end
 
-  # By line: what `check` says there.
+  # The expected output of `check`, by line.
   def expectations(text)
     text.lines.each_with_index.filter_map { |line, index| [index + 1, line[/#=> (.*)$/, 1]] if line.include?("#=> ") }
   end

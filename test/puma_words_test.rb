@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What Puma's words mean, as its users know them: addresses, sockets, zeros, names in puma.rb, pid files, flags and pumactl.
+# Puma's options with their meaning in Puma: addresses, sockets, zeros, names in puma.rb, pid files, flags and pumactl.
 
 require "net/http"
 require "support/case"
@@ -19,7 +19,7 @@ class PumaWordsTest < Case
     start(app: app, env: SPECIAL.merge(options.delete(:env) || {}), **options)
   end
 
-  # What the server says to a client from `address`.
+  # Returns the server's response to a client with this `address`.
   def from(address, server, path = "/")
     Net::HTTP.start(address, server.port) { |http| http.get(path).body }
   end
@@ -106,7 +106,7 @@ class PumaWordsTest < Case
     assert_includes err, "--threads 0: expected"
   end
 
-  # Every constant that is ours, and those inside of them.
+  # All of Firebrick's constants, and those inside them.
   NAMES = <<~'RUBY'
     ours = lambda do |mod, seen|
       next if seen.include?(mod)
@@ -159,7 +159,7 @@ class PumaWordsTest < Case
     assert_equal [2, "error: -I is no flag of Firebrick: set RUBYLIB, which adds to Ruby's load path\n"], [code, err]
   end
 
-  # As pumactl sends it.
+  # Sends a command as pumactl does.
   def pumactl(command, port, token: "0123456789abcdef")
     TCPSocket.open("127.0.0.1", port) do |socket|
       socket.write("GET /#{command}?token=#{token} HTTP/1.0\r\n\r\n")

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# HTTP/3 by quic-go's client (https://github.com/quic-go/quic-go): what Chromium, h3 and quinn do not share with it is everything.
-# Its source is test/quic_go; `go build` needs its modules once (script/setup test).
+# HTTP/3 with quic-go's client (https://github.com/quic-go/quic-go), an implementation that shares no code with Chromium, h3 and quinn.
+# Its source is in test/quic_go; `go build` needs its modules once (script/setup test).
 
 require "digest"
 require "support/quic_go"
@@ -71,7 +71,7 @@ class QuicGoTest < TlsCase
     own.signal("TERM")
     assert_equal 0, own.wait_exit
   end
-  # A client whose machine has lost its power: it says nothing any more, and nothing tells the server that it is gone.
+  # A client whose machine has lost power: it sends nothing more, not even the end of the connection.
   def vanish(path, *flags)
     read, write = IO.pipe
     pid = spawn(*QuicGo.command(own, path, *flags), out: write)
@@ -83,7 +83,7 @@ class QuicGoTest < TlsCase
     Process.wait(pid) if pid
   end
 
-  # It would be waited for until QUIC gives it up, after 30 s of silence.
+  # Without this, the server would wait until QUIC gives the connection up, after 30 s of silence.
   def ends_without_waiting
     own.signal("TERM")
     yield if block_given?

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-# The contract with the app, as the Rack SPEC defines it (2.2 and 3, whichever the app loads), with and without Rack::Lint
-# between server and app.
+# The Rack SPEC (2.2 or 3, whichever the app loads), with and without Rack::Lint between server and app.
 
 require "support/case"
 

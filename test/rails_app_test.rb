@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A generated Rails app with two workers, and what Rails does beyond Rack: every expectation is what Puma does, too.
+# A generated Rails app with two workers, and the features of Rails beyond Rack: every expectation holds for Puma, too.
 
 require "open3"
 require "support/case"
@@ -182,7 +182,7 @@ class RailsAppTest < Case
     refute_includes server.stdout, "site-0123456789abcdef", "the app has not seen the request"
   end
 
-  # --- what Rails knows of a request
+  # --- Rails' view of a request
 
   it "has the server's request id in log and response, and a client's" do
     given = "given-#{rand(1 << 32)}"
@@ -278,7 +278,7 @@ class RailsAppTest < Case
     part = one.get(target, "Range" => "bytes=995-")
     assert_equal [206, "56789", "bytes 995-999/1000"], [part.status, part.body, part["content-range"]]
     refused = one.get(target, "Range" => "bytes=1000-")
-    # Rails 6.1 takes the file's 416 for "not mine".
+    # Rails 6.1 treats the file's 416 as "not mine" and goes on.
     assert_includes [[416, "bytes */1000"], [404, nil]], [refused.status, refused["content-range"]]
   end
 
@@ -293,7 +293,7 @@ class RailsAppTest < Case
   end
 end
 
-# Settings of Rails that concern the server in front: each server has its own.
+# Settings of Rails that affect the server in front: each test has its own server.
 class RailsSettingsTest < Case
   include Certificates
 

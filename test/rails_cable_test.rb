@@ -30,7 +30,7 @@ class RailsCableTest < BrowserCase
     page.evaluate("received.map(one => one.said).filter(Boolean)")
   end
 
-  # What one page says, and what a request broadcasts, reaches all pages.
+  # Asserts that messages of one page, and of a request, reach all pages.
   def assert_talks(own, pages, about)
     texts = Array.new(10) { |i| "#{about} #{i}" }
     pages.first.evaluate("room.perform('whisper', { text: #{JSON.generate(about)} })")

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Programs of Rails in whose process Firebrick serves: `rails test:system` with a browser, and web-console.
+# Programs of Rails with an embedded Firebrick: `rails test:system` with a browser, and web-console.
 
 require "cgi"
 require "support/browser"
@@ -48,7 +48,7 @@ class RailsProgramsTest < ProgramCase
 
   # --- web-console
 
-  # Evaluates in the console of the page that shows an exception, as its script does.
+  # Evaluates code in the console of the page that shows an exception, as its script does.
   def assert_console(port)
     page = fetch_soon(port, "/requests/fails", within: 120)
     id = page[/data-session-id=["']([^"']+)["']/, 1] || page[/sessionId\W+["'](\h+)["']/, 1]

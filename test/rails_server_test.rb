@@ -30,7 +30,7 @@ class RailsServerTest < ProgramCase
   }.freeze
 
   class << self
-    # A generated app, to be copied; nil where Rails is not.
+    # A generated app to copy; nil where Rails is not installed.
     def app
       @app ||= generate
       @app unless @app == :none
@@ -67,7 +67,7 @@ class RailsServerTest < ProgramCase
     own = files
     files = Dir.glob("**/*", File::FNM_DOTMATCH, base: self.class.app).select { |file| File.file?(File.join(self.class.app, file)) }
     files = files.to_h { |file| [file, File.binread(File.join(self.class.app, file))] }.merge(FILES, own)
-    # What is generated needs gems that watch files and make assets; and in production, since 7.1, TLS.
+    # The generated files need gems that watch files and build assets; and in production, since 7.1, TLS.
     files.delete("config/initializers/assets.rb")
     files.select { |file,| file.start_with?("config/environments/") }.each_value { |text| text.gsub!(/^.*(EventedFileUpdateChecker|config\.(assets|force_ssl)).*$/, "") }
     program(command: [ruby, "bin/rails", "server", *using, *arguments], files: files, env: env.merge(options.delete(:env) || {}), **options)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Rate limits of one server: by address, header and together, by path and method, in all forms of a path.
+# Rate limits of one server: by address, by header and by both, by path and method, with all spellings of a path.
 
 require "support/rate_limit_case"
 

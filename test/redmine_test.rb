@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Redmine from Debian's package, with SQLite and with PostgreSQL: `firebrick` in its folder has to serve what Puma serves, to
-# somebody who has logged in. Both have instances of their own with the same content, and get the same requests in the same order.
+# Redmine from Debian's package, with SQLite and with PostgreSQL: `firebrick` in its folder has to serve the same responses as Puma to
+# a logged-in user. Both have separate instances with the same content, and get the same requests in the same order.
 
 require "support/case"
 require "support/postgresql"
@@ -12,23 +12,23 @@ require "support/redmine/visitor"
 class RedmineTest < Case
   in_turn!
 
-  # What a server says of itself, or of this one response; Set-Cookie has a value that nobody can read.
+  # Fields that describe the server or this one response; the value of Set-Cookie is encrypted.
   OWN_FIELDS = %w[date server connection keep-alive x-request-id x-runtime set-cookie].freeze
-  # With PostgreSQL these are enough: the pages are made by the same code.
+  # With PostgreSQL these are enough, because the same code makes the pages.
   SOME_PAGES = ["/my/page", "/projects/works/activity?from=2024-03-06", "/projects/works/issues", "/issues/1", "/projects/works/issues/gantt?year=2024&month=3&months=3",
                 "/projects/works/wiki", "/search?q=kiln&issues=1&wiki_pages=1&messages=1", "/boards/1/topics/1", "/issues/1.pdf", "/issues.json?limit=100&status_id=*"].freeze
-  # Of what was made by the test.
+  # The age of an object that the test has made.
   AGE = %r{<a title="\d\d/\d\d/20(?!24)\d\d [^"]*" href="[^"]*">[^<]*</a>}n
 
   @servers = []
   @instances = []
 
-  # Two servers with the same content, somebody who has logged in to both, and path => responses of pages that were fetched before
-  # anything was changed.
+  # Two servers with the same content, users logged in to both, and path => responses of pages that were fetched before
+  # any change.
   Pair = Struct.new(:instances, :servers, :visitors, :pages)
 
   class << self
-    # Both are made when the first is needed: most of it is loading Redmine, in processes of their own.
+    # Both are made at first use: most of the time goes into loading Redmine, in separate processes.
     def pair(kind)
       @pairs ||= { sqlite: Thread.new { make_pair(sqlite_instances, Redmine::PAGES) }, postgresql: Thread.new { make_pair(postgresql_instances, SOME_PAGES) if Postgresql.programs } }
       @pairs.fetch(kind).value
@@ -84,17 +84,17 @@ class RedmineTest < Case
     super
   end
 
-  # Asks both servers, one after the other.
+  # Sends the request to both servers, one after the other.
   def both(kind = :sqlite, &question)
     self.class.pair(kind).visitors.map(&question)
   end
 
-  # Somebody who has not logged in, for each server.
+  # Visitors that are not logged in, one for each server.
   def strangers
     self.class.pair(:sqlite).servers.map { |server| Redmine::Visitor.new(server.address).tap { |one| @visitors << one } }
   end
 
-  # The response of Firebrick, which is the same as that of Puma.
+  # Returns Firebrick's response, after comparing it with Puma's.
   def assert_same_response(what, responses)
     puma, firebrick = responses
     assert_equal puma.status, firebrick.status, "#{what}\n#{firebrick.raw_head}#{masked(firebrick)[0, 2000]}"
@@ -105,17 +105,17 @@ class RedmineTest < Case
     firebrick
   end
 
-  # Those that have to be the same. A tag of what contains a token differs with it.
+  # Fields that have to be equal. The ETag of a page with a token differs like the token.
   def fields(response)
     kept = response.headers.map { |name, value| [name.downcase, value] }.reject { |name, _| OWN_FIELDS.include?(name) }
     kept.reject! { |name, _| name == "etag" } unless masked(response) == response.body
-    # The time in a picture is compressed, and so of more than one length.
+    # The time in a picture is compressed, so its length varies.
     kept.reject! { |name, _| name == "content-length" } if response["content-type"].to_s.start_with?("image/png") && masked(response) != response.body
     cookies = response.all("set-cookie").map { |cookie| cookie.sub(/=[^;]*/, "") }
     (kept + cookies.map { |cookie| ["set-cookie", cookie] }).sort
   end
 
-  # Without tokens against forged requests, Redmine's random names of forms, and the time at which a document was made.
+  # Removes CSRF tokens, Redmine's random names of forms, and the creation time of a document.
   def masked(response)
     body = response.body.b
     case response["content-type"]
@@ -127,7 +127,7 @@ class RedmineTest < Case
     end
   end
 
-  # Of a PNG: a chunk is its length, its name, its content and a checksum.
+  # Removes the time from a PNG: a chunk consists of its length, its name, its content and a checksum.
   def without_time(png)
     at = 8
     while (head = png.byteslice(at, 8)) && head.bytesize == 8
@@ -143,14 +143,14 @@ class RedmineTest < Case
     at ? "line #{at + 1}\nPuma:      #{pairs[at][0].inspect[0, 600]}\nFirebrick: #{pairs[at][1].inspect[0, 600]}" : "Firebrick sends #{found.bytesize - expected.bytesize} bytes more"
   end
 
-  # A page that is none, or an error, would be the same everywhere.
+  # An error, or an incomplete page, would be equal on both servers.
   def assert_page(path, response)
     assert_equal 200, response.status, "#{path}\n#{response.raw_head}"
     refute_empty response.body, path
     assert_match(/Logged in as/, response.body) if response["content-type"].start_with?("text/html")
   end
 
-  # All of them are compared, so that a run shows every difference.
+  # All pages are compared, so that one run shows every difference.
   def assert_same_pages(pages)
     faults = pages.filter_map do |path, responses|
       assert_page(path, assert_same_response(path, responses)) && nil
@@ -178,7 +178,7 @@ class RedmineTest < Case
     Redmine::DOWNLOADS.each do |path|
       whole = assert_same_response(path, both { |visitor| visitor.get(path) })
       assert_equal 200, whole.status, path
-      # Each server makes its own thumbnail, with the time in it.
+      # Each server makes its own thumbnail, which contains the time.
       unless path.include?("thumbnail")
         head = assert_same_response("HEAD #{path}", both { |visitor| visitor.request("HEAD", path) })
         assert_equal [200, ""], [head.status, head.body]
@@ -196,7 +196,7 @@ class RedmineTest < Case
     Redmine::ASSETS.each do |path|
       puma, firebrick = both { |visitor| visitor.get(path) }
       assert_equal [200, puma.body], [firebrick.status, firebrick.body], path
-      # The front says which characters a text has.
+      # The front adds the charset of a text.
       type = ->(response) { response["content-type"][/\A[^;]+/].sub("vnd.microsoft.icon", "x-icon").sub("application/javascript", "text/javascript") }
       assert_equal type[puma], type[firebrick], path
       assert_equal puma["last-modified"], firebrick["last-modified"], path
@@ -209,7 +209,7 @@ class RedmineTest < Case
   it "takes forms" do
     created = both { |visitor| visitor.post_form("/projects/works/issues/new", "/projects/works/issues", ISSUE) }
     assert_equal [302, "http://redmine.example/issues/61"], [created[1].status, assert_same_response("a new issue", created)["location"]]
-    # The message that waits in the session is shown once.
+    # The message kept in the session is shown once.
     page = both { |visitor| visitor.get("/issues/61") }.map { |response| response.body.b.force_encoding("UTF-8") }
     page.each { |body| assert_includes body, "Smoke \u{1F525} &amp; &lt;ash&gt;" }
     page.each { |body| assert_includes body, 'id="flash_notice"' }
@@ -219,7 +219,7 @@ class RedmineTest < Case
     assert_equal 302, assert_same_response("a note", noted).status
     refused = both { |visitor| visitor.post_form("/projects/works/issues/new", "/projects/works/issues", ISSUE.merge("issue[subject]" => "")) }
     assert_includes assert_same_response("a form that is not complete", refused).body, "Subject cannot be blank"
-    # As a search that is sent by GET, with characters of two alphabets.
+    # A search sent by GET, with characters of two alphabets.
     assert_same_response("a search", both { |visitor| visitor.get("/search?q=#{CGI.escape('Smöke фire')}&issues=1") })
   end
 
@@ -242,7 +242,7 @@ class RedmineTest < Case
   end
 
   it "refuses what has no token, or a wrong one" do
-    # Redmine ends the session then.
+    # Redmine then ends the session.
     [{}, { "authenticity_token" => "wrong" }].each do |fields|
       visitors = strangers.each { |one| one.log_in("ben", "Ben-secret-1") }
       refused = visitors.map { |one| one.post("/projects/works/issues", ISSUE.merge(fields)) }

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# `rack.refork_after`: a warm worker becomes the next template, no request is lost, and whatever dies meanwhile, the server goes on.
+# `rack.refork_after`: a warm worker becomes the next template, no request is lost, and the server survives any death meanwhile.
 
 require "support/case"
 require "support/load"
@@ -11,7 +11,7 @@ class ReforkTest < Case
 
   include Reloading
 
-  # Each worker builds what it needs at its first requests: 12 MB of strings and hashes.
+  # Each worker allocates memory at its first requests: 12 MB of strings and hashes.
   LAZY = <<~'RUBY'
     text = { "content-type" => "text/plain" }
     warm = nil
@@ -38,7 +38,7 @@ class ReforkTest < Case
     launch_app(**{ app: app, workers: 3, threads: "2:2", settings: settings }.merge(options))
   end
 
-  # Requests until the log says so, by several clients.
+  # Sends requests from several clients until the log matches.
   def serve_until(own, pattern, within: 60, path: "/10ms")
     load = Load.new(own.address, clients: 6, path: path).start
     found = wait_until(within: within) { own.stderr.match?(pattern) }
@@ -76,7 +76,7 @@ class ReforkTest < Case
     assert_match(/^firebrick_reforks_total\{outcome="done"\} 1$/, own.metrics)
   end
 
-  # Of reforks, by outcome.
+  # The counts of reforks by outcome.
   def counts(more)
     { "done" => 0, "failed" => 0, "reverted" => 0, "dropped" => 0 }.merge(more)
   end
@@ -133,7 +133,7 @@ class ReforkTest < Case
     Dir["/proc/#{process.pid}/task/*"].size
   end
 
-  # How many it has when it does nothing: while it forks, it holds those of the child, too.
+  # The number of descriptors of an idle process: while it forks, it holds those of the child, too.
   def settled_descriptors(process)
     counts = []
     wait_until("the descriptors of #{process.pid} settle") do
@@ -186,7 +186,7 @@ class ReforkTest < Case
     assert_lossless refork(own)
   end
 
-  # Waits for the process that becomes a template, which its hook holds.
+  # Waits for the process that is becoming a template, held by its hook.
   def held(own)
     first = templates(own).first.pid
     serve_until(own, /becomes the next template/)

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Broken releases: the reload fails with the reason, at most the canary's share of requests is touched, and everything is as before.
-# And kill -9 of each process in each state of a reload.
+# Broken releases: the reload fails with the reason, at most the canary's share of requests is affected, and the old state is restored.
+# Also kill -9 of each process in each state of a reload.
 
 require "support/case"
 require "support/load"
@@ -12,7 +12,7 @@ class BrokenReleasesTest < Case
 
   include Reloading
 
-  # What is wrong with a release => [its config.ru, what the command says].
+  # The fault of a release => [its config.ru, the command's message].
   BROKEN = {
     "a syntax error" => ["run ->(_) { [", /syntax error/i],
     "an exception at boot" => ["raise ArgumentError, 'no such table'", /ArgumentError: no such table/],
@@ -26,7 +26,7 @@ class BrokenReleasesTest < Case
   BROKEN.each do |name, (source, reason)|
     it "leaves everything as it was after #{name}" do
       firebrick_only
-      # Only code that hangs has to be given up: on a busy machine good code takes seconds to load, too.
+      # Only hanging code is given up: on a busy machine good code takes seconds to load, too.
       limit = name == "a hang at boot" ? "10s" : "60s"
       own = launch_app(workers: 2, settings: { timeouts: { worker_boot: limit }, reload: { watch: "1s" } })
       before = workers_of(own).sort
@@ -162,7 +162,7 @@ class ReloadKillsTest < Case
     template = templates(own).map(&:pid).find { |pid| (pid == old) == (generation == "old") }
     return template if kind == "template"
 
-    # While it settles, the old workers are gone: then a new one is killed.
+    # While the reload settles, the old workers are gone: then a new one is killed.
     workers = own.processes.select { |one| one.parent == template }
     workers = own.processes.select { |one| templates(own).map(&:pid).include?(one.parent) } if workers.empty?
     workers.first&.pid

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Reloads where memory has no room for old and new code together: what is said, and `--in-place`.
+# Reloads when memory has no room for old and new code together: the message, and `--in-place`.
 
 require "support/case"
 require "support/load"
@@ -38,7 +38,7 @@ class ReloadInPlaceTest < Case
     firebrick_only
     app = APP.sub("sleep 1;", "sleep 0.1 until File.exist?('go.log');")
     own = launch_app(app: app, workers: 3, threads: "1:1")
-    # Whichever worker leaves has a request.
+    # Every worker has a request, so whichever is replaced does.
     slow = Array.new(3) { connect(own).write(request("GET", "/slow")) }
     wait_until("all workers are busy") { own.stats["workers"].sum { |worker| worker["busy_threads"] } == 3 }
     deploy(own, "two")
@@ -51,7 +51,7 @@ class ReloadInPlaceTest < Case
     assert_equal 0, command.wait.code, -> { "#{command.output}#{own.report}" }
     assert_equal ["one to the end"], slow.map { |one| one.read_response.body }.uniq
     assert_equal ["two"], Array.new(20) { get("/", to: own).body }.uniq
-    # What takes the place of a template that dies has the code that serves.
+    # The replacement of a dead template has the code that serves.
     Process.kill("KILL", templates(own).first.pid)
     assert_logged(/a new template has loaded the app/, on: own)
     assert_equal ["two"], Array.new(20) { get("/", to: own).body }.uniq
@@ -108,7 +108,7 @@ class ReloadInPlaceTest < Case
 
   private
 
-  # A memory group of version 1 that this process may make.
+  # A memory group (cgroup version 1) that this process can create.
   def memory_group
     group = "/sys/fs/cgroup/memory/firebrick-test-#{Process.pid}"
     Dir.mkdir(group)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# `reload.step`: several workers are replaced at a time, and never fewer serve than wanted.
+# `reload.step`: several workers are replaced at a time, and the number that serves never falls below the setting.
 
 require "support/case"
 require "support/reloading"
@@ -10,7 +10,7 @@ class ReloadStepTest < Case
 
   include Reloading
 
-  # The workers by state, each time that somebody looked while the block ran.
+  # The states of workers, sampled while the block runs.
   def states_during(own)
     seen = []
     over = false

@@ -60,7 +60,7 @@ class ReloadTest < Case
     deploy(own, "two")
     assert_reloads(own)
     assert_equal 2, templates(own).size
-    # What is on disk does not matter: the old template has the old code.
+    # The files on disk do not matter: the old template has the old code in memory.
     File.write(own.path("config.ru"), "raise 'not loaded again'")
     assert_match(/the old code serves again/, assert_reloads(own, "--undo"))
     assert_equal "one", get("/", to: own).body
@@ -101,7 +101,7 @@ class ReloadTest < Case
 
   it "serves the newest of several reloads that come at a time" do
     firebrick_only
-    # The app does not load before all have been asked for.
+    # The app does not load before all requests have been sent.
     own = launch_app(app: "sleep 0.02 until File.exist?('gate')\n#{Reloading::APP}", files: { "gate" => "" })
     File.delete(own.path("gate"))
     runs = []
@@ -171,7 +171,7 @@ class ReloadTest < Case
     assert_status 200, post("/", body, to: own)
   end
 
-  # A request that computes until another one is served, and says whether that could happen.
+  # A request that computes until another one is served, and reports whether one was.
   SPIN = <<~'RUBY'
     text = { "content-type" => "text/plain" }
     seen = false
@@ -210,7 +210,7 @@ class ReloadTest < Case
     assert_logged(/blocking call of \d+ ms in .*flock/, on: own)
   end
 
-  # What `/spin` says, while another request comes in.
+  # Returns the response of `/spin`, while another request comes in.
   def spin(own, seconds)
     FileUtils.rm_f(own.path("entered.log"))
     spinning = connect(own).write(request("GET", "/spin?#{seconds}"))
@@ -233,7 +233,7 @@ class ReloadTest < Case
   end
 end
 
-# A deploy in the manner of Capistrano: releases, and a link to the current one.
+# A deploy like Capistrano's: releases, and a link to the current one.
 class ReloadReleasesTest < Case
   parallel! slow: true
 
@@ -309,7 +309,7 @@ class ReloadReleasesTest < Case
     end
   end
 
-  # What is opened without an app, below a link named `current`.
+  # Paths that are opened without an app, below a link named `current`.
   { "a folder below the link" => ["current/dist", "dist/index.html", "/"],
     "the link itself" => ["current", "index.html", "/"],
     "a folder of a mounted volume" => ["..data", "index.html", "/"] }.each do |name, (target, file, path)|
@@ -377,7 +377,7 @@ class ReloadReleasesTest < Case
     end
   end
 
-  # A folder for releases, which is removed afterwards.
+  # A folder for releases, removed afterwards.
   def released
     root = File.realpath(Dir.mktmpdir("firebrick-releases"))
     yield root
@@ -385,7 +385,7 @@ class ReloadReleasesTest < Case
     FileUtils.rm_rf(root)
   end
 
-  # A server of what +target+ leads to; the link leads to the first release.
+  # A server of the folder that +target+ points to; the link points to the first release.
   def serve_link(root, *args, target: "current")
     link(root, "1")
     own = Server.new(directory: File.join(root, target), args: args)

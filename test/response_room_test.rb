@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Where responses wait for slow clients: memory and files respect their limits, and a full disk does not affect the client.
+# Buffering of responses for slow clients: memory and files keep to their limits, and a full disk does not affect the client.
 
 require "support/case"
 require "support/other_clients"

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# X-Sendfile: the app names a file, the server sends it. Fields by which a client would pass for a proxy that does are taken away.
+# X-Sendfile: the app names a file, the server sends it. Request fields that a proxy would use to announce X-Sendfile are removed.
 
 require "support/case"
 require "time"

@@ -11,7 +11,7 @@ class ServiceHooksTest < Case
 
   include Reloading
 
-  # The block notes its start and what it finds, and ends as a test says.
+  # The block logs its start and its surroundings, and ends as a test says.
   BLOCK = <<~'RUBY'
     LOADED_BY = Process.pid
     note = lambda { |file, text| File.write(file, "#{text}\n", mode: "a") }
@@ -37,7 +37,7 @@ class ServiceHooksTest < Case
 
   def lines(own, name) = File.exist?(own.path(name)) ? File.readlines(own.path(name), chomp: true) : []
 
-  # The process id of the service that was started last, once there have been that many.
+  # Returns the process id of the service that was started last, once there have been that many starts.
   def service_pid(own, starts = 1)
     wait_until("#{starts} starts", within: 30) { lines(own, "starts.log").size >= starts }
     wait_until("it to run") { own.stats["services"].any? { |one| one["state"] == "running" } }

@@ -10,7 +10,7 @@ class ServicesTest < Case
 
   include Reloading
 
-  # Notes its start and what it finds; ends when told to.
+  # Logs its start and its surroundings; ends when told to.
   SERVICE = <<~'RUBY'
     $stdout.sync = true
     trap("TERM") { File.write("stopped.log", "#{Process.pid}\n", mode: "a"); exit 0 }
@@ -27,7 +27,7 @@ class ServicesTest < Case
 
   def lines(own, name) = File.exist?(own.path(name)) ? File.readlines(own.path(name), chomp: true) : []
 
-  # The process id of the service that was started last, once there have been that many.
+  # Returns the process id of the service that was started last, once there have been that many starts.
   def service_pid(own, starts = 1)
     wait_until("#{starts} starts", within: 30) { lines(own, "starts.log").size >= starts }
     lines(own, "starts.log").last.to_i

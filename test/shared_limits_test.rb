@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# Rate limits that several servers share in Redis, and what happens while Redis is away.
+# Rate limits that several servers share in Redis, and their behaviour while Redis is down.
 #
-# The load comes from threads that send at a steady pace. How many requests are admitted at most follows from the limit alone; how many at
-# least, from the times at which they came, because a busy machine makes clients late.
+# Threads send the load at a steady pace. The limit alone determines the largest number of admitted requests; the smallest number
+# follows from the times at which requests arrived, because a busy machine makes clients late.
 
 require "support/rate_limit_case"
 require "support/redis_server"
@@ -22,7 +22,7 @@ class SharedLimitsTest < RateLimitCase
     limited(limits, settings: { shared: { redis: url, **settings } })
   end
 
-  # Sends a quarter of 400 requests a second to each server, for as long as the block runs. Statuses by second of the monotonic clock.
+  # Sends a quarter of 400 requests a second to each server while the block runs. Returns statuses by second of the monotonic clock.
   def load(servers)
     ended = false
     threads = servers.map do |own|
@@ -44,7 +44,7 @@ class SharedLimitsTest < RateLimitCase
     threads.flat_map(&:value)
   end
 
-  # Between two times all servers together admit the limit, and use it up. `share`: of the limit, at least and at most.
+  # Asserts that between two times all servers together use the limit up and do not exceed it. `share`: of the limit, at least and at most.
   def assert_limited(what, seen, (from, to), share = 0.9..1.05)
     came = seen.select { |at, _| at >= from && at < to }
     count = came.count { |_, status| status == 200 }
@@ -52,7 +52,7 @@ class SharedLimitsTest < RateLimitCase
     assert_operator count, :>=, share.begin * possible(came.map(&:first)), what
   end
 
-  # How many of the requests that came at these times one limit without a burst at first would have admitted.
+  # Returns how many of the requests at these times a single limit without an initial burst would have admitted.
   def possible(times)
     unused = times.min + BURST.fdiv(RATE)
     times.sort.count do |at|
@@ -63,7 +63,7 @@ class SharedLimitsTest < RateLimitCase
 
   it "is one limit of four servers; each has its share while Redis is away, and the whole is back with it" do
     with_redis do |url, redis|
-      # A machine that is busy with other tests may keep Redis waiting.
+      # A busy machine may make Redis slow.
       servers = Array.new(4) { shared(url, timeout: "2s") }
       wait_until("the servers to find each other") { servers.all? { |own| own.stats["rate_limits"]["servers"] == 4 } }
       marks = []

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What a site must not serve: files outside the root, hidden files, special files.
+# Files that a site must not serve: outside the root, hidden, special.
 
 require "support/site_files_case"
 

@@ -81,12 +81,12 @@ class SiteFilesChangesTest < SiteFilesCase
     end
   end
 
-  # Requests that arrive within 100 µs share one check of the disk; a client on the same machine can be faster than that.
+  # Requests within 100 µs share one check of the disk; a client on the same machine can be that fast.
   def settle
     sleep 0.001
   end
 
-  # Reads the head and the beginning of a file of 40 MB, lets the block change it, reads on. Returns what arrived and whether it was complete.
+  # Reads the head and the beginning of a file of 40 MB, changes it in the block, reads on. Returns the bytes and whether they were complete.
   def changed_while_sent(name)
     content = Random.new(name.sum).bytes(1 << 20) * 40
     File.binwrite(root(name), content)

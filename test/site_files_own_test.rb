@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What Firebrick guarantees for static files beyond the standards.
+# Firebrick's guarantees for static files beyond the standards.
 
 require "support/site_files_case"
 

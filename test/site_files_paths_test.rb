@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# From paths to static files: media types, directories, names.
+# Mapping of paths to static files: media types, directories, names.
 
 require "support/site_files_case"
 

@@ -128,7 +128,7 @@ class SiteFilesRangesTest < SiteFilesCase
 
   it "responds with 206 to a range with If-Range and the date when the file was written" do
     File.write(root("written.txt"), TEXT)
-    # It cannot change again in that second.
+    # The file cannot change again within the second of its time stamp.
     sleep 2.5
     date = get("/written.txt")["last-modified"]
     assert_status 206, get("/written.txt", headers: { "Range" => "bytes=0-9", "If-Range" => date })

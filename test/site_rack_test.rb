@@ -113,7 +113,7 @@ class SitesByHostTest < SiteCase
     get("/", to: own, headers: { "Host" => host }).body
   end
 
-  # Keys with dots have to be quoted in TOML.
+  # TOML requires quotes around keys with dots.
   def quoted(sites)
     "[sites]\n#{sites.map { |host, dir| "#{host.dump} = #{dir.dump}\n" }.join}"
   end

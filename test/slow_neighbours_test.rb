@@ -34,9 +34,9 @@ SLOW_NEIGHBOURS_APP = <<~'RUBY'
   }
 RUBY
 
-# Alone: it measures how long requests take.
+# Alone, because it measures the duration of requests.
 class SlowNeighboursTest < Case
-  # Seconds that a fast request may take; if it has to wait, it takes as long as the slow one.
+  # Seconds that a fast request may take; one that has to wait takes as long as the slow one.
   BOUND = 1
 
   %w[/sleep /lock].each do |slow|

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Workers of a Ruby that cannot fork: each is a process of its own, which loads the app and connects. The Ruby here is CRuby that
-# says it is another one; with RUBY=jruby (`make test-jruby`) it is what it says.
+# Workers of a Ruby that cannot fork: each is a separate process, which loads the app and connects. Here the Ruby is CRuby that
+# claims to be another one; with RUBY=jruby (`make test-jruby`) it is JRuby.
 
 require "digest"
 require "support/case"
@@ -13,7 +13,7 @@ class SpawnedWorkersTest < Case
 
   include Reloading
 
-  # Answers the question which engine it is.
+  # Answers the query for the engine.
   OTHER = <<~'SH'
     #!/bin/sh
     case "$2" in *RUBY_ENGINE_VERSION*) echo asked >> asked.log; printf 'otherruby 1.0'; exit;; esac
@@ -23,12 +23,12 @@ class SpawnedWorkersTest < Case
   # The same without descriptors.
   STREAMING = OTHER.sub("exec ruby", "exec ruby -r #{File.expand_path('support/without_descriptors', __dir__)}")
 
-  # How often the app is reloaded under load.
+  # The number of reloads under load.
   RELOADS = Integer(ENV.fetch("TEST_RELOADS", "3"))
-  # What a front may keep of each reload, in bytes; a worker's state is more.
+  # Bytes that a front may keep from each reload; a worker's state is larger.
   KEPT = 512 << 10
 
-  # How long a worker takes to start: a virtual machine on a busy computer.
+  # Seconds for the start of a worker: a virtual machine on a busy computer.
   PATIENCE = ENV.key?("RUBY") ? 180 : 30
 
   def launch(app: APP, settings: {}, files: {}, leaves: [], ruby: OTHER, **options)
@@ -56,7 +56,7 @@ class SpawnedWorkersTest < Case
     own.processes.select { |one| one.parent == own.pid }.map(&:pid)
   end
 
-  # The body; the request may wait for a worker to start.
+  # Returns the body. The request may wait for a worker to start.
   def patient_get(path, own)
     connection = connect(own, deadline: PATIENCE)
     connection.write(request("GET", path))
@@ -95,14 +95,14 @@ class SpawnedWorkersTest < Case
     assert_equal "one", patient_get("/", own)
   end
 
-  # Loads until the file `wait` is gone, if it is there.
+  # Loads until the file `wait`, if it exists, is removed.
   LOADS_LONG = <<~'RUBY'
     File.write("loading.log", "#{Process.pid}\n", mode: "a") if File.exist?("wait")
     sleep 0.01 while File.exist?("wait")
     run ->(_) { [200, {}, [Process.pid.to_s]] }
   RUBY
 
-  # The next worker will not be ready: it loads.
+  # Keeps the next worker loading.
   def keep_next_loading(own)
     File.write(own.path("wait"), "")
     yield
@@ -142,11 +142,11 @@ class SpawnedWorkersTest < Case
     assert_equal [200], load.completed.map(&:status).uniq
     wait_until("the workers of the old code to end") { spawned(own).size == 2 }
     report(load, memory)
-    # The first reload fills what the others use again.
+    # Memory of the first reload is reused by the others.
     assert_operator memory.last - memory.first, :<=, RELOADS * KEPT, "bytes that the front has grown by: #{memory.inspect}"
   end
 
-  # A long run is asked for its figures.
+  # Prints the figures of a long run.
   def report(load, memory)
     return unless ENV.key?("TEST_RELOADS")
 
@@ -159,7 +159,7 @@ class SpawnedWorkersTest < Case
     deploy(own, "two")
     assert_reloads(own)
     assert_equal "two", get("/", to: own).body
-    # There is no process that remembers the old code: it is loaded again from its folder, which here is the same.
+    # No process has the old code in memory: it is loaded again from its folder, which is the same one here.
     deploy(own, "one")
     assert_reloads(own, "--undo")
     assert_equal "one", get("/", to: own).body
@@ -204,13 +204,13 @@ class SpawnedWorkersTest < Case
     skip "of the Ruby that says so" if ENV.key?("RUBY")
     own = launch(ruby: STREAMING)
     3.times { get("/", to: own) }
-    # A request is counted when its response has been sent, and not before.
+    # A request is counted only after its response has been sent.
     wait_until("three finished, none begun") { own.stats["workers"].first.values_at("requests", "busy_threads") == [3, 0] }
     slow = connect(own)
     slow.write(request("GET", "/slow"))
     wait_until("the request to be served") { File.exist?(own.path("entered.log")) }
     Process.kill("KILL", spawned(own).first)
-    # It may have had an effect: nobody else gets it.
+    # The request may have had an effect, so it is not repeated.
     assert_equal 502, slow.read_response("GET").status
     assert_equal 1, File.readlines(own.path("entered.log")).size
     wait_until("the line") { own.stderr.match?(%r{finished 3 requests\b.*; it was serving GET /slow}) }

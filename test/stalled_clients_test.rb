@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Clients that read slowly or not at all: `timeouts.send` is how long a client may acknowledge nothing, whatever carries its response. Nothing
-# is kept for one that has stopped, neither by the server nor by the kernel; one that reads on is served, however slowly.
+# Clients that read slowly or not at all. `timeouts.send` is the longest time in which a client may acknowledge nothing, in any protocol. For a
+# client that has stopped, neither the server nor the kernel keeps data; one that reads on is served, however slowly.
 
 require "support/background_command"
 require "support/http2_client"
@@ -50,7 +50,7 @@ class StalledClientsTest < TlsCase
 
   def serve_tls(**timeouts) = serve(binds: ["ssl://127.0.0.1:0?cert=own.pem&key=own.key"], **timeouts)
 
-  # The connections of the server that it has not ended: their states and the bytes that the kernel keeps to be sent.
+  # The server's open connections: their states, and the unsent bytes in the kernel.
   def kept(own)
     port = format("%04X", own.port)
     File.readlines("/proc/net/tcp").filter_map do |line|
@@ -113,7 +113,7 @@ class StalledClientsTest < TlsCase
     wait_until("the connection to end") { own.stats.dig("connections", "open").zero? }
   end
 
-  # A connection of QUIC without any packet is given up after 30 s, by either side.
+  # Without any packet, either side gives a QUIC connection up after 30 s.
   it "keeps a connection of HTTP/3 while the app works on a response" do
     skip "needs Go and quic-go: script/setup test" unless QuicGo.client
     assert_equal [200, 4, nil], QuicGo.ask(serve_tls, "/late").first.values_at("status", "length", "error")
@@ -151,10 +151,10 @@ class StalledClientsTest < TlsCase
     assert_nothing_kept(own, clients.size)
   end
 
-  # `timeouts.send` of a client that reads steadily: long enough for a machine on which it is not run for a second.
+  # `timeouts.send` for a client that reads steadily: long enough for a machine that pauses it for a second.
   STEADY = 6
 
-  # Reads slower than a third of what the kernel would buffer in `timeouts.send`, for longer than that; how many bytes.
+  # Reads slower than a third of the kernel's buffer per `timeouts.send`, for longer than that. Returns the number of bytes.
   def read_steadily(connection, seconds: 2 * STEADY, piece: 800)
     stop = Clock.now + seconds
     bytes = 0
@@ -189,7 +189,7 @@ class StalledClientsTest < TlsCase
     streams = Array.new(2) { client.request("/string") }
     raw = client.instance_variable_get(:@connection)
     stop = Clock.now + (2 * STEADY)
-    # Bytes are taken from the socket slowly, and frames of them later.
+    # Bytes are read from the socket slowly, and its frames later.
     while Clock.now < stop
       raw.buffered << raw.socket.readpartial(800)
       sleep 0.02

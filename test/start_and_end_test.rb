@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# The start of a server and its end: what the template does when the app hangs, starts threads or kills it; signals to the whole process
-# group; what runs at exit.
+# The start and the end of a server: a template whose app hangs, starts threads or kills it; signals to the whole process
+# group; code that runs at exit.
 
 require "support/case"
 require "support/load"
@@ -17,7 +17,7 @@ class StartAndEndTest < Case
     start(app: app, **options)
   end
 
-  # Exit code and what was written, of a server that is expected to fail.
+  # Returns exit code and output of a server that is expected to fail.
   def failing(app, within: 60, **options)
     firebrick_only
     skip "workers that are spawned are not forked" unless Server.cruby?

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Requests that hold a worker longer than timeouts.worker: what they, and the requests beside them, get.
+# Requests that hold a worker longer than timeouts.worker: their responses, and those of the requests beside them.
 
 require "support/case"
 
@@ -33,8 +33,8 @@ STUCK_APP = <<~'RUBY'
   }
 RUBY
 
-# Alone: a time-out must not pass because other tests hold up the machine. Between what has to come first and what has to come
-# second lie seconds; nothing is compared with the clock but that a time-out does not come early.
+# Alone: a time-out must not expire because other tests slow the machine down. Events that must come in order are
+# seconds apart; the only comparison with the clock is that a time-out does not come early.
 class StuckRequestsTest < Case
   def setup
     firebrick_only
@@ -44,7 +44,7 @@ class StuckRequestsTest < Case
     start(app: STUCK_APP, settings: { timeouts: { worker: seconds } }, **options)
   end
 
-  # Sends a request that the app holds until +go_on+, and returns when the app has it.
+  # Sends a request that the app holds until +go_on+. Returns when the app has it.
   def hold(own, path)
     before = own.control("/requests").length
     connect(own, deadline: 60).write(request("GET", path)).tap { wait_for_requests(before + 1, on: own) }
@@ -59,7 +59,7 @@ class StuckRequestsTest < Case
     wait_until("a request of #{seconds} s", within: 60) { own.control("/requests").any? { |one| one["age_ms"] >= seconds * 1000 } }
   end
 
-  # A stuck request in a server whose time-out is over after two seconds, and in one with twice the time.
+  # Runs a stuck request in a server with a time-out of two seconds, and in one with twice the time.
   def assert_noticed_in_time(own)
     twice = server_with_timeout(4, threads: "1:1")
     later = hold(twice, "/stuck")
@@ -118,7 +118,7 @@ class StuckRequestsTest < Case
     own = server_with_timeout(2, threads: "5:5")
     pid = get("/pid", to: own).body
     longer = %w[/once?first /again?first].map { |path| hold(own, path) }
-    # Longer than the first time and what /again asks for at a time.
+    # Longer than the first time, and than an extension by /again.
     wait_for_age(5.5, own)
     go_on(own, "first")
     assert_equal(["in time"] * 2, longer.map { |one| one.read_response.body })
@@ -140,7 +140,7 @@ class StuckRequestsTest < Case
 
   it "gives the requests behind a stuck one to other workers" do
     own = server_with_timeout(3, threads: "1:1")
-    # Fast requests, so that some are handed to the worker in advance.
+    # Fast requests, so that some are sent to the worker in advance.
     50.times { get("/", to: own) }
     stuck = hold(own, "/stuck")
     others = Array.new(5) { connect(own).write(request("GET", "/")) }

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# systemd: what it is told (NOTIFY_SOCKET), the watchdog, and sockets that it opens.
+# systemd: notifications (NOTIFY_SOCKET), the watchdog, and socket activation.
 
 require "openssl"
 require "support/case"
@@ -22,7 +22,7 @@ class SystemdTest < Case
     }
   RUBY
 
-  # A socket that takes notifications; reads them as hashes of lines.
+  # A socket that receives notifications; reads them as hashes of lines.
   class Manager
     attr_reader :address
 
@@ -136,7 +136,7 @@ class SystemdTest < Case
     start_notifying(env: { "WATCHDOG_USEC" => "400000", "WATCHDOG_PID" => Process.pid.to_s })
     own.signal("TERM")
     own.wait_exit
-    # What the first has sent has arrived.
+    # By then the messages of the first process have arrived.
     sleep 0.2
     count = @manager.received.size
     sleep 0.5
@@ -157,7 +157,7 @@ class SystemdTest < Case
     assert_logged "NOTIFY_SOCKET is vsock:2:1: expected a path", on: own
   end
 
-  # Starts a server that gets sockets as systemd passes them: from descriptor 3 on, LISTEN_PID its own.
+  # Starts a server with sockets passed as by systemd: from descriptor 3 on, with its own LISTEN_PID.
   class ActivatedServer < Server
     HELPER = <<~RUBY
       count = Integer(ARGV.shift)
@@ -197,7 +197,7 @@ class SystemdTest < Case
     early = TCPSocket.new("127.0.0.1", port)
     early.write("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     FileUtils.touch(File.join(own.base, "go"))
-    # With both ends here a bug would leave the request to us.
+    # If both ends stayed open here, a bug could leave the request to this process.
     [tcp, unix].each(&:close)
     assert_match(/\AHTTP\S+ 200 .*variables: \[\], first sockets: \[\]/m, early.read)
     UNIXSocket.open(path) do |socket|

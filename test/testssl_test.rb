@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# testssl.sh judges protocols, ciphers and known vulnerabilities. The certificate is a test's own: it is not judged.
+# testssl.sh rates protocols, ciphers and known vulnerabilities. The certificate is made by the test and is not rated.
 
 require "support/tls_case"
 
@@ -10,7 +10,7 @@ class TestsslTest < TlsCase
   PARTS = %w[--protocols --std --server-defaults --fs --server-preference --heartbleed --ccs-injection --ticketbleed --robot
              --renegotiation --crime --poodle --tls-fallback --sweet32 --drown --logjam --freak --beast --lucky13 --rc4].freeze
   BAD = %w[MEDIUM HIGH CRITICAL].freeze
-  # A chain of one self-signed certificate that is valid for an hour; how HTTP answers is another matter.
+  # A chain of one self-signed certificate that is valid for an hour; HTTP responses are tested elsewhere.
   NOT_JUDGED = /cert|chain|OCSP|CAA|DNS|HSTS|trust|expiration|transparency|scanTime/i
 
   it "finds nothing of medium severity or above" do

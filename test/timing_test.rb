@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What the server reports about time: Server-Timing, requests in progress, CPU time and memory.
+# Times and resources that the server reports: Server-Timing, requests in progress, CPU time and memory.
 
 require "support/case"
 
@@ -46,7 +46,7 @@ class TimingCase < Case
     Gem::Version.new(version) >= Gem::Version.new("3.2")
   end
 
-  # Releases the stuck requests, and leaves nothing behind.
+  # Releases the stuck requests, and removes the file.
   def release(server)
     File.write(server.path("go-on"), "")
     wait_for_requests(0, on: server)
@@ -54,7 +54,7 @@ class TimingCase < Case
   end
 end
 
-# Alone: it compares the server's times with what the app has waited and computed.
+# Alone, because it compares the server's times with those that the app has waited and computed.
 class ServerTimingTest < TimingCase
   shared_server app: TIMING_APP, files: { "public/file.txt" => "a file" }, settings: { files: { public: "always" } }, threads: "4:4"
 
@@ -128,7 +128,7 @@ class ServerTimingTest < TimingCase
     skip "needs Ruby 3.2" unless knows_gvl?
     waiting = Array.new(4) { connect.write(request("GET", "/share", ASKS)) }
     took = waiting.map { |one| stages(one.read_response("GET")) }
-    # Ruby gives each 100 ms at a time. What a thread waits before it has its request is no part of that.
+    # Ruby gives each thread 100 ms at a time. The wait of a thread before it has its request does not count.
     assert_operator took.map { |one| one[:gvl] }.max, :>=, 100, "four threads of 250 ms each share one lock"
   end
 end
@@ -138,7 +138,7 @@ class InFlightTest < TimingCase
 
   def stuck(count, **options)
     own = start(app: TIMING_APP, **options)
-    # One after another: front threads do not agree on the order of what comes at the same time.
+    # One after another, because the order of simultaneous requests differs between front threads.
     clients = Array.new(count) do |n|
       connect(own).write(request("GET", "/stuck?n=#{n}")).tap { wait_for_requests(n + 1, on: own) }
     end
@@ -154,7 +154,7 @@ class InFlightTest < TimingCase
       wait_until("all to be in the app") { own.control("/requests").count { |one| one["state"] == "app" } == 3 }
       listed = own.control("/requests?backtraces")
       assert_equal [["GET", "/stuck", "app", 0]], listed.map { |one| one.values_at("method", "path", "state", "worker") }.uniq
-      # A fiber that waits has none.
+      # A waiting fiber has no thread.
       assert_equal Server.fibers? ? [nil] : [0, 1, 2], listed.map { |one| one["thread"] }.uniq.sort
       listed.each_cons(2) { |older, newer| assert_operator older["age_ms"], :>=, newer["age_ms"] }
       assert_operator listed.first["age_ms"], :>=, 200
@@ -200,7 +200,7 @@ class InFlightTest < TimingCase
   end
 end
 
-# Alone: it measures CPU time and memory.
+# Alone, because it measures CPU time and memory.
 class CostTest < TimingCase
   it "reports the server's usage and limits" do
     own = start(app: TIMING_APP, workers: 2)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Client certificates: none, optional, required; what the app learns, and that nobody can pretend.
+# Client certificates: none, optional, required; the app's variables, which clients cannot forge.
 
 require "open3"
 require "support/tls_case"
@@ -14,7 +14,7 @@ class TlsClientsTest < TlsCase
   def setup
     super
     @authority = certificate(name: "clients' authority")
-    # DER puts a zero byte in front of this number, which nobody shows.
+    # DER puts a zero byte in front of this number, which is never displayed.
     @ann = certificate(issuer: @authority, name: "ann, O=admin", serial: 0xFEDCBA9876543210)
   end
 
@@ -67,7 +67,7 @@ class TlsClientsTest < TlsCase
     assert_equal "#{expected} HTTP/2 1", client.get("/", scheme: "https").body
     bob = certificate(issuer: @authority, name: "bob")
     assert_equal "#{expected.sub([@ann[0].to_der].pack('m0'), [bob[0].to_der].pack('m0'))} HTTP/1.1 2", fetch(own, context: as(bob)).body
-    # Nobody without a certificate has one, whatever he sends.
+    # A client without a certificate cannot pretend to have one.
     forged = { "puma.peercert" => "1", "SSL_CLIENT_CERT" => @ann[0].to_pem.tr("\n", " "), "SSL-Client-Cert" => "x" }
     assert_match(/\ANilClass false  HTTP/, fetch(own, "/", forged).body)
     assert_match(/\ANilClass false  HTTP/, fetch(own).body)

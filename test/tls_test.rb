@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Addresses that speak TLS: certificates by name, files that change, what is refused and how, sessions that are resumed.
+# TLS addresses: certificates by name, changed files, refusals and their form, resumed sessions.
 
 require "support/redis_server"
 require "support/tls_case"
@@ -222,7 +222,7 @@ class TlsTest < TlsCase
 
   it "refuses TLS 1.0 and 1.1, and 1.2 if told to" do
     own = secure
-    # ClientHello of TLS 1.0 with two suites.
+    # A ClientHello of TLS 1.0 with two suites.
     hello = ["010000370301", "00" * 32, "00", "0004", "c013002f", "0100", "000a", "000a0004000200170000"].join
     body = [hello].pack("H*")
     body[1, 3] = [body.bytesize - 4].pack("N")[1, 3]
@@ -264,7 +264,7 @@ class TlsTest < TlsCase
       files = pair("own", "localhost")
       shared = ->(**more) { secure(pem: files, settings: { shared: { redis: url, **more } }) }
       first = shared.call
-      # A new session each time: clients forget one that was not resumed.
+      # A new session each time, because clients drop one that was not resumed.
       resumes = ->(own) { dial(own, session: ticket(first, "1.3").last, name: "localhost").socket.session_reused? }
       assert resumes[shared.call]
       refute resumes[shared.call(group: "other")]

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# What runs over encrypted connections: uploads and downloads in bounded memory, slow readers, connections that are taken
-# over, drains; and a flood of handshakes beside a client that is served.
+# Transfers over encrypted connections: uploads and downloads in bounded memory, slow readers, hijacked connections,
+# drains; and a flood of handshakes beside a client that is served.
 
 require "support/tls_case"
 
@@ -53,7 +53,7 @@ class TlsTransferTest < TlsCase
     digest.hexdigest
   end
 
-  # Reads a response's body as it comes; its digest.
+  # Reads a response's body as it comes. Returns its digest.
   def drained(connection)
     response = connection.read_head
     assert_status 200, response
@@ -100,7 +100,7 @@ class TlsTransferTest < TlsCase
     assert_alive connection
   end
 
-  # Responses end while the socket is full: what encryption has buffered must follow without another request.
+  # Responses end while the socket is full: data buffered by the encryption must follow without another request.
   { "a string" => "/string?20971520", "a stream" => "/stream?20971520", "a file" => "/big.bin" }.each do |kind, path|
     it "holds nothing of #{kind} back for a slow reader" do
       file = Random.new(1).bytes(20 * MIB)
@@ -141,7 +141,7 @@ class TlsTransferTest < TlsCase
     busy.write(request("GET", "/slow"))
     assert(wait_until { File.exist?(own.path("entered.log")) })
     silent = connect(own)
-    # The kernel hands over one that says nothing after a second.
+    # The kernel hands over a silent connection after a second.
     wait_until("it to be accepted") { own.stats.dig("connections", "open") == 3 }
     own.signal("TERM")
     assert idle.ended?

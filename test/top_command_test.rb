@@ -85,7 +85,7 @@ class TopCommandTest < Case
 
   it "ends when its terminal closes" do
     terminals = [top, top("--fleet", "unix:#{socket}", control: socket)]
-    # The signal may not come: from a wrapper that has a session of its own, the end of the terminal is all there is.
+    # The signal may not come: if a wrapper has its own session, the program sees only the end of the terminal.
     terminals << Terminal.new("setsid", "--wait", Server.binary, "top", "--control", socket).tap { |terminal| @terminals << terminal }
     terminals.each do |terminal|
       terminal.wait_for(/requests|req/i)

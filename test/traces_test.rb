@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Distributed traces: the position in a trace that is passed on, and the spans that a collector gets, whatever the collector does.
+# Distributed tracing: the trace context that is passed on, and the spans sent to a collector, however the collector behaves.
 
 require "support/http2_case"
 require "support/backend"
@@ -42,7 +42,7 @@ class TracesTest < Http2Case
     @collectors&.each(&:close)
   end
 
-  # Batches leave after 50 ms instead of five seconds.
+  # Batches are sent after 50 ms instead of five seconds.
   def traced(to, env: {}, traces: {}, settings: {}, **options)
     start(**{ app: APP }.merge(options), settings: { traces: { endpoint: to.url, service_name: "shop" }.merge(traces) }.merge(settings), env: { "OTEL_BSP_SCHEDULE_DELAY" => "50" }.merge(env))
   end
@@ -104,7 +104,7 @@ class TracesTest < Http2Case
     assert_match(/\A00-\h{32}-\h{16}-00\z/, seen(get("/", to: rare))["HTTP_TRACEPARENT"])
     sleep 0.5
     assert_equal 0, to.count
-    # The standard variables say what is missing in our own table.
+    # The standard variables supply settings that the [traces] table does not have.
     variable = traced(to, env: { "OTEL_TRACES_SAMPLER" => "always_off" })
     assert_match(/-00\z/, seen(get("/", to: variable, headers: { "traceparent" => SAMPLED }))["HTTP_TRACEPARENT"])
     sleep 0.3
@@ -312,7 +312,7 @@ class TracesTest < Http2Case
     assert_logged(%r{warning: OTEL_EXPORTER_OTLP_PROTOCOL is grpc: the server exports by http/protobuf all the same}, on: own)
   end
 
-  # Where the official Python package is installed, its reading is compared with ours.
+  # Where the official Python package is installed, its decoding is compared with the test's.
   it "is read by OpenTelemetry's own messages" do
     _, installed = Open3.capture2e("python3", "-c", "import opentelemetry.proto.collector.trace.v1.trace_service_pb2")
     skip "no opentelemetry-proto for Python" unless installed.success?

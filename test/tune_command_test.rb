@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-# `firebrick tune` on apps of known behaviour: its diagnosis, its recommendation, and how it ends.
+# `firebrick tune` on apps of known behaviour: its diagnosis, its recommendation, and its end.
 
 require "etc"
 require "support/tune_case"
 
-# Alone: it measures what apps use of the machine; so do the other suites here that are not parallel.
+# Alone, because it measures the apps' use of the machine, like the other suites here that are not parallel.
 class TuneProfileTest < TuneCase
   it "detects an app that waits, and recommends threads" do
     figures = tuned_calmly(app("sleep"), *GRID, *LOAD)
@@ -74,7 +74,7 @@ class TuneSearchTest < TuneCase
   end
 end
 
-# What these tests are about does not depend on how fast the machine is.
+# Tests whose results do not depend on the speed of the machine.
 class TuneRulesTest < TuneCase
   parallel!
 
@@ -124,7 +124,7 @@ class TuneEndTest < TuneCase
       text = +""
       text << out.readpartial(4096) until text.match?(/^ +1 +8 +\d/)
       wait_until(within: 20) { serving? }
-      # The guard learns of a server a moment after it has started.
+      # The guard learns of a server a moment after its start.
       sleep 0.3
       Process.kill(signal, process.pid)
       begin

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-# `firebrick tune` and fibers: where it tries them, and what it says about them.
+# `firebrick tune` and fibers: when it tries them, and its messages about them.
 
 require "support/tune_case"
 
-# Alone: it measures what apps use of the machine.
+# Alone, because it measures the apps' use of the machine.
 class TuneFibersTest < TuneCase
   WAITS = "run(->(_) { sleep 0.05; [200, {}, ['slept']] })"
   # One cell on threads, and sixty-four users: eight threads are too few.
@@ -45,7 +45,7 @@ class TuneFibersTest < TuneCase
     refute_empty cells_with_fibers(figures)
     assert_includes %w[gain no_gain], figures.dig("fibers", "outcome"), told(figures)
     assert_match(/Fibers gain/, told(figures))
-    # Of both kinds one was measured in full more than once.
+    # One cell of each kind was measured in full more than once.
     twice = figures["cells"].select { |one| one["repeats"] > 1 }
     assert_equal [false, true], twice.map { |one| one["fibers"].positive? }.uniq.sort_by(&:to_s)
   end
@@ -59,7 +59,7 @@ class TuneFibersTest < TuneCase
   end
 end
 
-# What these say does not depend on how fast the machine is.
+# Tests whose results do not depend on the speed of the machine.
 class TuneFibersRulesTest < TuneCase
   parallel!
 

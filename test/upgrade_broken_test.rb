@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Upgrades that fail: the old program goes on, and the command says why. And kill -9 at every stage.
+# Upgrades that fail: the old program keeps serving, and the command prints the reason. Also kill -9 at every stage.
 
 require "support/case"
 require "support/upgrading"
@@ -14,7 +14,7 @@ class UpgradeBrokenTest < Case
     firebrick_only
   end
 
-  # What is wrong with a release => [its config.ru, what the command says].
+  # The fault of a release => [its config.ru, the command's message].
   BROKEN = {
     "a syntax error" => ["run ->(_) { [", /syntax error/i],
     "an exception at boot" => ["raise ArgumentError, 'no such table'", /ArgumentError: no such table/],
@@ -63,7 +63,7 @@ class UpgradeBrokenTest < Case
     taken&.close
   end
 
-  # What the path of the program leads to => what the command says.
+  # The kind of file at the program's path => the command's message.
   PROGRAMS = {
     nil => /is missing or not executable/,
     "/etc/passwd" => /is missing or not executable/,
@@ -115,7 +115,7 @@ class UpgradeBrokenTest < Case
       sleep number * 0.12
       Process.kill("KILL", pid)
       _, err, code = command.value
-      # It was too late: what the new program served is gone with it.
+      # It was too late: the new program had taken over, so its requests are lost with it.
       break if (handed_over = code.zero?)
 
       assert_match(/before it served/, err)
@@ -164,7 +164,7 @@ class UpgradeBrokenTest < Case
   class ContainedServer < Server
     UNSHARE = %w[unshare --pid --fork --mount-proc].freeze
 
-    # Its process, as seen from outside.
+    # Its process id outside of the namespace.
     def inner
       Processes.all.values.find { |one| one.parent == @pid }&.pid
     end
@@ -173,7 +173,7 @@ class UpgradeBrokenTest < Case
 
     def command = [*UNSHARE, *super]
 
-    # `unshare` takes no signals, and ends as the server does.
+    # `unshare` forwards no signals, and ends when the server does.
     def end_process
       inner&.then { |pid| Process.kill("TERM", pid) }
       return ["TERM did not end the server within 20 s"] unless wait_until(within: 20) { !running? }

@@ -34,7 +34,7 @@ class UpgradeTlsTest < TlsCase
     end
   end
 
-  # An app whose requests for /wait are answered when the file is there.
+  # An app that answers requests for /wait when the file exists.
   WAITING = <<~'RUBY'
     version = File.read(File.join(__dir__, "version.txt"))
     run lambda { |env|
@@ -138,7 +138,7 @@ class UpgradeSystemdTest < Case
     assert_equal([own.pid], messages.map { |message| message[:pid] }.uniq)
   end
 
-  # Gets a socket as systemd passes it: descriptor 3, LISTEN_PID its own.
+  # Gets a socket passed as by systemd: descriptor 3, with its own LISTEN_PID.
   class ActivatedServer < Upgrading::UpgradableServer
     HELPER = 'ENV.update("LISTEN_PID" => Process.pid.to_s, "LISTEN_FDS" => "1"); exec(*ARGV, 3 => 3)'
 

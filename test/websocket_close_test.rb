@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# WebSockets whose worker leaves are closed with status 1012 (service restart), between two frames; what else an app has taken over ends
-# as the app left it.
+# WebSockets whose worker is replaced are closed with status 1012 (service restart), between two frames. Other connections that an app has taken over
+# end as the app left them.
 
 require "support/case"
 
@@ -9,7 +9,7 @@ class WebsocketCloseTest < Case
   parallel!
 
   RESTART = "\x88\x02\x03\xF4".b
-  # Sends what the client has asked for, and then nothing until the client ends the connection.
+  # Sends the data that the client has requested, and then nothing until the client ends the connection.
   FIRST = {
     "frames" => "\x81\x02hi\x89\x00\x01\x03one".b, "half" => "\x81\x05he".b, "nothing" => "".b,
     "long" => "\x82\x7E\x01\x00".b + ("x" * 256), "close" => "\x88\x02\x03\xE8".b

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Connections that the app has taken over hold no thread, but their worker serves them: they spread over all workers.
+# Connections that the app has taken over occupy no thread, but keep their worker: they spread over all workers.
 
 require "support/case"
 
@@ -33,7 +33,7 @@ class WebsocketSpreadTest < Case
       counts = sockets.map(&:last).tally
       assert_equal 4, counts.size, counts.inspect
       counts.each_value { |count| assert_in_delta 50, count, 5, counts.inspect }
-      # Those of one worker end; new ones go to it.
+      # The connections of one worker end; new ones go to it.
       first = counts.keys.first
       sockets.each { |connection, pid| connection.close if pid == first }
       # The worker notices the ends one by one, later on a busy machine.

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# `limits.worker_memory`, `limits.max_requests`, `limits.max_age`: workers that are replaced, and what clients notice of it.
+# `limits.worker_memory`, `limits.max_requests`, `limits.max_age`: workers that are replaced, and the effects on clients.
 
 require "support/case"
 require "support/load"
@@ -79,7 +79,7 @@ class WorkerLimitsTest < Case
     own = server({ worker_memory: "120MB" }, workers: 1, threads: "2:2")
     pid = get("/pid", to: own).body
     wait_until("a first measurement", within: 10) { sleep 3 }
-    # Below one and a half times the limit: it stays.
+    # Below one and a half times the limit the worker stays.
     assert_equal pid, get("/grow/60", to: own).body
     slow = connect(own).write(request("GET", "/slow"))
     get("/grow/200", to: own)

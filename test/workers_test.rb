@@ -279,7 +279,7 @@ class SignalsTest < Case
   end
 end
 
-# Alone: with other load beside, threads of the front take turns, and what reaches one of them later is no unfairness of the queue.
+# Alone: with other load, threads of the front take turns, and a request that reaches one of them later would look like unfairness of the queue.
 class FairnessTest < Case
   CLIENTS = 200
   WORKERS = 6
@@ -289,8 +289,8 @@ class FairnessTest < Case
     assert_empty steady.flat_map { |waiting| served_twice_before(waiting, steady) }.uniq, "clients served twice before another that waited longer"
   end
 
-  # A machine that stands still for a moment makes all of them wait, so it is not time that is compared: as long as a request waits,
-  # others are answered, and each is to see about as many of them.
+  # A machine that pauses for a moment makes all clients wait, so times are not compared: while a request waits,
+  # others are answered, and each should see about as many of them.
   it "lets nobody wait for many more others than the median" do
     steady = served
     received = steady.map(&:received_at)
@@ -301,7 +301,7 @@ class FairnessTest < Case
 
   private
 
-  # Responses in the order of their arrival, from where all clients wait in the queue.
+  # The responses in order of arrival, from the time when all clients wait in the queue.
   def served
     firebrick_only
     own = start(workers: WORKERS, threads: "1:1", fibers: 1, app: WORKERS_APP)
@@ -313,14 +313,14 @@ class FairnessTest < Case
     load.completed.drop(CLIENTS).first(CLIENTS * 6)
   end
 
-  # Clients that sent two requests after +waiting+ sent its own, and had both responses first.
+  # Clients that sent two requests after +waiting+ sent its own, and got both responses first.
   def served_twice_before(waiting, served)
     overtaking = served.select { |one| one.sent_at > waiting.sent_at && one.received_at < waiting.received_at }
     overtaking.group_by(&:client).select { |_, answers| answers.size > 1 }.keys
   end
 end
 
-# Alone: its load takes all of the machine.
+# Alone, because its load uses the whole machine.
 class BurstTest < Case
   shared_server workers: 2, threads: "1:5", app: WORKERS_APP
 

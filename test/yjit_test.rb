@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# `rack.yjit`: who switches Ruby's compiler on, when, and what the server says about it. Rubies differ: some were built without it,
-# before 3.3 it is chosen when Ruby starts.
+# `rack.yjit`: when Ruby's compiler is switched on, and by which setting, and the server's messages about it. Rubies differ: some are built
+# without it; before 3.3 it is chosen when Ruby starts.
 
 require "net/http"
 require "open3"
@@ -17,7 +17,7 @@ class YjitTest < Case
     loaded = state.call
     run lambda { |env| [200, { "content-type" => "text/plain" }, ["#{loaded} #{state.call}"]] }
   RUBY
-  # A Ruby of 3.3 or later that has it, as far as this setting is concerned: not every machine has one.
+  # Stands in for a Ruby of 3.3 or later with YJIT, because not every machine has one.
   SWITCHABLE = <<~'RUBY' + APP
     switch = Module.new do
       def self.enabled? = @on ? true : false
@@ -26,7 +26,7 @@ class YjitTest < Case
     RubyVM.send(:remove_const, :YJIT) if defined?(RubyVM::YJIT)
     RubyVM.const_set(:YJIT, switch)
   RUBY
-  # Rails 7.2, as far as it is concerned.
+  # Stands in for Rails 7.2.
   RAILS = <<~'RUBY' + SWITCHABLE
     module Rails
       Config = Struct.new(:yjit)
@@ -40,7 +40,7 @@ class YjitTest < Case
     super
   end
 
-  # What this Ruby is: :none, :at_start or :any_time.
+  # The kind of this Ruby: :none, :at_start or :any_time.
   def self.kind
     @kind ||= begin
       source = "y = defined?(RubyVM::YJIT) && RubyVM::YJIT; print(!y ? :none : y.respond_to?(:enable) ? :any_time : :at_start)"
@@ -50,13 +50,13 @@ class YjitTest < Case
 
   def kind = self.class.kind
 
-  # Without what would switch it on behind the setting's back.
+  # Removes variables that would switch it on regardless of the setting.
   def serve(app = APP, yjit = nil, env: {}, **options)
     settings = yjit ? { rack: { yjit: yjit }, reload: { watch: "0s", keep: "0s" } } : {}
     start(app: app, settings: settings, env: { "RUBY_YJIT_ENABLE" => nil, "RUBYOPT" => nil, **env }, **options)
   end
 
-  # Whether it was on while the app was loaded, and whether it is in a worker.
+  # Returns whether it was on while the app was loaded, and whether it is in a worker.
   def states(own)
     get("/", to: own).body.split.first(2)
   end

@@ -5,7 +5,7 @@ require "open3"
 require_relative "failure"
 
 module Bench
-  # Whether a server sends the one correct body, in the protocol that the load will use.
+  # Checks that a server sends the one correct body, in the protocol that the load will use.
   class Check
     # scheme: the URL's; curl: flags for the protocol; bytes and sha256: of the correct body; upload: bytes of a POST, or 0.
     def initialize(path:, bytes:, sha256:, scheme: "http", curl: [], upload: 0)
@@ -17,7 +17,7 @@ module Bench
       @upload = upload
     end
 
-    # That of a scenario or of a case of bench/protocols; `curl`: other flags than the case's.
+    # Makes the check of a scenario or of a case of bench/protocols; `curl`: other flags than the case's.
     def self.of(scenario, curl: nil)
       if scenario.respond_to?(:scheme)
         return new(path: scenario.path, bytes: scenario.body.bytesize, sha256: Digest::SHA256.hexdigest(scenario.body),
@@ -29,7 +29,7 @@ module Bench
 
     def url(port) = "#{@scheme}://127.0.0.1:#{port}#{@path}"
 
-    # True when it does, false while nothing listens; a wrong body is a Failure, not a reason to wait.
+    # Returns true when it does, false while nothing listens; a wrong body is a Failure, not a reason to wait.
     def call(port)
       body, status = Open3.capture2("curl", "-sk", "--max-time", "10", *@curl, *post, url(port), stdin_data: "x" * @upload, binmode: true)
       # 7: cannot connect; 56 and 35: the connection ended, as a server that is starting does.

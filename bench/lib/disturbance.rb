@@ -3,9 +3,9 @@
 require_relative "machine"
 
 module Bench
-  # How much of the processors others took during a round: other programs, and other virtual machines (steal).
+  # Measures how much of the processors others used during a round: other programs, and other virtual machines (steal).
   #
-  # What the servers, the load generators, Redis and the bench itself use is its own; the rest of the time in which the
+  # CPU time of the servers, the load generators, Redis and the bench itself is the bench's own; the rest of the time in which the
   # processors were busy is foreign.
   class Disturbance
     # Cores.
@@ -27,7 +27,7 @@ module Bench
       @seconds = @foreign = @stolen = 0.0
     end
 
-    # Adds what happened between two readings: a slice.
+    # Adds the difference between two readings: a slice.
     def add(before, after)
       @seconds += after.at - before.at
       @foreign += (after.busy - before.busy) - (after.own - before.own)

@@ -10,25 +10,25 @@ require_relative "rounds"
 require_relative "server"
 
 module Bench
-  # Compares servers that are all up at once: short slices of load in turn, the order reversed each round.
+  # Compares servers that all run at once: short slices of load in turn, the order reversed each round.
   #
   # Why: machines drift by 10 to 20 % within a minute. Slices of one or two seconds put both servers into the same minute, and
   # a ratio within a round cancels what they share. Servers of a scenario that is `apart` are started for their slice only.
   class Interleaved
     SERVER_CPU = 0
     LOAD_CPU = 1
-    # Work that a server put off until after its last response is its work too.
+    # Work that a server defers until after its last response counts, too.
     SETTLE_SECONDS = 0.05
     BACKEND_SHAPE = [1, 1].freeze
-    # Memory is sampled during a load, at this part of its time.
+    # Memory is sampled during a load, at this share of its time.
     LATE = 0.8
 
     # failures: { name => Failure }; memory: { name => [PSS in MiB: at the start, then under load] }; killed: processes left over.
     attr_reader :rounds, :failures, :memory, :killed, :shape
 
     # peers: { name => Peer or command template }; pinned: servers on one processor, loads on another; tolerant: a server that fails is
-    # left out from then on, see `failures`, and failed requests are counted. Otherwise both are a Failure. sized: memory under load is
-    # measured too, in a slice of its own.
+    # left out from then on, see `failures`, and failed requests are counted; otherwise both raise a Failure. sized: memory under load is
+    # measured too, in a separate slice.
     def initialize(scenario, peers, dir:, seconds:, rounds:, pinned: true, shape: nil, tolerant: false, sized: false)
       @scenario = scenario
       @peers = peers.transform_values { |peer| peer.is_a?(Peer) ? peer : Peer.new(command: peer) }

@@ -182,11 +182,11 @@ module Bench
 
     # Connections that stay open after one response each. The block gets their number when a part and when all of them are open.
     class Idle
-      # Memory is compared from then on: what the first connections cost is the server's own working memory.
+      # Memory is compared from this number on: the first connections also allocate the server's own working memory.
       FIRST = 1_000
       PART = 16_384
 
-      # The growth of memory for each connection in bytes; open: [connections, MiB] of two moments.
+      # Returns the growth of memory per connection in bytes; open: [connections, MiB] at two moments.
       def self.bytes(open)
         (few, before), (many, after) = open
         (after - before) * 1024 * 1024 / (many - few) if after
@@ -219,7 +219,7 @@ module Bench
 
       private
 
-      # A connection that has had its response.
+      # Opens a connection and reads its response.
       def opened(uri)
         socket = TCPSocket.new(uri.host, uri.port)
         socket.write("GET #{uri.path} HTTP/1.1\r\nHost: #{uri.host}\r\n\r\n")

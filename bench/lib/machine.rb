@@ -70,8 +70,8 @@ module Bench
       end
     end
 
-    # Raises the soft limit on descriptors where it is lower; servers and loads inherit it. Not further than needed: some servers
-    # take memory for each descriptor that they may have.
+    # Raises the soft limit on descriptors where it is lower; servers and loads inherit it. No further than needed, because some servers
+    # allocate memory for each possible descriptor.
     def allow_descriptors(count)
       soft, hard = Process.getrlimit(:NOFILE)
       return if soft >= count
@@ -80,7 +80,7 @@ module Bench
       Process.setrlimit(:NOFILE, count, hard)
     end
 
-    # One line about what runs on the machine at the moment.
+    # Returns one line about the machine's current load.
     def load_description
       average = File.read("/proc/loadavg").split.first(3).join(" ")
       format("load average %<average>s, other programs use %<busy>d %% of the processors", average: average, busy: (busy_share * 100).round)

@@ -56,7 +56,7 @@ module Bench
       Machine.allow_descriptors(scenarios.map(&:descriptors).max || 0)
     end
 
-    # { name => Peer }: Firebrick first, then those peers of the scenario that are installed, then the command line's; none if a backend
+    # { name => Peer }: Firebrick first, then those peers of the scenario that are installed, then the command line's; empty if a backend
     # or a gem is not installed, or no peer is.
     def servers_for(scenario)
       return {} if absent?("backend", scenario.backend) || gemless?(scenario)
@@ -76,7 +76,7 @@ module Bench
       left_out.group_by(&:first).map { |text, pairs| "#{text}; left out: #{pairs.map(&:last).join(', ')}" }
     end
 
-    # { name => words } of programs whose versions belong to the figures.
+    # { name => words } of programs whose versions are recorded with the figures.
     def version_commands
       servers = scenarios.flat_map { |one| servers_for(one).keys }.uniq - @more.keys
       words = { "firebrick" => [@firebrick, "--version"], "puma" => %w[puma --version], "unicorn" => %w[unicorn --version],
@@ -111,7 +111,7 @@ module Bench
       peer ? "#{program(peer)} was not found#{Machine.advice(program(peer))}" : "#{name} was not found#{IODINE_HINT}"
     end
 
-    # Whether the gem that the app needs is missing. As the servers find it, which run with the `ruby` of the PATH.
+    # Returns whether the gem that the app needs is missing for the `ruby` of the PATH, which the servers use.
     def gemless?(scenario)
       return false unless scenario.gem
 

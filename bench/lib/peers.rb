@@ -4,9 +4,9 @@ require "etc"
 require_relative "machine"
 
 module Bench
-  # How a server is started: its command line, and configuration files (name => text) that are first written into its own
-  # directory `{home}`. Both have placeholders, see Server.command. `load` and `curl`: where a server is measured in another protocol
-  # than the other ones of its scenario.
+  # The way to start a server: its command line, and configuration files (name => text) that are first written into its own
+  # directory `{home}`. Both have placeholders, see Server.command. `load` and `curl`: for a server that is measured in another protocol
+  # than the others of its scenario.
   Peer = Struct.new(:command, :config, :load, :curl, keyword_init: true) do
     def initialize(config: {}, **rest) = super
   end
@@ -51,10 +51,10 @@ module Bench
       h2o('{ "/": { mruby.handler-file: "{home}/handler.rb" } }', program: program, files: { "handler.rb" => handler })
     end
 
-    # The command of iodine, which Debian has not: IODINE, or the one on the PATH; nil without either.
+    # The command of iodine, which Debian does not have: IODINE, or the one on the PATH; nil without either.
     def self.iodine(env = ENV) = env["IODINE"] || ("iodine" if Machine.there?("iodine"))
 
-    # The servers beside which apps are measured; a scenario's `beside` names them. Those that are not installed are nil.
+    # The servers with which apps are compared; a scenario's `beside` names them. Those that are not installed are nil.
     def self.apps(env = ENV)
       iodine = iodine(env)
       { "puma" => Peer.new(command: PUMA),

@@ -42,7 +42,7 @@ module Bench
       members.sum { |entry| self.class.clock(entry.pid) + entry.reaped_seconds }
     end
 
-    # How often the system has taken the processor away from one of its threads that wanted to go on; without threads that have ended.
+    # How often the system has preempted one of its threads; without threads that have ended.
     def preemptions
       living.sum { |entry| Dir["/proc/#{entry.pid}/task/*/status"].sum { |path| self.class.preemptions(path) } }
     end
@@ -76,7 +76,7 @@ module Bench
       0.0
     end
 
-    # Those of one thread.
+    # The same for one thread.
     def self.preemptions(path)
       File.read(path)[/^nonvoluntary_ctxt_switches:\s+(\d+)/, 1].to_i
     rescue Errno::ENOENT, Errno::ESRCH

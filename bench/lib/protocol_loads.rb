@@ -26,7 +26,7 @@ module Bench
         self.class.parse(Loads.capture(words, setting, limit: seconds + 30))
       end
 
-      # Requests that were under way when the time was over are not errors.
+      # Requests in progress when the time was over are not errors.
       def self.parse(text)
         good, = text.match(/^status codes: (\d+) 2xx/)&.captures
         counts = text[/^requests: .*/].to_s.scan(/(\d+) (failed|errored|timeout)/).to_h { |number, name| [name, number.to_i] }
@@ -37,7 +37,7 @@ module Bench
       end
     end
 
-    # Load over HTTP/3 for a fixed time: `firebrick bench`, on one thread. Its parser is not the server's.
+    # Load over HTTP/3 for a fixed time: `firebrick bench`, on one thread. It does not use the server's parser.
     class Http3
       WARM_UP_SECONDS = 1
 
@@ -96,7 +96,7 @@ module Bench
 
       def run(url, setting, seconds: setting.seconds)
         host, path = url.match(%r{//([^/]+)(.*)}).captures
-        # Reading a response is what makes it see the ticket, which TLS 1.3 sends after the handshake.
+        # The ticket, which TLS 1.3 sends after the handshake, is only processed while reading a response.
         words = %W[openssl s_time -connect #{host} -reuse -time #{seconds} -www #{path}]
         words << "-#{@version}" if @version
         self.class.parse(Loads.capture(words, setting, limit: seconds + 30))

@@ -26,7 +26,7 @@ module Bench
 
       def backend = nil
 
-      # The folder that servers start in.
+      # The folder in which servers start.
       def folder(dir)
         return File.expand_path("../apps/#{app}", __dir__) if app
 
@@ -132,7 +132,7 @@ module Bench
     end
 
     RACK = "{firebrick} {dir} -w 1 -t 1:5 -e production --control off --front-threads 1 -q"
-    # Both end with the shell.
+    # Both servers end with the shell.
     BOTH = <<~'SH'
       trap 'kill $puma $nginx' TERM
       puma -q -e production -t 5:5 -b "unix://{home}/puma.sock?backlog=4096" {dir}/config.ru & puma=$!
@@ -141,7 +141,7 @@ module Bench
       wait; wait
     SH
 
-    # HTTP/2 to an app: beside itself over HTTP/1.1, and nginx in front of Puma.
+    # HTTP/2 to an app: compared with Firebrick itself over HTTP/1.1, and with nginx in front of Puma.
     def apps
       puma = nginx("http2", location: 'location / { proxy_pass http://puma; proxy_http_version 1.1; proxy_set_header Connection ""; }')
       config = puma.config.merge("both.sh" => BOTH)
@@ -168,7 +168,7 @@ module Bench
                  body: FILES["hello.txt"], peers: handlers, wanted: { "h2o" => 0.9 }),
         Case.new(name: "rack-h2c", scheme: "http", curl: CURL["h2c"], load: Loads::H2load.new(connections: 64, streams: 32), path: "/",
                  body: "Hello, World!", app: "hello", peers: apps, wanted: { "http1.1" => 0.6, "nginx+puma" => 0.15 }),
-        # curl asks over TCP before the load, which counts only responses over QUIC.
+        # The check with curl uses TCP before the load, which counts only responses over QUIC.
         Case.new(name: "h3-1k", scheme: "https", curl: CURL["http1"], load: Loads::Http3.new(connections: 16, streams: 8), path: "/kib.txt",
                  body: FILES["kib.txt"], peers: { "caddy" => caddy, "firebrick" => firebrick(TLS_BIND, ROOT, **pair) }, wanted: { "caddy" => 0.5 }),
         Case.new(name: "handshakes", scheme: "https", curl: CURL["http1"], load: Loads::Handshakes.new(requests: 1_500, concurrency: 16),

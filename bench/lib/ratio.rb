@@ -3,7 +3,7 @@
 module Bench
   # A median ratio, and the quartiles around it.
   Ratio = Struct.new(:median, :low, :high, :rounds, keyword_init: true) do
-    # That of the rounds' own ratios; nil without any.
+    # Returns the Ratio of the rounds' own ratios; nil without any.
     def self.of(ratios)
       sorted = ratios.sort
       return if sorted.empty?
@@ -16,7 +16,7 @@ module Bench
       sorted.empty? ? nil : quantile(sorted, 0.5)
     end
 
-    # Between two values, in proportion to the distance from each.
+    # Interpolates linearly between two values.
     def self.quantile(sorted, part)
       at = part * (sorted.size - 1)
       sorted[at.floor] + ((sorted[at.ceil] - sorted[at.floor]) * (at - at.floor))

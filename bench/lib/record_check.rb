@@ -7,13 +7,13 @@ require_relative "scenarios"
 module Bench
   # Compares fresh ratios with those on record.
   class RecordCheck
-    # A ratio beyond this part of the recorded one is worse.
+    # A ratio is worse if it exceeds the recorded one by this factor.
     LIMIT = 1.1
 
     # One comparison. metric: what the ratio is of; recorded and measured: Ratio, the latter nil when it could not be measured.
     Verdict = Struct.new(:scenario, :peer, :metric, :recorded, :measured, keyword_init: true) do
-      # The 99th percentile is that of a few requests, and its ratio goes up and down by more than the limit: its quartiles have to be
-      # apart, too.
+      # The 99th percentile is measured on few requests, so its ratio varies by more than the limit. Its quartiles must not overlap,
+      # either.
       def worse?
         return true unless measured
 
@@ -79,7 +79,7 @@ module Bench
       recorded.except(*missing)
     end
 
-    # What is worse is measured a second time, with more rounds, and that counts.
+    # A worse ratio is measured a second time, with more rounds, and the second result counts.
     def check(scenario, recorded)
       first = verdicts(scenario, recorded, @rounds)
       first.each { |verdict| @out.call(verdict.to_s) }

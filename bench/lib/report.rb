@@ -62,7 +62,7 @@ module Bench
         pss_mib: @run.memory, failures: @run.failures.transform_values(&:message) }
     end
 
-    # What others took of the processors meanwhile: cores of other programs and of other virtual machines.
+    # Returns how much of the processors others used meanwhile: cores of other programs and of other virtual machines.
     def others = @rounds.others
 
     private

@@ -6,14 +6,14 @@ require_relative "ratio"
 module Bench
   # The rounds of one scenario, without those that other programs disturbed.
   #
-  # A disturbed round is repeated, up to as many times as there are rounds. When there are still fewer than LEAST quiet ones, the
-  # least disturbed ones are taken too, and `disturbed_kept` says how many.
+  # A disturbed round is repeated, up to as many times as there are rounds. When there are still fewer than LEAST undisturbed ones, the
+  # least disturbed ones are used too, and `disturbed_kept` counts them.
   class Rounds
-    # What one server did in one round. cpu_us: CPU per request; bytes: memory of an idle connection, or nil.
+    # The figures of one server in one round. cpu_us: CPU per request; bytes: memory of an idle connection, or nil.
     Slice = Struct.new(:sample, :cpu_us, :bytes, keyword_init: true) do
       def rate = sample.seconds&.positive? ? sample.requests / sample.seconds : nil
 
-      # Microseconds, milliseconds, bytes, or for :fairness the 99th percentile in relation to the median; nil where the load does not tell.
+      # Microseconds, milliseconds, bytes, or for :fairness the ratio of the 99th percentile to the median; nil where the load does not report it.
       def value(metric)
         case metric
         when :cpu then cpu_us
@@ -29,14 +29,14 @@ module Bench
 
     attr_reader :measured, :wanted, :metric
 
-    # wanted: rounds; metric: what ratios are of, :cpu, :p99, :connection or :fairness.
+    # wanted: rounds; metric: the metric of ratios, :cpu, :p99, :connection or :fairness.
     def initialize(wanted, metric = :cpu)
       @wanted = wanted
       @metric = metric
       @measured = []
     end
 
-    # The block measures: it gets the number of the round (from 1) and a Disturbance to add to, and returns { name => Slice }.
+    # Measures with the block: it gets the number of the round (from 1) and a Disturbance to add to, and returns { name => Slice }.
     def measure
       until quiet.size >= @wanted || @measured.size >= 2 * @wanted
         disturbance = Disturbance.new
@@ -68,7 +68,7 @@ module Bench
     # The metric of one server by itself: its median and quartiles, or nil.
     def own(name) = Ratio.of(slices(name).filter_map { |slice| slice.value(@metric) })
 
-    # What others took of the processors in the rounds that count: median cores of other programs and of other virtual machines.
+    # How much of the processors others used in the rounds that count: median cores of other programs and of other virtual machines.
     def others = %i[foreign steal].map { |what| Ratio.median(kept.map { |round| round.disturbance.public_send(what) }) }
 
     private

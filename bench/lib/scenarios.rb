@@ -12,10 +12,10 @@ module Bench
   # shape: [workers, threads]; pinned: server and generator each on its own processor
   # (otherwise both use all); redis: needs a Redis; upload: bytes of the POST, or 0;
   # bytes and sha256: of the one correct body; path: its URL path.
-  # beside: names of the servers beside which an app is measured, see Peers.apps; gem: one that the app needs and that may be missing.
-  # metric: what ratios are of (:cpu per request, :p99, memory of a :connection, or :fairness, which is p99 in relation to the server's own
+  # beside: names of the servers with which an app is compared, see Peers.apps; gem: one that the app needs and that may be missing.
+  # metric: the metric of ratios (:cpu per request, :p99, memory of a :connection, or :fairness, the ratio of p99 to the server's own
   # median); apart: each server is started for its own slice,
-  # because the load is not a slice of time; descriptors: how many a process needs.
+  # because the load is not a slice of time; descriptors: the number that a process needs.
   # wanted: for each peer, the largest ratio of Firebrick's metric to its; limits: Firebrick's memory limits, MiB at the start and under
   # load, bytes for a connection.
   # Without an app: site: a directory of Sites; peers: the servers; backend: the Peer behind the proxies.
@@ -26,7 +26,7 @@ module Bench
 
     def shape_name = shape.join("x")
 
-    # The folder that servers start in: an app's, or that of a site made below `dir`.
+    # The folder in which servers start: an app's, or that of a site made below `dir`.
     def folder(dir) = site ? Sites.folder(site, dir) : File.expand_path("../apps/#{app}", __dir__)
   end
 
@@ -89,7 +89,7 @@ module Bench
   end
 
   PAGE_WANTED = { "h2o" => 0.75, "nginx" => 0.6 }.freeze
-  # Connections of those scenarios that hold many open, and the descriptors of a process that has them.
+  # Connections of the scenarios that hold many open, and the descriptors of their processes.
   MANY = 5_000
   MANY_DESCRIPTORS = 8_000
   MEMORY_LIMITS = { start: 10, load: 25 }.freeze
@@ -151,10 +151,10 @@ module Bench
     *WITHOUT_APP
   ].freeze
 
-  # What `bench/run` measures unless told otherwise; the sweep over shapes would take two hours more.
+  # The scenarios that `bench/run` measures by default; the sweep over shapes would take two hours more.
   TABLE = SCENARIOS.reject { |one| one.name.start_with?("sweep-") }.freeze
 
-  # Scenarios by their names, in which `*` may stand for any letters; with `shape`, [workers, threads], in place of their own.
+  # Returns scenarios by their names, in which `*` stands for any letters; with `shape`, [workers, threads], instead of their own.
   def self.scenarios(names, shape = nil)
     found = names.flat_map { |name| SCENARIOS.select { |one| File.fnmatch(name, one.name) } }
     shape ? found.map { |one| one.dup.tap { |copy| copy.shape = shape } } : found

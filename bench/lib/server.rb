@@ -44,7 +44,7 @@ module Bench
       wait_until_ready(within) { yield @port }
       self
     rescue StandardError, Interrupt
-      # Nobody else has it yet.
+      # The caller does not have it yet, so it is stopped here.
       stop
       raise
     end
@@ -92,8 +92,8 @@ module Bench
       @config.each { |name, text| File.write(File.join(values["home"], name), self.class.fill(text, values, name)) }
     end
 
-    # By another program, not in a fork of this process: one that is stopped before it has become the server would do what is left of
-    # this one.
+    # Spawned by another program, not forked from this process: a fork that was stopped before it had become the server would run the rest of
+    # this program.
     def spawn_leader(words, dir)
       Process.spawn(@env, "setsid", *words, chdir: dir, close_others: true, in: File::NULL, %i[out err] => [@log, "a"])
     end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# For tests that run a built Firebrick: FIREBRICK, or the newest one in target/.
+# Finds a built Firebrick for tests: FIREBRICK, or the newest one in target/.
 module Built
   ROOT = File.expand_path("../..", __dir__)
   BINARY = ENV["FIREBRICK"] || Dir[File.join(ROOT, "target/{dist,release,debug}/firebrick")].max_by { |path| File.mtime(path) }

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Tests of bench/choose: one short run of all four ways, and what it refuses.
+# Tests of bench/choose: one short run of all four ways, and wrong usage.
 require "minitest/autorun"
 require "open3"
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Tests deploy/ as it is: runs the Job's own command line three times concurrently, like a coordinator's pod and two of load generators.
+# Tests deploy/ unchanged: runs the Job's own command line three times concurrently, like a coordinator's pod and two of load generators.
 # Run: ruby bench/test/deploy_test.rb (with FIREBRICK=PATH for another binary than target/'s).
 require "json"
 require "minitest/autorun"
@@ -78,7 +78,7 @@ class DeployTest < Minitest::Test
 
   def result(index) = File.join(@dir, "#{index}.json")
 
-  # The container's command as Kubernetes would run it; changed only where needed here.
+  # The container's command as Kubernetes would run it, changed only where needed here.
   def pod(index, port)
     log = File.join(@dir, "#{index}.log")
     bin = File.join(@dir, "bin")

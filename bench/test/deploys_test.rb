@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# bench/deploys on a small scale, and that it tells faults. Run: ruby bench/test/deploys_test.rb
+# bench/deploys on a small scale, and its detection of faults. Run: ruby bench/test/deploys_test.rb
 # (with FIREBRICK=PATH for another binary than target/'s).
 require "minitest/autorun"
 require "open3"
@@ -10,7 +10,7 @@ require_relative "../lib/deploys/soak"
 require_relative "../lib/deploys/upgrades"
 
 class DeploysTest < Minitest::Test
-  # They wait most of the time.
+  # The tests wait most of the time.
   parallelize_me!
 
   include Built
@@ -82,7 +82,7 @@ class DeploysTest < Minitest::Test
     assert_equal ["descriptors grew from 60.0 to 90.0"], soak.send(:growth, Array.new(9) { |i| sample.call(1, 20 + (10 * i)) })
   end
 
-  # A server that closes each connection after what it says.
+  # A server that closes each connection after sending these texts.
   def answering(*texts)
     server = TCPServer.new("127.0.0.1", 0)
     thread = Thread.new do

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Tests of bench/floor: one short run, and what it refuses.
+# Tests of bench/floor: one short run, and wrong usage.
 require "minitest/autorun"
 require "open3"
 require_relative "built"

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Runs the benchmarks' own tests: each file is a process of its own, and three run at a time, because loads and servers are waited for
-# most of the time. What a file prints is shown when it has ended.
+# Runs the benchmarks' own tests: each file in a separate process, three at a time, because they mostly wait for loads and
+# servers. The output of a file is printed when it has ended.
 #
 #   ruby bench/test/run.rb            everything
 #   ruby bench/test/run.rb deploys    the files whose name contains one of these words
@@ -30,7 +30,7 @@ threads = Array.new([Integer(ENV.fetch("AT_A_TIME", 3)), files.size].min) do
   end
 end
 failed = threads.flat_map(&:value)
-# What fails beside others and passes alone is named; a fault fails twice.
+# A file that fails beside others and passes alone is reported; a real fault fails twice.
 failed.reject! do |name|
   puts "", "Again, alone: #{name}"
   passed = system(RbConfig.ruby, File.join(__dir__, name))

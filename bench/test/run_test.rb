@@ -66,7 +66,7 @@ module RunTest
       refute_predicate disturbance(busy: 2.2, own: 2.0, steal: 0.1), :disturbed?
     end
 
-    # Another program, as the machine shows it: not a child, whose time would be the bench's own once it has ended.
+    # Another program, as the machine sees it: not a child, whose time would count as the bench's own once it has ended.
     def test_a_real_program_is_noticed
       pid = Process.spawn("setsid", RbConfig.ruby, "-e", "loop {}")
       before = Bench::Disturbance.read([])
@@ -175,7 +175,8 @@ module RunTest
 
     def ratio(median, low: median, high: median) = Bench::Ratio.new(median: median, low: low, high: high, rounds: 5)
 
-    # Checks with these measurements, one after the other: [peers => Ratio]. Returns the verdict, what was asked for, and the lines.
+    # Runs the check with these measurements, one after the other: [peers => Ratio]. Returns the verdict, the measured peers and rounds, and the
+    # lines.
     def check(recorded, measured, name: "hello-64", there: %w[firebrick puma iodine])
       asked = []
       lines = []

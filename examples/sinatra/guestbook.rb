@@ -30,7 +30,7 @@ class Guestbook < Sinatra::Base
       entry
     end
 
-    # What is missing in an entry; nil if it is complete.
+    # Returns the fault of an entry; nil if it is complete.
     def problem(name, text)
       return "Please enter your name." if name.to_s.strip.empty?
 

@@ -3,9 +3,9 @@
 # A hundred thousand requests asleep: each waits in straight-line code, on a fiber.
 #
 #   /          responds at once
-#   /sleep/10  sleeps for so many seconds
-#   /read/10   reads from a socket on which the answer comes after so many seconds (LATE is the path of its server)
-#   /hog/2     computes for so many seconds
+#   /sleep/10  sleeps for that many seconds
+#   /read/10   reads from a socket whose answer comes after that many seconds (LATE is the path of its server)
+#   /hog/2     computes for that many seconds
 
 require "socket"
 

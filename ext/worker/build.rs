@@ -1,4 +1,4 @@
-//! Ruby's functions are found when Ruby loads the library. The linker of macOS has to be told so; others do not ask.
+//! Tells the linker of macOS that Ruby's functions are resolved when Ruby loads the library. Other linkers need no flag.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

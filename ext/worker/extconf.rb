@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Writes a Makefile that has cargo build the worker's library and the program, and puts them where lib/ looks.
+# Writes a Makefile with which cargo builds the worker's library and the program, and puts them where lib/ looks.
 
 require "mkmf"
 
@@ -11,12 +11,12 @@ root = File.expand_path("../..", __dir__)
 library = RUBY_PLATFORM.include?("darwin") ? "libfirebrick_worker.dylib" : "libfirebrick_worker.so"
 target = ENV["CARGO_TARGET_DIR"] || File.join(root, "target")
 
-# An installed program is compiled for speed, which takes minutes. FIREBRICK_PROFILE=release takes a third of that.
+# An installed program is optimised fully, which takes minutes. FIREBRICK_PROFILE=release takes a third of that.
 profile = ENV.fetch("FIREBRICK_PROFILE", "dist")
-# cargo's own name for the folder of its first profile.
+# cargo's name for the folder of the profile "dev".
 built = profile == "dev" ? "debug" : profile
 
-# An installed gem keeps what it runs with, not half a gigabyte of what that was made from.
+# An installed gem keeps only the built files, not half a gigabyte of intermediate files.
 own_target = target == File.join(root, "target") && !File.exist?(File.join(root, ".git"))
 tidy = own_target ? 'rm -rf "$(TARGET)"' : "@true"
 

@@ -3,18 +3,18 @@
 require "firebrick/sent_file"
 
 module Firebrick
-  # X-Accel-Redirect with a rule of the `[sendfile]` table: the response is the file's, as nginx would make it, and of
-  # the app's only fields stay. Without a rule for the path, everything is passed on.
+  # X-Accel-Redirect with a rule of the `[sendfile]` table: the response is the file, as nginx would send it, with only
+  # some of the app's fields. Without a rule for the path, the response is passed on unchanged.
   class AccelRedirect
-    # Fields that are about the app's own body, or for nginx.
+    # Fields that describe the app's own body, or are addressed to nginx.
     DROPPED = %w[x-accel-redirect x-accel-buffering x-accel-charset x-accel-expires x-accel-limit-rate
                  content-length transfer-encoding content-encoding content-range content-md5 digest repr-digest
                  content-digest etag last-modified location refresh].freeze
-    # Fields that are about the file, and not about an error.
+    # Fields that describe the file; an error response does not have them.
     OF_THE_FILE = %w[content-disposition cache-control expires accept-ranges].freeze
     ERRORS = { 403 => "Forbidden", 404 => "Not Found" }.freeze
 
-    # Nothing can be sent; the message says why.
+    # Raised when the file cannot be sent; the message says why.
     class Refused < StandardError; end
 
     # The names of +headers+ are in lower case.
@@ -24,7 +24,7 @@ module Firebrick
       @rules = rules
     end
 
-    # Status, headers and body; nil if there is no rule for the path.
+    # Returns status, headers and body; nil if there is no rule for the path.
     def response
       value = Array(@headers["x-accel-redirect"]).first.to_s
       place = @rules.find(value)
@@ -45,7 +45,7 @@ module Firebrick
       SentFile.new(request, 200, kept.merge(fields, "x-sendfile" => path)).response
     end
 
-    # The file, which is in the folder whatever links there are.
+    # Returns the path of the file. After following links it must still be in the folder.
     def path_of(place)
       raise Refused, "the path leads out of its folder" if place == :unsafe
 
@@ -65,26 +65,27 @@ module Firebrick
       path == folder || path.start_with?(folder == "/" ? folder : "#{folder}/")
     end
 
-    # As nginx makes them.
+    # Returns ETag and Last-Modified in nginx's format.
     def validators(stat)
       { "etag" => %("#{stat.mtime.to_i.to_s(16)}-#{stat.size.to_s(16)}"), "last-modified" => stat.mtime.httpdate }
     end
 
-    # What the file is asked for: whatever the app was asked for becomes GET, and conditions have been answered.
+    # Returns the env for the file's request: the method becomes GET (or stays HEAD), and checked conditions are
+    # removed.
     def request
       method = @env["REQUEST_METHOD"] == "HEAD" ? "HEAD" : "GET"
       answered = ["HTTP_IF_MODIFIED_SINCE", ("HTTP_RANGE" if @headers["accept-ranges"] == "none")]
       without(@env, answered).merge("REQUEST_METHOD" => method)
     end
 
-    # If-None-Match, and else If-Modified-Since (RFC 9110 section 13.2.2).
+    # Checks If-None-Match, or else If-Modified-Since (RFC 9110 section 13.2.2).
     def unchanged?(fields)
       tags = @env["HTTP_IF_NONE_MATCH"] or return @env["HTTP_IF_MODIFIED_SINCE"] == fields["last-modified"]
 
       tags.strip == "*" || tags.scan(/"[^"]*"/).include?(fields["etag"])
     end
 
-    # The app's fields, with the charset that it wishes.
+    # Returns the app's remaining fields, with the charset of X-Accel-Charset.
     def kept
       charset = Array(@headers["x-accel-charset"]).first.to_s
       fields = without(@headers, DROPPED)

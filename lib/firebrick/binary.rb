@@ -3,7 +3,7 @@
 require_relative "errors"
 
 module Firebrick
-  # Where the `firebrick` program is: in an installed gem or package, or in a checkout.
+  # Finds the `firebrick` program: in an installed gem or package, or in a checkout.
   module Binary
     ROOT = File.expand_path("../..", __dir__)
     LOCATIONS = %w[libexec/firebrick bin/firebrick target/release/firebrick target/debug/firebrick].freeze
@@ -12,7 +12,7 @@ module Firebrick
 
     MISSING = "the program is missing from #{ROOT}/libexec; try: gem pristine firebrick".freeze
 
-    # The variable FIREBRICK_PROGRAM names one that is elsewhere.
+    # Returns the program's path. The variable FIREBRICK_PROGRAM takes precedence.
     def find
       named = ENV.fetch("FIREBRICK_PROGRAM", nil)
       return named if named && !named.empty?
@@ -27,15 +27,15 @@ module Firebrick
       abort("firebrick: #{e.message}")
     end
 
-    # Replaces this process by the server. +launcher+ is the script that was typed: `firebrick upgrade` runs it
-    # again, with the same arguments, and so finds a newer version of the gem.
+    # Replaces this process with the server. +launcher+ is the script that the user typed: `firebrick upgrade` runs it
+    # again with the same arguments, and so finds a newer version of the gem.
     def exec(*arguments, launcher: nil)
       launcher &&= as_typed(launcher)
       environment = { "FIREBRICK_LIB" => File.join(ROOT, "lib"), "FIREBRICK_LAUNCHER" => launcher }
       Kernel.exec(environment, [path, "firebrick"], *arguments)
     end
 
-    # An absolute path that keeps the links by which the shell got here: they may lead elsewhere later.
+    # Returns an absolute path with its symbolic links unresolved, because they may point elsewhere later.
     def as_typed(path)
       here = ENV["PWD"] if ENV["PWD"] && File.identical?(ENV["PWD"], ".")
       File.expand_path(path, here || Dir.pwd)

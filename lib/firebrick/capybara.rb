@@ -4,21 +4,21 @@ require "capybara"
 require "firebrick/server"
 
 module Firebrick
-  # `Capybara.server = :firebrick`. Where Puma cannot be loaded it is `:puma`, too, which is what Capybara and Rails use
-  # unless they are told otherwise.
+  # `Capybara.server = :firebrick`. Where Puma cannot be loaded, it also registers as `:puma`, the default of Capybara
+  # and Rails.
   module Capybara
-    # As Capybara's own server, which no test should wait for.
+    # As in Capybara's own server, except that one thread always runs, so that no test waits for it.
     THREADS = "1:4"
 
     module_function
 
-    # Serves until the process ends; Capybara calls it in a thread of its own. Requests run in threads of this process,
+    # Serves until the process ends. Capybara calls it in its own thread. Requests run in threads of this process,
     # so they can share a transaction with the test.
     def serve(app, port, host, **options)
       Firebrick::Server.new(app, port: port, **settings(host, **options)).run
     end
 
-    # Options of Capybara's and Rails' own servers, and those of Firebrick::Server.
+    # Converts options for Capybara's and Rails' own servers, and adds those of Firebrick::Server.
     def settings(host, **options)
       theirs, own = options.partition { |name, _| name.match?(/\A[A-Z]/) }.map(&:to_h)
       {
@@ -33,7 +33,7 @@ module Firebrick
       ::Capybara.register_server(:puma, &serve) unless puma?
     end
 
-    # Whether Puma could be loaded; it is not, because that takes time.
+    # Returns whether Puma can be loaded. It is not loaded, because that takes time.
     def puma?
       return true if $LOAD_PATH.resolve_feature_path("puma/server")
 

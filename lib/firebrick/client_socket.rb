@@ -4,13 +4,13 @@ require "socket"
 require "firebrick/departed_client"
 
 module Firebrick
-  # The app's socket of a connection that it has taken over. The client's connection is with the front, and this is a
-  # Unix socket; but what libraries ask the socket of an HTTP server for concerns the client's: addresses, and options
-  # of TCP, which the front has set already.
+  # The socket of a connection that the app has taken over. The front holds the client's connection, and this is a
+  # Unix socket. But libraries expect addresses and TCP options of the client's connection, so those methods return
+  # the client's; the front has set the TCP options already.
   module ClientSocket
     include DepartedClient
 
-    # Levels of options that only the client's connection can have.
+    # Levels of options that exist only for the client's connection.
     LEVELS = [Socket::IPPROTO_TCP, Socket::IPPROTO_IP, Socket::IPPROTO_IPV6].freeze
     NAMES = %w[TCP IP IPV6].freeze
 
@@ -25,7 +25,7 @@ module Firebrick
       0
     end
 
-    # As it has been set here; what has not is on, as TCP_NODELAY is.
+    # Returns an option as set here. An option that was not set reads as on, as TCP_NODELAY is.
     def getsockopt(level, name)
       return super unless of_client?(level)
 
@@ -46,7 +46,7 @@ module Firebrick
       Addrinfo.tcp(address.include?(":") ? "::" : "0.0.0.0", port_of("SERVER_PORT"))
     end
 
-    # As that of a TCPSocket: family, port, name and address.
+    # Returns the same as TCPSocket#peeraddr: family, port, name and address.
     def peeraddr(*)
       address ? described(remote_address) : super()
     end
@@ -85,7 +85,7 @@ module Firebrick
       full ? Socket.const_get(full) : raise(SocketError, "unknown socket option name: #{name}")
     end
 
-    # The client's; nil when it has come over a Unix socket, which has none.
+    # Returns the client's address; nil if the client connected over a Unix socket.
     def address
       @env["REMOTE_ADDR"] if @env && @env["REMOTE_PORT"]
     end
@@ -108,7 +108,7 @@ module Firebrick
     end
   end
 
-  # What `rack.hijack` returns.
+  # The socket that `rack.hijack` returns.
   class HijackedSocket < UNIXSocket
     include ClientSocket
   end

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # Who starts a server without naming one (`bin/rails server`, `rackup`, Sinatra) gets one of a list that Rack keeps,
-  # in which this one is not. With the gem in the bundle it is: behind those that were put there for the same purpose,
-  # before WEBrick, which is often there for another one.
+  # Makes Firebrick a default server. Commands that start a server without a name (`bin/rails server`, `rackup`,
+  # Sinatra) use a list kept by Rack, which does not contain Firebrick. With the gem in the bundle, it is added: after
+  # the other servers meant for this purpose, and before WEBrick, which is often installed for other reasons.
   module DefaultHandler
-    # A list that somebody has made for this very app is left as it is.
+    # Picks a server. A list made for this app is left unchanged.
     def pick(server_names)
       names = Array(server_names).map(&:to_s)
       return super unless names.include?("puma")
@@ -13,7 +13,7 @@ module Firebrick
       super(names.dup.insert(names.index("webrick") || -1, "firebrick"))
     end
 
-    # For each of Rack's modules that is there.
+    # Installs this into each of Rack's modules that is loaded.
     def self.install
       handlers.each { |handler| handler.singleton_class.prepend(self) unless handler.singleton_class.include?(self) }
     end

@@ -5,18 +5,18 @@ require "socket"
 require "firebrick/errors"
 
 module Firebrick
-  # What the app hears from its client's socket when the client has gone: the Errno::EPIPE or Errno::ECONNRESET of a
-  # socket, marked as what it is (Disconnected). In a block that the app has given to a client of another server it is
-  # ClientGone: such a library would take the error for one of its own connection, and ask the other server again.
+  # The exception that the app gets from its client's socket when the client has disconnected: the socket's Errno::EPIPE
+  # or Errno::ECONNRESET, marked as Disconnected. In a block that the app has passed to a client of another server it is
+  # ClientGone instead: such a library would take the error for one of its own connection, and retry the other server.
   module DepartedClient
     ERRORS = [Errno::EPIPE, Errno::ECONNRESET].freeze
-    # What sends or receives. A method that calls a block of the app for each line is left out: what the block raises is
-    # not about this socket.
+    # Methods that send or receive. Methods that call a block of the app for each line are left out, because an error
+    # raised in the block does not concern this socket.
     CALLS = %i[write syswrite write_nonblock send sendmsg sendmsg_nonblock read readpartial read_nonblock sysread gets
                getc getbyte readline readlines readchar readbyte eof? eof recv recv_nonblock recvmsg
                recvmsg_nonblock].freeze
 
-    # Gems that are clients of servers. Those that stand on Net::HTTP are found by that.
+    # Gems that are clients of servers. Gems built on Net::HTTP are recognised by that.
     GEMS = %w[async-http aws-sdk-core bunny curb dalli elastic-transport ethon excon faraday faraday-[a-z_-]+
               grpc http httparty httpclient httpx manticore mechanize mongo net-[a-z-]+ open-uri opensearch-ruby patron
               protocol-http[12]? redis redis-client rest-client stripe typhoeus].freeze
@@ -25,7 +25,7 @@ module Firebrick
     private_constant :GEMS, :RUBY, :LIBRARIES
 
     class << self
-      # What to raise in the place of +error+, where the calling method was called.
+      # Returns the exception to raise instead of +error+, depending on the caller.
       def error(error)
         return ClientGone.new("the client has gone") if in_client_of_another_server?
 

@@ -7,16 +7,16 @@ require "firebrick/request_handle"
 require "firebrick/sendfile_rules"
 
 module Firebrick
-  # The env that every request starts from. The native worker copies it and adds what is specific to the request.
+  # The env that every request starts from. The native worker copies it and adds the request's variables.
   module Environment
-    # Stands where each request gets an object of its own. In the warm-up, where there is no request, it raises IOError.
+    # A placeholder for the objects that belong to a request. In the warm-up, which has no request, it raises IOError.
     OF_REQUEST = Object.new.extend(RequestHandle)
     Native::Handle.include(RequestHandle)
     Native::Hints.include(HintsHandle)
 
     module_function
 
-    # +sendfile+ are the rules of the table of that name, as SendfileRules reads them.
+    # Returns the base env. +sendfile+ are the rules of the `[sendfile]` table, as SendfileRules reads them.
     def base(multithread:, early_hints:, multiprocess: true, sendfile: [])
       cgi.merge(rack(multithread, multiprocess)).tap do |env|
         env["rack.early_hints"] = OF_REQUEST if early_hints

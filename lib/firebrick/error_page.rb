@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # The response when the app has raised: one line in production, the exception in development.
+  # The response after the app has raised: one line in production, the exception in development.
   module ErrorPage
     ESCAPES = { "&" => "&amp;", "<" => "&lt;", ">" => "&gt;", '"' => "&quot;", "'" => "&#39;" }.freeze
 

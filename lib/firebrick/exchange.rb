@@ -11,41 +11,41 @@ require "firebrick/report"
 require "firebrick/spooled_input"
 
 module Firebrick
-  # The rare parts of serving a request, in Ruby. The worker calls them where the request is served, and treats what
-  # they raise as an exception of the app.
+  # The rare parts of serving a request, in Ruby. The worker calls them while it serves the request, and treats
+  # their exceptions as exceptions of the app.
   module Exchange
     extend HeaderFields
 
     PEER_CERTIFICATES = PeerCertificates.new
 
     class << self
-      # Whether responses show exceptions.
+      # Whether error responses show the exception.
       attr_accessor :detailed_errors
       # The process's name in the error log.
       attr_accessor :name
-      # What makes the lines of the app out of a backtrace: in a worker.
+      # In a worker: finds the app's lines in a backtrace.
       attr_accessor :app_lines
 
-      # `rack.input` of a request with a body, given its bytes or the number of a descriptor.
+      # Returns the `rack.input` of a request with a body, given its bytes or the number of a descriptor.
       def input(body)
         return StringIO.new(body) if body.is_a?(String)
 
         File.for_fd(body, "rb").binmode.extend(SpooledInput)
       end
 
-      # `puma.peercert`, given the certificate in PEM.
+      # Returns `puma.peercert`, given the certificate in PEM.
       def peer_certificate(pem)
         PEER_CERTIFICATES.of(pem)
       end
 
-      # The app has raised: logs it and returns the response. `error` is nil when the thread was killed.
+      # Logs an exception of the app and returns the error response. `error` is nil when the thread was killed.
       def failed(error, env)
         Report.log("firebrick: #{name}: #{error ? Report.text(error, env) : 'the serving thread was killed'}", env)
         custom_response(error, env) || ErrorPage.response(error, env, detailed: detailed?(env))
       end
 
-      # The app has set X-Sendfile or X-Accel-Redirect: the response with the file that it names; nil if the fields are
-      # for somebody else.
+      # Returns the response with the file that X-Sendfile or X-Accel-Redirect names; nil if the fields are meant for
+      # another server.
       def send_file(env, status, headers)
         require "firebrick/sent_file"
         require "firebrick/accel_redirect"
@@ -55,7 +55,7 @@ module Firebrick
         env["firebrick.sendfile"]&.then { |rules| AccelRedirect.new(env, headers, rules).response }
       end
 
-      # Logs what was raised in a serving thread while it served no request.
+      # Logs an exception raised in a serving thread outside of requests.
       def interrupted(error)
         return unless error
 
@@ -72,17 +72,17 @@ module Firebrick
         Firebrick.run_hooks(:before_thread_exit)
       end
 
-      # Hands a connection to the app: the body that responds to `call`, or the `rack.hijack` of the headers.
+      # Passes a connection to the app: to the body that responds to `call`, or to the `rack.hijack` of the headers.
       def stream(callable, descriptor, env, upgraded)
         stream = open_stream(descriptor, env, upgraded)
         callable.call(stream)
         returned = true
       ensure
-        # The thread may also be killed.
+        # The thread may also have been killed.
         stream&.abort unless returned
       end
 
-      # `rack.hijack` of the request that +handle+ stands for. Yields the socket and returns it.
+      # `rack.hijack` of the request with this +handle+. Yields the socket and returns it.
       def hijack(handle)
         descriptor, env = Native.hijack(handle)
         raise IOError, "rack.hijack is being called by another thread" unless descriptor
@@ -95,7 +95,7 @@ module Firebrick
         end
       end
 
-      # Whether an exception says that the client has gone, or has been raised because of one that does.
+      # Returns whether an exception reports a disconnected client, or was caused by one that does.
       def client_gone?(error)
         causes = Set.new.compare_by_identity
         while error && causes.add?(error)
@@ -106,27 +106,27 @@ module Firebrick
         false
       end
 
-      # `rack.response_finished`, in reverse order. The others run also when one raises.
+      # Calls `rack.response_finished`, in reverse order. When one raises, the others still run.
       def finished(env, status, headers, error)
         env["rack.response_finished"].reverse_each do |callable|
           contain(env) { callable.call(env, status, headers, error) }
         end
       end
 
-      # `rack.after_reply`.
+      # Calls `rack.after_reply`.
       def reply_sent(callables, env)
         callables.each { |callable| contain(env) { callable.call } }
       end
 
       private
 
-      # A server of several in this process has an environment of its own.
+      # Returns whether errors are shown. When a process has several servers, each has its own environment.
       def detailed?(env)
         own = env && env["firebrick.detailed_errors"]
         own.nil? ? detailed_errors : own
       end
 
-      # The response of `Firebrick.on_error`, if there is one and it is valid.
+      # Returns the response of `Firebrick.on_error`, if there is one and it is valid.
       def custom_response(error, env)
         response = Firebrick.error_handler&.call(error, env)
         return response if response.is_a?(Array) && response.length == 3 && response[0].to_i.between?(100, 599)

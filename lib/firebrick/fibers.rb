@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # Serving with fibers. The loop that enters them is native (ext/worker/src/fibers), and calls what is here.
+  # Serving with fibers: the Ruby part. The native loop (ext/worker/src/fibers) enters the fibers and calls these
+  # methods.
   module Fibers
     autoload :Alarms, "firebrick/fibers/alarms"
     autoload :Apart, "firebrick/fibers/apart"
@@ -17,16 +18,16 @@ module Firebrick
     autoload :Scheduler, "firebrick/fibers/scheduler"
     autoload :Select, "firebrick/fibers/select"
 
-    # With Ruby 3.2's storage, which belongs to a request, while a fiber serves many.
+    # Without Ruby 3.2's inherited storage: the storage belongs to a request, and a fiber serves many.
     STORAGE = (Fiber.method_defined?(:storage) ? { storage: nil } : {}).freeze
 
-    # How the paths of this library begin in backtraces: its methods are not pre-empted.
+    # The path prefix of this library in backtraces. Its methods are not pre-empted.
     OWN = "#{__dir__}/".freeze
 
-    # Other loops may have long calls while the first one starts the thread that watches them.
+    # Made here, because other loops may have long calls while the first loop starts the watching thread.
     @calls = BlockingCalls.new
 
-    # By the numbers of their loops.
+    # Schedulers by the numbers of their loops.
     @schedulers = {}
 
     class << self
@@ -34,7 +35,7 @@ module Firebrick
         OWN
       end
 
-      # Gives the calling thread its scheduler: that of loop `number`.
+      # Installs the scheduler of loop `number` on the calling thread.
       def install(number)
         extend_ruby
         Fiber.set_scheduler(@schedulers[number] = Scheduler.new(number))
@@ -45,65 +46,65 @@ module Firebrick
         Fiber.set_scheduler(nil)
       end
 
-      # A fiber that serves requests when it is entered.
+      # Makes a fiber that serves requests when it is entered.
       def make
         Fiber.new(blocking: false, **STORAGE) { Native.fiber_body }
       end
 
-      # After each request, on its fiber.
+      # Cleans up after each request. Runs on its fiber.
       def clean
         forget_storage unless STORAGE.empty?
       end
 
-      # On its fiber: an alarm of `Scheduler#timeout_after` has come.
+      # Raises for an expired alarm of `Scheduler#timeout_after`. Runs on its fiber.
       def expired(number)
         Fiber.scheduler.expired(number)
       end
 
-      # Whether the fiber that set `alarm` of loop `number` is inside what it has called.
+      # Returns whether the fiber that set `alarm` of loop `number` is waiting inside a call.
       def calls?(number, alarm)
         @schedulers[number]&.alarms&.calls?(alarm) || false
       end
 
-      # On the thread of the loop: the fiber that set this alarm has been left for good.
+      # Forgets an alarm whose fiber has been left for good. Runs on the thread of the loop.
       def forget(alarm)
         Fiber.scheduler&.alarms&.forget(alarm)
       end
 
-      # Those of a request or a fiber of `Fiber.schedule`, when they are first asked for.
+      # Makes the interrupts of a request or of a fiber of `Fiber.schedule`, at their first use.
       def interrupts
         Interrupts.new
       end
 
-      # On the thread that sees where loops are: `alarm`'s time has come while its request stops loop `number`.
+      # Raises for an `alarm` that has expired while its request blocks loop `number`. Runs on the watching thread.
       def late(number, since, alarm)
         error, message = @schedulers[number]&.alarms&.of(alarm)
         Native.fiber_raise(number, since, alarm, error, message) if error
       end
 
-      # Whether the caller is on a fiber that the loop can leave.
+      # Returns whether the caller is on a fiber that the loop can leave.
       def here?
         Fiber.current_scheduler.is_a?(Scheduler)
       end
 
-      # The first loop of a worker has begun: starts the thread that sees where loops are that have been away for long.
+      # Starts the thread that watches for blocked loops, when the first loop of a worker begins.
       def watch_calls
-        # What a worker has told is not what its child, as the next template, and the workers of that have told.
+        # A fresh object: the record of logged places must not pass to a child of this worker that becomes a template.
         @calls = BlockingCalls.new
         Thread.new { @calls.watch }.name = "firebrick: blocking calls"
       end
 
-      # On the thread of loop `number`, which has been away since `since`, when a call has ended.
+      # Records the backtrace of a call that has just ended, on the thread of loop `number`, blocked since `since`.
       def call_seen(number, since, env)
         @calls.see(number, since, Thread.current, env)
       end
 
-      # A call has ended that had stopped loop `number`. Whether it counts.
+      # Logs a finished call that blocked loop `number`. Returns whether it counts.
       def call_blocked(number, since, micros, doubtful, served)
         @calls.ended(number, since, micros, doubtful, served)
       end
 
-      # Runs the block on a thread of its own, for what would stop all fibers of this one, and waits for its result.
+      # Runs the block on its own thread, because it would block all fibers of this one, and waits for its result.
       def apart(&block)
         thread = Thread.new(&block)
         thread.report_on_exception = false
@@ -115,7 +116,7 @@ module Firebrick
       def forget_storage
         return if Fiber.current.storage.nil? || Fiber.current.storage.empty?
 
-        # It warns that it is experimental.
+        # Fiber#storage= warns that it is experimental.
         warns = Warning[:experimental]
         Warning[:experimental] = false
         Fiber.current.storage = nil
@@ -123,7 +124,7 @@ module Firebrick
         Warning[:experimental] = warns unless warns.nil?
       end
 
-      # What Ruby, or a library, would do without asking the scheduler.
+      # Extends methods of Ruby and libraries that do not call the scheduler.
       def extend_ruby
         unless Scheduler::ASKED_TO_SELECT
           IO.singleton_class.prepend(Select)

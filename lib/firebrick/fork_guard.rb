@@ -1,21 +1,22 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # A process that the app forks from a template or a worker must keep none of the descriptors by which those and the
-  # front know each other: the front would wait for answers of a process that is gone, and two processes would send
-  # responses. What the app starts by exec keeps none anyway.
+  # Closes the descriptors that connect a template or worker with the front in each process that the app forks from it.
+  # Otherwise the front would wait for a process that is gone, and two processes would send responses. Programs that the
+  # app starts by exec do not inherit them anyway.
   module ForkGuard
     @held = []
     @ours = nil
 
     class << self
-      # Descriptors, as numbers or objects that respond to close. A new Array each time: a fork may come at any moment.
+      # Adds descriptors, as numbers or objects that respond to close. Makes a new Array each time: a fork may come at
+      # any moment.
       def hold(*descriptors)
         Process.singleton_class.prepend(self)
         @held += descriptors.compact
       end
 
-      # They are closed, or others look after them.
+      # Removes descriptors that are closed, or managed elsewhere.
       def release(*descriptors)
         @held -= descriptors
       end
@@ -24,7 +25,7 @@ module Firebrick
         @held = []
       end
 
-      # What this thread forks in the block is a process of ours, which keeps all.
+      # Runs the block. Processes that this thread forks in it are Firebrick's own and keep all descriptors.
       def ours
         @ours = Thread.current
         yield
@@ -32,13 +33,13 @@ module Firebrick
         @ours = nil
       end
 
-      # In a child, whoever has forked it.
+      # Runs in every forked child.
       def forked
         return if @ours.equal?(Thread.current)
 
         Native.abandon
         held = @held
-        # Their numbers may be given to other descriptors.
+        # Their numbers may be reused for other descriptors.
         @held = []
         held.each { |descriptor| give_up(descriptor) }
       end
@@ -48,7 +49,7 @@ module Firebrick
       def give_up(descriptor)
         (descriptor.is_a?(Integer) ? IO.for_fd(descriptor) : descriptor).close
       rescue SystemCallError, IOError
-        # It was closed before.
+        # The descriptor was closed before.
         nil
       end
     end

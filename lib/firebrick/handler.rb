@@ -4,19 +4,20 @@ require "firebrick/binary"
 
 module Firebrick
   # `rackup -s firebrick`, `rails server -u firebrick`, Sinatra's `run!`: serves the app that this process has loaded
-  # (Firebrick::Server). In production, and with a `config.ru` to load it from, this process becomes the program,
-  # which has several workers and loads the app again.
+  # (Firebrick::Server). In production, if there is a `config.ru` to load it from, this process becomes the `firebrick`
+  # program, which has several workers and loads the app again.
   module Handler
-    # Options of the handler that become the value of a flag.
+    # Options of the handler that become a flag with a value.
     FLAGS = { Port: "--port", environment: "--environment", Threads: "--threads", pid: "--pidfile" }.freeze
 
     # Options of the handler that become a flag without a value.
     SWITCHES = { early_hints: "--early-hints", Silent: "--quiet" }.freeze
 
-    # Returns when the server has ended, and yields it when it listens. Whoever becomes the program does neither.
+    # Yields the server when it listens, and returns when it has ended. Does neither if this process becomes the
+    # program.
     def run(app, **options, &)
       if Handler.becomes_program?(options)
-        # A puma.rb may use what is loaded here.
+        # Tells a puma.rb that Rails has been loaded here.
         ENV["FIREBRICK_RAILS_SERVER"] = "1" if defined?(::Rails.application) && ::Rails.application
         return Binary.exec(*Handler.arguments(options))
       end
@@ -38,23 +39,23 @@ module Firebrick
       }
     end
 
-    # What rackup passes when nothing was typed.
+    # The values that rackup passes by default.
     DEFAULTS = { Port: [9292], Host: ["localhost", "0.0.0.0", nil] }.freeze
 
     module_function
 
-    # In production an app that can be loaded again: not one that was given as code or as an object.
+    # Returns whether this process becomes the program: in production, if the app was not given as code or as an object.
     def becomes_program?(options)
       environment(options) == "production" && !options[:builder] && !rackup_file(options[:config]).nil?
     end
 
-    # By now the app has been loaded for it.
+    # Returns the environment for which the app has been loaded.
     def environment(options)
       variables = ENV.values_at("APP_ENV", "RACK_ENV", "RAILS_ENV")
       [options[:environment], *variables].map(&:to_s).find { |name| !name.empty? } || "development"
     end
 
-    # Options that the user has not typed are defaults: the configuration file takes precedence over them.
+    # Options that the user has not typed are defaults, over which the configuration file takes precedence.
     def arguments(options)
       options = typed(options, :config, :pid)
       values = FLAGS.filter_map { |key, flag| [flag, options[key].to_s] if options[key] }.flatten
@@ -62,7 +63,7 @@ module Firebrick
       [*values, *listen(options[:Host]), *switches, *rackup_file(options[:config])]
     end
 
-    # The same for a server in this process, which reads firebrick.toml, too.
+    # Returns the options of a server in this process, which reads firebrick.toml, too.
     def server_options(options)
       typed = typed(options)
       {
@@ -72,8 +73,8 @@ module Firebrick
       }
     end
 
-    # What the user has typed, as far as can be told: Rails says it; rackup's own defaults are a number, where a port
-    # that was typed is text, and a host that nobody would type.
+    # Returns the options that the user has typed. Rails passes them separately. With rackup a default port is a number,
+    # where a typed port is text, and a default host is one that a user would not type.
     def typed(options, *others)
       typed = options[:user_supplied_options]
       return options.slice(*typed, *others) if typed

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # Headers as a list, for what must not call code of the app while it reads them.
+  # Reads headers into a list, for code that must not call the app while it processes them.
   module HeaderFields
-    # Headers that are no Hash, or are not to be read in the middle of something else: names and values, one after the
-    # other. All of them are Strings, Arrays of Strings, or nil; but for those that are meant for the server.
+    # Returns names and values, alternating. All of them are Strings, Arrays of Strings, or nil, except for fields meant
+    # for the server.
     #
-    # most:: bytes of names and values; the headers may be endless
+    # most:: the limit for the bytes of names and values; the headers may be endless
     def fields(headers, most)
       fields = []
       headers.each do |*pair|
@@ -20,7 +20,7 @@ module Firebrick
 
     private
 
-    # Of what headers have yielded.
+    # Splits one yielded pair.
     def field(pair)
       pair = pair.first if pair.length == 1 && pair.first.is_a?(Array)
       raise BadResponse, "headers do not yield names and values" if pair.length < 2
@@ -29,7 +29,7 @@ module Firebrick
       [name, name.start_with?("rack.") ? pair[1] : plain(pair[1])]
     end
 
-    # Each field takes some bytes more than it has.
+    # Returns the size of a field, including the overhead of a field.
     def size(name, value)
       name.bytesize + 4 + (value.is_a?(Array) ? value.sum { |one| one.bytesize + 4 } : value.to_s.bytesize)
     end

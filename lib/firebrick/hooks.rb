@@ -11,14 +11,15 @@ module Firebrick
   @services = Services.new
 
   class << self
-    # Runs in each template, once, before it forks its first worker: after the app has been loaded and warmed up, and
-    # after a worker has become a template (`refork_after`). If it raises, the server does not start; the refork fails.
+    # Runs once in each template before it forks its first worker: after the app has been loaded and warmed up, and
+    # after a worker has become a template (`refork_after`). If it raises, the server does not start, or the refork
+    # fails.
     def before_fork(&block)
       add_hook(:before_fork, block)
     end
 
-    # Runs in a process that was forked from a worker to become a template, before the hooks of `before_fork`: closes
-    # what the worker has opened, or makes garbage of what workers should not share. If it raises, the refork fails.
+    # Runs in a process that was forked from a worker to become a template, before the `before_fork` hooks. Use it to
+    # close resources of the worker, or to release memory that workers should not share. If it raises, the refork fails.
     def before_refork(&block)
       add_hook(:before_refork, block)
     end
@@ -36,7 +37,7 @@ module Firebrick
     end
 
     # Runs in the template before each fork of a worker, with the worker's index. If it raises, the worker is not
-    # forked, and tried again.
+    # forked, and the fork is retried.
     def before_worker_fork(&block)
       add_hook(:before_worker_fork, block)
     end
@@ -66,24 +67,25 @@ module Firebrick
       add_hook(:out_of_band, block)
     end
 
-    # Makes the response when the app has raised: gets the exception and the env (nil if there is none), returns status,
-    # headers and body. If it raises itself, or returns something else, the standard page is sent.
+    # Sets the block that makes the response after the app has raised. It gets the exception and the env (nil if there
+    # is none), and returns status, headers and body. If it raises, or returns something else, the standard page is
+    # sent.
     def on_error(&block)
       raise ArgumentError, "Firebrick.on_error needs a block" unless block
 
       @error_handler = block
     end
 
-    # Declares a process that gets no requests and runs the block: forked from the template when the workers are ready,
-    # started again when it ends, moved to new code last, stopped after the workers. The block gets the
-    # Firebrick::Service. Declared while the app loads; options are those of the settings (docs/services.md).
+    # Declares a service: a process that runs the block and gets no requests. It is forked from the template when the
+    # workers are ready, restarted when it ends, moved to new code last, and stopped after the workers. The block gets
+    # the Firebrick::Service. Call this while the app loads; options are those of the settings (docs/services.md).
     def service(name, **options, &block)
       raise ArgumentError, "Firebrick.service needs a block" unless block
 
       @services.declare(name, caller_locations(1, 1).first, **options, &block)
     end
 
-    # What was declared with `service`.
+    # The services declared with `service`.
     attr_reader :services
 
     attr_reader :error_handler
@@ -92,7 +94,7 @@ module Firebrick
       @hooks.fetch(name).each { |hook| hook.call(*arguments) }
     end
 
-    # Those that were registered, in their order.
+    # Returns the registered hooks, in order.
     def hooks(name)
       @hooks.fetch(name).dup
     end

@@ -2,9 +2,9 @@
 
 require "rbconfig"
 
-# The native part of a worker, for the Ruby that runs. Packages hold one for each version of Ruby's ABI, in folders
-# of their own (3.1/native.so); what is compiled where it runs lies beside this file (native.so) and takes precedence.
-# Instead of it there is the same in plain Ruby, for a Ruby without native extensions and for FIREBRICK_PURE=1.
+# Loads the native part of a worker for the running Ruby. Packages contain one for each version of Ruby's ABI, in
+# separate folders (3.1/native.so). A library compiled on this machine is next to this file (native.so) and takes
+# precedence. Rubies without native extensions, and FIREBRICK_PURE=1, use the version in plain Ruby instead.
 compiled_here = "firebrick/native.#{RbConfig::CONFIG['DLEXT']}"
 packed = Dir[File.join(__dir__, "[0-9]*.[0-9]*/native.*")].map { |file| File.basename(File.dirname(file)) }.sort
 

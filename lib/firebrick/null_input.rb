@@ -5,13 +5,13 @@ require "stringio"
 module Firebrick
   # The `rack.input` of requests without a body: an empty StringIO that has no state, so all requests share one.
   #
-  # Contract: what would change a StringIO changes nothing here, or raises what one that is open for reading raises.
+  # Contract: methods that would change a StringIO do nothing here, or raise as on one that is open for reading.
   class NullInput < StringIO
     def initialize
       super(String.new(encoding: Encoding::BINARY).freeze)
     end
 
-    # Another one each time: the app may write into it.
+    # Returns a new String each time, because the app may write into it.
     def string
       String.new(encoding: Encoding::BINARY)
     end
@@ -92,7 +92,7 @@ module Firebrick
     alias string= write
     alias reopen write
 
-    # A copy is what it looks like.
+    # Returns an ordinary StringIO.
     def dup
       StringIO.new(string)
     end

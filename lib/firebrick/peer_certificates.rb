@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # `puma.peercert`: the certificates of clients as Ruby's OpenSSL reads them. The front has verified them.
+  # `puma.peercert`: clients' certificates as OpenSSL objects. The front has verified them.
   #
-  # The requests of a client get the same object, as in Puma. OpenSSL is loaded when the first certificate comes.
+  # All requests of a client get the same object, as in Puma. OpenSSL is loaded with the first certificate.
   class PeerCertificates
     KEPT = 64
 
@@ -12,11 +12,11 @@ module Firebrick
       @known = {}
     end
 
-    # The OpenSSL::X509::Certificate; nil if Ruby has no OpenSSL, or one that does not understand the certificate.
+    # Returns the OpenSSL::X509::Certificate; nil if Ruby has no OpenSSL, or one that cannot read the certificate.
     def of(pem)
       @lock.synchronize do
         certificate = @known.fetch(pem) { read(pem) }
-        # What was used last comes last.
+        # Moves it to the end: the least recently used one is dropped first.
         @known.delete(pem)
         @known[pem] = certificate
         @known.shift if @known.size > KEPT

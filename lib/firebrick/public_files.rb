@@ -3,26 +3,26 @@
 require "firebrick/public_files/walk"
 
 module Firebrick
-  # Which files the middleware of an app would send by itself, with which fields, and what stands before it: facts for
-  # the front, which sends them in its place where that makes no difference (docs/processes.md, "Public files").
+  # Finds the files that an app's middleware would send, their header fields, and the middleware before it. The front
+  # sends these files itself where that makes no difference (docs/processes.md, "Public files").
   #
-  # Contract: the app is only looked at. What cannot be understood is the app's to send.
+  # Contract: the app is only inspected. Files of middleware that is not understood are left to the app.
   module PublicFiles
     KEY = "files"
 
     module_function
 
-    # Facts for `booted`: pairs of a key and a line of words with tabs between.
+    # Returns facts for `booted`: pairs of a key and a line of words separated by tabs.
     def facts(app)
       lines = Walk.new.lines(app)
       lines << ["types", *types] if lines.any? { |verb, _| verb == "rule" }
       lines.map { |words| [KEY, words.map { |word| escape(word) }.join("\t")] }
     rescue StandardError => e
-      # An app that objects to being looked at sends its files itself.
+      # An app that cannot be inspected sends its files itself.
       [[KEY, "mount\t"], [KEY, "app\t#{escape(e.class)}\t"]]
     end
 
-    # Rack's table, with what the app has added to it.
+    # Returns Rack's table of types, with the app's additions.
     def types
       return [] unless defined?(Rack::Mime::MIME_TYPES)
 

@@ -7,9 +7,9 @@ require "firebrick/puma_file/words"
 
 module Firebrick
   # Puma's configuration file, `config/puma.rb` (docs/puma-rb.md). It is evaluated once, in the process that then loads
-  # the app: what it sets is reported to the front, which decides what it means, and its blocks stay here.
+  # the app. Its settings are reported to the front, which interprets them; its blocks stay here.
   class PumaFile
-    # A method that Puma does not have.
+    # Raised for a method that Puma does not have.
     class UnknownMethod < StandardError
       attr_reader :method_name
 
@@ -19,10 +19,10 @@ module Firebrick
       end
     end
 
-    # What takes part in an evaluation.
+    # The files needed for an evaluation.
     PARTS = %w[background conditions dsl evaluation].freeze
 
-    # One call of the DSL. `conditional`: with other variables it might not have been made.
+    # One call of the DSL. `conditional`: with other variables the call might not have been made.
     Call = Struct.new(:file, :line, :name, :arguments, :block, :conditional)
 
     extend Values
@@ -30,14 +30,14 @@ module Firebrick
     include Surroundings
 
     class << self
-      # The file of this process; nil without one.
+      # The PumaFile of this process; nil without one.
       attr_reader :current
 
-      # Evaluates it: what `configured` or `unconfigured` tell the front (docs/processes.md). With a block it is called
-      # first; what it raises is told in the same way.
+      # Evaluates the file. Returns the `configured` or `unconfigured` message for the front (docs/processes.md). A
+      # block is called first; its exceptions are reported in the same way.
       #
-      # workers:: how many a flag or variable asks for, as text
-      # environment:: what a flag or variable says it is
+      # workers:: the number of workers given by a flag or variable, as text
+      # environment:: the environment given by a flag or variable
       def evaluate(path, workers, environment = "")
         @current = new(path, workers, environment)
         yield if block_given?
@@ -53,7 +53,7 @@ module Firebrick
         ["configured", *file.calls.flat_map { |call| Words.of_call(call) }]
       end
 
-      # Evaluates Ruby in a DSL.
+      # Evaluates Ruby code in a DSL.
       def evaluate_in(receiver, text, place)
         @receiver = receiver
         @text = text
@@ -62,14 +62,15 @@ module Firebrick
       end
     end
 
-    # What was called, and what `get` returns. `blocks`: what runs later, by the name that Puma 8 has for it.
+    # The recorded calls, and the options that `get` returns. `blocks`: the blocks to run later, by their names in Puma
+    # 8.
     attr_reader :path, :workers, :calls, :options, :blocks, :background
 
     def initialize(path, workers, environment)
       @path = path
       @workers = workers
       @environment = environment
-      # What is conditional in each file.
+      # The Conditions of each file.
       @files = {}
       @calls = []
       @options = {}
@@ -103,7 +104,7 @@ module Firebrick
       @calls << Call.new(*where, name, arguments, block, conditional?(places, name))
     end
 
-    # Before the app is loaded: what it and the workers print goes where the file says.
+    # Redirects output as the file says. Called before the app is loaded, so it applies to the app and the workers.
     def redirect_output
       { $stdout => :redirect_stdout, $stderr => :redirect_stderr }.each do |io, option|
         path = @options[option] or next
@@ -112,18 +113,18 @@ module Firebrick
       end
     end
 
-    # The app of the file itself, if it has one.
+    # Returns the app defined in the file itself, if there is one.
     def app
       @options[:app]
     end
 
-    # The app, with what the file says about requests.
+    # Wraps the app to apply the file's settings about requests.
     def wrap(app)
       require "firebrick/puma_file/requests"
       Requests.wrap(app, @options)
     end
 
-    # Keeps the blocks as hooks, and declares what runs beside the workers.
+    # Installs the blocks as hooks, and declares services for the parts that run beside the workers.
     def install
       install_hooks
       @background.declare
@@ -141,7 +142,7 @@ module Firebrick
       !%w[0 1].include?(wanted.to_s)
     end
 
-    # Whether it depends on something whether the call is made: at its own place, or where another file is loaded.
+    # Returns whether the call is conditional: at its own place, or where another file is loaded.
     def conditional?(places, name)
       places.each_with_index.any? do |place, depth|
         @files.fetch(place.path).conditional?(place.lineno, depth.zero? ? name : nil)

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # Exceptions as text, for the error log and the development page. Does not raise, even if methods of the exception do.
+  # Formats exceptions, for the error log and the development page. Does not raise, even if methods of the exception do.
   module Report
     class << self
-      # A block may choose the lines of each backtrace.
+      # Returns the text. A block may select the lines of each backtrace.
       def text(error, env = nil, &chosen)
         lines = ["#{error.class}: #{message(error)}#{request_line(env)}"]
         frames = backtrace(error)
@@ -16,12 +16,12 @@ module Firebrick
         "#{error.class} (its report failed: #{e.class})"
       end
 
-      # The file of the error log, nil for standard error; whether its entries are JSON; where the env has the id of a
+      # The file of the error log, nil for standard error; whether its entries are JSON; the env key with the id of a
       # request.
       attr_accessor :file, :json, :request_id
 
-      # Writes to the error log, in one write, so that entries of several processes do not mix. `env`: of the request
-      # that it is about.
+      # Writes to the error log in one write, so that entries of several processes do not mix. `env`: that of the
+      # request concerned.
       def log(text, env = nil, level: "error")
         write(entry(clean(text).chomp, env, level))
       rescue IOError, SystemCallError
@@ -30,7 +30,7 @@ module Firebrick
 
       private
 
-      # Opened each time: this is rare, and the file may have been moved away since.
+      # The file is opened each time: this is rare, and it may have been moved by log rotation.
       def write(entry)
         return $stderr.write(entry) unless file
 
@@ -54,7 +54,7 @@ module Firebrick
         "{#{pairs.insert(2, "\"pid\":#{Process.pid}").join(',')}}\n"
       end
 
-      # A string of JSON. Not by the gem json: the app may want another version of it.
+      # Encodes a JSON string. The gem json is not used, because the app may want another version of it.
       def quoted(text)
         %("#{text.gsub(/["\\\u0000-\u001f\u007f-\u009f\u2028\u2029]/) { |one| format('\\u%04x', one.ord) }}")
       end

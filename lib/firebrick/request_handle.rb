@@ -3,22 +3,22 @@
 require "firebrick/exchange"
 
 module Firebrick
-  # What an env has of its request: `rack.hijack` and `firebrick.timeout`. Where it is called does not matter, it is
-  # always about the same request; when that has ended, it raises IOError.
+  # The objects `rack.hijack` and `firebrick.timeout` of an env. Wherever they are called, they refer to the same
+  # request; when it has ended, they raise IOError.
   module RequestHandle
     # The longest extension: a day, in seconds.
     LONGEST = 86_400
 
-    # `rack.hijack`: the socket, the same each time.
+    # `rack.hijack`: returns the socket, the same one each time.
     def call
       @hijacked || Exchange.hijack(self) { |socket| @hijacked = socket }
     end
 
-    # `firebrick.timeout`, for requests that know that they take longer than `timeouts.worker`: the request may take at
-    # least +seconds+ from now until its response begins. Never makes the time shorter; may be called again.
+    # `firebrick.timeout`, for requests that know that they take longer than `timeouts.worker`: gives the request at
+    # least +seconds+ from now until its response begins. Never shortens the time; may be called again.
     # Only on the thread that serves the request.
     def extend(seconds)
-      # Not between?, which raises for NaN.
+      # Comparisons, because between? raises for NaN.
       unless seconds.is_a?(Numeric) && seconds.real? && seconds >= 0 && seconds <= LONGEST
         raise ArgumentError, "firebrick.timeout: extend takes seconds from 0 to #{LONGEST}, got #{seconds.inspect}"
       end
@@ -26,7 +26,7 @@ module Firebrick
       Native.extend_timeout(self, (seconds * 1000).ceil)
     end
 
-    # All look the same: logs and caches of an env do not change with each request.
+    # Always the same, so that logs and cache keys of an env do not change with each request.
     def inspect
       "#<Firebrick::RequestHandle>"
     end

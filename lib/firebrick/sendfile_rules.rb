@@ -1,21 +1,21 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # The rules of the `[sendfile]` table: which file a path in `X-Accel-Redirect` means. Paths are read as nginx reads
+  # The rules of the `[sendfile]` table, which map a path in `X-Accel-Redirect` to a file. Paths are read as nginx reads
   # them.
   #
   # Contract:
-  # 1. The path ends at the first `?`. `%41` is decoded once, before a rule is looked for; of a `%` without two digits
-  #    behind it is left what nginx leaves.
-  # 2. A path that has `..` as a part, or a NUL, before or after decoding, is unsafe, whichever rule it would have.
+  # 1. The path ends at the first `?`. `%41` is decoded once, before the look-up of a rule. A `%` without two digits
+  #    is treated as nginx treats it.
+  # 2. A path with a part `..`, or with a NUL, before or after decoding, is unsafe, whichever rule matches it.
   # 3. The longest prefix wins.
   class SendfileRules
-    # Where a file is: the folder, which nothing may lead out of, and the path in it.
+    # The location of a file: the folder, which it must not leave, and the path in it.
     Place = Struct.new(:folder, :path)
 
     UPWARDS = %r{(?:\A|/)\.\.(?:/|\z)}n
 
-    # Rules as the front sends them: a prefix, a newline and a folder, the longest prefix first.
+    # Parses rules as the front sends them: a prefix, a newline and a folder, the longest prefix first.
     def self.parse(lines)
       new(lines.map { |line| line.b.split("\n", 2) })
     end
@@ -25,7 +25,7 @@ module Firebrick
       @rules = rules.map { |prefix, folder| [prefix.b.freeze, folder.b.freeze].freeze }.freeze
     end
 
-    # The Place of a path, :unsafe for one that leads elsewhere, nil if no rule is for it.
+    # Returns the Place of a path; :unsafe for one that leads elsewhere; nil if no rule matches.
     def find(value)
       written = value.b[/\A[^?]*/mn]
       path = decode(written)
@@ -38,8 +38,8 @@ module Firebrick
 
     private
 
-    # As nginx decodes: a `%` that is no code is dropped, and so is a digit behind it that has no second one, with what
-    # took its place.
+    # Decodes as nginx does: a `%` that starts no code is dropped, as is a single digit after it, with the character
+    # that replaces the second digit.
     def decode(text)
       text.gsub(/%(?:(\h\h)|\h[^\h]?|(.)|\z)/mn) { Regexp.last_match(1)&.hex&.chr || Regexp.last_match(2).to_s }
     end

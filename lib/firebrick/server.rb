@@ -5,9 +5,9 @@ require "firebrick/server/arguments"
 require "firebrick/server/attachment"
 
 module Firebrick
-  # A server for an app that this process has loaded: requests run in threads of this very process, so a debugger has
-  # its terminal, reloaded code serves at once, and tests share their transactions with the app. The front, which
-  # has the network, runs as a child. Nothing is forked.
+  # A server for an app that this process has loaded. Requests run in threads of this process, so a debugger has
+  # its terminal, reloaded code is used at once, and tests share their transactions with the app. The front, which
+  # handles the network, runs as a child. Nothing is forked.
   #
   #   server = Firebrick::Server.new(app, port: 0).start
   #   Net::HTTP.get(URI(server.url))
@@ -15,7 +15,7 @@ module Firebrick
   #
   #   Firebrick::Server.new(app, port: 3000, quiet: false).run
   #
-  # A process may have several. For a server in production type `firebrick`: it has several workers, and replaces those
+  # A process may have several. In production use the `firebrick` command: it has several workers, and replaces those
   # that hang or die. See docs/development.md.
   class Server
     # app:: any Rack app
@@ -24,11 +24,11 @@ module Firebrick
     # threads::       "MIN:MAX" or a number
     # environment::   by default APP_ENV, RACK_ENV, RAILS_ENV or development. In development errors are shown, and INT
     #                 and TERM end #run at once
-    # config::        a firebrick.toml; true for the one of the folder, if there is one, with its static.json and
-    #                 public/. Without it all requests are the app's
+    # config::        a firebrick.toml; true for the one in +dir+, if there is one, with its static.json and
+    #                 public/. Without it all requests go to the app
     # dir::           the folder (the current one)
     # quiet::         print no banner (true)
-    # defaults::      settings that count where neither options, variables nor +config+ say anything, such as
+    # defaults::      settings with lower precedence than options, variables and +config+, such as
     #                 { port: 3000 }
     #
     # All others are flags of `firebrick`: `max_body: "10MB"` is --max-body, `early_hints: false` is --no-early-hints.
@@ -41,10 +41,10 @@ module Firebrick
       @attachment = nil
     end
 
-    # Starts the server and returns when it listens; returns itself. A server that runs is left alone.
+    # Starts the server, and returns itself when it listens. Does nothing if the server runs already.
     #
-    # Raises the system's error when an address cannot be had (Errno::EADDRINUSE), and Firebrick::Error for everything
-    # else, such as a setting that is wrong.
+    # Raises the system's error when an address cannot be bound (Errno::EADDRINUSE), and Firebrick::Error for everything
+    # else, such as an invalid setting.
     def start
       @lock.synchronize do
         return self if running?
@@ -67,11 +67,11 @@ module Firebrick
       traps&.each { |name, handler| trap(name, handler || "DEFAULT") }
     end
 
-    # Finishes the requests and ends. Returns when nothing is left of the server: at the latest after `shutdown_timeout`
-    # for clients and the same for the app, whose threads are killed then. From a thread that serves a request of this
-    # server it returns at once. May be called again, from any thread, and in a trap.
+    # Finishes the requests and ends the server. Returns when nothing is left of it: at the latest after
+    # `shutdown_timeout` for clients and the same for the app, whose threads are then killed. Called from a thread that
+    # serves a request of this server, it returns at once. May be called again, from any thread, and in a trap.
     #
-    # now:: does not wait for requests: connections are closed, and threads killed
+    # now:: closes connections and kills threads without waiting for requests
     def stop(now: false)
       @attachment&.stop(now: now)
       nil
@@ -87,12 +87,13 @@ module Firebrick
       !@attachment.nil? && @attachment.running?
     end
 
-    # Where it listens: `http://127.0.0.1:9292`, `https://…`, `unix:///path`. Empty when it does not run.
+    # The addresses on which it listens: `http://127.0.0.1:9292`, `https://…`, `unix:///path`. Empty when it does not
+    # run.
     def addresses
       running? ? @attachment.addresses : []
     end
 
-    # The first of them.
+    # The first address.
     def url
       addresses.first
     end
@@ -119,13 +120,13 @@ module Firebrick
       match && [match[1].delete("[]"), Integer(match[2])]
     end
 
-    # In development at once; elsewhere requests are finished, and the second signal ends at once.
+    # Stops at once in development. Elsewhere the first signal finishes the requests, and the second one stops at once.
     def trap_signals
       return unless Thread.current == Thread.main
 
       attachment = @attachment
       asked = false
-      # Sinatra calls it as well, with other arguments.
+      # Sinatra calls the handler as well, with other arguments.
       handler = proc do
         attachment.order(asked || attachment.development? ? Attachment::HALT : Attachment::DRAIN)
         asked = true
@@ -136,7 +137,7 @@ module Firebrick
     def trapped(name, handler)
       [name, trap(name, &handler)]
     rescue ArgumentError
-      # A virtual machine keeps QUIT for itself.
+      # Virtual machines reserve QUIT.
       nil
     end
   end

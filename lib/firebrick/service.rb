@@ -1,18 +1,18 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # A process beside the workers that gets no requests and runs a block of the app (docs/services.md): what
-  # `Firebrick.service` has declared, and what its block gets.
+  # A process beside the workers that gets no requests and runs a block of the app (docs/services.md). It is declared by
+  # `Firebrick.service`, and passed to the block.
   class Service
     RESTARTS = %w[always on-failure never].freeze
     STOP_SIGNALS = %w[TERM INT QUIT HUP USR1 USR2 KILL].freeze
-    # Seconds; as for the settings.
+    # Seconds; the limit of the setting, too.
     LONGEST_STOP = 86_400
 
-    # As given; `place` is where it was declared, `stop_timeout` in seconds.
+    # The options as given. `place` is the place of the declaration; `stop_timeout` is in seconds.
     attr_reader :name, :place, :restart, :stop_signal, :stop_timeout, :prefix
 
-    # Raises ArgumentError, which says what was expected.
+    # Raises ArgumentError with the expected value.
     # rubocop:disable Metrics/ParameterLists
     def initialize(name, place, restart: "always", stop_signal: "TERM", stop_timeout: 10, prefix: true, &block)
       @name = name.to_s
@@ -26,25 +26,25 @@ module Firebrick
     end
     # rubocop:enable Metrics/ParameterLists
 
-    # What the template reports: keys and values.
+    # Returns the keys and values that the template reports.
     def facts
       { "service" => @name, "place" => @place, "restart" => @restart, "stop_signal" => @stop_signal,
         "stop_timeout_ms" => (@stop_timeout.to_f * 1000).round, "prefix" => @prefix ? 1 : 0 }.to_a
     end
 
-    # In the service's process: runs the block.
+    # Runs the block, in the service's process.
     def run
       @block.call(self)
     end
 
-    # Whether the service was asked to stop. From the first call of this or of `wait` on, being asked no longer
+    # Returns whether the service was asked to stop. After the first call of this or of `wait`, that request no longer
     # interrupts the block.
     def stopping?
       listen
       heard?(0)
     end
 
-    # Waits until the service is asked to stop, or for so many seconds. Whether it was asked to.
+    # Waits until the service is asked to stop, or for +seconds+. Returns whether it was asked to.
     def wait(seconds = nil)
       listen
       heard?(seconds)
@@ -70,7 +70,7 @@ module Firebrick
       raise ArgumentError, "Firebrick.service(#{@name.inspect}) at #{@place}: #{what} #{value.inspect}: #{expected}"
     end
 
-    # Readable for ever once the service was asked to stop; so all threads that wait see it.
+    # Stays readable once the service was asked to stop, so all waiting threads see it.
     def bell
       @bell ||= IO.pipe
     end

@@ -10,7 +10,7 @@ module Firebrick
       @others = {}
     end
 
-    # location:: who declares it
+    # location:: the place of the declaration
     def declare(name, location, **options, &block)
       place = "#{location.path.delete_prefix("#{Dir.pwd}/")}:#{location.lineno}"
       service = Service.new(name, place, **options, &block)
@@ -20,17 +20,17 @@ module Firebrick
       @declared[service.name] = service
     end
 
-    # The services of the settings: lines of name and place.
+    # The services of the settings, given as lines of name and place.
     def others=(lines)
       @others = lines.to_h { |line| line.split(" ", 2) }
     end
 
-    # The service of this name. Raises KeyError.
+    # Returns the service of this name. Raises KeyError.
     def fetch(name)
       @declared.fetch(name) { raise KeyError, "the app declares no service of this name" }
     end
 
-    # The app is loaded: what the template reports. From now on there can be no others.
+    # Returns the facts that the template reports when the app is loaded. No more services can be declared afterwards.
     def facts
       @declared.freeze.each_value.flat_map(&:facts)
     end

@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # What the `rack.input` of a request with a large body has beside the methods of a File. Its file has no name any
-  # more; apps and libraries ask for what the Tempfile has that other servers give them.
+  # Extends the `rack.input` of a request with a large body, which is an unlinked File, with the methods of a Tempfile.
+  # Other servers pass a Tempfile, and apps and libraries call its methods.
   module SpooledInput
-    # Whether a file has a path by its descriptor, for this process and for programs that it starts. Linux has it.
+    # Whether a file can be opened by its descriptor, by this process and programs that it starts. Linux supports that.
     BY_DESCRIPTOR = File.directory?("/proc/self/fd")
 
-    # A path that can be opened until the request ends; nil where the system has none.
+    # Returns a path that can be opened until the request ends; nil where the system has none.
     def path
       "/proc/#{Process.pid}/fd/#{fileno}" if BY_DESCRIPTOR
     end
@@ -17,7 +17,7 @@ module Firebrick
       size
     end
 
-    # It has been done.
+    # Does nothing: the file is unlinked already.
     def unlink
       true
     end

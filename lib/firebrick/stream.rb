@@ -6,32 +6,32 @@ require "firebrick/errors"
 require "firebrick/null_input"
 
 module Firebrick
-  # The stream of a Rack 3 streaming body, or of `rack.hijack` in the headers, on a connection that has been upgraded.
+  # The stream of a Rack 3 streaming body, or of `rack.hijack` in the headers, on an upgraded connection.
   class UpgradedSocket < UNIXSocket
     include ClientSocket
 
-    # The Rack SPEC gives `close` no argument; libraries pass the reason.
+    # The Rack SPEC gives `close` no argument, but libraries pass a reason.
     def close(*)
       super()
     end
 
-    # The app has broken off.
+    # Ends a stream that the app has left without closing it.
     def abort
       close
     end
   end
 
-  # The same where nothing has been upgraded: nothing comes from the client, and the response is complete when the app
-  # has closed the stream.
+  # The same on a connection that has not been upgraded: nothing comes from the client, and the response is complete
+  # when the app has closed the stream.
   #
-  # Contract: a byte lies in the socket that the app does not read. Closing takes it out; so whatever else ends the
-  # socket (an exception, the end of the process, the collector), the other end learns that the connection was reset,
-  # and the response is cut off (ext/worker/src/body.rs). Of copies (`dup`) the last one that is closed counts.
+  # Contract: a byte that the app does not read stays in the socket, and #close takes it out. If the socket ends in any
+  # other way (an exception, the end of the process, the collector), the connection to the front is reset,
+  # and the response is cut off (ext/worker/src/body.rs). With copies (`dup`) the last close counts.
   class StreamSocket < UpgradedSocket
     ENDED = NullInput.new
     private_constant :ENDED
 
-    # What reads from the stream: as at its end.
+    # Methods that read from the stream: they behave as at its end.
     READING = %i[each each_byte each_char each_codepoint each_line eof eof? getbyte getc gets read read_nonblock
                  readbyte readchar readline readlines readpartial sysread].freeze
 
@@ -68,7 +68,7 @@ module Firebrick
 
     protected
 
-    # How many there are that have not been closed, in an Array that they share.
+    # The number of copies that are not closed, in an Array that they share.
     def copies
       @copies ||= [1]
     end
@@ -78,12 +78,13 @@ module Firebrick
     def take_mark
       UNIXSocket.instance_method(:recv_nonblock).bind_call(self, 1, exception: false)
     rescue SystemCallError
-      # The front has gone, or has ended the response.
+      # The front is gone, or has ended the response.
       nil
     end
   end
 
-  # The stream of a Rack 3 streaming body whose request has a body: reads the body first, then what the client sends.
+  # The stream of a Rack 3 streaming body whose request has a body: reads that body first, then the client's further
+  # bytes.
   class Stream
     extend Forwardable
 
@@ -114,7 +115,7 @@ module Firebrick
       @socket.read_nonblock(length, buffer, exception: exception)
     end
 
-    # As IO#readpartial: waits until there is something, raises EOFError at the end.
+    # As IO#readpartial: waits until there is something to read, raises EOFError at the end.
     def readpartial(length, buffer = nil)
       bytes = @input&.read(length)
       return replace(buffer, bytes) if bytes && !bytes.empty?

@@ -14,8 +14,8 @@ require "firebrick/template/whereabouts"
 require "firebrick/template/yjit"
 
 module Firebrick
-  # The process that loads the app once and then only forks workers (docs/processes.md). Before Bundler is set up it
-  # loads nothing that could be a gem.
+  # The process that loads the app once and then only forks workers (docs/processes.md). Before Bundler is set up, it
+  # loads no library that could be a gem.
   class Template
     include Configuring
     include Lives
@@ -38,7 +38,7 @@ module Firebrick
         new(Control.new(Integer(ENV.delete("FIREBRICK_CONTROL_FD"))), @front).run
       end
 
-      # Before this nothing may be loaded that could be a gem.
+      # Sets Bundler up. Before this no library may be loaded that could be a gem.
       def set_up_bundler
         require "bundler/setup" if ENV["BUNDLE_GEMFILE"] || File.file?("Gemfile") || File.file?("gems.rb")
       end
@@ -57,7 +57,7 @@ module Firebrick
       offer_to_the_kernel
       # While the app loads, the control socket is not read.
       Native.parent_death_signal(Signal.list["KILL"])
-      # It died before it could be a signal.
+      # The front has exited before the signal was requested.
       exit!(0) unless Process.ppid == @front
       ignore_signals(*IGNORED, "TERM")
       tell_where_when_asked
@@ -99,7 +99,7 @@ module Firebrick
       @control.booted(@facts)
     end
 
-    # Frames of another version would show only as workers that exit.
+    # Checks the version of the protocol. A mismatch would show only as workers that exit.
     def check_wire(wanted)
       ours = Native.respond_to?(:wire) ? Native.wire.to_s : "1"
       return if ours == wanted
@@ -137,7 +137,7 @@ module Firebrick
       when "kill" then @children.kill(Integer(arguments[0]), arguments[1])
       when "unlink" then @unlink = arguments
       when "before_fork" then @children.start_jobs_again
-      # What the app has registered with at_exit runs, as in Puma's master process.
+      # The app's `at_exit` blocks run, as in Puma's master process.
       when "exit" then exit
       end
     end

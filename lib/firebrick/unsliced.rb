@@ -2,8 +2,8 @@
 
 # Fibers take turns when they compute for long (`rack.fiber_slice`).
 module Firebrick
-  # Runs the block without other fibers of the thread in between, however long it computes: for code that would not be
-  # safe with threads either. While it waits, others run.
+  # Runs the block without pre-emption by other fibers of the thread, however long it computes: for code that would not
+  # be safe with threads either. While it waits, others run.
   def self.unsliced
     return yield unless defined?(Fibers) && Fibers.here?
 

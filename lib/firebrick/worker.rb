@@ -7,16 +7,17 @@ require "firebrick/worker/out_of_band_gc"
 module Firebrick
   # A forked process that serves requests. The serving itself is native (ext/worker).
   class Worker
-    # Makes it send the front the backtraces of the threads that serve requests.
+    # The signal that makes it send the front the backtraces of its serving threads.
     TRACE = "URG"
-    # Makes it write the backtraces of all threads.
+    # The signal that makes it log the backtraces of all threads.
     DUMP = Template::DUMP
-    # The signals that mean something else to a template.
+    # The signals that have another meaning for a template.
     SIGNALS = [TRACE, DUMP].freeze
-    # Those that make it finish. QUIT is the polite one of other servers, and often reaches the whole process group.
+    # The signals that make it finish. QUIT is the graceful one of other servers, and often reaches the whole process
+    # group.
     STOP = %w[TERM QUIT].freeze
 
-    # Serves until the worker has finished. Returns nil, but in a child that is to become a template its control socket.
+    # Serves until the worker has finished. Returns nil; in a child that is to become a template, its control socket.
     def self.run(index, links, boot)
       new(index, boot).run(links)
     end
@@ -33,7 +34,7 @@ module Firebrick
       listen_to_signals
       hooks(:after_fork)
       Native.start(@index, links, @boot.scoreboard, @boot.slot_len)
-      # They are known there.
+      # The native part closes them from now on.
       ForkGuard.release(*links)
       answer_signals
       serve
@@ -54,7 +55,7 @@ module Firebrick
       collector&.stop
     end
 
-    # Forks when no thread serves any more. Whether this is the child.
+    # Forks when no thread serves any more. Returns true in the child.
     def leave_child(control)
       pid = ForkGuard.ours { fork }
       if pid
@@ -80,14 +81,14 @@ module Firebrick
           Native.stopping
         end
       rescue ArgumentError
-        # A virtual machine keeps QUIT for itself.
+        # Virtual machines reserve QUIT.
         next
       end
-      # Until the signals are answered elsewhere: a hook may hang.
+      # Until the thread below handles the signal, because a hook may hang.
       trap(DUMP) { Report.log(backtraces(Thread.list)) }
     end
 
-    # On a thread of its own: a trap would run on the main thread, and end waits of the request that it serves.
+    # Runs on a separate thread: a trap would run on the main thread, and end waits of the request that it serves.
     def answer_signals
       Native.take_signals(SIGNALS.map { |name| Signal.list[name] })
       Thread.new { loop { answer(Native.signals) } }.name = "firebrick: backtraces"
@@ -107,7 +108,7 @@ module Firebrick
       exit 1
     end
 
-    # Sends the front the backtraces of the threads that serve requests.
+    # Sends the front the backtraces of the serving threads.
     def send_traces
       Native.traces(Native.serving.map { |thread, link, id| [link, id, Exchange.app_lines.of(thread.backtrace.to_a)] })
     rescue StandardError, SystemStackError
@@ -120,7 +121,7 @@ module Firebrick
       nil
     end
 
-    # Of threads, and of the fibers that serve.
+    # Returns the backtraces of threads, and of the fibers that serve.
     def backtraces(them)
       prefix = "firebrick: #{Exchange.name}:"
       them.flat_map do |one|

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # What the hooks of `after_worker_exit` get: which worker it was, and how it exited.
+  # The argument of `after_worker_exit` hooks: the worker, and how it exited.
   class WorkerExit
     # How a process exited, with the methods of Process::Status that such hooks use.
     Status = Struct.new(:pid, :exitstatus, :termsig) do

@@ -3,7 +3,7 @@
 require_relative "metrics_service"
 
 module Kubernetes
-  # The metrics adapter (metrics/config.ru) as a process, and known to the API server as custom.metrics.k8s.io.
+  # Runs the metrics adapter (metrics/config.ru) as a process, and registers it with the API server as custom.metrics.k8s.io.
   class Adapter
     def initialize(plane, token)
       @plane = plane

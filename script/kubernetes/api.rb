@@ -8,7 +8,7 @@ require "uri"
 module Kubernetes
   # A client of an API server: one kept connection per thread.
   class Api
-    # An answer that is no success; `status` is its number.
+    # A response other than success; `status` is its number.
     class Refused < StandardError
       attr_reader :status
 
@@ -32,7 +32,7 @@ module Kubernetes
 
     def patch(path, object) = ask(Net::HTTP::Patch.new(path, "Content-Type" => "application/merge-patch+json"), object)
 
-    # Ends an object at once. One that is gone already is no error.
+    # Deletes an object at once. A missing object is not an error.
     def delete_now(path)
       ask(Net::HTTP::Delete.new(path, "Content-Type" => "application/json"), "kind" => "DeleteOptions", "apiVersion" => "v1", "gracePeriodSeconds" => 0)
     rescue Refused => e

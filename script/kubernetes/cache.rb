@@ -5,21 +5,21 @@ require "fileutils"
 require "json"
 require "open3"
 
-# Kubernetes on this machine, for tests: what of it is compiled, and what runs.
+# Kubernetes on this machine, for tests: compiles and runs the needed parts.
 module Kubernetes
   ROOT = File.expand_path("../..", __dir__)
   MODULES = File.join(ROOT, "deploy", "kube")
 
-  # What somebody has to mend; the message says what and how.
+  # An error that the user can fix; the message says how.
   class Failure < StandardError; end
 
-  # Programs and schemas that are made once from public Go modules. What they are made of is in their names, so nothing in the folder is ever
-  # out of date; it may be removed at any time.
+  # Programs and schemas that are made once from public Go modules. Their names contain the versions of their sources, so no file in the folder
+  # is ever out of date. The folder may be removed at any time.
   #
   # KUBE_CACHE  the folder; otherwise firebrick/kube in $XDG_CACHE_HOME or ~/.cache
   # GO          the command of Go (go)
   class Cache
-    # Go's own version is that of go.mod or later: another is not fetched.
+    # Uses the installed Go, which must be as new as go.mod says, and downloads no other.
     ENVIRONMENT = { "GOTOOLCHAIN" => "local", "GOFLAGS" => "-buildvcs=false" }.freeze
 
     attr_reader :folder
@@ -32,10 +32,10 @@ module Kubernetes
 
     def self.go = ENV.fetch("GO", "go")
 
-    # The version of a module that deploy/kube/+from+ names.
+    # Returns the version of a module that deploy/kube/+from+ names.
     def self.version(path, from) = File.read(File.join(MODULES, from, "go.mod"))[/^\s*#{Regexp.escape(path)} (v\S+)/, 1]
 
-    # Whether programs can be compiled here: there is Go, and it is as new as go.mod says.
+    # Returns whether programs can be compiled here: Go is installed, and as new as go.mod says.
     def self.go?
       version = IO.popen(ENVIRONMENT, [go, "env", "GOVERSION", { err: File::NULL }], &:read)[/\Ago([\d.]+)/, 1]
       wanted = File.read(File.join(MODULES, "chart", "go.mod"))[/^go (\S+)/, 1]
@@ -44,10 +44,10 @@ module Kubernetes
       false
     end
 
-    # For programs that run for a second: a third less time to compile, and slower code.
+    # For programs that run for a second: a third less time to compile, but slower code.
     QUICK = ["-gcflags=all=-N -l -dwarf=false"].freeze
 
-    # The path of a program: the package +what+ of the module in deploy/kube/+from+. It is compiled if it is not there.
+    # Returns the path of a program: the package +what+ of the module in deploy/kube/+from+. Compiles it if it is missing.
     def program(from, what, name, flags: [])
       dir = File.join(MODULES, from)
       path = File.join(@folder, "#{name}-#{digest(dir, flags)}")
@@ -65,12 +65,12 @@ module Kubernetes
       FileUtils.rm_f(partial) if partial
     end
 
-    # The folder of a module's sources.
+    # Returns the folder of a module's sources.
     def sources(path, version)
       (@sources ||= {})[[path, version]] ||= JSON.parse(go("mod", "download", "-json", "#{path}@#{version}")).fetch("Dir")
     end
 
-    # Fetches what the packages of a module are compiled from, and compiles nothing.
+    # Downloads the sources of a module's packages, without compiling.
     def fetch(from, *packages)
       go("list", "-deps", "-f", "", *packages, dir: File.join(MODULES, from))
     end

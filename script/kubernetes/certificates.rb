@@ -3,7 +3,7 @@
 require "openssl"
 
 module Kubernetes
-  # An authority for one run, and certificates of it: PEM files in a folder.
+  # An authority for one run, and its certificates: PEM files in a folder.
   class Certificates
     YEAR = 365 * 86_400
 
@@ -17,7 +17,7 @@ module Kubernetes
 
     def path(name) = File.join(@folder, name)
 
-    # NAME.crt and NAME.key: of a server on loopback, of a client, or of both.
+    # Writes NAME.crt and NAME.key, for a server on loopback, for a client, or for both.
     def issue(name, usage:)
       key, certificate = make(name, usage: usage)
       write("#{name}.key", key.private_to_pem)

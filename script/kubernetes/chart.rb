@@ -4,19 +4,19 @@ require "yaml"
 require_relative "schemas"
 
 module Kubernetes
-  # The chart, as deploy/kube/chart lints, renders and checks it.
+  # Lints, renders and checks the chart with the program of deploy/kube/chart.
   class Chart
     FOLDER = File.join(ROOT, "deploy", "chart")
 
-    # What became of some values. error: what the chart or its schema refuses; rendered: text by name of template; invalid: what is not as
-    # Kubernetes wants it.
+    # The result for some values. error: the message of the chart or its schema; rendered: text by name of template; invalid: the faults of
+    # objects.
     Answer = Struct.new(:error, :lint, :rendered, :valid, :invalid, keyword_init: true) do
-      # All objects.
+      # Returns all objects.
       def objects
         rendered.select { |name, _| name.end_with?(".yaml") }.values.flat_map { |text| YAML.load_stream(text) }.compact
       end
 
-      # The only object of a kind; nil if there is none.
+      # Returns the only object of a kind; nil if there is none.
       def [](kind)
         found = objects.select { |one| one["kind"] == kind }
         raise "there are #{found.size} objects of kind #{kind}" if found.size > 1
@@ -25,7 +25,7 @@ module Kubernetes
       end
     end
 
-    # The path of the checker.
+    # Returns the path of the checker.
     def self.program(cache) = cache.program("chart", ".", "chart", flags: Cache::QUICK)
 
     def initialize(cache = Cache.new)
@@ -34,7 +34,7 @@ module Kubernetes
 
     def render(values, name: "shop", namespace: "web") = ask("values" => values, "name" => name, "namespace" => namespace)
 
-    # Checks a text of YAML.
+    # Checks a YAML text.
     def check(manifest) = ask("manifest" => manifest)
 
     def close

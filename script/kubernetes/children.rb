@@ -3,11 +3,11 @@
 require_relative "cache"
 
 module Kubernetes
-  # Programs that are needed for as long as something runs, each with a log in a folder. One that ends by itself is a failure.
+  # Programs that run beside a test, each with a log in a folder. One that ends by itself is a failure.
   class Children
     LINES = 20
 
-    # What has ended that should not have; nil as long as nothing has.
+    # The first program that has ended unexpectedly; nil if none has.
     attr_reader :failure
 
     def initialize(folder, environment = {})
@@ -24,19 +24,19 @@ module Kubernetes
       end
     end
 
-    # Fails if one has ended.
+    # Fails if a program has ended.
     def check = (raise @failure if @failure)
 
-    # By KILL: what they leave is thrown away.
+    # Kills the programs; their files are not needed.
     def stop
       @stopping = true
       @pids.each_value { |pid| kill(pid) }
     end
 
-    # What a program has printed last.
+    # Returns the last output of a program.
     def last_lines(name) = File.exist?(log(name)) ? File.readlines(log(name)).last(LINES).join : ""
 
-    # The same of all.
+    # Returns the last output of all programs.
     def report = @pids.keys.map { |name| "#{name}:\n#{last_lines(name)}" }.join
 
     private

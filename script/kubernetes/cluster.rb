@@ -8,16 +8,16 @@ require_relative "node"
 require_relative "plane"
 
 module Kubernetes
-  # A control plane, nodes with real servers, and the chart installed in a namespace whose pods have to be `restricted`.
+  # A control plane, nodes with real servers, and the chart installed in a namespace that requires `restricted` pods.
   class Cluster
     NAMESPACE = "web"
     RELEASE = "shop"
-    # Objects of the chart are called as the release and the chart.
+    # The name of the chart's objects: that of the release and the chart.
     NAME = "shop-firebrick"
     TOKEN = "a-token-of-one-run"
     NODES = 2
 
-    # How the app of the runs is served: each request sleeps as long as the variable says.
+    # The app of the runs: each request sleeps for the time in the variable.
     APP = <<~'RUBY'
       seconds = Float(ENV.fetch("APP_SECONDS"))
       run ->(_) { sleep seconds; [200, { "content-type" => "text/plain" }, ["Hello"]] }
@@ -30,12 +30,12 @@ module Kubernetes
       @nodes = []
     end
 
-    # Where the server of a pod's address listens.
+    # Returns the address on which the server of a pod listens.
     def reach(address) = Pod.loopback(address)
 
     def api = plane.api
 
-    # A namespace in which pods are refused that are not `restricted`.
+    # Makes a namespace that refuses pods which are not `restricted`.
     def namespace(name = NAMESPACE)
       api.post("/api/v1/namespaces", "kind" => "Namespace", "apiVersion" => "v1",
                                      "metadata" => { "name" => name, "labels" => { "pod-security.kubernetes.io/enforce" => "restricted", "pod-security.kubernetes.io/enforce-version" => "latest" } })
@@ -48,12 +48,12 @@ module Kubernetes
       @nodes = Array.new(NODES) { |number| Node.new(api, "node-#{number}", app: app, number: number).start }
     end
 
-    # Nodes without machines in their place.
+    # Starts kwok, whose nodes have no machines.
     def start_kwok(cache) = Kwok.new(plane, cache).start.tap { |kwok| @nodes << kwok }
 
     def start_adapter = @adapter = Adapter.new(plane, TOKEN).start
 
-    # Installs or upgrades the chart; values as a hash.
+    # Installs or upgrades the chart. values: a hash.
     def install(values)
       file = File.join(plane.folder, "values.json")
       File.write(file, JSON.generate(values))
@@ -62,7 +62,7 @@ module Kubernetes
       raise Failure, "#{e.message}\n#{state}"
     end
 
-    # Values for servers on this machine, whose requests take so long.
+    # Values for servers on this machine whose requests take that many seconds.
     def values(seconds:, threads:, **more)
       { "image" => { "repository" => "registry.example.com/shop", "tag" => "1" }, "server" => { "workers" => 1, "threads" => threads.to_s },
         "env" => [{ "name" => "APP_SECONDS", "value" => seconds.to_s }], "control" => { "enabled" => true, "token" => TOKEN }, **more }
@@ -70,19 +70,19 @@ module Kubernetes
 
     def deployment = api.get("/apis/apps/v1/namespaces/#{NAMESPACE}/deployments/#{NAME}")
 
-    # Pods that the deployment wants, and those that are ready.
+    # Returns the numbers of desired and ready pods.
     def replicas
       found = deployment
       [found.dig("spec", "replicas"), found.dig("status", "readyReplicas").to_i]
     end
 
-    # The pods that stay.
+    # The pods that are not being deleted.
     def pods = all_pods.reject { |pod| pod.dig("metadata", "deletionTimestamp") }
 
-    # With those that leave.
+    # All pods, including those being deleted.
     def all_pods = api.get("/api/v1/namespaces/#{NAMESPACE}/pods").fetch("items")
 
-    # Waits until the block says yes. Fails after so many seconds, or when something has ended that should not.
+    # Waits until the block is true. Fails after +within+ seconds, or when a node or program has ended unexpectedly.
     def wait_until(what, within:)
       deadline = now + within
       until (result = yield)
@@ -94,7 +94,7 @@ module Kubernetes
       result
     end
 
-    # Fails when a node or a program of the control plane has.
+    # Fails when a node or a program of the control plane has failed.
     def check(*others)
       plane.check
       failed = [*@nodes, *others].filter_map(&:failure).first

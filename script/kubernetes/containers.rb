@@ -10,7 +10,7 @@ require_relative "rollouts"
 module Kubernetes
   # A Cluster whose only node is a Machine.
   class ContainerCluster < Cluster
-    # Pods ask for little, so that the machine has room for all.
+    # Pods request little, so that the machine has room for all.
     RESOURCES = { "requests" => { "cpu" => "50m", "memory" => "128Mi" }, "limits" => { "cpu" => "1", "memory" => "512Mi" } }.freeze
 
     def initialize(plane, cache, images:)
@@ -19,7 +19,7 @@ module Kubernetes
       @images = images
     end
 
-    # Pods have addresses of their own.
+    # Pods have their own addresses.
     def reach(address) = address
 
     def start_nodes = @nodes = [Machine.new(plane, @cache, images: @images).start]
@@ -33,17 +33,17 @@ module Kubernetes
     def state = super + @nodes.map(&:report).join
   end
 
-  # The chart's pods as a kubelet runs them: the image, as another user than root, on a root folder that cannot be written. What only a real
-  # container shows: who reaps orphans, where bodies are kept, what a limit of memory ends, what a resize changes, what is left in /tmp when the
-  # container is started again, and with what status it ends. And what needs names of a cluster: the fleet on one page, load from several pods.
+  # The chart's pods as a kubelet runs them: the image, not as root, with a read-only root file system. Tests the behaviour that needs a real
+  # container: reaping of orphans, the place of large bodies, the memory limit, a resize, files left in /tmp by the previous container,
+  # and the exit status. And features that need a cluster's names: the fleet on one page, load from several pods.
   class Containers
     PODS = 2
     GENERATORS = 2
-    # More than is kept in memory.
+    # Larger than the limit for memory.
     BODY = 64 << 20
     # Seconds.
     SOON = 30
-    # Until a probe has failed often enough, and the grace period of a process that does not hear TERM is over.
+    # The time for enough failed probes, plus the grace period of a process that does not react to TERM.
     RESTARTED_WITHIN = 180
 
     def initialize(cluster, rounds: 10, rate: 100)
@@ -101,14 +101,14 @@ module Kubernetes
       socket&.close
     end
 
-    # As docs/kubernetes.md says it, but in a pod that there is.
+    # The command of docs/kubernetes.md, but in an existing pod.
     def show_fleet(pod)
       fleet = JSON.parse(shell(pod, "firebrick top --fleet #{Cluster::NAME}-control:9293 --once --json"))
       expect("the name stands for all pods", { "servers" => PODS, "up" => PODS, "unreachable" => 0 }, fleet["totals"].slice("servers", "up", "unreachable"))
       say("the name of the service leads firebrick top to %d servers", PODS)
     end
 
-    # The Job of deploy/, for one machine and five seconds.
+    # Runs the Job of deploy/, for one machine and five seconds.
     def bench
       kubectl("create", "secret", "generic", "firebrick-bench", "--from-literal=token=#{SecureRandom.hex(16)}")
       kubectl("apply", "-f", "-", input: job)
@@ -116,7 +116,7 @@ module Kubernetes
       report = JSON.parse(kubectl("logs", "--tail=-1", "-l", "job-name=firebrick-bench,batch.kubernetes.io/job-completion-index=0"))
       requests = report.dig("summary", "requests")
       expect("all requests succeed", requests, report.dig("outcome", "ok"))
-      # 1,000 at random times.
+      # About 1,000 requests at random times.
       expect("the load is #{requests} requests", true, requests.between?(800, 1200))
       kubectl("delete", "job", "firebrick-bench", "--cascade=foreground")
       say("a Job of %d pods sends %d requests and has one report: p50 %.1f ms", GENERATORS, requests, report.dig("summary", "latency_ms", "p50"))
@@ -132,7 +132,7 @@ module Kubernetes
       text
     end
 
-    # Process 1 of a container has those that have lost their parent.
+    # Process 1 of a container adopts orphans.
     def leave_orphans(pod)
       shell(pod, "for i in 1 2 3 4 5; do (sleep 0.1 & exec true) & done; wait")
       @cluster.wait_until("orphans are reaped", within: SOON) do
@@ -141,7 +141,7 @@ module Kubernetes
       say("orphans are reaped")
     end
 
-    # The kernel ends the largest process, which is the worker.
+    # The kernel kills the largest process, which is the worker.
     def exceed_memory(pod)
       response = ask(pod, "/eat")
       expect("a request whose worker was killed", "502", response.code)
@@ -161,7 +161,7 @@ module Kubernetes
       expect("the container was not started again", 0, container(pod)["restartCount"])
     end
 
-    # Its probe fails, the kubelet kills it, and the next one finds in /tmp what it has left.
+    # The probe fails, the kubelet kills the container, and the next one finds the files that it has left in /tmp.
     def freeze_front(pod)
       began = @cluster.now
       Process.kill(:STOP, front(pod))
@@ -171,7 +171,7 @@ module Kubernetes
       say("a server that does not respond is started again after %.0f s, with the same /tmp", @cluster.now - began)
     end
 
-    # A finalizer keeps what the kubelet has said at last.
+    # A finalizer keeps the pod's last status.
     def leave(pod)
       path = "/api/v1/namespaces/#{Cluster::NAMESPACE}/pods/#{pod}"
       @cluster.api.patch(path, "metadata" => { "finalizers" => ["example.com/read"] })
@@ -208,7 +208,7 @@ module Kubernetes
       ask(pod, "/metrics", port: 9293, headers: { "Authorization" => "Bearer #{Cluster::TOKEN}" }).body[/^#{Regexp.escape(name)} (\S+)$/, 1].to_f
     end
 
-    # Process 1 of the pod's container, by its number here.
+    # Returns process 1 of the pod's container, by its process id here.
     def front(pod)
       uid = object(pod).dig("metadata", "uid")
       found = Dir["/proc/[0-9]*"].find do |path|

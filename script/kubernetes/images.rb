@@ -6,17 +6,17 @@ require_relative "../../lib/firebrick/version"
 require_relative "cache"
 
 module Kubernetes
-  # The images of a run with containers, as archives in a folder: an app's, which is Firebrick's and a config.ru, as its users make theirs; and
-  # that of the process which holds a pod's namespaces. By buildah, from what `make dist` leaves in the machine's storage.
+  # The images of a run with containers, as archives in a folder: an app's image, which adds a config.ru to Firebrick's, as users do; and the
+  # image of the process that holds a pod's namespaces. Made with buildah from the image that `make dist` leaves in the machine's storage.
   class Images
     # IMAGE:: the image of Firebrick, by its name for buildah
     FIREBRICK = ENV.fetch("IMAGE", "firebrick:#{Firebrick::VERSION}")
     REPOSITORY = "registry.example.com/shop"
     PAUSE = "registry.example.com/pause:1"
 
-    # /        sleeps as long as the variable says
-    # /digest  of the body
-    # /eat     memory, until the kernel ends the process
+    # /        sleeps for the time in the variable
+    # /digest  returns the digest of the body
+    # /eat     allocates memory, until the kernel kills the process
     APP = <<~'RUBY'
       require "digest"
       seconds = Float(ENV.fetch("APP_SECONDS"))
@@ -49,7 +49,7 @@ module Kubernetes
       File.write(File.join(app, "config.ru"), APP)
       buildah("copy", "--quiet", container, app, "/srv/app")
       commit(container, "app", "#{REPOSITORY}:1")
-      # Engines end it by KILL.
+      # Container engines kill it.
       buildah("config", "--entrypoint", '["sleep", "infinity"]', container)
       commit(container, "pause", PAUSE)
     ensure

@@ -3,8 +3,8 @@
 require_relative "cluster"
 
 module Kubernetes
-  # The chart against a real API server: each file of deploy/chart/ci by `--dry-run=server` and for good, in namespaces that refuse pods which
-  # are not `restricted`; and that such pods are refused.
+  # The chart against a real API server: installs each file of deploy/chart/ci, first with `--dry-run=server`, in namespaces that refuse pods which
+  # are not `restricted`; and checks that such pods are refused.
   class Installing
     def initialize(cluster, schemas)
       @cluster = cluster
@@ -31,13 +31,13 @@ module Kubernetes
       @plane.run(:helm, *words)
       wanted, = deployment(name)
       @cluster.wait_until("#{name}: #{wanted} pods are admitted", within: 60) { deployment(name)[1] == wanted }
-      # An upgrade to the same is accepted, too: no field that cannot change differs.
+      # Upgrading to the same values is accepted, too, because no immutable field differs.
       @plane.run(:helm, *words)
       puts "  #{name}: installed, #{wanted} pods admitted as restricted"
       @plane.run(:helm, "uninstall", "shop", "--namespace", name)
     end
 
-    # What the values name, and the chart does not make.
+    # Makes the objects that the values name and the chart does not make.
     def prepare(name)
       @cluster.api.post("/api/v1/namespaces/#{name}/serviceaccounts", "metadata" => { "name" => "unused" })
       @cluster.api.post("/apis/scheduling.k8s.io/v1/priorityclasses", "metadata" => { "name" => "web" }, "value" => 1)
@@ -45,13 +45,13 @@ module Kubernetes
       raise unless e.status == 409
     end
 
-    # Wanted pods, and those that there are.
+    # Returns the numbers of desired and existing pods.
     def deployment(namespace)
       found = @cluster.api.get("/apis/apps/v1/namespaces/#{namespace}/deployments").fetch("items").first
       [found.dig("spec", "replicas"), found.dig("status", "replicas").to_i, found.dig("status", "conditions").to_a]
     end
 
-    # An autoscaler that is turned on finds as many pods as there were.
+    # Turning an autoscaler on keeps the number of pods.
     def keep(file)
       @cluster.namespace("kept")
       words = ["upgrade", "--install", "shop", Chart::FOLDER, "--namespace", "kept", "--values", file, "--set", "replicas=4,control.enabled=true,control.token=#{Cluster::TOKEN}"]
@@ -63,7 +63,7 @@ module Kubernetes
       puts "  an autoscaler that is turned on keeps the number of pods"
     end
 
-    # That the namespace would have refused other pods.
+    # Checks that the namespace would have refused other pods.
     def refuse(file)
       @cluster.namespace("refused")
       @plane.run(:helm, "install", "shop", Chart::FOLDER, "--namespace", "refused", "--values", file, "--set", "securityContext.allowPrivilegeEscalation=true")

@@ -4,23 +4,24 @@ require "rbconfig"
 require_relative "cache"
 
 module Kubernetes
-  # Where a run with containers takes place: this program once more, in namespaces of Linux that are its own. Its network, its mounts and its
-  # processes are gone when it ends, however it ends. Control groups and three kernel settings are the machine's: what a kubelet makes and
-  # changes of them is put back.
+  # Runs this program again in its own Linux namespaces, for a run with containers. Its network, mounts and
+  # processes disappear when it ends, for whatever reason. Control groups and three kernel settings belong to the machine, so the changes of a
+  # kubelet are reverted.
   module Isolation
-    # Folder of the images, for the program inside, which keeps there what it makes: what is mounted inside can be removed only afterwards.
+    # The folder of the images, for the program inside. It is made outside, because a folder that is mounted on inside can only be removed
+    # afterwards.
     IMAGES = "KUBE_IMAGES"
     CONTROLLERS = "/sys/fs/cgroup/*"
-    # What a kubelet and its runtime make in each controller.
+    # The groups that a kubelet and its runtime make in each controller.
     GROUPS = %w[kubepods k8s.io].freeze
-    # Folders of the machine that a kubelet and containerd write to, whatever they are told: inside they are others.
+    # Folders of the machine that a kubelet and containerd always write to. Inside they are replaced.
     FOLDERS = %w[/var/lib/kubelet /var/log /run].freeze
-    # What a kubelet sets for the whole machine.
+    # Settings that a kubelet changes for the whole machine.
     KERNEL = %w[vm/overcommit_memory kernel/panic kernel/panic_on_oops].map { |name| "/proc/sys/#{name}" }.freeze
 
     def self.inside? = ENV.key?(IMAGES)
 
-    # Fails unless containers can run here.
+    # Fails if containers cannot run here.
     def self.check
       raise Failure, "containers need root: sudo script/kube containers" unless Process.uid.zero?
 
@@ -31,7 +32,7 @@ module Kubernetes
       raise Failure, "#{missing} is missing: script/apt-install util-linux iproute2 runc" if missing
     end
 
-    # Runs this program with the words, inside. Whether it succeeded.
+    # Runs this program with the words, inside. Returns whether it succeeded.
     def self.run(*words, images:)
       missing = FOLDERS.reject { |path| Dir.exist?(path) }.each { |path| FileUtils.mkdir_p(path) }
       kernel = KERNEL.to_h { |path| [path, File.read(path)] }
@@ -40,7 +41,7 @@ module Kubernetes
                           "sh", "-c", script, "sh", RbConfig.ruby, *words)
       Process.wait2(pid).last.success?.tap { pid = nil }
     ensure
-      # Whoever ends a group of processes by a signal may send several.
+      # A process group may be sent several signals.
       handlers = %w[INT TERM].to_h { |signal| [signal, trap(signal, "IGNORE")] }
       if pid
         Process.kill(:TERM, pid)
@@ -54,7 +55,7 @@ module Kubernetes
 
     def self.groups = GROUPS.flat_map { |name| Dir[File.join(CONTROLLERS, name), File.join("/sys/fs/cgroup", name)] }
 
-    # Those inside first. A process that is about to end keeps its group for a moment.
+    # Inner groups first. A process that is about to end keeps its group for a moment.
     def self.remove_groups
       deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 10
       begin

@@ -5,15 +5,15 @@ require_relative "children"
 require_relative "metrics_service"
 
 module Kubernetes
-  # KEDA's operator and its metrics server as processes of this machine. The operator reads pods at their own addresses, so it needs a Machine.
+  # KEDA's operator and its metrics server as processes on this machine. The operator connects to pods' addresses, so it needs a Machine.
   class Keda
     MODULE = "github.com/kedacore/keda/v2"
     PROGRAMS = %w[operator adapter].freeze
 
-    # Their paths by name; what is missing is compiled.
+    # Returns their paths by name; compiles missing ones.
     def self.programs(cache) = PROGRAMS.to_h { |name| [name, cache.program("keda", "#{MODULE}/cmd/#{name}", "keda-#{name}")] }
 
-    # The folder of its CustomResourceDefinitions.
+    # Returns the folder of its CustomResourceDefinitions.
     def self.definitions(cache) = File.join(cache.sources(MODULE, Schemas::CUSTOM.fetch(MODULE).first), "config/crd/bases")
 
     extend Forwardable
@@ -33,7 +33,7 @@ module Kubernetes
       issue
       @operator = @plane.free_port
       launch("operator", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--metrics-service-bind-address=127.0.0.1:#{@operator}", "--cert-dir=#{folder}")
-      # The metrics server asks the operator when it starts.
+      # The metrics server connects to the operator when it starts.
       @plane.wait_for("KEDA's operator") do
         @children.check
         TCPSocket.open("127.0.0.1", @operator, &:close)
@@ -50,7 +50,7 @@ module Kubernetes
 
     def launch(name, *flags) = @children.launch("keda-#{name}", @programs.fetch(name), *flags)
 
-    # Both prove to each other who they are.
+    # Issues certificates with which both authenticate to each other.
     def issue
       @plane.certificates.issue("keda", usage: "serverAuth,clientAuth")
       FileUtils.mkdir_p(folder)

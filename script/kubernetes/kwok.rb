@@ -6,17 +6,17 @@ require_relative "node"
 require_relative "plane"
 
 module Kubernetes
-  # kwok in the place of kubelets: nodes without machines, whose pods start and end after a second or two and serve nothing. For what only many
-  # nodes show: where pods are placed, and how many are away at a time.
+  # kwok instead of kubelets: nodes without machines, whose pods start and end after a second or two and serve nothing. For tests that need
+  # many nodes: the placement of pods, and the number that is missing at a time.
   class Kwok
     MODULE = "sigs.k8s.io/kwok"
     PROGRAMS = { kwok: ["kwok", "#{MODULE}/cmd/kwok"] }.freeze
-    # What becomes of nodes and pods, as kwok's own examples have it; and after how many milliseconds, from and to.
+    # The life cycle of nodes and pods, from kwok's own examples, with delays in milliseconds, from and to.
     STAGES = { "node/fast/node-initialize" => nil, "pod/fast/pod-ready" => [1000, 2000], "pod/fast/pod-delete" => [1000, 2000] }.freeze
     # Seconds until a node of the API server is ready.
     READY_WITHIN = 60
 
-    # Its path by name; it is compiled if it is missing.
+    # Returns its path by name; compiles it if it is missing.
     def self.programs(cache) = Plane.programs(cache, PROGRAMS)
 
     extend Forwardable

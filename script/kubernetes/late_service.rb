@@ -3,15 +3,15 @@
 require "socket"
 
 module Kubernetes
-  # A Service as clients of a busy cluster see it: connections go to a random pod of those that it knows, and it learns of each change up to
-  # LATE seconds after the API server has said it, in the order of the changes.
+  # A Service as clients of a busy cluster see it: connections go to a random known pod, and each change becomes known up to
+  # LATE seconds after the API server has reported it, in order.
   class LateService
     LATE = 5.0
     EVERY = 0.25
 
     attr_reader :failure
 
-    # reach: makes of a pod's address the one where its server listens.
+    # reach: converts a pod's address to the one on which its server listens.
     def initialize(api, namespace, name, reach:, port: 9292, late: LATE)
       @api = api
       @path = "/apis/discovery.k8s.io/v1/namespaces/#{namespace}/endpointslices?labelSelector=kubernetes.io/service-name=#{name}"
@@ -35,13 +35,13 @@ module Kubernetes
       @acceptor&.join
     end
 
-    # A connection to a pod. Raises what the pod's machine would answer.
+    # Opens a connection to a pod. Raises the errors of the pod's machine.
     def connect
       address = @known.sample or raise Errno::ECONNREFUSED, "the service knows no pod"
       TCPSocket.new(address, @port).tap { |socket| socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1) }
     end
 
-    # A port of 127.0.0.1 that passes each connection on, for clients that know nothing of this.
+    # Opens a port of 127.0.0.1 that forwards each connection, for ordinary clients.
     def listen
       @server = TCPServer.new("127.0.0.1", 0)
       @acceptor = Thread.new do
@@ -74,7 +74,7 @@ module Kubernetes
       @failure = e
     end
 
-    # When the next change becomes known. That it is looked for now and then is part of the delay.
+    # Returns when the next change becomes known. The polling interval is part of the delay.
     def due = [now + Random.rand([@late - EVERY, 0.001].max), *@changes.last&.first].max
 
     def pass_on(client)

@@ -7,11 +7,11 @@ require_relative "images"
 require_relative "plane"
 
 module Kubernetes
-  # A node of the cluster as real ones are: a kubelet, containerd, runc, and pods with a network of their own, which a bridge connects to this
-  # process; and CoreDNS, which pods ask for names. It needs Isolation.
+  # A node like real ones: a kubelet, containerd, runc, and pods with their own network, which a bridge connects to this
+  # process; and CoreDNS, with which pods resolve names. It needs Isolation.
   class Machine
     NAME = "machine-0"
-    # The bridge's address is the node's: a kubelet takes none of loopback.
+    # The bridge's address is the node's, because a kubelet accepts no loopback address.
     ADDRESS = "10.88.0.1"
     NETWORK = "10.88.0.0/16"
     WITHOUT = "-tags=no_btrfs,no_devmapper,no_zfs,no_aufs"
@@ -25,7 +25,7 @@ module Kubernetes
       **%w[main/bridge main/loopback ipam/host-local].to_h { |path| [File.basename(path), ["containers", "#{PLUGINS}/#{path}"]] }
     }.freeze
 
-    # Their paths by name; what is missing is compiled.
+    # Returns their paths by name; compiles missing ones.
     def self.programs(cache) = Plane.programs(cache, PROGRAMS)
 
     extend Forwardable
@@ -36,7 +36,7 @@ module Kubernetes
       @programs = self.class.programs(cache)
       @images = images
       @folder = File.join(plane.folder, NAME)
-      # Programs find others by their names, which are those of links in a folder.
+      # Programs look each other up by name, so a folder has links with these names.
       @children = Children.new(@folder, { "PATH" => "#{path('bin')}:#{ENV.fetch('PATH')}" })
     end
 
@@ -65,7 +65,7 @@ module Kubernetes
       out
     end
 
-    # The network of the pods.
+    # Sets up the network of the pods.
     def connect
       run("ip", "link", "add", "web0", "type", "bridge")
       run("ip", "address", "add", "#{ADDRESS}/16", "dev", "web0")
@@ -126,9 +126,9 @@ module Kubernetes
         "address" => ADDRESS, "healthzPort" => 0, "authentication" => { "anonymous" => { "enabled" => true }, "webhook" => { "enabled" => false } },
         "authorization" => { "mode" => "AlwaysAllow" }, "clusterDNS" => [ADDRESS], "clusterDomain" => "cluster.local", "failSwapOn" => false, "podLogsDir" => path("logs"),
         "volumePluginDir" => path("plugins"), "cgroupDriver" => "cgroupfs",
-        # Kubernetes leaves the first version of control groups; Firebrick's machines have either.
+        # Kubernetes drops cgroup version 1; Firebrick's machines have either.
         "failCgroupV1" => false,
-        # The machine's disk is not this run's.
+        # The free space of the machine's disk does not matter.
         "evictionHard" => %w[memory.available nodefs.available nodefs.inodesFree imagefs.available imagefs.inodesFree].to_h { |signal| [signal, "0%"] },
         "imageGCHighThresholdPercent" => 100
       }

@@ -3,7 +3,7 @@
 require_relative "plane"
 
 module Kubernetes
-  # A group of metrics that a process on this machine serves, as the API server knows it: a Service that is a name is not looked up in the
+  # Registers a group of metrics, served by a process on this machine, with the API server. The Service is only a name and is not looked up in the
   # cluster.
   class MetricsService
     WITHIN = 60
@@ -18,7 +18,7 @@ module Kubernetes
                 "service" => @service.merge("port" => port), "insecureSkipTLSVerify" => true }
     end
 
-    # Until it is available.
+    # Registers it, and waits until it is available.
     def register
       @api.post("/api/v1/namespaces/kube-system/services", "kind" => "Service", "apiVersion" => "v1", "metadata" => @service,
                                                            "spec" => { "type" => "ExternalName", "externalName" => "localhost", "ports" => [{ "port" => @port }] })

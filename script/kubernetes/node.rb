@@ -4,19 +4,20 @@ require "base64"
 require_relative "pod"
 
 module Kubernetes
-  # A node of the cluster, in a thread: it does for the chart's pods what a kubelet does, with a real server per pod (Pod). It starts them, asks
-  # their probes, tells the API server, and when a pod is to be deleted sends TERM and waits. Containers, images, volumes and limits it does not know.
+  # A node of the cluster, in a thread. It acts as a kubelet for the chart's pods, with a real server per pod (Pod): starts them, runs
+  # their probes, reports to the API server, and sends TERM and waits when a pod is deleted. It does not support containers, images, volumes and
+  # limits.
   class Node
     EVERY = 0.25
     LEASE = 10
 
-    # A node for the API server.
+    # Returns a node object for the API server.
     def self.object(name, zone)
       labels = { "kubernetes.io/hostname" => name, "topology.kubernetes.io/zone" => zone, "kubernetes.io/os" => "linux" }
       { "kind" => "Node", "apiVersion" => "v1", "metadata" => { "name" => name, "labels" => labels } }
     end
 
-    # What it could not do; the run fails.
+    # The first failure; the run fails.
     attr_reader :failure
 
     def initialize(api, name, app:, number: 0)
@@ -35,7 +36,7 @@ module Kubernetes
       self
     end
 
-    # Ends its pods, too.
+    # Ends the node and its pods.
     def stop
       @stopping = true
       @thread&.join
@@ -55,7 +56,7 @@ module Kubernetes
       beat
     end
 
-    # Without it the node is taken for lost.
+    # Without this heartbeat the node counts as lost.
     def beat
       @heard = now
       moment = Time.now.utc.strftime("%FT%TZ")
@@ -112,7 +113,7 @@ module Kubernetes
       raise unless e.status == 404
     end
 
-    # Their folders are needed until the API server has forgotten them.
+    # Removes folders of pods that the API server has forgotten.
     def forget(uids)
       (@pods.keys - uids).each do |uid|
         pod = @pods.delete(uid)

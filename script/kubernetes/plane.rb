@@ -10,21 +10,21 @@ require_relative "schemas"
 
 module Kubernetes
   # A control plane on 127.0.0.1: etcd, kube-apiserver, kube-controller-manager and kube-scheduler, compiled from their public modules
-  # (deploy/kube/go.mod). All are child processes of this one and have a folder of their own, which is removed when they have ended.
+  # (deploy/kube/go.mod). They are child processes of this one, with a folder that is removed when they have ended.
   class Plane
-    # Seconds that a program may take to answer, on a busy machine.
+    # Seconds that a program may take to respond, on a busy machine.
     START_WITHIN = 120
     TOOLS = "k8s.io/kubernetes/cmd"
     # All programs that a run needs: module, package and name.
     PROGRAMS = { etcd: ["", "go.etcd.io/etcd/server/v3"], **%i[kube-apiserver kube-controller-manager kube-scheduler kubectl].to_h { |name| [name, ["", "#{TOOLS}/#{name}"]] },
                  helm: ["chart", "helm.sh/helm/v3/cmd/helm"] }.freeze
 
-    # Paths of the programs of a table by name; what is missing is compiled.
+    # Returns the paths of a table's programs by name; compiles missing ones.
     def self.programs(cache, table = PROGRAMS)
       table.to_h { |name, (from, what, *flags)| [name, cache.program(from, what, name.to_s, flags: what.start_with?(TOOLS) ? version_flags : flags)] }
     end
 
-    # Kubernetes says its version only if the linker is told.
+    # Kubernetes reports its version only if the linker sets it.
     def self.version_flags
       major, minor = Schemas.version.scan(/\d+/)
       said = { gitVersion: Schemas.version, gitMajor: major, gitMinor: minor }.map { |name, value| "-X k8s.io/component-base/version.#{name}=#{value}" }
@@ -54,10 +54,10 @@ module Kubernetes
 
     def address = "https://127.0.0.1:#{@port}"
 
-    # What a client needs, as variables.
+    # The variables that a client needs.
     def environment = { "KUBECONFIG" => @kubeconfig, "KUBE_ADDRESS" => address, "KUBE_TOKEN" => @token, "KUBE_CA" => @certificates.path("ca.crt") }
 
-    # Runs kubectl or helm and returns what it printed. Fails unless it succeeds.
+    # Runs kubectl or helm and returns its output. Fails unless it succeeds.
     def run(name, *words, input: nil)
       out, status = attempt(name, *words, input: input)
       raise Failure, "#{name} #{words.join(' ')} failed:\n#{out.lines.last(30).join}" unless status.success?
@@ -65,7 +65,7 @@ module Kubernetes
       out
     end
 
-    # The same, with its status.
+    # Does the same, and returns the status instead of failing.
     def attempt(name, *words, input: nil)
       home = { "HELM_CACHE_HOME" => @folder, "HELM_CONFIG_HOME" => @folder, "HELM_DATA_HOME" => @folder, "HOME" => @folder }
       Open3.capture2e(environment.merge(home), @programs.fetch(name), *words, stdin_data: input.to_s)
@@ -91,7 +91,7 @@ module Kubernetes
 
     def free_port = TCPServer.open("127.0.0.1", 0) { |one| one.addr[1] }
 
-    # Until the block raises no error of the network; what: the program that it asks.
+    # Retries until the block raises no network error. what: the program that the block connects to.
     def wait_for(what)
       deadline = now + START_WITHIN
       begin
@@ -146,7 +146,7 @@ module Kubernetes
       common = ["--kubeconfig=#{@kubeconfig}", "--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port=0"]
       launch(:"kube-controller-manager", *common, "--service-account-private-key-file=#{@certificates.path('accounts.key')}", "--root-ca-file=#{@certificates.path('ca.crt')}")
       launch(:"kube-scheduler", *common)
-      # Made by a controller.
+      # A controller creates this account.
       wait_for("kube-controller-manager") { @api.get("/api/v1/namespaces/default/serviceaccounts/default") }
     end
 

@@ -6,22 +6,22 @@ require "tmpdir"
 require_relative "cache"
 
 module Kubernetes
-  # A pod of the chart as a real server on this machine: the arguments and variables are those of its container. Its address is 10.64.0.N, as
-  # Kubernetes allows no loopback address; the server listens at 127.64.0.N.
+  # A pod of the chart as a real server on this machine, with the arguments and variables of its container. Its address is 10.64.0.N, because
+  # Kubernetes allows no loopback address; the server listens on 127.64.0.N.
   class Pod
     PROGRAM = ENV["FIREBRICK"] || File.join(ROOT, "target/release/firebrick")
 
-    # Where the server of a pod's address really listens.
+    # Returns the address on which the server of a pod really listens.
     def self.loopback(address) = address.sub(/\A10\./, "127.")
 
-    # Whether requests go to a pod of the API server: it is ready, and has not been told to leave.
+    # Returns whether a pod of the API server gets requests: it is ready and not being deleted.
     def self.serves?(object)
       !object.dig("metadata", "deletionTimestamp") && object.dig("status", "conditions").to_a.any? { |one| one["type"] == "Ready" && one["status"] == "True" }
     end
 
     attr_reader :object, :address, :status
 
-    # object: as the API server has it; app: the folder that it serves; secrets: the data of a Secret by its name.
+    # object: from the API server; app: the folder that it serves; secrets: the data of Secrets by name.
     def initialize(object, address:, app:, secrets:)
       @object = object
       @address = address
@@ -40,7 +40,7 @@ module Kubernetes
 
     def uid = @object.dig("metadata", "uid")
 
-    # The pod's process, or nothing when it has ended.
+    # Returns the pod's process, or nil when it has ended.
     def running?
       return false if @status
 
@@ -50,13 +50,13 @@ module Kubernetes
 
     def told? = @told
 
-    # As a kubelet does: TERM to process 1.
+    # Sends TERM to process 1, as a kubelet does.
     def tell
       @told = now
       Process.kill(:TERM, @pid) if running?
     end
 
-    # The grace period is over.
+    # Returns whether the grace period is over.
     def overdue? = @told && now - @told > @object.dig("spec", "terminationGracePeriodSeconds")
 
     def kill
@@ -71,7 +71,7 @@ module Kubernetes
 
     def output = File.read(log)
 
-    # Asks the probes that are due. Whether what the API server should know has changed.
+    # Runs the probes that are due. Returns whether the pod's status has changed.
     def probe
       before = [@started, @ready]
       if @started
@@ -84,7 +84,7 @@ module Kubernetes
       before != [@started, @ready]
     end
 
-    # As the API server wants it.
+    # Returns the status in the API server's format.
     def to_status
       condition = ->(type, good) { { "type" => type, "status" => good ? "True" : "False", "lastTransitionTime" => Time.now.utc.strftime("%FT%TZ") } }
       { "phase" => "Running", "podIP" => address, "podIPs" => [{ "ip" => address }], "startTime" => @since,
@@ -108,11 +108,11 @@ module Kubernetes
         reference = one.dig("valueFrom", "secretKeyRef")
         [one["name"], reference ? secrets.call(reference["name"]).fetch(reference["key"]) : one["value"].to_s]
       end
-      # Programs find their Ruby files by the folder that they lie in, except where tests run what cargo has compiled.
+      # Programs find their Ruby files relative to their own folder, except in tests of a program compiled by cargo.
       { "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "lib"), "KUBERNETES_SERVICE_HOST" => "10.96.0.1", **given, "TMPDIR" => @folder, "HOME" => @folder }
     end
 
-    # Whether a probe says yes; until it is due, and until it has failed often enough, what it has said before.
+    # Returns whether a probe succeeds. The previous result stays until the probe is due, and until it has failed often enough.
     def holds?(probe, before)
       spec = @container.fetch(probe)
       return before if now - @probed[probe] < spec["periodSeconds"]

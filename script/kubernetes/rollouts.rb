@@ -3,12 +3,12 @@
 require_relative "cluster"
 
 module Kubernetes
-  # Rolling updates under load, behind a service that hears of each change up to five seconds late: no request may fail. Two pods, so that each
+  # Rolling updates under load, behind a service that learns of each change up to five seconds late: no request may fail. Two pods, so that each
   # restart of the deployment replaces two.
   class Rollouts
     CLIENTS = 20
     PODS = 2
-    # Seconds that a restart may take.
+    # The time limit of a restart, in seconds.
     WITHIN = 90
 
     # A client that sends requests at its own pace over kept connections, which the server may end between two of them.
@@ -40,7 +40,7 @@ module Kubernetes
       def connection
         socket = @service.connect
         REQUESTS.times do
-          # Ended between two requests: no failure.
+          # Closed between two requests, which is not a failure.
           break if @stopped || socket.wait_readable(0)
 
           closes = exchange(socket)
@@ -54,7 +54,7 @@ module Kubernetes
         socket&.close
       end
 
-      # Until the next request is due; one that took longer is made up for.
+      # Waits until the next request is due; catches up after a slow one.
       def pause
         @due += Random.rand(@every * 2)
         left = @due - now
@@ -63,7 +63,7 @@ module Kubernetes
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-      # Whether the server said that it closes.
+      # Returns whether the server announced that it closes the connection.
       def exchange(socket)
         socket.write("GET / HTTP/1.1\r\nHost: shop\r\n\r\n")
         head = socket.gets("\r\n\r\n").to_s
@@ -77,7 +77,7 @@ module Kubernetes
       end
     end
 
-    # lame_duck: seconds that pods go on accepting; the chart's default if it is not given.
+    # lame_duck: seconds for which pods keep accepting; by default the chart's
     def initialize(cluster, rounds: 50, rate: 500, lame_duck: nil)
       @cluster = cluster
       @lame_duck = lame_duck
@@ -94,7 +94,7 @@ module Kubernetes
       visitors = Array.new(CLIENTS) { Visitor.new(@service, CLIENTS / @rate.to_f).start }
       began = @cluster.now
       replaced = Array.new(@restarts) { |number| restart(number) }.sum
-      # Until those that leave have left.
+      # Waits until pods being deleted are gone.
       sleep LateService::LATE + 2
       seconds = @cluster.now - began
       visitors.each(&:stop)
@@ -106,7 +106,7 @@ module Kubernetes
 
     private
 
-    # As `kubectl rollout restart` does it. Returns how many pods were replaced.
+    # Does the same as `kubectl rollout restart`. Returns how many pods were replaced.
     def restart(number)
       before = uids
       change = { "metadata" => { "annotations" => { "kubectl.kubernetes.io/restartedAt" => "restart #{number}" } } }

@@ -4,7 +4,7 @@ require "net/http"
 require_relative "pod"
 
 module Kubernetes
-  # `firebrick_saturation` of pods, read from the control port of each pod that is ready when the autoscaler asks.
+  # `firebrick_saturation` of pods, read from the control port of each ready pod when the autoscaler asks.
   class Saturation
     METRIC = "firebrick_saturation"
 
@@ -14,14 +14,14 @@ module Kubernetes
       @port = port
     end
 
-    # Name and value of each pod of a selection.
+    # Returns name and value of each selected pod.
     def of(namespace, selector)
       ready(namespace, selector).filter_map { |name, address| (value = scrape(address)) && [name, value] }
     end
 
     private
 
-    # Name and address of pods that serve.
+    # Returns name and address of ready pods.
     def ready(namespace, selector)
       pods = @api.get("/api/v1/namespaces/#{namespace}/pods?labelSelector=#{selector}").fetch("items")
       pods.select { |pod| Pod.serves?(pod) }.map { |pod| [pod.dig("metadata", "name"), pod.dig("status", "podIP")] }
@@ -35,7 +35,7 @@ module Kubernetes
         Float(response.body[/^#{METRIC} (\S+)$/, 1])
       end
     rescue SystemCallError, IOError, Timeout::Error
-      nil # It has just ended.
+      nil # the pod has just ended
     end
   end
 end

@@ -3,25 +3,25 @@
 require_relative "cluster"
 
 module Kubernetes
-  # Kubernetes' own autoscaler reads `firebrick_saturation` of real servers behind the pods. The load doubles: twice as many pods are ready within
-  # a minute, and stay as many. It halves: as many as before, and no request has failed.
+  # Kubernetes' own autoscaler reads `firebrick_saturation` of real servers behind the pods. When the load doubles, twice as many pods must be ready
+  # within a minute, and stay. When it halves, the number must return to the old one, without a failed request.
   #
-  # Requests sleep a second, so that the load costs little: 20 a second are 20 at a time, for which servers of 10 threads are three at 70 %.
+  # Requests sleep for a second, so that the load uses little CPU: 20 a second are 20 at a time, for which three servers of 10 threads run at 70 %.
   class Scaling
     SECONDS = 1
     THREADS = 10
     RATE = 20
     PODS = 3
     DOUBLED_WITHIN = 60
-    # The autoscaler goes down when it has wanted to for five minutes.
+    # The autoscaler scales down after it has wanted to for five minutes.
     HALVED_WITHIN = 420
 
-    # What the two kinds of autoscaler of the chart call theirs, and where it says what it reads.
+    # The names of the chart's two kinds of autoscaler, and the part of its status with the metric.
     AUTOSCALERS = { "hpa" => [Cluster::NAME, "pods"], "keda" => ["keda-hpa-#{Cluster::NAME}", "external"] }.freeze
 
     # kind: the autoscaler.
-    # calm: seconds in which the number of pods has to stay after it has doubled.
-    # patience: for how many seconds the autoscaler has to want fewer pods; Kubernetes' default if it is not given.
+    # calm: seconds for which the number of pods has to stay after it has doubled.
+    # patience: seconds for which the autoscaler has to want fewer pods; by default Kubernetes' own.
     def initialize(cluster, kind: "hpa", calm: 600, patience: nil)
       @cluster = cluster
       @kind = kind
@@ -32,7 +32,7 @@ module Kubernetes
 
     def run
       prepare
-      # The first pods are too few for all of it at once.
+      # The first pods are too few for the whole load at once.
       load("#{RATE / 2}..#{RATE}/s:60s,#{RATE}/s:1h")
       settle
       extra = double
@@ -59,7 +59,7 @@ module Kubernetes
       @url = "http://127.0.0.1:#{@service.listen}/"
     end
 
-    # Starts a load of so many requests, each over a connection of its own, as the service spreads connections.
+    # Starts a load of that many requests, each on a new connection, as the service spreads connections.
     def load(rate)
       file = File.join(@cluster.plane.folder, "load-#{@loads.size}.json")
       pid = Process.spawn({ "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "lib") }, Pod::PROGRAM, "bench", @url, "--rate", rate, "--no-keep-alive", "-t", "1", "--grace", "60s",
@@ -75,7 +75,7 @@ module Kubernetes
       load.pid = nil
     end
 
-    # Ends a load, and fails if one of its requests has. Returns how many there were.
+    # Ends a load, and fails if a request has failed. Returns the number of requests.
     def end_load(load)
       stop(load)
       outcome = JSON.parse(File.read(load.file))
@@ -130,7 +130,7 @@ module Kubernetes
       puts format("  the load halves: %<pods>d pods after %<seconds>.0f s; %<sent>d requests of what is gone, 0 failed", pods: PODS, seconds: now - began, sent: sent)
     end
 
-    # For the pods that leave, too.
+    # Also waits for the pods being deleted.
     def finish
       sleep 15
       sent = end_load(@loads.first)

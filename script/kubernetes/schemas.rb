@@ -4,8 +4,8 @@ require "yaml"
 require_relative "cache"
 
 module Kubernetes
-  # JSON schemas for `kubeconform -strict`, made from what Kubernetes and the projects of the chart's optional objects publish in their Go
-  # modules: the former's OpenAPI document, the latter's CustomResourceDefinitions. Nothing may be in an object that its schema does not name.
+  # JSON schemas for `kubeconform -strict`, made from the Go modules of Kubernetes (its OpenAPI document) and of the projects of the chart's
+  # optional objects (their CustomResourceDefinitions). An object may have no property that its schema does not name.
   class Schemas
     # Modules with CustomResourceDefinitions: version, and files.
     CUSTOM = {
@@ -13,22 +13,22 @@ module Kubernetes
       "sigs.k8s.io/gateway-api" => ["v1.6.3", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"],
       "github.com/prometheus-operator/prometheus-operator" => ["v0.85.0", "example/prometheus-operator-crd/monitoring.coreos.com_{podmonitors,servicemonitors}.yaml"]
     }.freeze
-    # Their types in the OpenAPI document are plain strings, but a number is one, too.
+    # In the OpenAPI document their types are plain strings, but a number is allowed, too.
     LOOSE = {
       "io.k8s.apimachinery.pkg.util.intstr.IntOrString" => { "type" => %w[string integer] },
       "io.k8s.apimachinery.pkg.api.resource.Quantity" => { "type" => %w[string number] }
     }.freeze
-    # Changes when this file makes something else of the same sources.
+    # To be changed when this file makes different schemas from the same sources.
     EDITION = 1
 
     def initialize(cache)
       @cache = cache
     end
 
-    # The version of Kubernetes that is tested with, such as v1.36.3: that of the control plane.
+    # Returns the version of Kubernetes for the tests, such as v1.36.3: that of the control plane.
     def self.version = Cache.version("k8s.io/kubernetes", "")
 
-    # Files with CustomResourceDefinitions.
+    # Returns the files with CustomResourceDefinitions.
     def custom
       @custom ||= CUSTOM.flat_map do |name, (version, files)|
         dir = @cache.sources(name, version)
@@ -36,7 +36,7 @@ module Kubernetes
       end
     end
 
-    # The folder of schemas, GROUP/kind-version.json. It is made if it is not there.
+    # Returns the folder of schemas, GROUP/kind-version.json. Makes it if it is missing.
     def folder
       key = Digest::SHA256.hexdigest([EDITION, self.class.version, CUSTOM].inspect)[0, 12]
       path = File.join(@cache.folder, "schemas-#{key}")
@@ -71,20 +71,20 @@ module Kubernetes
       spec = document.fetch("spec")
       spec.fetch("versions").each do |version|
         schema = strict(version.dig("schema", "openAPIV3Schema"))
-        # The document says of it only that it is an object.
+        # The document defines it only as an object.
         schema["properties"]["metadata"] = { "$ref" => "../definitions.json#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta" }
         put(folder, spec["group"], version["name"], spec.dig("names", "kind"), schema)
       end
     end
 
-    # kubeconform calls the group of objects without one by their version.
+    # For objects without a group, kubeconform uses the version as the group.
     def put(folder, group, version, kind, schema)
       dir = File.join(folder, group.empty? ? version : group)
       FileUtils.mkdir_p(dir)
       File.write(File.join(dir, "#{kind.downcase}-#{version}.json"), JSON.generate(schema))
     end
 
-    # The same schema, which refuses properties that it does not name.
+    # Returns the same schema, but refusing properties that it does not name.
     def strict(schema)
       return schema.map { |one| strict(one) } if schema.is_a?(Array)
       return schema unless schema.is_a?(Hash)

@@ -5,10 +5,10 @@ require "yaml"
 require_relative "chart"
 
 module Kubernetes
-  # The values of the chart as their files describe them: values.yaml with a comment above each key, values.schema.json, and the table in
+  # The values of the chart as documented in its files: values.yaml with a comment above each key, values.schema.json, and the table in
   # README.md, which is made from the comments.
   class Values
-    # A key that has a comment, with all that is below it: `image.tag`.
+    # A documented key with everything below it: `image.tag`.
     Entry = Struct.new(:key, :default, :meaning)
 
     BEGINNING = "<!-- The table is made from values.yaml: make docs-chart -->\n"
@@ -21,10 +21,10 @@ module Kubernetes
 
     def schema = @schema ||= JSON.parse(text("values.schema.json"))
 
-    # What has a comment, in the order of the file.
+    # Returns the documented keys, in the order of the file.
     def entries = @entries ||= comments.map { |key, meaning| Entry.new(key, defaults.dig(*key.split(".")), meaning) }
 
-    # Keys without a comment, neither of their own nor of what they are part of. A section of which all parts have one needs none.
+    # Returns keys without a comment, on themselves or on a parent. A section whose parts all have comments needs none.
     def undocumented(values = defaults, path = [])
       return [] if comments.key?(path.join("."))
       return [path.join(".")] unless values.is_a?(Hash) && values.any?
@@ -32,13 +32,13 @@ module Kubernetes
       values.flat_map { |key, value| undocumented(value, [*path, key]) }
     end
 
-    # The table of README.md.
+    # Returns the table for README.md.
     def table
       ["| value | default | meaning |", "|---|---|---|",
        *entries.map { |one| "| `#{one.key}` | `#{inline(one.default)}` | #{one.meaning.gsub('|', '\\|')} |" }].map { |line| "#{line}\n" }.join
     end
 
-    # The table as README.md has it.
+    # Returns the table in README.md.
     def written = text("README.md").split(BEGINNING, 2)[1].to_s[/\A(?:\|.*\n)+/]
 
     def write
@@ -51,7 +51,7 @@ module Kubernetes
 
     def text(name) = File.read(File.join(@folder, name))
 
-    # As somebody would write it in one line of YAML.
+    # Formats a value as one line of YAML.
     def inline(value)
       case value
       when Hash then value.empty? ? "{}" : "{#{value.map { |key, one| "#{key}: #{inline(one)}" }.join(', ')}}"
@@ -61,7 +61,7 @@ module Kubernetes
       end
     end
 
-    # The comment above each key, by path.
+    # Returns the comment above each key, by path.
     def comments
       @comments ||= begin
         path = []

@@ -3,18 +3,19 @@
 require_relative "cluster"
 
 module Kubernetes
-  # The chart on twelve nodes in three zones, which are kwok's: its pods are spread over zones and nodes, also after they have been replaced; a
-  # rolling update takes none away before another one is ready; a zone that is drained loses one at a time; what a lost zone had is elsewhere soon.
+  # The chart on kwok's twelve nodes in three zones: pods are spread over zones and nodes, also after they have been replaced; a
+  # rolling update removes no pod before another one is ready; draining a zone removes one at a time; the pods of a lost zone are soon replaced
+  # elsewhere.
   class Zones
     ZONES = %w[east north west].freeze
     NODES = 4
     PODS = 24
-    # How many there are once the chart has been scaled up, and are replaced at a time.
+    # The number of pods after the chart has been scaled up, and the number replaced at a time.
     MANY = 200
     SURGE = 20
     # Seconds; Kubernetes itself waits for a minute before it removes pods whose node is gone.
     WITHIN = 240
-    # Seconds between two looks at how many pods serve.
+    # Seconds between two counts of serving pods.
     EVERY = 0.1
 
     def initialize(cluster, kwok)
@@ -42,7 +43,7 @@ module Kubernetes
       settle(pods)
     end
 
-    # Until so many pods serve, and no others are left.
+    # Waits until that many pods serve, and no others are left.
     def settle(pods)
       @cluster.wait_until("#{pods} pods are ready", within: WITHIN) do
         found = @cluster.all_pods
@@ -50,7 +51,7 @@ module Kubernetes
       end
     end
 
-    # How many pods served while the block ran, at the least.
+    # Returns the smallest number of serving pods while the block ran.
     def least_serving
       counts = []
       done = false
@@ -69,7 +70,7 @@ module Kubernetes
       done = true
     end
 
-    # All pods by a new template. None may be away before another one is ready.
+    # Replaces all pods by those of a new template. None may be missing before another one is ready.
     def replace(what, zones, pods: PODS)
       least = least_serving do
         @cluster.plane.run(:kubectl, "-n", Cluster::NAMESPACE, "rollout", "restart", "deployment", Cluster::NAME)
@@ -81,7 +82,7 @@ module Kubernetes
       spread("#{what}, never fewer ready", zones)
     end
 
-    # As an administrator does it who repairs a zone.
+    # Drains a zone, as an administrator does for maintenance.
     def drain(zone)
       least = least_serving do
         @cluster.plane.run(:kubectl, "drain", "--selector=topology.kubernetes.io/zone=#{zone}", "--delete-emptydir-data", "--timeout=#{WITHIN}s")
@@ -94,7 +95,7 @@ module Kubernetes
       replace("#{zone} back and all replaced", ZONES)
     end
 
-    # The nodes are gone, as when a cloud has ended the machines.
+    # Removes the nodes, as when a cloud provider has ended the machines.
     def lose(zone)
       began = @cluster.now
       @cluster.plane.run(:kubectl, "delete", "nodes", *nodes(zone), "--wait=false")
@@ -109,7 +110,7 @@ module Kubernetes
       replace("#{MANY} pods replaced, #{SURGE} at a time", ZONES, pods: MANY)
     end
 
-    # That zones, and nodes, have as many pods as each other, give or take one.
+    # Checks that zones, and nodes, have the same number of pods, plus or minus one.
     def spread(what, zones)
       places = @cluster.pods.map { |pod| pod.dig("spec", "nodeName") }
       by_node = zones.flat_map { |zone| nodes(zone) }.to_h { |node| [node, places.count(node)] }

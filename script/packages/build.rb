@@ -5,14 +5,14 @@ require "open3"
 require "rbconfig"
 require_relative "../../lib/firebrick/version"
 
-# Packages of Firebrick: what `make dist` makes, and how.
+# Packages of Firebrick, for `make dist`.
 module Packages
   ROOT = File.expand_path("../..", __dir__)
 
-  # Why a package could not be made.
+  # The reason why a package could not be made.
   class Failure < StandardError; end
 
-  # Runs a command and returns what it printed.
+  # Runs a command and returns its output.
   def self.run(*command, env: {}, dir: ROOT)
     output, status = Open3.capture2e(env, *command.map(&:to_s), chdir: dir)
     return output if status.success?
@@ -22,11 +22,11 @@ module Packages
     raise Failure, "#{command.first} is missing: install it first (script/setup dist)"
   end
 
-  # What was compiled: the program, and the worker for each Ruby.
+  # The compiled files: the program, and the worker for each Ruby.
   class Build
     RELEASES = Process.uid.zero? ? "trixie" : ""
 
-    # profile: the Profile by which the program was compiled.
+    # profile: the Profile with which the program was compiled.
     def initialize(profile)
       @profile = profile
       @target = File.expand_path(ENV.fetch("CARGO_TARGET_DIR", "target"), ROOT)
@@ -39,7 +39,7 @@ module Packages
 
     def version = Firebrick::VERSION
 
-    # As compilers, tarballs and gems call it: x86_64-linux.
+    # The platform as compilers, tarballs and gems name it: x86_64-linux.
     def platform = "#{Etc.uname[:machine]}-linux"
 
     # Debian's name of the processor.
@@ -47,7 +47,7 @@ module Packages
 
     def program = File.join(@target, "dist", "firebrick")
 
-    # Seconds; the time of every file in a package, so that packages of the same sources are the same.
+    # The time stamp of every file in a package, in seconds, so that packages of the same sources are identical.
     def time = @time ||= Integer(ENV["SOURCE_DATE_EPOCH"] || Packages.run("git", "log", "-1", "--format=%ct"))
 
     # Paths of the worker's library by ABI ("3.1").
@@ -61,7 +61,7 @@ module Packages
 
     def own_native = File.join(@target, "dist", "libfirebrick_worker.so")
 
-    # Compiled here, with the headers of the Ruby in a tree: so it needs no newer C library than the program does.
+    # Compiles the worker here, with the headers of the Ruby in a tree, so it needs no newer C library than the program.
     def compile_for(release)
       tree = Packages.run("script/tree", release, "ruby", "ruby-dev").lines.last.strip
       abi = Packages.run("chroot", tree, "ruby", "-e", "print RUBY_VERSION[/\\A\\d+\\.\\d+/]")
@@ -71,7 +71,7 @@ module Packages
       [abi, File.join(folder, "dist", "libfirebrick_worker.so")]
     end
 
-    # Where rb-sys looks for headers, in the place of what the tree's Ruby says.
+    # Makes rb-sys look for headers in the tree, instead of the path that the tree's Ruby reports.
     def headers(tree)
       %w[rubyhdrdir rubyarchhdrdir].to_h do |key|
         ["RBCONFIG_#{key}",
@@ -79,7 +79,7 @@ module Packages
       end
     end
 
-    # A program that asks the tree's Ruby.
+    # Returns a program that runs the tree's Ruby.
     def in_tree(tree, folder)
       File.join(FileUtils.mkdir_p(folder).first, "ruby").tap do |path|
         File.write(path, "#!/bin/sh\nexec chroot #{tree} ruby \"$@\"\n")

@@ -5,13 +5,13 @@ require_relative "image"
 require_relative "machine"
 
 module Packages
-  # An image of a release of Debian, in which servers run as strict engines run them: as the user, in the folder, with the variables and the
-  # command that the image names; without a capability, and with nothing that can be written but /tmp. By buildah and crun.
+  # An image of a release of Debian, in which servers run as under strict engines: with the image's user, folder, variables and
+  # command; without capabilities, and with /tmp as the only writable folder. Uses buildah and crun.
   class Container < Machine
-    # Where engines look for programs if an image does not say it.
+    # The engines' default path for an image without one.
     PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-    # The release's tree as an image: registries need not be reachable.
+    # Makes an image of the release's tree, because registries need not be reachable.
     def mount
       empty = Packages.run("buildah", "from", "scratch").strip
       Packages.run("buildah", "add", "--quiet", empty, tree, "/")
@@ -27,7 +27,7 @@ module Packages
       FileUtils.remove_entry(@dir)
     end
 
-    # Becomes what the recipe makes of it and of the .deb of this path.
+    # Replaces the container by an image built by the recipe from this .deb.
     def become_image(deb)
       name = named("trial")
       Image.build(name, deb, base: @base)
@@ -35,10 +35,10 @@ module Packages
       @config = JSON.parse(Packages.run("buildah", "inspect", "--type", "image", name)).dig("OCIv1", "config")
     end
 
-    # The command that it starts.
+    # The command that the image starts.
     def entry_point = @config.fetch("Entrypoint").join(" ")
 
-    # A folder of this machine, with these files in it, that the servers have as their working folder.
+    # Makes a folder of this machine with these files, as the servers' working folder.
     def folder(files)
       path = File.join(@dir, "app")
       FileUtils.mkdir_p(path)
@@ -70,15 +70,15 @@ module Packages
       @container = nil
     end
 
-    # The words are the command, which is the image's, and its arguments.
+    # Returns the command that starts the server. The words are the image's command and its arguments.
     def starting(folder, words)
       File.write(File.join(@dir, "config.json"), JSON.generate(specification(folder, words.drop(1))))
-      # crun wants control groups of one version, though it is told to use none.
+      # crun requires control groups of one version, though it is told to use none.
       ["unshare", "--mount", "sh", "-c", "mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec \"$@\"", "sh",
        "crun", "--cgroup-manager=disabled", "run", "--bundle", @dir, id]
     end
 
-    # The server is process 1 of its container.
+    # Returns the server, which is process 1 of its container.
     def process(_pid)
       Integer(Packages.run("crun", "state", id)[/"pid": (\d+)/, 1])
     end
@@ -94,7 +94,7 @@ module Packages
         { "destination" => "/tmp", "type" => "tmpfs", "source" => "tmpfs", "options" => %w[nosuid nodev mode=1777] },
         { "destination" => @config.fetch("WorkingDir"), "type" => "bind", "source" => folder, "options" => %w[bind ro] }
       ]
-      # The network is this machine's, so that the test reaches it.
+      # The network is this machine's, so that the test can connect.
       spec["linux"]["namespaces"].reject! { |namespace| %w[network cgroup].include?(namespace["type"]) }
       spec
     end
@@ -104,7 +104,7 @@ module Packages
       given.any? { |text| text.start_with?("PATH=") } ? given : [PATH, *given]
     end
 
-    # The numbers of the image's user, which must not be root's. A name would do here, but not where pods may not run as root.
+    # The numeric ids of the image's user, which must not be root's. A name would work here, but not where pods must not run as root.
     def user
       uid, gid = @config.fetch("User")[/\A\d+:\d+\z/]&.split(":")&.map { |text| Integer(text) }
       raise Failure, "the image's user is #{@config['User'].inspect}: say USER in #{Image::RECIPE} as UID:GID, in numbers" unless uid

@@ -3,8 +3,8 @@
 require_relative "stage"
 
 module Packages
-  # Debian's package, by cargo-deb: the program and its Ruby files in /usr/lib/firebrick, `firebrick` in the path, a unit for systemd that
-  # nobody has enabled. Ruby is recommended, not required: sites and mruby handlers need none. What it depends on, says crates/cli/Cargo.toml.
+  # Makes Debian's package with cargo-deb: the program and its Ruby files in /usr/lib/firebrick, `firebrick` in the path, a disabled systemd
+  # unit. Ruby is recommended, not required: sites and mruby handlers need none. crates/cli/Cargo.toml lists the dependencies.
   class Deb
     HOME = "usr/lib/firebrick"
 
@@ -13,7 +13,7 @@ module Packages
       @stage = stage
     end
 
-    # The file's path. It is made once.
+    # Returns the file's path. Makes it once.
     def make
       @make ||= pack
     end
@@ -33,7 +33,7 @@ module Packages
       file
     end
 
-    # crates/cli/Cargo.toml names it.
+    # crates/cli/Cargo.toml names this folder.
     def root = File.join(ROOT, "dist", "deb")
 
     def fill(root)
@@ -46,7 +46,7 @@ module Packages
       @stage.settle(root)
     end
 
-    # The command, and where Ruby looks for `firebrick` and for Rack's handlers. File by file: cargo-deb copies what links to folders.
+    # Adds the command, and the links by which Ruby finds `firebrick` and Rack's handlers. Links each file, because cargo-deb copies links to folders.
     def links(root)
       link("#{root}/usr/bin/firebrick", "../lib/firebrick/bin/firebrick")
       Dir.glob("**/*.{rb,so}", base: "#{@stage.path}/lib").each do |name|

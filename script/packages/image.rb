@@ -3,19 +3,19 @@
 require_relative "deb"
 
 module Packages
-  # The image for containers, from deploy/image/Containerfile and the .deb, by buildah; in the machine's own storage as firebrick:VERSION.
+  # Builds the container image from deploy/image/Containerfile and the .deb, with buildah; stored on the machine as firebrick:VERSION.
   class Image
     RECIPE = "deploy/image/Containerfile"
 
-    # Builds an image of the name from the .deb of this path. +base+ is the image that it is built on, instead of the one that the recipe
-    # names; +time+, in seconds, is that of all its files.
+    # Builds an image of that name from this .deb. +base+ is the base image, instead of the one that the recipe
+    # names; +time+ is the time stamp of all its files, in seconds.
     def self.build(name, deb, base: nil, time: nil)
       options = [*(["--timestamp", time] if time), *(["--build-arg", "BASE=#{base}"] if base)]
       Packages.run("buildah", "bud", "--isolation", "chroot", *options, "--build-arg", "DEB=#{File.basename(deb)}",
                    "--file", RECIPE, "--tag", name, File.dirname(deb))
     end
 
-    # IMAGE_BASE:: the image that it is built on, instead of the one that the recipe names
+    # IMAGE_BASE:: the base image, instead of the one that the recipe names
     def initialize(build, deb, base: ENV.fetch("IMAGE_BASE", nil))
       @build = build
       @deb = deb
@@ -24,7 +24,7 @@ module Packages
 
     def name = "firebrick:#{@build.version}"
 
-    # A sentence that names the image.
+    # Builds the image. Returns a sentence with its name.
     def make
       Image.build(name, @deb.make, base: @base, time: @build.time)
       "The image is #{name}: buildah images firebrick"

@@ -6,8 +6,8 @@ require_relative "../../test/support/clock"
 require_relative "build"
 
 module Packages
-  # An empty tree of a release of Debian, for as long as a block runs: an overlay on what script/tree keeps, so nothing of it stays.
-  # Commands run in it by chroot, with processes and /proc of their own.
+  # An empty tree of a release of Debian, for the duration of a block: an overlay on the tree of script/tree, so changes are discarded.
+  # Commands run in it by chroot, with their own processes and /proc.
   class Machine
     # Seconds; a bound on waiting, not a requirement.
     START_WITHIN = 60
@@ -28,7 +28,7 @@ module Packages
 
     def mount
       @root = File.join(@dir, "root")
-      # Overlays do not lie on overlays: a memory file system holds what is written.
+      # Overlays cannot be stacked: a memory file system holds the changes.
       Packages.run("mount", "-t", "tmpfs", "tmpfs", @dir)
       parts = %w[root upper work].map { |name| File.join(@dir, name).tap { |path| Dir.mkdir(path) } }
       Packages.run("mount", "-t", "overlay", "overlay", "-o",
@@ -41,13 +41,13 @@ module Packages
       FileUtils.remove_entry(@dir)
     end
 
-    # Packages of Debian, by name or by a path in it; options are those of script/apt-install.
+    # Installs packages of Debian, by name or by a path in it; options are those of script/apt-install.
     def install(*packages)
       options, packages = packages.partition { |word| word.start_with?("--") }
       Packages.run("script/apt-install", "--in", @root, *options, *packages)
     end
 
-    # What a command of the shell prints; a Failure unless it succeeds.
+    # Returns the output of a shell command. Raises Failure unless it succeeds.
     def shell(command)
       Packages.run(*inside(command))
     end
@@ -64,7 +64,7 @@ module Packages
       FileUtils.cp(file, File.join(@root, path))
     end
 
-    # A folder with these files in it, while a block runs.
+    # Makes a folder with these files in it, for the duration of a block.
     def folder(files)
       path = "/srv/trial"
       files.each do |name, text|
@@ -76,7 +76,7 @@ module Packages
       FileUtils.rm_rf(File.join(@root, path))
     end
 
-    # Yields the port of a server that a command, as words, starts in a folder; asks it to stop, after which it must succeed.
+    # Starts a server by a command in a folder and yields its port; then asks it to stop, which must succeed.
     def server(folder, words)
       log = File.join(@dir, "server.log")
       pid = Process.spawn(*starting(folder, words), in: File::NULL, out: [log, "w"], err: %i[child out], pgroup: true)
@@ -96,7 +96,7 @@ module Packages
 
     def starting(folder, words) = inside("cd #{folder} && exec #{words.join(' ')}")
 
-    # The server is process 1 of its own: the only child of the one that was started.
+    # Returns the server, which is process 1 of its namespace: the only child of the started process.
     def process(pid) = Integer(File.read("/proc/#{pid}/task/#{pid}/children").split.first)
 
     def stop_signal = "TERM"

@@ -5,7 +5,7 @@ require "rubygems/package"
 require_relative "stage"
 
 module Packages
-  # The gem for this platform: the program, and the worker for each Ruby, are in it. Nothing is compiled where it is installed.
+  # The gem for this platform: contains the program, and the worker for each Ruby. Installing it compiles nothing.
   class PlatformGem
     def initialize(build, stage)
       @build = build
@@ -30,7 +30,7 @@ module Packages
 
     private
 
-    # Ruby files, the program in libexec, the script that starts it, documents.
+    # Adds Ruby files, the program in libexec, the script that starts it, documents.
     def fill(folder)
       FileUtils.rm_rf(folder)
       FileUtils.mkdir_p(File.join(folder, "libexec"))
@@ -42,7 +42,7 @@ module Packages
       folder
     end
 
-    # As the gem that is compiled, without what it is compiled from.
+    # The specification of the source gem, without the sources.
     def specification(folder)
       Gem::Specification.load(File.join(ROOT, "firebrick.gemspec")).dup.tap do |spec|
         spec.files = Dir.glob("**/*", base: folder).select { |file| File.file?(File.join(folder, file)) }.sort
@@ -52,7 +52,7 @@ module Packages
       end
     end
 
-    # From the oldest ABI in it up to the newest.
+    # Requires a Ruby between the oldest and the newest ABI in the gem.
     def versions
       oldest, newest = @build.natives.keys.map { |abi| abi.split(".").map(&:to_i) }.minmax
       [">= #{oldest.join('.')}", "< #{newest[0]}.#{newest[1] + 1}.dev"]

@@ -6,18 +6,18 @@ require_relative "build"
 require_relative "training"
 
 module Packages
-  # The profile by which the compiler lays out the shipped program: how often a real load ran each function and each branch. A request costs
-  # 4 to 7 % less CPU for it (bench/RESULTS.md).
+  # The profile for optimising the shipped program: how often a real load ran each function and each branch. It saves a request
+  # 4 to 7 % of CPU (bench/RESULTS.md).
   #
   # 1. The program is compiled with counters, beside the other builds, and serves the loads of Training.
-  # 2. `llvm-profdata`, a component of the toolchain, merges what all processes counted.
-  # 3. The profile is kept for as long as dependencies, how they are compiled, toolchain and loads stay the same: code that has changed since is
-  #    compiled as without a profile, and functions have other names when a level of optimisation changes. Its name contains the digest of its
-  #    content, because cargo looks at flags, not at the files that they name.
+  # 2. `llvm-profdata`, a component of the toolchain, merges the counts of all processes.
+  # 3. The profile is reused while dependencies, their compilation, toolchain and loads stay the same. Code that has changed since is
+  #    compiled as without a profile; function names change with the level of optimisation. The file's name contains the digest of its
+  #    content, because cargo compares flags, not the files that they name.
   class Profile
     KEY_FILES = %w[Cargo.lock Cargo.toml rust-toolchain.toml script/packages/training.rb].freeze
 
-    # wish: a file; "new": make one even if there is one; "none": compile without; nil: the one that was made before, or a new one.
+    # wish: a file; "new": always make one; "none": compile without; nil: reuse the existing one, or make one.
     def initialize(wish = ENV.fetch("PROFILE", nil), target: File.expand_path(ENV.fetch("CARGO_TARGET_DIR", "target"), ROOT))
       @wish = wish.to_s.empty? ? nil : wish
       @folder = File.join(target, "profile")
@@ -28,7 +28,7 @@ module Packages
       path ? "-Cprofile-use=#{path} -Cllvm-args=-no-pgo-warn-mismatch" : ""
     end
 
-    # The file, made if needed; nil: without a profile.
+    # Returns the file, making it if needed; nil: without a profile.
     def path
       @path ||= case @wish
                 when "none" then nil
@@ -64,8 +64,8 @@ module Packages
       end
     end
 
-    # As the program itself is compiled, but for the flag: with another target, functions have other names, and no count finds its function.
-    # Build scripts and macros then have counters, too; what they count is thrown away.
+    # Compiles like the program itself, plus the flag: with another target, function names would differ, and no count would match.
+    # Build scripts and macros then have counters, too; their counts are discarded.
     def compile
       folder = File.join(@folder, "counting")
       Packages.run(ENV.fetch("CARGO", "cargo"), "build", "--profile", "dist", "--locked", "-p", "cli", "-p", "worker",
@@ -73,7 +73,7 @@ module Packages
       File.join(folder, "dist")
     end
 
-    # The Ruby files, with the worker that counts.
+    # The Ruby files, with the instrumented worker.
     def lib(dir, built)
       FileUtils.cp_r(File.join(ROOT, "lib"), dir)
       File.join(dir, "lib").tap { |copy| FileUtils.cp(File.join(built, "libfirebrick_worker.so"), File.join(copy, "firebrick", "native.so")) }
@@ -86,7 +86,7 @@ module Packages
       file
     end
 
-    # Merges counts; of the same release as the compiler, because the format changes.
+    # Finds the tool that merges counts. It must be of the compiler's release, because the format changes.
     def merger
       sysroot = Packages.run("rustc", "--print", "sysroot").strip
       tool = -> { Dir[File.join(sysroot, "lib/rustlib/*/bin/llvm-profdata")].first }

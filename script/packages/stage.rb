@@ -6,7 +6,7 @@ require "zlib"
 require_relative "build"
 
 module Packages
-  # The folder that all packages are made from, laid out as a prefix: bin, lib, share. The program finds `lib` beside its own folder.
+  # The folder from which all packages are made, laid out as a prefix: bin, lib, share. The program finds `lib` relative to its own folder.
   class Stage
     attr_reader :path
 
@@ -28,10 +28,10 @@ module Packages
 
     def program_path = File.join(@path, "bin", "firebrick")
 
-    # What a debugger wants to know of the program; not in any package.
+    # Debugging symbols of the program; not in any package.
     def debug_path = "#{@path}.debug"
 
-    # The profile by which the program was compiled, for compiling it again (PROFILE=FILE); not in any package. Absent without one.
+    # The profile with which the program was compiled, for compiling it again (PROFILE=FILE); not in any package. Missing without a profile.
     def profile_path = "#{@path}.profdata"
 
     # Bytes.

@@ -3,7 +3,7 @@
 require_relative "stage"
 
 module Packages
-  # To be unpacked anywhere: firebrick-VERSION-PLATFORM/bin/firebrick.
+  # A tarball that can be unpacked anywhere: firebrick-VERSION-PLATFORM/bin/firebrick.
   class Tarball
     def initialize(build, stage)
       @build = build

@@ -5,10 +5,10 @@ require "fileutils"
 require "socket"
 
 module Packages
-  # The load that an instrumented program serves, so that the compiler knows what requests run. It covers what servers do most of the time: a
-  # path that no load takes is compiled for size.
+  # The load that an instrumented program serves for the profile. It covers what servers do most of the time: code that no load runs is
+  # optimised for size.
   #
-  # The program is its own load generator (`firebrick bench`), so nothing else has to be installed. Redis is used where it is.
+  # The program is its own load generator (`firebrick bench`), so nothing else has to be installed. Redis is used if it is installed.
   class Training
     SECONDS = 2
     BOOT_SECONDS = 30
@@ -19,8 +19,8 @@ module Packages
     UPLOAD = [%w[-c 16 --content-type application/octet-stream --body-file]].freeze
     MRUBY = %(->(_env) { [200, { "content-type" => "text/plain" }, ["Hello, World!"]] }\n)
 
-    # program: the instrumented `firebrick`; lib: its Ruby files, with the instrumented worker; raw: the folder for what it counts; home: a
-    # folder of the training's own.
+    # program: the instrumented `firebrick`; lib: its Ruby files, with the instrumented worker; raw: the folder for the counts; home: a
+    # folder for the training's files.
     def initialize(program, lib:, raw:, home:)
       @program = program
       @raw = raw
@@ -71,7 +71,7 @@ module Packages
       File.binwrite(path("upload"), "x" * 65_536)
     end
 
-    # Starts the program, loads it in each of the ways, and ends it; the block runs before it ends.
+    # Starts the program, runs each of the loads, and ends it; the block runs before it ends.
     def serve(words, loads:, path: "/", scheme: "http", env: {})
       port = Socket.tcp_server_sockets("127.0.0.1", 0) { |sockets| break sockets.first.local_address.ip_port }
       pid = start(words, port, env)
@@ -111,7 +111,7 @@ module Packages
       false
     end
 
-    # What the load generator counts would speak of other code.
+    # Counts of the load generator itself must not enter the profile.
     def load_with(flags, url)
       Packages.run(@program, "bench", url, "-t", "1", "-d", "#{SECONDS}s", "--no-stages", "--expect-status", "200", *flags,
                    env: @env.merge("LLVM_PROFILE_FILE" => File::NULL))

@@ -7,22 +7,22 @@ require_relative "container"
 require_relative "machine"
 
 module Packages
-  # A package, installed into an empty tree and used there.
+  # Installs a package into an empty tree, and uses it.
   class Trial
     KINDS = %w[deb gem tarball image].freeze
-    # What a user has already who installs this way, by kind.
+    # Packages that users of each kind have installed already.
     HAS = { "deb" => [], "gem" => %w[ruby ruby-rack], "tarball" => %w[ruby ruby-rack], "image" => [] }.freeze
 
-    # Seconds that installing may take. What is promised is a third of it, of a machine that does nothing else.
+    # The limit for an installation, in seconds. The promised time is a third of it, on an idle machine.
     INSTALL_WITHIN = 90
 
     # Bytes: the largest program that a package may install.
     PROGRAM = 20 << 20
 
-    # Left behind when a package is removed: nothing whose path has this in it.
+    # After removal, no path may contain this name.
     NAME = "firebrick"
 
-    # Whether the server is there for each kind of thing to serve: files of the folder, what is typed in it, what it says.
+    # Checks that the server works for each kind of content: files of the folder, the command, the expected response.
     SERVED = {
       "a Rack app" => [{ "config.ru" => "run ->(_) { [200, { 'content-type' => 'text/plain' }, [\"Ruby \#{RUBY_VERSION[/.../]}\"]] }" },
                        [], /\ARuby \d\.\d\z/],
@@ -73,7 +73,7 @@ module Packages
     def install_gem
       file = package("firebrick-*-linux.gem")
       @machine.bring(file, "/tmp/#{File.basename(file)}")
-      # Rack is Debian's.
+      # Rack comes from Debian.
       @machine.shell("gem install --local --ignore-dependencies --no-document /tmp/#{File.basename(file)}")
       @command = "firebrick"
     end
@@ -106,7 +106,7 @@ module Packages
              %r{\A/usr/lib/firebrick/bin/firebrick\z})
     end
 
-    # One program, stripped, no larger than promised.
+    # Checks that there is one program, stripped, within the promised size.
     def weigh
       programs = @machine.shell("find / -xdev -type f -name firebrick -size +1M -printf '%s %p\\n'").lines(chomp: true)
       raise Failure, "the package installs #{programs.size} programs: #{programs.join(', ')}" unless programs.one?

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What the chart makes of values: as Kubernetes wants it, as pods may be where they are `restricted`, and as servers understand it.
+# The output of the chart: valid for Kubernetes, allowed for `restricted` pods, and understood by servers.
 
 require "minitest"
 require "open3"
@@ -29,7 +29,7 @@ class ChartRenderedTest < Minitest::Test
     skip "Go 1.26 or later was not found: the chart was neither rendered nor checked. Install it, or name it in GO" unless Kubernetes::Cache.go?
   end
 
-  # The answer to values that have to be good.
+  # Renders values that must be accepted.
   def render(values, **options)
     answer = self.class.chart.render(values, **options)
     assert_nil answer.error

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# The tests of the chart: what its files say of each other, and, where Go is, that it lints, that what it renders is as Kubernetes wants it, and
-# that servers understand what it tells them.
+# The tests of the chart: the consistency of its files and, where Go is installed, that it lints, that its output is valid for Kubernetes, and
+# that servers understand its settings.
 #
 #   ruby test/chart/run.rb              everything
 #   ruby test/chart/run.rb -n /grace/   minitest's own options

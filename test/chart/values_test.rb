@@ -1,23 +1,23 @@
 # frozen_string_literal: true
 
-# values.yaml, values.schema.json and the table of README.md know the same values.
+# values.yaml, values.schema.json and the table of README.md have the same values.
 
 require_relative "../../script/kubernetes/values"
 
 class ChartValuesTest < Minitest::Test
   VALUES = Kubernetes::Values.new
-  # What may have any keys, because Kubernetes or somebody else defines them.
+  # Values with arbitrary keys, defined by Kubernetes or others.
   OPEN = %w[global strategy.rollingUpdate commonLabels service.annotations ingress.annotations httpRoute.annotations
             autoscaling.behavior.scaleUp autoscaling.behavior.scaleDown monitor.labels
             resources.requests resources.limits serviceAccount.annotations podSecurityContext securityContext podAnnotations podLabels
             nodeSelector affinity].freeze
 
-  # Keys of objects in the schema, with their schemas.
+  # The keys of objects in the schema, with their schemas.
   def self.described(schema = VALUES.schema, path = [])
     (schema["properties"] || {}).flat_map { |key, one| [[[*path, key].join("."), one], *described(one, [*path, key])] }.to_h
   end
 
-  # Keys of a hash and of all in it.
+  # The keys of a hash, and of all hashes in it.
   def self.keys(values, path = [])
     values.flat_map { |key, one| [[*path, key].join("."), *(keys(one, [*path, key]) if one.is_a?(Hash))] }
   end

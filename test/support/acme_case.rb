@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Tests of certificates that are obtained by themselves, from a real CA (Pebble).
+# The base of tests that obtain certificates from a real CA (Pebble).
 
 require "support/ca_proxy"
 require "support/case"
@@ -12,7 +12,7 @@ class AcmeCase < Case
   include RedisServer
 
   NAME = "www.a.test"
-  # A slow machine needs time for an order.
+  # Slow machines need time for an order.
   PATIENCE = 60
 
   def setup
@@ -24,7 +24,7 @@ class AcmeCase < Case
   end
 
   def teardown
-    # Servers first: they would complain about a CA that has gone.
+    # Servers first: they would log errors about a CA that is gone.
     @own_servers.each { |server| server.signal("TERM") if server.running? }
     @own_servers.each { |server| wait_until(within: 10) { !server.running? } }
     @answering&.each(&:call)
@@ -39,18 +39,18 @@ class AcmeCase < Case
     started ? ca.start : ca
   end
 
-  # The CA with moods; see CaProxy.
+  # Makes a CA with scripted behaviour; see CaProxy.
   def proxy(pebble, &meddle)
     CaProxy.new(pebble, &meddle).tap { |one| @proxies << one }
   end
 
-  # A CA that knows profiles and renewal windows.
+  # Makes a CA that supports profiles and renewal windows.
   def new_pebble(profiles: { "default" => 7_776_000 }, **options)
     skip "Pebble here is too old for profiles and renewal windows (script/setup test)" unless Pebble.new?
     pebble(profiles:, **options)
   end
 
-  # A server of the CA's ports that obtains a certificate for +domains+.
+  # Starts a server on the CA's ports that obtains a certificate for +domains+.
   def obtain(pebble, *args, domains: [NAME], binds: nil, certs: @certs, env: {}, directory: pebble.directory, ca_file: pebble.ca_file)
     binds ||= ["tcp://127.0.0.1:#{pebble.http_port}", "ssl://127.0.0.1:#{pebble.tls_port}"]
     words = domains.flat_map { |domain| ["--domain", domain] }
@@ -60,12 +60,12 @@ class AcmeCase < Case
           files: { "index.html" => "hello" })
   end
 
-  # The certificate that the server has for +name+; nil when the handshake fails.
+  # Returns the server's certificate for +name+; nil when the handshake fails.
   def certificate(port, name = NAME)
     handshake(port, name)&.peer_cert
   end
 
-  # An open connection for +name+; it is closed after the test.
+  # Opens a connection for +name+; it is closed after the test.
   def handshake(port, name)
     socket = Socket.tcp("127.0.0.1", port, connect_timeout: 5)
     context = OpenSSL::SSL::SSLContext.new
@@ -89,7 +89,7 @@ class AcmeCase < Case
     certificate.extensions.find { |one| one.oid == "subjectAltName" }.value.split(", ").map { |name| name.split(":", 2).last }
   end
 
-  # The response to a request by https.
+  # Returns the response to an https request.
   def get_https(port, name = NAME, path = "/")
     tls = handshake(port, name)
     tls.write("GET #{path} HTTP/1.1\r\nHost: #{name}\r\n\r\n")
@@ -98,7 +98,7 @@ class AcmeCase < Case
     text
   end
 
-  # A server of HTTP on this machine that answers each request with what the block returns for its target and its own URL.
+  # Starts an HTTP server on this machine; the block returns its response for a target and the server's own URL.
   def answering
     server = TCPServer.new("127.0.0.1", 0)
     url = "http://127.0.0.1:#{server.local_address.ip_port}"
@@ -120,7 +120,7 @@ class AcmeCase < Case
     http(status, "application/json", JSON.generate(body), "Retry-After: #{retry_after}")
   end
 
-  # An answer of HTTP that ends the connection.
+  # Formats an HTTP response that ends the connection.
   def http(status, type, body, *fields)
     lines = ["HTTP/1.1 #{status}", "Content-Type: #{type}", "Content-Length: #{body.bytesize}", "Connection: close", *fields]
     "#{lines.join("\r\n")}\r\n\r\n#{body}"
@@ -131,7 +131,7 @@ class AcmeCase < Case
     server.wait_exit
   end
 
-  # Ends a server as a power cut does.
+  # Ends a server abruptly, as a power cut does.
   def kill(server)
     server.signal("KILL")
     server.wait_exit
@@ -139,7 +139,7 @@ class AcmeCase < Case
     FileUtils.remove_entry(server.base)
   end
 
-  # The certificate that is served, once it is another than +before+.
+  # Waits until the served certificate differs from +before+, and returns it.
   def wait_for_another(port, before, name = NAME, within: PATIENCE)
     wait_until("another certificate", within:) { certificate(port, name)&.then { |cert| cert if cert.serial != before.serial } }
   end

@@ -3,15 +3,15 @@
 require "open3"
 require_relative "other_suites"
 
-# Runs failed tests once more, alone, in a process of their own. For TEST_AGAIN, which `make e2e` and `make worker-test` set.
+# Runs failed tests again, alone, in a separate process. For TEST_AGAIN, which `make e2e` and `make worker-test` set.
 #
-# Why: some two thousand tests start servers, eight at a time, on machines that are shared. A test that fails beside the others and
-# passes alone names a test that must be mended, or a race; both runs are printed. A fault fails both.
+# Why: some two thousand tests start servers, eight at a time, on shared machines. A test that fails beside the others and
+# passes alone must be made more robust, or shows a race; both runs are printed. A real fault fails both.
 module Again
-  # More failures than this are no accident.
+  # More failures than this cannot be chance.
   MOST = 5
 
-  # Collects what failed.
+  # Collects failed tests.
   class Reporter < Minitest::AbstractReporter
     attr_reader :failed
 
@@ -30,7 +30,7 @@ module Again
 
   module_function
 
-  # Whether all tests passed, at the latest when they were run again. `program` takes a word of a file's name and minitest's options.
+  # Returns whether all tests passed, some of them perhaps in the second run. `program` takes a part of a file's name and minitest's options.
   def run(arguments, *program)
     others = OtherSuites.new
     reporter = Reporter.new
@@ -41,12 +41,12 @@ module Again
 
     others.let_finish
     failures = reporter.failed.group_by(&:first).filter_map { |name, failed| alone(*program, name: name, tests: failed.map(&:last)) }
-    # Who sees only the end of a log sees what failed.
+    # Repeats the failures at the end of the log.
     failures.each { |name, text| puts "", "FAILED: #{name}, alone, too:", text.lines.last(60) }
     failures.empty?
   end
 
-  # Runs the failed tests of a class; all of them if it was the end of their shared server. Its name and what was printed if they fail again.
+  # Runs the failed tests of a class; all of them if its shared server did not end cleanly. Returns its name and the output if they fail again.
   def alone(*program, name:, tests:)
     own = Object.const_get(name)
     file = own.instance_method(own.runnable_methods.first).source_location.first

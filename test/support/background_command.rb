@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A command that runs beside the test, and whose output can be looked at meanwhile.
+# A command that runs beside the test, whose output can be read meanwhile.
 
 class BackgroundCommand
   # Exit code; nil for a signal, or before `wait`.
@@ -12,10 +12,10 @@ class BackgroundCommand
     @reader = Thread.new { @io.each_line { |line| @output << line } }
   end
 
-  # What it has written so far, both streams.
+  # Its output so far, both streams.
   def output = @output.dup
 
-  # Ends it at once.
+  # Kills it.
   def kill
     Process.kill("KILL", @io.pid)
     wait

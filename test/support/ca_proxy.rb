@@ -1,26 +1,26 @@
 # frozen_string_literal: true
 
-# A CA with moods: stands between a server and Pebble, passes requests on, and may answer some of them itself.
+# A CA with scripted behaviour: stands between a server and Pebble, passes requests on, and can answer some of them itself.
 
 require "openssl"
 require "socket"
 
 class CaProxy
-  # Pebble's paths, by what they are for.
+  # The kinds of Pebble's paths.
   KINDS = { "/dir" => :directory, "/nonce-plz" => :nonce, "/sign-me-up" => :new_account, "/order-plz" => :new_order, "/my-order/" => :order,
             "/authZ/" => :authorization, "/chalZ/" => :challenge, "/finalize-order/" => :finalize, "/certZ/" => :certificate,
             "/draft-ietf-acme-ari-03/" => :window }.freeze
   private_constant :KINDS
 
-  # What every order asks for.
+  # The requests that every order makes.
   def self.steps
     KINDS.values - [:window]
   end
 
-  # What was asked for, in order: [kind, moment].
+  # The requests so far, in order: [kind, moment].
   attr_reader :asked
 
-  # The block gets what a request is for, and returns what it is answered with, byte by byte; nil passes it on.
+  # The block gets the kind of a request, and returns the response as bytes; nil passes the request on.
   def initialize(pebble, &meddle)
     @pebble = pebble
     @meddle = meddle
@@ -36,12 +36,12 @@ class CaProxy
     "https://#{host}/dir"
   end
 
-  # How often it was asked for that.
+  # The number of requests of that kind.
   def count(kind)
     moments(kind).size
   end
 
-  # When it was asked for that.
+  # The times of the requests of that kind.
   def moments(kind)
     @asked.dup.filter_map { |one, moment| moment if one == kind }
   end
@@ -64,14 +64,14 @@ class CaProxy
       client.accept
       client.write(answer(client))
     rescue OpenSSL::SSL::SSLError, SystemCallError, IOError
-      nil # The server under test has gone.
+      nil # the server under test has closed the connection
     ensure
       client&.close
       socket.close
     end
   end
 
-  # A request each connection: what kept connections are is tested elsewhere.
+  # One request per connection. Keep-alive is tested elsewhere.
   def answer(client)
     head = client.gets("\r\n\r\n") or return ""
     body = client.read(head[/^content-length: (\d+)/i, 1].to_i)
@@ -81,7 +81,7 @@ class CaProxy
     @meddle.call(kind) || pass(head, body)
   end
 
-  # Pebble's answer; its addresses are those of the Host that it was asked under, which is this one.
+  # Returns Pebble's response. Its URLs have the request's Host, which is this proxy's.
   def pass(head, body)
     head = head.sub("\r\n\r\n", "\r\nConnection: close\r\n\r\n")
     ca = OpenSSL::SSL::SSLSocket.new(Socket.tcp("127.0.0.1", @pebble.port, connect_timeout: 5))

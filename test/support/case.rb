@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # The base of all end-to-end tests: servers for one test or for a whole class, helpers for raw HTTP, and a check that
-# every server ends cleanly, whatever the test was about.
+# every server ends cleanly.
 
 require "minitest"
 require "minitest/test"
@@ -44,9 +44,9 @@ class Case < Minitest::Test
       SharedServers.fetch(self) { Server.new(**shared_options) }
     end
 
-    # Each of the class's tests may run beside any other test. What waits for others, not for the machine, can do that: its
-    # servers, ports and files are its own, and it asserts no time that a busy machine exceeds. +slow+: tests that wait for many
-    # seconds, and better begin early.
+    # Allows each of the class's tests to run beside any other test. Suitable for tests that wait for other processes rather than
+    # use the processor, with their own servers, ports and files, and without limits on time that a busy machine exceeds.
+    # +slow+: tests that wait for many seconds, and should begin early.
     def parallel!(slow: false)
       parallelize_me!
       @slow = slow
@@ -67,7 +67,7 @@ class Case < Minitest::Test
       @in_turn || (superclass.respond_to?(:in_turn?) && superclass.in_turn?)
     end
 
-    # Minitest's interface: runs all tests of the class. Version 6 has another name for it.
+    # Minitest's interface: runs all tests of the class. Minitest 6 has another name for it.
     define_method(Minitest::Runnable.respond_to?(:run_suite) ? :run_suite : :run) do |reporter, options = {}|
       super(reporter, options)
     ensure
@@ -78,7 +78,7 @@ class Case < Minitest::Test
       %i[test_order run_order].any? { |order| respond_to?(order) && public_send(order) == :parallel }
     end
 
-    # Called after the last of the class's tests: ends what they shared.
+    # Called after the last of the class's tests: ends their shared server.
     def over(reporter)
       SharedServers.finish(self, reporter)
     end
@@ -114,7 +114,7 @@ class Case < Minitest::Test
     Connection.new(to.address, **options).tap { |connection| @connections << connection }
   end
 
-  # Sends one request on a connection of its own and returns the response.
+  # Sends one request on a new connection and returns the response.
   def ask(bytes, to: server, method: nil)
     connection = connect(to)
     connection.write(bytes)
@@ -131,7 +131,7 @@ class Case < Minitest::Test
     ask(request("POST", path, headers, body), to: to)
   end
 
-  # A well-formed request, as bytes.
+  # Formats a well-formed request.
   def request(method, path, headers = {}, body = nil)
     fields = { "Host" => "example.test" }.merge(headers)
     fields["Content-Length"] = body.bytesize if body && fields.keys.none? { |k| k.casecmp?("transfer-encoding") }
@@ -139,12 +139,12 @@ class Case < Minitest::Test
     "#{method} #{path} HTTP/1.1\r\n#{head}\r\n".b + body.to_s.b
   end
 
-  # The pieces in chunked transfer coding.
+  # Encodes the pieces in chunked transfer coding.
   def chunked(*pieces)
     pieces.map { |piece| "#{piece.bytesize.to_s(16)}\r\n#{piece}\r\n" }.join + "0\r\n\r\n"
   end
 
-  # The values that a test accepts: of Firebrick only its own (one, or an Array of several that are equally right); of
+  # The values that a test accepts: from Firebrick only its own (one, or an Array of several that are equally right); from
   # another server (TEST_SERVER) also the +others+ that the standards allow.
   def accepted(own, *others)
     own = [own] unless own.is_a?(Array)
@@ -172,7 +172,7 @@ class Case < Minitest::Test
     wait_until("#{count} waiting tasks") { on.control("/stats").dig("handlers", "waiting") >= count }
   end
 
-  # The error log has this text, or a line that matches; it may be written after the response.
+  # Asserts that the error log has this text, or a matching line; it may be written after the response.
   def assert_logged(expected, on: server)
     found = -> { expected.is_a?(Regexp) ? on.stderr.match?(expected) : on.stderr.include?(expected) }
     assert wait_until(&found), "not in the error log: #{expected.inspect}\n#{on.stderr}"

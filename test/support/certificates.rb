@@ -24,7 +24,7 @@ module Certificates
     [cert, key]
   end
 
-  # An expired one.
+  # Makes an expired certificate.
   def expired_certificate(**options)
     certificate(from: Time.now - 7200, to: Time.now - 3600, **options)
   end

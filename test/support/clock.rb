@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Waiting with a deadline. Deadlines are generous: they tell a hang from a slow machine, and measure nothing.
+# Waiting with a deadline. Deadlines are generous: they distinguish a hang from a slow machine, and measure nothing.
 
 module Clock
   module_function
@@ -9,15 +9,15 @@ module Clock
     Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end
 
-  # Seconds that the block takes.
+  # Returns the seconds that the block takes.
   def elapsed
     began = now
     yield
     now - began
   end
 
-  # Polls until the block is true and returns its value; after +within+ seconds nil, or a failure that mentions +what+, which may be
-  # a block that says it then.
+  # Polls until the block is true and returns its value. After +within+ seconds returns nil, or fails with a message that mentions +what+, which may
+  # be a block that returns the text then.
   def wait_until(what = nil, within: 10, every: 0.02)
     deadline = now + within
     loop do

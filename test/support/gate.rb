@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# An app that holds requests until the test lets them pass: how a server gets full.
+# An app that holds requests until the test lets them pass, to fill a server.
 
 module Gate
   APP = <<~'RUBY'
@@ -13,14 +13,14 @@ module Gate
     }
   RUBY
 
-  # Has the app hold a request of each connection; the connections. The server needs a thread for each.
+  # Makes the app hold a request of each connection. Returns the connections. The server needs a thread for each.
   def hold(own, connections)
     connections.each_with_index { |connection, i| connection.write(request("GET", "/gate?#{i}")) }
     wait_until("all requests are in progress") { Dir[own.path("entered*.log")].size == connections.size }
     connections
   end
 
-  # Lets them pass, and reads the response of each.
+  # Lets the requests pass, and reads the response of each.
   def open_gate(own, held)
     File.write(own.path("gate.log"), "open")
     held.each { |connection| assert_status 200, connection.read_response }

@@ -22,12 +22,12 @@ class Http2Case < Case
     super(binds: [BIND], **options)
   end
 
-  # A raw client that is closed after the test.
+  # Makes a raw client that is closed after the test.
   def http2(to = server, **options)
     Http2Client.new(to.address, **options).tap { |client| @connections << client }
   end
 
-  # The answer to one request on a connection of its own.
+  # Returns the answer to one request on a new connection.
   def fetch(path, to: server, **options)
     client = http2(to)
     client.get(path, **options)
@@ -35,7 +35,7 @@ class Http2Case < Case
     client&.close
   end
 
-  # Memory of the front, in bytes.
+  # Returns the memory of the front, in bytes.
   def front_memory(own = server)
     File.read("/proc/#{own.pid}/status")[/^VmRSS:\s+(\d+) kB/, 1].to_i * 1024
   end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# A raw client of HTTP/2 (RFC 9113) that can send any bytes. It acknowledges SETTINGS and answers nothing else by itself; flow
-# control is up to the test, except that windows are large unless they are chosen.
+# A raw HTTP/2 client (RFC 9113) that can send any bytes. It acknowledges SETTINGS and answers no other frame by itself; flow
+# control is up to the test, but windows are large by default.
 
 require "socket"
 require "support/clock"
@@ -33,7 +33,7 @@ class Http2Client
     end
   end
 
-  # What has arrived on a stream.
+  # The response received on a stream.
   class Answer
     attr_reader :fields, :interim, :body
     attr_accessor :reset, :ended
@@ -68,8 +68,8 @@ class Http2Client
 
   attr_reader :socket, :goaway, :settings, :answers, :frames, :acknowledged
 
-  # settings:: of this client, id => value. preface:: what is sent first instead of the preface and SETTINGS. connection:: one that is
-  # open, such as a TlsConnection.
+  # settings:: of this client, id => value. preface:: the bytes to send instead of the preface and SETTINGS. connection:: an open one,
+  # such as a TlsConnection.
   def initialize(address, settings: {}, preface: nil, receive_buffer: nil, deadline: 20, connection: nil)
     @connection = connection || Connection.new(address, deadline: deadline, receive_buffer: receive_buffer)
     @socket = @connection.socket
@@ -134,7 +134,7 @@ class Http2Client
     stream
   end
 
-  # A body as DATA frames; without regard for windows.
+  # Splits a body into DATA frames, without regard for windows.
   def split(stream, body, end_stream: true)
     pieces = body.empty? ? [""] : body.scan(/.{1,16384}/mn)
     pieces.each_with_index.map { |piece, i| data(stream, piece, end_stream: end_stream && i == pieces.size - 1) }.join
@@ -145,7 +145,7 @@ class Http2Client
     next_stream.tap { |stream| write(headers(stream, Hpack.block(fields), end_stream: end_stream)) }
   end
 
-  # The answer to a request, when it is complete or reset.
+  # Returns the answer to a request, when it is complete or reset.
   def get(path = "/", **options)
     answer(request(path, **options))
   end
@@ -165,7 +165,7 @@ class Http2Client
     true
   end
 
-  # Whether the server ends the connection (GOAWAY or its end) within that time.
+  # Returns whether the server ends the connection (GOAWAY or end of file) within that time.
   def ends?(within: @deadline)
     stop = Clock.now + within
     while Clock.now < stop
@@ -175,7 +175,7 @@ class Http2Client
     false
   end
 
-  # Whether the server answers a PING: all that was sent before has been read.
+  # Returns whether the server answers a PING, so it has read all frames sent before.
   def alive?(within: @deadline)
     mark = Random.bytes(8)
     @pong = nil

@@ -2,22 +2,22 @@
 
 # Ctrl-C and TERM during a test run: ends every process that the tests have started, and removes their servers' folders.
 #
-# Why: servers lead process groups of their own, so a terminal's Ctrl-C does not reach them, and a test that is killed in the middle
-# runs no `ensure`. What stays behind would use the machine, and fail later runs.
+# Why: servers lead their own process groups, so a terminal's Ctrl-C does not reach them, and a test that is killed in the middle
+# runs no `ensure`. Processes left behind would use the machine, and make later runs fail.
 
 require "fileutils"
 require "support/processes"
 
 module Interruption
   SIGNALS = %w[INT TERM].freeze
-  # Seconds that processes get between TERM and KILL.
+  # Seconds that processes have between TERM and KILL.
   GRACE = 5
 
   @folders = []
 
   module_function
 
-  # Processes that work in this folder are the tests', whoever their parent is by now.
+  # Processes that work in this folder belong to the tests, even if their parent has changed.
   def own(folder)
     @folders << folder
   end
@@ -30,9 +30,9 @@ module Interruption
     SIGNALS.each { |name| trap(name) { interrupted(name) } }
   end
 
-  # Inside a signal handler: no locks here. The main thread goes no further.
+  # Runs inside a signal handler, so it takes no locks. The main thread stops here.
   def interrupted(name)
-    # Another signal ends this at once.
+    # Another signal ends this process at once.
     SIGNALS.each { |other| trap(other, "DEFAULT") }
     $stderr.write("\ntest/run: #{name}: ending what the tests have started\n")
     (Thread.list - [Thread.current]).each(&:kill)
@@ -45,7 +45,7 @@ module Interruption
     remains.each { |one| signal("TERM", one) }
     deadline = now + GRACE
     sleep 0.05 until remains.empty? || now > deadline
-    # Those that are killed may have started others meanwhile.
+    # Killed processes may have started others meanwhile.
     while remains.any? && now < deadline + GRACE
       remains.each { |one| signal("KILL", one) }
       sleep 0.05

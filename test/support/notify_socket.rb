@@ -2,8 +2,8 @@
 
 require "socket"
 
-# A socket that takes notifications as systemd does; reads them as hashes of lines, with the process that has sent each (:pid). A thread
-# reads: the kernel keeps few of them.
+# A socket that receives notifications like systemd; reads them as hashes of lines, with the sender's process id (:pid). A thread
+# reads, because the kernel buffers only a few.
 class NotifySocket
   SO_PASSCRED = 16
 
@@ -18,7 +18,7 @@ class NotifySocket
     @reader = Thread.new { loop { receive } }
   end
 
-  # What has come so far.
+  # The notifications so far.
   def received = @received.dup
 
   def close

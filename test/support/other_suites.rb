@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# Suites that run at the same time, each with a lock on the file that TEST_AGAIN_LOCK names. Without it there are none. A suite that has tests to run
-# once more, alone, waits for the others.
+# Suites that run at the same time. Each holds a lock on the file named by TEST_AGAIN_LOCK; without the variable there are none. A suite that has
+# to run failed tests again, alone, waits for the others.
 class OtherSuites
-  # Seconds; a bound on waiting.
+  # The longest wait, in seconds.
   PATIENCE = 600
 
   def initialize(path = ENV.fetch("TEST_AGAIN_LOCK", nil))
@@ -11,7 +11,7 @@ class OtherSuites
     @lock&.flock(File::LOCK_SH)
   end
 
-  # Until they have finished, or wait as well.
+  # Waits until the others have finished, or wait as well.
   def let_finish
     return unless @lock
 

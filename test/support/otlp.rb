@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A collector of OpenTelemetry for tests: HTTP/1.1 in a thread, and a reader of the protobuf messages that it gets.
+# An OpenTelemetry collector for tests: HTTP/1.1 in a thread, and a decoder of the protobuf messages that it receives.
 
 require "openssl"
 require "socket"
@@ -13,7 +13,7 @@ module Otlp
 
   module_function
 
-  # `[number, value]` of each field of a message; a value is an Integer, or a String of bytes.
+  # Returns `[number, value]` of each field of a message; a value is an Integer, or a String of bytes.
   def fields(bytes)
     found = []
     at = 0
@@ -69,7 +69,7 @@ module Otlp
     end
   end
 
-  # Answers what the block says for the number of the request, from 1: status, and header fields as text. `:silence` answers nothing.
+  # The block gets the number of the request, from 1, and returns the response: status, and header fields as text. `:silence` sends no response.
   class Collector
     Post = Struct.new(:path, :headers, :body, :at)
 

@@ -3,12 +3,12 @@
 # Runs tests in several threads, in place of minitest's own executor. Minitest hands over the tests of all classes that allow it,
 # after the others have run by themselves; nothing starts before that, so that the order can be chosen.
 #
-# Two kinds of classes: of one, each test may run beside any other (`parallel!`); of the other, tests share something that each
-# needs for itself, so that they run one after another, but beside other classes (`in_turn!`). The latter begin first, those with
-# the most tests before all others, then single tests of classes that say that theirs are slow: whatever takes long and begins last
-# is what everybody would wait for.
+# There are two kinds of classes: with `parallel!` each test may run beside any other; with `in_turn!` the tests share something
+# that each needs for itself, so that they run one after another, but beside other classes. The latter begin first, those with
+# the most tests before all others, then the single tests of classes marked as slow: a long test that began last would
+# delay the end of the run.
 #
-# A class is told when the last of its tests is over, so that what they shared ends then and not after all tests.
+# A class is told when the last of its tests is over, so that its shared server ends then and not after all tests.
 
 require "minitest"
 
@@ -23,7 +23,7 @@ class ParallelTests
 
   attr_reader :size
 
-  # +size+ is how many tests run at a time.
+  # +size+ is the number of tests that run at a time.
   def initialize(size)
     @size = size
     @lock = Mutex.new
@@ -48,7 +48,7 @@ class ParallelTests
 
   private
 
-  # What the threads take one after another: lists of tests.
+  # The lists of tests that the threads take one after another.
   def queue
     tests = @tests.slice!(0..)
     rows, single = tests.group_by(&:suite).partition { |suite, _| suite.in_turn? }

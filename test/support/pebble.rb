@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # A CA for tests: Let's Encrypt's Pebble with its DNS server, from Debian's package `pebble` or as `script/setup test` builds
-# them. It connects to the ports that it is given, resolves every name to 127.0.0.1, and issues certificates of its own root.
+# them. It connects to the given ports, resolves every name to 127.0.0.1, and issues certificates under its own root.
 
 require "fileutils"
 require "json"
@@ -24,21 +24,21 @@ class Pebble
       !!(usual && dns_server)
     end
 
-    # Whether there is one that knows profiles and renewal windows; those of Debian 12 and 13 do not.
+    # Returns whether there is a Pebble with profiles and renewal windows; those of Debian 12 and 13 have none.
     def new?
       !newest.nil?
     end
 
-    # The path of Debian's, or of a new one where there is no other.
+    # Returns the path of Debian's Pebble, or of a new one where there is no other.
     def usual
       @usual ||= programs("pebble").find { |path| path != newest } || newest
     end
 
-    # The path of a Pebble of 2025 or later.
+    # Returns the path of a Pebble of 2025 or later.
     def newest
       return @newest if defined?(@newest)
 
-      # No flag tells, and Debian's says "dev" when it is asked for its version.
+      # There is no flag for it, and Debian's Pebble reports "dev" as its version.
       @newest = programs("pebble").find { |path| File.binread(path).include?("/set-renewal-info/") }
     end
 
@@ -46,7 +46,7 @@ class Pebble
       programs("pebble-challtestsrv").first
     end
 
-    # Its flags for an address of its DNS. Later ones serve DNS over HTTPS, too, and the latest have another name for the address.
+    # Returns its flags for a DNS address. Later versions serve DNS over HTTPS, too, and the latest have renamed the flag.
     def dns_flags(address)
       help = Open3.capture2e(dns_server, "-h").first
       [help.include?("-dnsserver") ? "-dnsserver" : "-dns01", address, *(["-doh", ""] if help.include?("-doh "))]
@@ -62,8 +62,8 @@ class Pebble
   PORTS = Mutex.new
   private_constant :PORTS
 
-  # Ports of 127.0.0.1 that nothing listens on. They are below those that the system gives to outgoing connections, and none
-  # is given twice.
+  # Returns ports of 127.0.0.1 on which nothing listens. They are below those that the system uses for outgoing connections, and none
+  # is returned twice.
   def self.free_ports(count)
     PORTS.synchronize do
       @given ||= []
@@ -86,25 +86,25 @@ class Pebble
 
   attr_reader :http_port, :tls_port, :port
 
-  # validity:: how long certificates are valid, in seconds
+  # validity:: the lifetime of certificates, in seconds
   # eab::      whether accounts need a binding
-  # profiles:: by name, how long their certificates are valid, in seconds; for a new Pebble
-  # ports::    another CA, whose ports for validation this one has, too
-  # env::      added to its environment, or instead of what it says there
+  # profiles:: the lifetimes of certificates in seconds, by name; for a new Pebble
+  # ports::    another CA whose validation ports this one shares
+  # env::      added to its environment, or replacing its values
   def initialize(validity: nil, eab: false, profiles: nil, ports: nil, env: {})
     @dir = Dir.mktmpdir("pebble")
     @port, @management, @dns, @dns_management = Pebble.free_ports(4)
     @http_port, @tls_port = ports ? [ports.http_port, ports.tls_port] : Pebble.free_ports(2)
     @program = profiles ? Pebble.newest : Pebble.usual
     profiles ||= { "default" => validity } if validity && @program == Pebble.newest
-    # By itself Pebble refuses one nonce in twenty, and counts of orders would be counts of attempts.
+    # By default Pebble rejects one nonce in twenty, so counting orders would count attempts.
     @env = { "PEBBLE_VA_NOSLEEP" => "1", "PEBBLE_AUTHZREUSE" => "0", "PEBBLE_WFE_NONCEREJECT" => "0" }.merge(env)
     write_files(validity, eab, profiles)
     @pids = {}
     start_dns
   end
 
-  # Starts the CA; without it only its DNS server runs.
+  # Starts the CA; otherwise only its DNS server runs.
   def start
     @pids[:ca] = Process.spawn(@env, @program, "-config", path("config.json"), "-dnsserver", "127.0.0.1:#{@dns}",
                                out: [log_path, "a"], err: %i[child out])
@@ -126,7 +126,7 @@ class Pebble
     "https://127.0.0.1:#{@port}/dir"
   end
 
-  # The authority of its own certificate, for --acme-ca.
+  # The authority that signed its own certificate, for --acme-ca.
   def ca_file
     path("ca.pem")
   end
@@ -135,17 +135,17 @@ class Pebble
     File.exist?(log_path) ? File.read(log_path) : ""
   end
 
-  # Certificate and key of its own.
+  # Its own certificate and key.
   def identity
     [OpenSSL::X509::Certificate.new(File.read(ca_file)), OpenSSL::PKey.read(File.read(path("key.pem")))]
   end
 
-  # Its lines about orders that it has accepted.
+  # The number of orders that it has accepted, from its log.
   def orders
     log.scan(/There are now \d+ orders in the db/).size
   end
 
-  # From now on says that +certificate+ should be renewed between two moments. For a new Pebble.
+  # Sets the renewal window of +certificate+. For a new Pebble.
   def suggest_window(certificate, from, to)
     window = JSON.generate(suggestedWindow: { start: from.utc.iso8601, end: to.utc.iso8601 })
     body = JSON.generate(Certificate: certificate.to_pem, ARIResponse: window)
@@ -153,17 +153,17 @@ class Pebble
     raise "Pebble answered #{response.code} #{response.body}" unless response.is_a?(Net::HTTPSuccess)
   end
 
-  # What it answers to a request for its directory.
+  # Its response to a request for its directory.
   def directory_text
     https(@port, "/dir")
   end
 
-  # Certificates that it has issued.
+  # The number of certificates that it has issued.
   def issued
     log.scan("Issued certificate serial").size
   end
 
-  # Accounts that it has made.
+  # The number of accounts that it has made.
   def accounts
     log.scan(/There are now \d+ accounts in memory/).size
   end
@@ -173,17 +173,17 @@ class Pebble
     OpenSSL::X509::Certificate.new(https(@management, "/roots/0"))
   end
 
-  # What names resolve to from now on.
+  # Sets the address to which names resolve.
   def resolve_to(address)
     dns_request("/set-default-ipv4", ip: address)
   end
 
-  # A command for records of its DNS.
+  # A command that changes its DNS records.
   def dns_command
     path("dns")
   end
 
-  # What the command was called with, a line each.
+  # The arguments of the command's calls, one call per line.
   def dns_changes
     File.exist?(path("changes")) ? File.readlines(path("changes"), chomp: true) : []
   end
@@ -199,7 +199,7 @@ class Pebble
   end
 
   def write_files(validity, eab, profiles)
-    # For decades: some tests set clocks.
+    # Valid for decades, because some tests set clocks.
     cert, key = certificate(subject_alt_name: "IP:127.0.0.1,DNS:localhost", to: Time.now + (7_000 * 86_400))
     File.write(path("ca.pem"), cert.to_pem)
     File.write(path("key.pem"), key.to_pem)

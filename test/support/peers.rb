@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Other servers that run the same tests, to check the tests themselves: TEST_SERVER=nginx, h2o or haproxy. Each one gets
-# the configuration that its manual recommends, and a directory of its own.
+# Other servers that run the same tests, to check the tests themselves: TEST_SERVER=nginx, h2o or haproxy. Each has
+# the configuration that its manual recommends, and its own directory.
 
 require "fileutils"
 require "socket"
@@ -9,7 +9,7 @@ require "tmpdir"
 require "support/clock"
 
 module Peers
-  # The interface that tests use, with what all of them have in common.
+  # The interface that tests use, and the parts that all peers share.
   class Peer
     include Clock
 
@@ -93,7 +93,7 @@ module Peers
       ["/usr/sbin/nginx", "-p", @base, "-c", File.join(@base, "peer.conf"), "-g", "daemon off;"]
     end
 
-    # For `http`: nginx's own are in /var/lib.
+    # Directives for `http`: nginx's default directories are in /var/lib.
     def temporary_folders
       %w[client_body proxy fastcgi uwsgi scgi].map { |name| "#{name}_temp_path #{@base}/#{name};" }.join(" ")
     end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A PostgreSQL server with a cluster of its own in a temporary folder, reached through a Unix socket only.
+# A PostgreSQL server with its own cluster in a temporary folder, reached through a Unix socket only.
 
 require "etc"
 require "fileutils"
@@ -12,18 +12,18 @@ require "support/interruption"
 class Postgresql
   include Clock
 
-  # The newest of the system.
+  # The programs of the newest version on this system.
   def self.programs
     Dir["/usr/lib/postgresql/*/bin"].max_by { |folder| folder[/\d+/].to_i }
   end
 
-  # The folder of its socket, as clients name the host.
+  # The folder of its socket, which clients use as the host name.
   attr_reader :dir, :pid
 
   def initialize
     @dir = Dir.mktmpdir("firebrick-postgresql")
     Interruption.own(@dir)
-    # It refuses to run as root; the package brings a user.
+    # PostgreSQL refuses to run as root; the package creates a user.
     @user = Etc.getpwnam("postgres") if Process.uid.zero?
     FileUtils.chown(@user.uid, @user.gid, @dir) if @user
   end
@@ -38,13 +38,13 @@ class Postgresql
     self
   end
 
-  # Makes a database; template: one with the same content, which nobody may use meanwhile.
+  # Makes a database. template: a database to copy, which must not be in use meanwhile.
   def create(name, template: "template1")
     run(program("createdb"), "--host", @dir, "--username=redmine", "--template", template, name)
     { "adapter" => "postgresql", "host" => @dir, "username" => "redmine", "database" => name, "encoding" => "utf8", "pool" => 10 }
   end
 
-  # Ends it, and its clients' connections.
+  # Ends the server, and its clients' connections.
   def finish
     if @pid
       Process.kill("QUIT", @pid)
@@ -60,7 +60,7 @@ class Postgresql
   def log = File.join(@dir, "log")
   def program(name) = File.join(self.class.programs, name)
 
-  # The command as the package's user, with the same process id.
+  # Runs the command as the package's user, with the same process id.
   def as_user(*command)
     @user ? ["setpriv", "--reuid=#{@user.uid}", "--regid=#{@user.gid}", "--clear-groups", *command] : command
   end

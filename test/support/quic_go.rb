@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# quic-go's client of HTTP/3: test/quic_go, which `go build` makes once for all tests.
+# quic-go's HTTP/3 client: test/quic_go, built once for all tests by `go build`.
 
 require "fileutils"
 require "json"
@@ -13,13 +13,13 @@ module QuicGo
   BUILDING = Mutex.new
 
   class << self
-    # The program; nil if it cannot be built here.
+    # Returns the program; nil if it cannot be built here.
     def client
       BUILDING.synchronize { @client = build unless defined?(@client) }
       @client
     end
 
-    # The answers to requests for +path+ of a server; +flags+ of the client.
+    # Returns the responses to requests for +path+ of a server; +flags+ are the client's.
     def ask(server, path, *flags)
       out, err, status = Open3.capture3("timeout", "60", *command(server, path, *flags))
       raise Minitest::Assertion, "quic-go's client failed: #{err}" unless status.success?

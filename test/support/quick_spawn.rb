@@ -4,17 +4,17 @@ require "fiddle"
 require "io/nonblock"
 require "open3"
 
-# Starts programs by posix_spawn(3), which shares the runner's memory with the child until that becomes the program.
+# Starts programs by posix_spawn(3), which shares the runner's memory with the child until the child executes the program.
 #
-# Why: Ruby forks when it runs as root, as the tests do in a container. The kernel copies the page tables of the runner each time, and the
-# runner has a gigabyte at its end: that was a fifth of all the time of the machine.
+# Why: Ruby forks when it runs as root, as the tests do in a container. The kernel then copies the runner's page tables each time, and the
+# runner has a gigabyte at its end: that took a fifth of all processor time of the machine.
 #
-# Contract: what Process.spawn is asked that is not understood here, Ruby does in its own way.
+# Contract: options of Process.spawn that are not supported here are left to Ruby.
 module QuickSpawn
   STANDARD = { in: 0, out: 1, err: 2 }.freeze
   SET_PGROUP = 2
   SET_SIGMASK = 8
-  # More than the C library's types have, and its sets of signals.
+  # Larger than the C library's structures, including its signal sets.
   SIZE = 1024
 
   # The C library's functions.
@@ -35,7 +35,7 @@ module QuickSpawn
     end
   end
 
-  # What a program is started with.
+  # A program to start, with its arguments and options.
   class Request
     def self.of(arguments)
       *arguments, options = arguments if arguments.last.is_a?(Hash)
@@ -59,7 +59,7 @@ module QuickSpawn
         (sources & @redirections.map(&:first)).empty?
     end
 
-    # The process's number.
+    # Starts the program and returns its process id.
     def start
       opened = []
       actions, attributes, pid = Array.new(3) { Fiddle::Pointer.malloc(SIZE, Fiddle::RUBY_FREE) }
@@ -80,7 +80,7 @@ module QuickSpawn
 
     private
 
-    # A line for the shell is none; neither is a program with another name.
+    # Returns false for a command line for the shell, and for a program with another name.
     def plain_command?
       @command.all?(String) && (@command.length > 1 || @command.first.match?(%r{\A[\w/.+-]+\z})) && !@environment.key?("PATH")
     end
@@ -101,12 +101,12 @@ module QuickSpawn
       end
     end
 
-    # Programs do not expect standard streams that do not wait, as Ruby's pipes are.
+    # Makes standard streams blocking, as programs expect. Ruby's pipes are not.
     def wait_on(streams)
       streams.each { |target, value| value.nonblock = false if value.is_a?(IO) && target <= 2 }
     end
 
-    # Descriptors that are taken over, but for those that stay what they are.
+    # Descriptors to redirect from, except those that stay unchanged.
     def sources
       @redirections.filter_map { |target, value| number(value).then { |source| source unless source == target } }
     end
@@ -149,7 +149,7 @@ module QuickSpawn
     request ? request.start : super
   end
 
-  # Open3 calls the method of Kernel.
+  # Open3 calls Kernel's method.
   module InOpen3
     def spawn(...)
       Process.spawn(...)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A Rails app as `rails new` writes it, with the files of test/apps/rails in it. It is generated once per run.
+# A Rails app as `rails new` generates it, with the files of test/apps/rails added. It is generated once per run.
 
 require "fileutils"
 require "open3"
@@ -9,19 +9,19 @@ require "support/interruption"
 
 module RailsApp
   SOURCE = File.expand_path("../apps/rails", __dir__)
-  # What belongs to no app of a test: plugins that Debian does not have, and a compiler of assets.
+  # Parts that the tests do not need: plugins that Debian does not have, and an asset compiler.
   SKIPPED = %w[--skip-bundle --skip-git --skip-javascript --skip-bootsnap].freeze
   OLD = %w[--skip-spring --skip-listen --skip-webpack-install].freeze
   ENVIRONMENT = { "RUBYOPT" => "-W0", "SECRET_KEY_BASE" => "x" * 64, "BUNDLE_APP_CONFIG" => "/nonexistent", "BUNDLE_GEMFILE" => nil,
                   "RAILS_LOG_TO_STDOUT" => "1", "RAILS_SERVE_STATIC_FILES" => nil, "IRBRC" => "/dev/null" }.freeze
 
-  # What it writes while it runs.
+  # Paths that the app writes while it runs.
   LEAVES = %w[Gemfile.lock db/ storage/ tmp/ log/].freeze
 
   @lock = Mutex.new
 
   class << self
-    # "6.1.7"; nil where Rails is not installed.
+    # Returns "6.1.7"; nil where Rails is not installed.
     def version
       @version ||= begin
         out, status = Open3.capture2e({ "RUBYOPT" => "-W0" }, "rails", "--version")
@@ -32,13 +32,13 @@ module RailsApp
       @version unless @version == :none
     end
 
-    # path => content. +gems+ are added to its Gemfile.
+    # Returns path => content. +gems+ are added to its Gemfile.
     def files(*gems)
       generated = @lock.synchronize { @files ||= generate }
       generated.merge("Gemfile" => ["rails", "sqlite3", *gems].map { |name| "gem #{name.inspect}\n" }.join)
     end
 
-    # Options of a server that runs it.
+    # Returns options of a server that runs it.
     def options(*gems, files: {}, env: {}, **others)
       { files: self.files(*gems).merge(files), env: ENVIRONMENT.merge(env), leaves: LEAVES, **others }
     end
@@ -60,7 +60,7 @@ module RailsApp
       names.to_h { |file| [file, File.binread(File.join(folder, file))] }
     end
 
-    # Without the gems that Debian does not have, or that a test of the server does not need.
+    # Removes the gems that Debian does not have, or that a test of the server does not need.
     def adapted(files)
       development = files["config/environments/development.rb"].gsub(/^.*EventedFileUpdateChecker.*$/, "")
       files.merge("config/environments/development.rb" => development).except("Gemfile.lock", "config/credentials.yml.enc", "config/master.key")

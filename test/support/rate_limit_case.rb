@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A case with servers that have rate limits.
+# The base of tests with rate limits.
 
 require "support/case"
 
@@ -15,7 +15,7 @@ class RateLimitCase < Case
     start(files:, settings: { rate_limits: limits, **settings }, **options)
   end
 
-  # Statuses of that many requests.
+  # Returns the statuses of that many requests.
   def statuses(count, own, method: "GET", path: "/", headers: {}, connection: connect(own))
     Array.new(count) do
       connection.write(request(method, path, headers))

@@ -3,7 +3,7 @@
 # Servers whose app is replaced while they run.
 
 module Reloading
-  # An app that says which version it is. It is read from a file, as a deploy would replace it.
+  # An app that responds with its version, which it reads from a file, as a deploy would replace it.
   APP = <<~'RUBY'
     version = File.read(File.join(__dir__, "version.txt"))
     text = { "content-type" => "text/plain" }
@@ -17,7 +17,7 @@ module Reloading
     }
   RUBY
 
-  # Workers are not watched unless a test wishes it.
+  # Workers are not watched after a reload unless a test sets that.
   def launch_app(app: APP, version: "one", files: {}, settings: {}, **options)
     settings = settings.merge(reload: { watch: "0s" }.merge(settings.fetch(:reload, {})))
     start(app: app, files: { "version.txt" => version }.merge(files), settings: settings, **options)

@@ -32,7 +32,7 @@ class ResponseReader
     end
   end
 
-  # Only the head of the next response.
+  # Reads only the head of the next response.
   def read_head
     raw = @source.read_through("\r\n\r\n")
     lines = raw.delete_suffix("\r\n\r\n").split("\r\n", -1)

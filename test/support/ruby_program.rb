@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# A Ruby script in a process of its own, as programs are that have their server inside: in a terminal, or with its output in a file. It
-# has the checkout's library, and the program under test.
+# A Ruby script in its own process, for programs with an embedded server: in a terminal, or with its output in a file. It
+# uses the checkout's library, and the program under test.
 
 require "fileutils"
 require "io/console"
@@ -18,12 +18,12 @@ class RubyProgram
 
   attr_reader :base, :pid
 
-  # What Firebrick::Server needs, in this process or another one.
+  # Variables that Firebrick::Server needs, in this process or another one.
   def self.environment
     { "FIREBRICK_PROGRAM" => Server.binary }
   end
 
-  # command:: the arguments of the program; by default of Ruby, for `program.rb`
+  # command:: the arguments of the program; by default `program.rb` for Ruby
   # files::   path => content, in a fresh folder
   # terminal:: whether the process has a terminal, as its session leader
   def initialize(source = nil, command: nil, files: {}, env: {}, terminal: false, dir: nil)
@@ -48,12 +48,12 @@ class RubyProgram
     File.write(path, text)
   end
 
-  # All that has been printed so far.
+  # The output so far.
   def output
     @lock.synchronize { @output.dup }.force_encoding("UTF-8").scrub
   end
 
-  # Waits until the output behind what was found the last time matches; returns the match.
+  # Waits until the output after the last match matches. Returns the match.
   def wait_for(pattern, within: 40)
     pattern = Regexp.new(Regexp.escape(pattern)) if pattern.is_a?(String)
     match = nil
@@ -97,7 +97,7 @@ class RubyProgram
     Processes.tree(@pid).select { |one| Processes.command(one.pid).start_with?("firebrick front") }
   end
 
-  # Ends it; returns what it has left behind.
+  # Ends the process. Returns what it has left behind.
   def finish
     known = running? ? Processes.tree(@pid) : []
     Process.kill("KILL", @pid) if running?
@@ -112,7 +112,7 @@ class RubyProgram
     problems
   end
 
-  # Files of servers: sockets, large bodies. Browsers that a program starts leave files of their own.
+  # Files left by servers: sockets, large bodies. Files of browsers started by a program do not count.
   def left
     Dir.glob("{temporary,run}/**/*", base: @base).reject { |file| file == "run/firebrick" || file.match?(%r{\A(temporary/\.?org\.chromium|run/dconf)}) }
   end
@@ -137,7 +137,7 @@ class RubyProgram
   def read(io)
     loop do
       bytes = io.readpartial(65_536)
-      # Line editors ask where the cursor is.
+      # Line editors ask for the position of the cursor.
       @input.write("\e[1;1R") if bytes.include?("\e[6n")
       @lock.synchronize { @output << bytes }
     end

@@ -25,7 +25,7 @@ class Server
       ENV["TEST_SERVER"] == "puma"
     end
 
-    # Whether apps are served with fibers where a test does not say otherwise.
+    # Returns whether apps are served with fibers by default.
     def fibers?
       ENV.key?("TEST_FIBERS") && !puma?
     end
@@ -42,7 +42,7 @@ class Server
       built_by_cargo && !ENV["FIREBRICK_LIB"] ? { "FIREBRICK_LIB" => File.join(ROOT, "lib") } : {}
     end
 
-    # The Rack version that apps load, for tests that depend on it.
+    # Returns the Rack version that apps load, for tests that depend on it.
     def rack_release
       @rack_release ||= begin
         out, status = Open3.capture2e(ENV.fetch("RUBY", "ruby"), "-e", 'require "rack"; print Rack.release')
@@ -50,7 +50,7 @@ class Server
       end
     end
 
-    # Whether the Ruby that runs the apps is CRuby. Workers of others are spawned, and have threads but no fibers.
+    # Returns whether the apps run on CRuby. Workers of other Rubies are spawned, and have threads but no fibers.
     def cruby?
       @engine ||= Open3.capture2(ENV.fetch("RUBY", "ruby"), "-e", "print RUBY_ENGINE, ' ', RUBY_ENGINE_VERSION").first.split.first
       @engine == "ruby"
@@ -81,13 +81,13 @@ class Server
   # files::       other files of the app's directory, path => content
   # settings::    firebrick.toml as nested hashes
   # workers:: threads:: environment::  the usual flags; nil leaves the flag out
-  # fibers::      of each thread when TEST_FIBERS is set; 1 for tests about how many requests are served at a time
+  # fibers::      of each thread when TEST_FIBERS is set; 1 for tests of the number of requests served at a time
   # binds::       addresses for -b; by default a free port of 127.0.0.1; [] leaves the flag out
   # directory::   serve this existing directory instead (nothing is written into it)
   # args:: env::  added to the command line and to the environment
-  # open_files::  how many descriptors it may have
+  # open_files::  the limit of its descriptors
   # exit_code::   the exit code of a clean end; :any for any
-  # leaves::      what the app writes and leaves behind: paths in its directory
+  # leaves::      files that the app writes and leaves behind: paths in its directory
   def initialize(app: nil, files: {}, settings: {}, workers: 1, threads: "1:5", fibers: ENV.fetch("TEST_FIBERS", nil), environment: "production", binds: nil,
                  directory: nil, args: [], env: {}, open_files: nil, exit_code: 0, leaves: [])
     @base = File.realpath(Dir.mktmpdir("firebrick-test"))
@@ -95,7 +95,7 @@ class Server
     @dir = directory || File.join(@base, "app")
     @workers = workers
     @threads = threads
-    # A test that sets them is about them.
+    # A test that sets fibers itself keeps its setting.
     @fibers = fibers if Server.fibers? && !(settings.is_a?(Hash) && settings.key?(:fibers))
     @environment = environment
     @binds = binds
@@ -135,7 +135,7 @@ class Server
     return uri.delete_prefix("unix://") if uri.start_with?("unix://")
 
     match = %r{\A(?:https?|tcp)://(.+):(\d+)\z}.match(uri)
-    # Listeners of all addresses take IPv4, too.
+    # Listeners on all addresses accept IPv4, too.
     [match[1].delete("[]").sub(/\A::\z/, "127.0.0.1"), match[2].to_i]
   end
 
@@ -201,7 +201,7 @@ class Server
     [out, err, status.exitstatus]
   end
 
-  # The same without waiting for its end.
+  # Starts the same without waiting for its end.
   def begin_command(*args)
     BackgroundCommand.new(environment, self.class.binary, *args, chdir: @dir)
   end
@@ -216,7 +216,7 @@ class Server
   # The JSON of an endpoint of the control socket.
   def control(target) = JSON.parse(control_response(target).last)
 
-  # What Prometheus would read.
+  # The page that Prometheus reads.
   def metrics = control_response("/metrics").last
 
   # Head and body of the response to a GET on the control socket.
@@ -228,7 +228,7 @@ class Server
     socket&.close
   end
 
-  # Stops the server and returns what was not clean about its end.
+  # Stops the server and returns the faults of its end.
   def finish
     return [] if @finished
 
@@ -322,7 +322,7 @@ class Server
     [self.class.binary, "serve", @dir, *flags, *@args]
   end
 
-  # Whether the test says how many front threads there are. By default there may be one, and tests are to see two.
+  # Returns whether the test sets the number of front threads. The default may be one, and tests should run with two.
   def front_threads?
     @dir != File.join(@base, "app") || @settings.to_s.include?("front_threads") || @args.include?("--front-threads")
   end

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-# Servers shared by a class of tests. The clean end of each one is recorded as a test of its own under the class's name, after
+# Servers shared by a class of tests. The clean end of each is recorded as a separate test under the class's name, after
 # the last test of the class.
 
 require "support/server"
 
 module SharedServers
-  # A class's server, or why it did not start. While one starts, only the tests of its class wait.
+  # A class's server, or the reason why it did not start. While one starts, only the tests of its class wait.
   Shared = Struct.new(:lock, :server, :failure)
 
   @shared = {}
@@ -66,9 +66,9 @@ module SharedServers
     @lock.synchronize { @shared.keys }.each { |owner| finish(owner, reporter) }
   end
 
-  # Runs the parallel tests before the summary is printed, and stops what servers are left when the run was interrupted.
+  # Runs the parallel tests before the summary is printed, and stops remaining servers when the run was interrupted.
   module AfterParallelTests
-    # Version 6 of Minitest has another name for it.
+    # Minitest 6 has another name for it.
     define_method(Minitest.respond_to?(:run_all_suites) ? :run_all_suites : :__run) do |reporter, options|
       super(reporter, options).tap do
         parallel_executor.shutdown

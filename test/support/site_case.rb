@@ -33,7 +33,7 @@ class SiteCase < Case
     @backends.each(&:close)
   end
 
-  # A backend for this test alone.
+  # Starts a backend for this test alone.
   def backend(**options, &script)
     Backend.new(**options, &script).tap { |one| @backends << one }
   end
@@ -45,7 +45,7 @@ class SiteCase < Case
     own.start
   end
 
-  # A site for this test alone that a peer may serve.
+  # Starts a site for this test alone; a peer may serve it.
   def another_site(**options)
     own = (Peers.chosen || SiteServer).new(**options)
     @own_servers << own
@@ -60,7 +60,7 @@ class SiteCase < Case
     ask(request("OPTIONS", path), to: to)
   end
 
-  # A site with files below public_html/; names that begin with / are relative to the site's directory. Rules and files may
+  # Starts a site with files below public_html/; names that begin with / are relative to the site's directory. Rules and files may
   # be given without braces: keywords that are not options of the server are rules, and String keys are files.
   def served(rules = {}, files = {}, **more)
     options, more = more.partition { |name, _| SERVER_OPTIONS.include?(name) }.map(&:to_h)
@@ -91,13 +91,13 @@ class SiteCase < Case
     !Peers.chosen.nil?
   end
 
-  # A 3xx with this Location; an absolute one on the request's own host is treated as relative.
+  # Asserts a 3xx with this Location; an absolute one on the request's own host is treated as relative.
   def assert_redirect(location, response, status: 301, message: nil)
     assert_status status, response, message
     assert_equal location, response["location"].sub(%r{\Ahttp://(example\.test|127\.0\.0\.1)(:\d+)?(?=/)}, ""), message
   end
 
-  # Neither the file's content nor a hint that it exists.
+  # Asserts that the response shows neither the file's content nor a hint that it exists.
   def assert_hidden(response, secret, message = nil)
     assert_status accepted([400, 404], 403), response, message
     refute_includes response.body, secret, message

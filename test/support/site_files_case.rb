@@ -54,7 +54,7 @@ class SiteFilesCase < SiteCase
     FileUtils.mkdir(File.join(root, "empty-dir"))
     FileUtils.mkdir(File.join(root, "line\r\nbreak: x"))
     File.write(File.join(root, "line\r\nbreak: x", "index.html"), "<p>break")
-    # The path of a socket may not be long, and the current directory is that of all threads.
+    # The path of a socket must be short, and the threads share the current directory.
     File.open(root) { |folder| UNIXServer.new("/proc/self/fd/#{folder.fileno}/socket.txt").close }
     { "inside-link.txt" => "text.txt", "loop.txt" => "loop.txt", "broken-link.txt" => "missing", "out.txt" => "../secret.txt", "absolute.txt" => File.join(dir, "secret.txt"),
       "out-dir" => "../private", "passwd.txt" => "/etc/hostname", "up" => "..", "chain.txt" => "dir/chain.txt", "dir/chain.txt" => "../../secret.txt", "dev.txt" => "/dev/zero",
@@ -78,7 +78,7 @@ class SiteFilesCase < SiteCase
     get(path, headers: { "Accept-Encoding" => accept })
   end
 
-  # The block's result; nil when the connection ended early.
+  # Returns the block's result; nil when the connection ended early.
   def whole_or_nil
     yield
   rescue TruncatedResponse

@@ -33,7 +33,7 @@ class SiteServer < Server
 
   private
 
-  # Tests change the sites that they own; files that the program leaves elsewhere still count.
+  # Tests change the sites that they own, so only files left elsewhere count.
   def files_left
     super.grep_v(%r{\Afile left behind: /app/})
   end

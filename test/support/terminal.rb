@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A program in a terminal of its own: its output is kept as a screen of characters, and as raw bytes. Understands the few
+# A program in its own terminal: its output is kept as a screen of characters, and as raw bytes. Understands the few
 # escape sequences that full-screen programs use.
 
 require "io/console"
@@ -18,7 +18,7 @@ class Terminal
     @rest = +"".b
     resize_screen(rows, columns)
     @lock = Mutex.new
-    # The shell waits for a line before it runs the program, so that the size is set before the program reads it.
+    # The shell reads a line before it runs the program, so that the size is set before the program reads it.
     @reader, @writer, @pid = PTY.spawn({ "TERM" => "xterm-256color", "NO_COLOR" => nil, **env }, "sh", "-c", 'read -r _ && exec "$@"', "sh", *command)
     @reader.winsize = [rows, columns]
     @mode = mode
@@ -36,7 +36,7 @@ class Terminal
     screen.any? { |line| line.match?(text.is_a?(Regexp) ? text : Regexp.new(Regexp.escape(text))) }
   end
 
-  # Waits until the screen shows something.
+  # Waits until the screen shows the text.
   def wait_for(text, within: 15)
     wait_until(within: within) { shows?(text) } || raise(Minitest::Assertion, "waited #{within} s for #{text.inspect}; the screen is:\n#{screen.join("\n")}")
   end
@@ -55,7 +55,7 @@ class Terminal
     IO.popen(["stty", "-g", "-F", @reader.path], err: File::NULL, &:read).strip
   end
 
-  # Whether settings, screen and cursor are as they were before.
+  # Returns whether settings, screen and cursor are as they were before.
   def restored?
     mode == @mode && (@sent.rindex("\e[?1049l") || -1) > (@sent.rindex("\e[?1049h") || -1) && (@sent.rindex("\e[?25h") || -1) > (@sent.rindex("\e[?25l") || -1)
   end

@@ -1,15 +1,15 @@
 # frozen_string_literal: true
 
-# Prints what the time of a run was spent on: for TEST_TIMES=1. Seconds are those on the clock: of a class, the sum of its tests, which may have run
+# Prints where the time of a run went, for TEST_TIMES=1, in seconds of wall-clock time. A class has the sum of its tests, which may have run
 # beside each other and beside those of other classes.
 
 module Times
-  # How many classes and how many tests are listed.
+  # The number of classes and of tests that are listed.
   MOST = 30
 
   Entry = Struct.new(:name, :seconds, :tests, :finished)
 
-  # Collects how long each test took, and when it was over.
+  # Collects the duration and the end of each test.
   class Reporter < Minitest::AbstractReporter
     def initialize(out = $stdout)
       super()
@@ -26,7 +26,7 @@ module Times
       @lock.synchronize { @tests << [result.klass, Entry.new("#{result.klass}##{result.name}", result.time, 1, now - @began)] }
     end
 
-    # Minitest asks when all tests are over.
+    # Minitest calls this when all tests are over.
     def report
       entries = @tests.map(&:last)
       list("Slowest tests", entries)

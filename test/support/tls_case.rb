@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The base of the suites about TLS: certificates, servers that use them, clients that ask for names.
+# The base of the TLS tests: certificates, servers that use them, clients that send names.
 
 require "support/case"
 require "support/certificates"
@@ -21,7 +21,7 @@ class TlsCase < Case
     firebrick_only
   end
 
-  # Files for a server: NAME.pem and NAME.key for each name, whose certificate names +hosts+.
+  # Files for a server: NAME.pem and NAME.key for each name; the certificate is for +hosts+.
   def pair(name, *hosts, **options)
     alternatives = hosts.map { |host| host.match?(/\A[\d.:]+\z/) ? "IP:#{host}" : "DNS:#{host}" }.join(",")
     cert, key = certificate(subject_alt_name: alternatives.empty? ? "IP:127.0.0.1" : alternatives, name: name, **options)
@@ -45,7 +45,7 @@ class TlsCase < Case
     connection&.close
   end
 
-  # What the handshake fails with; a failure for a client of TLS 1.3 may show in its first read.
+  # Returns the error of the handshake; with TLS 1.3 the client may see it only in its first read.
   def refusal(own, **options)
     connection = dial(own, **options)
     connection.write(request("GET", "/"))
@@ -56,7 +56,7 @@ class TlsCase < Case
     e.message
   end
 
-  # Replaces a file at once, as careful programs do.
+  # Replaces a file atomically.
   def put(own, name, text)
     File.binwrite(own.path("#{name}.new"), text)
     File.rename(own.path("#{name}.new"), own.path(name))

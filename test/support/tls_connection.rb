@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A raw client connection over TLS: as Connection, after a handshake of its own.
+# A raw client connection over TLS: a Connection after its own handshake.
 
 require "openssl"
 require "support/connection"
@@ -8,7 +8,7 @@ require "support/connection"
 class TlsConnection < Connection
   attr_reader :tcp
 
-  # +name+ is what it asks for (SNI), nil for nothing. +context+ changes the OpenSSL::SSL::SSLContext before the handshake;
+  # +name+ is the name to request (SNI), nil for none. +context+ changes the OpenSSL::SSL::SSLContext before the handshake;
   # +session+ is one to resume.
   def initialize(address, name: nil, session: nil, context: nil, **options)
     @name = name
@@ -21,7 +21,7 @@ class TlsConnection < Connection
     super(address, **options)
   end
 
-  # The sessions that the server has offered for later.
+  # The sessions that the server has offered for resumption.
   def tickets
     @tickets ||= []
   end

@@ -3,10 +3,10 @@
 require "open3"
 require "support/case"
 
-# Runs `firebrick tune` on an app, and leaves nothing behind.
+# Runs `firebrick tune` on an app, and removes all its files.
 class TuneCase < Case
   APPS = File.expand_path("../apps/tune", __dir__)
-  # Just enough to tell the apps apart: sixteen users, a table of four cells.
+  # Just enough to distinguish the apps: sixteen users, a table of four cells.
   LOAD = %w[-c 16 -n 160 --repeats 2].freeze
   GRID = %w[-w 1,2 -t 1,8].freeze
   CALM_TRIES = 3
@@ -51,13 +51,13 @@ class TuneCase < Case
 
   # The JSON of a run that must succeed.
   def tuned(*args)
-    # Beside other suites the machine is never calm.
+    # With other suites running, the machine is never idle.
     out, err, code = tune(*args, "--noisy", "--format", "json")
     assert_equal 0, code, "#{err}\n#{out}"
     JSON.parse(out)
   end
 
-  # The same, repeated once if other programs disturbed the measurement; the second result is used in any case.
+  # Does the same, and repeats it once if other programs disturbed the measurement; the second result is used in any case.
   def tuned_calmly(*args)
     figures = nil
     CALM_TRIES.times do

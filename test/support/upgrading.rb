@@ -17,7 +17,7 @@ module Upgrading
       super(**options)
     end
 
-    # From now on the server is this process; the one before has to end by itself, with exit code 0.
+    # Makes this process the server; the one before has to end by itself, with exit code 0.
     def follow(pid)
       code = wait_exit unless adopted?
       ended = adopted? ? wait_until(within: 20) { !running? } : code.zero?
@@ -26,7 +26,7 @@ module Upgrading
       adopt(pid)
     end
 
-    # The same after an old program that was killed.
+    # Does the same after an old program that was killed.
     def adopt(pid)
       wait_until(within: 20) { !running? }
       @pid = pid
@@ -56,7 +56,7 @@ module Upgrading
     end
   end
 
-  # As `start`, with an app that says which version it is.
+  # As `start`, with an app that responds with its version.
   def launch(app: Reloading::APP, version: "one", files: {}, **options)
     own = UpgradableServer.new(app: app, files: { "version.txt" => version }.merge(files), **options)
     @own_servers << own
@@ -80,14 +80,14 @@ module Upgrading
     Integer(out[/process (\d+) is started/, 1])
   end
 
-  # Starts an upgrade and waits until the new program is there: the thread, and its process.
+  # Starts an upgrade and waits until the new program exists. Returns the thread, and its process.
   def begin_upgrade(own)
     command = Thread.new { upgrade(own) }
     pid = wait_until("the new program", within: 20) { own.stderr.scan(/upgrade: process (\d+) is started/).flatten.last }
     [command, Integer(pid)]
   end
 
-  # The upgrade failed for this reason, and the program that served before serves.
+  # Asserts that the upgrade failed for this reason, and the old program still serves.
   def assert_refused(own, reason)
     before = [own.pid, workers_of(own).sort]
     out, err, code = upgrade(own)

@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-# A client with cookies, as a browser keeps them for one site: no dates, no paths.
+# A client with cookies, as a browser keeps them for one site, without dates and paths.
 
 require "uri"
 
 class Visitor
   attr_reader :cookies
 
-  # +test+ sends the requests; it is a Case.
+  # +test+, a Case, sends the requests.
   def initialize(test, server)
     @test = test
     @server = server
@@ -24,7 +24,7 @@ class Visitor
     send_request("POST", path, { "Content-Type" => "application/x-www-form-urlencoded" }.merge(headers), body)
   end
 
-  # One field of a form that is a file, and other fields.
+  # Uploads a file as one field of a form, with other fields.
   def upload(path, name, filename, content, fields = {})
     mark = "--------boundary#{rand(1 << 64)}"
     body = fields.map { |key, value| "--#{mark}\r\nContent-Disposition: form-data; name=\"#{key}\"\r\n\r\n#{value}\r\n" }.join.b
@@ -33,7 +33,7 @@ class Visitor
     post(path, body, "Content-Type" => "multipart/form-data; boundary=#{mark}")
   end
 
-  # The token of a page's form.
+  # Returns the token of a page's form.
   def token(path)
     page = get(path).body
     page[/name="authenticity_token" value="([^"]+)"/, 1] or raise Minitest::Assertion, "no token in:\n#{page}"

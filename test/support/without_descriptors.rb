@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# For a Ruby that is to behave as one whose sockets send no descriptors, such as TruffleRuby.
+# Makes this Ruby behave like one whose sockets cannot send descriptors, such as TruffleRuby.
 
 require "socket"
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# One app for all ways to serve it: a text, a wait of 20 ms, work for the processor, JSON from a Redis GET.
+# One app for all ways of serving: a text, a wait of 20 ms, computation, JSON from a Redis GET.
 require "json"
 require "redis"
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# An app that builds what it needs when it is first asked for it, about 40 MB in all: records with their strings, an index over them,
+# An app that builds its data at first use, about 40 MB in all: records with their strings, an index over them,
 # and a compiled template for each of 500 pages, as frameworks do with routes, translations, schemas and views.
 
 require "erb"

@@ -6,7 +6,7 @@ require "redis"
 require "connection_pool"
 
 headers = { "content-type" => "application/json" }.freeze
-# Opened by their first use, which is after the fork.
+# Connections are opened at first use, which is after the fork.
 pool = ConnectionPool.new(size: 5, timeout: 10) { Redis.new(url: ENV.fetch("REDIS_URL")) }
 
 run(lambda do |_env|

@@ -4,13 +4,13 @@ require_relative "../server"
 
 module Bench
   module Choose
-    # The ways to serve the app: the same behaviour, another command.
+    # The ways to serve the app: the same behaviour, different commands.
     class Ways
       APP = File.expand_path("../../apps/choose", __dir__)
       SERVE = "{firebrick} serve -p {port} --control off --front-threads 1 -q"
       NAMES = %w[processes threads fibers mruby].freeze
 
-      # seats: requests that threads and fibers serve at a time.
+      # seats: the number of requests that threads and fibers serve at a time.
       def initialize(firebrick, processes:, seats:, rounds:)
         @firebrick = firebrick
         @processes = processes
@@ -18,13 +18,13 @@ module Bench
         @rounds = rounds
       end
 
-      # In the table.
+      # Its title in the table.
       def title(name)
         { "processes" => "#{@processes} processes", "threads" => "1 process, #{@seats} threads",
           "fibers" => "1 process, #{@seats} fibers", "mruby" => "handler on mruby, 1 thread" }.fetch(name)
       end
 
-      # A server, not started yet.
+      # Returns a server that has not been started yet.
       def server(name, dir, redis)
         app = name == "mruby" ? "{home}/handler.rb --mruby" : APP
         config = name == "mruby" ? { "handler.rb" => File.read("#{APP}/handler.rb") } : {}

@@ -2,7 +2,7 @@
 
 module Bench
   module Deploys
-    # The app of all servers. It says which version it is, as it was read when the app was loaded.
+    # The app of all servers. It responds with its version, read when the app was loaded.
     APP = <<~'RUBY'
       VERSION = File.read(File.join(__dir__, "version.txt"))
       TEXT = { "content-type" => "text/plain" }.freeze

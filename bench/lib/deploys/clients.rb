@@ -8,13 +8,14 @@ module Bench
     # Failures by kind in a document of `firebrick bench`.
     def self.errors_in(document) = document.dig("outcome", "errors").except("texts", "unsent").select { |_, count| count.positive? }
 
-    # Requests that were due when the load was ended, and had not been sent: no failure, but many of them are a server that has stalled.
+    # Prints the number of requests that were due but unsent at the end of the load. They are not failures, but many of them mean a server that has
+    # stalled.
     def self.say_unsent(*documents)
       unsent = documents.sum { |document| document.dig("outcome", "errors", "unsent") }
       puts "  #{unsent} more were due when the load was ended, and not sent yet" if unsent.positive?
     end
 
-    # A client that repeats one kind of exchange in a thread of its own, and counts what went wrong by its text.
+    # A client that repeats one kind of exchange in its own thread, and counts faults by their text.
     class Client
       attr_reader :completed, :wrong
 
@@ -67,7 +68,7 @@ module Bench
         socket&.close
       end
 
-      # Status and body of a response that ends with its connection.
+      # Reads status and body of a response that ends with its connection.
       def status_and_body(socket) = response(socket).values_at(:status, :body)
 
       def response(socket)
@@ -76,7 +77,7 @@ module Bench
       end
     end
 
-    # Uploads in pieces, so that some are under way at any time.
+    # Uploads in pieces, so that some are in progress at any time.
     class Uploads < Client
       PIECE = ("x" * 20_000).freeze
       PIECES = 10
@@ -93,7 +94,7 @@ module Bench
       end
     end
 
-    # Server-sent events: all of them arrive, and the end.
+    # Server-sent events: all of them, and the end, must arrive.
     class Events < Client
       private
 
@@ -139,13 +140,13 @@ module Bench
         expect(RESTART, frame, "what came instead of an echo")
         true
       rescue Errno::EPIPE, Errno::ECONNRESET
-        # The close may have crossed the frame: what was received before counts.
+        # The server's close may have crossed the frame, so bytes received before count.
         expect(RESTART, socket.read_nonblock(4, exception: false), "what came before the reset")
         true
       end
     end
 
-    # One request after the other on a kept connection, which the server may end between two (`Connection: close`).
+    # One request after another on a kept connection, which the server may close between two (`Connection: close`).
     class KeepAlive < Client
       private
 
@@ -176,7 +177,7 @@ module Bench
       end
     end
 
-    # Clients that leave in the middle of what they asked for.
+    # Clients that disconnect in the middle of a response.
     class Leaving < Client
       private
 

@@ -4,16 +4,16 @@ require_relative "servers"
 
 module Bench
   module Deploys
-    # What reloads cost in memory when all is settled: the proportional set size of all processes, after the same requests, of a server
+    # The memory cost of reloads in the settled state: the proportional set size of all processes, after the same requests, of a server
     # that was just started, after its first reload, and after more.
     class Memory
-      # Largest ratio to a fresh start.
+      # The largest ratio to a fresh start.
       GROWTH = 1.05
       WORKERS = 4
-      # Requests before each reading. Workers write to pages that they share until then.
+      # Requests before each reading, because workers write to shared pages until then.
       REQUESTS = 4000
 
-      # An app of the size that is usual: libraries, and what they keep, some of which each request reads and adds to.
+      # An app of a usual size: libraries, and their data, some of which each request reads and adds to.
       LARGE = <<~'RUBY'
         %w[bundler cgi csv date digest drb erb etc fiddle fileutils find forwardable json logger net/http objspace open-uri openssl optparse
            ostruct pp pstore psych racc rdoc resolv rexml/document ripper securerandom set singleton socket stringio strscan tempfile time
@@ -56,7 +56,7 @@ module Bench
         @rounds = rounds
       end
 
-      # Whether memory after reloads is about that of a fresh start.
+      # Returns whether memory after reloads is about that of a fresh start.
       def run
         server = Large.new(workers: WORKERS, threads: 5).start
         readings = (0..@rounds).filter_map do |reloads|
@@ -79,7 +79,7 @@ module Bench
         raise Failure, "#{REQUESTS} requests have not been answered" unless well
       end
 
-      # Waits until no process is left of what was before, and nothing changes any more.
+      # Waits until no old process is left and memory no longer changes.
       def reading(server)
         deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 60
         calm = 0

@@ -6,10 +6,10 @@ require_relative "servers"
 
 module Bench
   module Deploys
-    # What reloads cost clients: an open load with and without keep-alive, uploads and streams among it, first calm, then
-    # during reloads. Failures of any client, and latency beside that of the calm part.
+    # The cost of reloads for clients: an open load with and without keep-alive, including uploads and streams, first undisturbed, then
+    # during reloads. Reports failures of any client, and latency compared with the undisturbed part.
     class Reloads
-      # Allowed of Firebrick: 99th percentile during reloads beside before.
+      # The limit for Firebrick: the ratio of the 99th percentile during reloads to the one before.
       SLOWER = 2.0
       PEERS = [PumaPhased, PumaRestart, UnicornUpgrade, PassengerRestart].freeze
 
@@ -20,7 +20,7 @@ module Bench
         @servers = [Firebrick, *(PEERS if peers)]
       end
 
-      # Whether Firebrick has no failure and is not slowed too much.
+      # Returns whether Firebrick has no failure and is not slowed too much.
       def run
         puts "| server | requests | failed | p99 before | p99 during | uploads failed | streams failed | WebSockets not told | a deploy takes |"
         puts "|---|---|---|---|---|---|---|---|---|"
@@ -52,13 +52,13 @@ module Bench
         Process.clock_gettime(Process::CLOCK_MONOTONIC) - began
       end
 
-      # Unicorn hands no connections over.
+      # Unicorn cannot hand connections over.
       def others_of(kind, server)
         kinds = kind == UnicornUpgrade ? [Uploads, Events] : [Uploads, Events, WebSockets]
         kinds.flat_map { |one| Array.new(2) { one.new(server.port).start } }
       end
 
-      # Results of both loads while the block runs.
+      # Returns the results of both loads while the block runs.
       def load(server)
         files = %w[kept closed].map { |name| File.join(server.dir, "#{name}.json") }
         pids = files.zip([[], ["--no-keep-alive"]]).map do |file, flags|

@@ -5,15 +5,15 @@ require_relative "servers"
 
 module Bench
   module Deploys
-    # Instances behind a service, as in Kubernetes: one after the other is replaced, and the service hears of it up to 5 s late. Until
+    # Instances behind a service, as in Kubernetes: they are replaced one after another, and the service learns of it up to 5 s late. Until
     # then it sends connections to an instance that was told to end.
     class Replacements
-      # Seconds until the service knows of a change, at most.
+      # The longest delay, in seconds, until the service learns of a change.
       LATE = 5.0
       CLIENTS = 20
       INSTANCES = 2
 
-      # Firebrick as it behaves where Kubernetes is seen.
+      # Firebrick as it behaves in Kubernetes.
       class Instance < Firebrick
         NAME = "Firebrick"
 
@@ -22,12 +22,12 @@ module Bench
         def command = [{ "KUBERNETES_SERVICE_HOST" => "127.0.0.1" }, *super]
       end
 
-      # Puma as it is, without a `sleep` before it is told.
+      # Puma by default, without a `sleep` before it is told to end.
       class PumaInstance < PumaPhased
         NAME = "Puma"
       end
 
-      # The instances that connections go to. Connections stay where they are.
+      # The instances that get new connections. Existing connections stay.
       class Service
         def initialize
           @ports = []
@@ -41,7 +41,7 @@ module Bench
         def remove(port) = @lock.synchronize { @ports -= [port] }
       end
 
-      # Requests at a steady pace over kept connections, which the server may end between two requests.
+      # Requests at a steady pace over kept connections, which the server may close between two requests.
       class Visitor < Client
         REQUESTS = 50
 
@@ -57,7 +57,7 @@ module Bench
           @port = @service.port
           connected do |socket|
             REQUESTS.times do
-              # An end between two requests is no failure.
+              # A close between two requests is not a failure.
               break if @stopped || socket.wait_readable(0)
 
               socket.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -80,7 +80,7 @@ module Bench
         @kinds = [Instance, *([PumaInstance] if peers)]
       end
 
-      # Whether Firebrick had no failure.
+      # Returns whether Firebrick had no failure.
       def run
         @kinds.map { |kind| measure(kind) }.first
       end
@@ -107,7 +107,7 @@ module Bench
         service.add(one.port)
       end
 
-      # The new instance serves before the old one is told, as with `maxSurge: 1`.
+      # The new instance serves before the old one is told to end, as with `maxSurge: 1`.
       def replace(kind, instances, service)
         enter(kind, instances, service)
         old = instances.shift

@@ -10,7 +10,7 @@ require_relative "app"
 
 module Bench
   module Deploys
-    # A server whose app is replaced while it runs. Subclasses say how it is started and told.
+    # A server whose app is replaced while it runs. Subclasses define how it is started and told to do so.
     class Server
       attr_reader :port, :pid, :dir
 
@@ -76,7 +76,7 @@ module Bench
 
       def write(name, text) = File.write(File.join(dir, name), text)
 
-      # 30 connections in a row get this version.
+      # Waits until 30 connections in a row get this version.
       def wait_for(version)
         deadline = now + 60
         in_a_row = 0
@@ -139,7 +139,7 @@ module Bench
       def tell = Process.kill("USR2", @pid)
     end
 
-    # A second master with workers of its own, which ends the first when its last worker is up: the configuration that
+    # A second master with its own workers, which ends the first when its last worker is ready: the configuration that
     # Unicorn's examples recommend.
     class UnicornUpgrade < Server
       NAME = "Unicorn, USR2 and QUIT"
@@ -159,7 +159,7 @@ module Bench
 
       private
 
-      # Its workers have no threads: as many processes as the others have threads.
+      # Unicorn's workers have no threads: as many processes as the others have threads.
       def command
         write("unicorn.rb", "listen \"127.0.0.1:#{port}\"\nworker_processes #{@workers * @threads}\npid #{File.join(dir, 'pid').inspect}\n#{SETTINGS}")
         %w[unicorn -E production -c unicorn.rb]
@@ -167,7 +167,7 @@ module Bench
 
       def main_pid = File.read(File.join(dir, "pid")).to_i
 
-      # It refuses while an older master is there.
+      # Unicorn refuses while an older master exists.
       def tell
         deadline = now + 30
         sleep 0.05 while File.exist?(File.join(dir, "pid.oldbin")) && now < deadline
@@ -175,7 +175,7 @@ module Bench
       end
     end
 
-    # Its open-source edition has neither threads nor a rolling restart: new processes are started while requests wait.
+    # Passenger's open-source edition has neither threads nor a rolling restart: new processes are started while requests wait.
     class PassengerRestart < Server
       NAME = "Passenger, restart-app"
 

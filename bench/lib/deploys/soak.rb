@@ -5,10 +5,10 @@ require_relative "servers"
 
 module Bench
   module Deploys
-    # Years in an hour: a reload every minute, workers replaced by age and by number of requests, clients that come and go.
-    # Memory, descriptors and processes must stay as they are, and no client may see a failure.
+    # Simulates years in an hour: a reload every minute, workers replaced by age and by number of requests, changing clients.
+    # Memory, descriptors and processes must stay constant, and no client may see a failure.
     class Soak
-      # Largest ratio of the front's memory in the last third to the second; the first third is the warm-up.
+      # The largest ratio of the front's memory in the last third to the second; the first third is the warm-up.
       GROWTH = 1.1
       LIMITS = "[limits]\nmax_age = \"100s\"\nmax_requests = 3000\n"
       WORKERS = 2
@@ -19,7 +19,7 @@ module Bench
         @every = every
       end
 
-      # Whether all went well.
+      # Returns whether there was no failure.
       def run
         server = Firebrick.new(workers: WORKERS, settings: LIMITS).start
         clients = start_clients(server.port)
@@ -49,7 +49,7 @@ module Bench
         one
       end
 
-      # Workers that are being replaced make more processes for a moment: the least of some samples counts.
+      # Workers being replaced briefly add processes, so the smallest of some samples counts.
       def settled(server)
         Array.new(10) { sleep(0.3) && sample(server) }.min_by(&:processes)
       end
@@ -86,7 +86,7 @@ module Bench
         _, second, last = samples.each_slice((samples.size / 3.0).ceil).to_a
         %i[front_mib tree_mib descriptors].filter_map do |figure|
           from, to = [second, last].map { |some| some.map(&figure).sort[some.size / 2].to_f }
-          # 8 descriptors more or less are clients that come and go.
+          # Changing clients may add or remove up to 8 descriptors.
           slack = figure == :descriptors ? 8 : 0
           format("%<figure>s grew from %<from>.1f to %<to>.1f", figure:, from:, to:) if to > (from * GROWTH) + slack
         end

@@ -6,9 +6,9 @@ require_relative "servers"
 
 module Bench
   module Deploys
-    # What upgrades cost clients: new connections all the time, and every kind of client that keeps one. Before each handover the old
-    # program is stopped (SIGSTOP) for as long as the new one boots, so that hundreds of connections wait in the queue of the sockets
-    # when they change hands.
+    # The cost of upgrades for clients: new connections all the time, and every kind of client that keeps one. Before each handover the old
+    # program is stopped (SIGSTOP) while the new one boots, so that hundreds of connections wait in the queue of the sockets
+    # when they are handed over.
     class Upgrades
       # New connections that are added to the queue before a handover.
       BACKLOG = 512
@@ -16,7 +16,7 @@ module Bench
       WORKERS = 2
       CLIENTS = { Uploads => 3, Events => 3, WebSockets => 4, KeepAlive => 4 }.freeze
 
-      # Firebrick whose program is replaced. Its app loads when it is let.
+      # Firebrick whose program is replaced. Its app loads when it is allowed to.
       class Upgraded < Firebrick
         NAME = "Firebrick, upgrade"
 
@@ -25,7 +25,7 @@ module Bench
           write("config.ru", "sleep 0.02 while File.exist?(File.join(__dir__, 'hold'))\n#{APP}")
         end
 
-        # The process that serves, or served before the upgrade under way.
+        # The process that serves, or served before the current upgrade.
         def serving = @serving || @pid
 
         # Calls the block with the pid of the new program, which does not load the app before `release`.
@@ -45,13 +45,13 @@ module Bench
 
         def release = FileUtils.rm_f(File.join(dir, "hold"))
 
-        # Connections that wait to be accepted, as the kernel tells of listening sockets.
+        # The number of connections that wait to be accepted, as the kernel reports for listening sockets.
         def queued
           listening = format(" 0100007F:%04X 00000000:0000 0A ", port)
           File.foreach("/proc/net/tcp").sum { |line| line.include?(listening) ? line.split[4].split(":").last.hex : 0 }
         end
 
-        # How many processes of the new program are there: it, its template, its workers.
+        # The number of processes of the new program: itself, its template, its workers.
         def processes(pid) = ProcessTree.new(pid).living.size
 
         private
@@ -65,7 +65,7 @@ module Bench
         end
       end
 
-      # Connections that are opened at a time, each with one request, and judged later.
+      # Connections that are opened together, each with one request, and checked later.
       class Burst
         attr_reader :wrong
 
@@ -117,7 +117,7 @@ module Bench
         @times = []
       end
 
-      # Whether no client had a failure.
+      # Returns whether no client had a failure.
       def run
         server = Upgraded.new(workers: WORKERS, threads: 5).start
         clients = CLIENTS.flat_map { |kind, count| Array.new(count) { kind.new(server.port).start } }
@@ -132,7 +132,7 @@ module Bench
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-      # The result of the open load of new connections while the block runs.
+      # Returns the result of the open load of new connections while the block runs.
       def load(server)
         file = File.join(server.dir, "load.json")
         pid = spawn(Firebrick::PROGRAM, "bench", "http://127.0.0.1:#{server.port}/", "--rate", "#{@rate}/s", "-d", "1h", "--no-keep-alive",
@@ -151,13 +151,13 @@ module Bench
         old = server.serving
         burst = nil
         server.upgrade do |new|
-          # With the template it has the sockets, and needs nothing more of the old one.
+          # Once it has a template, it has the sockets, and needs nothing more of the old program.
           reach(server, new, 2)
           Process.kill("STOP", old)
           burst = Burst.new(server.port, BACKLOG)
           server.release
           reach(server, new, WORKERS + 2)
-          # Until the workers are ready, and the new program has said so to the old one.
+          # Waits until the workers are ready, and the new program has told the old one.
           sleep 1
           @queued << server.queued
         ensure

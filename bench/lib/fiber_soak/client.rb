@@ -4,7 +4,7 @@ require "digest"
 require "socket"
 
 class FiberSoak
-  # Requests one after another, until stopped. What a response has to be is known.
+  # Sends requests one after another, until stopped. The expected responses are known.
   class Client
     # Requests of each kind in about two hundred.
     MIX = { "/hello" => 40, "/sleep" => 24, "/hog" => 8, "/long-hog" => 1, "/own" => 10, "/mutex" => 8, "/monitor" => 8, "/pair" => 4, "/queue" => 6,
@@ -14,7 +14,7 @@ class FiberSoak
     UPLOAD = "The quick brown fox jumps over the lazy dog.\n" * 20_000
     LIMIT = 120
 
-    # Responses by path, seconds that they took, and what was wrong: [time, path, what].
+    # The number of responses by path, the longest times in seconds, and the faults: [time, path, fault].
     attr_reader :counts, :longest, :wrong
 
     def initialize(port, number, pause)
@@ -67,7 +67,7 @@ class FiberSoak
       if path == "/upload"
         body = UPLOAD.byteslice(0, @random.rand(UPLOAD.bytesize))
         @socket.write("POST #{path}?#{word} HTTP/1.1\r\nHost: soak\r\nContent-Length: #{body.bytesize}\r\n\r\n")
-        # In two parts, so that the app waits for the second.
+        # In two parts, so that the app waits for the second one.
         half = body.bytesize / 2
         @socket.write(body.byteslice(0, half))
         sleep @random.rand(0.02)
@@ -138,7 +138,7 @@ class FiberSoak
       raise FiberSoak::Late, "nothing for #{LIMIT} s" unless @socket.wait_readable(LIMIT)
     end
 
-    # What is wrong; nil: nothing.
+    # Returns the fault of a response; nil: none.
     def judge(path, word, status, body)
       wanted = path == "/raise" ? 500 : 200
       return "status #{status}" unless status == wanted

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# The app of bench/fiber-soak. Each request brings a word of its own (`?word=...`), and each path gives it back only when nothing of another request has come in
-# between: `<word> ok`.
+# The app of bench/fiber-soak. Each request sends its own word (`?word=...`), and each path returns it only if no other request has interfered:
+# `<word> ok`.
 
 require "digest"
 require "json"
@@ -12,7 +12,7 @@ require "socket"
 require "zlib"
 require "timeout"
 
-# What `checkout` lends to one request at a time.
+# A pool whose objects `checkout` lends to one request at a time.
 class Pool
   def initialize(size, &make)
     @queue = Queue.new
@@ -40,7 +40,7 @@ DATABASE = if ENV["SOAK_DATABASE"]
              Pool.new(8) { PG.connect(host: ENV["SOAK_DATABASE"], user: "redmine", dbname: "soak") }
            end
 
-# Counters that are wrong when two requests are inside at once.
+# Counters that become wrong when two requests are inside at once.
 class Room
   def initialize(lock)
     @lock = lock
@@ -60,7 +60,7 @@ class Room
   end
 end
 
-# Requests that wait for each other in pairs, and the thread that hands out numbers.
+# Makes requests wait for each other in pairs; a thread hands out numbers.
 class Hall
   def initialize
     @monitor = Monitor.new
@@ -69,7 +69,7 @@ class Hall
     @orders = nil
   end
 
-  # Waits for another one, for no longer than half a second.
+  # Waits for another request, for at most half a second.
   def pair
     @monitor.synchronize do
       mine = @count += 1
@@ -84,7 +84,7 @@ class Hall
     true
   end
 
-  # Thread and queues between requests.
+  # Passes a word through queues and a thread.
   def order(word)
     answer = Queue.new
     orders << [word, answer]
@@ -93,7 +93,7 @@ class Hall
 
   private
 
-  # Threads do not live on in a worker that is forked.
+  # Threads do not survive the fork of a worker.
   def orders
     @monitor.synchronize do
       return @orders if @worker&.alive?
@@ -110,19 +110,19 @@ class Hall
   end
 end
 
-# What the paths do. Each returns whether all was right.
+# The actions of the paths. Each returns whether everything was right.
 module Soak
   ROOM = Room.new(Mutex.new)
   CELL = Room.new(Monitor.new)
   HALL = Hall.new
-  # Larger than what sockets hold.
+  # Larger than the buffers of sockets.
   BLOCK = "0123456789abcdef" * 1024
 
   module_function
 
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-  # Ruby code for so many seconds. Its result is known.
+  # Computes in Ruby for that many seconds, with a known result.
   def compute(seconds)
     over = now + seconds
     sum = 0
@@ -135,7 +135,7 @@ module Soak
     sum == rounds * 340
   end
 
-  # Half of them compute for longer than a slice: what belongs to the fiber stays with it.
+  # Half of the requests compute for longer than a slice: the fiber's state must stay with it.
   def own(word)
     Thread.current[:word] = word
     compute(0.015)
@@ -181,7 +181,7 @@ module Soak
     DATABASE.checkout { |pg| pg.exec_params("select pg_sleep(0.02), $1::text", [word]).getvalue(0, 1) == word }
   end
 
-  # A connection that is left in the middle of a query must not be used again.
+  # A connection that was abandoned in the middle of a query must not be reused.
   def late_database(word)
     return true unless DATABASE
 
@@ -225,7 +225,7 @@ module Soak
     compute(0.02) && $ERROR_INFO.equal?(e) && e.message == "one"
   end
 
-  # Extensions in C, each of which allocates within its calls.
+  # C extensions, each of which allocates within its calls.
   def extensions(word)
     list = { word => Array.new(20) { |n| { "n" => n, "text" => word * 3, "half" => n / 2.0 } } }
     return false unless JSON.parse(JSON.generate(list)) == list
@@ -241,7 +241,7 @@ module Soak
     cipher.update(secret) + cipher.final == word * 100 && Zlib.inflate(Zlib.deflate(secret)) == secret
   end
 
-  # What ends a block from within, and from without.
+  # Ends a block from inside, and from outside.
   def ensured(word)
     done = []
     found = catch(word) do
@@ -262,7 +262,8 @@ module Soak
   end
 end
 
-# Spells of GC.stress: each object that is made collects. One begins with a request and ends with it, or after a second: it concerns the whole worker.
+# Phases of GC.stress, in which every allocation collects. A phase begins with a request and ends with it, or after a second. It affects the whole
+# worker.
 module Stress
   LONGEST = 1.0
   REST = 3.0
@@ -278,7 +279,7 @@ module Stress
     end_spell(mine) if mine
   end
 
-  # The number of a new spell; nil: not now.
+  # Returns the number of a new phase; nil: not now.
   def begin_spell
     return if !ENV["SOAK_STRESS"] || GC.stress || Soak.now < @from
 

@@ -48,13 +48,13 @@ class FiberSoak
       @postgresql&.finish
     end
 
-    # What `firebrick stats` says; nil while there is nobody to ask.
+    # Returns the output of `firebrick stats`; nil while the server does not respond.
     def stats = ask("stats")
 
-    # Those of workers, the newest first.
+    # Returns the deaths of workers, the newest first.
     def deaths = ask("deaths") || []
 
-    # Whether it went well, and what it said.
+    # Returns whether it succeeded, and its output.
     def reload
       text, status = Open3.capture2e(PROGRAM, "reload", @dir)
       [status.success?, text]
@@ -62,7 +62,7 @@ class FiberSoak
 
     def workers = (stats&.fetch("workers") || []).map { |worker| worker["pid"] }
 
-    # Errors that the app has not made on purpose.
+    # Returns errors that the app has not raised on purpose.
     def complaints
       File.foreach(@log).grep(/firebrick|BUG|error|warn|fatal/i).grep_v(/soaked|soak\)|died|listening|ctrl-c/i)
     end

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
 class FiberSoak
-  # What happens to the server now and then: it reloads, a worker is stopped for a while, or killed.
+  # Disturbs the server from time to time: reloads it, suspends a worker for a while, or kills one.
   class Trouble
     KINDS = %i[reload stop stop kill reload].freeze
-    # Seconds after which nothing of it may be left.
+    # Seconds after which an event may have no effect any more.
     LATER = 5
-    # What clients may see of workers that are stopped or killed. A reload shows nothing.
+    # Errors that clients may see of suspended or killed workers. A reload causes none.
     SEEN = /\Astatus 50[234]\z|\AEOFError|ECONNRESET|EPIPE/
 
     attr_reader :events, :failures
@@ -20,7 +20,7 @@ class FiberSoak
       @harmed = []
     end
 
-    # Until `over` on the clock.
+    # Runs until `over` on the clock.
     def run(over)
       number = -1
       while now + @every < over
@@ -32,7 +32,7 @@ class FiberSoak
       end
     end
 
-    # Whether a response between two times may be one of `SEEN`, because a worker was stopped or killed.
+    # Returns whether a response between two times may be one of `SEEN`, because a worker was suspended or killed.
     def excuses?(began, ended, problem)
       problem.match?(SEEN) && @events.any? { |kind, from, to| kind != :reload && began <= to && ended >= from }
     end

@@ -14,17 +14,17 @@ require_relative "visitors"
 
 module Bench
   module Redmine
-    # Servers that are all up, each with an instance of Redmine with the same content, and get the same rounds of pages in turn.
+    # Servers that run at once, each with an instance of Redmine with the same content, and get the same rounds of pages in turn.
     #
-    # 1. CPU is that of the process tree, with programs that Redmine starts for a page (ImageMagick); PostgreSQL is not in it.
-    # 2. Memory is read after the same requests: PSS of the tree, and USS, the sum of what each process has for itself.
+    # 1. CPU is that of the process tree, with programs that Redmine starts for a page (ImageMagick), without PostgreSQL.
+    # 2. Memory is read after the same requests: PSS of the tree, and USS, the sum of each process's private memory.
     # 3. A ratio is the median of the rounds' ratios to the first server.
     class Comparison
       ROOT = File.expand_path("../../..", __dir__)
       PUMA = "puma -C - -b tcp://127.0.0.1:{port} -e production -w {workers} -t {threads}:{threads} {preload}"
       FIREBRICK = "serve {dir} -b tcp://127.0.0.1:{port} -w {workers} -t {threads}:{threads} -e production"
       SETTLE_SECONDS = 0.3
-      # It is a large app, and nothing is measured until all servers are up.
+      # Redmine is a large app, and nothing is measured until all servers are ready.
       BOOT_SECONDS = 180
 
       Peer = Struct.new(:name, :instance, :server, :visitors, :cpu, :preemptions, :times, :pss, :uss, :pages, keyword_init: true)
@@ -53,7 +53,7 @@ module Bench
         @peers.each { |peer| start(peer) }
         @warm_up.times { |number| in_turn(number) { |peer| peer.visitors.round(@pages, number) } }
         @rounds.times { |number| in_turn(number) { |peer| measure(peer, number + 1000) } }
-        # What servers put off, such as processes that are replaced, is over then.
+        # By then deferred work, such as replacing processes, is over.
         sleep 3
         @peers.each { |peer| memory(peer) }
         single if @each_page
@@ -102,7 +102,7 @@ module Bench
         peer.uss = sum["Private_Dirty", "Private_Clean"]
       end
 
-      # Each page by itself; ticks of the clock are too coarse for one request.
+      # Measures each page separately; clock ticks are too coarse for one request.
       def single
         @pages.each do |page|
           3.times do |number|

@@ -6,11 +6,11 @@ require_relative "../failure"
 
 module Bench
   module Redmine
-    # Clients who have logged in to one server, each with a connection of its own, and fetch pages.
+    # Clients that are logged in to one server, each with its own connection, and fetch pages.
     class Visitors
       HOST = "redmine.example"
 
-      # One of them.
+      # One client.
       class Visitor
         def initialize(port)
           @http = Net::HTTP.new("127.0.0.1", port)
@@ -20,7 +20,7 @@ module Bench
           log_in
         end
 
-        # Seconds that a page took.
+        # Returns the seconds that a page took.
         def fetch(path)
           began = now
           response = @http.get(path, headers)
@@ -53,7 +53,7 @@ module Bench
         @visitors = Array.new(count) { Visitor.new(port) }
       end
 
-      # Each fetches all pages, in an order of its own that is the same for every server. Returns the times.
+      # Each client fetches all pages, in its own order, which is the same for every server. Returns the times.
       def round(pages, number)
         threads = @visitors.map.with_index do |visitor, index|
           Thread.new do
@@ -64,7 +64,7 @@ module Bench
         threads.flat_map(&:value)
       end
 
-      # The first alone.
+      # Only the first client fetches.
       def fetch(page) = @visitors.first.fetch(page)
 
       def finish = @visitors.each(&:finish)

@@ -11,7 +11,7 @@ module Bench
       # Percentiles that only some report. filled: the 99th, corrected for requests not sent while waiting for responses.
       Sample = Struct.new(:requests, :seconds, :errors, :p50, :p95, :p99, :filled, :longest, keyword_init: true)
 
-      # A copy of the bench's siege.conf that sets what happens to a connection after a response.
+      # Writes a copy of the bench's siege.conf that sets whether connections are kept after a response.
       def self.siege_conf(setting, keep_alive)
         path = File.join(setting.dir, "siege-#{keep_alive ? 'keep-alive' : 'close'}.conf")
         text = File.read(Loads::Siege::CONFIG).sub(/^connection = .*/, "connection = #{keep_alive ? 'keep-alive' : 'close'}")

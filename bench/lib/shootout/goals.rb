@@ -8,12 +8,12 @@ module Bench
     module Goals
       module_function
 
-      # Lines for readers; empty without goals.
+      # Returns lines for readers; empty without goals.
       def lines(document)
         document["goals"].to_a.map { |goal| line(goal, ratio(goal, document)) }.join("\n")
       end
 
-      # True if some goal was measured and missed.
+      # Returns true if a goal was measured and missed.
       def missed?(document)
         document["goals"].to_a.any? { |goal| ratio(goal, document)&.then { |value| !reached?(goal, value) } }
       end

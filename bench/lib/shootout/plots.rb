@@ -28,7 +28,7 @@ module Bench
         %W[cargo run --quiet --manifest-path #{Setup::ROOT}/Cargo.toml --package report --example plot --] if Machine.there?("cargo")
       end
 
-      # Draws all plots of the documents; answers a sentence about what is missing, or nil.
+      # Draws all plots of the documents. Returns a sentence about missing ones, or nil.
       def draw(output, documents)
         return "no plots were drawn: cargo was not found, and no PLOT=PROGRAM is set" unless @program
 
@@ -42,7 +42,7 @@ module Bench
         nil
       end
 
-      # What the report crate understands: groups of bars, medians with the spread of the rounds.
+      # Converts to the format of the report crate: groups of bars, medians with the spread of the rounds.
       def self.bars(plot, table)
         series = plot["groups"].values.map(&:last).compact.uniq
         groups = Markdown.sorted(table, plot.slice("metric", "better")).group_by { |row| plot["groups"].fetch(row["name"]).first }
@@ -73,7 +73,7 @@ module Bench
 
       private
 
-      # Answers what went wrong, or nil.
+      # Returns the error, or nil.
       def one(path, plot)
         svg, errors, status = Open3.capture3(*@program, stdin_data: JSON.generate(plot))
         return "`#{@program.join(' ')}` failed #{errors.lines.first(3).map(&:strip).join(' ')}" unless status.success? && svg.include?("<svg")

@@ -50,7 +50,7 @@ module Bench
         raise Failure, "#{@setup.firebrick} was not found: build it with `make optimised`, or name another with FIREBRICK=PATH"
       end
 
-      # Fail now rather than after an hour.
+      # Fails now rather than after an hour.
       def make_output
         FileUtils.mkdir_p(File.join(@options.output, Store::FOLDER))
       rescue SystemCallError => e

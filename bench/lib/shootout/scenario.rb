@@ -45,7 +45,7 @@ module Bench
       # Versions of things that are not a Program: { name => text }.
       def versions = {}
 
-      # Starts whatever has to run beside; the block does the measuring.
+      # Starts the programs that have to run beside; the block measures.
       def around = yield
 
       # Names of programs that all trials need.

@@ -40,7 +40,7 @@ module Bench
         @rows = @data["tables"].flat_map { |table| table["rows"] }.to_h { |row| [row["name"], row] }
       end
 
-      # The scenario cannot be measured at all.
+      # Records that the scenario cannot be measured at all.
       def skip(text)
         @data["skipped"] = text
         save

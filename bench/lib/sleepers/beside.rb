@@ -3,7 +3,7 @@
 require "socket"
 
 class Sleepers
-  # One client that requests `/` a hundred times a second, from a process of its own, while others load the server.
+  # A client that requests `/` a hundred times a second from its own process, while others load the server.
   class Beside
     REQUEST = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
     EVERY = 0.01
@@ -31,7 +31,7 @@ class Sleepers
 
     private
 
-    # Each is due at its time, whether the one before has been answered or not: waiting for it counts.
+    # Each request is due at its time, whether the one before has been answered or not: the wait counts.
     def times(port, seconds)
       socket = TCPSocket.new("127.0.0.1", port)
       began = now

@@ -3,9 +3,9 @@
 require "socket"
 
 class Sleepers
-  # A server on a Unix socket that answers each connection after some seconds: what the requests of the trial `read` wait for.
+  # A server on a Unix socket that answers each connection after some seconds. The requests of the trial `read` wait for it.
   class Late
-    # Connections of a process: it has 20,000 descriptors.
+    # Connections per process, which has 20,000 descriptors.
     MOST = 18_000
 
     attr_reader :path
@@ -37,7 +37,7 @@ class Sleepers
       end
     end
 
-    # All that have come: clients of a Unix socket whose line is full are stopped in connect(2), and their threads with them.
+    # Accepts all pending connections: clients of a Unix socket with a full backlog block in connect(2), together with their threads.
     def accept(server, waiting, seconds)
       return sleep(0.005) if waiting.length >= MOST
 
@@ -52,7 +52,7 @@ class Sleepers
       end
     end
 
-    # The request is read before the socket is closed: a closed one with unread data is a reset to the other side.
+    # Reads the request before closing the socket: closing one with unread data resets the connection.
     def answer(socket)
       socket.read_nonblock(64, exception: false)
       socket.write("late\n")

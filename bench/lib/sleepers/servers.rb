@@ -9,7 +9,7 @@ class Sleepers
     ROOT = File.expand_path("../../..", __dir__)
     FOLDER = File.join(ROOT, "bench/sleepers.d")
     FIREBRICK = ENV["FIREBRICK"] || File.join(ROOT, "target/dist/firebrick")
-    # Descriptors of a worker, some of which are its own.
+    # Descriptors of a worker, including its own.
     DESCRIPTORS = 19_000
 
     ALL = {
@@ -18,11 +18,11 @@ class Sleepers
       "node" => :node
     }.freeze
 
-    # Command lines of others, by name.
+    # Command lines of other servers, by name.
     OTHERS = {} # rubocop:disable Style/MutableConstant
 
     class << self
-      # A server that listens; nil, with a note, when it cannot be had.
+      # Returns a server that listens; nil, with a note, when it is not available.
       def start(name, dir, count, late)
         command = OTHERS.key?(name) ? other(name, dir) : send(ALL.fetch(name), dir, count, late)
         return puts("#{name} is not installed: left out") unless command

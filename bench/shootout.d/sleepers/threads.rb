@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# COUNT threads that sleep SECONDS seconds; says how many ended, or how many there were when no more could be made.
+# Starts COUNT threads that sleep SECONDS seconds. Prints how many ended, or how many existed when no more could be started.
 count, seconds = ARGV.map { |word| Integer(word) }
 threads = []
 begin

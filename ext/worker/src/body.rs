@@ -1,14 +1,14 @@
-//! The body of a response, in all forms that Rack allows.
+//! Sends the body of a response, in all forms that Rack allows.
 //!
 //! Contract:
-//! 1. A body that is known at once and small travels in the RESPONSE frame; a large one straight from the
-//!    app's memory if the front agrees ([`loan`]). What the client does not take at once waits in memory up to
-//!    `response_memory`, in a file up to `response_spool`, and otherwise goes in BODY frames as the client takes it.
-//! 2. What `each` yields is sent when it is yielded, because the next chunk may take long; but the chunks of a
-//!    response with a known length, or of one that could be an array, are gathered, because it will probably end soon. Rails' streams
-//!    respond to `to_ary`, too: the watchdog sends what has been gathered when the next chunk is not there at once.
+//! 1. A small body that is known at once travels in the RESPONSE frame; a large one goes straight from the
+//!    app's memory to the client if the front agrees ([`loan`]). The part that the client does not take at once is buffered in memory up
+//!    to `response_memory` or in a file up to `response_spool`; a larger body goes in BODY frames at the client's pace.
+//! 2. A chunk that `each` yields is sent at once, because the next chunk may take long. But the chunks of a
+//!    response with a known length, or of a body that responds to `to_ary`, are gathered, because it will probably end soon. Rails' streams
+//!    respond to `to_ary`, too: the watchdog sends the gathered chunks when the next one does not come at once.
 //! 3. BODY frames keep within the window.
-//! 4. `each` may yield on any thread or fiber. What its block writes goes to its own response, or raises an IOError when that has ended ([`Writer`]).
+//! 4. `each` may yield on any thread or fiber. Its block writes to its own response, or raises an IOError when that has ended ([`Writer`]).
 
 use crate::names::names;
 use crate::place;
@@ -28,14 +28,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use wire::flag;
 use wire::response::Suspended;
 
-/// Bodies up to this size travel in the RESPONSE frame, in bytes. Larger ones are offered: from here on
-/// that saves more than the round trip to the front costs.
+/// Bodies up to this size, in bytes, travel in the RESPONSE frame. Larger ones are offered: from here on
+/// the offer saves more than its round trip to the front costs.
 const INLINE: usize = 128 << 10;
-/// BODY frames carry at most this much.
+/// The largest payload of a BODY frame.
 const PIECE: usize = 64 << 10;
-/// What lies in a stream's socket until it is closed properly.
+/// The bytes that remain in a stream's socket until it is closed properly.
 const UNCLOSED: &[u8] = b"\0";
-/// Gathered chunks wait at most this long, in microseconds.
+/// The longest time that gathered chunks wait, in microseconds.
 const GATHER_US: u64 = 1000;
 
 /// Sends head and body. May raise.
@@ -60,7 +60,7 @@ pub(crate) fn respond(gvl: &mut Gvl, task: &'static Task, head: Suspended, statu
         && let path = ruby::call(gvl, body, ids.to_path, &[])
         && let Some((fd, size)) = open(gvl, path)
     {
-        // A file that has been read, or sought in, goes on from there, as its `each` would.
+        // A file that has been read or sought in is sent from its position, as its `each` would.
         let from = position(gvl, body).min(size);
         return file(gvl, task, head, fd, from, size - from);
     }
@@ -80,7 +80,7 @@ fn must_be_string(gvl: &mut Gvl, part: Value) {
     }
 }
 
-/// An Array of Strings.
+/// Sends a body that is an Array of Strings.
 #[inline]
 fn whole(gvl: &mut Gvl, task: &'static Task, head: Suspended, parts: Value) {
     let mut total = 0;
@@ -113,7 +113,7 @@ fn whole(gvl: &mut Gvl, task: &'static Task, head: Suspended, parts: Value) {
     parts.keep();
 }
 
-/// A nameless file with these bytes, `len` in all; `None` when there is no room for it.
+/// Writes the pieces to a nameless file; `len` is their total size. `None` when there is no room for it.
 pub(crate) fn spool<'a>(gvl: &Gvl, len: u64, mut pieces: impl Iterator<Item = &'a [u8]>) -> Option<RawFd> {
     let options = worker(gvl, |w| w.options);
     let file = if len <= options.response_memory {
@@ -129,15 +129,15 @@ pub(crate) fn spool<'a>(gvl: &Gvl, len: u64, mut pieces: impl Iterator<Item = &'
     Some(file.into_raw_fd())
 }
 
-/// The head, with a Content-Length if the app has set none.
+/// Adds a Content-Length to the head, if the app has set none.
 fn with_length(gvl: &Gvl, task: &'static Task, head: Suspended, len: u64) -> Suspended {
     if task.finite.get() { head } else { head::with_length(gvl, task, head, len) }
 }
 
-/// Where an open file stands, or what is used as one (a Tempfile); 0 for what is none, and for one that is closed.
+/// Returns the position of an open file or Tempfile; 0 for other objects and closed files.
 fn position(gvl: &mut Gvl, body: Value) -> u64 {
     let mut position = 0;
-    // A file that is closed raises.
+    // A closed file raises.
     let asked = ruby::protect(gvl, |gvl| {
         if ruby::responds(gvl, body, names().pos) {
             let at = ruby::call(gvl, body, names().pos, &[]);
@@ -147,7 +147,7 @@ fn position(gvl: &mut Gvl, body: Value) -> u64 {
     if asked.is_err() { 0 } else { position }
 }
 
-/// RESPONSE, FILE, END.
+/// Sends RESPONSE, FILE, END.
 fn file(gvl: &mut Gvl, task: &'static Task, head: Suspended, fd: RawFd, from: u64, len: u64) {
     let head = with_length(gvl, task, head, len);
     emit::response(gvl, task, head, 0, None, |_| {});
@@ -159,20 +159,20 @@ fn file(gvl: &mut Gvl, task: &'static Task, head: Suspended, fd: RawFd, from: u6
     emit::end(gvl, task, false);
 }
 
-/// Opens the file that `to_path` names; `None` when there is no regular file that can be opened. May raise.
+/// Opens the file that `to_path` names. `None` when it is not a regular file, or cannot be opened. May raise.
 fn open(gvl: &mut Gvl, path: Value) -> Option<(RawFd, u64)> {
     if path.is_nil() {
         return None;
     }
     let path = if path.is_string(gvl) { path } else { ruby::to_s(gvl, path) };
-    // Opening a pipe would wait for its writer.
+    // Opening a pipe without O_NONBLOCK would wait for its writer.
     let options = OpenOptions::new().read(true).custom_flags(os::NONBLOCK).clone();
     let file = options.open(OsStr::from_bytes(path.bytes(gvl))).ok()?;
     let len = os::regular_len(file.as_raw_fd()).ok()??;
     Some((file.into_raw_fd(), len))
 }
 
-/// The chunks that `each` yields.
+/// Sends the chunks that `each` yields.
 fn each(gvl: &mut Gvl, task: &'static Task, head: Suspended, body: Value) {
     if !task.finite.get() && ruby::responds(gvl, body, names().to_ary) {
         task.finite.set(true);
@@ -187,7 +187,7 @@ fn each(gvl: &mut Gvl, task: &'static Task, head: Suspended, body: Value) {
     emit::end(gvl, task, false);
 }
 
-/// The block of `each`.
+/// The block passed to `each`.
 struct Chunks;
 
 impl ruby::Block for Chunks {
@@ -224,12 +224,12 @@ fn chunk(gvl: &mut Gvl, writer: Writer, part: Value) {
     serve::check_client(gvl, writer);
 }
 
-/// The head, if the response has not begun.
+/// Returns the head, if the response has not begun.
 fn unsent(task: &Task) -> Option<Suspended> {
     task.suspended.get().filter(|_| task.stage.get() == Stage::Unsent)
 }
 
-/// Appends a small chunk to the response. Whether that can wait to be sent.
+/// Appends a small chunk to the response. Returns whether it can wait to be sent.
 fn gather(gvl: &mut Gvl, writer: Writer, part: Value) -> bool {
     let task = writer.task;
     if let Some(head) = unsent(task) {
@@ -254,7 +254,7 @@ fn gather(gvl: &mut Gvl, writer: Writer, part: Value) -> bool {
     task.finite.get() && task.outbox().unsent() <= INLINE && waited_us < GATHER_US
 }
 
-/// Sends the Strings of an Array, which is read again after each wait: the app may change it.
+/// Sends the Strings of an Array. The Array is read again after each wait, because the app may change it.
 fn push_parts(gvl: &mut Gvl, task: &'static Task, parts: Value) {
     let writer = Writer::open(task, None);
     let mut at = 0;
@@ -267,7 +267,7 @@ fn push_parts(gvl: &mut Gvl, task: &'static Task, parts: Value) {
     parts.keep();
 }
 
-/// Sends bytes that stay where they are.
+/// Sends bytes that do not move meanwhile.
 pub(crate) fn push_bytes(gvl: &mut Gvl, task: &'static Task, mut bytes: &[u8]) {
     let writer = Writer::open(task, None);
     while !bytes.is_empty() {
@@ -278,7 +278,7 @@ pub(crate) fn push_bytes(gvl: &mut Gvl, task: &'static Task, mut bytes: &[u8]) {
     }
 }
 
-/// Sends a large String straight from where it is. It is read again after each wait: the app may change it.
+/// Sends a large String without copying it first. It is read again after each wait, because the app may change it.
 fn push_large(gvl: &mut Gvl, writer: Writer, part: Value) {
     let task = writer.task;
     let mut at = 0;
@@ -296,7 +296,7 @@ fn push_large(gvl: &mut Gvl, writer: Writer, part: Value) {
     part.keep();
 }
 
-/// Bytes that the next BODY frame may have; waits until there are some. May raise; also when the body has ended meanwhile.
+/// Returns the number of bytes that the next BODY frame may have; waits until there are some. May raise, also when the body has ended.
 fn room(gvl: &mut Gvl, writer: Writer) -> usize {
     serve::must_be_open(gvl, writer);
     if writer.task.window.get() <= 0 {
@@ -307,14 +307,14 @@ fn room(gvl: &mut Gvl, writer: Writer) -> usize {
 
 /// Makes a socket pair, sends RESPONSE with STREAM, and gives `callable` the worker's end. May raise.
 ///
-/// A byte that nobody reads lies in the worker's end, until `Firebrick::StreamSocket#close` takes it out. So whatever else closes that end (the callable
-/// has raised, the process has died, nobody has closed it), the system tells the front that the connection was reset, and the front cuts the
-/// response off. An upgraded connection has nothing that could look complete, and what comes in is the client's.
+/// An unread byte stays in the worker's end until `Firebrick::StreamSocket#close` takes it out. If that end is closed in any other way (the
+/// callable has raised, the process has died, the app never closed it), the system resets the connection to the front, and the front cuts the
+/// response off. An upgraded connection has no such byte: its response has no end that could look complete, and its incoming bytes are the client's.
 fn stream(gvl: &mut Gvl, task: &'static Task, head: Suspended, status: u16, callable: Value) {
     let ours = match pair() {
         Ok((ours, theirs)) => {
             if status != 101 {
-                // Only an upgrade passes on bytes from the client; otherwise the app reads the end of the stream.
+                // Only an upgrade passes on bytes from the client; in other streams the app reads the end of the stream.
                 let marked = os::send(theirs, UNCLOSED, None);
                 os::stop_writing(theirs);
                 if let Err(error) = marked {
@@ -340,7 +340,7 @@ fn stream(gvl: &mut Gvl, task: &'static Task, head: Suspended, status: u16, call
     emit::end(gvl, task, false);
 }
 
-/// Both ends of a socket pair: the worker's and the front's.
+/// Makes a socket pair: the worker's end and the front's.
 pub(crate) fn pair() -> Result<(RawFd, RawFd), String> {
     os::socket_pair()
         .map(|(ours, theirs): (OwnedFd, OwnedFd)| (ours.into_raw_fd(), theirs.into_raw_fd()))

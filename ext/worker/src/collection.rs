@@ -1,8 +1,8 @@
-//! Full garbage collections between requests: when one is due the worker says so, and does it when the front has told it to, which
-//! sends it no requests meanwhile (docs/wire.md).
+//! Full garbage collections between requests. When one is due, the worker tells the front. It collects when the front asks for it;
+//! the front sends it no requests meanwhile (docs/wire.md).
 //!
-//! When a collection is due is decided in Ruby (`lib/firebrick/worker/out_of_band_gc.rb`). It depends on what the last collection has
-//! left, so it is asked only when there has been one since.
+//! Ruby code decides when a collection is due (`lib/firebrick/worker/out_of_band_gc.rb`). The decision depends on the state after the last
+//! collection, so that code is called only when there has been one since.
 
 use crate::names::names;
 use crate::raw::gvl::{Guarded, Gvl};
@@ -14,23 +14,23 @@ use crate::worker::worker;
 use wire::Kind;
 
 struct State {
-    /// The Ruby object that decides; none when collections are left to Ruby.
+    /// The Ruby object that decides; `None` when collections are left to Ruby.
     collector: Option<&'static Slot>,
-    /// Ruby's number of collections when it was last asked.
+    /// Ruby's number of collections at the last call of the collector.
     seen: usize,
-    /// The front has been told.
+    /// The front has been told that a collection is due.
     told: bool,
 }
 
 static STATE: Guarded<State> = Guarded::new(State { collector: None, seen: 0, told: false });
 
-/// From now on `collector` decides; nil: collections are left to Ruby.
+/// Sets the collector; nil: collections are left to Ruby.
 pub(crate) fn leave_to(gvl: &mut Gvl, collector: Value) {
     let collector = collector.truthy().then(|| Slot::leak(gvl, collector));
     STATE.with(gvl, |state| *state = State { collector, seen: 0, told: false });
 }
 
-/// After a request: tells the front, once, when a full collection is due.
+/// Tells the front once, after a request, that a full collection is due.
 #[inline]
 pub(crate) fn check(gvl: &mut Gvl) {
     let collections = ruby::gc_count(gvl);
@@ -58,7 +58,7 @@ fn ask(gvl: &mut Gvl, collector: &'static Slot) {
     }
 }
 
-/// Collects. No request is served meanwhile.
+/// Runs a full collection. No request may be active.
 pub(crate) fn run(gvl: &mut Gvl) {
     let started_us = os::now_us();
     let collector = STATE.with(gvl, |state| {
@@ -78,7 +78,7 @@ pub(crate) fn run(gvl: &mut Gvl) {
     send(gvl, Kind::Collected, &took_us.to_le_bytes());
 }
 
-/// It goes out with the next responses, at once when there are none.
+/// Appends a frame. It is sent with the next responses, or at once when there are none.
 fn send(gvl: &Gvl, kind: Kind, payload: &[u8]) {
     let outbox = worker(gvl, |w| w.links[0].outbox());
     outbox.append(os::now_us(), None, |out| wire::frame::append(out, kind, 0, 0, payload));

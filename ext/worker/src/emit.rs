@@ -1,4 +1,4 @@
-//! Appending a task's frames to its link: to that of its request, whichever thread calls.
+//! Appends a task's frames to the link of its request, from any thread.
 
 use crate::outbox::{Mark, Outbox};
 use crate::raw::gvl::Gvl;
@@ -9,12 +9,12 @@ use wire::frame::{append, finish};
 use wire::response::Suspended;
 use wire::{Kind, flag};
 
-/// Bytes to which a RESPONSE that waits may grow: from here on it saves more to send the body apart than that costs.
+/// The size, in bytes, to which an unsent RESPONSE may grow. Beyond it, sending the body separately saves more than it costs.
 const RESPONSE: usize = 128 << 10;
-/// Bytes to which a BODY that waits may grow.
+/// The size, in bytes, to which an unsent BODY may grow.
 const BODY: usize = 64 << 10;
 
-/// The last frame of a response that goes on, while it waits to be sent.
+/// The last frame of an unfinished response, while it is unsent.
 #[derive(Clone, Copy)]
 pub(crate) struct Open {
     mark: Mark,
@@ -26,7 +26,7 @@ fn outbox(_gvl: &Gvl, task: &Task) -> &'static Outbox {
     task.outbox()
 }
 
-/// RESPONSE: the head that waits in `task.head`, and the body bytes that `body` appends.
+/// Appends RESPONSE: the head in `task.head`, and the bytes that `body` appends.
 #[inline]
 pub(crate) fn response(
     gvl: &Gvl,
@@ -50,8 +50,8 @@ pub(crate) fn response(
     task.stage.set(if flags & flag::END != 0 { Stage::Ended } else { Stage::Begun });
 }
 
-/// RESPONSE with the first bytes of a body whose end is not known yet. Until it is sent the frame can grow ([`grow`]), be completed
-/// ([`end`]) or be taken back ([`take_back`]).
+/// Appends RESPONSE with the first bytes of a body whose end is not known yet. Until it is sent the frame can grow ([`grow`]), be completed
+/// ([`end`]) or be removed ([`take_back`]).
 pub(crate) fn open_response(gvl: &Gvl, task: &Task, head: Suspended, body: &[u8]) {
     let now_us = os::now_us();
     task.head.with(gvl, |bytes| {
@@ -67,11 +67,11 @@ pub(crate) fn open_response(gvl: &Gvl, task: &Task, head: Suspended, body: &[u8]
     task.stage.set(Stage::Begun);
 }
 
-/// Adds bytes to the last frame of the body, if it has not been sent, may become so long and the window allows it.
+/// Adds bytes to the last frame of the body. Returns false if it has been sent, would grow too long, or the window does not allow it.
 pub(crate) fn grow(gvl: &Gvl, task: &Task, more: &[u8]) -> bool {
     let Some(open) = task.open.take() else { return false };
     let most = if open.is_response { RESPONSE } else { BODY };
-    // The window is for what comes behind the RESPONSE.
+    // The window applies only to frames after the RESPONSE.
     let fits = open.is_response || more.len() as i64 <= task.window.get();
     let mut grown = false;
     let mark = outbox(gvl, task).amend(open.mark, |out, start| {
@@ -88,7 +88,7 @@ pub(crate) fn grow(gvl: &Gvl, task: &Task, more: &[u8]) -> bool {
     grown
 }
 
-/// Takes the RESPONSE back that has not been sent: the response can be another one.
+/// Removes an unsent RESPONSE, so that another response can be sent.
 pub(crate) fn take_back(gvl: &Gvl, task: &Task) {
     let Some(open) = task.open.take().filter(|open| open.is_response) else { return };
     if outbox(gvl, task).amend(open.mark, |out, start| out.truncate(start)).is_some() {
@@ -96,7 +96,7 @@ pub(crate) fn take_back(gvl: &Gvl, task: &Task) {
     }
 }
 
-/// BODY, which can grow until it is sent. The caller has checked the window.
+/// Appends BODY, which can grow until it is sent. The caller must have checked the window.
 pub(crate) fn body(gvl: &Gvl, task: &Task, bytes: &[u8]) {
     let now_us = os::now_us();
     let mark = outbox(gvl, task).append_open(now_us, |out| append(out, Kind::Body, 0, task.id.get(), bytes));
@@ -104,7 +104,7 @@ pub(crate) fn body(gvl: &Gvl, task: &Task, bytes: &[u8]) {
     task.window.set(task.window.get() - bytes.len() as i64);
 }
 
-/// FILE, from byte `from` on; `made`: it was made for this response. The link takes the descriptor over.
+/// Appends FILE, starting at byte `from`. `made`: the file was made for this response. The link takes the descriptor over.
 pub(crate) fn file(gvl: &Gvl, task: &Task, fd: RawFd, from: u64, len: u64, made: bool) {
     let mut payload = [0; 16];
     payload[..8].copy_from_slice(&from.to_le_bytes());
@@ -112,17 +112,14 @@ pub(crate) fn file(gvl: &Gvl, task: &Task, fd: RawFd, from: u64, len: u64, made:
     with_fd(gvl, task, Kind::File, if made { flag::MADE } else { 0 }, fd, &payload);
 }
 
-/// OFFER.
 pub(crate) fn offer(gvl: &Gvl, task: &Task, len: u64) {
     plain(gvl, task, Kind::Offer, len);
 }
 
-/// TAKEN.
 pub(crate) fn taken(gvl: &Gvl, task: &Task, count: u64) {
     plain(gvl, task, Kind::Taken, count);
 }
 
-/// EXTEND.
 pub(crate) fn extend(gvl: &Gvl, task: &Task, milliseconds: u64) {
     plain(gvl, task, Kind::Extend, milliseconds);
 }
@@ -132,7 +129,7 @@ fn plain(gvl: &Gvl, task: &Task, kind: Kind, number: u64) {
     outbox(gvl, task).append(os::now_us(), None, |out| append(out, kind, 0, task.id.get(), &payload));
 }
 
-/// HIJACK. The link takes the descriptor over.
+/// Appends HIJACK. The link takes the descriptor over.
 pub(crate) fn hijack(gvl: &Gvl, task: &Task, fd: RawFd) {
     with_fd(gvl, task, Kind::Hijack, 0, fd, b"");
     task.stage.set(Stage::Hijacked);
@@ -143,12 +140,12 @@ fn with_fd(gvl: &Gvl, task: &Task, kind: Kind, flags: u8, fd: RawFd, payload: &[
         .append(os::now_us(), Some(fd), |out| append(out, kind, flag::FD | flags, task.id.get(), payload));
 }
 
-/// INTERIM, already encoded.
+/// Appends an encoded INTERIM frame.
 pub(crate) fn interim(gvl: &Gvl, task: &Task, frame: &[u8]) {
     outbox(gvl, task).append(os::now_us(), None, |out| out.extend_from_slice(frame));
 }
 
-/// END; or the flag that says so, in a RESPONSE that has not been sent.
+/// Appends END, or sets its flag in an unsent RESPONSE.
 pub(crate) fn end(gvl: &Gvl, task: &Task, failed: bool) {
     let now_us = os::now_us();
     let whole =
@@ -167,7 +164,7 @@ pub(crate) fn end(gvl: &Gvl, task: &Task, failed: bool) {
     task.stage.set(Stage::Ended);
 }
 
-/// A response for when the error page has failed too.
+/// Sends the last-resort response, for when the error page has failed too.
 pub(crate) fn fallback(gvl: &Gvl, task: &Task) {
     let head = task.head.with(gvl, |out| {
         out.clear();

@@ -1,8 +1,8 @@
-//! The Rack env of a request.
+//! Builds the Rack env of a request.
 //!
 //! Each thread has a template: a Hash with everything that is the same in most of its requests. An env is a copy of
-//! it, in which the differing variables are set. What changes seldom (peer, name and port of the server, method, scheme, version) is
-//! changed in the template when it does.
+//! it, in which the differing variables are set. Values that change seldom (peer, name and port of the server, method, scheme, version) are
+//! changed in the template when they do.
 
 use crate::names::{method, names};
 use crate::place::place;
@@ -17,12 +17,12 @@ use std::os::fd::RawFd;
 use wire::names as codes;
 use wire::request::{Body, Field, Request};
 
-/// A template for a thread, from the env that all of them start from.
+/// Makes a thread's template from the base env that all threads share.
 pub(crate) fn template(gvl: &mut Gvl, base: Value) -> Value {
     ruby::hash_dup(gvl, base)
 }
 
-/// The values that are in the template now.
+/// The values that the template holds now.
 pub(crate) struct Memo {
     method: &'static Slot,
     remote_addr: &'static Slot,
@@ -43,7 +43,7 @@ impl Memo {
         memo
     }
 
-    /// Forgets what was in the template: it is another one now.
+    /// Forgets these values, because the template has been replaced.
     pub(crate) fn reset(&self) {
         let empty = names().empty.get();
         for slot in [self.method, self.remote_addr, self.server_name, self.server_port] {
@@ -54,11 +54,11 @@ impl Memo {
     }
 }
 
-/// Codes of fields with a treatment of their own.
+// Codes of fields that need special treatment.
 const TRANSFER_ENCODING: u8 = 29;
 const COOKIE: u8 = 8;
 const CONTENT_LENGTH: u8 = 10;
-/// The variable with the client's certificate. No field of a request can have this name.
+/// The variable with the client's certificate. No request field can have this name.
 const CLIENT_CERT: &[u8] = b"SSL_CLIENT_CERT";
 
 const _: () = {
@@ -74,7 +74,7 @@ pub(crate) fn build(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, f
     let env = ruby::hash_dup(gvl, task.thread.template.get());
     let mut draft = Draft { env, pairs: Pairs::new() };
     if task.fiber.is_some() {
-        // Requests of other fibers have lists of their own.
+        // Requests on other fibers have their own lists.
         for (list, key) in
             [(task.after_reply, keys.after_reply), (task.response_finished, keys.response_finished)]
         {
@@ -100,7 +100,7 @@ pub(crate) fn build(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, f
     env
 }
 
-/// Brings the template up to date.
+/// Updates the template for the request.
 #[inline]
 fn refresh(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
     let (keys, memo, head, template) =
@@ -149,7 +149,7 @@ fn refresh(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
     }
 }
 
-/// Puts `rack.hijack` into the template, or takes it out: a request that shares its connection with others has none to hand
+/// Adds `rack.hijack` to the template, or removes it: a request that shares its connection with others has no connection to hand
 /// over.
 fn offer_hijack(gvl: &mut Gvl, template: Value, offered: bool) {
     let keys = names();
@@ -163,7 +163,7 @@ fn offer_hijack(gvl: &mut Gvl, template: Value, offered: bool) {
     }
 }
 
-/// Replaces a list that an app has put something into.
+/// Replaces a list to which the app has added something.
 #[inline]
 fn renew(gvl: &mut Gvl, slot: &Slot, key: &Slot, template: Value) {
     if slot.get().is_nil() || slot.get().array_len(gvl) > 0 {
@@ -172,7 +172,7 @@ fn renew(gvl: &mut Gvl, slot: &Slot, key: &Slot, template: Value) {
     }
 }
 
-/// An env that is being filled.
+/// An env being filled.
 struct Draft {
     env: Value,
     pairs: Pairs,
@@ -189,7 +189,7 @@ impl Draft {
         self.add(gvl, key.get(), value);
     }
 
-    /// What the app has of its request: wherever it is called, it is about this one.
+    /// Adds the objects through which the app reaches its request. They refer to this request wherever they are called.
     #[inline]
     fn put_handles(&mut self, gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
         let (keys, ticket) = (names(), Ticket::of_request(task));
@@ -246,14 +246,14 @@ impl Draft {
                 task.head.with(gvl, |head| *head = key);
                 interned
             }
-            // The front has decoded the body.
+            // The front has already decoded the body.
             TRANSFER_ENCODING => return,
             code => names().known[code as usize].get(),
         };
         if !field.repeated {
             return self.add(gvl, key, value);
         }
-        // Keys of fields are interned: equal ones are the same object.
+        // Keys of fields are interned: equal keys are the same object.
         let joined = self.pairs.find(key).unwrap_or_else(|| ruby::hash_get(gvl, self.env, key));
         if joined.is_nil() {
             return self.add(gvl, key, value);
@@ -262,7 +262,7 @@ impl Draft {
         ruby::append(gvl, joined, field.value);
     }
 
-    /// The client's certificate as Puma's apps find it.
+    /// Adds the client's certificate under the keys that Puma's apps use.
     #[cold]
     fn put_peer_certificate(&mut self, gvl: &mut Gvl, pem: Value) {
         let keys = names();

@@ -1,7 +1,7 @@
-//! Waiting for the front on a thread that serves no requests: one that the app has started, and that writes the body of a response.
+//! Waits for the front on a thread that serves no requests: one that the app has started and that writes the body of a response.
 //!
-//! Such a thread is a *guest* of the worker. If no thread of the worker reads the links, and none is idle that could, the guest does: all of them may
-//! be waiting for it, as in `Thread.new { yield chunk }.join`.
+//! Such a thread is a *guest* of the worker. If no thread of the worker reads the links, and no idle one could, the guest reads them: all of the
+//! worker's threads may be waiting for the guest, as in `Thread.new { yield chunk }.join`.
 
 use crate::place;
 use crate::raw::gvl::{self, Guarded, Gvl};
@@ -11,16 +11,16 @@ use crate::serve;
 use crate::task::{Task, Watcher};
 use crate::worker::{Help, worker_at};
 
-/// Among the leaders' numbers, those with this bit are guests.
+/// The bit that marks a guest among the leaders' numbers.
 const GUEST: usize = 1 << (usize::BITS - 1);
-/// How often a guest looks for itself when there is no descriptor to wake it by, microseconds.
+/// The interval at which a guest checks for itself when it has no descriptor to be woken by, in microseconds.
 const LOOK_AGAIN_US: u64 = 5_000;
 
-/// Those that no guest uses.
+/// Wake-ups that no guest uses.
 static SPARE: Guarded<Vec<&'static Wakeup>> = Guarded::new(Vec::new());
 static LAST: Guarded<usize> = Guarded::new(0);
 
-/// A name among leaders that no other guest has had.
+/// Returns a leader number that no other guest has had.
 fn name(gvl: &Gvl) -> usize {
     LAST.with(gvl, |last| {
         *last = last.wrapping_add(1);
@@ -32,12 +32,12 @@ fn wakeup(gvl: &Gvl) -> Option<&'static Wakeup> {
     SPARE.with(gvl, Vec::pop).or_else(|| Wakeup::new().ok().map(|made| &*Box::leak(Box::new(made))))
 }
 
-/// In a child that the app has forked: they would wake the parent's threads.
+/// Drops the wake-ups in a child that the app has forked: they would wake the parent's threads.
 pub(crate) fn abandon(gvl: &Gvl) {
     SPARE.with(gvl, Vec::clear);
 }
 
-/// Waits until the front has sent something for the request, or its body has ended; may return early. May raise, an interrupt.
+/// Waits until a message from the front arrives for the request, or its body has ended. May return early. May raise (an interrupt).
 pub(crate) fn wait_for_news(gvl: &mut Gvl, task: &'static Task) {
     let at = task.place.get();
     let Some(wakeup) = wakeup(gvl) else {
@@ -56,7 +56,7 @@ pub(crate) fn wait_for_news(gvl: &mut Gvl, task: &'static Task) {
     task.forget(wakeup);
     wakeup.clear();
     SPARE.with(gvl, |spare| spare.push(wakeup));
-    // Meanwhile another worker may have come to this place.
+    // Another worker may have come to this place meanwhile.
     if links > 0 && worker_at(gvl, at, |w| w.leader == Some(me)) == Some(true) {
         for link in (0..links).filter(|&link| wait.ready(link)) {
             place::within(at, || serve::receive_now(gvl, link));

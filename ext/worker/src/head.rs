@@ -1,10 +1,10 @@
-//! Status and headers of a response, per Rack 2.2 and Rack 3.
+//! Encodes status and headers of a response, per Rack 2.2 and Rack 3.
 //!
 //! Contract:
-//! 1. A status is what `to_i` makes of it and lies in 100 to 599.
-//! 2. A value is a String, whose lines are fields of their own (Rack 2); an Array, whose elements are (Rack 3); or
-//!    anything else, by its `to_s`. A field whose value is nil is left out.
-//! 3. A name or value with CR, LF (but as separator), or NUL raises `Firebrick::BadResponse`.
+//! 1. A status is converted by `to_i` and must lie in 100 to 599.
+//! 2. A value is a String, whose lines become separate fields (Rack 2); an Array, whose elements do (Rack 3); or
+//!    any other object, by its `to_s`. A field whose value is nil is left out.
+//! 3. A name or value with CR, LF (except as separator) or NUL raises `Firebrick::BadResponse`.
 
 use crate::names::names;
 use crate::raw::gvl::Gvl;
@@ -13,7 +13,7 @@ use crate::task::Task;
 use crate::worker::{worker, worker_at};
 use wire::response::{Encoder, Suspended};
 
-/// Bytes that a field takes in a head beside its name and value.
+/// Bytes that a field takes in a head, beside its name and value.
 const OVERHEAD: usize = 4;
 
 fn bad(gvl: &mut Gvl, text: impl AsRef<str>) -> ! {
@@ -37,7 +37,7 @@ pub(crate) fn status(gvl: &mut Gvl, value: Value) -> u16 {
     }
 }
 
-/// Where fields go while headers are walked through.
+/// The destination of the fields while headers are enumerated.
 struct Fields {
     task: &'static Task,
     encoder: Suspended,
@@ -59,7 +59,7 @@ pub(crate) fn response(gvl: &mut Gvl, task: &'static Task, status: u16, headers:
     fields.encoder
 }
 
-/// Adds Content-Length to a head that has none.
+/// Adds Content-Length to a head without one.
 pub(crate) fn with_length(gvl: &Gvl, task: &'static Task, head: Suspended, len: u64) -> Suspended {
     task.head.with(gvl, |out| {
         let mut encoder = head.resume(out);
@@ -68,8 +68,8 @@ pub(crate) fn with_length(gvl: &Gvl, task: &'static Task, head: Suspended, len: 
     })
 }
 
-/// Writes an INTERIM frame with status 103 to `task.interim`, given what `Firebrick::Exchange.fields` returns: no code of the app runs, so no other
-/// thread comes in between. May raise.
+/// Writes an INTERIM frame with status 103 to `task.interim`, from the list that `Firebrick::Exchange.fields` returned. No code of the app runs here,
+/// so no other thread can interfere. May raise.
 pub(crate) fn early_hints(gvl: &mut Gvl, task: &'static Task, list: Value) {
     let encoder = task.interim.with(gvl, |out| {
         out.clear();
@@ -86,14 +86,14 @@ pub(crate) fn early_hints(gvl: &mut Gvl, task: &'static Task, list: Value) {
     task.interim.with(gvl, |out| fields.encoder.resume(out).finish(0, wire::times::Times::default(), b""));
 }
 
-/// Headers as `Firebrick::Exchange.fields` lists them. May raise: it calls code of the app.
+/// Lists headers with `Firebrick::Exchange.fields`. May raise: it calls code of the app.
 pub(crate) fn list(gvl: &mut Gvl, task: &'static Task, headers: Value) -> Value {
     let most = worker_at(gvl, task.place.get(), |w| w.options.max_head).unwrap_or(0);
     let most = ruby::integer(gvl, most as i64);
     ruby::call(gvl, names().exchange.get(), names().fields, &[headers, most])
 }
 
-/// Why a field cannot be sent.
+/// The reason why a field cannot be sent.
 #[derive(Clone, Copy)]
 enum Refused {
     Unsendable,
@@ -110,7 +110,7 @@ impl Fields {
         self.listed(gvl, fields);
     }
 
-    /// Adds what `Firebrick::Exchange.fields` returns: names and values, one after the other.
+    /// Adds the list of `Firebrick::Exchange.fields`: names and values alternate.
     fn listed(&mut self, gvl: &mut Gvl, fields: Value) {
         let mut at = 0;
         while at < fields.array_len(gvl) {
@@ -191,7 +191,7 @@ impl Fields {
     }
 }
 
-/// Whether the field names a file to be sent in the place of the body.
+/// Returns whether the field names a file to be sent instead of the body.
 #[inline]
 fn names_file(name: &[u8]) -> bool {
     match name.len() {

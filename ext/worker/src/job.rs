@@ -1,7 +1,7 @@
-//! One request, from its frame to its END.
+//! Serves one request, from its frame to its END.
 //!
-//! Contract: whatever the app does, exactly one response goes out, the body is closed exactly once, and the thread
-//! goes on. The app is entered in one place, under one [`ruby::protect`]. A panic fails the request, and nothing else.
+//! Contract: whatever the app does, exactly one response is sent, the body is closed exactly once, and the thread
+//! goes on. The app is called in one place, under one [`ruby::protect`]. A panic fails only its request.
 
 use crate::fibers::blocking;
 use crate::link::Job;
@@ -17,7 +17,7 @@ use crate::{body, emit, env, head, serve};
 use std::os::fd::RawFd;
 use wire::request::{Request, asks_to_measure};
 
-/// Serves a request that is taken up at `started_us`; returns when it was finished, microseconds.
+/// Serves a request taken up at `started_us`. Returns the time when it finished, in microseconds.
 pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64) -> u64 {
     let (board, outbox) = worker(gvl, |w| (w.scoreboard, w.links[job.link as usize].outbox()));
     task.begin(outbox, job.link, job.id, started_us);
@@ -41,18 +41,18 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
     board.finish(task.thread.index, failed);
     let now_us = os::now_us();
     if task.fiber.is_some() {
-        // Here it is still known which request it was.
+        // After this the request is no longer known.
         blocking::check(gvl, task.thread, Some(task), now_us);
     }
     task.end(gvl);
     let took_us = now_us.saturating_sub(started_us);
-    // Without having waited it was only kept from a processor, and a thread beside it would be, too.
+    // A thread that never waited was only short of a processor; another thread beside it would be, too.
     let off_us = waits.zip(cpu_us).map(|(waits, cpu_us)| match os::thread_waits() == waits {
         true => 0,
         false => took_us.saturating_sub(os::thread_us().saturating_sub(cpu_us)),
     });
     place().watchdog.ended();
-    // A fiber that waits holds nothing up: what counts is how long it has kept the thread.
+    // A waiting fiber blocks nothing, so only the time since it was entered counts.
     let held_us = task.fiber.as_ref().map_or(took_us, |fiber| now_us.saturating_sub(fiber.entered_us.get()));
     worker(gvl, |w| {
         w.active -= 1;
@@ -67,7 +67,7 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
     now_us
 }
 
-/// The thread is being killed: the request of a fiber that waits gets no more of a response.
+/// Ends the request of a waiting fiber because its thread is being killed; the client gets no more of the response.
 pub(crate) fn give_up(gvl: &mut Gvl, task: &'static Task) {
     end_unfinished(gvl, task);
     task.return_loan();
@@ -78,7 +78,7 @@ pub(crate) fn give_up(gvl: &mut Gvl, task: &'static Task) {
     });
 }
 
-/// Whatever has become of the request: it gets a response that has failed, or no more of one that has begun.
+/// Ends an unfinished request: an unsent response becomes an error response, a begun one is cut off.
 fn end_unfinished(gvl: &mut Gvl, task: &'static Task) {
     task.close_writer(gvl);
     match task.stage.get() {
@@ -159,7 +159,7 @@ fn has_callbacks(gvl: &mut Gvl, env: Value) -> bool {
     [finished, after].iter().any(|list| list.is_array(gvl) && list.array_len(gvl) > 0)
 }
 
-/// Takes status, headers and body apart and sends them. May raise.
+/// Takes apart and sends status, headers and body. May raise.
 #[inline]
 fn respond(gvl: &mut Gvl, task: &'static Task, response: Value, from_app: bool) {
     let triple = if response.is_array(gvl) { response } else { ruby::to_ary(gvl, response) };
@@ -185,7 +185,7 @@ fn respond(gvl: &mut Gvl, task: &'static Task, response: Value, from_app: bool) 
         let number = ruby::integer(gvl, i64::from(status));
         let file =
             ruby::call(gvl, names().exchange.get(), names().send_file, &[task.env.get(), number, headers]);
-        // No rule for that path: the response is what the app has made it.
+        // No rule for that path: the app's response is sent unchanged.
         if !file.is_nil() {
             task.finite.set(false);
             task.coded.set(false);
@@ -196,7 +196,7 @@ fn respond(gvl: &mut Gvl, task: &'static Task, response: Value, from_app: bool) 
     triple.keep();
 }
 
-/// The app has raised: sends an error page, if the response has not begun. Whether it counts as a failure of the app.
+/// Sends an error page for an exception of the app, if the response has not begun. Returns whether it counts as a failure.
 fn failure(gvl: &mut Gvl, task: &'static Task, (_, error): (Jump, Value)) -> bool {
     task.error.set(error);
     task.close_writer(gvl);
@@ -219,7 +219,7 @@ fn failure(gvl: &mut Gvl, task: &'static Task, (_, error): (Jump, Value)) -> boo
     true
 }
 
-/// Whether the app was only told that its client has gone, whatever a library has made of that: it has not failed.
+/// Returns whether the exception only reports that the client has disconnected, even if a library has wrapped it.
 fn is_client_gone(gvl: &mut Gvl, task: &'static Task, error: Value) -> bool {
     if error.is_nil() {
         return false;
@@ -231,7 +231,7 @@ fn is_client_gone(gvl: &mut Gvl, task: &'static Task, error: Value) -> bool {
     asked.is_ok() && gone
 }
 
-/// Runs what comes after the response. Whether it failed, which is logged.
+/// Runs a step that follows the response. Returns whether it failed; a failure is logged.
 #[inline]
 fn afterwards(gvl: &mut Gvl, task: &'static Task, part: fn(&mut Gvl, &'static Task)) -> bool {
     let Err((_, error)) = attempt(gvl, task, |gvl| part(gvl, task)) else { return false };
@@ -245,8 +245,8 @@ fn afterwards(gvl: &mut Gvl, task: &'static Task, part: fn(&mut Gvl, &'static Ta
     true
 }
 
-/// `close` may take long. While more requests wait, the response stays in the batch; should `close` be slow, the watchdog
-/// sends it.
+/// Sends the response before `close`, which may take long, if no more requests wait. Otherwise the response stays in the batch,
+/// and the watchdog sends it if `close` is slow.
 #[inline]
 fn send_before_close(gvl: &mut Gvl, task: &'static Task) {
     if worker(gvl, |w| w.inbox.is_empty()) {

@@ -1,9 +1,9 @@
 //! The worker: serves Rack requests that come as frames (docs/wire.md) inside a CRuby process.
 //!
-//! `raw/` fences the unsafe code. `serve.rs` is the loop of a thread and `worker.rs` what the threads share and how
-//! they divide the work; `link.rs` is a socket to the front, `outbox.rs` what waits to be sent on it, `intake.rs` what has been taken up from it.
-//! What the app holds of a request is a ticket (`ticket.rs`), for its code runs on any thread; `guest.rs` is how those of the app wait.
-//! `watchdog.rs` sees to both while a request is slow; `place.rs` keeps apart the workers of a
+//! `raw/` contains the unsafe code. `serve.rs` is the loop of a thread; `worker.rs` holds the state that the threads share, and divides
+//! the work. `link.rs` is a socket to the front, `outbox.rs` its unsent frames, `intake.rs` the count of the requests taken up from it.
+//! The app holds its request by a ticket (`ticket.rs`), because its code runs on any thread; the app's own threads wait in `guest.rs`.
+//! `watchdog.rs` sends and returns while a request is slow. `place.rs` separates the workers of a
 //! process that has several. `job.rs` takes one request from its frame to its END:
 //! `env.rs` builds its env, `head.rs`, `body.rs` and `loan.rs` its response, `emit.rs` the frames.
 
@@ -30,7 +30,7 @@ mod ticket;
 mod watchdog;
 mod worker;
 
-/// Writes a line to standard error. It may be a pipe that nobody reads any more: that must not end a process, as a panic would.
+/// Writes a line to standard error. Errors are ignored: the reader of a pipe may be gone, which must not end the process, as a panic would.
 fn complain(line: std::fmt::Arguments<'_>) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr().lock(), "firebrick: {line}");

@@ -1,6 +1,6 @@
-//! One socket to a front thread: cutting received bytes into frames.
+//! One socket to a front thread: cuts received bytes into frames.
 //!
-//! Contract: nothing here waits. Reading that may wait is done by the caller with the buffer taken out of the link.
+//! Contract: nothing here waits. A read that may wait is done by the caller, with the buffer taken out of the link.
 
 use crate::outbox::Outbox;
 use crate::raw::os;
@@ -12,25 +12,24 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use wire::{Header, Kind, Malformed, frame::HEADER};
 
-/// Bytes read from the socket at a time: several requests with bodies, so that not each of them takes a turn of reading and waiting.
+/// Bytes read from the socket at a time. It fits several requests with bodies, so that one read and one wait serve them all.
 const READ: usize = 256 << 10;
-/// A buffer that has grown beyond this is not kept.
+/// Larger buffers are not kept.
 const KEEP: usize = 256 << 10;
 
-/// A received request: a part of a buffer that it may share with others.
+/// A received request: a part of a buffer that other requests may share.
 pub(crate) struct Job {
     pub(crate) link: u32,
     pub(crate) id: u32,
     pub(crate) bytes: Rc<Vec<u8>>,
     pub(crate) payload: Range<usize>,
-    /// The descriptor of the body.
     pub(crate) fd: Option<RawFd>,
-    /// The client has gone before the request was started.
+    /// The client disconnected before the request was started.
     pub(crate) gone: bool,
 }
 
 impl Job {
-    /// Drops a request that has been returned.
+    /// Drops a returned request, and closes its descriptor.
     pub(crate) fn discard(&self) {
         self.fd.into_iter().for_each(os::close);
     }
@@ -51,9 +50,9 @@ pub(crate) enum Message {
         fd: Option<RawFd>,
     },
     Drain,
-    /// A full collection now.
+    /// Run a full collection now.
     Collect,
-    /// The socket of the template that is to be made.
+    /// Leave a template behind when finished; `fd` is its socket.
     Promote {
         fd: RawFd,
     },
@@ -73,13 +72,12 @@ impl Link {
         Link { fd: port.fd, number, input: Vec::new(), input_fds: Vec::new(), port, scoreboard }
     }
 
-    /// What waits to be sent.
     #[inline]
     pub(crate) fn outbox(&self) -> &'static Outbox {
         &self.port.outbox
     }
 
-    /// Takes the next request up; `false` when it has been returned or withdrawn and is to be discarded. Requests come here in
+    /// Takes up the next request. Returns `false` when it has been returned or withdrawn and must be discarded. Requests must be passed in
     /// the order in which they were read.
     #[inline]
     pub(crate) fn take_up(&self) -> bool {
@@ -91,7 +89,7 @@ impl Link {
         !withdrawn && !pass.returned
     }
 
-    /// The front may have seen that the withdrawn request number `from` was taken up: it learns that it was not served.
+    /// Returns the withdrawn request number `from`: the front may have seen it taken up, and must learn that it was not served.
     #[cold]
     fn return_from(&self, from: u64) {
         if self.port.intake.close().is_some() {
@@ -116,7 +114,7 @@ impl Link {
         self.outbox().append(os::now_us(), None, frame);
     }
 
-    /// Lends the input buffers to a reader; [`Link::give_back`] must follow before another thread reads.
+    /// Lends the input buffers to a reader. Call [`Link::give_back`] before another thread reads.
     pub(crate) fn take_input(&mut self) -> (Vec<u8>, Vec<RawFd>) {
         let mut input = std::mem::take(&mut self.input);
         let missing = match input.first_chunk::<HEADER>() {
@@ -131,7 +129,7 @@ impl Link {
         (self.input, self.input_fds) = (input, fds);
     }
 
-    /// Cuts the complete frames. Requests go to `jobs`, all others to `messages`.
+    /// Cuts complete frames out of the input. Requests go to `jobs`, all others to `messages`.
     pub(crate) fn cut(
         &mut self,
         jobs: &mut VecDeque<Job>,
@@ -190,7 +188,7 @@ impl Link {
         }
     }
 
-    /// Turns the first `used` bytes into jobs; what is behind them stays.
+    /// Turns the first `used` bytes into jobs; the rest stays in the buffer.
     fn hand_over(
         &mut self,
         ranges: &[(u32, Option<RawFd>, usize, usize)],

@@ -1,11 +1,11 @@
-//! Writing a large body straight from the app's memory to the client, on a socket that the front lends.
+//! Writes a large body straight from the app's memory to the client, on a socket that the front lends.
 //!
-//! Why: the way by a file costs two copies and the making and freeing of its pages, several times what the writing costs.
+//! Why: sending it through a file costs two copies and allocating and freeing its pages, several times the cost of the write itself.
 //!
 //! Contract:
-//! 1. The client is not waited for: what its socket does not take at once goes to the front in a file, if there is room for one.
-//! 2. The bytes cannot change between the offer and the end of the writing, whatever other threads of the app do.
-//! 3. The socket is closed before the front hears what was written, and also if an exception comes in between.
+//! 1. The write never waits for the client. Bytes that the socket does not take at once go to the front in a file, if there is room for one.
+//! 2. The bytes cannot change between the offer and the end of the write, whatever other threads of the app do.
+//! 3. The socket is closed before the front is told how much was written, and also after an exception in between.
 
 use crate::raw::gvl::{self, Gvl};
 use crate::raw::os;
@@ -15,10 +15,10 @@ use crate::{body, emit, serve};
 use std::os::fd::RawFd;
 use wire::response::Suspended;
 
-/// Bodies in more parts than this are not offered.
+/// Bodies with more parts than this are not offered.
 pub(crate) const PARTS: usize = 16;
 
-/// RESPONSE, OFFER, and once the front has answered TAKEN, FILE or BODY as needed, END. `head` has a length. May raise.
+/// Sends RESPONSE, OFFER, after the front's answer TAKEN, FILE or BODY as needed, then END. `head` must have a length. May raise.
 pub(crate) fn respond(gvl: &mut Gvl, task: &'static Task, head: Suspended, parts: Value) {
     let mut pinned = [Pinned::NONE; PARTS];
     let count = parts.array_len(gvl).min(PARTS);
@@ -47,7 +47,7 @@ pub(crate) fn respond(gvl: &mut Gvl, task: &'static Task, head: Suspended, parts
     pinned.iter().for_each(Pinned::keep);
 }
 
-/// The parts without their first `skip` bytes.
+/// Returns the parts without their first `skip` bytes.
 fn rest(parts: &[Pinned], mut skip: usize) -> impl Iterator<Item = &[u8]> {
     parts.iter().map(move |part| {
         let bytes = part.bytes();
@@ -57,7 +57,7 @@ fn rest(parts: &[Pinned], mut skip: usize) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Writes what the socket takes at once, without the GVL; the number of bytes. May raise, an interrupt.
+/// Writes as much as the socket takes at once, without the GVL. Returns the number of bytes. May raise (an interrupt).
 fn write(gvl: &mut Gvl, task: &'static Task, fd: RawFd, parts: &[Pinned]) -> usize {
     let mut pieces = [&b""[..]; PARTS];
     pieces.iter_mut().zip(rest(parts, 0)).for_each(|(piece, bytes)| *piece = bytes);

@@ -8,7 +8,6 @@ use std::sync::OnceLock;
 
 macro_rules! names {
     (ids { $($id:ident: $method:literal,)* } keys { $($key:ident: $text:literal,)* } classes { $($class:ident: $path:literal,)* }) => {
-        /// See the module.
         pub(crate) struct Names {
             $(pub(crate) $id: Id,)*
             $(pub(crate) $key: &'static Slot,)*
@@ -84,18 +83,18 @@ fn constant(gvl: &mut Gvl, path: &CStr) -> &'static Slot {
     Slot::leak(gvl, constant)
 }
 
-/// Looks the names up, the first time. May raise.
+/// Looks the names up at the first call. May raise.
 pub(crate) fn look_up(gvl: &mut Gvl) {
     NAMES.get_or_init(|| Names::look_up(gvl));
 }
 
-/// The names, which have been looked up.
+/// Returns the names, which must have been looked up.
 #[inline]
 pub(crate) fn names() -> &'static Names {
     NAMES.get().expect("the names have been looked up")
 }
 
-/// The frozen String of a request method.
+/// Returns the frozen String of a request method.
 #[inline]
 pub(crate) fn method(gvl: &mut Gvl, name: &[u8]) -> Value {
     match METHODS.iter().position(|known| *known == name) {

@@ -1,10 +1,10 @@
-//! Frames that wait to be sent on one link.
+//! Unsent frames of one link.
 //!
 //! Contract:
 //! 1. Serving threads append and send with the GVL; the watchdog sends without it. The lock is held for an append or for one
 //!    sendmsg(2) that does not wait, never while Ruby runs.
 //! 2. Frames are sent in the order in which they were appended, a descriptor with the first byte of its frame.
-//! 3. The last frame may still be changed, as long as none of it has been sent ([`Mark`]).
+//! 3. The last frame can still be changed, as long as none of it has been sent ([`Mark`]).
 
 use crate::raw::os;
 use std::collections::VecDeque;
@@ -13,10 +13,9 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A buffer that has grown beyond this is not kept, in bytes.
+/// Larger buffers are not kept, in bytes.
 const KEEP: usize = 256 << 10;
 
-/// Whether everything has been sent.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Sent {
     All,
@@ -26,9 +25,9 @@ pub(crate) enum Sent {
 
 pub(crate) struct Outbox {
     fd: RawFd,
-    /// Bytes that wait to be sent. Changed under the lock.
+    /// The number of unsent bytes. Changed under the lock.
     unsent: AtomicUsize,
-    /// When the oldest of them were appended, microseconds. Changed under the lock.
+    /// When the oldest of them were appended, in microseconds. Changed under the lock.
     oldest_us: AtomicU64,
     frames: Mutex<Frames>,
 }
@@ -37,11 +36,11 @@ struct Frames {
     bytes: Vec<u8>,
     sent: usize,
     fds: VecDeque<(usize, RawFd)>,
-    /// How often all bytes have been sent: positions mean nothing afterwards.
+    /// How often everything has been sent. Positions of earlier rounds are invalid.
     round: u64,
 }
 
-/// A frame without a descriptor, while it waits to be sent behind all others.
+/// The position of the last frame, which has no descriptor and is unsent.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
     round: u64,
@@ -49,7 +48,7 @@ pub(crate) struct Mark {
     end: usize,
 }
 
-/// Takes back what has been appended, unless it is done: half a frame would be the end of the link.
+/// A guard that removes an appended frame unless it is complete: half a frame would break the link.
 struct Whole<'a> {
     bytes: &'a mut Vec<u8>,
     start: usize,
@@ -72,7 +71,7 @@ impl Outbox {
 
     #[inline]
     fn lock(&self) -> MutexGuard<'_, Frames> {
-        // What a panic has left is whole frames: see `append_frame`.
+        // A panic leaves only whole frames: see `append_frame`.
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,7 +79,7 @@ impl Outbox {
         self.fd
     }
 
-    /// Lets `f` append whole frames; `fd`, which the outbox then owns, travels with the first.
+    /// Lets `f` append whole frames. The outbox takes `fd` over and sends it with the first frame.
     #[inline]
     pub(crate) fn append(&self, now_us: u64, fd: Option<RawFd>, f: impl FnOnce(&mut Vec<u8>)) {
         self.append_frame(now_us, fd, f);
@@ -92,7 +91,7 @@ impl Outbox {
         self.append_frame(now_us, None, f)
     }
 
-    /// The mark is made under the same lock: the watchdog may send at any time.
+    /// The mark is made under the same lock as the append, because the watchdog may send at any time.
     #[inline]
     fn append_frame(&self, now_us: u64, fd: Option<RawFd>, f: impl FnOnce(&mut Vec<u8>)) -> Mark {
         let mut frames = self.lock();
@@ -111,8 +110,8 @@ impl Outbox {
         Mark { round: frames.round, start, end: frames.bytes.len() }
     }
 
-    /// Lets `f` change the frame, given the outbox's bytes and where it begins in them; its new mark. `None` when some of it has
-    /// been sent, or another frame has come behind it.
+    /// Lets `f` change the marked frame; `f` gets the outbox's bytes and the frame's position. Returns the new mark; `None` when some of the frame
+    /// has been sent, or another frame follows it.
     #[inline]
     pub(crate) fn amend(&self, mark: Mark, f: impl FnOnce(&mut Vec<u8>, usize)) -> Option<Mark> {
         let mut frames = self.lock();
@@ -124,7 +123,7 @@ impl Outbox {
         Some(Mark { end: frames.bytes.len(), ..mark })
     }
 
-    /// Drops what has not been sent, and the buffer.
+    /// Drops unsent frames, and the buffer.
     pub(crate) fn clear(&self) {
         let mut frames = self.lock();
         frames.fds.drain(..).for_each(|(_, fd)| os::close(fd));
@@ -133,22 +132,22 @@ impl Outbox {
         self.unsent.store(0, Relaxed);
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns the number of unsent bytes.
     #[inline]
     pub(crate) fn unsent(&self) -> usize {
         self.unsent.load(Relaxed)
     }
 
-    /// For how long something has been waiting to be sent, microseconds; 0 when nothing is.
+    /// Returns the age of the oldest unsent bytes, in microseconds; 0 when everything is sent.
     #[inline]
     pub(crate) fn age_us(&self, now_us: u64) -> u64 {
         if self.unsent() == 0 { 0 } else { now_us.saturating_sub(self.oldest_us.load(Relaxed)) }
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much as the socket takes.
     ///
     /// # Errors
-    /// As sendmsg(2), but for a full socket: the front is gone.
+    /// As sendmsg(2), except for a full socket: the front is gone.
     pub(crate) fn send(&self) -> io::Result<Sent> {
         let mut frames = self.lock();
         let sent = frames.send(self.fd);

@@ -1,10 +1,10 @@
-//! Where a worker lives in the process, and what its threads share without the GVL.
+//! The places of a process, one for each of its workers, and the state that a worker's threads share without the GVL.
 //!
-//! A forked worker is at place 0; if it has fibers beside its threads, these are at another place. The servers that a Ruby process has started for its own apps
-//! (`Firebrick::Server`) are attached workers, one at each of the other places. A thread belongs to one place for its whole life.
+//! A forked worker is at place 0; if it has fibers beside its threads, the fibers' worker is at another place. The servers that a Ruby process has
+//! started for its own apps (`Firebrick::Server`) are attached workers, one at each of the other places. A thread belongs to one place for life.
 //!
-//! Contract: a place is used again when its worker has been released, but for those that were in use when the process was forked: their locks
-//! may be held by threads that the child does not have.
+//! Contract: a place is reused when its worker has been released. In a forked child, places that were in use at the fork are not reused: threads that
+//! the child does not have may hold their locks.
 
 use crate::env;
 use crate::raw::gvl::{Guarded, Gvl};
@@ -19,15 +19,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How many there are.
+/// The number of places.
 pub(crate) const PLACES: usize = 64;
 
 pub(crate) struct Place {
-    /// No thread reads the links: all that are awake serve requests.
+    /// No thread reads the links: all threads that are awake serve requests.
     leaderless: AtomicBool,
-    /// When the last leader took up a request, microseconds.
+    /// When the last leader took up a request, in microseconds.
     leaderless_since: AtomicU64,
-    /// The timer of the standby is set.
     armed: AtomicBool,
     /// The standby's index plus one; 0 when there is none.
     standby: AtomicUsize,
@@ -39,7 +38,7 @@ pub(crate) struct Place {
 
 static ALL: [Place; PLACES] = [const { Place::new() }; PLACES];
 
-/// Places that must not be used again, one bit each.
+/// Places that must not be reused, one bit each.
 static BURNT: Guarded<u64> = Guarded::new(0);
 
 const _: () = assert!(PLACES <= u64::BITS as usize);
@@ -48,29 +47,28 @@ thread_local! {
     static HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The number of the calling thread's place.
+/// Returns the number of the calling thread's place.
 #[inline]
 pub(crate) fn here() -> usize {
     HERE.get()
 }
 
-/// The calling thread's place.
+/// Returns the calling thread's place.
 #[inline]
 pub(crate) fn place() -> &'static Place {
     &ALL[here()]
 }
 
-/// The place with this number.
 pub(crate) fn at(number: usize) -> &'static Place {
     &ALL[number]
 }
 
-/// From now on the calling thread belongs to this place.
+/// Assigns the calling thread to this place.
 pub(crate) fn settle(number: usize) {
     HERE.set(number);
 }
 
-/// Does something as a thread of the place with this number. `f` must not raise.
+/// Calls `f` as a thread of the place with this number. `f` must not raise.
 pub(crate) fn within<R>(number: usize, f: impl FnOnce() -> R) -> R {
     let before = HERE.replace(number);
     let result = f();
@@ -78,12 +76,12 @@ pub(crate) fn within<R>(number: usize, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// In a child that was forked while a worker was here: not to be used again.
+/// Bars a place from reuse, in a child that was forked while a worker was there.
 pub(crate) fn burn(gvl: &Gvl, number: usize) {
     BURNT.with(gvl, |burnt| *burnt |= 1 << number);
 }
 
-/// Takes [`burn`] back: no thread held a lock of the place when the process was forked.
+/// Reverses [`burn`]: no thread held a lock of the place when the process was forked.
 pub(crate) fn mend(gvl: &Gvl, number: usize) {
     BURNT.with(gvl, |burnt| *burnt &= !(1 << number));
 }
@@ -106,7 +104,7 @@ impl Place {
         }
     }
 
-    /// Sets the app that all requests go to, and the env that all templates start from; nil for none.
+    /// Sets the app for all requests and the env that all templates start from; nil for none.
     pub(crate) fn set_app(&self, gvl: &mut Gvl, app: Value, base: Value) {
         self.app.get_or_init(|| Slot::leak(gvl, app)).set(app);
         self.base.get_or_init(|| Slot::leak(gvl, base)).set(base);
@@ -120,13 +118,13 @@ impl Place {
         self.base.get().expect("the base env has been set").get()
     }
 
-    /// Nothing of the worker is left.
+    /// Clears the place after its worker has been released.
     pub(crate) fn vacate(&self, gvl: &mut Gvl) {
         self.reset();
         self.set_app(gvl, NIL, NIL);
     }
 
-    /// As if no worker had ever been here, but for the app.
+    /// Resets everything but the app, as if the place had never been used.
     pub(crate) fn reset(&self) {
         self.watchdog.reset();
         self.leaderless.store(false, Relaxed);
@@ -136,12 +134,11 @@ impl Place {
 
     // The standby.
 
-    /// The timer of the standby.
     pub(crate) fn timer(&self) -> &Timer {
         self.timer.get_or_init(|| Timer::new().expect("a timer descriptor"))
     }
 
-    /// Makes the timer this process's own: one that was inherited is shared with others.
+    /// Gives this process its own timer: an inherited timer is shared with other processes.
     ///
     /// # Errors
     /// As timerfd_create(2).
@@ -152,13 +149,13 @@ impl Place {
         }
     }
 
-    /// A leader has been found.
+    /// Records that a thread is the leader.
     #[inline]
     pub(crate) fn is_led(&self) {
         self.leaderless.store(false, Relaxed);
     }
 
-    /// The leader has taken up a request, and no other thread reads the links.
+    /// Records that the leader has taken up a request, and no other thread reads the links.
     #[inline]
     pub(crate) fn is_leaderless(&self, now_us: u64) {
         self.leaderless.store(true, Relaxed);
@@ -170,7 +167,7 @@ impl Place {
         self.standby.load(Relaxed) != 0
     }
 
-    /// Whether thread `me` is the standby. Needs no GVL.
+    /// Returns whether thread `me` is the standby. Needs no GVL.
     pub(crate) fn is_standby(&self, me: usize) -> bool {
         self.standby.load(Relaxed) == me + 1
     }
@@ -185,13 +182,13 @@ impl Place {
         }
     }
 
-    /// Notes that the timer is set. Whether it was not before.
+    /// Records that the timer is set. Returns whether it was not set before.
     #[inline]
     pub(crate) fn arm(&self) -> bool {
         !self.armed.swap(true, Relaxed)
     }
 
-    /// The timer has expired: whether the standby takes over. Sets the timer again while it may still have to. Needs no GVL.
+    /// Decides, when the timer has expired, whether the standby takes over. Sets the timer again if it may have to later. Needs no GVL.
     pub(crate) fn must_take_over(&self, now_us: u64) -> bool {
         self.armed.store(false, Relaxed);
         if !self.leaderless.load(Relaxed) {
@@ -208,7 +205,7 @@ impl Place {
     }
 }
 
-/// An env template for a thread of the calling thread's place.
+/// Makes an env template for a thread of the calling thread's place.
 pub(crate) fn env_template(gvl: &mut Gvl) -> Value {
     env::template(gvl, place().base())
 }

@@ -17,12 +17,12 @@ use wire::scoreboard::{
 #[derive(Clone, Copy)]
 pub(crate) struct Scoreboard {
     words: &'static [AtomicU64],
-    /// The slots before it are mapped, too. Empty in a view, which does not own the mapping.
+    /// The mapping, which includes the slots before this one. Empty in a view, which does not own the mapping.
     mapped: &'static [AtomicU64],
     threads_max: usize,
-    /// What thread 0 is called in the slot.
+    /// The number of this worker's thread 0 in the slot.
     first_thread: usize,
-    /// What link 0 is called there.
+    /// The number of this worker's link 0 in the slot.
     first_link: usize,
 }
 
@@ -42,17 +42,17 @@ impl Scoreboard {
         Ok(Scoreboard { words, mapped, threads_max, first_thread: 0, first_link: 0 })
     }
 
-    /// The same slot as threads see it that stand behind others, with links behind theirs.
+    /// Returns a view of the same slot for a partner, whose threads and links are numbered after these.
     pub(crate) fn behind(self, threads: usize, links: usize) -> Scoreboard {
         Scoreboard { mapped: &[], first_thread: threads, first_link: links, ..self }
     }
 
-    /// What a link is called outside of the process.
+    /// Returns the number of a link in the slot.
     pub(crate) fn link_number(self, link: u32) -> u32 {
         link + self.first_link as u32
     }
 
-    /// Gives the memory back. Nobody uses a copy of this any more.
+    /// Unmaps the memory. No copy of this may be used any more.
     pub(crate) fn unmap(self) {
         if !self.mapped.is_empty() {
             os::unmap_words(self.mapped);
@@ -80,14 +80,14 @@ impl Scoreboard {
     pub(crate) fn passed(self, link: u32, count: u64) -> bool {
         let link = self.first_link + link as usize;
         self.put(link_at(self.threads_max, link), count);
-        // The front writes this word and then reads how many were taken up; here it is the other way round. So at least
-        // one of the two sees what the other wrote (docs/wire.md).
+        // The front writes this word and then reads how many were taken up; the worker does it the other way round. So at least
+        // one of the two sees the other's write (docs/wire.md).
         fence(SeqCst);
         let withdrawn = self.words.get(withdrawn_at(self.threads_max, link) / 8);
         withdrawn.is_some_and(|withdrawn| withdrawn.load(SeqCst) >= count)
     }
 
-    /// A thread begins to serve a request, or enters its fiber.
+    /// Records that a thread begins to serve a request, or enters its fiber.
     #[inline]
     pub(crate) fn begin(self, thread: usize, link: u32, id: u32, now_us: u64) {
         let at = thread_at(self.first_thread + thread);
@@ -95,19 +95,19 @@ impl Scoreboard {
         self.put(at, Serving { link: self.link_number(link), id }.pack());
     }
 
-    /// No fiber runs on a thread.
+    /// Records that no fiber runs on a thread.
     #[inline]
     pub(crate) fn rests(self, thread: usize) {
         self.put(thread_at(self.first_thread + thread), 0);
     }
 
-    /// Sets how many requests are being served by fibers.
+    /// Sets the number of requests being served by fibers.
     #[inline]
     pub(crate) fn serves(self, count: u64) {
         self.put(SERVING, count);
     }
 
-    /// Whether fibers of a thread have used up a slice, and go on computing.
+    /// Records whether fibers of a thread have used up a slice and go on computing.
     pub(crate) fn computes(self, thread: usize, computes: bool) {
         let Some(bit) = 1u64.checked_shl((self.first_thread + thread) as u32) else { return };
         if let Some(word) = self.words.get(COMPUTING / 8) {
@@ -119,7 +119,7 @@ impl Scoreboard {
         }
     }
 
-    /// A call has stopped a loop of fibers for so long.
+    /// Records a call that has blocked a loop of fibers for `us`.
     pub(crate) fn blocked(self, us: u64) {
         self.add(BLOCKING_CALLS);
         if let Some(word) = self.words.get(BLOCKED_US / 8) {

@@ -1,4 +1,4 @@
-//! The loop of a serving thread: take up a request, serve it, send finished responses.
+//! The loop of a serving thread: takes up a request, serves it, sends finished responses.
 
 use crate::link::Job;
 use crate::names::names;
@@ -19,16 +19,16 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Acquire;
 
-/// How many panics a thread survives outside of requests.
+/// The number of panics outside of requests that a thread survives.
 pub(crate) const PANICS: usize = 100;
 
 thread_local! {
-    /// The request that the calling thread serves; with fibers that of the fiber which the loop has entered last. What belongs to a request is not found by
-    /// it: code of the app may have led elsewhere since ([`crate::ticket`]).
+    /// The request that the calling thread serves; with fibers, that of the fiber which the loop entered last. Code of the app may run on
+    /// another thread or fiber than its request's, so the state of a request is never looked up through this ([`crate::ticket`]).
     pub(crate) static CURRENT: Cell<Option<&'static Task>> = const { Cell::new(None) };
 }
 
-/// Serves until the worker has drained, as thread `index`.
+/// Serves as thread `index` until the worker has drained.
 pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
     let task = worker(gvl, |w| w.tasks[index]);
     CURRENT.set(Some(task));
@@ -38,11 +38,11 @@ pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
     if worker(gvl, |w| w.options.fibers > 0) {
         fibers::serve(gvl, task);
     } else {
-        // What a panic outside a request has left undone is done in the next round.
+        // After a panic outside a request, the next round completes the unfinished work.
         (0..PANICS).any(|_| ruby::contain(|| serve_in_turn(gvl, task)).is_some());
     }
     tell(gvl, names().thread_ended);
-    // A thread that the app has killed is replaced: the worker keeps its size.
+    // A thread killed by the app is replaced, to keep the number of threads.
     if worker(gvl, |w| w.thread_ends(task.thread.index)) {
         return again(gvl, task.thread.index);
     }
@@ -51,7 +51,7 @@ pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
     }
 }
 
-/// Serves one request after another.
+/// Serves requests one after another.
 fn serve_in_turn(gvl: &mut Gvl, task: &'static Task) {
     let mut now_us = os::now_us();
     while let Some(job) = next(gvl, task, &mut now_us) {
@@ -61,7 +61,7 @@ fn serve_in_turn(gvl: &mut Gvl, task: &'static Task) {
         now_us = job::run(gvl, task, job, started_us);
         collection::check(gvl);
         if now_us.saturating_sub(started_us) > SLOW_US {
-            // Clients of waiting requests may have disconnected meanwhile.
+            // Meanwhile clients of waiting requests may have disconnected.
             poll_links(gvl);
         }
         worker(gvl, |w| {
@@ -75,7 +75,7 @@ fn serve_in_turn(gvl: &mut Gvl, task: &'static Task) {
     }
 }
 
-/// Hooks at the beginning and the end of a thread.
+/// Calls the hooks for the start or the end of a thread.
 fn tell(gvl: &mut Gvl, moment: ruby::Id) {
     let hooks = |gvl: &mut Gvl| {
         ruby::call(gvl, names().exchange.get(), moment, &[]);
@@ -85,14 +85,14 @@ fn tell(gvl: &mut Gvl, moment: ruby::Id) {
     }
 }
 
-/// Starts a thread again that the app has killed.
+/// Restarts a thread that the app has killed.
 pub(crate) fn again(gvl: &mut Gvl, index: usize) {
     let task = worker(gvl, |w| w.tasks[index]);
     task.thread.killed.set(false);
     start_thread(gvl, index);
 }
 
-/// Starts the Ruby thread of a task that exists already.
+/// Starts the Ruby thread of an existing task.
 pub(crate) fn start_thread(gvl: &mut Gvl, index: usize) {
     worker(gvl, |w| {
         w.scoreboard.thread_started();
@@ -102,7 +102,7 @@ pub(crate) fn start_thread(gvl: &mut Gvl, index: usize) {
     let body = move |gvl: &mut Gvl| {
         place::settle(here);
         serve(gvl, index);
-        // Ruby may use the native thread for another one.
+        // Ruby may reuse the native thread for another Ruby thread.
         CURRENT.set(None);
         place::settle(0);
     };
@@ -114,7 +114,7 @@ pub(crate) fn start_thread(gvl: &mut Gvl, index: usize) {
 }
 
 pub(crate) fn report(gvl: &mut Gvl, error: Value) {
-    // If even this fails, it cannot be reported; the next request will fail in the same way.
+    // If this call fails, the error cannot be reported; the next request will fail in the same way.
     let _ = ruby::protect(gvl, |gvl| {
         ruby::call(gvl, names().exchange.get(), names().interrupted, &[error]);
     });
@@ -145,7 +145,7 @@ fn next(gvl: &mut Gvl, task: &'static Task, now_us: &mut u64) -> Option<Job> {
     }
 }
 
-/// Carries out what [`Help`] asks for.
+/// Carries out what `help` asks for.
 pub(crate) fn provide(gvl: &mut Gvl, help: Help) {
     match help {
         Help::None => {}
@@ -160,7 +160,7 @@ pub(crate) fn provide(gvl: &mut Gvl, help: Help) {
     }
 }
 
-/// Waits for the links and reads them. The caller is the leader.
+/// Waits for the links and reads them. The caller must be the leader.
 pub(crate) fn read(gvl: &mut Gvl, task: &'static Task) {
     let (links, alone) = worker(gvl, |w| (w.links.len(), w.only_reads()));
     if links == 1 && alone {
@@ -171,7 +171,7 @@ pub(crate) fn read(gvl: &mut Gvl, task: &'static Task) {
     }
     let fds: Vec<_> = worker(gvl, |w| w.links.iter().map(|link| link.fd).collect());
     let mut wait = Wait::readable(fds.into_iter().chain([task.thread.wakeup.fd()]));
-    // Another thread that computes keeps the GVL for 100 ms once it has it.
+    // With other requests active, look before releasing the GVL: a thread that computes keeps it for 100 ms.
     if !(worker(gvl, |w| w.active > 0) && wait.look()) {
         gvl::release(gvl, || wait.wait());
     }
@@ -185,7 +185,7 @@ pub(crate) fn read(gvl: &mut Gvl, task: &'static Task) {
     interrupts(gvl, task);
 }
 
-/// Reads link `at` without waiting. Whether there was something.
+/// Reads link `at` without waiting. Returns whether anything was read.
 pub(crate) fn receive_now(gvl: &mut Gvl, at: usize) -> bool {
     let (fd, (mut input, mut fds)) = worker(gvl, |w| (w.links[at].fd, w.links[at].take_input()));
     let received = os::receive(fd, &mut input, &mut fds, false);
@@ -224,7 +224,7 @@ fn digest(gvl: &mut Gvl, at: usize, received: io::Result<usize>) -> bool {
     }
 }
 
-/// End of file: the front has exited, and so does the worker, unless it is finishing anyway.
+/// Handles the end of file: the front has exited. The worker exits too, unless it is finishing anyway.
 fn front_gone(gvl: &mut Gvl) -> bool {
     if !worker(gvl, |w| w.finished || (w.draining && w.active == 0 && w.inbox.is_empty())) {
         end(gvl, 0);
@@ -232,7 +232,7 @@ fn front_gone(gvl: &mut Gvl) -> bool {
     false
 }
 
-/// The worker cannot go on: it exits. An attached one leaves its process alone, and only serves no more.
+/// Ends the worker, which cannot go on. A forked worker exits; an attached worker stops serving and leaves its process running.
 pub(crate) fn end(gvl: &Gvl, code: i32) {
     worker(gvl, |w| {
         if w.attached.is_none() {
@@ -242,7 +242,7 @@ pub(crate) fn end(gvl: &Gvl, code: i32) {
     });
 }
 
-/// The front has sent an invalid frame: the worker ends, and the front starts another one.
+/// Handles an invalid frame from the front: the worker ends, and the front starts another one.
 pub(crate) fn protocol_error(gvl: &Gvl, error: &wire::Malformed) {
     let what = if worker(gvl, |w| w.attached.is_some()) { "server" } else { "process" };
     crate::complain(format_args!("worker {}: {error}; ending the {what}", std::process::id()));
@@ -259,7 +259,7 @@ pub(crate) fn send_all(gvl: &mut Gvl, task: &'static Task) {
     }
 }
 
-/// Sends the unsent frames of link `at`, on a thread's own task; waits without the GVL while the socket is full.
+/// Sends the unsent frames of link `at`, on the thread's own task. Waits without the GVL while the socket is full.
 pub(crate) fn send(gvl: &mut Gvl, task: &'static Task, at: usize) {
     loop {
         let (outbox, fd, lost) = worker(gvl, |w| (w.links[at].outbox(), w.links[at].fd, w.lost));
@@ -278,7 +278,7 @@ pub(crate) fn send(gvl: &mut Gvl, task: &'static Task, at: usize) {
     }
 }
 
-/// Sleeps until woken, or until the standby has to take over.
+/// Sleeps until the thread is woken, or until the standby has to take over.
 fn sleep(gvl: &mut Gvl, task: &'static Task) {
     let (index, wakeup, called, place) =
         (task.thread.index, &task.thread.wakeup, &task.thread.called, place());
@@ -308,7 +308,7 @@ fn sleep(gvl: &mut Gvl, task: &'static Task) {
     interrupts(gvl, task);
 }
 
-/// Sends what waits on the request's link, whichever thread or fiber calls; waits while the socket is full. May raise.
+/// Sends the unsent frames of the request's link, from any thread or fiber. Waits while the socket is full. May raise.
 pub(crate) fn flush(gvl: &mut Gvl, task: &'static Task) {
     let (at, outbox) = (task.place.get(), task.outbox());
     while !worker_at(gvl, at, |w| w.lost).unwrap_or(true) {
@@ -331,14 +331,14 @@ pub(crate) fn flush(gvl: &mut Gvl, task: &'static Task) {
     }
 }
 
-/// Waits until the front has given window bytes back. May raise: the body has ended, the client has gone, or an interrupt.
+/// Waits until the front gives window bytes back. May raise: the body has ended, the client has disconnected, or an interrupt.
 pub(crate) fn wait_for_window(gvl: &mut Gvl, writer: Writer) {
     let task = writer.task;
     let waits =
         |gvl: &Gvl| task.window.get() <= 0 && !task.gone.get() && writer.is_open(gvl) && !is_lost(gvl, task);
     while waits(gvl) {
         flush(gvl, task);
-        // The front may have been heard of meanwhile.
+        // A message from the front may have arrived meanwhile.
         if waits(gvl) {
             wait_for_news(gvl, task, |_| true);
         }
@@ -352,14 +352,14 @@ fn is_lost(gvl: &Gvl, task: &Task) -> bool {
     worker_at(gvl, task.place.get(), |w| w.lost).unwrap_or(true)
 }
 
-/// Sends the offer that has been appended and waits for LEND: the client's socket, or none. May raise: the client has gone,
-/// or an interrupt.
+/// Sends the offer that has been appended and waits for LEND, which carries the client's socket or none. May raise: the client has
+/// disconnected, or an interrupt.
 pub(crate) fn wait_for_loan(gvl: &mut Gvl, task: &'static Task) -> Option<RawFd> {
     task.loan.set(Loan::Offered);
     while task.loan.get() == Loan::Offered && !task.gone.get() {
         flush(gvl, task);
         if task.loan.get() == Loan::Offered && !task.gone.get() {
-            // LEND comes soon: reading it here is cheaper than waking another thread, unless requests are waiting for one.
+            // LEND comes soon: reading it here is cheaper than waking another thread, unless requests wait for a thread.
             wait_for_news(gvl, task, |w| !w.inbox.is_empty());
         }
     }
@@ -371,8 +371,8 @@ pub(crate) fn wait_for_loan(gvl: &mut Gvl, task: &'static Task) -> Option<RawFd>
     }
 }
 
-/// Waits until the front has sent something for the request, on whatever thread or fiber the caller runs; may return early. The request's own thread reads the
-/// links itself if no other does; `appoints`: unless an idle one can. May raise.
+/// Waits until a message from the front arrives for the request. Works on any thread or fiber; may return early. The request's own
+/// thread reads the links itself if no other thread does, unless `appoints` holds and an idle thread can. May raise.
 fn wait_for_news(gvl: &mut Gvl, task: &'static Task, appoints: fn(&Worker) -> bool) {
     if task.has_this_thread() {
         let leads = worker(gvl, |w| {
@@ -409,7 +409,7 @@ pub(crate) fn poll_links(gvl: &mut Gvl) {
     }
 }
 
-/// Raises if the client has gone while the body is being written; does not wait.
+/// Raises if the client has disconnected while the body is being written. Does not wait.
 pub(crate) fn check_client(gvl: &mut Gvl, writer: Writer) {
     if writer.is_open(gvl) {
         place::within(writer.task.place.get(), || poll_links(gvl));
@@ -424,7 +424,7 @@ pub(crate) fn must_be_open(gvl: &mut Gvl, writer: Writer) {
     }
 }
 
-/// A block of a body is called that has ended. It may be that of a request long ago.
+/// Raises because the block of a body was called after the body had ended, possibly long after its request.
 pub(crate) fn body_is_over(gvl: &mut Gvl) -> ! {
     ruby::raise(gvl, names().io_error.get(), "the response has ended: nothing can be written to its body")
 }
@@ -441,8 +441,8 @@ fn resign(gvl: &mut Gvl, task: &'static Task) {
     }
 }
 
-/// Lets Ruby act on interrupts. What they raise is the app's while it runs (this function then does not return);
-/// otherwise it is logged.
+/// Lets Ruby handle interrupts. While the app runs, their exceptions are raised in it (this function then does not return);
+/// otherwise they are logged.
 pub(crate) fn interrupts(gvl: &mut Gvl, task: &'static Task) {
     if task.in_app.get() {
         resign(gvl, task);

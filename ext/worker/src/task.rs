@@ -1,6 +1,6 @@
-//! A request while it is served. A thread has one task; a thread that serves with fibers has one for each of them.
+//! The state of a request while it is served. A thread has one task; a thread that serves with fibers has one task per fiber.
 //!
-//! Contract: lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while
+//! Contract: a task lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while
 //! any of them is in use.
 
 use crate::emit::Open;
@@ -19,32 +19,31 @@ use std::ptr;
 use wire::response::Suspended;
 use wire::times::Times;
 
-/// How far the response has come.
+/// The progress of the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Nothing of it has been appended to the link.
+    /// Nothing has been appended to the link.
     Unsent,
     /// RESPONSE has been appended, END has not.
     Begun,
-    /// The connection was handed to the app; END is missing.
+    /// The connection was handed to the app; END has not been appended.
     Hijacked,
-    /// All of it has been appended.
+    /// END has been appended.
     Ended,
 }
 
-/// State of the offer to write a part of the body straight to the client.
+/// The state of the offer to write a part of the body straight to the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Loan {
-    /// There is none.
     None,
-    /// Offered; LEND has not come yet.
+    /// Offered; LEND has not arrived yet.
     Offered,
     Declined,
     /// The client's socket, which the worker must close.
     Lent(RawFd),
 }
 
-/// Who waits for news of a request, besides the thread that serves it.
+/// A waiter for news of a request, other than the thread that serves it.
 pub(crate) enum Watcher {
     /// A fiber of the loop with this number.
     Fiber { number: usize, key: Key },
@@ -53,52 +52,51 @@ pub(crate) enum Watcher {
 }
 
 pub(crate) struct Task {
-    /// Its number among all of the process ([`crate::ticket`]).
+    /// The task's number, unique in the process ([`crate::ticket`]).
     pub(crate) number: usize,
-    /// The thread that serves it.
     pub(crate) thread: &'static ServingThread,
-    /// What it is in the loop of that thread; `None` where threads serve without fibers.
+    /// Its part in the loop of that thread; `None` where threads serve without fibers.
     pub(crate) fiber: Option<Strand>,
 
-    /// Code of the app may be running: what is raised belongs to it.
+    /// Code of the app may be running, so exceptions belong to it.
     pub(crate) in_app: Cell<bool>,
     pub(crate) active: Cell<bool>,
-    /// Where the worker is that the request has come to.
+    /// The place of the worker that received the request.
     pub(crate) place: Cell<usize>,
     pub(crate) link: Cell<u32>,
     pub(crate) id: Cell<u32>,
-    /// What waits to be sent on the request's link.
+    /// The outbox of the request's link.
     outbox: Cell<Option<&'static Outbox>>,
-    /// The last serial number that was given out ([`crate::ticket`]), that of the request, and that of the body which is being written (0: none is).
+    /// The last serial number given out ([`crate::ticket`]), the request's, and that of the body being written (0: none).
     last_serial: Cell<u64>,
     pub(crate) request: Cell<u64>,
     pub(crate) writer: Cell<u64>,
-    /// The head that waits for the first bytes of that body.
+    /// The response head that waits for the first bytes of that body.
     pub(crate) suspended: Cell<Option<Suspended>>,
     watchers: Cell<Vec<Watcher>>,
     pub(crate) started_us: Cell<u64>,
-    /// How long the request had waited for a thread then, microseconds.
+    /// The time that the request had been queued before that, in microseconds.
     pub(crate) queued_us: Cell<u64>,
     pub(crate) stage: Cell<Stage>,
-    /// Bytes of BODY that may still be sent.
+    /// Bytes of BODY frames that may still be sent.
     pub(crate) window: Cell<i64>,
     pub(crate) loan: Cell<Loan>,
-    /// The client has gone.
+    /// The client has disconnected.
     pub(crate) gone: Cell<bool>,
     pub(crate) head_only: Cell<bool>,
-    /// Processor time of the thread when it took the request up, microseconds; `None` when that is not measured.
+    /// Processor time of the thread when it took up the request, in microseconds; `None` when that is not measured.
     pub(crate) cpu_from: Cell<Option<u64>>,
-    /// Something must be done after the response.
+    /// Callbacks or an input remain to be finished after the response.
     pub(crate) unfinished: Cell<bool>,
     pub(crate) status: Cell<u16>,
     pub(crate) flushed_us: Cell<u64>,
-    /// The last frame of the response, if more can be added to it.
+    /// The last frame of the response, if it can still grow.
     pub(crate) open: Cell<Option<Open>>,
-    /// The body has a known length, or can become an array: it will end soon.
+    /// The body has a known length, or can become an array, so it will end soon.
     pub(crate) finite: Cell<bool>,
-    /// The app has encoded the body itself (Transfer-Encoding): the front decodes it, which takes BODY frames.
+    /// The app has encoded the body itself (Transfer-Encoding). The front decodes it, which requires BODY frames.
     pub(crate) coded: Cell<bool>,
-    /// The app names a file that may take the place of the body (X-Sendfile, X-Accel-Redirect).
+    /// The response names a file that may replace the body (X-Sendfile, X-Accel-Redirect).
     pub(crate) send_file: Cell<bool>,
 
     pub(crate) env: &'static Slot,
@@ -117,18 +115,18 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Whether the next wait of the app ends at once, because the client has gone.
+    /// Returns whether the next wait of the app ends at once because the client has disconnected.
     pub(crate) fn ends_waits(&self) -> bool {
         self.has_lost_client() && self.fiber.as_ref().is_some_and(|part| !part.held.get())
     }
 
-    /// Whether the client has gone, and a wait is still to end for it.
+    /// Returns whether the client has disconnected and no wait has been ended for that yet.
     pub(crate) fn has_lost_client(&self) -> bool {
         let interruptible = self.fiber.as_ref().is_some_and(|part| part.interruptible.get());
         self.gone.get() && interruptible && self.stage.get() != Stage::Hijacked
     }
 
-    /// The thread has ended with its worker: nothing of its last request stays, and no large buffer.
+    /// Releases what the last request holds, and large buffers, after the thread has ended with its worker.
     pub(crate) fn retire(&self, gvl: &Gvl) {
         self.end(gvl);
         self.after_reply.set(NIL);
@@ -139,7 +137,7 @@ impl Task {
         }
     }
 
-    /// A task that lives as long as the process.
+    /// Makes a task that lives as long as the process.
     pub(crate) fn leak(
         gvl: &mut Gvl,
         thread: &'static ServingThread,
@@ -192,7 +190,7 @@ impl Task {
         task
     }
 
-    /// Resets the state for a new request, which has come to the worker of the calling thread.
+    /// Resets the state for a new request of the calling thread's worker.
     pub(crate) fn begin(&self, outbox: &'static Outbox, link: u32, id: u32, now_us: u64) {
         self.active.set(true);
         self.place.set(place::here());
@@ -215,16 +213,16 @@ impl Task {
         self.status.set(0);
     }
 
-    /// Measures the request that has begun, the thread having used `cpu_us` so far.
+    /// Starts measuring the request. `cpu_us`: the thread's processor time so far.
     pub(crate) fn measure(&self, cpu_us: u64) {
         self.cpu_from.set(Some(cpu_us));
-        // The waits of a thread are those of all its fibers.
+        // The thread's wait times include those of all its fibers.
         if self.fiber.is_none() {
             self.thread.gvl_wait.begin();
         }
     }
 
-    /// The loop enters the fiber.
+    /// Records that the loop enters the fiber.
     pub(crate) fn enter(&self) {
         let Some(fiber) = &self.fiber else { return };
         if self.cpu_from.get().is_some() {
@@ -232,33 +230,33 @@ impl Task {
         }
     }
 
-    /// The fiber has been left.
+    /// Records that the loop has left the fiber.
     pub(crate) fn leave(&self) {
         if let (Some(fiber), Some(from)) = (&self.fiber, self.cpu_from.get()) {
             fiber.used_us.set(os::thread_us().saturating_sub(from));
         }
     }
 
-    /// How long the request has taken at `now_us`.
+    /// Returns the times that the request has taken at `now_us`.
     #[inline]
     pub(crate) fn times(&self, now_us: u64) -> Times {
         let saturating = |us: u64| u32::try_from(us).unwrap_or(u32::MAX);
         let app_us = saturating(now_us.saturating_sub(self.started_us.get()));
         let Some(cpu_from) = self.cpu_from.get() else { return Times { app_us, cpu_us: None, gvl_us: None } };
-        // Both are parts of the whole, which is measured by another clock.
+        // Both are parts of the total, which another clock measures.
         let part = |us: u64| saturating(us).min(app_us);
         let cpu_us = part(os::thread_us().saturating_sub(cpu_from));
         let gvl_us = self.thread.gvl_wait.so_far_us().filter(|_| self.fiber.is_none());
         Times { app_us, cpu_us: Some(cpu_us), gvl_us: gvl_us.map(part) }
     }
 
-    /// A number that this task has not given out before.
+    /// Returns a number that this task has not given out before.
     pub(crate) fn next_serial(&self) -> u64 {
         self.last_serial.set(self.last_serial.get() + 1);
         self.last_serial.get()
     }
 
-    /// What waits to be sent on the request's link.
+    /// Returns the outbox of the request's link.
     ///
     /// # Panics
     /// Before the first request.
@@ -267,40 +265,40 @@ impl Task {
         self.outbox.get().expect("the task has had a request")
     }
 
-    /// Whether the calling thread serves this request, and no other meanwhile: as it is without fibers.
+    /// Returns whether the calling thread serves this request and no other one meanwhile, which is the case without fibers.
     #[inline]
     pub(crate) fn has_this_thread(&self) -> bool {
         self.fiber.is_none() && self.is_current()
     }
 
-    /// Whether the calling thread runs code for this request, as far as its loop knows.
+    /// Returns whether the calling thread runs code for this request, as far as its loop knows.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
         serve::CURRENT.get().is_some_and(|task| ptr::eq(task, self))
     }
 
-    /// The body that is being written has ended: whoever still has its block writes no more.
+    /// Ends the body being written: its block writes nothing any more.
     pub(crate) fn close_writer(&self, gvl: &Gvl) {
         self.writer.set(0);
         self.suspended.set(None);
         self.tell(gvl);
     }
 
-    /// Someone waits for news.
+    /// Adds a waiter for news.
     pub(crate) fn watch(&self, watcher: Watcher) {
         let mut watchers = self.watchers.take();
         watchers.push(watcher);
         self.watchers.set(watchers);
     }
 
-    /// A thread waits no more.
+    /// Removes a waiting thread.
     pub(crate) fn forget(&self, wakeup: &'static Wakeup) {
         let mut watchers = self.watchers.take();
         watchers.retain(|one| !matches!(one, Watcher::Thread(other) if ptr::eq(*other, wakeup)));
         self.watchers.set(watchers);
     }
 
-    /// There is news: all that wait look for themselves, and wait again if need be.
+    /// Wakes all waiters. Each checks for itself, and waits again if need be.
     pub(crate) fn tell(&self, gvl: &Gvl) {
         for watcher in self.watchers.take() {
             match watcher {

@@ -1,6 +1,6 @@
-//! A thread that serves requests: how it is woken, and what its requests start from.
+//! A thread that serves requests: its wake-up, and the template of its requests' envs.
 //!
-//! Contract: lives as long as the process, and serves the next worker at its place when its own has gone.
+//! Contract: lives as long as the process, and serves the next worker at its place when its own has ended.
 
 use crate::env::Memo;
 use crate::fibers::Strand;
@@ -24,25 +24,24 @@ pub(crate) struct ServingThread {
     /// The thread is being killed and must not go on.
     pub(crate) killed: Cell<bool>,
     pub(crate) gvl_wait: GvlWait,
-    /// What its loop of fibers has entered.
+    /// The strand that its loop of fibers has entered.
     pub(crate) running: Cell<Option<&'static Strand>>,
-    /// Since when it has been away from its loop; only with fibers.
+    /// The current time away from its loop; only with fibers.
     pub(crate) stretch: Stretch,
-    /// The Ruby thread.
     pub(crate) ruby: &'static Slot,
     /// The env that all requests of this thread start from.
     pub(crate) template: &'static Slot,
     pub(crate) memo: Memo,
 }
 
-/// Tasks of the last worker at each place, by the index of their thread: in a child those of the worker that it was forked from.
+/// Tasks of the last worker at each place, indexed by thread. In a forked child they are those of the parent's worker.
 static KEPT: Guarded<[Vec<&'static Task>; PLACES]> = Guarded::new([const { Vec::new() }; PLACES]);
 
 impl ServingThread {
-    /// Thread `index`, as its own task: one that was kept, or a new one. It lives as long as the process.
+    /// Returns thread `index`, as its own task: a kept one or a new one. It lives as long as the process.
     ///
     /// # Errors
-    /// No descriptor for waking the thread.
+    /// There is no descriptor for waking the thread.
     pub(crate) fn obtain(gvl: &mut Gvl, index: usize) -> io::Result<&'static Task> {
         let task = match KEPT.with(gvl, |kept| kept[place::here()].get(index).copied()) {
             Some(task) => {
@@ -59,7 +58,7 @@ impl ServingThread {
         Ok(task)
     }
 
-    /// Keeps the threads of a worker, in the order of their indices, for the next one at its place.
+    /// Keeps the threads of a worker, by index, for the next worker at its place.
     pub(crate) fn keep(gvl: &Gvl, place: usize, tasks: Vec<&'static Task>) {
         KEPT.with(gvl, |kept| {
             if tasks.len() > kept[place].len() {
@@ -68,7 +67,7 @@ impl ServingThread {
         });
     }
 
-    /// The thread has ended with its worker: nothing of it stays.
+    /// Releases everything the thread holds, after it has ended with its worker.
     pub(crate) fn retire(&self) {
         self.ruby.set(NIL);
         self.template.set(NIL);

@@ -1,11 +1,12 @@
-//! What stands for a request wherever the app takes it: to other threads, into other fibers, beyond the end of the request.
+//! Tickets: the app's references to a request, valid on other threads and fibers and after the end of the request.
 //!
-//! Why: code that belongs to a request runs anywhere, and the thread or fiber that served it serves another one next. So what Ruby holds of a
-//! request is a number that is never used again, and nothing is found by the place where the code happens to run.
+//! Why: the code of a request may run anywhere, and the thread or fiber that served it serves another request next. So Ruby
+//! refers to a request by a number that is never reused, and never finds it by the thread or fiber on which the code happens to run.
 //!
 //! Contract:
-//! 1. A ticket names a task and one of its serial numbers. A task gives each out once: to its request, and to each run of a body's `each`.
-//! 2. Between [`Ticket::request`] or [`Writer::is_open`] and what is appended to the link, the caller neither waits nor calls Ruby.
+//! 1. A ticket consists of a task and one of its serial numbers. A task gives out each number once: to its request, and to each run of
+//!    a body's `each`.
+//! 2. Between [`Ticket::request`] or [`Writer::is_open`] and the append to the link, the caller must neither wait nor call Ruby.
 
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::handle;
@@ -14,25 +15,25 @@ use crate::task::{Stage, Task};
 use crate::worker::worker_at;
 use wire::response::Suspended;
 
-/// Bits of a serial number. What is left of a small integer of Ruby is the task's number.
+/// Bits of a serial number. The remaining bits of a small integer of Ruby hold the task's number.
 const SERIAL: u32 = 40;
-/// Tasks that there can be.
+/// The largest number of tasks.
 const TASKS: usize = 1 << 21;
 
-/// All tasks, by their numbers.
+/// All tasks, by number.
 static ALL: Guarded<Vec<&'static Task>> = Guarded::new(Vec::new());
 
-/// The number of the task that is made next, for [`add`].
+/// Returns the number of the task that is made next, for [`add`].
 ///
 /// # Panics
-/// When there are millions of them.
+/// When there are [`TASKS`] tasks already.
 pub(crate) fn next_number(gvl: &Gvl) -> usize {
     let number = ALL.with(gvl, |all| all.len());
     assert!(number < TASKS, "too many tasks");
     number
 }
 
-/// Adds the task that has been given the next number.
+/// Adds the task that got the number of [`next_number`].
 pub(crate) fn add(gvl: &Gvl, task: &'static Task) {
     ALL.with(gvl, |all| all.push(task));
 }
@@ -41,7 +42,7 @@ pub(crate) fn add(gvl: &Gvl, task: &'static Task) {
 pub(crate) struct Ticket(u64);
 
 impl Ticket {
-    /// Never 0.
+    /// Makes a ticket, which is never 0.
     fn new(task: &Task, serial: u64) -> Ticket {
         Ticket((task.number as u64 + 1) << SERIAL | serial)
     }
@@ -55,23 +56,23 @@ impl Ticket {
         self.0 & ((1 << SERIAL) - 1)
     }
 
-    /// That of the request which the task serves.
+    /// Returns the ticket of the request that the task serves.
     pub(crate) fn of_request(task: &Task) -> Ticket {
         Ticket::new(task, task.request.get())
     }
 
-    /// An object for the app that stands for it.
+    /// Makes an object for the app that refers to the ticket.
     #[inline]
     pub(crate) fn handle(self, gvl: &mut Gvl, class: Value) -> Value {
         handle::new(gvl, class, self.0)
     }
 
-    /// The ticket of such an object.
+    /// Returns the ticket of such an object.
     pub(crate) fn of_handle(gvl: &Gvl, handle: Value) -> Option<Ticket> {
         handle::number(gvl, handle).map(Ticket)
     }
 
-    /// The request, while it is being served and its response has not ended. Not in a child that the app has forked.
+    /// Returns the request, while it is being served and its response has not ended. `None` in a child that the app has forked.
     pub(crate) fn request(self, gvl: &Gvl) -> Option<&'static Task> {
         let task = self.task(gvl)?;
         let is_served =
@@ -80,12 +81,12 @@ impl Ticket {
     }
 }
 
-/// Whether the worker of the task is in this process.
+/// Returns whether the worker of the task is in this process.
 fn has_worker(gvl: &Gvl, task: &Task) -> bool {
     worker_at(gvl, task.place.get(), |_| ()).is_some()
 }
 
-/// The right to write the body of a response: while the body's `each` runs, and for whoever has its block.
+/// The right to write the body of a response. It belongs to the block of the body's `each`, while that runs.
 #[derive(Clone, Copy)]
 pub(crate) struct Writer {
     pub(crate) task: &'static Task,
@@ -93,7 +94,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// A body begins; `head` waits for its first bytes. Another one's right is over.
+    /// Begins a body; `head` waits for its first bytes. Ends the right of any previous writer.
     pub(crate) fn open(task: &'static Task, head: Option<Suspended>) -> Writer {
         let serial = task.next_serial();
         task.writer.set(serial);
@@ -101,12 +102,12 @@ impl Writer {
         Writer { task, serial }
     }
 
-    /// What Ruby keeps with the block.
+    /// Converts the writer to the value that Ruby keeps with the block.
     pub(crate) fn to_value(self, gvl: &mut Gvl) -> Value {
         ruby::integer(gvl, Ticket::new(self.task, self.serial).0 as i64)
     }
 
-    /// The writer of a block, if the body has not ended.
+    /// Returns the writer of a block, if the body has not ended.
     #[inline]
     pub(crate) fn of_value(gvl: &Gvl, value: Value) -> Option<Writer> {
         let ticket = Ticket(value.fixnum()? as u64);
@@ -119,7 +120,7 @@ impl Writer {
         self.task.active.get() && self.task.writer.get() == self.serial && has_worker(gvl, self.task)
     }
 
-    /// Nobody writes this body any more, whatever has become of its block.
+    /// Ends this body: its block can write nothing any more.
     pub(crate) fn close(self, gvl: &Gvl) {
         if self.task.writer.get() == self.serial {
             self.task.close_writer(gvl);

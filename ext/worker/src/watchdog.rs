@@ -1,16 +1,16 @@
-//! A native thread, without the GVL, for what waits while the serving threads are busy.
+//! A native thread that works without the GVL: it sends responses and returns requests while the serving threads are busy.
 //!
-//! Why: a serving thread sends finished responses in batches, and is handed requests in advance. When the next request turns
+//! Why: a serving thread sends finished responses in batches, and receives requests in advance. When its next request turns
 //! out to be slow, both would wait for it, and no Ruby thread can help while an extension holds the GVL.
 //!
 //! Contract:
-//! 1. A finished response waits at most about [`TICK`] behind a running request, and so do the gathered chunks of one that goes on.
-//! 2. When no request has been taken up for [`RETURN_US`] ([`RETURN_FROM_FIBERS_US`]) while some wait, those are returned to the front (docs/wire.md,
-//!    "Returning requests"). Those that the worker gets after that are returned when the threads that serve requests have had
-//!    their turns with the GVL ([`TURN_US`]), and not before: the thread that would take them up may be waiting for its own.
+//! 1. A finished response waits at most about [`TICK`] behind a running request. The same holds for the gathered chunks of an unfinished response.
+//! 2. When no request has been taken up for [`RETURN_US`] ([`RETURN_FROM_FIBERS_US`]) while some wait, the waiting ones are returned to the front
+//!    (docs/wire.md, "Returning requests"). Requests that arrive later are returned only after the serving threads have had their
+//!    turns with the GVL ([`TURN_US`]): the thread that would take them up may be waiting for its turn.
 //! 3. The thread sleeps while no request is being served, and checks less and less often while one takes long.
-//! 4. It can be stopped, so that a fork finds no lock held by a thread that its child does not have.
-//! 5. With fibers it notices loops that have been away for long, and wakes the thread that sees where ([`crate::fibers::blocking`]).
+//! 4. It can be stopped, so that a fork leaves the child no lock held by a thread that the child does not have.
+//! 5. With fibers it detects loops that have been blocked for long, and wakes the thread that takes their backtraces ([`crate::fibers::blocking`]).
 //! 6. It allocates nothing: a second arena of malloc would cost each worker memory.
 
 use crate::fibers::blocking::Stretch;
@@ -29,16 +29,16 @@ use wire::Kind;
 const TICK: Duration = Duration::from_millis(3);
 /// Longest time between checks while a request takes long.
 const LONGEST: Duration = Duration::from_millis(250);
-/// A response younger than this is left to the thread that made it, microseconds.
+/// Responses younger than this are left to the thread that made them, in microseconds.
 const FRESH_US: u64 = 1_000;
 /// Time without progress after which waiting requests are returned, microseconds.
 const RETURN_US: u64 = 10_000;
-/// The same with fibers, where only a request that computes makes others wait, and a collection that looks through thousands of stacks takes a while.
+/// The same with fibers. There only a computing request makes others wait, and a collection that scans thousands of stacks takes a while.
 const RETURN_FROM_FIBERS_US: u64 = 200_000;
-/// How long Ruby leaves the GVL to a thread that computes while others wait for it, microseconds.
+/// The time for which Ruby leaves the GVL to a computing thread while others wait for it, in microseconds.
 const TURN_US: u64 = 100_000;
 
-/// A link as the watchdog sees it.
+/// The part of a link that the watchdog uses.
 pub(crate) struct Port {
     pub(crate) fd: RawFd,
     pub(crate) outbox: Outbox,
@@ -53,25 +53,23 @@ impl Port {
     }
 }
 
-/// The thread of one worker.
 pub(crate) struct Watchdog {
-    /// Requests being served.
     active: AtomicUsize,
-    /// It sleeps for longer than a tick, and must be woken when a request is taken up.
+    /// The thread sleeps for longer than a tick, and must be woken when a request is taken up.
     dozing: AtomicBool,
     lock: Mutex<()>,
     wake: Condvar,
-    /// Of this process: those of a worker that it was forked from are not.
+    /// The ports of this process. A forked child replaces those of its parent.
     ports: Mutex<&'static [Port]>,
     running: AtomicBool,
     stop: AtomicBool,
-    /// The thread's requests are on fibers.
+    /// Requests are served by fibers.
     fibers: AtomicBool,
-    /// Those of the threads whose loops are watched.
+    /// The stretches of the threads whose loops are watched.
     stretches: Mutex<Vec<&'static Stretch>>,
-    /// Half of the time that a loop may be away, microseconds; 0 while none is watched.
+    /// Half of the time that a loop may be blocked, in microseconds; 0 while none is watched.
     half_us: AtomicU64,
-    /// Wakes the thread that sees where a loop is that has been away for so long.
+    /// Wakes the thread that takes the backtrace of a loop that has been blocked for that long.
     sampler: OnceLock<Wakeup>,
 }
 
@@ -92,7 +90,7 @@ impl Watchdog {
         }
     }
 
-    /// Starts the thread of the worker at `place`, whose watchdog this is: once, until it has been stopped and reset.
+    /// Starts the thread for the worker at `place`. Once only, until it has been stopped and reset.
     ///
     /// # Errors
     /// As pthread_create(3).
@@ -103,7 +101,7 @@ impl Watchdog {
         os::watchdog_thread(place).inspect_err(|_| self.running.store(false, SeqCst))
     }
 
-    /// Ends the thread, and returns when it has let go of everything.
+    /// Ends the thread, and returns when it holds no lock any more.
     pub(crate) fn stop(&self) {
         self.stop.store(true, SeqCst);
         self.wake();
@@ -113,7 +111,7 @@ impl Watchdog {
         }
     }
 
-    /// After [`Watchdog::stop`]: as if the thread had never been.
+    /// Resets the state to that before the first start. Call it after [`Watchdog::stop`].
     pub(crate) fn reset(&self) {
         self.active.store(0, SeqCst);
         self.dozing.store(false, SeqCst);
@@ -126,11 +124,11 @@ impl Watchdog {
         self.stretches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Watches a thread's loop, which may be away for `us`. Whether it is the first.
+    /// Watches a thread's loop, which may be blocked for `us`. Returns whether it is the first.
     pub(crate) fn watch_stretches(&self, stretch: &'static Stretch, us: u64) -> bool {
         let mut stretches = self.stretches();
         let first = stretches.is_empty();
-        // One that was inherited wakes the parent's thread as well.
+        // An inherited wakeup would wake the parent's thread as well.
         if first && self.sampler.get().is_some_and(|wakeup| wakeup.renew().is_err()) {
             return false;
         }
@@ -143,7 +141,7 @@ impl Watchdog {
         first
     }
 
-    /// Takes [`Watchdog::watch_stretches`] back.
+    /// Reverses [`Watchdog::watch_stretches`].
     pub(crate) fn leave_stretches(&self, stretch: &'static Stretch) {
         let mut stretches = self.stretches();
         stretches.retain(|one| !std::ptr::eq(*one, stretch));
@@ -157,15 +155,15 @@ impl Watchdog {
         self.half_us.load(SeqCst) != 0
     }
 
-    /// What the thread waits for that sees where loops are.
+    /// Returns the wakeup of the thread that takes backtraces.
     ///
     /// # Panics
-    /// When nothing has ever been watched.
+    /// When no loop has ever been watched.
     pub(crate) fn sampler(&self) -> &Wakeup {
         self.sampler.get().expect("a loop is watched")
     }
 
-    /// Looks for loops that have been away for long. How long until the next look; `None` when none is watched.
+    /// Detects blocked loops. Returns the time until the next check; `None` when no loop is watched.
     fn check_stretches(&self, now_us: u64) -> Option<Duration> {
         let half_us = self.half_us.load(SeqCst);
         if half_us == 0 {
@@ -182,14 +180,14 @@ impl Watchdog {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request has been taken up.
+    /// Counts a request that has been taken up.
     #[inline]
     pub(crate) fn begun(&self) {
         self.active.fetch_add(1, SeqCst);
         self.look();
     }
 
-    /// There is something to watch: a request, or what waits to be sent though its thread may be busy elsewhere for long.
+    /// Makes the watchdog check soon, because a request or unsent data exists that may wait long for its thread.
     #[inline]
     pub(crate) fn look(&self) {
         if self.dozing.load(SeqCst) {
@@ -197,7 +195,7 @@ impl Watchdog {
         }
     }
 
-    /// A request has been served.
+    /// Counts a request that has been served.
     #[inline]
     pub(crate) fn ended(&self) {
         self.active.fetch_sub(1, SeqCst);
@@ -224,10 +222,10 @@ impl Watchdog {
         self.wake.notify_all();
     }
 
-    /// Does what is due. Returns how long to sleep; `None`: until a request is taken up.
+    /// Does what is due. Returns the time to sleep; `None`: until a request is taken up.
     fn check(&self, ports: &[Port], progress: &mut Progress, now_us: u64) -> Option<Duration> {
         for port in ports.iter().filter(|port| port.outbox.age_us(now_us) > FRESH_US) {
-            // An error is found by the thread that reads the link.
+            // The thread that reads the link finds the error.
             let _ = port.outbox.send();
         }
         let passed = passed(ports);
@@ -279,12 +277,12 @@ impl Watchdog {
     }
 }
 
-/// The body of the thread.
+/// Runs the thread's loop.
 pub(crate) fn run(place: usize) {
     crate::place::at(place).watchdog.run();
 }
 
-/// The last time that a request was taken up, as far as the watchdog has seen.
+/// The time of the last progress that the watchdog has seen, and the count of requests taken up then.
 struct Progress {
     passed: u64,
     since_us: u64,
@@ -294,8 +292,8 @@ fn passed(ports: &[Port]) -> u64 {
     ports.iter().map(|port| port.intake.passed()).sum()
 }
 
-/// Returns the requests of a link, if some wait. Unread bytes may be something else, which a thread is about to read:
-/// they count at the second check.
+/// Returns the waiting requests of a link to the front. Unread bytes may be other frames that a thread is about to read,
+/// so they count only at the second check.
 fn return_waiting(port: &Port, now_us: u64) {
     if port.intake.is_closed() {
         return;

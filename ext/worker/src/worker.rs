@@ -1,10 +1,10 @@
-//! What the threads of a worker share: links, the inbox, and their roles.
+//! The state that the threads of a worker share: links, the inbox, and the threads' roles.
 //!
 //! Roles, when there is more than one thread (they are not part of docs/wire.md):
 //! 1. At most one thread is the *leader*: only it waits for the links and reads them.
-//! 2. A leader that takes up a request gives up leadership. If recent requests were slow, or most of them wait for something
-//!    outside the processor (a database: meanwhile another thread could run), it makes an idle thread the leader at once. If
-//!    not, it serves the requests of the batch alone, because waking another thread costs more than a fast request; one idle
+//! 2. A leader that takes up a request gives up leadership. If recent requests were slow, or most of them waited off the
+//!    processor (for a database, say: another thread can run meanwhile), it makes an idle thread the leader at once. Otherwise
+//!    it serves the requests of the batch alone, because waking another thread costs more than a fast request. One idle
 //!    thread, the *standby*, checks after [`STANDBY_AFTER`] whether a request is slow, and then becomes the leader.
 //! 3. All other idle threads sleep until they are woken. An idle worker causes no wake-ups.
 
@@ -23,48 +23,46 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A finished response waits at most this long to be sent with others, in microseconds; or a [`PATIENCE`]th of what requests wait before they
-/// are served, if that is more.
+/// The longest time that a finished response waits to be sent with others, in microseconds. The limit rises to a [`PATIENCE`]th of
+/// the time that requests wait before they are served, if that is longer.
 const BATCH_US: u64 = 250;
-/// See [`BATCH_US`]. Where requests queue anyway, larger batches cost their clients little.
+/// See [`BATCH_US`]. When requests queue anyway, larger batches add little to their latency.
 const PATIENCE: u64 = 8;
-/// Beyond this the watchdog sends it, in microseconds.
+/// The upper limit of the time in [`BATCH_US`], in microseconds. Beyond it the watchdog sends the response.
 const LONGEST_US: u64 = 1000;
-/// Unsent bytes beyond which responses do not wait for others.
+/// With more unsent bytes than this, responses are sent without waiting for others.
 const BATCH_BYTES: usize = 64 << 10;
 /// Requests that take longer than this are slow, in microseconds.
 pub(crate) const SLOW_US: u64 = 1000;
-/// One request in this many is sampled for the time that it spends off the processor.
+/// One request in this many is sampled to measure its time off the processor.
 const SAMPLE_EVERY: u32 = 8;
-/// A request that is off the processor for longer than this counts as waiting, in microseconds.
+/// A sampled request that is off the processor for longer than this counts as waiting, in microseconds.
 const WAITED_US: u64 = 20;
-/// How long a request may take before the standby takes over reading.
+/// The time after which the standby takes over reading from a leader that serves a request.
 pub(crate) const STANDBY_AFTER: Duration = Duration::from_millis(1);
 
-/// Settings of the worker.
 #[derive(Clone, Copy)]
 pub(crate) struct Options {
     pub(crate) threads_min: usize,
     pub(crate) threads_max: usize,
-    /// Fibers of each thread; 0: threads serve without.
+    /// Fibers per thread; 0: the threads serve without fibers.
     pub(crate) fibers: usize,
-    /// The fibers have a thread of their own, and serve what comes over links of their own; the other threads serve without.
+    /// The fibers have their own thread and their own links; the other threads serve without fibers.
     pub(crate) fibers_apart: bool,
-    /// Processor time that a fiber may use while others are ready, microseconds; 0 is without limit.
+    /// Processor time that a fiber may use while others are ready, in microseconds; 0: no limit.
     pub(crate) slice_us: u64,
-    /// How long a call may stop a loop of fibers before that is told, microseconds; 0: it never is.
+    /// The time that a call may block a loop of fibers before it is logged, in microseconds; 0: never logged.
     pub(crate) blocking_us: u64,
     /// Largest response head, in bytes.
     pub(crate) max_head: usize,
-    /// Whether the app may send early hints.
     pub(crate) early_hints: bool,
     /// Whether the app's Rack is 3 or later.
     pub(crate) rack3: bool,
-    /// Bytes of a response that may wait for its client in memory.
+    /// Bytes of a response that may be buffered in memory for a slow client.
     pub(crate) response_memory: u64,
-    /// Bytes of a response that may wait for its client in a file.
+    /// Bytes of a response that may be buffered in a file for a slow client.
     pub(crate) response_spool: u64,
-    /// Where such files are.
+    /// The directory of these files.
     pub(crate) temp_dir: &'static Path,
 }
 
@@ -77,63 +75,63 @@ pub(crate) struct Worker {
     pub(crate) leader: Option<usize>,
     idle: Vec<usize>,
     pub(crate) active: usize,
-    /// Decaying maximum of the durations of recent requests, microseconds.
+    /// Decaying maximum of the durations of recent requests, in microseconds.
     recent_us: u64,
-    /// When a thread last looked whether something must be sent, microseconds.
+    /// The time of the last check for unsent responses, in microseconds.
     looked_us: u64,
-    /// Decaying maximum of how long it takes until a thread looks again, microseconds.
+    /// Decaying maximum of the time between two such checks, in microseconds.
     unseen_us: u64,
-    /// How long a finished response may wait for others now, microseconds.
+    /// The time that a finished response may currently wait for others, in microseconds.
     patience_us: u64,
     begun: u32,
-    /// Share of the sampled requests that waited, in 1/256; recent ones count most.
+    /// Share of the sampled requests that waited, in 1/256, weighted towards recent requests.
     waits: u32,
-    /// With fibers: the requests that are being served, by link and id.
+    /// With fibers: the requests being served, by link and id.
     by_request: HashMap<(u32, u32), &'static Task, fibers::Fast>,
-    /// With fibers: requests that the front has sent something for.
+    /// With fibers: the requests for which a message from the front has arrived.
     woken: Vec<&'static Task>,
     pub(crate) draining: bool,
     pub(crate) finished: bool,
-    /// A full collection is to be made when no request is being served.
+    /// A full collection is to run when no request is being served.
     collect: bool,
-    /// The socket of the template that it makes when it has finished.
+    /// The socket of the template that this worker leaves behind when it has finished.
     pub(crate) promotion: Option<RawFd>,
     ports: &'static [Port],
     place: &'static Place,
-    /// What makes it an attached one; `None` for one that has been forked.
+    /// The state of an attached worker; `None` for a forked one.
     pub(crate) attached: Option<Attached>,
-    /// What it has to do with another one in its process, with which it is one worker to the front.
+    /// Its partner in this process, if there is one; the front sees both as one worker.
     pub(crate) pair: Pair,
-    /// Its front has gone: what it would send goes nowhere.
+    /// The front is gone; nothing more can be sent.
     pub(crate) lost: bool,
 }
 
-/// With fibers for some paths a process has two workers, at two places, with links of their own: one whose threads serve without fibers, and one
-/// of a single thread that serves with them. They share the scoreboard's slot, and end together.
+/// With fibers for some paths only, a process has two workers at two places with separate links: one whose threads serve without fibers, and
+/// one with a single thread that serves with fibers. They share the scoreboard's slot, and end together.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Pair {
-    /// It is alone.
+    /// There is no partner.
     #[default]
     None,
-    /// It serves without fibers, and the other, at this place, has not finished.
+    /// This worker serves without fibers, and its partner at this place has not finished.
     Threads(usize),
-    /// It serves with them, for the one at this place.
+    /// This worker serves with fibers, as the partner of the worker at this place.
     Fibers(usize),
 }
 
-/// A worker in a process that is not its own: Ruby has other things to do there, so it never ends the process.
+/// The extra state of an attached worker. Its process belongs to the app, so the worker never ends the process.
 pub(crate) struct Attached {
-    /// Tells it from others that have been at the same place.
+    /// Distinguishes it from earlier workers at the same place.
     serial: u64,
-    /// A pipe that is written to when [`Worker::release`] or [`Worker::take_killed`] has something to do.
+    /// A pipe that is written to when there is work for [`Worker::release`] or [`Worker::take_killed`].
     bell: RawFd,
-    /// Its threads that have started and not ended.
+    /// The number of its running threads.
     threads: usize,
-    /// Those that the app has killed.
+    /// The threads that the app has killed.
     killed: Vec<usize>,
 }
 
-/// What a child that was forked from a worker has inherited of it, and does not use.
+/// State that a forked child inherited from a worker and does not use.
 struct Retired {
     place: usize,
     scoreboard: Scoreboard,
@@ -141,7 +139,7 @@ struct Retired {
     tasks: Vec<&'static Task>,
 }
 
-// A forked worker is at place 0.
+// Place 0 is the forked worker's.
 static WORKERS: Guarded<[Option<Worker>; PLACES]> = Guarded::new([const { None }; PLACES]);
 
 static SERIAL: Guarded<u64> = Guarded::new(0);
@@ -156,35 +154,35 @@ pub(crate) fn worker<R>(gvl: &Gvl, f: impl FnOnce(&mut Worker) -> R) -> R {
     WORKERS.with(gvl, |workers| f(workers[place::here()].as_mut().expect("the worker has been set up")))
 }
 
-/// Borrows the worker at a place; `None` when there is none, or not any more.
+/// Borrows the worker at a place. `None` when there is none.
 #[inline]
 pub(crate) fn worker_at<R>(gvl: &Gvl, at: usize, f: impl FnOnce(&mut Worker) -> R) -> Option<R> {
     WORKERS.with(gvl, |workers| workers[at].as_mut().map(f))
 }
 
-/// Whether the worker of the calling thread is in another process: the app has forked this one.
+/// Returns whether the app has forked this process from the worker's process.
 #[inline]
 pub(crate) fn is_abandoned(gvl: &Gvl) -> bool {
     ABANDONED.load(Relaxed) && !is_set_up(gvl)
 }
 
-/// Whether the calling thread has a worker: this is neither the template nor a child that the app has forked.
+/// Returns whether the calling thread has a worker. The template, and a child that the app has forked, have none.
 pub(crate) fn is_set_up(gvl: &Gvl) -> bool {
     WORKERS.with(gvl, |workers| workers[place::here()].is_some())
 }
 
-/// A place for an attached worker; `None` when all are taken.
+/// Finds a free place for an attached worker; `None` when all are taken.
 pub(crate) fn free_place(gvl: &Gvl) -> Option<usize> {
     (1..PLACES).find(|&at| !place::is_burnt(gvl, at) && WORKERS.with(gvl, |workers| workers[at].is_none()))
 }
 
-/// The place of the attached worker with this serial number, if it has not been released.
+/// Finds the place of the attached worker with this serial number. `None` when it has been released.
 pub(crate) fn find(gvl: &Gvl, serial: u64) -> Option<usize> {
     let is_it = |w: &Worker| w.attached.as_ref().is_some_and(|attached| attached.serial == serial);
     WORKERS.with(gvl, |workers| workers.iter().position(|worker| worker.as_ref().is_some_and(is_it)))
 }
 
-/// Ends the watchdogs of all workers that belong to this process.
+/// Stops the watchdogs of the forked workers of this process; attached workers are not included.
 pub(crate) fn stop_watchdogs(gvl: &Gvl) {
     let is_own = |at: &usize| {
         WORKERS.with(gvl, |workers| workers[*at].as_ref().is_some_and(|worker| worker.attached.is_none()))
@@ -192,16 +190,15 @@ pub(crate) fn stop_watchdogs(gvl: &Gvl) {
     (0..PLACES).filter(is_own).for_each(|at| place::at(at).watchdog.stop());
 }
 
-/// Nothing of a thread and its last request stays.
+/// Releases everything that a thread and its last request hold.
 fn retire_thread(gvl: &Gvl, task: &'static Task) {
     task.retire(gvl);
     task.thread.retire();
 }
 
-/// What a thread does next.
 pub(crate) enum Step {
     Run(Job, Help),
-    /// Requests were discarded, which the front has to hear of, though there is nothing else to do.
+    /// Requests were discarded and the front must be told, though there is nothing else to do.
     Send,
     Read,
     Collect,
@@ -209,28 +206,28 @@ pub(crate) enum Step {
     Stop,
 }
 
-/// What the loop of a thread with fibers does next.
+/// The next action of the loop of a thread with fibers.
 pub(crate) enum FiberStep {
-    /// Give it to an idle fiber.
+    /// Give the job to an idle fiber.
     Run(Job, Help),
     /// As [`Step::Send`].
     Send,
     Collect,
     /// Wait, if no fiber is ready.
     Wait {
-        /// Also for the links, and read them.
+        /// Wait for the links as well, and read them.
         leads: bool,
     },
     Stop,
 }
 
-/// What must be done, besides serving the request, so that the links are still read.
+/// The action that keeps the links being read while the thread serves a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Help {
     None,
-    /// Start one more thread: the one with this index.
+    /// Start one more thread, with this index.
     Spawn(usize),
-    /// Set the timer of the standby.
+    /// Set the standby's timer.
     SetTimer,
 }
 
@@ -252,7 +249,7 @@ impl Worker {
         WORKERS.with(gvl, |workers| workers[place::here()] = Some(worker));
     }
 
-    /// Makes the worker that has been installed an attached one. Returns its serial number.
+    /// Marks the installed worker as attached. Returns its serial number.
     pub(crate) fn attach(gvl: &Gvl, bell: RawFd) -> u64 {
         let serial = SERIAL.with(gvl, |last| {
             *last += 1;
@@ -263,7 +260,7 @@ impl Worker {
         serial
     }
 
-    /// Takes back [`Worker::install`]: no thread has been started.
+    /// Reverses [`Worker::install`]. No thread may have been started.
     pub(crate) fn uninstall(gvl: &mut Gvl) {
         let Some(worker) = WORKERS.with(gvl, |workers| workers[place::here()].take()) else { return };
         worker.place.watchdog.stop();
@@ -271,20 +268,20 @@ impl Worker {
         worker.place.vacate(gvl);
     }
 
-    /// A thread is about to start.
+    /// Counts a thread that is about to start.
     pub(crate) fn thread_starts(&mut self) {
         self.attached.iter_mut().for_each(|attached| attached.threads += 1);
     }
 
-    /// A thread has ended. Whether another must be started in its place; that of an attached worker is left to
-    /// [`Worker::take_killed`], because Ruby may be killing all threads to end the process.
+    /// Records that a thread has ended. Returns whether the caller must start another in its place. For an attached worker this is
+    /// left to [`Worker::take_killed`], because Ruby may be killing all threads in order to end the process.
     pub(crate) fn thread_ends(&mut self, me: usize) -> bool {
         self.awake(me);
         if self.leader == Some(me) {
             self.leader = None;
         }
         match &mut self.attached {
-            // The first thread is the process's own.
+            // The first thread is the process's main thread.
             None => !self.finished && (me > 0 || matches!(self.pair, Pair::Fibers(_))),
             Some(attached) => {
                 attached.threads -= 1;
@@ -299,13 +296,13 @@ impl Worker {
         }
     }
 
-    /// The threads of an attached worker that must be started again.
+    /// Takes the list of an attached worker's threads that must be started again.
     pub(crate) fn take_killed(&mut self) -> Vec<usize> {
         let Some(attached) = self.attached.as_mut().filter(|_| !self.finished) else { return Vec::new() };
         std::mem::take(&mut attached.killed)
     }
 
-    /// The front has gone: no request will come, and no response goes anywhere.
+    /// Finishes the worker because its front is gone: no requests will come, and no response can be sent.
     pub(crate) fn lose(&mut self, gvl: &Gvl) {
         (self.lost, self.finished) = (true, true);
         self.inbox.drain(..).for_each(|job| job.discard());
@@ -319,11 +316,11 @@ impl Worker {
             task.tell(gvl);
             self.woken.push(task);
         }
-        // Threads may have ended before.
+        // All threads may have ended already.
         self.attached.iter().for_each(|attached| os::ring(attached.bell));
     }
 
-    /// Gives up what an attached worker has had, when it has finished and its last thread has ended. Whether it has.
+    /// Releases everything an attached worker holds, once it has finished and its last thread has ended. Returns whether it did.
     pub(crate) fn release(gvl: &mut Gvl, at: usize) -> bool {
         let over =
             |w: &Worker| w.finished && w.attached.as_ref().is_some_and(|attached| attached.threads == 0);
@@ -331,7 +328,7 @@ impl Worker {
         let Some(worker) = taken else { return false };
         worker.place.watchdog.stop();
         worker.links.iter().for_each(|link| os::close(link.fd));
-        // The ports themselves, some hundred bytes, stay: the links had borrowed them for ever.
+        // The ports, a few hundred bytes, are leaked: the links borrow them for 'static.
         worker.ports.iter().for_each(|port| port.outbox.clear());
         worker.promotion.into_iter().for_each(os::close);
         worker.scoreboard.unmap();
@@ -341,7 +338,7 @@ impl Worker {
         true
     }
 
-    /// Closes the links in a child that the app has forked; they belong to the parent.
+    /// Closes the links in a child that the app has forked. The links belong to the parent.
     pub(crate) fn abandon(gvl: &Gvl) {
         for at in 0..PLACES {
             let Some(worker) = WORKERS.with(gvl, |workers| workers[at].take()) else { continue };
@@ -351,7 +348,7 @@ impl Worker {
             ABANDONED.store(true, Relaxed);
             fibers::abandon(gvl);
             guest::abandon(gvl);
-            // The locks of another place may be held by threads that this child does not have. At place 0 nothing else starts.
+            // Threads that this child does not have may hold the locks of another place. At place 0 nothing starts again.
             if at > 0 {
                 place::burn(gvl, at);
             }
@@ -362,10 +359,10 @@ impl Worker {
         }
     }
 
-    /// Makes the child of a finished worker a template, whose children can be workers in turn. Nothing of the worker is left but its
-    /// tasks, which those use again.
+    /// Turns the child of a finished worker into a template, whose children can become workers. Only the worker's tasks are kept, for
+    /// those children to use.
     ///
-    /// The watchdog has been stopped before the fork.
+    /// The watchdog must have been stopped before the fork.
     pub(crate) fn retire(gvl: &mut Gvl) {
         for Retired { place, scoreboard, ports, tasks } in RETIRED.with(gvl, std::mem::take) {
             scoreboard.unmap();
@@ -378,7 +375,7 @@ impl Worker {
         ABANDONED.store(false, Relaxed);
     }
 
-    /// Whether finished responses must be sent before the next request is taken up.
+    /// Returns whether finished responses must be sent before the next request is taken up.
     #[inline]
     pub(crate) fn must_send(&mut self, now_us: u64) -> bool {
         self.looked_us = now_us;
@@ -388,7 +385,7 @@ impl Worker {
                 unsent > 0
                     && (self.inbox.is_empty()
                         || unsent > BATCH_BYTES
-                        // While it waits, no thread may come by to send it.
+                        // No other thread might flush it while it waits.
                         || self.unseen_us > SLOW_US
                         || link.outbox().age_us(now_us) > self.patience_us)
             })
@@ -439,7 +436,7 @@ impl Worker {
         self.place.is_led();
     }
 
-    /// Gives up leadership, if thread `me` has it, before the app runs.
+    /// Makes thread `me` give up leadership, if it has it, before the app runs.
     #[inline]
     pub(crate) fn step_down(&mut self, me: usize, now_us: u64) -> Help {
         if self.leader == Some(me) {
@@ -460,7 +457,7 @@ impl Worker {
         if self.place.arm() { Help::SetTimer } else { Help::None }
     }
 
-    /// Makes an idle thread the leader, if there is one.
+    /// Makes an idle thread the leader. Returns whether there was one.
     pub(crate) fn appoint(&mut self) -> bool {
         let Some(chosen) = self.idle.pop() else { return false };
         self.place.dismiss_standby(chosen);
@@ -469,7 +466,7 @@ impl Worker {
         true
     }
 
-    /// A thread that serves nothing waits for the front, as `guest`. Whether it has to read the links meanwhile.
+    /// Registers a thread that serves nothing and waits for the front, as `guest`. Returns whether it has to read the links meanwhile.
     pub(crate) fn guest_leads(&mut self, guest: usize) -> bool {
         let leads = self.leader.is_none() && !self.appoint();
         if leads {
@@ -478,7 +475,7 @@ impl Worker {
         leads
     }
 
-    /// It has waited.
+    /// Ends the guest's wait, and its leadership if it had it.
     pub(crate) fn guest_leaves(&mut self, guest: usize, now_us: u64) -> Help {
         if self.leader != Some(guest) {
             return Help::None;
@@ -491,23 +488,23 @@ impl Worker {
         if self.tasks.len() < self.options.threads_max { Help::Spawn(self.tasks.len()) } else { Help::None }
     }
 
-    /// Thread `me` is awake again.
+    /// Records that thread `me` is awake again.
     pub(crate) fn awake(&mut self, me: usize) {
         self.idle.retain(|&idle| idle != me);
         self.place.dismiss_standby(me);
     }
 
-    /// Whether the request that begins is sampled; never with a single thread, where nothing depends on it.
+    /// Decides whether the request that begins is sampled. Never with a single thread, where the result is not used.
     #[inline]
     pub(crate) fn samples(&mut self) -> bool {
         self.begun = self.begun.wrapping_add(1);
         self.options.threads_max > 1 && self.options.fibers == 0 && self.begun.is_multiple_of(SAMPLE_EVERY)
     }
 
-    // Threads that serve with fibers. They take more than one request at a time, so who reads the links is decided when a thread waits, and when
-    // it stops waiting.
+    // Threads that serve with fibers. They take several requests at a time, so leadership is decided when a thread starts and stops
+    // waiting.
 
-    /// Decides what the loop of thread `me` does next. `can_take`: it has an idle fiber.
+    /// Decides what the loop of thread `me` does next. `can_take`: the loop has an idle fiber.
     #[inline]
     pub(crate) fn fiber_step(&mut self, me: usize, now_us: u64, can_take: bool) -> FiberStep {
         if self.finished {
@@ -533,7 +530,7 @@ impl Worker {
         }
         let leads = match self.leader {
             Some(leader) => leader == me,
-            // Another thread has a request, and may be back soon.
+            // The standby is serving a request, and may be back soon.
             None => !self.place.is_standby(me),
         };
         if leads {
@@ -542,7 +539,7 @@ impl Worker {
         FiberStep::Wait { leads }
     }
 
-    /// Takes the next request up that has not been returned, for a fiber of thread `me`.
+    /// Takes up the next request that has not been returned, for a fiber of thread `me`.
     #[inline]
     pub(crate) fn fiber_take(&mut self, me: usize, now_us: u64) -> Option<(Job, Help)> {
         while let Some(job) = self.inbox.pop_front() {
@@ -558,18 +555,18 @@ impl Worker {
         None
     }
 
-    /// Thread `me` enters fibers that are ready: it does not read the links meanwhile.
+    /// Records that thread `me` enters ready fibers and does not read the links meanwhile.
     pub(crate) fn fiber_works(&mut self, me: usize, now_us: u64) -> Help {
         self.place.dismiss_standby(me);
         if self.leader == Some(me) { self.step_down(me, now_us) } else { Help::None }
     }
 
-    /// Thread `me` is about to wait, and does not read the links.
+    /// Records that thread `me` is about to wait and does not read the links.
     pub(crate) fn fiber_idles(&mut self, me: usize) {
         self.idle.push(me);
     }
 
-    /// Thread `me` has waited; `leads`: it reads the links from now on.
+    /// Records that thread `me` has stopped waiting. `leads`: it reads the links from now on.
     pub(crate) fn fiber_awake(&mut self, me: usize, leads: bool) {
         self.idle.retain(|&idle| idle != me);
         if leads {
@@ -577,19 +574,19 @@ impl Worker {
         }
     }
 
-    /// A request is served by a fiber.
+    /// Records that a fiber serves the task's request.
     pub(crate) fn fiber_begins(&mut self, task: &'static Task) {
         self.by_request.insert((task.link.get(), task.id.get()), task);
         self.scoreboard.serves(self.active as u64);
     }
 
-    /// A fiber has served a request.
+    /// Records that a fiber has finished the task's request.
     pub(crate) fn fiber_ends(&mut self, task: &'static Task) {
         self.by_request.remove(&(task.link.get(), task.id.get()));
         self.scoreboard.serves(self.active as u64);
     }
 
-    /// The requests of thread `me` that the front has sent something for.
+    /// Takes the requests of thread `me` for which a message from the front has arrived.
     pub(crate) fn take_woken(&mut self, me: usize) -> Vec<&'static Task> {
         if self.woken.is_empty() {
             return Vec::new();
@@ -600,34 +597,34 @@ impl Worker {
         mine
     }
 
-    /// The fibers that serve requests, with links and ids.
+    /// Lists the requests being served by fibers.
     pub(crate) fn fibers_serving(&self) -> impl Iterator<Item = &'static Task> + '_ {
         self.by_request.values().copied()
     }
 
-    /// Nothing is left to do.
+    /// Marks the worker as finished and wakes all its threads.
     fn finish(&mut self) {
         self.finished = true;
         self.tasks.iter().for_each(|task| task.thread.wake());
     }
 
-    /// The worker of fibers beside it has finished.
+    /// Records that its partner, the worker of the fibers, has finished.
     pub(crate) fn is_alone_now(&mut self) {
         self.pair = Pair::None;
         self.tasks.iter().for_each(|task| task.thread.wake());
     }
 
-    /// The thread that reads the links has nothing else to wait for.
+    /// Returns whether the thread that reads the links has nothing else to wait for.
     pub(crate) fn only_reads(&self) -> bool {
         self.options.threads_max == 1 && !matches!(self.pair, Pair::Threads(_))
     }
 
-    /// Records how long a request that is finished now took and had waited before and, for a sampled one, how long it was off the
+    /// Records a request that has just finished: its duration, the time it was queued and, if it was sampled, its time off the
     /// processor.
     #[inline]
     pub(crate) fn record(&mut self, now_us: u64, took_us: u64, queued_us: u64, off_us: Option<u64>) {
         self.recent_us = took_us.max(self.recent_us - self.recent_us / 32);
-        // Other threads may have been there meanwhile, if this one has waited.
+        // If this thread waited, other threads may have checked meanwhile.
         let unseen_us = took_us.min(now_us.saturating_sub(self.looked_us));
         self.unseen_us = unseen_us.max(self.unseen_us - self.unseen_us / 32);
         self.patience_us = (queued_us / PATIENCE).clamp(BATCH_US, LONGEST_US);
@@ -637,7 +634,7 @@ impl Worker {
         }
     }
 
-    /// Acts on a frame other than REQUEST.
+    /// Handles a frame other than REQUEST.
     pub(crate) fn handle(&mut self, gvl: &Gvl, link: u32, message: &Message) {
         match *message {
             Message::Drain => self.draining = true,
@@ -649,7 +646,7 @@ impl Worker {
                     self.wake(gvl, task);
                 }
             }
-            // The thread that offered may have stopped waiting.
+            // The thread that made the offer may have stopped waiting.
             Message::Lend { id, fd } => {
                 match self.serving(link, id).filter(|task| task.loan.get() == Loan::Offered) {
                     Some(task) => {
@@ -672,14 +669,14 @@ impl Worker {
         }
     }
 
-    /// Has the task's thread look at what has come for it, and whoever else waits for that.
+    /// Wakes the task's thread, and all other threads and fibers that wait for news of its request.
     fn wake(&mut self, gvl: &Gvl, task: &'static Task) {
         task.tell(gvl);
         if task.fiber.is_none() {
             return task.thread.wake();
         }
         self.woken.push(task);
-        // The leader looks when it has read everything.
+        // The leader checks when it has read everything.
         if self.leader != Some(task.thread.index) {
             task.thread.wakeup.wake();
         }

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# Calls that stop a thread's fibers are named in the log, and counted.
+# Calls that block a thread's fibers are logged with their place, and counted.
 class BlockingTest < Case
-  # Holds the lock in another process, which lets it go after so many seconds.
+  # Holds the lock in another process, which releases it after the given number of seconds.
   HELP = <<~RUBY
     require "tempfile"
     LOCK = Tempfile.create("lock").path
@@ -60,13 +60,13 @@ class BlockingTest < Case
     end
   end
 
-  # An extension that waits with Ruby's lock, so that no other thread of Ruby can look.
+  # An extension that waits with Ruby's lock, so that no other Ruby thread can take the backtrace.
   def test_a_call_that_keeps_rubys_lock
     text = "$wait ||= Fiddle::Function.new(Fiddle::Handle::DEFAULT['usleep'], [Fiddle::TYPE_INT], Fiddle::TYPE_INT, need_gvl: true)\n$wait.call(400_000)"
     blocking("require 'fiddle'\n#{text} unless path == '/first'") do |worker, front|
-      # The thread that looks has started then.
+      # By then the watching thread has started.
       2.times { worker.get("/first") }
-      # Before Ruby 3.3 it is seen only when Ruby gives the other thread its turn just then.
+      # Before Ruby 3.3 it is detected only when Ruby gives the other thread its turn at that moment.
       eventually("it is told with its place") do
         worker.get("/held")
         told(front).grep(%r{ms in \S+ \(config\.ru:\d+:in .*\), GET /held$}).any?
@@ -98,7 +98,7 @@ class BlockingTest < Case
     end
   end
 
-  # The loop of a second thread may have a long call before the first one has called `watch_calls`, which never comes here.
+  # The loop of a second thread may have a long call before the first loop has called `watch_calls`, which is never called here.
   def test_a_call_that_is_seen_before_calls_are_watched
     blocking("Firebrick::Fibers.call_seen(1, 1, nil); Firebrick::Fibers.call_blocked(1, 1, 1_000, true, [nil, nil])", limit_ms: 0) do |worker, front|
       assert_equal 200, worker.get("/").first

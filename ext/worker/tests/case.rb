@@ -5,19 +5,19 @@ require "json"
 require_relative "fake_front"
 require_relative "pure"
 
-# A question to a worker.
+# The base class of the worker's tests.
 class Case < Minitest::Test
   def setup
     reason = Pure.difference(self)
     skip "in plain Ruby: #{reason}" if reason
   end
 
-  # An app that answers with what the block of Ruby text evaluates to.
+  # An app whose response is the value of the Ruby code in +text+.
   def app(text)
     "run lambda { |env|\n#{text}\n}\n"
   end
 
-  # One template, one worker; the template's log must be free of internal errors afterwards.
+  # Starts one template and one worker; afterwards the template's log must contain no internal errors.
   def serve(rackup, **options)
     FakeFront.open(rackup, **options) do |front, worker|
       yield worker, front
@@ -25,7 +25,7 @@ class Case < Minitest::Test
     end
   end
 
-  # What is true of threads that serve one request at a time, as all do unless TEST_FIBERS says otherwise.
+  # Skips a test that holds only for threads that serve one request at a time, as all do unless TEST_FIBERS is set.
   def threads_only(why)
     skip why unless ENV.fetch("TEST_FIBERS", "0") == "0"
   end
@@ -34,7 +34,7 @@ class Case < Minitest::Test
     fields.filter_map { |key, value| value if key.casecmp?(name) }
   end
 
-  # Until the block is true.
+  # Waits until the block is true.
   def eventually(what, within: 10)
     deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + within
     until yield

@@ -4,7 +4,7 @@ require_relative "../../../lib/firebrick/worker/out_of_band_gc"
 
 # Full collections between requests.
 class CollectionTest < Case
-  # Makes garbage that has become old: soon a full collection is due. The steps are small beside the distance from "near" to the limit.
+  # Makes garbage that becomes old, so that a full collection is soon due. The steps are small compared with the distance from "near" to the limit.
   AGING = <<~'RUBY'
     kept = []
     run lambda { |env|
@@ -63,7 +63,7 @@ class CollectionTest < Case
     end
   end
 
-  # Ruby's collector since 3.4, as far as it matters here.
+  # A model of Ruby's collector since 3.4.
   class NewRuby
     attr_accessor :majors, :needed
     attr_reader :allowed, :started
@@ -122,7 +122,7 @@ class CollectionTest < Case
     wait.call(1)
     assert gc.due?
     assert ruby.allowed
-    # It makes one.
+    # The collector runs one.
     ruby.majors += 1
     ruby.needed = nil
     refute gc.due?
@@ -133,7 +133,7 @@ class CollectionTest < Case
     refute ruby.allowed, "the time begins anew"
   end
 
-  # Before 3.4.
+  # A model of the collector before 3.4.
   class OldRuby < NewRuby
     attr_reader :figures
 
@@ -163,7 +163,7 @@ class CollectionTest < Case
 
   private
 
-  # Requests until the worker says that a collection is due.
+  # Sends requests until the worker reports that a collection is due.
   def due(worker)
     200.times do
       worker.get("/age")

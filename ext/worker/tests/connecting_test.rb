@@ -3,20 +3,20 @@
 require "socket"
 require "tmpdir"
 
-# A worker that is spawned, and connects: plays the front's side of it.
+# Tests a worker that is spawned and connects, from the front's side.
 #
-# CONNECTING_RUBY is the Ruby of that worker (the one under test). For Debian's jruby, with the gems of Debian:
+# CONNECTING_RUBY is the Ruby of that worker (by default the one under test). For Debian's jruby, with the gems of Debian:
 #
 #   GEM_PATH=/usr/share/rubygems-integration/all CONNECTING_RUBY=jruby ruby ext/worker/tests/run.rb connecting
 class ConnectingTest < Case
   RUBY = ENV["CONNECTING_RUBY"]&.split || FakeFront::RUBY
-  # A virtual machine takes its time.
+  # Virtual machines are slow to start.
   PATIENCE = Integer(ENV.fetch("CONNECTING_PATIENCE", "60"))
-  # What takes away what TruffleRuby has not got.
+  # Removes features that TruffleRuby does not have.
   WITHOUT_DESCRIPTORS = ["-r", File.expand_path("../../../test/support/without_descriptors.rb", __dir__)].freeze
   TOKEN = "0123456789abcdef"
 
-  # One end of a link, with what travels beside it.
+  # One end of a link, and the socket beside it.
   class Link < FakeFront::Worker
     def initialize(socket, beside)
       super(nil, 0, [socket])
@@ -28,7 +28,7 @@ class ConnectingTest < Case
       super(bytes, link: link)
     end
 
-    # The descriptors are beside the frames.
+    # The descriptors come on the other socket.
     def take(timeout: PATIENCE, &block)
       super(timeout: timeout, &block).tap { |frame| frame.fd ||= @beside.recv_io if frame.fd? }
     end
@@ -70,7 +70,7 @@ class ConnectingTest < Case
     end
   end
 
-  # Of the process, which ends.
+  # Waits for the end of the process.
   def exit_code
     Process.wait2(@pid.tap { @pid = nil }).last.exitstatus
   end
@@ -109,7 +109,7 @@ class ConnectingTest < Case
     end
   end
 
-  # One process for all: it takes seconds to start.
+  # One process for all checks, because it takes seconds to start.
   def test_it_serves_and_drains
     serve_connected do |link, log|
       assert_equal [200, "/x", false], link.get("/x", timeout: PATIENCE).values_at(0, 2, 3)
@@ -146,7 +146,7 @@ class ConnectingTest < Case
     refute_predicate link.take_for(id, :end), :end?
   end
 
-  # A link without descriptors: what the frames refer to is connected.
+  # A link without descriptors: instead of sending them, the worker connects.
   def streaming(app = APP)
     connect(app, options: WITHOUT_DESCRIPTORS) do |server, _, log|
       link = FakeFront::Worker.new(nil, 0, [hello(server, 1)])
@@ -155,7 +155,7 @@ class ConnectingTest < Case
     end
   end
 
-  # A request with a body in frames, of so many bytes each.
+  # Sends a request with a body in frames of these sizes.
   def upload(link, id, parts, announced: parts.sum)
     frame = Wire.request(id, target: "/body", method: "POST", fd_length: announced)
     frame.setbyte(5, 0)

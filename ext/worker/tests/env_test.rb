@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What an app finds in its env.
+# The contents of the app's env.
 class EnvTest < Case
   ENV_AS_JSON = <<~RUBY
     require "json"

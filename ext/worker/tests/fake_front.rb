@@ -13,13 +13,13 @@ class FakeFront
 
   class Gone < StandardError; end
 
-  # Seconds for the end of a template, which kills its workers after one. The rest is for busy machines.
+  # Seconds for the end of a template, which kills its workers after one second. The rest allows for busy machines.
   ENDS_WITHIN = 60
 
   # A worker as the front sees it.
   class Worker
     attr_accessor :pid, :ended
-    # Whether requests that the worker returns are sent again, as the front does when there is no other worker.
+    # Whether returned requests are sent again, as the front does when there is no other worker.
     attr_accessor :resends
     attr_reader :index, :frames
 
@@ -44,14 +44,14 @@ class FakeFront
       socket.write(bytes.byteslice(sent..))
     end
 
-    # Sends a request; the answer is its id.
+    # Sends a request and returns its id.
     def start(link: 0, file: nil, **request)
       @next_id += 1
       send_frame(Wire.request(@next_id, **request), link: link, file: file)
       @next_id
     end
 
-    # The next frame, or the next that the block accepts; others are kept.
+    # Returns the next frame, or the next one that the block accepts; others are kept.
     def take(timeout: 10)
       deadline = now + timeout
       loop do
@@ -66,12 +66,12 @@ class FakeFront
       take(timeout: timeout) { |frame| frame.id == id && (kind.nil? || frame.kind == kind) }
     end
 
-    # Answers an offer: with a socket, or without one.
+    # Replies to an offer, with or without a socket.
     def lend(id, socket = nil)
       send_frame(Wire.frame(:lend, id, flags: socket ? 0x80 : 0), file: socket)
     end
 
-    # All of a response: status, fields, body, whether it failed. Gives the window back and declines offers.
+    # Returns the whole response: status, fields, body, whether it failed. Gives the window back and declines offers.
     def response(id, timeout: 10)
       head = take_for(id, :response, timeout: timeout)
       status, fields, body = head.head
@@ -105,7 +105,7 @@ class FakeFront
       send_frame(Wire.frame(:drain))
     end
 
-    # Tells it to leave a template behind when it has finished. Returns the socket of that template.
+    # Tells the worker to leave a template behind when it has finished. Returns the socket of that template.
     def promote
       ours, theirs = UNIXSocket.pair
       send_frame(Wire.frame(:promote, flags: 0x80), file: theirs)
@@ -117,7 +117,7 @@ class FakeFront
       @links.each { |link| link.close unless link.closed? }
     end
 
-    # Nothing arrives for a while.
+    # Returns true if nothing arrives for that time.
     def quiet?(seconds)
       receive(now + seconds)
       false
@@ -129,7 +129,7 @@ class FakeFront
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # The requests of each link, in their order.
+    # Records the requests of each link, in order.
     def remember(bytes, link, file)
       at = 0
       while bytes.bytesize >= at + 12
@@ -150,12 +150,12 @@ class FakeFront
       ready, = left.positive? && IO.select(@links, nil, nil, left)
       raise Timeout::Error, "no frame from worker #{@index}" unless ready
 
-      # What a worker has sent before its end may be on another link than the one whose end is seen first.
+      # Frames that a worker sent before its end may be on another link than the one whose end is seen first.
       ended = ready.map { |socket| @links.index(socket) }.reject { |link| read(@links[link], link) }
       raise Gone, "worker #{@index} closed link #{ended.join(', ')}" if ended.size == ready.size
     end
 
-    # False: the worker has closed it.
+    # Returns false when the worker has closed the link.
     def read(socket, link)
       bytes, _, _, *control = socket.recvmsg(1 << 20, 0, 256, scm_rights: true)
       return false if bytes.nil? || bytes.empty?
@@ -235,7 +235,7 @@ class FakeFront
     @control.sendmsg(bytes, 0, nil, *control)
   end
 
-  # The next message with one of these verbs.
+  # Returns the next message with one of these verbs.
   def hear(*verbs, timeout: 10)
     deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + timeout
     loop do
@@ -250,7 +250,7 @@ class FakeFront
     end
   end
 
-  # Speaks to this template from now on, when it is ready.
+  # Talks to this template from now on, when it is ready.
   def follow(control)
     @control.close
     @control = control
@@ -274,7 +274,7 @@ class FakeFront
     worker
   end
 
-  # With fiber_paths one more has the fibers.
+  # With fiber_paths one more thread has the fibers.
   def slot_threads
     @threads.last + @settings[:fiber_paths].to_i
   end
@@ -292,7 +292,7 @@ class FakeFront
     IO.binwrite(@scoreboard.path, [count].pack("Q<"), (@slot_len * index) + 64 + (16 * slot_threads) + (16 * link) + 8)
   end
 
-  # How a worker ended: "exit" or "signal", and the number.
+  # Returns how a worker ended: "exit" or "signal", and the number.
   def ended(worker, timeout: 10)
     loop do
       _, pid, how, code, peak = hear("exited", timeout: timeout)
@@ -317,7 +317,7 @@ class FakeFront
     FileUtils.remove_entry(@dir)
   end
 
-  # The template has ended, and how.
+  # Returns how the template has ended.
   def wait
     _, status = Process.wait2(@pid)
     @pid = nil
@@ -331,7 +331,7 @@ class FakeFront
     [pid, *Dir["/proc/[0-9]*/stat"].filter_map { |file| file[/\d+/].to_i if status_of(file)&.match?(/\) \S #{pid} /) }]
   end
 
-  # Its name and state, and what each of its threads is in, as the kernel tells it.
+  # Returns its name and state, and what each of its threads waits for, as reported by the kernel.
   def doing(pid)
     threads = Dir["/proc/#{pid}/task/*"].map { |task| %w[wchan syscall].map { |name| status_of("#{task}/#{name}").to_s.strip }.join(" ") }
     [status_of("/proc/#{pid}/stat").to_s[/\A\d+ .*\) \S/], *threads].join("; ")

@@ -41,7 +41,7 @@ class FiberPathsTest < Case
     end
   end
 
-  # Thread 2 of the slot is the one with the fibers, link 1 its first.
+  # Thread 2 of the slot has the fibers; link 1 is their first.
   def test_the_scoreboard_names_the_link_of_a_fiber_that_computes
     both do |worker, front|
       id = worker.start(target: "/compute", link: 1)
@@ -88,7 +88,7 @@ class FiberPathsTest < Case
     end
   end
 
-  # Links to both halves, as many as a server of 32 front threads has.
+  # Links to both halves, as many as with 32 front threads.
   def test_sixty_four_links
     both(links: 64) do |worker|
       assert_equal(%w[thread thread fiber fiber], [0, 31, 32, 63].map { |link| worker.get("/", link: link)[2] })

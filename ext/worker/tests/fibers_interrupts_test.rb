@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-# What comes from outside into a request on a fiber (a `Timeout`, a client that leaves), and what keeps it out: as with threads, but for each request.
+# Interrupts of a request on a fiber (a `Timeout`, a client that disconnects), and rules that defer them: as with threads, but per request.
 class FibersInterruptsTest < Case
   def fibers(rackup, count = 20, **options, &)
     serve("require 'timeout'\n#{rackup}", fibers: count, **options, &)
   end
 
-  # Each text is what a request evaluates; the name is in the query.
+  # An app that evaluates one of these texts per request; the query names it.
   def requests(texts, **options, &)
     trials = texts.map { |name, text| "#{name.inspect} => ->(env) {\n#{text}\n}" }
     fibers(<<~RUBY, **options, &)
@@ -53,7 +53,7 @@ class FibersInterruptsTest < Case
     end
   end
 
-  # What a request evaluates, in a fiber of `Fiber.schedule` instead.
+  # Evaluates the text in a fiber of `Fiber.schedule` instead.
   def scheduled(text)
     "done = Queue.new; Fiber.schedule { done << begin\n#{text}\nend }; done.pop"
   end
@@ -67,14 +67,14 @@ class FibersInterruptsTest < Case
     end
   end
 
-  # It is set in a fiber that is left inside its block, and goes on elsewhere.
+  # The time-out is set in a fiber that is left inside the block, and goes on elsewhere.
   MOVED = {
     "by a scheduled fiber" => "Fiber.schedule { done << inner.resume }",
     "by a fiber of a scheduled one" => "Fiber.schedule { done << Fiber.new { inner.resume }.resume }",
     "late, by a scheduled fiber" => "sleep 0.3; Fiber.schedule { done << inner.resume }",
     "by the request, late" => "sleep 0.3; done << inner.resume"
   }.freeze
-  # What the fiber does then.
+  # The action of the fiber afterwards.
   GOING_ON = { "waits" => "sleep", "waits in a fiber of its own" => "Fiber.new { Fiber.new { sleep }.resume }.resume" }.freeze
 
   def test_a_timeout_goes_with_the_fiber_that_has_set_it
@@ -102,7 +102,7 @@ class FibersInterruptsTest < Case
     end
   end
 
-  # There is no loop in it.
+  # The child has no loop.
   def test_a_timeout_in_a_child_that_the_app_has_forked
     app = app(<<~'RUBY')
       late = proc { from = Time.now; nil until Time.now - from > 10 }
@@ -125,7 +125,7 @@ class FibersInterruptsTest < Case
     fibers(app) { |worker| assert_equal({ waits: 7, reads: 7, computes: 7 }.inspect, worker.get(timeout: 40)[2]) }
   end
 
-  # It waits for something else: the time-out is not around that.
+  # The fiber waits outside of the time-out's block.
   def test_a_timeout_of_a_fiber_that_has_yielded
     app = app(<<~'RUBY')
       inner = Fiber.new do
@@ -140,7 +140,7 @@ class FibersInterruptsTest < Case
     fibers(app) { |worker| assert_equal "inner", worker.get[2] }
   end
 
-  # The fiber that set it is gone, or will never go on; its place in memory may be another's.
+  # The fiber that set it is gone, or will never go on; its memory may have been reused.
   def test_a_timeout_of_a_fiber_that_the_app_has_dropped
     app = app(<<~'RUBY')
       5.times { Fiber.new { Timeout.timeout(0.05) { Fiber.yield } }.resume }
@@ -165,7 +165,7 @@ class FibersInterruptsTest < Case
     end
   RUBY
 
-  # The call stops the thread, so the loop cannot ring: another thread raises.
+  # The call blocks the thread, so the loop cannot raise: another thread does.
   def test_a_timeout_of_a_call_that_stops_the_thread
     trials = { "flock" => LOCKED, "inner" => "Fiber.new { #{LOCKED} }.resume", "scheduled" => scheduled(LOCKED),
                "inner_of_scheduled" => scheduled("Fiber.new { #{LOCKED} }.resume") }
@@ -253,7 +253,7 @@ class FibersInterruptsTest < Case
 
   def test_what_is_kept_out_comes_when_that_is_over
     requests(NEVER, slice_us: 5_000) do |worker|
-      # All at a time: none keeps anything out of another.
+      # All at once: no request defers the interrupts of another.
       ids = OUTCOMES.keys.to_h { |name| [name, worker.start(target: "/?#{name}")] }
       ids.each { |name, id| assert_equal OUTCOMES[name].inspect, worker.response(id)[2], name }
     end
@@ -266,7 +266,7 @@ class FibersInterruptsTest < Case
     end
   end
 
-  # As connection_pool does it: what was taken is always put back.
+  # As in connection_pool: a connection that was taken is always put back.
   POOL = <<~'RUBY'
     POOL = Queue.new
     POOL << :connection
@@ -351,7 +351,7 @@ class FibersInterruptsTest < Case
     end
   end
 
-  # How a request does it, or a fiber of its own.
+  # Run in a request, or in a separate fiber.
   BY = {
     "request" => ->(text) { "begin\n#{text}\nend" },
     "scheduled fiber" => ->(text) { "begin; done = Queue.new; Fiber.schedule { done << begin\n#{text}\nend }; done.pop; end" }
@@ -406,7 +406,7 @@ class FibersInterruptsTest < Case
     end
   end
 
-  # It is left inside its block for good.
+  # The fiber is left inside its block for good.
   def test_the_directory_of_a_scheduled_fiber_that_is_lost
     app = app(<<~'RUBY')
       base = Dir.pwd

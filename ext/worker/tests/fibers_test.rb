@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# Requests on fibers: what waits does not stop the others.
+# Requests on fibers: a waiting request does not stop the others.
 class FibersTest < Case
-  # What an app may wait for, about 0.4 s each, and whether others are served meanwhile: yes, no, or the Ruby from which on they are. docs/fibers.md has
+  # Waits of about 0.4 s each, and whether other requests are served meanwhile: yes, no, or the first Ruby with which they are. docs/fibers.md has
   # the same table.
   WAITS = {
     "sleep" => ["yes", "sleep 0.4"],
@@ -96,7 +96,7 @@ class FibersTest < Case
     end
   end
 
-  # Each starts within the time of one.
+  # Together the requests take as long as one.
   def assert_together(worker, count, **request)
     ids = Array.new(count) { worker.start(**request) }
     ids.map { |id| worker.response(id, timeout: 30)[2] }
@@ -132,7 +132,7 @@ class FibersTest < Case
     end
   end
 
-  # The worker tells how many requests it can be sent.
+  # The worker reports how many requests it can take.
   def test_ready_tells_the_seats
     FakeFront.open(MEETING, fibers: 20, threads: [1, 3], workers: 0) do |front|
       worker = front.fork_worker(ready: false)
@@ -195,7 +195,7 @@ class FibersTest < Case
     end
   end
 
-  # It computes when its client leaves, and waits later.
+  # The request computes when its client disconnects, and waits later.
   def test_a_client_that_leaves_while_its_request_computes
     app = <<~RUBY
       run lambda { |env|
@@ -281,7 +281,7 @@ class FibersTest < Case
     end
   end
 
-  # The loop comes late: the time of one that waits is over, and what it waits for is handed to it, before it runs. Nobody else is offered it.
+  # The loop runs late: before a waiting fiber runs, its time is over and the object is handed to it. It is not offered to any other fiber.
   HANDED = <<~'RUBY'
     require "timeout"
     now = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
@@ -314,7 +314,7 @@ class FibersTest < Case
     end
   end
 
-  # Both came while the fiber computed: the outer one is not forgotten.
+  # Both expired while the fiber computed: the outer one is not lost.
   def test_two_timeouts_that_are_late
     app = app(<<~RUBY)
       outer = Class.new(StandardError)
@@ -333,7 +333,7 @@ class FibersTest < Case
     fibers("require 'timeout'\n#{app}") { |worker| assert_equal "outer", worker.get[2] }
   end
 
-  # A descriptor that is closed while a fiber waits for it, and whose number is used again at once.
+  # A descriptor is closed while a fiber waits for it, and its number is reused at once.
   def test_closing_what_another_fiber_waits_for
     app = app(<<~RUBY)
       case env["PATH_INFO"]
@@ -358,7 +358,7 @@ class FibersTest < Case
     end
   end
 
-  # 1,000 fibers, random waits of all kinds: each ends, in the order of its time, and its results are its own.
+  # 1,000 fibers with random waits of all kinds: each ends, in the order of time, with its own result.
   def test_many_waits_at_random
     app = app(<<~RUBY)
       random = Random.new(env["QUERY_STRING"].to_i)

@@ -2,7 +2,7 @@
 
 require "rbconfig"
 
-# What `rackup -s firebrick` and `rails server -u firebrick` come to.
+# The commands and options that `rackup -s firebrick` and `rails server -u firebrick` lead to.
 class HandlerTest < Case
   $LOAD_PATH.unshift(FakeFront::LIB)
   require "firebrick/handler"

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Beginning and end of templates and workers.
+# The start and end of templates and workers.
 class LifeTest < Case
   HELLO = 'run ->(_) { [200, {}, ["hello"]] }'
 
@@ -81,7 +81,7 @@ class LifeTest < Case
     end
   end
 
-  # Waits with a limit that Ruby ends early when the main thread gets a signal. It is the one that serves.
+  # Timed waits that Ruby ends early when the main thread gets a signal. The main thread is the one that serves.
   WAITS = {
     "condition" => "m = Mutex.new; m.synchronize { ConditionVariable.new.wait(m, 1) }",
     "mutex" => "m = Mutex.new; m.synchronize { m.sleep(1) }",

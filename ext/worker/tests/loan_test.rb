@@ -5,7 +5,7 @@ class LoanTest < Case
   SHAPES = [[1, 1], [1, 4], [3, 3]].freeze
   MEBIBYTE = Array.new(1 << 17) { |i| [i].pack("Q<") }.join.freeze
 
-  # Bodies of which each eight bytes say where they are.
+  # Bodies in which each eight bytes contain their position.
   LARGE = <<~'RUBY'
     run lambda { |env|
       $log ||= []
@@ -57,7 +57,7 @@ class LoanTest < Case
     end
   end
 
-  # Lends the socket; what was not taken.
+  # Lends the socket. Returns the rest that was not written.
   def lend_to(worker, id, socket, pause: 0)
     status, fields, body = worker.take_for(id, :response).head
     assert_equal [200, [MEBIBYTE.bytesize.to_s], ""], [status, header(fields, "content-length"), body]
@@ -144,7 +144,7 @@ class LoanTest < Case
       worker.take_for(id, :offer)
       worker.send_frame(Wire.frame(:abort, id))
       assert_predicate worker.take_for(id, :end), :end?
-      # The body's close, which writes it, comes after the end.
+      # The body's close, which writes the log, comes after END.
       log = nil
       eventually("what the app was told") { (log = worker.get("/log")[2]) != "[]" }
       assert_equal '[[200, "Firebrick::ClientGone"]]', log

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-# Fibers that compute for longer than a slice let the others of their thread run.
+# Fibers that compute for longer than a slice let the other fibers of their thread run.
 class PreemptTest < Case
-  # Before, fibers of Enumerators cannot wait for other fibers, so a fiber is not left inside `synchronize`.
+  # Before Ruby 3.2 fibers of Enumerators cannot wait for other fibers, so a fiber is not pre-empted inside `synchronize`.
   ENUMERATORS_WAIT = RUBY_VERSION >= "3.2"
 
-  # What all apps here have: `spin` computes until its block is true, and is false if that never happens.
+  # Helpers of all apps here: `spin` computes until its block is true, and returns false if that never happens.
   HELP = <<~RUBY
     require "monitor"
     require "timeout"
@@ -103,7 +103,7 @@ class PreemptTest < Case
     end
   end
 
-  # Each switch of the app's own fibers carries something: all of it arrives, however often others come in between.
+  # Each switch between the app's own fibers carries a value or an exception: all of them arrive, however often other fibers run in between.
   CARRIED = {
     values: "f = Fiber.new { |x| loop { fib(9); x = Fiber.yield(x + 1) } }; v = 0; 4_000.times { v = f.resume(v) }; v == 4_000",
     transferred: "back = Fiber.current; f = Fiber.new { |x| loop { fib(9); x = back.transfer(x + 1) } }; v = 0; 4_000.times { v = f.transfer(v) }; v == 4_000",
@@ -168,7 +168,7 @@ class PreemptTest < Case
     assert_equal "7", `#{RbConfig.ruby} -I#{FakeFront::LIB} -rfirebrick -e 'print Firebrick.unsliced { 7 }'`
   end
 
-  # C code is not interrupted; what waits is served when it is done.
+  # C code is not interrupted; waiting requests are served when it is done.
   def test_one_that_cannot_be_left
     text = "path == '/go' ? $go = true : (from = cpu; [*1..1000].shuffle.sort while cpu - from < 0.1; Array.new(400_000) { |i| -i }.sort.first)"
     sliced(text) do |worker|
@@ -190,7 +190,7 @@ class PreemptTest < Case
     end
   end
 
-  # The main thread cannot be killed so.
+  # The main thread cannot be killed in this way.
   def test_the_thread_is_killed_under_those_that_were_left
     text = <<~RUBY
       case path
@@ -204,7 +204,7 @@ class PreemptTest < Case
     RUBY
     sliced(text, before: "$hogs = {}", threads: [2, 2]) do |worker|
       hogs = []
-      # Which thread takes a request up is not ours to say.
+      # The test cannot choose the thread that takes a request up.
       eventually("a thread that is not the first has one", within: 30) do
         hogs << worker.start(target: "/hog") if hogs.length < 12
         answers(worker, "/where") == ["true"]
@@ -212,7 +212,7 @@ class PreemptTest < Case
       eventually("a thread is killed") { answers(worker, "/kill") == ["Internal Server Error\n"] }
       assert_equal %w[true], answers(worker, "/go")
       results = hogs.map { |id| worker.response(id, timeout: 60)[2] }
-      # Those of the thread that goes on, if it had any, end by themselves.
+      # Requests of the thread that goes on, if it had any, end by themselves.
       assert_includes results, "Internal Server Error\n"
       assert_empty results - ["Internal Server Error\n", "true"]
       assert_equal %w[true] * 8, answers(worker, *%w[/go] * 8)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A worker that has finished leaves a template behind, which has its memory.
+# A worker that has finished leaves a template behind, with its memory.
 class PromotionTest < Case
   COUNTING = <<~'RUBY'
     served = []
@@ -66,7 +66,7 @@ class PromotionTest < Case
       assert_operator depths.uniq.size, :<=, 2, "of the main thread and of the others: #{depths}"
       fds, maps = figures.drop(2).transpose
       assert_equal 1, maps.uniq.size, figures.inspect
-      # A thread keeps the descriptor that wakes it for the next worker. The third one is started when it is needed, in any generation.
+      # A thread keeps its wake-up descriptor for the next worker. The third thread is started when it is needed, in any generation.
       assert_operator fds.max - fds.min, :<=, 1, figures.inspect
     end
   end
@@ -124,7 +124,7 @@ class PromotionTest < Case
 
   private
 
-  # A worker of the template that the worker leaves behind.
+  # Returns a worker of the template that the worker leaves behind.
   def promoted(front, worker, index = 1)
     control = worker.promote
     worker.drain

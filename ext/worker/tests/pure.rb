@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# With FIREBRICK_PURE=1 the worker in plain Ruby is asked the same questions. What it does in another way, and why.
+# With FIREBRICK_PURE=1 the same tests run against the worker in plain Ruby. These are the differences, and the reasons.
 module Pure
   OFFERS = "nothing is offered: only native code can write memory that cannot change meanwhile"
   LARGE = "large strings go in BODY frames: a file would be one more copy in Ruby"
@@ -21,7 +21,7 @@ module Pure
 
   def run? = ENV["FIREBRICK_PURE"] == "1"
 
-  # Why the test cannot hold; nil when it can.
+  # Returns the reason why the test cannot hold; nil when it can.
   def difference(test)
     DIFFERENCES.values_at(test.class.name, "#{test.class.name}##{test.name}").compact.first if run?
   end

@@ -3,7 +3,7 @@
 require_relative "../../../lib/firebrick/pure/names"
 require_relative "../../../lib/firebrick/pure/pace"
 
-# What is special about the worker in plain Ruby.
+# Tests specific to the worker in plain Ruby.
 class PureTest < Case
   def test_it_knows_the_names_of_the_wire
     assert_equal Wire::NAMES, Firebrick::Pure::NAMES

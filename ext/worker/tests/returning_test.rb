@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Requests that were handed over in advance are returned when the one before them is slow.
+# Requests that were sent in advance are returned when the one before them is slow.
 class ReturningTest < Case
   APP = <<~'RUBY'
     File.write("seen.log", env["PATH_INFO"] + "\n", mode: "a")
@@ -22,7 +22,7 @@ class ReturningTest < Case
 
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-  # A batch: a fast request, a slow one, and those behind it.
+  # Sends a batch: a fast request, a slow one, and others behind it.
   def batch(worker, slow: 1)
     worker.send_frame((0..5).map { |n| Wire.request(100 + n, target: "/#{n}?#{n == 1 ? slow : 0}") }.join)
   end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Asks a template and its workers questions, in the place of the front.
+# Runs the tests of a template and its workers, in place of the front.
 #
 #   ruby ext/worker/tests/run.rb                 everything
 #   ruby ext/worker/tests/run.rb bodies -n /file/  files whose name contains the word; minitest's options follow
@@ -8,14 +8,14 @@
 # RUBY           the Ruby under test (the one that runs this file)
 # NATIVE         the built library, copied into the library folder first (the newest of the target folder)
 # FIREBRICK_LIB  the library folder (lib/ of this checkout)
-# FIREBRICK_PURE 1: the worker in plain Ruby, lib/firebrick/pure; what it does in another way is in pure.rb
-# TEST_FIBERS    workers serve with so many fibers (0)
-# TEST_SLICE_US  and pre-empt those that compute for so many microseconds (0: none)
-# TEST_AGAIN     1: up to five tests that fail are run once more, alone; only what fails then as well fails the run
+# FIREBRICK_PURE 1: the worker in plain Ruby, lib/firebrick/pure; pure.rb lists the differences
+# TEST_FIBERS    workers serve with this many fibers (0)
+# TEST_SLICE_US  and pre-empt fibers that compute for this many microseconds (0: never)
+# TEST_AGAIN     1: up to five failed tests are run again, alone; the run fails only if one of them fails again
 
 require "fileutils"
 
-# Those of installed gems, such as Rails, print in their own way.
+# Plugins of installed gems, such as Rails, change minitest's output.
 ENV["MT_NO_PLUGINS"] ||= "1"
 
 root = File.expand_path("../../..", __dir__)

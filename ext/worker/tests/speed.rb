@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What a request costs a worker: CPU microseconds, by batch size and number of fields.
+# Measures the cost of a request in a worker: CPU microseconds, by batch size and number of fields.
 #
 #   ruby ext/worker/tests/speed.rb [threads]
 #
@@ -21,7 +21,7 @@ APPS = {
   "page" => "PAGE = 'x' * 3936\nrun ->(_) { [200, { 'content-type' => 'text/html' }, [PAGE]] }"
 }.freeze
 
-# Microseconds on a CPU so far, and the clock ticks spent in user mode and in all.
+# Returns the CPU microseconds so far, and the clock ticks spent in user mode and in all.
 def cpu(pid)
   user, system = File.read("/proc/#{pid}/stat").split(") ").last.split.values_at(11, 12).map(&:to_i)
   [Dir["/proc/#{pid}/task/*/schedstat"].sum { |file| File.read(file).to_i } / 1000.0, user, user + system]
@@ -36,7 +36,7 @@ def exchange(socket, requests, rounds)
   end
 end
 
-# Counts responses in what has arrived; frames that are cut in two are carried over.
+# Counts responses in the received bytes; a frame cut in two is carried over.
 def count(socket, requests)
   @rest = (@rest || "".b) << socket.readpartial(1 << 20)
   at = 0

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# What the stream of a streaming body can do, with and without a request body.
+# The methods of the stream of a streaming body, with and without a request body.
 class StreamObjectTest < Case
-  # What a client reads that the app's code has written to the stream is what the block returns.
+  # Returns what the client reads of the output that the app's code writes to the stream.
   def stream(code, body: nil)
     app = "run ->(env) { [200, {}, lambda { |s| begin; #{code}; rescue => e; s << e.class.name; end; s.close unless s.closed? }] }"
     serve(app) do |worker|
@@ -30,7 +30,7 @@ class StreamObjectTest < Case
     stream("s << s.readpartial(0).inspect", body: "hello") { '""' }
   end
 
-  # A stand-in for a client that sends late, which only an upgrade's stream hears of.
+  # A stand-in for a client that sends late, which only the stream of an upgraded connection can see.
   def test_readpartial_waits
     app = <<~RUBY
       run ->(env) { [101, { "connection" => "upgrade", "upgrade" => "x" }, lambda { |s| s << s.readpartial(10) << s.readpartial(10); s.close }] }

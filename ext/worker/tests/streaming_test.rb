@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Bodies that take time, windows, clients that go, hijacking, early hints, and what comes after the reply.
+# Bodies that take time, windows, disconnecting clients, hijacking, early hints, and the steps after the reply.
 class StreamingTest < Case
   WINDOW = 1 << 20
 
@@ -16,7 +16,7 @@ class StreamingTest < Case
     end
   end
 
-  # Rails' responses respond to `to_ary`, streams among them; others have a length and take their time.
+  # Rails' responses respond to `to_ary`, including its streams; others have a length and take their time.
   def test_gathered_chunks_do_not_wait_for_the_next
     Dir.mktmpdir do |dir|
       gate = File.join(dir, "gate")
@@ -63,7 +63,7 @@ class StreamingTest < Case
     end
   end
 
-  # The bytes up to the end, which may come with the last of them or after a while.
+  # Reads the bytes up to END, which may come with the last of them or later.
   def rest_of_bodies(worker, id)
     got = 0
     while (frame = worker.take_for(id)).kind != :end
@@ -99,7 +99,7 @@ class StreamingTest < Case
         worker.take_for(id, :body)
         worker.send_frame(Wire.frame(:abort, id))
         assert_predicate worker.take_for(id, :end), :end?
-        # The other thread may look before.
+        # The other thread may check earlier.
         eventually("the body is closed") { worker.get("/events")[2] == "[:closed]" }
         assert_equal 0, front.slot(0)[:failures]
         refute_match(/ClientGone/, front.log)

@@ -4,7 +4,7 @@
 class ThreadsTest < Case
   SLEEPER = 'sleep(env["QUERY_STRING"].to_f); [200, {}, [env["PATH_INFO"]]]'
 
-  # /NUMBER waits until as many requests of that path are in the app together, and responds with "together"; with "alone"
+  # /NUMBER waits until that many requests of the path are in the app together, and responds with "together"; with "alone"
   # if they do not come.
   MEETING = <<~'RUBY'
     COUNTS = Hash.new(0)
@@ -110,13 +110,13 @@ class ThreadsTest < Case
     File.read("/proc/#{pid}/stat").split(") ").last.split.values_at(11, 12).sum(&:to_i)
   end
 
-  # Ruby's own timer thread is not counted: it is not ours to keep quiet.
+  # Ruby's own timer thread is not counted, because this library does not control it.
   def switches(pid)
     Dir["/proc/#{pid}/task/*/status"].sum { |status| File.read(status)[/^voluntary_ctxt_switches:\s*(\d+)/, 1].to_i }
   end
 
-  # An answer that takes longer than others wait for it goes out by itself, so a batch counts in which nothing else held up the
-  # machine. The app does not sleep, not even for no time: who does lets another thread run.
+  # An answer that takes longer than the others may wait is sent separately, so only a batch during which the machine was not busy
+  # counts. The app does not sleep, not even for zero seconds, because a sleep lets another thread run.
   def test_a_batch_is_answered_in_few_writes
     serve(app('[200, {}, ["x"]]')) do |worker|
       100.times { worker.get }
@@ -125,7 +125,7 @@ class ThreadsTest < Case
     end
   end
 
-  # How many reads 64 answers take.
+  # Returns the number of reads that 64 answers take.
   def reads_of_a_batch(worker, ids)
     worker.send_frame((1..64).map { |id| Wire.request(ids + id) }.join)
     reads = 0

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What a worker tells of time, and of where its threads are.
+# The times that a worker reports, and the places of its threads.
 class TimingTest < Case
   BURN = "BURN = ->(s) { t = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + s; " \
          "nil until Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) >= t }"
@@ -65,7 +65,7 @@ class TimingTest < Case
         assert_operator cpu, :>=, 200_000
         assert_operator cpu + gvl, :<=, took + 1_000
       end
-      # Four threads share one lock: the last to finish has stood by while the others worked.
+      # Four threads share one lock: the last to finish has waited while the others worked.
       assert_operator times.map(&:last).max, :>=, 300_000
     end
   end
@@ -97,7 +97,7 @@ class TimingTest < Case
 
   private
 
-  # With fibers nobody does: a thread waits for all of its requests.
+  # With fibers the time is not known: a thread waits for all of its requests.
   def knows_gvl?
     ENV.fetch("TEST_FIBERS", "0") == "0" && Gem::Version.new(RUBY_VERSION) >= Gem::Version.new("3.2")
   end

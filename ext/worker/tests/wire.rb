@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The frames of docs/wire.md, written a second time and plainly: what the worker's own implementation is compared with.
+# A second, simple implementation of the frames of docs/wire.md, with which the worker's own is compared.
 module Wire
   VERSION = 7
   KINDS = {
@@ -18,7 +18,7 @@ module Wire
     def number = payload.unpack1("V")
     def length = payload.unpack1("Q<")
 
-    # Microseconds in the app, on the processor and waiting for the GVL; nil for what is not known.
+    # Microseconds in the app, on the processor and waiting for the GVL; nil for unknown times.
     def times
       payload.byteslice(kind == :response ? 4 : 0, 12).unpack("V3").map { |us| us unless us == 0xffffffff }
     end
@@ -62,7 +62,7 @@ module Wire
   DEFAULTS = {
     method: "GET", target: "/", version: 11, https: false, fields: [["Host", "example.org"]], body: nil, fd_length: nil, measure: false,
     remote_addr: "127.0.0.1", remote_port: 4711, server_name: "example.org", server_port: "80",
-    # Not queued: asked for in the far future.
+    # A time in the far future: the request counts as not queued.
     asked_us: 1 << 62
   }.freeze
 

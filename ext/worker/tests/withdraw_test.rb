@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Requests that the front takes back from a worker that does not run.
+# Requests that the front withdraws from a worker that does not run.
 class WithdrawTest < Case
   APP = <<~'RUBY'
     $stderr.puts env["PATH_INFO"]
@@ -22,7 +22,7 @@ class WithdrawTest < Case
       serve(app(APP), threads: threads) do |worker, front|
         worker.resends = false
         worker.get("/before")
-        # The watchdog, which would send what others forget, sleeps by then.
+        # By then the watchdog, which sends overdue frames, sleeps.
         sleep 0.1
         while_stopped(worker) do
           3.times { worker.start(target: "/withdrawn") }
@@ -35,7 +35,7 @@ class WithdrawTest < Case
         assert_equal "/after", worker.get("/after")[2]
         assert_equal %w[/before /after], front.log.lines(chomp: true)
         assert_equal [5], front.slot(0)[:taken]
-        # A request is finished when what follows its response is done.
+        # A request is finished when the steps after its response are done.
         eventually("both are finished") { front.slot(0)[:requests] == 2 }
       end
     end

@@ -2,9 +2,9 @@
 
 module Firebrick
   module Compat
-    # What a plugin gets when it starts, in the place of `Puma::Launcher`. It controls the server by signals.
+    # Stands in for `Puma::Launcher` as the argument of a plugin's `start`. It controls the server by signals.
     class Launcher
-      # What plugins read of `launcher.config`.
+      # The part of `launcher.config` that plugins read.
       Config = Struct.new(:options) do
         def environment = options[:environment]
       end
@@ -20,7 +20,7 @@ module Firebrick
         @config = Config.new(@options)
       end
 
-      # New code takes over; this process, too, is replaced.
+      # Replaces the workers, and this process, with new code.
       def restart
         signal("USR1")
       end

@@ -2,7 +2,7 @@
 
 module Firebrick
   module Compat
-    # `Puma::LogWriter`: what plugins write their lines with.
+    # Stands in for `Puma::LogWriter`, with which plugins log.
     class LogWriter
       attr_reader :stdout, :stderr
       attr_accessor :formatter, :custom_logger
@@ -40,7 +40,7 @@ module Firebrick
         log("% #{block_given? ? yield : text}") if debug?
       end
 
-      # As in Puma, an error ends the process.
+      # Logs an error and ends the process, as in Puma.
       def error(text)
         write_to(@stderr, "#{format("ERROR: #{text}")}\n")
         exit 1
@@ -56,7 +56,7 @@ module Firebrick
         io.write(text)
         io.flush
       rescue SystemCallError, IOError
-        # Nobody reads it.
+        # The reader of the pipe is gone.
         nil
       end
     end

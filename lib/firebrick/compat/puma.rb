@@ -7,31 +7,31 @@ require "firebrick/compat/puma_stats"
 
 module Firebrick
   # The parts of Puma that a puma.rb, plugins and apps use: `Puma::Plugin`, `Puma::Events`, `Puma::LogWriter`,
-  # `Puma.stats_hash`. Those of the gem itself where it is in the bundle; ours where it is not. There is no
-  # `Puma::Server`: libraries ask for it to know whether Puma runs.
+  # `Puma.stats_hash`. They come from the gem if it is in the bundle, otherwise from here. There is no
+  # `Puma::Server`, because libraries check for it to detect that Puma runs.
   module Compat
-    # The newest version whose plugins are understood.
+    # The newest version of Puma whose plugins are supported.
     VERSION = "8.0.2"
-    # In the place of the gem's files, for `require "puma/plugin"`.
+    # Stand-ins for the gem's files, for `require "puma/plugin"`.
     FILES = File.join(__dir__, "puma_gem")
 
     class << self
-      # Before a puma.rb is evaluated.
+      # Makes the constants available. Call it before a puma.rb is evaluated.
       def offer
         gem? ? lend : stand_in
-        # Plugins add methods to it.
+        # Plugins add methods to the DSL.
         ::Puma.const_set(:DSL, PumaFile::DSL) unless ::Puma.const_defined?(:DSL, false)
         ::Puma.instance_variable_set(:@get_stats, PumaStats.new)
       end
 
       private
 
-      # Whether Puma can be required, once Bundler has chosen what can.
+      # Returns whether Puma can be required, after Bundler has set the load path.
       def gem?
         defined?(::Puma::Const) || $LOAD_PATH.any? { |dir| File.file?(File.join(dir.to_s, "puma/plugin.rb")) }
       end
 
-      # The gem's own files, when they are needed.
+      # Loads the gem's own files on first use.
       def lend
         Object.const_set(:Puma, Module.new) unless defined?(::Puma)
         { Const: "puma/const", Plugin: "puma/plugin", Plugins: "puma/plugin" }.each do |name, file|
@@ -50,7 +50,7 @@ module Firebrick
         { Events: Events, LogWriter: LogWriter }.each do |name, ours|
           ::Puma.const_set(name, ours) unless ::Puma.const_defined?(name, false)
         end
-        # Those of the gem count before these.
+        # The gem's own methods take precedence over these.
         ::Puma.extend(PumaStats::Methods)
       end
     end

@@ -1,16 +1,16 @@
 # frozen_string_literal: true
 
-# In the place of the gem, where it is not in the bundle: what plugins are made of.
+# Stands in for the gem when it is not in the bundle: the classes from which plugins are made.
 module Puma
   class UnknownPlugin < RuntimeError; end
 
-  # Versions, for plugins that ask.
+  # Puma's version constants, for plugins that check them.
   module Const
     VERSION = Firebrick::Compat::VERSION
     PUMA_VERSION = VERSION
   end
 
-  # The plugins whose files have been loaded, and what they do in threads.
+  # The loaded plugins and their background blocks.
   class PluginRegistry
     def initialize
       @plugins = {}
@@ -21,7 +21,7 @@ module Puma
       @plugins[name] = plugin
     end
 
-    # Loads its file from a gem, if that has not been done.
+    # Returns the plugin of this name; loads its file from a gem if necessary.
     def find(name)
       name = name.to_s
       @plugins[name] || begin
@@ -50,7 +50,7 @@ module Puma
 
   Plugins = PluginRegistry.new
 
-  # The base of plugins, which are made with `Puma::Plugin.create { }` in a file called puma/plugin/NAME.rb.
+  # The base class of plugins, which are created with `Puma::Plugin.create { }` in a file called puma/plugin/NAME.rb.
   class Plugin
     def self.create(&block)
       path = caller_locations(1, 1).first.path

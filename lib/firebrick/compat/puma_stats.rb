@@ -2,9 +2,9 @@
 
 module Firebrick
   module Compat
-    # `Puma.stats_hash`: the server's numbers in Puma's format, asked for over the control socket.
+    # `Puma.stats_hash`: the server's statistics in Puma's format, read over the control socket.
     class PumaStats
-      # For `Puma` itself.
+      # The methods of `Puma` itself.
       module Methods
         def stats_object=(object)
           @get_stats = object
@@ -19,14 +19,14 @@ module Firebrick
           JSON.generate(stats_hash)
         end
 
-        # The gem's own plugins call these.
+        # Called by plugins of the gem.
         def set_thread_name(name) # rubocop:disable Naming/AccessorMethodName
           Thread.current.name = "puma #{name}"
         end
 
         def deprecate_method_change(*) = nil
 
-        # What files ask before they choose numbers.
+        # Predicates that configuration files use.
         def jruby? = RUBY_ENGINE == "jruby"
         def mri? = RUBY_ENGINE == "ruby"
         def windows? = Gem.win_platform?

@@ -2,9 +2,9 @@
 
 module Firebrick
   module Fibers
-    # The `Timeout.timeout`s of a loop, by their numbers: what they raise, and the fibers that have set them.
+    # The `Timeout.timeout`s of a loop, by number: their exceptions, and the fibers that have set them.
     class Alarms
-      # What Ruby says of a fiber that runs, or has resumed another one and waits for it to come back.
+      # Matches the `to_s` of a fiber that runs, or has resumed another one and waits for its return.
       CALLS = /\((?:resumed|\w+ by resuming)\)/
       STATUS = Fiber.instance_method(:to_s)
       private_constant :CALLS, :STATUS
@@ -13,7 +13,8 @@ module Firebrick
         @all = {}
       end
 
-      # In a child that the app has forked, which has no loop: another thread raises, as Ruby's own would have it.
+      # Runs the block with a time-out in a child that the app has forked, which has no loop: another thread raises, as
+      # in Ruby's own Timeout.
       def self.by_thread(duration, error, message)
         thread = Thread.current
         watch = Thread.new do
@@ -26,7 +27,7 @@ module Firebrick
         watch&.join
       end
 
-      # Runs the block of one, on the fiber that sets it.
+      # Runs the block of an alarm, on the fiber that sets it.
       def during(number, error, message)
         @all[number] = [error, message, Fiber.current]
         yield
@@ -34,19 +35,19 @@ module Firebrick
         @all.delete(number)
       end
 
-      # What it raises: an exception or its class, and a message; nil when it is over.
+      # Returns an exception or its class, and a message; nil when the alarm is over.
       def of(number)
         @all[number]&.first(2)
       end
 
-      # Whether the fiber that set it runs, or has resumed another one and waits for it to come back; one that has
-      # yielded or transferred does not.
+      # Returns whether the fiber that set the alarm runs, or has resumed another one and waits for its return. False
+      # for one that has yielded or transferred.
       def calls?(number)
         fiber = @all[number]&.last
         fiber ? STATUS.bind_call(fiber).match?(CALLS) : false
       end
 
-      # Its fiber has been left for good.
+      # Forgets an alarm whose fiber has been left for good.
       def forget(number)
         @all.delete(number)
       end

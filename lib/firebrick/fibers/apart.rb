@@ -2,7 +2,7 @@
 
 module Firebrick
   module Fibers
-    # `Async { }` brings a scheduler of its own, and so gets a thread of its own; the request's fiber waits for it.
+    # `Async { }` installs its own scheduler, so it gets its own thread; the request's fiber waits for it.
     module Apart
       %i[Async Sync].each do |name|
         define_method(name) do |*arguments, **options, &block|

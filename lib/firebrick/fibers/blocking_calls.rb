@@ -4,24 +4,24 @@ require "rbconfig"
 
 module Firebrick
   module Fibers
-    # Names the calls in the log that have stopped a thread's loop (`rack.blocking_call`). When there was one, and how
-    # long it took, is found natively (ext/worker/src/fibers/blocking.rs).
+    # Logs the calls that have blocked a thread's loop (`rack.blocking_call`), with their place. The native part
+    # (ext/worker/src/fibers/blocking.rs) detects such a call and measures its duration.
     class BlockingCalls
-      # Seconds until the same place is told again.
+      # Seconds until the same place is logged again.
       AGAIN = 60
-      # Places that are remembered.
+      # The number of places that are remembered.
       MOST = 1_000
-      # What a path of an installed gem has before the gem's name.
+      # The part of a path before and after the name of an installed gem.
       GEM = %r{/gems/(?<name>[^/]+?)-\d[^/]*/}
-      # Paths of Ruby's own library.
+      # Path prefixes of Ruby's own library.
       LIBRARY = [RbConfig::CONFIG["rubylibdir"], "<internal:"].freeze
 
       UNKNOWN = ["in an unknown place"].freeze
 
-      # Where a loop was, which has been away since `since`. `waited`: its thread waited, without Ruby's lock.
+      # The backtrace of a loop that has been blocked since `since`. `waited`: its thread waited, without Ruby's lock.
       Sample = Struct.new(:since, :lines, :waited, :request)
 
-      # How often a place was found since it was told.
+      # When a place was last logged, and how often it was found since.
       Told = Struct.new(:at, :more)
 
       def initialize(clock: -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) })
@@ -30,7 +30,7 @@ module Firebrick
         @told = {}
       end
 
-      # The body of the thread that sees where loops are.
+      # The loop of the watching thread.
       def watch
         while (away = Native.fiber_away)
           away.each do |number, since, thread, env, alarm|
@@ -45,8 +45,9 @@ module Firebrick
         @samples[number] = Sample.new(since, thread.backtrace.to_a, waited, request(env))
       end
 
-      # `doubtful`: it may only have waited for its turn, behind other threads or programs. So it has to have been seen
-      # waiting for something else. `served`: the env and the fiber of the request that is being served.
+      # Handles a finished call. `doubtful`: the thread may only have waited for its turn, behind other threads or
+      # programs, so the call counts only if it was seen waiting for something else. `served`: the env and the fiber of
+      # its request.
       def ended(number, since, micros, doubtful, served)
         sample = sample_of(number, since)
         return false if doubtful && !sample&.waited
@@ -63,14 +64,14 @@ module Firebrick
         sample if sample && sample.since == since
       end
 
-      # `place`: the call and the app's line. Of the latter it is told once in a while.
+      # Logs a call, at most once a minute for each line of the app. `place`: the call and the app's line.
       def tell(micros, place, request)
         more = again(place.last) or return
         parts = [place.join, request, ("#{more} more here since it was last told" if more.positive?)]
         Report.log("firebrick: #{Exchange.name}: blocking call of #{micros / 1000} ms #{parts.compact.join(', ')}")
       end
 
-      # How many were not told since the last one that was; nil: nor is this one.
+      # Returns how many were not logged since the last one; nil if this one is not logged either.
       def again(place)
         now = @clock.call
         told = @told[place]
@@ -84,7 +85,7 @@ module Firebrick
         told ? told.more : 0
       end
 
-      # "in query of mysql2 (app/models/user.rb:12:in 'find')".
+      # Returns a text such as "in query of mysql2 (app/models/user.rb:12:in 'find')".
       def place(lines)
         lines = Exchange.app_lines.of(lines)
         return UNKNOWN if lines.empty?
@@ -93,7 +94,7 @@ module Firebrick
         ["in #{function(lines.first)}#{" of #{gem}" if gem} ", "(#{app_line(lines)})"]
       end
 
-      # Where the fiber is now, which has gone on when the call had ended.
+      # Returns the current place of the fiber, which has gone on after the call.
       def near(fiber)
         lines = fiber&.alive? ? Exchange.app_lines.of(fiber.backtrace.to_a) : []
         lines.empty? ? UNKNOWN : ["that ended before ", app_line(lines)]

@@ -2,8 +2,8 @@
 
 module Firebrick
   module Fibers
-    # Fibers that wait for a descriptor which is closed: the system reports nothing, and Ruby tells the thread, not
-    # the fiber. So they are told here, and have let go of it before it is closed.
+    # Closes a descriptor for which fibers wait. The system reports nothing to them, and Ruby notifies the thread, not
+    # the fiber. So this wakes the fibers and makes them release the descriptor before it is closed.
     module Closing
       def close
         let_go if !closed? && Native.fiber_closes(fileno)

@@ -2,10 +2,10 @@
 
 module Firebrick
   module Fibers
-    # `Dir.chdir { }` changes the directory of the process. The loop goes back to the one before while the fiber waits
-    # (ext/worker/src/fibers/directory.rs); so it has to know who is in such a block.
+    # `Dir.chdir { }` changes the directory of the process. While a fiber inside such a block waits, the loop restores
+    # the previous one (ext/worker/src/fibers/directory.rs), so it must know which fibers are inside such blocks.
     module Directory
-      # `Dir` itself has these, and since Ruby 3.3 its objects one.
+      # `Dir` itself has these methods; since Ruby 3.3 its objects have one, too.
       METHODS = { Dir.singleton_class => %i[chdir fchdir], Dir => %i[chdir] }.freeze
 
       def self.extend_ruby

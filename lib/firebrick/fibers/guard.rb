@@ -2,11 +2,11 @@
 
 module Firebrick
   module Fibers
-    # A thread whose scheduler an app has replaced, or taken away, could not go on with the other requests.
+    # Keeps an app from replacing or removing a thread's scheduler, which the thread's other requests need.
     module Guard
       def set_scheduler(scheduler) # rubocop:disable Naming/AccessorMethodName
         return super unless (own = Fiber.scheduler).is_a?(Scheduler) && !own.ends?
-        # What a library does when its own has ended, also if it was refused.
+        # Libraries call this when their own scheduler has ended, even if it was refused.
         return if scheduler.nil?
         return own if scheduler.equal?(own)
 

@@ -2,15 +2,15 @@
 
 module Firebrick
   module Fibers
-    # What may be raised where a request waits, and what keeps it out: its `Timeout.timeout`s, and its
-    # `Thread.handle_interrupt`s. Ruby keeps the latter for each thread, where they would meet whatever other request
-    # runs meanwhile. They belong to a request, or to a fiber of `Fiber.schedule`, with all fibers that it resumes.
+    # The interrupts of a request, and the rules that defer them: its `Timeout.timeout`s and its
+    # `Thread.handle_interrupt`s. Ruby keeps the rules per thread, where they would apply to whichever request runs
+    # meanwhile. Here they belong to a request, or to a fiber of `Fiber.schedule`, with all fibers that it resumes.
     class Interrupts
-      # As natively.
+      # The numbers that the native part uses.
       PLACES = { immediate: 0, on_blocking: 1, never: 2 }.freeze
       IMMEDIATE = PLACES[:immediate]
 
-      # Those of the calling fiber.
+      # Returns the interrupts of the calling fiber.
       def self.here
         Native.fiber_interrupts || new
       end
@@ -19,7 +19,7 @@ module Firebrick
         @rules = []
       end
 
-      # Runs the block under the rules of `Thread.handle_interrupt`: places by class of exception.
+      # Runs the block under the rules of `Thread.handle_interrupt`: timings by class of exception.
       def within(rules)
         own = checked(rules)
         @rules.push(own)
@@ -32,7 +32,7 @@ module Firebrick
         end
       end
 
-      # Runs the block with an alarm, which is known by its number until it is over.
+      # Runs the block with an alarm, and yields its number.
       def alarm(micros, error)
         number = Native.fiber_alarm(micros, place(error))
         yield number
@@ -40,7 +40,7 @@ module Firebrick
         Native.fiber_cancel(number)
       end
 
-      # Whether something is kept out that would be raised: of this class, if one is named.
+      # Returns whether an interrupt is deferred; with +kind+, only one of this class.
       def pending?(kind = nil)
         numbers, gone = Native.fiber_pending
         waiting = numbers.filter_map { |number| error_of(number)&.then { |error| kind_of(error) } }
@@ -56,7 +56,7 @@ module Firebrick
         end
       end
 
-      # The rules have changed: tells the loop, and raises what has waited for that.
+      # Tells the loop that the rules have changed, and raises interrupts that are no longer deferred.
       def settle
         Native.fiber_hold(nil, place(ClientGone))
         Native.fiber_alarms.each do |number|
@@ -66,13 +66,14 @@ module Firebrick
         Native.fiber_deliver
       end
 
-      # What an alarm raises.
+      # Returns the exception of an alarm.
       def error_of(number)
         error, = Fiber.scheduler&.alarms&.of(number)
         error
       end
 
-      # Where it may be raised: the innermost rules that name one of its classes say so, the nearest class first.
+      # Returns where +error+ may be raised. The innermost rules that name one of its classes decide, the nearest class
+      # first.
       def place(error)
         return IMMEDIATE if @rules.empty?
 

@@ -2,7 +2,7 @@
 
 module Firebrick
   module Fibers
-    # `Thread#join` with a limit, which in Ruby 3.1 begins again when the limit is over, if there is a scheduler.
+    # `Thread#join` with a limit. With a scheduler, Ruby 3.1 starts the wait again when the limit is over.
     module Joining
       def join(limit = nil)
         return super unless limit && Fibers.here?

@@ -2,9 +2,9 @@
 
 module Firebrick
   module Fibers
-    # `Thread.handle_interrupt` and `Thread.pending_interrupt?` of a fiber, which Ruby has for threads only.
+    # `Thread.handle_interrupt` and `Thread.pending_interrupt?` for a fiber. Ruby supports them for threads only.
     module Masking
-      # Those of `Thread` itself.
+      # The class methods of `Thread`.
       module OfClass
         def handle_interrupt(*rules, &block)
           return super unless block && rules.length == 1 && Fibers.here?

@@ -2,8 +2,8 @@
 
 module Firebrick
   module Fibers
-    # rack-timeout in an app that has it loaded, where a request reaches it on a fiber nevertheless: it raises on the
-    # thread, where it would end another request. So it is passed by there, which is said once.
+    # Bypasses rack-timeout for a request on a fiber: it raises on the thread, where it would end another request. The
+    # bypass is logged once.
     module PassingTimeout
       @told = false
 

@@ -2,13 +2,13 @@
 
 module Firebrick
   module Fibers
-    # `Mutex#sleep`, and with it `ConditionVariable#wait`, as they are with threads. Ruby's own, when there is a
-    # scheduler,
+    # Makes `Mutex#sleep`, and with it `ConditionVariable#wait`, behave as with threads. With a scheduler, Ruby's own
+    # method
     #
-    # - does not take the lock again when the wait ends with an exception, such as that of a `Timeout`: before 3.3 not
-    #   at all, later not while the fiber waits for the lock;
-    # - misses a signal of another thread that comes before the fiber sleeps;
-    # - does not tell that the time is over.
+    # - does not take the lock again when the wait ends with an exception, such as a `Timeout`: before 3.3 never, later
+    #   not while the fiber waits for the lock;
+    # - misses a signal that another thread sends before the fiber sleeps;
+    # - does not report that the time is over.
     module Relocking
       def sleep(timeout = nil)
         return super unless Fibers.here? && owned?
@@ -26,7 +26,7 @@ module Firebrick
 
       private
 
-      # What comes in meanwhile is raised afterwards.
+      # Takes the lock again. Exceptions that arrive meanwhile are raised afterwards.
       def relock
         begin
           lock

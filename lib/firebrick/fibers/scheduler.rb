@@ -4,17 +4,17 @@ require "socket"
 
 module Firebrick
   module Fibers
-    # The scheduler of a thread: Ruby calls it, on the fiber concerned, instead of stopping the thread. All that waits
-    # is native.
+    # The scheduler of a thread. Ruby calls it, on the fiber concerned, instead of blocking the thread. The waits
+    # themselves are native.
     #
-    # There is no `io_write`, and `io_read` only waits and leaves the reading to Ruby (`Native.fiber_reads`): their
-    # arguments change from one Ruby to the next, and `io_wait` does for sockets and pipes.
+    # There is no `io_write`, and `io_read` only waits and leaves the read to Ruby (`Native.fiber_reads`): their
+    # arguments change between versions of Ruby, and `io_wait` is enough for sockets and pipes.
     class Scheduler
-      # Since 3.2; before, `Fibers::Select` stands in for it.
+      # Ruby calls `io_select` since 3.2; before, `Fibers::Select` stands in for it.
       ASKED_TO_SELECT = RUBY_VERSION >= "3.2"
-      # Until Ruby 4.0 a list of all reads that wait is gone through by each `IO#close`.
+      # Before Ruby 4.0 each `IO#close` walks a list of all waiting reads.
       READS = RUBY_VERSION < "4.0"
-      # Descriptors that are waited for at a time without a thread.
+      # The largest number of descriptors that one wait handles without a thread.
       MOST = 16
 
       def initialize(number)
@@ -25,7 +25,7 @@ module Firebrick
 
       attr_reader :alarms
 
-      # Whether its loop is about to end. Until then the thread keeps it.
+      # Returns whether its loop is about to end. Until then the thread keeps the scheduler.
       def ends? = @ends
 
       def ends
@@ -50,8 +50,8 @@ module Firebrick
         Native.fiber_unblock(@number, fiber)
       end
 
-      # `Timeout.timeout`: raises at once if the block waits, also in a fiber that it has resumed, or else when it next
-      # waits or is pre-empted.
+      # `Timeout.timeout`: raises at once if the block waits, even in a fiber that it has resumed; otherwise when it
+      # next waits or is pre-empted.
       def timeout_after(duration, error, message, &block)
         Interrupts.here.alarm(micros(duration), error) do |number|
           next Alarms.by_thread(duration, error, message, &block) unless number
@@ -76,7 +76,7 @@ module Firebrick
         fired.empty? ? nil : ready_now(reads, writes, errors) || pick(fired.to_h, reads, writes, errors)
       end
 
-      # Runs the block on a fiber of its own until it waits. It does not belong to the request any more.
+      # Runs the block on its own fiber until it waits. The fiber no longer belongs to the request.
       def fiber(&block)
         fiber = Fiber.new(blocking: false) { contain(&block) }
         Native.fiber_start(fiber)
@@ -91,22 +91,22 @@ module Firebrick
         Fibers.apart { Addrinfo.getaddrinfo(hostname, nil, nil, :STREAM).map(&:ip_address).uniq }
       end
 
-      # Ruby 4.0: something that the fiber waits for has been closed. It finds that out when it goes on.
+      # Ruby 4.0: wakes a fiber whose descriptor has been closed. It gets the error when it goes on.
       def fiber_interrupt(fiber, _error)
         Native.fiber_unblock(@number, fiber)
       end
 
-      # Ruby 4.0.
+      # Ruby 4.0: lets the other fibers run.
       def yield
         Native.fiber_pause
       end
 
-      # The loop has ended.
+      # Called when the loop has ended.
       def close; end
 
       private
 
-      # Microseconds; nil is for ever.
+      # Converts seconds to microseconds; nil means for ever.
       def limit(seconds)
         micros(seconds) if seconds
       end
@@ -117,7 +117,7 @@ module Firebrick
         1 << 60
       end
 
-      # Events by descriptor.
+      # Returns the events by descriptor.
       def interests(lists)
         lists.each_with_object(Hash.new(0)) do |(list, events), wanted|
           list&.each { |io| wanted[descriptor(io)] |= events }

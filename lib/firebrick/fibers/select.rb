@@ -2,7 +2,7 @@
 
 module Firebrick
   module Fibers
-    # `IO.select` of Ruby 3.1, which does not ask the scheduler.
+    # `IO.select` for Ruby 3.1, which does not call the scheduler for it.
     module Select
       def select(reads, writes = nil, errors = nil, timeout = nil)
         return super if timeout&.zero? || !Fibers.here?

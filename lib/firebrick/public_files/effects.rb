@@ -4,13 +4,13 @@ require "firebrick/public_files/inner"
 
 module Firebrick
   module PublicFiles
-    # Middleware that the front can stand in for: fields that it adds to responses, requests that it refuses. What is
-    # asked for here is a line for each; a request that the front cannot judge goes to the app.
+    # Middleware that the front can stand in for: it adds fields to responses, or refuses requests. Each effect is
+    # described by a line. A request that the front cannot judge goes to the app.
     module Effects
       ASSUME = "ActionDispatch::AssumeSSL"
       SESSIONS = %w[Rack::Session::Cookie Rack::Session::Pool Rack::Session::Memcache Rack::Session::Dalli
                     ActionDispatch::Session::CookieStore ActionDispatch::Session::CacheStore].freeze
-      # With these each response sets a cookie.
+      # With these options each response sets a cookie.
       ALWAYS = %i[max_age renew drop defer expire_after].freeze
 
       METHODS = {
@@ -29,7 +29,7 @@ module Firebrick
       }.freeze
 
       class << self
-        # Lines; nil when it is not known.
+        # Returns the lines; nil when the effect is not known.
         def of(app, name)
           method = METHODS[name]
           method && send(method, app)
@@ -39,7 +39,7 @@ module Firebrick
 
         def nothing(_) = []
 
-        # What comes without TLS, it redirects, or not.
+        # The middleware may redirect requests without TLS.
         def ssl(app)
           value = Inner.variable(app, :@hsts_header)
           [["https"], *([["default", "all", "Strict-Transport-Security", value]] if value)]
@@ -57,7 +57,7 @@ module Firebrick
           permitted.empty? ? [] : hosts(permitted)
         end
 
-        # A name that only Ruby can match is one that the front does not serve.
+        # Returns the permitted hosts. The front does not serve a name that only Ruby can match.
         def hosts(permitted)
           known = Array(permitted).filter_map { |host| host.is_a?(String) ? host : any_address(host) }
           return if known.empty?
@@ -65,12 +65,12 @@ module Firebrick
           [%w[unless X-Forwarded-Host], %w[unless Forwarded], *known.map { |host| ["host", host] }]
         end
 
-        # The networks of all addresses are the only ones that need no arithmetic.
+        # A network of all addresses is the only one that needs no arithmetic.
         def any_address(network)
           "any-address" if defined?(::IPAddr) && network.is_a?(::IPAddr) && network.prefix.zero?
         end
 
-        # It adds a field to responses that it makes no digest of, if told so.
+        # If configured so, the middleware adds a field to responses without a digest.
         def etag(app)
           [] if Inner.variable(app, :@no_cache_control).nil?
         end
@@ -90,7 +90,7 @@ module Firebrick
           lines
         end
 
-        # It compares two fields with a third.
+        # The middleware compares two fields with a third.
         def ip_spoofing(_)
           [["spoofing"]]
         end

@@ -5,7 +5,7 @@ require "firebrick/public_files/static"
 
 module Firebrick
   module PublicFiles
-    # Rails and Sinatra.
+    # The file senders of Rails and Sinatra.
     module Frameworks
       module_function
 
@@ -21,7 +21,7 @@ module Firebrick
         Senders::Sender.new(Senders::RAILS, File.expand_path(Inner.variable(handler, :@root).to_s), lines, false)
       end
 
-      # A path without a type of its own may be that of a page.
+      # A path without a type may be that of a page.
       def rails_paths(index, codings)
         page = "ActionController::Base".split("::").inject(Object) { |scope, name| scope&.const_get(name) }
         extension = page.default_static_extension
@@ -29,8 +29,8 @@ module Firebrick
          *codings.map { |one| ["coding", one] }, Static::TYPE]
       end
 
-      # What stands in the place of the middleware that Rails has left out. nil when it has not, or when the operator
-      # has said that the app should send files.
+      # Returns the sender that replaces the middleware that Rails has left out; nil when Rails has not, or when the
+      # operator has configured the app to send files.
       def left_to_the_server
         config = rails_config
         files = config&.public_file_server
@@ -55,7 +55,7 @@ module Firebrick
         config if config.respond_to?(:public_file_server)
       end
 
-      # `static!` of Sinatra comes before the filters and routes of an app, and behind all of its middleware.
+      # `static!` of Sinatra runs before the filters and routes of an app, and after all of its middleware.
       def sinatra(app)
         settings = app.class
         return Senders::Sender.new(Inner.name(app), "", nil, true) unless sinatra_itself?(app)
@@ -63,16 +63,16 @@ module Firebrick
 
         lines = [["default-type", "application/octet-stream"], ["charset", settings.default_encoding.to_s.downcase],
                  *cache_control(settings), *static_headers(settings)]
-        # Routes, which nothing is known of, come before what follows.
+        # Routes, which cannot be inspected, come before any further app.
         Senders::Sender.new(Inner.name(app), File.expand_path(settings.public_folder.to_s), lines, true)
       end
 
-      # An app may have methods of its own.
+      # Returns whether the app overrides none of these methods.
       def sinatra_itself?(app)
         %i[call call! dispatch! static!].all? { |name| app.method(name).owner == ::Sinatra::Base }
       end
 
-      # As its method of that name.
+      # Equivalent to Sinatra's method of the same name.
       def cache_control(settings)
         return [] unless settings.static_cache_control?
 

@@ -2,16 +2,16 @@
 
 module Firebrick
   module PublicFiles
-    # What is inside a Rack app: the next one, or several.
+    # Finds the apps inside a Rack app: the next one, or several.
     module Inner
-      # They have no say about a request.
+      # Wrappers that do not affect requests.
       SHELLS = %w[ActionDispatch::MiddlewareStack::InstrumentationProxy Sinatra::Wrapper].freeze
 
       USUAL = %i[@app @middleware @stack].freeze
 
       module_function
 
-      # The class of a middleware; of an app that is a class itself, its own name.
+      # Returns the name of a middleware's class; of an app that is a class itself, its own name.
       def name(app)
         kind = app.is_a?(Module) ? app : app.class
         Module.instance_method(:name).bind_call(kind) || "a #{kind.superclass || kind.class} without a name"
@@ -21,7 +21,7 @@ module Firebrick
         Kernel.instance_method(:instance_variable_get).bind_call(object, name)
       end
 
-      # Whether it only holds the next one.
+      # Returns whether the object only wraps the next one.
       def shell?(app)
         return true if app.is_a?(Class)
 
@@ -32,7 +32,7 @@ module Firebrick
         defined?(::Rails::Engine) ? app.is_a?(::Rails::Engine) : false
       end
 
-      # The next one; nil at the end.
+      # Returns the next app; nil at the end.
       def of(app)
         case app
         when Proc, Method then nil
@@ -41,7 +41,7 @@ module Firebrick
         end
       end
 
-      # Sinatra and Roda are classes that build their app once.
+      # Sinatra and Roda apps are classes that build their app once.
       def of_class(app)
         return app.prototype if sinatra?(app)
 
@@ -52,7 +52,7 @@ module Firebrick
         defined?(::Sinatra::Base) ? app <= ::Sinatra::Base : false
       end
 
-      # By the name that middleware has for it, else whatever can be called.
+      # Uses the usual names of the variable, else any variable with a callable value.
       def of_object(app)
         names = Kernel.instance_method(:instance_variables).bind_call(app)
         named = USUAL.find { |name| names.include?(name) }
@@ -75,7 +75,7 @@ module Firebrick
         Array(variable(app, :@apps))
       end
 
-      # Pairs of a path and an app. What is for one host only is left to the app.
+      # Returns pairs of a path and an app. Mappings for a host are left to the app.
       def mounts(app)
         Array(variable(app, :@mapping)).filter_map do |host, location, _, inner|
           return [] if host

@@ -5,9 +5,9 @@ require "firebrick/public_files/inner"
 
 module Firebrick
   module PublicFiles
-    # What a request for a file passes before it reaches the middleware that sends files.
+    # Tracks the middleware that a request for a file passes before it reaches the one that sends files.
     class Passing
-      # By its name: whatever they do makes no difference to a file that is there, or the front does it itself.
+      # Middleware, by name, that makes no difference for an existing file, or whose work the front does itself.
       NEUTRAL = %w[
         ActionDispatch::ActionableExceptions ActionDispatch::Callbacks ActionDispatch::DebugExceptions
         ActionDispatch::DebugLocks ActionDispatch::Executor ActionDispatch::Reloader ActionDispatch::RemoteIp
@@ -30,9 +30,9 @@ module Firebrick
         Sentry::Rack::CaptureExceptions Sentry::Rails::CaptureExceptions Skylight::Middleware
       ].to_h { |name| [name, true] }.freeze
 
-      # What a rule needs besides its own lines.
+      # The lines that a rule needs besides its own.
       attr_reader :lines
-      # The first middleware that may refuse or change what is behind it.
+      # The first middleware that may refuse or change the responses behind it.
       attr_reader :obstacle
 
       def initialize
@@ -44,12 +44,12 @@ module Firebrick
         @lines = other.lines.dup
       end
 
-      # It passes a middleware.
+      # Records that the request passes a middleware.
       def pass(app)
         name = Inner.name(app)
         return if @obstacle || NEUTRAL[name] || Inner.shell?(app)
 
-        # Behind it Rails takes every request for one over TLS.
+        # Behind AssumeSSL, Rails treats every request as one over TLS.
         @assumed ||= name == Effects::ASSUME
         effect = Effects.of(app, name)
         effect ? add(effect) : @obstacle = name

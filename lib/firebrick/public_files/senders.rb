@@ -6,12 +6,12 @@ require "firebrick/public_files/frameworks"
 
 module Firebrick
   module PublicFiles
-    # Middleware that sends files.
+    # Finds the middleware that sends files.
     module Senders
       # name::  its class
       # root::  the folder
-      # lines:: how it finds a file, and the fields of its responses; nil when that cannot be told
-      # last::  whether nothing follows it
+      # lines:: how it finds a file, and the fields of its responses; nil when that is unknown
+      # last::  whether no app follows it
       Sender = Struct.new(:name, :root, :lines, :last) do
         alias_method :last?, :last
 
@@ -25,7 +25,7 @@ module Firebrick
 
       module_function
 
-      # nil for what sends none.
+      # Returns the Sender; nil for middleware that sends no files.
       def of(app)
         return if app.is_a?(Module)
 

@@ -4,10 +4,10 @@ require "firebrick/public_files/inner"
 
 module Firebrick
   module PublicFiles
-    # What Rack has for files: Rack::Static, Rack::Files, Rack::Directory.
+    # Rack's file senders: Rack::Static, Rack::Files, Rack::Directory.
     module Static
       FONTS = %w[ttf otf eot woff2 woff svg].freeze
-      # Rack's, for files whose type is not known.
+      # Rack's type for files of unknown type.
       TYPE = ["default-type", "text/plain"].freeze
 
       module_function
@@ -25,7 +25,7 @@ module Firebrick
         files(inner).tap { |sender| sender.name = Inner.name(app) }
       end
 
-      # A subclass that decides by itself is not understood.
+      # Returns the Sender. A subclass with its own logic is not understood.
       def static(app)
         server = Inner.variable(app, :@file_server)
         return unless server
@@ -53,7 +53,7 @@ module Firebrick
         type ? ["default-type", type] : TYPE
       end
 
-      # Newer versions have a pair for each: the path, and the same with a slash.
+      # Newer versions of Rack have two entries for each: the path, and the path with a slash.
       def paths(urls)
         return urls.map { |url, file| ["map", url, file] } if urls.is_a?(Hash)
 
@@ -64,7 +64,7 @@ module Firebrick
         (fields || {}).map { |name, value| ["header", condition, name, value] }
       end
 
-      # A rule of `header_rules`; nil when only Ruby can tell what it is about.
+      # Returns the lines of an entry of `header_rules`; nil when only Ruby can match it.
       def rule(rule, fields)
         case rule
         when :all then headers("all", fields)

@@ -6,12 +6,12 @@ require "firebrick/public_files/senders"
 
 module Firebrick
   module PublicFiles
-    # Goes through the middleware of an app from the outside to the inside, and notes what sends files.
+    # Walks the middleware of an app from the outside to the inside, and records the file senders.
     #
-    # Contract: lines that belong together follow each other. `mount` begins the part of the app below a path, `rule` a
-    # middleware that sends files and the lines about it; `app` one that only Ruby can tell what it sends.
+    # Contract: lines that belong together are adjacent. `mount` begins the part of the app below a path, `rule` a
+    # middleware that sends files and its lines; `app` names a middleware whose responses only Ruby can know.
     class Walk
-      # Middleware that is deeper is not looked at.
+      # The depth at which the walk stops.
       DEEPEST = 300
 
       def initialize
@@ -19,7 +19,7 @@ module Firebrick
         @seen = {}.compare_by_identity
       end
 
-      # Each an Array of words.
+      # Returns the lines, each an Array of words.
       def lines(app)
         mount("", app, Passing.new)
         @lines
@@ -60,7 +60,7 @@ module Firebrick
         @lines.concat(sender.lines).concat(passing.lines)
       end
 
-      # Where Rails leaves its files to the web server, that stands in the place of its middleware.
+      # Where Rails leaves its files to the web server, adds the server in place of the omitted middleware.
       def left_out(app, passing)
         return unless Inner.name(app) == "ActionDispatch::Executor" && !@left_out
 
@@ -68,17 +68,17 @@ module Firebrick
         send_by(@left_out, passing) if @left_out
       end
 
-      # `map` of Rack::Builder, and Rack::Cascade.
+      # Walks `map` of Rack::Builder, and Rack::Cascade.
       def branches(app, location, passing)
         return cascade(app, location, passing) if Inner.name(app) == "Rack::Cascade"
 
         here, below = Inner.mounts(app).partition { |path, _| path.empty? }
-        # What is not mounted here belongs to the part that is being noted.
+        # The app at the root belongs to the current mount.
         here.each { |_, inner| step(inner, location, passing.dup) }
         below.each { |path, inner| mount(location + path, inner, passing.dup) }
       end
 
-      # The next one is asked only after one that sends files and nothing else.
+      # The next app of a cascade is tried only after one that sends nothing but files.
       def cascade(app, location, passing)
         Inner.cascade(app).each do |one|
           sender = Senders.of(one)

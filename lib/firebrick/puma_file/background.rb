@@ -4,12 +4,12 @@ require "firebrick/report"
 
 module Firebrick
   class PumaFile
-    # What of a puma.rb runs beside the workers: each plugin in a service of its own, so that one that dies takes
-    # neither the server nor another one along; and one service for `after_booted`, `before_restart`, `after_stopped`.
+    # The parts of a puma.rb that run beside the workers: one service per plugin, so that the death of one affects
+    # neither the server nor another plugin; and one service for `after_booted`, `before_restart`, `after_stopped`.
     class Background
-      # The service of the file's own blocks.
+      # The name of the service for the file's own blocks.
       NAME = "puma"
-      # Seconds in which a plugin has to stop: Solid Queue lets its jobs finish.
+      # Seconds that a plugin has for stopping: Solid Queue lets its jobs finish.
       STOP_TIMEOUT = 15
 
       def initialize(file)
@@ -17,17 +17,16 @@ module Firebrick
         @plugins = {}
       end
 
-      # The plugin of this name, from a gem.
+      # Loads the plugin of this name from a gem.
       def plugin(name)
         @plugins[name.to_s] ||= ::Puma::Plugins.find(name).new
       end
 
-      # The names of the plugins.
       def plugins
         @plugins.keys
       end
 
-      # Before the app is loaded: from then on there can be no other services.
+      # Declares the services. Called before the app is loaded; no plugin can be added later.
       def declare
         @plugins.each do |name, plugin|
           next unless plugin.respond_to?(:start)
@@ -39,7 +38,7 @@ module Firebrick
         declare_one("after_booted and after_stopped", NAME) { |launcher| subscribe(launcher.events) }
       end
 
-      # Whether the server stops or new code replaces this process is not known here, so both run.
+      # This process cannot tell a stop from a restart, so the blocks for both run.
       def subscribe(events)
         blocks = @file.blocks
         blocks[:after_booted].each { |_, block| events.after_booted(&block) }
@@ -52,7 +51,7 @@ module Firebrick
         %i[after_booted after_stopped before_restart].any? { |name| @file.blocks.key?(name) }
       end
 
-      # The one place that knows what a service is.
+      # Declares one service.
       def declare_one(what, name, &start)
         if Firebrick.respond_to?(:service)
           Firebrick.service(name, stop_timeout: STOP_TIMEOUT) { |service| run(service, &start) }
@@ -61,7 +60,7 @@ module Firebrick
         end
       end
 
-      # In the service's process, until it is asked to stop.
+      # Runs in the service's process until it is asked to stop.
       def run(service)
         launcher = Compat::Launcher.new(@file)
         yield launcher

@@ -4,10 +4,10 @@ require "ripper"
 
 module Firebrick
   class PumaFile
-    # Which names of a file stand where it depends on something whether, or with which value, they are called. The
-    # values of one evaluation say nothing of another one there: `worker_timeout 3600 if development?`.
+    # Finds the names in a file whose call, or argument, depends on a condition. For these, the result of one evaluation
+    # says nothing about another one: `worker_timeout 3600 if development?`.
     class Conditions
-      # Of these the parts that follow the condition; the condition itself is always evaluated.
+      # For these nodes the parts after the condition are conditional; the condition itself is always evaluated.
       BRANCHES = %i[if unless if_mod unless_mod elsif case ifop while until while_mod until_mod rescue_mod].freeze
       OPERATORS = %i[&& || and or].freeze
 
@@ -17,7 +17,7 @@ module Firebrick
         walk(tree, false) if tree
       end
 
-      # Whether the name stands under a condition in that line; any name of it without one.
+      # Returns whether the name is conditional in that line; without a name, whether any is.
       def conditional?(line, name)
         found = @names.fetch(line, [])
         name ? found.include?(name.to_s) : found.any?
@@ -39,7 +39,7 @@ module Firebrick
         @names[token[2].first] << token[1]
       end
 
-      # The parts of a node, and whether they are evaluated only sometimes.
+      # Returns the parts of a node, and whether each is evaluated only conditionally.
       def parts(node, kind)
         return node.each_with_index.map { |part, index| [part, index > 1] } if BRANCHES.include?(kind)
         return [[node[1], false], [node[3], true]] if kind == :binary && OPERATORS.include?(node[2])
@@ -48,7 +48,7 @@ module Firebrick
         node.map { |part| [part, kind == :rescue] }
       end
 
-      # A call whose arguments depend on something, as in `workers production? ? 4 : 0`, has another value then.
+      # A call such as `workers production? ? 4 : 0` counts as conditional, because its argument depends on a condition.
       def walk_call(node, conditional)
         name = called(node)
         note(name) if name && !conditional && node.drop(2).any? { |part| chooses?(part) }

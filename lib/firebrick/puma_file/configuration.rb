@@ -2,7 +2,7 @@
 
 module Firebrick
   class PumaFile
-    # `@config` of a puma.rb, in the place of `Puma::Configuration`: files read from it what is set so far.
+    # `@config` of a puma.rb, standing in for `Puma::Configuration`: files read the current settings from it.
     class Configuration
       attr_reader :options
 
@@ -18,11 +18,11 @@ module Firebrick
         @options[:rackup]
       end
 
-      # Puma's would read the file.
+      # Puma's method would read the file.
       def load = self
       alias clamp load
 
-      # What was typed counts first, then the file, then defaults: as in `Puma::UserFileDefaultOptions`.
+      # Values by precedence: typed options, then the file, then defaults, as in `Puma::UserFileDefaultOptions`.
       class Options
         DEFAULTS = {
           binds: ["tcp://[::]:9292"].freeze, debug: false, first_data_timeout: 30, force_shutdown_after: -1,
@@ -63,7 +63,7 @@ module Firebrick
           final_options.dig(key, *keys)
         end
 
-        # The values of all levels.
+        # Returns the values of all levels.
         def all_of(key)
           levels.flat_map { |level| Array(level[key]) }
         end

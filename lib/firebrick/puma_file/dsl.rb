@@ -5,10 +5,10 @@ require "firebrick/puma_file/configuration"
 
 module Firebrick
   class PumaFile
-    # Stands for an argument that was not given.
+    # The default of an argument that was not given.
     NONE = Object.new.freeze
 
-    # What Puma's DSL has had under these names: `rackup DefaultRackup`.
+    # Puma's constants with these names, for `rackup DefaultRackup`.
     module ConfigDefault
       DefaultRackup = "config.ru" # rubocop:disable Naming/ConstantName
       DefaultTCPHost = "0.0.0.0" # rubocop:disable Naming/ConstantName
@@ -18,11 +18,11 @@ module Firebrick
       DefaultWorkerShutdownTimeout = 30 # rubocop:disable Naming/ConstantName
     end
 
-    # What a puma.rb is evaluated in: the methods of Puma's DSL, 5 to 8, under all their names. They judge nothing; what
-    # they mean is decided by the front (crates/settings/src/puma).
+    # The DSL in which a puma.rb is evaluated: the methods of Puma's DSL, versions 5 to 8, under all their names. They
+    # only record calls; the front interprets them (crates/settings/src/puma).
     #
-    # A puma.rb and its blocks find names here before those of the app. So there are no constants in here but Puma's,
-    # the instance variables are Puma's, and what is ours has two underscores.
+    # A puma.rb and its blocks look names up here before those of the app. So this class has no constants except Puma's,
+    # its instance variables are Puma's, and Firebrick's own names begin with two underscores.
     class DSL # rubocop:disable Metrics/ClassLength -- one method for each of Puma's
       include ConfigDefault
 
@@ -31,7 +31,7 @@ module Firebrick
         define_method(name) { |value| __set(name, [value], option => value) }
       end
 
-      # The same where the argument can be left out.
+      # Does the same for an optional argument.
       def self.optional(name, default, option = name)
         define_method(name) do |value = NONE|
           given = value.equal?(NONE) ? [] : [value]
@@ -39,7 +39,7 @@ module Firebrick
         end
       end
 
-      # Defines methods that keep a block. Some of Puma's versions give it a Hash under a key.
+      # Defines methods that keep a block. In some of Puma's versions the block gets a Hash under a key.
       def self.hook(name, *also)
         [name, *also].each do |method|
           define_method(method) do |key = nil, &block|
@@ -117,7 +117,7 @@ module Firebrick
         __set(:workers, [count], workers: [number || 0, 0].max)
       end
 
-      # The first one counts.
+      # The first call counts.
       def rackup(path)
         __set(:rackup, [path], rackup: @__file.options[:rackup] || path.to_s)
       end
@@ -200,20 +200,20 @@ module Firebrick
         @__file.options[key.to_sym] || default
       end
 
-      # A name that the file uses and nobody knows. Puma's own are found as they are where Puma evaluates it; Rails is
-      # loaded when it is asked for, as it is in a server that Rails starts.
+      # Resolves an unknown constant. Puma's own are found as where Puma evaluates the file. Rails is
+      # loaded when the file names it, as in a server that Rails starts.
       def self.const_missing(name)
         return ::Rails if name == :Rails && PumaFile.current&.load_rails
         return ::Puma.const_get(name, false) if defined?(::Puma) && ::Puma.const_defined?(name, false)
 
-        # Whatever looks for the app's classes does so there.
+        # Autoloaders of the app's classes hook in there.
         Object.const_missing(name)
       end
 
-      # All that is public up to here is Puma's.
+      # All public methods up to here are Puma's.
       PumaFile.const_set(:PUMAS, public_instance_methods(false).freeze)
 
-      # `@config`, `@options` and `@plugins` are Puma's names: files read them, and may use them for something else.
+      # `@config`, `@options` and `@plugins` are Puma's names: files read them, and may reuse them.
       def initialize(file)
         @__file = file
         @__plugins = @plugins = []
@@ -225,7 +225,7 @@ module Firebrick
         @__file.read(path, self)
       end
 
-      # Plugins may have settings of their own.
+      # Lets plugins add their own settings.
       def __offer_plugins
         @__plugins.each { |plugin| plugin.config(self) if plugin.respond_to?(:config) }
       end
@@ -241,7 +241,7 @@ module Firebrick
         @__file.options.merge!(options)
       end
 
-      # As Puma 8 chooses it.
+      # Chooses the host as Puma 8 does.
       def __default_host
         @__file.options[:default_host] || (PumaFile.ipv6? ? "::" : "0.0.0.0")
       end
@@ -257,7 +257,7 @@ module Firebrick
         object || block || raise(ArgumentError, "expected a block, or an object with the method call")
       end
 
-      # Methods that a plugin's file has added to Puma::DSL, which is this class: they are recorded, too.
+      # Records calls of methods that a plugin's file has added to Puma::DSL, which is this class.
       def __follow_new_methods
         added = self.class.public_instance_methods(false) - PUMAS - OWN
         recorder = Module.new
@@ -279,7 +279,7 @@ module Firebrick
       end
     end
 
-    # Public, but not of Puma.
+    # Public methods that are not Puma's.
     OWN = %i[__read __offer_plugins].freeze
   end
 end

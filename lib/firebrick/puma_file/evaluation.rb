@@ -1,5 +1,5 @@
 # frozen_string_literal: true
 
-# A puma.rb finds constants where it is evaluated. So this stands outside of every module, and has no local variables:
-# `Report` and `Worker` in a puma.rb are those of the app, not ours.
+# A puma.rb resolves constants in the scope where it is evaluated. So this is outside of all modules, and has no local
+# variables: `Report` and `Worker` in a puma.rb are the app's classes, not Firebrick's.
 Firebrick::PumaFile.define_singleton_method(:evaluate_text) { @receiver.instance_eval(@text, @place, 1) }

@@ -4,9 +4,9 @@ require "firebrick/report"
 
 module Firebrick
   class PumaFile
-    # The blocks of a puma.rb as hooks. As in Puma, one that raises is logged and the others run.
+    # Installs the blocks of a puma.rb as hooks. As in Puma, an exception is logged and the other blocks still run.
     class Hooks
-      # Puma's names and ours.
+      # Puma's names and Firebrick's.
       NAMES = {
         before_fork: :before_fork, before_refork: :before_refork, before_worker_boot: :after_fork,
         before_worker_shutdown: :before_worker_exit, before_worker_fork: :before_worker_fork,
@@ -30,7 +30,7 @@ module Firebrick
 
       private
 
-      # Blocks without parameters are given some all the same, as procs allow.
+      # Passes arguments to blocks without parameters as well, which procs ignore.
       def guarded(name, key, block)
         data = @data
         lambda do |argument = nil|
@@ -40,7 +40,7 @@ module Firebrick
         end
       end
 
-      # Puma gives as much as the handler takes: the exception, the env, the status.
+      # Passes as many arguments as the handler takes, as Puma does: the exception, the env, the status.
       def error_handler(handler)
         arity = handler.respond_to?(:arity) ? handler.arity : handler.method(:call).arity
         lambda do |error, env|

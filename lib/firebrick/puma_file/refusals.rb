@@ -2,9 +2,9 @@
 
 module Firebrick
   class PumaFile
-    # What the front is told of a file that could not be evaluated.
+    # The report to the front about a file that could not be evaluated.
     module Refusals
-      # The words of `unconfigured`: place, unknown method, text.
+      # Returns the words of `unconfigured`: place, unknown method, text.
       def refusal(error)
         file, line = place_of(error)
         [file, line, error.is_a?(UnknownMethod) ? error.method_name : "", text_of(error)]
@@ -29,13 +29,13 @@ module Firebrick
         elsewhere && !own?(elsewhere) ? "#{text}\n    #{elsewhere}" : text
       end
 
-      # Ruby 3.1 to 3.3 add the line of code to a NameError, which may be ours.
+      # Ruby 3.1 to 3.3 add the line of code to a NameError, which may be a line of this library.
       def message_of(error)
         plain = error.is_a?(NameError) && error.respond_to?(:original_message)
         (plain ? error.original_message : error.message).to_s
       end
 
-      # Whether a line of a backtrace says no more than the place that is named anyway.
+      # Returns whether a line of a backtrace repeats the place that is reported anyway.
       def own?(line)
         line.start_with?(File.dirname(__dir__), *@files.keys.map { |file| "#{file}:" })
       end

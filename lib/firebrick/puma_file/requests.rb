@@ -2,10 +2,10 @@
 
 module Firebrick
   class PumaFile
-    # What a puma.rb says about requests: their scheme, the client's address, the methods that are served.
+    # The settings of a puma.rb about requests: their scheme, the client's address, the supported methods.
     class Requests
       class << self
-        # The app itself when there is nothing to do.
+        # Returns the app itself when there is nothing to do.
         def wrap(app, options)
           methods = options[:supported_http_methods] unless options[:supported_http_methods] == :any
           says = [options[:rack_url_scheme]&.to_s, address(options[:remote_address]), methods]

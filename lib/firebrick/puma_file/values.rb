@@ -5,14 +5,14 @@ require "socket"
 
 module Firebrick
   class PumaFile
-    # What Puma would make of values.
+    # Converts values as Puma does.
     module Values
-      # What is no number is judged by the front.
+      # Returns an Integer; nil for anything else, which the front reports.
       def whole(value)
         Integer(value, exception: false)
       end
 
-      # How many workers a text asks for; nil if it does not say.
+      # Returns the number of workers in a text; nil if there is none.
       def number(workers)
         case workers.to_s.strip
         when "" then nil
@@ -21,7 +21,7 @@ module Firebrick
         end
       end
 
-      # As Puma 8 looks for it: an address besides that of the machine itself.
+      # Looks for an IPv6 address other than the loopback, as Puma 8 does.
       def ipv6?
         Socket.getifaddrs.any? { |found| found.addr&.ipv6? && !found.addr.ipv6_loopback? }
       rescue SystemCallError

@@ -2,10 +2,10 @@
 
 module Firebrick
   class PumaFile
-    # Calls as words of a message: file, line, method, 1 for a block plus 2 under a condition, the number of arguments,
-    # and those. A value is a letter for its kind and its text; lists and hashes are followed by their parts.
+    # Encodes calls as words of a message: file, line, method, 1 for a block plus 2 under a condition, the number of
+    # arguments, and the arguments. A value is a letter for its kind and its text; the parts of lists and hashes follow.
     module Words
-      # How deep lists may be in lists; the front reads no deeper.
+      # The depth of nested lists that is encoded; the front reads no deeper.
       DEPTH = 12
 
       LETTERS = { Float => "d", Symbol => "y" }.freeze
@@ -38,7 +38,7 @@ module Firebrick
         value.bit_length < 64 ? ["i#{value}"] : ["s#{value}"]
       end
 
-      # Paths and durations are what they look like; callable objects are not for the front.
+      # Paths and durations are sent as text. The front has no use for callable objects.
       def other(value)
         return ["s#{value.to_path}"] if value.respond_to?(:to_path)
         return ["s#{value.to_str}"] if value.respond_to?(:to_str)

@@ -4,10 +4,10 @@ require "socket"
 
 module Firebrick
   module Pure
-    # The body of a response, in all forms that Rack allows. Contract: as ext/worker/src/body.rs, but that large strings
-    # go in BODY frames: nothing is offered.
+    # Sends the body of a response, in all forms that Rack allows. Contract: as ext/worker/src/body.rs, except that
+    # large strings go in BODY frames; nothing is offered.
     class Body
-      # Bodies up to this size travel in the RESPONSE frame, in bytes.
+      # Bodies up to this size, in bytes, travel in the RESPONSE frame.
       INLINE = 128 << 10
 
       def initialize(response, head, env)
@@ -57,7 +57,7 @@ module Firebrick
         @response.finish(@head)
       end
 
-      # The usual body. Its bytes are copied once.
+      # Sends the usual body, of one part. Its bytes are copied once.
       def one(part)
         must_be_string(part)
         return @response.whole(@head, part.b) if part.bytesize <= INLINE
@@ -68,11 +68,11 @@ module Firebrick
         @response.finish(@head)
       end
 
-      # The regular file; nil when there is none that can be opened: a pipe has none, an unlinked file has lost it.
+      # Opens a regular file; nil when it cannot be opened: a pipe has no path, an unlinked file has lost it.
       def open_file(path)
         return if path.nil?
 
-        # Opening a pipe would wait for its writer.
+        # Opening a pipe without NONBLOCK would wait for its writer.
         file = File.open(path.to_s, File::RDONLY | File::NONBLOCK)
         return file if file.stat.file?
 
@@ -82,8 +82,8 @@ module Firebrick
         nil
       end
 
-      # Where an open file stands, or what is used as one (a Tempfile): one that has been read, or sought in, goes on
-      # from there, as its `each` would.
+      # Returns the position of an open file or Tempfile. A file that has been read or sought in is sent from its
+      # position, as its `each` would.
       def position(body)
         body.respond_to?(:pos) ? body.pos.to_i : 0
       rescue IOError, SystemCallError
@@ -118,10 +118,10 @@ module Firebrick
         @response.finish(@head)
       end
 
-      # Gives +callable+ a socket, whose other end the front has.
+      # Calls +callable+ with a socket whose other end goes to the front.
       def stream(callable)
         stream = @response.stream
-        # Only an upgrade passes on bytes from the client; otherwise the app reads the end of the stream.
+        # Only an upgrade passes on bytes from the client; in other streams the app reads the end of the stream.
         upgraded = @head.status == 101
         stream.close_input unless upgraded
         @response.start(@head, Frames::STREAM, stream.sent)

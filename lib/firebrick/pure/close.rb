@@ -4,8 +4,8 @@ require "ffi"
 
 module Firebrick
   module Pure
-    # `close`, and nothing but that. JRuby 10 ends a socket in both directions before it closes it, for all processes
-    # that have it.
+    # Plain close(2). JRuby 10 shuts a socket down in both directions before it closes it, which affects all processes
+    # that share it.
     module Close
       extend FFI::Library
       ffi_lib FFI::Library::LIBC

@@ -4,10 +4,10 @@ require "firebrick/pure/frames"
 
 module Firebrick
   module Pure
-    # Full garbage collections between requests: says when one is due, and makes it when told.
+    # Full garbage collections between requests: reports when one is due, and runs it on order.
     class Collection
       # collector:: decides (Worker::OutOfBandGc); nil: collections are left to Ruby
-      # link:: the first
+      # link:: the first link
       def initialize(collector, link)
         @collector = collector
         @link = link
@@ -15,7 +15,7 @@ module Firebrick
         @told = false
       end
 
-      # After a request.
+      # Reports once, after a request, that a collection is due.
       def check
         return if @collector.nil? || @seen == GC.count
 

@@ -4,10 +4,10 @@ require "socket"
 
 module Firebrick
   module Pure
-    # How bytes and descriptors travel on a link. What is received is a pair: bytes (nil at the end), and the numbers of
-    # the descriptors that came with them.
+    # The ways in which bytes and descriptors travel on a link. Reading returns a pair: bytes (nil at the end), and the
+    # numbers of the descriptors that came with them.
     module Descriptors
-      # Whether this Ruby can send descriptors. TruffleRuby cannot.
+      # Returns whether this Ruby can send descriptors. TruffleRuby cannot.
       def self.possible?
         one, other = UNIXSocket.pair
         one.send_io(other)
@@ -26,24 +26,24 @@ module Firebrick
         return socket.close unless RUBY_ENGINE == "jruby"
 
         require "firebrick/pure/close"
-        # Nothing else closes it, and its number is never used again by this object.
+        # Nothing else may close it, and this object never uses its number again.
         socket.autoclose = false
         Close.close(socket.fileno)
       end
 
-      # Of a link that can send descriptors.
+      # The methods of a link that can send descriptors.
       module Sending
         def descriptors?
           true
         end
 
-        # A socket for the app, whose other end is to be sent.
+        # Makes a socket for the app; its other end is to be sent.
         def stream
           Pair.new
         end
       end
 
-      # Of a link whose frames come without descriptors.
+      # The methods of a link whose frames come without descriptors.
       module PlainReading
         def read
           @socket.readpartial(READ)
@@ -52,7 +52,7 @@ module Firebrick
         end
       end
 
-      # In the same messages as the bytes (`SCM_RIGHTS`).
+      # Sends descriptors in the same messages as the bytes (`SCM_RIGHTS`).
       class WithFrames
         include Sending
 
@@ -63,19 +63,19 @@ module Firebrick
           @arrived = []
         end
 
-        # The bytes that have come; nil at the end.
+        # Returns the received bytes; nil at the end.
         def read
           bytes, _, _, *control = @socket.recvmsg(READ, 0, 512, scm_rights: true)
           control.each { |message| keep(message) if message.cmsg_is?(:SOCKET, :RIGHTS) }
           bytes unless bytes.nil? || bytes.empty?
         end
 
-        # The number of the next descriptor.
+        # Returns the number of the next descriptor.
         def take
           @arrived.shift
         end
 
-        # The numbers of all that have come.
+        # Returns the numbers of all received descriptors.
         def take_all
           @arrived.shift(@arrived.length)
         end
@@ -101,7 +101,7 @@ module Firebrick
         end
       end
 
-      # On a second socket, with one byte each, and before the frame that they belong to.
+      # Sends descriptors on a second socket, with one byte each, before the frame that they belong to.
       class Beside
         include Sending
         include PlainReading
@@ -127,19 +127,19 @@ module Firebrick
         end
       end
 
-      # Not at all: what would be sent is connected instead, before the frame that refers to it.
+      # Sends no descriptors: connects a socket to the front instead, before the frame that refers to it.
       class Connected
         include PlainReading
 
         attr_reader :socket
 
-        # Yields to connect a socket that takes the place of a descriptor.
+        # Yields to connect a socket that replaces a descriptor.
         def initialize(socket, &connect)
           @socket = socket
           @connect = connect
         end
 
-        # The front sends none.
+        # Returns nothing, because the front sends no descriptors on such a link.
         def take; end
 
         def descriptors?
@@ -150,7 +150,7 @@ module Firebrick
           Connection.new(@connect)
         end
 
-        # The front has the connection when it has answered: whatever is written afterwards comes behind it.
+        # When the front has answered, it has the connection, and bytes written afterwards follow it.
         def write(bytes, connection)
           connection&.introduce
           @socket.write(bytes)
@@ -169,19 +169,20 @@ module Firebrick
           @own, @sent = UNIXSocket.pair
         end
 
-        # The app reads the end of the stream. Until it has closed that itself a byte lies in its end (StreamSocket).
+        # Makes the app read the end of the stream. Until the app closes the stream, a byte stays in its end
+        # (StreamSocket).
         def close_input
           @sent.write("\0")
           @sent.shutdown(Socket::SHUT_WR)
         end
 
-        # The front has it.
+        # Closes this process's copy after the front has received it.
         def release
           Descriptors.release(@sent)
         end
       end
 
-      # A socket for the app that is connected to the front: before its response begins, in the order of the frames.
+      # A socket for the app that is connected to the front, before its response begins, in the order of the frames.
       class Connection
         attr_reader :own
 

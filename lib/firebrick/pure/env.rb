@@ -4,14 +4,14 @@ require "firebrick/pure/names"
 
 module Firebrick
   module Pure
-    # The Rack env of a request.
+    # Builds the Rack env of a request.
     class Env
       TRANSFER_ENCODING = NAMES.index("transfer-encoding") + 1
       COOKIE = NAMES.index("cookie") + 1
       CONTENT_LENGTH = NAMES.index("content-length") + 1
       VERSIONS = { 10 => "HTTP/1.0", 11 => "HTTP/1.1", 20 => "HTTP/2", 30 => "HTTP/3" }.freeze
 
-      # base:: what all envs have in common
+      # base:: the variables that all envs have in common
       # rack3:: whether the app's Rack is 3 or later
       def initialize(base, rack3)
         @base = base
@@ -60,7 +60,7 @@ module Firebrick
         env["SERVER_PROTOCOL"] = env["HTTP_VERSION"] = VERSIONS.fetch(request.version)
         return if request.version < 20
 
-        # It shares its connection with others, and has none to hand over.
+        # The request shares its connection with others, so it cannot be handed over.
         env["rack.hijack?"] = false
         env.delete("rack.hijack")
       end
@@ -75,18 +75,18 @@ module Firebrick
         put_certificate(env) if key == "SSL_CLIENT_CERT"
       end
 
-      # nil for a field that the app does not see.
+      # Returns the env key; nil for a field that the app does not see.
       def key_of(code, name)
-        # The front has decoded the body.
+        # The front has already decoded the body.
         return if code == TRANSFER_ENCODING
         return KEYS[code] unless code.zero?
-        # Not a field of the client, but a variable.
+        # A variable of the front, not a field of the client.
         return name.byteslice(1..-1) if name.start_with?("=")
 
         "HTTP_#{name.upcase.tr('-', '_')}"
       end
 
-      # The client's certificate as Puma's apps find it.
+      # Adds the client's certificate under the key that Puma's apps use.
       def put_certificate(env)
         certificate = Firebrick::Exchange.peer_certificate(env["SSL_CLIENT_CERT"])
         env["puma.peercert"] = certificate if certificate

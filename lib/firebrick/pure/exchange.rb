@@ -7,14 +7,14 @@ require "firebrick/pure/response"
 
 module Firebrick
   module Pure
-    # One request, from its frame to its END.
+    # Serves one request, from its frame to its END.
     #
-    # Contract: whatever the app does, exactly one response goes out, the body is closed exactly once, and the thread
+    # Contract: whatever the app does, exactly one response is sent, the body is closed exactly once, and the thread
     # goes on, unless the app kills it.
     class Exchange
       FALLBACK = { "content-type" => "text/plain" }.freeze
 
-      # The env, once it is there; the Response; the thread that serves it; the request.
+      # The env, once it exists; the Response; the serving thread; the request.
       attr_reader :env, :response, :thread, :job
 
       # worker:: the Worker
@@ -27,7 +27,7 @@ module Firebrick
         @failed = false
       end
 
-      # Whether the app has failed.
+      # Returns whether the app has failed.
       def failed?
         @failed
       end
@@ -42,7 +42,7 @@ module Firebrick
 
       private
 
-      # The client has gone before the request was started.
+      # Ends a request whose client disconnected before the request was started.
       def give_up
         @job.discard
         @response.stop(true)
@@ -53,7 +53,7 @@ module Firebrick
         yield
         finished = true
       ensure
-        # The app has forked, or kills this thread: nothing but this is run.
+        # The app has forked, or kills this thread: only this block still runs.
         exit!(1) if @worker.abandoned?
         killed unless finished
       end
@@ -64,7 +64,7 @@ module Firebrick
         finish
       end
 
-      # Runs a part of the app; what it raises is kept.
+      # Runs a part of the app and keeps its exception.
       def attempt
         yield
         exit!(0) if @worker.abandoned?
@@ -81,7 +81,7 @@ module Firebrick
         @worker.app.call(@env).tap { exit!(0) if @worker.abandoned? }
       end
 
-      # What the app has of its request: wherever it is called, it is about this one.
+      # Adds the objects through which the app reaches its request. They refer to this request wherever they are called.
       def put_handles
         handle = Native::Handle.new(self)
         @env["firebrick.timeout"] = handle
@@ -89,7 +89,7 @@ module Firebrick
         @env["rack.early_hints"] = Native::Hints.new(self) if @env["rack.early_hints"]
       end
 
-      # Takes status, headers and body apart and sends them.
+      # Takes apart and sends status, headers and body.
       def respond(answer, from_app)
         answer = Array.try_convert(answer)
         # Hijacked: the response is not sent, but its body must be closed.
@@ -102,11 +102,11 @@ module Firebrick
         head = Head.new(status, headers, @worker.max_head)
         @status = head.status
         file = Firebrick::Exchange.send_file(@env, @status, headers) if from_app && head.names_file?
-        # Without a rule for that path the response is what the app has made it.
+        # Without a rule for that path, the app's response is sent unchanged.
         file ? respond(file, false) : Body.new(@response, head, @env).send(body)
       end
 
-      # The app has raised: sends an error page, if the response has not begun.
+      # Sends an error page for an exception of the app, if the response has not begun.
       def failure(error)
         unsent = @response.take_back
         return @response.stop(true) if Firebrick::Exchange.client_gone?(error)
@@ -128,7 +128,7 @@ module Firebrick
         @response.whole(head, @request.verb == "HEAD" ? "" : "Internal Server Error\n")
       end
 
-      # What comes after the response.
+      # Runs the steps that follow the response.
       def finish
         @response.stop(@failed)
         afterwards { @body.close if closes? }
@@ -139,7 +139,7 @@ module Firebrick
         !@body.nil? && !@body.instance_of?(Array) && !@body.is_a?(String) && @body.respond_to?(:close)
       end
 
-      # What it raises is logged.
+      # Runs a step and logs its exception.
       def afterwards
         yield
       rescue Exception => e # rubocop:disable Lint/RescueException
@@ -159,7 +159,7 @@ module Firebrick
         Firebrick::Exchange.reply_sent(after, @env) if after.is_a?(Array) && after.any?
       end
 
-      # The thread ends here.
+      # Completes the request of a thread that is being killed.
       def killed
         failure(nil) unless @response.ended?
         finish

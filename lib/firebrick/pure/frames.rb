@@ -2,7 +2,7 @@
 
 module Firebrick
   module Pure
-    # The other side has broken a rule of docs/wire.md.
+    # Raised when the other side breaks a rule of docs/wire.md.
     class Malformed < StandardError
       def message
         "malformed frame: #{super}"
@@ -14,9 +14,9 @@ module Firebrick
       # The version of docs/wire.md.
       WIRE = 7
       HEADER = 12
-      # Of a payload, in bytes.
+      # The largest payload, in bytes.
       LONGEST = (1 << 20) + (64 << 10)
-      # Bytes of BODY that may be under way when a response begins.
+      # Bytes of BODY that may be in flight when a response begins.
       WINDOW = 1 << 20
 
       # From the front.
@@ -59,7 +59,8 @@ module Firebrick
         [payload.bytesize, kind, flags, 0, id].pack("VCCvV") << payload
       end
 
-      # The length of the payload whose header is there in +bytes+. Byte by byte: `unpack` makes a string and an array.
+      # Returns the payload's length from the header at +at+. Reads single bytes, because `unpack` makes a string and an
+      # array.
       def length(bytes, at)
         length = number(bytes, at)
         kind = bytes.getbyte(at + 4)
@@ -72,12 +73,12 @@ module Firebrick
         length
       end
 
-      # The u32 there.
+      # Returns the u32 at +at+.
       def number(bytes, at)
         bytes.getbyte(at) | (bytes.getbyte(at + 1) << 8) | (bytes.getbyte(at + 2) << 16) | (bytes.getbyte(at + 3) << 24)
       end
 
-      # TRACES. Each trace is a link, an id and lines.
+      # Encodes TRACES. Each trace is a link, an id and lines.
       def traces(list)
         room = 512 << 10
         payload = "".b

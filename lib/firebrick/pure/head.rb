@@ -4,21 +4,21 @@ require "firebrick/errors"
 
 module Firebrick
   module Pure
-    # Status and headers of a response, per Rack 2.2 and Rack 3. Contract: as ext/worker/src/head.rs.
+    # Encodes status and headers of a response, per Rack 2.2 and Rack 3. Contract: as ext/worker/src/head.rs.
     class Head
       UNSENDABLE = /[\r\n\0]/n.freeze
-      # Fields that say how the body is sent.
+      # Fields that determine how the body is sent.
       MEANINGS = { "content-length" => :finite, "transfer-encoding" => :coded, "x-sendfile" => :names_file,
                    "x-accel-redirect" => :names_file }.freeze
       # A frame must hold the head and a body.
       LARGEST = 512 << 10
-      # Bytes that a field takes beside its name and value, for the limit; and in the frame.
+      # Bytes that a field takes beside its name and value: counted for the limit, and in the frame.
       OVERHEAD = 4
       LENGTHS = 6
-      # Names of fields that are remembered.
+      # The number of field names that are cached.
       NAMES = 256
 
-      # The name of a field, and the last field of that name: most responses have the same again. Frozen, so that
+      # The name of a field, and the last field of that name, because most responses repeat it. Frozen, so that
       # threads may share it.
       class Name
         attr_reader :bytes, :meaning, :last
@@ -30,7 +30,7 @@ module Firebrick
           raise BadResponse, "header #{name.inspect} contains CR, LF or NUL" if @bytes.match?(UNSENDABLE)
         end
 
-        # The field with this value, a String, as it is sent.
+        # Returns the encoded field with this value, a String.
         def field(value)
           last = @last
           return last.bytes if last.value == value
@@ -38,7 +38,7 @@ module Firebrick
           raise BadResponse, "header #{@bytes.inspect} contains CR, LF or NUL" if value.b.match?(UNSENDABLE)
 
           bytes = ([@bytes.bytesize, value.bytesize].pack("vV") << @bytes << value.b).freeze
-          # One reference: another thread sees both or none.
+          # One assignment: another thread sees both parts or neither.
           @last = Field.new(String.new(value).freeze, bytes) if bytes.bytesize < 256
           bytes
         end
@@ -58,7 +58,7 @@ module Firebrick
       @lock = Mutex.new
 
       class << self
-        # The Name. The table is replaced, never changed: it is read without a lock.
+        # Returns the Name. The table is replaced, never changed, so it is read without a lock.
         def name(name)
           @names[name] || remember(name)
         end
@@ -76,7 +76,7 @@ module Firebrick
 
       # The status; `rack.hijack` of the headers.
       attr_reader :status, :take_over
-      # How many fields there are, and their bytes.
+      # The number of fields, and their bytes.
       attr_reader :count, :fields
 
       # limit:: bytes that the fields may have
@@ -89,17 +89,17 @@ module Firebrick
         read_headers(headers)
       end
 
-      # Whether the body has a known length.
+      # Returns whether the body has a known length.
       def finite?
         @finite
       end
 
-      # Whether the app has encoded the body itself (Transfer-Encoding).
+      # Returns whether the app has encoded the body itself (Transfer-Encoding).
       def coded?
         @coded
       end
 
-      # Whether the app names a file that may take the place of the body.
+      # Returns whether the response names a file that may replace the body.
       def names_file?
         @names_file
       end
@@ -109,7 +109,7 @@ module Firebrick
         add("content-length", length.to_s) unless @finite || @coded
       end
 
-      # As in INTERIM.
+      # Encodes the head as in INTERIM.
       def pack
         [@status, @count].pack("vv") << @fields
       end
@@ -147,7 +147,7 @@ module Firebrick
         end
       end
 
-      # Rack 2 has a line for each of several values.
+      # In Rack 2 a value has one line for each of several values.
       def add_lines(name, value)
         return add(name, value) unless value.include?("\n")
 

@@ -5,14 +5,14 @@ require "firebrick/pure/pace"
 
 module Firebrick
   module Pure
-    # The requests that have come and not been taken up, of all links, and what a serving thread does next.
+    # The requests of all links that have not been taken up. Decides the next action of each serving thread.
     #
-    # Contract: taking a request up and returning it exclude each other. A thread that rests has a bell of its own,
-    # which is rung without the lock: who hears it does not wait for who has rung it. The last that came to rest is the
-    # first to be called. A request for which no thread is called (Pace says when) is taken up by one that is awake, and
-    # the watchdog calls another as soon as that takes long.
+    # Contract: taking a request up and returning it exclude each other. Each resting thread has its own bell, which is
+    # rung without the lock, so that the woken thread does not wait for the one that rang. The thread that came to rest
+    # last is called first. A request for which no thread is called (Pace decides) is taken up by a thread that is
+    # awake; the watchdog calls another thread as soon as that takes long.
     class Inbox
-      # Told once when nothing is left to be done.
+      # The block is called once, when there is nothing left to do.
       def initialize(scoreboard, watchdog, &finished)
         @scoreboard = scoreboard
         @watchdog = watchdog
@@ -20,7 +20,7 @@ module Firebrick
         @lock = Mutex.new
         @jobs = []
         @pace = Pace.new
-        # How many threads there are; bells of those that rest; of those, the ones that have not been called.
+        # The number of threads; the bells of the resting ones; those of them that have not been called.
         @members = 0
         @resting = {}.compare_by_identity
         @uncalled = []
@@ -29,13 +29,13 @@ module Firebrick
         @steps = 0
       end
 
-      # A thread begins to serve. Its bell, a Queue.
+      # Registers a thread that begins to serve. Returns its bell, a Queue.
       def enter
         @lock.synchronize { @members += 1 }
         Queue.new
       end
 
-      # The thread with this bell has ended, however it came.
+      # Removes the thread with this bell, which has ended, for whatever reason.
       def leave(bell)
         @lock.synchronize do
           @members -= 1
@@ -43,7 +43,7 @@ module Firebrick
         end
       end
 
-      # Adds a request. Whether another thread could serve it at once.
+      # Adds a request. Returns whether another thread could serve it at once.
       def put(job)
         bell = late = nil
         @lock.synchronize do
@@ -58,7 +58,8 @@ module Firebrick
         late
       end
 
-      # The next request; :collect when garbage is to be collected; nil when the thread ends. Yields before it waits.
+      # Returns the next request; :collect when a collection is to run; nil when the thread ends. Yields before it
+      # waits.
       # bell:: the calling thread's own
       def take(bell)
         until (step = @lock.synchronize { choose(bell) })
@@ -70,35 +71,35 @@ module Firebrick
         step
       end
 
-      # Whether the calling thread will take up the next request at once, and finish that soon: what it has to send may
-      # go with the next response.
+      # Returns whether the calling thread will take up the next request at once and finish it soon, so that its unsent
+      # frames can go with the next response.
       def goes_on?
         !@jobs.empty? && @pace.quick?
       end
 
-      # What #take has returned is done.
+      # Records that the action returned by #take is done.
       # exchange:: the one that was served, if it was a request
       def done(exchange)
         @lock.synchronize do
           @active -= 1
           count(exchange) if exchange
           progress
-          # Otherwise the other threads would wake up after each request, for nothing.
+          # Without the condition the other threads would wake up after each request, for nothing.
           call_all if @active.zero? && (@draining || @collect)
         end
       end
 
-      # No request will come.
+      # No more requests will come.
       def drain
         wake { @draining = true }
       end
 
-      # Garbage is to be collected when nothing is being served.
+      # A collection is to run when no request is being served.
       def collect
         wake { @collect = true }
       end
 
-      # The client of a request has gone. Whether it has not been taken up.
+      # Marks a request whose client has disconnected. Returns whether it was still waiting.
       def abort(link, id)
         @lock.synchronize do
           job = @jobs.find { |one| one.link.equal?(link) && one.id == id }
@@ -107,7 +108,7 @@ module Firebrick
         end
       end
 
-      # RESUME: what comes now is to be served.
+      # RESUME: new requests are to be served again.
       def resume(link)
         @lock.synchronize do
           link.closed = false
@@ -115,12 +116,12 @@ module Firebrick
         end
       end
 
-      # How often something has been taken up or done: who asks twice knows whether anything happens.
+      # Returns a counter of requests taken up or done. Comparing two values shows whether there is progress.
       def steps
         @lock.synchronize { @steps }
       end
 
-      # Nothing has been taken up or done for a moment: calls threads for what waits.
+      # Calls threads for waiting requests, because nothing has been taken up or done for a moment.
       def hurry
         @lock.synchronize do
           @pace.slow_down unless @jobs.empty? || @uncalled.empty?
@@ -128,28 +129,28 @@ module Firebrick
         end
       end
 
-      # Watches whether the threads that are awake keep the processors busy.
+      # Measures whether the awake threads keep the processors busy.
       def watch
         @lock.synchronize { @pace.watch }
       end
 
-      # Nothing has been taken up or done for long: returns the requests that wait.
+      # Returns the waiting requests to the front, because nothing has been taken up or done for long.
       def return_stalled
         @lock.synchronize do
           next if @jobs.empty? || @stalled || @finished
 
           @jobs.map(&:link).uniq.each { |link| return_from(link, link.passed) }
-          # What comes now has been sent by a front that knows.
+          # The front sends further requests knowing that.
           @stalled = true
         end
       end
 
-      # Whether nothing waits that could be returned.
+      # Returns whether there is no waiting request that could be returned.
       def settled?
         @lock.synchronize { @jobs.empty? || @finished || (@stalled && @uncalled.empty?) }
       end
 
-      # Whether nothing is being done that the end of the links would cut short.
+      # Returns whether the links can end without cutting work short.
       def over?
         @finished || (@draining && @active.zero? && @jobs.empty?)
       end
@@ -172,7 +173,7 @@ module Firebrick
         @uncalled.clear
       end
 
-      # What the thread does next; nil: it waits for its bell, or ends.
+      # Returns the thread's next action; nil: it waits for its bell, or ends.
       def choose(bell)
         get_up(bell)
         return if @finished
@@ -188,7 +189,7 @@ module Firebrick
           withdrawn = pass(job.link)
           return job unless withdrawn
 
-          # The front may have seen that it was taken up: it learns that it was not served.
+          # The front may have seen the request taken up, and must learn that it was not served.
           return_from(job.link, job.link.passed - 1)
           job.discard
         end
@@ -232,17 +233,17 @@ module Firebrick
         nil
       end
 
-      # It may have been interrupted before it was called.
+      # Removes the thread from the resting ones. It may have been interrupted before it was called.
       def get_up(bell)
         @uncalled.delete(bell) if @resting.delete(bell)
       end
 
-      # Counts one more. Whether the front has taken it back.
+      # Counts one more request. Returns whether the front has withdrawn it.
       def pass(link)
         @scoreboard.passed(link.number, link.passed += 1)
       end
 
-      # RETURNED, before any of them is counted.
+      # Sends RETURNED, before any of the returned requests is counted.
       def return_from(link, number)
         return if link.closed
 

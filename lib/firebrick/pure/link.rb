@@ -8,9 +8,9 @@ module Firebrick
     # A received request.
     class Job
       attr_reader :link, :id, :payload
-      # The number of that of its body, which may come later.
+      # The number of the body's descriptor, which may come later.
       attr_accessor :descriptor
-      # Whether its client has gone before it was taken up; why its body could not be kept.
+      # Whether its client disconnected before it was taken up; why its body could not be stored.
       attr_accessor :gone, :error
 
       def initialize(link, id, payload, descriptor)
@@ -21,25 +21,25 @@ module Firebrick
         @gone = false
       end
 
-      # Nobody will serve it.
+      # Drops a request that will not be served.
       def discard
         IO.for_fd(descriptor).close if descriptor
       end
     end
 
-    # One socket to a front thread: a thread that reads it and cuts frames, and what is to be written.
+    # One socket to a front thread, with a thread that reads it and cuts frames, and its unsent frames.
     #
-    # Contract: `passed` and `closed` are changed under the inbox's lock only. Frames are written in the order in which
-    # they were given. Who gives one while another thread writes leaves it to that thread: a write wakes the front,
-    # which may take this thread's processor, and nobody shall wait for that.
+    # Contract: `passed` and `closed` are changed only under the inbox's lock. Frames are written in the order in which
+    # they were given. While one thread writes, other threads leave their frames to it: a write wakes the front, which
+    # may take over this thread's processor, and no other thread should wait for that.
     class Link
-      # Not even when the app kills the thread.
+      # Defers even the kill of a thread.
       NEVER = { Object => :never }.freeze
 
       attr_reader :number
-      # How many requests have been taken up or discarded; whether RETURNED has been sent and RESUME not come.
+      # The number of requests taken up or discarded; whether RETURNED has been sent and RESUME has not come.
       attr_accessor :passed, :closed
-      # The Upload under way.
+      # The Upload in progress.
       attr_accessor :upload
 
       def initialize(number, transport)
@@ -55,39 +55,39 @@ module Firebrick
         @closed = false
       end
 
-      # Whether descriptors can be sent, and come.
+      # Returns whether descriptors can be sent and received.
       def descriptors?
         @transport.descriptors?
       end
 
-      # A socket for the app, and what is sent for it.
+      # Makes a socket for the app, and the end to send for it.
       def stream
         @transport.stream
       end
 
-      # Gives each frame to +worker+, in order.
+      # Starts the reader, which passes each frame to +worker+, in order.
       def start(worker)
         Thread.new { read_all(worker) }
       end
 
-      # Sends a frame, with the descriptor if there is one. Not interrupted: half a frame would be the end of the link.
+      # Sends a frame, with its descriptor if there is one. Cannot be interrupted: half a frame would break the link.
       def send_frame(bytes, descriptor = nil)
         Thread.handle_interrupt(NEVER) { put(bytes, descriptor) }
       end
 
-      # The same for callers that cannot be interrupted. A descriptor has been sent when this returns.
+      # Does the same for callers that cannot be interrupted. When this returns, a descriptor has been sent.
       def put(bytes, descriptor = nil)
         return put_with(bytes, descriptor) if descriptor
 
         write_all if @lock.synchronize { first_to_wait?(bytes) }
       end
 
-      # The same for a frame that may wait: until #flush, or until another is written.
+      # Adds a frame that may wait: until #flush, or until another frame is written.
       def hold(bytes)
         @lock.synchronize { @waiting << bytes }
       end
 
-      # Writes what is held.
+      # Writes the held frames.
       def flush
         return unless waiting?
 
@@ -96,12 +96,12 @@ module Firebrick
         end
       end
 
-      # Whether frames are held. Who has held some sees them.
+      # Returns whether frames are held. A thread always sees the frames that it has held.
       def waiting?
         !@waiting.empty?
       end
 
-      # Changes what a response of this link may wait for.
+      # Changes state that a response of this link may wait for.
       def news
         @news_lock.synchronize do
           yield
@@ -109,7 +109,7 @@ module Firebrick
         end
       end
 
-      # Waits until the condition holds, and does something with it.
+      # Waits until the condition holds, and calls the block with it still true.
       def when(condition)
         @news_lock.synchronize do
           @news.wait(@news_lock) until condition.call
@@ -117,7 +117,7 @@ module Firebrick
         end
       end
 
-      # In a child that the app has forked.
+      # Closes the link in a child that the app has forked.
       def close
         @transport.close
       rescue IOError
@@ -126,7 +126,7 @@ module Firebrick
 
       private
 
-      # Adds a frame. Whether the caller has to write.
+      # Adds a frame. Returns whether the caller has to write.
       def first_to_wait?(bytes)
         @waiting << bytes
         mine = !@writing
@@ -143,7 +143,7 @@ module Firebrick
         write_all
       end
 
-      # Until nothing waits.
+      # Writes until there are no more frames.
       def write_all
         while (frames = @lock.synchronize { take_waiting })
           write(frames.length == 1 ? frames.first : frames.join, nil)
@@ -153,7 +153,7 @@ module Firebrick
       def write(bytes, descriptor)
         @transport.write(bytes, descriptor)
       rescue SystemCallError, IOError
-        # The front has gone, which the reader sees, too.
+        # The front is gone. The reader finds out, too.
         nil
       end
 
@@ -179,7 +179,7 @@ module Firebrick
         worker.front_gone
       end
 
-      # Gives the frames in +bytes+ to the worker. What is left: the beginning of a frame, or nil.
+      # Passes the frames in +bytes+ to the worker. Returns the rest: the beginning of a frame, or nil.
       def cut(bytes, worker)
         at = 0
         while bytes.bytesize - at >= Frames::HEADER

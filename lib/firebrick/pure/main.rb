@@ -18,10 +18,10 @@ module Firebrick
       LINK = 1
       BESIDE = 2
       STREAM = 3
-      # Descriptors travel beside the links, and the scoreboard, which comes as one, is written.
+      # Descriptors travel beside the links, and the scoreboard, which is sent as one, is writable.
       ABILITIES = 0x03
 
-      # Loads the app as a template does, but for what helps only who forks afterwards.
+      # Loads the app like a template, without the steps that only help forks.
       class Boot < Template::Boot
         private
 
@@ -62,7 +62,8 @@ module Firebrick
 
       private
 
-      # After the app's own `at_exit`. JRuby would wait for threads that wait for the front, and that for this process.
+      # Exits after the app's own `at_exit`. JRuby would wait for threads that wait for the front, which waits for this
+      # process.
       def end_at_once
         at_exit do
           error = $ERROR_INFO
@@ -86,8 +87,8 @@ module Firebrick
         socket
       end
 
-      # The one byte that comes first has it, if it can have any. A front that does not want this process any more has
-      # closed the socket.
+      # Receives the scoreboard with the first byte, if this Ruby can receive descriptors. A front that no longer wants
+      # this process has closed the socket.
       def receive_scoreboard(control)
         return control.read(1) ? nil : exit!(0) if @abilities.zero?
 
@@ -96,8 +97,8 @@ module Firebrick
         exit!(0)
       end
 
-      # A virtual machine keeps some signals for itself. Java's stops threads by USR2, for those who look at it (Flight
-      # Recorder), although it lets others have it.
+      # Virtual machines reserve some signals. Java's stops threads by USR2 for its tools (Flight
+      # Recorder), although it lets programs trap that signal.
       def ignore_signals
         (Template::IGNORED + ["TERM"] - (RUBY_ENGINE == "jruby" ? ["USR2"] : [])).each do |name|
           trap(name) { nil }
@@ -106,14 +107,15 @@ module Firebrick
         end
       end
 
-      # What a template is told by `boot`: all values of each key.
+      # Reads the settings that a template gets by `boot`: all values of each key.
       def read_settings(control)
         length = control.read(4).unpack1("V")
         words = control.read(length).force_encoding(Encoding::UTF_8).split("\0", -1)
         words.drop(1).each_slice(2).group_by(&:first).transform_values { |pairs| pairs.map(&:last) }
       end
 
-      # The end of the control socket is that of the front; a byte is the end of its interest in this process.
+      # Watches the control socket. Its end means that the front is gone; a byte means that the front no longer needs
+      # this process.
       def watch(control)
         Thread.new do
           clean_up unless byte(control)
@@ -121,19 +123,19 @@ module Firebrick
         end
       end
 
-      # A front that ends before it has read everything resets the connection.
+      # If the front ends before it has read everything, the connection is reset.
       def byte(control)
         control.read(1)
       rescue SystemCallError
         nil
       end
 
-      # A front that was killed has left the socket.
+      # Removes the socket that a killed front has left.
       def clean_up
         File.unlink(@path)
         Dir.rmdir(File.dirname(@path))
       rescue SystemCallError
-        # Done by another, or in order.
+        # Another process has done it, or it was not needed.
         nil
       end
 
@@ -147,7 +149,7 @@ module Firebrick
         exit!(1)
       end
 
-      # What a template says with `booted`.
+      # Reports the files that a template reports with `booted`.
       def tell_of_files(control, facts)
         lines = facts.filter_map { |key, line| line if key == PublicFiles::KEY }
         text = ["files", *lines].map { |line| line.b.delete("\0") }.join("\0")

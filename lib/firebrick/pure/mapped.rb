@@ -5,14 +5,14 @@ require "java"
 module Firebrick
   module Pure
     class Scoreboard
-      # With Java's help the slot is a part of this process's memory. A fence takes the place of the system call: what
-      # is written before it is seen before what is written or read after it.
+      # On Java the slot is mapped into this process's memory. A fence replaces the system call: earlier writes
+      # are visible before later reads and writes.
       class Mapped
         Fence = java.lang.invoke.VarHandle
         BOTH_DIRECTIONS = java.nio.channels.FileChannel::MapMode::READ_WRITE
 
         def initialize(file, start, length)
-          # Java opens no descriptor that it is given.
+          # Java cannot open a file by its descriptor.
           access = java.io.RandomAccessFile.new("/proc/self/fd/#{file.fileno}", "rw")
           @memory = access.channel.map(BOTH_DIRECTIONS, start, length)
           @memory.order(java.nio.ByteOrder::LITTLE_ENDIAN)
@@ -34,7 +34,7 @@ module Firebrick
           @memory.get_long(offset)
         end
 
-        # The memory goes with the process.
+        # The mapping ends with the process.
         def close; end
       end
     end

@@ -2,8 +2,8 @@
 
 module Firebrick
   module Pure
-    # Field names that travel as one byte (crates/wire/src/names.rs, whose order this is): the code of a name is its
-    # position plus one.
+    # Field names that travel as one byte, in the order of crates/wire/src/names.rs: the code of a name is its position
+    # plus one.
     NAMES = %w[
       host user-agent accept accept-language accept-encoding accept-charset connection cookie content-type
       content-length cache-control pragma referer origin upgrade upgrade-insecure-requests authorization
@@ -16,7 +16,7 @@ module Firebrick
       traceparent tracestate cdn-loop cf-connecting-ip cf-ray last-event-id content-encoding
     ].freeze
 
-    # What each is in the env, by code.
+    # The env keys, by code.
     KEYS = ["", *NAMES].map do |name|
       key = name.upcase.tr("-", "_")
       (%w[CONTENT_TYPE CONTENT_LENGTH].include?(key) ? key : "HTTP_#{key}").freeze

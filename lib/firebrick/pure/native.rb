@@ -3,16 +3,16 @@
 require "firebrick/pure/serve"
 
 module Firebrick
-  # What the native part does, in plain Ruby: for a Ruby that has no native extensions, and with `FIREBRICK_PURE=1`.
-  # A worker of this kind serves with threads only, and there is no Firebrick::Server.
+  # The native part's functions in plain Ruby: for Rubies without native extensions, and with `FIREBRICK_PURE=1`.
+  # Such a worker serves with threads only, and Firebrick::Server is not available.
   module Native
-    # What the app has of a request.
+    # The app's reference to a request.
     class Handle
       def initialize(exchange)
         @exchange = exchange
       end
 
-      # The Exchange: not for the app.
+      # Returns the Exchange. A method of the class, because it is not for the app.
       def self.exchange(handle)
         handle.instance_variable_get(:@exchange) || raise(IOError, "the request has ended")
       end
@@ -22,12 +22,12 @@ module Firebrick
     class Hints < Handle; end
 
     class << self
-      # The version of docs/wire.md that this library implements.
+      # Returns the version of docs/wire.md that this library implements.
       def wire
         Pure::Frames::WIRE
       end
 
-      # In the template: what all workers share.
+      # Sets the state that all workers share; called in the template.
       def prepare(app, base, threads, limits, rack3)
         @app = app
         @base = base
@@ -37,8 +37,8 @@ module Firebrick
         @options = Pure::Options.new(fewest, most, limits.first, rack3)
       end
 
-      # After the fork: takes over the links, starts the threads, sends READY.
-      # links:: numbers of descriptors, or what Pure::Descriptors has made of connections
+      # Takes over the links, starts the threads and sends READY, after the fork.
+      # links:: numbers of descriptors, or the objects that Pure::Descriptors has made of connections
       def start(index, links, scoreboard, slot_len)
         file = scoreboard.is_a?(Integer) ? IO.for_fd(scoreboard, "r+b", autoclose: false) : scoreboard
         board = Pure::Scoreboard.new(file, index, slot_len, @options.threads_max)
@@ -63,13 +63,13 @@ module Firebrick
         @worker&.tell_later(Pure::Frames.traces(list))
       end
 
-      # Signals that ask for backtraces. A trap runs on the main thread, which serves nothing here.
+      # Traps signals that request backtraces. A trap runs on the main thread, which serves nothing here.
       def take_signals(signals)
         @signals = came = Thread::Queue.new
         signals.each { |signal| trap(signal) { came << (1 << signal) } }
       end
 
-      # Waits until one has come: a number whose bits they are.
+      # Waits for a signal. Returns a number with the bit of that signal.
       def signals
         @signals.pop
       end
@@ -78,17 +78,17 @@ module Firebrick
         @worker.collect_with(collector)
       end
 
-      # In a child that the app has forked.
+      # Closes the parent's links in a child that the app has forked.
       def abandon
         @worker&.abandon
       end
 
-      # When serving is over: the socket of the template that is to be forked, or nil.
+      # Returns the socket of the template to be forked, or nil, when serving is over.
       def promotion
         @worker.promotion
       end
 
-      # In the child that becomes a template.
+      # Drops the worker, in the child that becomes a template.
       def retire
         @worker = nil
       end
@@ -119,7 +119,7 @@ module Firebrick
         nil
       end
 
-      # Reads the control socket: bytes and descriptors; nil at its end.
+      # Reads the control socket. Returns bytes and descriptors; nil at its end.
       def receive(descriptor)
         socket = UNIXSocket.for_fd(descriptor)
         socket.autoclose = false
@@ -130,8 +130,8 @@ module Firebrick
         nil
       end
 
-      # nil while the child runs; "exit" or "signal", code, peak KiB, which Ruby does not tell; false when it is not
-      # ours.
+      # Returns nil while the child runs; "exit" or "signal", code, peak KiB, which Ruby does not report; false when
+      # this process has no such child.
       def reap(pid)
         _, status = Process.wait2(pid, Process::WNOHANG)
         return if status.nil?
@@ -141,7 +141,7 @@ module Firebrick
         false
       end
 
-      # The kernel's help in these is for native code only.
+      # These need kernel calls that only native code can make.
       def parent_death_signal(_signal); end
 
       def settle_heap; end

@@ -6,34 +6,34 @@ require "firebrick/pure/names"
 
 module Firebrick
   module Pure
-    # A REQUEST frame, taken apart.
+    # A decoded REQUEST frame.
     class Request
       REPEATED = 0x80
 
-      # What has a fixed length at the beginning, with the length of the method; where that ends. The numbers have a
-      # sign: JRuby makes large integers of those without one.
+      # The part of fixed length at the beginning, including the length of the method; its end. The numbers are
+      # signed: JRuby makes large integers of unsigned ones.
       NUMBERS = "CCCCvvq<q<C"
       VERB = 25
-      # Where the body's length is.
+      # The offset of the body's length.
       LENGTH = 16
-      # Of the five numbers behind a method of so many bytes.
+      # Formats of the five numbers behind a method, by its length in bytes.
       TARGETS = Array.new(256) { |length| "@#{VERB + length}V5" }.freeze
 
       NO_BODY = 0
       INLINE = 1
       IN_DESCRIPTOR = 2
-      # It comes in frames, and is in a descriptor when it has come.
+      # The body comes in frames, and is in a descriptor when all of it has come.
       IN_FRAMES = 3
 
       attr_reader :version, :asked_us, :remote_port, :body_length, :verb, :target, :path, :query, :remote_addr,
                   :server_name, :server_port, :body
 
-      # Bytes of the body that come in frames behind the one with this payload; nil if it does not.
+      # Returns the bytes of the body that follow in frames; nil if it does not come in frames.
       def self.announced(payload)
         payload.byteslice(LENGTH, 8).unpack1("Q<") if payload.getbyte(2) == IN_FRAMES
       end
 
-      # Whether times are to be measured.
+      # Returns whether times are to be measured.
       def self.measures?(payload)
         payload.getbyte(3).to_i == 1
       end
@@ -46,14 +46,14 @@ module Firebrick
         @remote_addr = text(1)
         @server_name = text(2)
         @server_port = text(1)
-        # Codes, names and values in turn: few objects.
+        # Codes, names and values alternate, which needs few objects.
         @fields = []
         @count.times { read_field }
         read_body(descriptor)
       end
 
-      # Yields of each field of the head its code, which is 0 for a name that is not in the table, with the bit REPEATED
-      # if there was one before; the name, or nil; and the value.
+      # Yields for each field its code (0 for a name that is not in the table), with the bit REPEATED if the name has
+      # come before; the name, or nil; and the value.
       def each_field
         at = 0
         while at < @fields.length
@@ -108,7 +108,8 @@ module Firebrick
         @body = @form == INLINE ? slice(rest) : descriptor
       end
 
-      # A length of so many bytes, and as many bytes behind it. Byte by byte: `unpack` makes a string and an array.
+      # Reads a length of +size+ bytes and as many bytes of text. Reads single bytes, because `unpack` makes a string
+      # and an array.
       def text(size)
         length = byte
         length |= byte << 8 if size > 1

@@ -7,30 +7,30 @@ require "firebrick/pure/response_frames"
 
 module Firebrick
   module Pure
-    # The frames of one response: what has been sent, what waits, and how much the front takes.
+    # The frames of one response: those sent, those that wait, and the window of the front.
     #
-    # Contract: the stage changes together with what is sent, whatever interrupts the thread; who has read the response
-    # finds that it has ended. The thread that serves the request calls it, besides #give and #leave (the link's reader)
-    # and #flush_waiting (the watchdog); the body may be written by any thread, with the writer that #open has returned,
-    # and raises IOError when that is not the response's any more. Few responses ever wait for the front: those of a
-    # link share what they wait on.
+    # Contract: the stage changes together with the sent frames, even if the thread is interrupted; once the client has
+    # read the response, the response has ended here, too. The thread that serves the request calls these methods,
+    # except #give and #leave (the link's reader) and #flush_waiting (the watchdog). Any thread may write the body, with
+    # the writer that #open has returned; it raises IOError when that writer is no longer the response's. Few responses
+    # ever wait for the front, so the responses of a link share one condition variable.
     class Response
       include ResponseFrames
 
-      # BODY frames carry at most this much.
+      # The largest payload of a BODY frame.
       PIECE = 64 << 10
-      # So much of a body whose end is near is held back, to be sent in one frame.
+      # A body whose end is near is held back up to this size, to be sent in one frame.
       GATHERED = 128 << 10
 
       def self.now_us
         Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
       end
 
-      # How long it took, when it has ended.
+      # Its duration, when it has ended.
       attr_reader :took_us
 
-      # worker:: its watchdog, and its inbox, which says whether another response follows at once
-      # measures:: whether the processor's time is wanted
+      # worker:: its watchdog, and its inbox, which knows whether another response follows at once
+      # measures:: whether to measure processor time
       def initialize(worker, job, started_us, measures)
         @link = job.link
         @id = job.id
@@ -47,27 +47,27 @@ module Firebrick
         @writer = nil
       end
 
-      # Nothing of it has been sent.
+      # Returns whether nothing of it has been sent.
       def unsent?
         @stage == :unsent
       end
 
-      # All of it has been sent.
+      # Returns whether all of it has been sent.
       def ended?
         @stage == :ended
       end
 
-      # The client has gone.
+      # Returns whether the client has disconnected.
       def gone?
         @gone
       end
 
-      # The front takes so many bytes more.
+      # Adds bytes to the window.
       def give(bytes)
         @link.news { @window += bytes }
       end
 
-      # The client goes.
+      # Records that the client has disconnected.
       def leave
         @link.news { @gone = true }
       end
@@ -76,28 +76,28 @@ module Firebrick
         raise ClientGone, "the client has gone" if @gone && !ended?
       end
 
-      # The whole response in one frame.
+      # Sends the whole response in one frame.
       def whole(head, body = "")
         in_order { send_whole(head, body) }
       end
 
-      # The head of a response that goes on; with STREAM its body comes out of the descriptor.
+      # Sends the head of a response that goes on. With STREAM its body comes out of the descriptor.
       def start(head, flags = 0, descriptor = nil)
         in_order { send_head(head, "", flags, descriptor) }
       end
 
-      # A body begins. Its writer, for #chunk; that of another one is worth nothing from now on.
+      # Begins a body. Returns its writer, for #chunk; writers of earlier bodies become invalid.
       def open
         in_order { @writer = Object.new }
       end
 
-      # The body has ended, whoever still has its writer.
+      # Ends the body: its writer becomes invalid.
       def close_writer
         in_order { @writer = nil }
         @link.news { nil }
       end
 
-      # What a body has yielded, by any thread. +gathers+: it may wait for more.
+      # Sends a chunk that a body has yielded, on any thread. +gathers+: the chunk may wait for more.
       def chunk(writer, head, part, gathers)
         must_be(writer)
         return gather(head, part, writer) if gathers && part.bytesize < PIECE
@@ -115,8 +115,8 @@ module Firebrick
         check_client
       end
 
-      # Bytes of the body, as the front takes them.
-      # writer:: that of a body whose end may come before that of the bytes
+      # Sends bytes of the body, as the window allows.
+      # writer:: that of a body that may end before all bytes are sent
       def push(bytes, writer = nil)
         at = 0
         while at < bytes.bytesize
@@ -130,7 +130,7 @@ module Firebrick
         end
       end
 
-      # Bytes of a body that will soon end: they wait for more, though not for long.
+      # Adds bytes of a body that will end soon: they wait for more, but not for long.
       def gather(head, bytes, writer)
         in_order do
           must_be(writer)
@@ -142,7 +142,7 @@ module Firebrick
         flush(writer) if @waiting.bytesize > GATHERED
       end
 
-      # Sends what waits.
+      # Sends the waiting bytes.
       def flush(writer = nil)
         rest = in_order do
           must_be(writer)
@@ -153,7 +153,7 @@ module Firebrick
         push(rest, writer) if rest
       end
 
-      # The watchdog sends what has waited long enough, as far as the front takes it.
+      # Sends bytes that have waited long enough, as far as the window allows. Called by the watchdog.
       def flush_waiting
         in_order do
           @watched = false
@@ -165,23 +165,22 @@ module Firebrick
         end
       end
 
-      # Whether files can be sent as such.
+      # Returns whether files can be sent as descriptors.
       def descriptors?
         @link.descriptors?
       end
 
-      # A socket for the app, and what is sent for it.
+      # Makes a socket for the app, and the end to send for it.
       def stream
         @link.stream
       end
 
-      # A part of a file.
+      # Sends a part of a file.
       def file(descriptor, from, length)
         in_order { send_frame(Frames::FILE, [from, length].pack("Q<Q<"), Frames::DESCRIPTOR, descriptor) }
       end
 
-      # The connection is the app's from now on.
-      # Yields for the socket to send. Whether it has not been before.
+      # Hands the connection to the app. Yields for the socket to send. Returns false if it was handed over before.
       def hijack
         in_order do
           next false if @stage == :hijacked
@@ -208,7 +207,7 @@ module Firebrick
         end
       end
 
-      # The end of a body, of which something may wait.
+      # Ends a body, of which some bytes may be waiting.
       def finish(head)
         close_writer if @writer
         in_order { send_whole(head, @waiting) if unsent? }
@@ -218,7 +217,7 @@ module Firebrick
         stop(false)
       end
 
-      # END, if it has not been sent.
+      # Sends END, if it has not been sent.
       def stop(failed)
         in_order do
           next if ended?
@@ -229,7 +228,7 @@ module Firebrick
         end
       end
 
-      # What waits is not sent. Whether the response can still be another one.
+      # Drops the waiting bytes. Returns whether another response can still be sent.
       def take_back
         in_order do
           @writer = nil
@@ -246,7 +245,7 @@ module Firebrick
         raise IOError, "the response has ended: nothing can be written to its body"
       end
 
-      # Neither another thread nor an interrupt comes between.
+      # Runs the block without interference by other threads or interrupts.
       def in_order(&block)
         Thread.handle_interrupt(Link::NEVER) { @order.synchronize(&block) }
       end
@@ -255,7 +254,7 @@ module Firebrick
         @link.put(Frames.frame(kind, @id, payload, flags), descriptor)
       end
 
-      # Waits until the front takes something; how many bytes.
+      # Waits for the window. Returns the number of bytes that may be sent.
       def reserve(most, writer)
         @link.when(-> { @window.positive? || @gone || (writer && !writer.equal?(@writer)) }) do
           must_be(writer)

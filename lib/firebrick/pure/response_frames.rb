@@ -4,11 +4,11 @@ require "firebrick/pure/frames"
 
 module Firebrick
   module Pure
-    # The frames of a response that have its head or its times. A part of Response, under whose lock all of it is
-    # called.
+    # The frames of a response that contain its head or its times. A part of Response; all methods are called under its
+    # lock.
     module ResponseFrames
       UNKNOWN = 0xffffffff
-      # Bytes of the numbers that a RESPONSE begins with.
+      # Bytes of the numbers at the start of a RESPONSE.
       RESPONSE_NUMBERS = 16
       CPU_CLOCK = (Process::CLOCK_THREAD_CPUTIME_ID if defined?(Process::CLOCK_THREAD_CPUTIME_ID))
 
@@ -34,7 +34,7 @@ module Firebrick
         @link.put(bytes, descriptor)
       end
 
-      # RESPONSE, all numbers packed at once.
+      # Encodes RESPONSE. All numbers are packed at once.
       def response(head, body, flags)
         fields = head.fields
         numbers = [RESPONSE_NUMBERS + fields.bytesize + body.bytesize, Frames::RESPONSE, flags, 0, @id,

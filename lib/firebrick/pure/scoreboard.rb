@@ -7,11 +7,11 @@ module Firebrick
       REQUESTS = 0
       STARTED = 16
       THREADS = 64
-      # Of a thread's word: it serves a request. Bit 63 of a number with a sign.
+      # In a thread's word: the thread serves a request. Bit 63 of a signed number.
       BUSY = -(1 << 63)
 
-      # Written with `pwrite`: each call is a barrier between the processes, so a count is seen before what is read
-      # after it.
+      # Writes with `pwrite`. Each call is a memory barrier between the processes, so a count is visible before later
+      # reads.
       class Written
         def initialize(file, start, length)
           @file = file
@@ -23,7 +23,7 @@ module Firebrick
           @file.pwrite([number].pack("q<"), @start + offset)
         end
 
-        # Each call is one.
+        # Does nothing, because each call is a barrier.
         def fence; end
 
         def get(offset)
@@ -35,13 +35,13 @@ module Firebrick
         end
       end
 
-      # The front keeps the scoreboard of a worker that it cannot send it to.
+      # The slot of a worker that cannot receive the scoreboard; the front keeps it.
       class Kept
         def put(_offset, _number); end
 
         def fence; end
 
-        # Nothing that was sent is withdrawn.
+        # Returns that no request is withdrawn.
         def get(_offset)
           -1
         end
@@ -49,7 +49,7 @@ module Firebrick
         def close; end
       end
 
-      # Mapped where that is possible: without system calls.
+      # Maps the slot where possible, which saves system calls.
       def self.memory(file, start, length)
         return Kept.new if file.nil?
         return Written.new(file, start, length) unless RUBY_ENGINE == "jruby"
@@ -60,7 +60,7 @@ module Firebrick
         Written.new(file, start, length)
       end
 
-      # file:: the scoreboard, open for both directions; nil where the front writes it
+      # file:: the scoreboard, open for reading and writing; nil where the front writes it
       def initialize(file, index, slot_len, threads_max)
         @slot = Scoreboard.memory(file, index * slot_len, slot_len)
         @links = THREADS + (16 * threads_max)
@@ -72,8 +72,8 @@ module Firebrick
         @lock.synchronize { @slot.put(STARTED, @threads += 1) }
       end
 
-      # Sets how many requests of a link have been taken up or discarded. Whether the front has withdrawn the last of
-      # them.
+      # Sets how many requests of a link have been taken up or discarded. Returns whether the front has withdrawn the
+      # last of them.
       def passed(link, count)
         at = @links + (16 * link)
         @slot.put(at, count)
@@ -82,18 +82,18 @@ module Firebrick
       end
 
       def begin(thread, link, id, now_us)
-        # In this order: a request is never seen with the time of the one before it.
+        # In this order, so that a request is never seen with the time of the previous one.
         @slot.put(THREADS + (16 * thread) + 8, now_us)
         @slot.fence
         @slot.put(THREADS + (16 * thread), BUSY | (link << 32) | id)
       end
 
-      # The thread is done with its request.
+      # Records that the thread has finished its request.
       def idle(thread)
         @slot.put(THREADS + (16 * thread), 0)
       end
 
-      # Counts a request. The caller has a lock.
+      # Counts a request. The caller must hold a lock.
       def finished(failed)
         @slot.put(REQUESTS + 8, @failures += 1) if failed
         @slot.put(REQUESTS, @requests += 1)

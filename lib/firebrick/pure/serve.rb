@@ -11,18 +11,18 @@ require "firebrick/pure/upload"
 require "firebrick/pure/watchdog"
 
 module Firebrick
-  # The worker in plain Ruby: docs/wire.md without native code. `link.rb` is a socket and its reader, `inbox.rb` what
-  # waits and who may take it up, `exchange.rb` one request, `response.rb` its frames.
+  # The worker in plain Ruby: docs/wire.md without native code. `link.rb` is a socket and its reader, `inbox.rb` the
+  # waiting requests, `exchange.rb` one request, `response.rb` its frames.
   module Pure
-    # What the worker's threads share.
+    # The options of a worker, shared by its threads.
     #
     # Options:: threads_min, threads_max, max_head, rack3
     Options = Struct.new(:threads_min, :threads_max, :max_head, :rack3)
 
-    # A worker: links, threads, and what the front tells it.
+    # A worker: links, threads, and the orders of the front.
     class Worker
       attr_reader :app, :env, :watchdog, :inbox
-      # The socket of the template that is to be made when it has finished: a number.
+      # The socket of the template that this worker leaves behind when it has finished: a number.
       attr_accessor :promotion
 
       def initialize(app, base, options, transports, scoreboard)
@@ -38,8 +38,8 @@ module Firebrick
                                @inbox.method(:finished?)) do |number|
           serve_in_thread(number)
         end
-        # Of each thread its Exchange. Of its full length from the beginning: in JRuby an Array that grows is not to be
-        # written by several threads.
+        # The Exchange of each thread. Allocated at full length, because in JRuby several threads must not write an
+        # Array that grows.
         @serving = Array.new(options.threads_max)
         @collection = Collection.new(nil, @links.first)
         @abandoned = false
@@ -56,12 +56,12 @@ module Firebrick
         tell(Frames.frame(Frames::READY, 0, [Process.pid, @options.threads_max, 0].pack("Vvv")))
       end
 
-      # Full collections are made between requests, when +collector+ says that they are due.
+      # Runs full collections between requests, when +collector+ says that they are due.
       def collect_with(collector)
         @collection = Collection.new(collector, @links.first)
       end
 
-      # Returns when all is done.
+      # Returns when the worker has finished.
       def serve
         begin
           while (frame = @events.pop)
@@ -74,18 +74,18 @@ module Firebrick
         @threads.join
       end
 
-      # Sends a frame that concerns the whole worker, soon: the caller may be in a signal handler.
+      # Sends a frame that concerns the whole worker, soon. The caller may be in a signal handler.
       def tell_later(frame)
         @events << frame
       end
 
-      # For each request whose response has not ended: its thread, the number of its link, its id there.
+      # Lists the requests whose response has not ended: for each its thread, the number of its link, its id there.
       def serving
         unfinished = @serving.compact.reject { |exchange| exchange.response.ended? }
         unfinished.map { |exchange| [exchange.thread, exchange.job.link.number, exchange.job.id] }
       end
 
-      # In a child that the app has forked: the links are the parent's.
+      # Closes the links in a child that the app has forked. The links belong to the parent.
       def abandon
         @abandoned = true
         @links.each(&:close)
@@ -95,7 +95,7 @@ module Firebrick
         @abandoned
       end
 
-      # A frame has come: on the reader of its link.
+      # Handles a frame, on the reader thread of its link.
       def receive(link, kind, id, payload, descriptor)
         case kind
         when Frames::REQUEST then request(link, id, payload, descriptor)
@@ -103,7 +103,7 @@ module Firebrick
         when Frames::GIVE then response(link, id) { |response| response.give(payload.unpack1("V").to_i) }
         when Frames::ABORT then abort(link, id)
         when Frames::RESUME then @inbox.resume(link)
-        # Nothing has been offered.
+        # This worker makes no offers.
         when Frames::LEND then IO.for_fd(descriptor).close if descriptor
         else receive_order(kind, descriptor)
         end
@@ -133,7 +133,7 @@ module Firebrick
         input(link, "") if length.zero?
       end
 
-      # The body of the request that came last on this link.
+      # Adds to the body of the request that came last on this link.
       def input(link, bytes)
         upload = link.upload || raise(Malformed, "INPUT without a request")
         return unless upload.add(bytes)
@@ -175,7 +175,7 @@ module Firebrick
         hook(:thread_ended)
       end
 
-      # The app may kill the thread in it.
+      # The app may kill the thread inside.
       def work(number, job)
         job == :collect ? @collection.run : run(number, job)
       ensure
@@ -184,7 +184,7 @@ module Firebrick
         @inbox.done(exchange)
       end
 
-      # What is raised while there is no request is not the app's.
+      # Outside of requests, exceptions do not belong to the app.
       def take(bell)
         @inbox.take(bell) { @links.each(&:flush) }
       rescue Exception => e # rubocop:disable Lint/RescueException

@@ -2,10 +2,10 @@
 
 module Firebrick
   module Pure
-    # The threads that serve: as many as the work needs, between two limits. One that the app kills is replaced.
+    # The serving threads: as many as the work needs, between two limits. A thread that the app kills is replaced.
     class Threads
-      # fewest, most:: how many there are
-      # body:: what each does, given its number, until it is over
+      # fewest, most:: the limits of their number
+      # body:: the body of each thread, called with its number; returns when the thread is to end
       def initialize(fewest, most, scoreboard, over, &body)
         @fewest = fewest
         @most = most
@@ -20,12 +20,12 @@ module Firebrick
         @fewest.times { grow }
       end
 
-      # One more, if there may be.
+      # Starts one more thread, if the limit allows it.
       def grow
         @lock.synchronize { @threads << run(@threads.length) if @threads.length < @most }
       end
 
-      # Waits until all have ended.
+      # Waits until all threads have ended.
       def join
         @threads.each { |thread| thread.join unless thread.equal?(Thread.current) }
       end

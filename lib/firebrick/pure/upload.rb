@@ -4,9 +4,9 @@ require "tempfile"
 
 module Firebrick
   module Pure
-    # A request whose body comes in frames: the body becomes a file, as if a descriptor had come.
+    # A request whose body comes in frames. The body is written to a file, as if a descriptor had come.
     #
-    # Contract: what cannot be kept is the request's error and nobody else's.
+    # Contract: if the body cannot be stored, only its own request fails.
     class Upload
       attr_reader :job
 
@@ -19,7 +19,7 @@ module Firebrick
         @job.error = e
       end
 
-      # Whether this was the last of it.
+      # Adds bytes. Returns whether they were the last.
       def add(bytes)
         @missing -= bytes.bytesize
         raise Malformed, "INPUT of more than the body's length" if @missing.negative?

@@ -2,16 +2,16 @@
 
 module Firebrick
   module Pure
-    # A thread that sees to what others have no time for: sends what waits of bodies whose next chunk is late, and of
-    # responses that are held back for the next; calls threads for requests that wait behind one that is not quick; and
-    # returns those that wait behind slow ones. It sleeps while there is nothing of it.
+    # A thread that works while the serving threads are busy. It sends the waiting bytes of bodies whose next chunk is
+    # late, and responses that are held back for the next one; calls threads for requests that wait behind one that is
+    # not quick; and returns requests that wait behind slow ones. It sleeps while there is nothing to do.
     class Watchdog
-      # Seconds between two looks: as long a chunk waits for the next.
+      # Seconds between two checks, which is how long a chunk waits for the next one.
       LOOK = 0.001
-      # Looks without progress after which requests are returned.
+      # Checks without progress after which requests are returned.
       PATIENCE = 10
 
-      # links:: whose held frames it sends
+      # links:: the links whose held frames it sends
       def initialize(links)
         @links = links
         @lock = Mutex.new
@@ -25,7 +25,7 @@ module Firebrick
         Thread.new { loop { round } }
       end
 
-      # A chunk of this response waits.
+      # Registers a response with a waiting chunk.
       def gathered(response)
         @lock.synchronize do
           @responses << response
@@ -33,8 +33,8 @@ module Firebrick
         end
       end
 
-      # Requests wait in this inbox, or responses in a link. Cheap while it looks anyway: it stops looking only after it
-      # has asked the inbox and the links again, which have locks of their own.
+      # Registers an inbox in which requests wait, or a response in a link. Cheap while the watchdog runs anyway: it
+      # stops only after it has checked the inbox and the links, which have their own locks, once more.
       def look(inbox)
         return if @inbox
 
@@ -64,7 +64,7 @@ module Firebrick
         return unless inbox.settled?
 
         @inbox = nil
-        # It may have been told just before.
+        # A frame or request may have come just before.
         @inbox = inbox unless inbox.settled? && @links.none?(&:waiting?)
       end
 

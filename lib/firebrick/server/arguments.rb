@@ -2,19 +2,19 @@
 
 module Firebrick
   class Server
-    # Options of Firebrick::Server as arguments of the front.
+    # Converts options of Firebrick::Server to arguments of the front.
     class Arguments
-      # Those that are no flags of the program, and what they are by default.
+      # The options that are not flags of the program, with their defaults.
       OWN = { host: nil, port: nil, bind: nil, config: nil, dir: nil, quiet: true, defaults: {} }.freeze
 
-      # Where the front runs.
+      # The working directory of the front.
       attr_reader :dir
 
       def initialize(**options)
         @own = OWN.merge(options.slice(*OWN.keys))
         @flags = options.except(*OWN.keys)
         @dir = File.expand_path(@own[:dir] || Dir.pwd)
-        # A server that is a part of a program is not one that an operator looks for.
+        # A server embedded in another program needs no control socket for an operator.
         @flags = { control: "off", **@flags } unless @own[:config]
       end
 

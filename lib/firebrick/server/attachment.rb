@@ -16,9 +16,9 @@ require "firebrick/server/worker"
 module Firebrick
   class Server
     # This process as the worker of a front (docs/processes.md, "An attached worker"), from the start of a server to its
-    # end: a thread speaks with the front, others serve requests.
+    # end: one thread talks to the front, others serve requests.
     #
-    # Contract: whatever ends first, front, worker or the thread, the others follow, and #join returns.
+    # Contract: whichever ends first, front, worker or thread, the others follow, and #join returns.
     class Attachment
       # Orders: finish the requests and end; end at once.
       DRAIN = Conversation::DRAIN
@@ -29,7 +29,7 @@ module Firebrick
         @app = app
       end
 
-      # Returns when the server listens; raises why it does not.
+      # Returns when the server listens; raises the reason if it does not.
       def start
         ForkGuard.watch(self)
         @pipes = Pipes.new
@@ -64,7 +64,7 @@ module Firebrick
         @thread.join unless own_thread?
       end
 
-      # Tells the thread what to do, and does not wait for it. May be called in a trap.
+      # Sends the thread an order, without waiting for it. May be called in a trap.
       def order(what)
         @pipes.order(what)
       end
@@ -75,7 +75,7 @@ module Firebrick
         raise error if error
       end
 
-      # In a child that was forked: all of this belongs to the parent.
+      # Gives everything up in a forked child; it belongs to the parent.
       def abandon
         @conversation&.abandon
         @thread = nil

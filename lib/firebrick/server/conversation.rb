@@ -7,7 +7,7 @@ require "firebrick/template/yjit"
 
 module Firebrick
   class Server
-    # What is said between this process and its front, from the start of the front to its end.
+    # The exchange of messages between this process and its front, from the start of the front to its end.
     class Conversation
       include Ending
       include Stopping
@@ -16,13 +16,13 @@ module Firebrick
       DRAIN = "d"
       HALT = "h"
 
-      # Where the server listens; empty before and after.
+      # The addresses on which the server listens; empty before and after.
       attr_reader :addresses
-      # What the front has read; nil before.
+      # The settings that the front has read; nil before.
       attr_reader :settings
-      # Why the server has ended, unless it was stopped.
+      # The reason why the server has ended, unless it was stopped.
       attr_reader :error
-      # Gets nil when the server listens, an exception when it never will.
+      # A queue that gets nil when the server listens, or an exception when it never will.
       attr_reader :started
 
       def initialize(app, front, pipes)
@@ -47,7 +47,7 @@ module Firebrick
         !@worker.nil? && @worker.serves_in?(thread)
       end
 
-      # In a child that was forked: all of this belongs to the parent.
+      # Gives everything up in a forked child; it belongs to the parent.
       def abandon
         @addresses = []
         close
@@ -55,7 +55,7 @@ module Firebrick
 
       private
 
-      # Waits for something to do, and does it.
+      # Waits for an event, and handles it.
       def turn
         seconds = patience
         woken = @pipes.wait(@control.to_io, seconds) do |what|
@@ -100,14 +100,14 @@ module Firebrick
         end
       end
 
-      # The folder has a puma.rb.
+      # Evaluates the folder's puma.rb.
       def configure(arguments)
         require "firebrick/server/puma_rb"
         @puma_rb, words = PumaRb.evaluate(*arguments)
         @control.send_message(*words)
       end
 
-      # The front has read its settings.
+      # Takes the settings that the front has read.
       def boot(arguments, descriptors)
         @settings = Settings.new(arguments)
         @control.links = @settings.links
@@ -118,7 +118,7 @@ module Firebrick
         @control.booted(facts + PublicFiles.facts(@app))
       end
 
-      # This process is the worker that the front orders.
+      # Starts the worker, which runs in this process.
       def attach(index, links)
         app = @puma_rb ? @puma_rb.wrap(@app) : @app
         @worker = Worker.new(app, @settings, links: links, scoreboard: @scoreboard, bell: @pipes.ring)

@@ -2,9 +2,9 @@
 
 module Firebrick
   class Server
-    # How a conversation ends, whoever has ended it: what is still there is ended without asking.
+    # The end of a conversation, whichever side has ended it: stops the parts that still run.
     module Ending
-      # Seconds that killed threads get to end.
+      # Seconds that killed threads have to end.
       GRACE = 2.0
 
       private
@@ -16,7 +16,7 @@ module Firebrick
         @addresses.empty? ? decline : @puma_rb&.stopped
       ensure
         @addresses = []
-        # A thread that does not end keeps what it uses.
+        # A thread that does not end still uses these.
         close unless @worker
       end
 
@@ -25,7 +25,7 @@ module Firebrick
       end
 
       def end_front
-        # It may be about to say why it ends.
+        # The front may be about to send the reason for its end.
         hear_last
         @control&.close
         @front.wait(@unheard ? 0 : [Front::GRACE, shutdown].min)
@@ -37,7 +37,7 @@ module Firebrick
         nil
       end
 
-      # The front has failed or was killed.
+      # Records that the front has failed or was killed.
       def note_end(status)
         remove_files
         return if @error || @stopped

@@ -2,8 +2,8 @@
 
 module Firebrick
   class Server
-    # A process that is forked from one with servers must keep none of their sockets: fronts would not notice that the
-    # parent has ended, and two processes would send responses.
+    # Closes the sockets of servers in each process that is forked from this one. Otherwise fronts would not notice the
+    # end of the parent, and two processes would send responses.
     module ForkGuard
       @attachments = []
       @watching = false

@@ -4,25 +4,25 @@ module Firebrick
   class Server
     # The front as a child of this process.
     class Front
-      # What service managers pass to the process that they have started is not for its children.
+      # Variables that a service manager passes to the process that it has started, not to that process's children.
       NOT_INHERITED = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID]
                       .to_h { |name| [name, nil] }.freeze
 
-      # How the program names the system's errors.
+      # Matches the program's format of system errors.
       SYSTEM_ERROR = /: [^:]* \(os error (\d+)\)/
 
-      # Seconds that it gets to end when it should.
+      # Seconds that the front has for ending.
       GRACE = 7.0
 
       attr_reader :pid
 
-      # The sentence of a front that does not serve, as an exception.
+      # Converts the error message of a front to an exception.
       def self.error(text)
         number = text[SYSTEM_ERROR, 1]
         number ? SystemCallError.new(text.sub(SYSTEM_ERROR, ""), Integer(number)) : Error.new(text)
       end
 
-      # Frames of another version would show only as requests that fail.
+      # Checks the version of the protocol. A mismatch would show only as failing requests.
       def self.check_wire(wanted)
         ours = Native.wire.to_s
         return if ours == wanted
@@ -35,7 +35,7 @@ module Firebrick
         @arguments = arguments
       end
 
-      # Starts the process; returns the socket to it.
+      # Starts the process. Returns the socket to it.
       def start
         ours, theirs = UNIXSocket.pair
         spawn_with(theirs)
@@ -48,8 +48,8 @@ module Firebrick
         theirs&.close
       end
 
-      # Waits until the process has ended, which it does at the end of its socket; kills it if it does not do so in
-      # time. Returns its status; nil when somebody else has waited for it.
+      # Waits until the process has ended, which it does when its socket closes; kills it if that takes too long.
+      # Returns its status; nil when other code has waited for it.
       def wait(grace = GRACE)
         return unless @pid
 
@@ -63,7 +63,7 @@ module Firebrick
         nil
       end
 
-      # How it has ended, for people.
+      # Describes how it has ended, for log messages.
       def describe(status)
         how = status.signaled? ? "by signal #{status.termsig}" : "with exit code #{status.exitstatus}"
         "its front (pid #{@pid}) has ended #{how}"
@@ -71,7 +71,7 @@ module Firebrick
 
       private
 
-      # Not a fork: nothing of this process's Ruby runs there.
+      # Spawns the process. It is not a fork, so no Ruby code of this process runs there.
       def spawn_with(socket)
         program = [Binary.find, "firebrick"]
         @pid = Process.spawn(NOT_INHERITED, program, *@arguments.to_a, in: socket, chdir: @arguments.dir)

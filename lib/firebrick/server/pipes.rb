@@ -2,9 +2,9 @@
 
 module Firebrick
   class Server
-    # What wakes the thread of an attachment: a bell that its worker rings, and orders.
+    # Wakes the thread of an attachment: by a bell that its worker rings, and by orders.
     class Pipes
-      # Where the bell is rung.
+      # The end with which the bell is rung.
       attr_reader :ring
 
       def initialize
@@ -12,16 +12,16 @@ module Firebrick
         @orders, @order = IO.pipe
       end
 
-      # Takes no lock, so it may be called in a trap.
+      # Sends an order. Takes no lock, so it may be called in a trap.
       def order(what)
         @order.write_nonblock(what, exception: false)
       rescue IOError, SystemCallError
-        # There is nobody any more to obey.
+        # The thread that reads orders has ended.
         nil
       end
 
       # Waits for one of these, for +control+, or for some seconds; yields `:bell`, the orders as text, `:control`.
-      # Whether there was something.
+      # Returns whether there was anything.
       def wait(control, seconds)
         ready, = IO.select([@bell, @orders, control].compact, nil, nil, seconds)
         ready.to_a.each do |io|

@@ -4,14 +4,15 @@ require "firebrick/puma_file"
 
 module Firebrick
   class Server
-    # The folder's puma.rb, in a process that has its app already and is the worker itself. It is evaluated once in a
-    # process, however often a server is started. As in Puma's single mode, blocks about the workers of a cluster do
-    # not run; plugins do not run either, because nothing is forked and nobody would guard them.
+    # The folder's puma.rb, in a process that has loaded its app already and is the worker itself. It is evaluated once
+    # per process, however often a server is started. As in Puma's single mode, blocks for the workers of a cluster do
+    # not run. Plugins do not run either, because they run in services, and nothing is forked here.
     class PumaRb
-      # What the server does by itself.
+      # Plugins whose work the server does itself.
       BUILT_IN = %w[tmp_restart].freeze
 
-      # Evaluates it: the file, nil if it was refused, and what `configured` or `unconfigured` tell the front.
+      # Evaluates the file. Returns it, nil if it was refused, and the `configured` or `unconfigured` message for the
+      # front.
       def self.evaluate(path, workers, environment = "")
         current = PumaFile.current
         return [new(current), PumaFile.words(current)] if current&.path == path
@@ -37,18 +38,18 @@ module Firebrick
         end
       end
 
-      # The app, with what the file says about requests.
+      # Wraps the app to apply the file's settings about requests.
       def wrap(app)
         @file.wrap(app)
       end
 
-      # The server listens.
+      # Runs the blocks for a server that listens.
       def booted
         @file.background.subscribe(@events)
         fire(:after_booted)
       end
 
-      # The server has ended.
+      # Runs the blocks for a server that has ended.
       def stopped
         fire(:after_stopped)
       end

@@ -5,14 +5,14 @@ require "shellwords"
 
 module Firebrick
   class Server
-    # `rails restart` touches tmp/restart.txt: a server that `rails server` has started ends, and its command is typed
-    # again in the place of this process, as with Puma's plugin :tmp_restart. The Ruby stays the same.
+    # `rails restart` touches tmp/restart.txt. Then a server started by `rails server` ends, and its command is executed
+    # again in this process, as with Puma's plugin :tmp_restart. The Ruby stays the same.
     class RestartFile
-      # Seconds between two looks.
+      # Seconds between two checks.
       PERIOD = 0.5
 
       # dir::     the app's folder
-      # command:: what Rails says restarts it: a Ruby file and its arguments
+      # command:: the command by which Rails restarts: a Ruby file and its arguments
       def initialize(dir, command)
         @path = File.join(dir, "tmp", "restart.txt")
         @command = command
@@ -20,7 +20,7 @@ module Firebrick
         @restart = false
       end
 
-      # Runs the server; returns when it has ended, unless the file was touched.
+      # Runs the server. Returns when it has ended, unless the file was touched.
       def run(server, &)
         watcher = Thread.new { watch(server) }
         watcher.name = "firebrick restart.txt"

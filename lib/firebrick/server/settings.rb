@@ -2,7 +2,7 @@
 
 module Firebrick
   class Server
-    # What the front has read from options, variables and files: the arguments of its message `boot`.
+    # The settings that the front has read from options, variables and files: the arguments of its message `boot`.
     class Settings
       def initialize(arguments)
         @values = arguments.each_slice(2).group_by(&:first).transform_values { |pairs| pairs.map(&:last) }
@@ -21,7 +21,7 @@ module Firebrick
         @values.fetch("unlink", [])
       end
 
-      # Whether Ruby's compiler is switched on: `auto`, `on` or `off`.
+      # The setting for Ruby's compiler: `auto`, `on` or `off`.
       def yjit
         one("yjit")
       end
@@ -40,12 +40,12 @@ module Firebrick
         [number("threads_min"), number("threads_max")]
       end
 
-      # How many descriptors come with the message `fork`.
+      # The number of descriptors that come with the message `fork`.
       def links
         number("links")
       end
 
-      # As Native.prepare wants them.
+      # The limits, in the order of Native.prepare.
       def limits
         [number("max_head"), number("response_memory"), number("response_spool"), one("temp_dir")]
       end

@@ -2,17 +2,17 @@
 
 module Firebrick
   class Server
-    # A conversation whose server is to finish its requests and end: how long the front is waited for.
+    # A conversation whose server is to finish its requests and end: the time that it waits for the front.
     module Stopping
-      # The share of `timeouts.shutdown` in which a front has to reply that it ends. One that does not is stopped, or
-      # hangs, and is killed.
+      # The share of `timeouts.shutdown` within which a front has to reply that it is ending. A front that does not
+      # reply is suspended or hangs, and is killed.
       HEARING = 0.6
-      # Seconds, before the front has said what `timeouts.shutdown` is.
+      # Seconds, until the front has reported `timeouts.shutdown`.
       SHUTDOWN = 30.0
 
       private
 
-      # Until something has to happen in any case; nil: for ever.
+      # Returns the seconds until the next deadline; nil: none.
       def patience
         first = [@killed_by, @ends_by].compact.min
         first && [first - now, 0].max
@@ -35,7 +35,7 @@ module Firebrick
         end
       end
 
-      # The front has heard that it is to end, and says how long that may take.
+      # Records the front's reply, with the time that its end may take.
       def stopping(milliseconds)
         @unheard = false
         @ends_by = now + (milliseconds / 1000.0) + Front::GRACE

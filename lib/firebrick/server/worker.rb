@@ -4,10 +4,10 @@ module Firebrick
   class Server
     # The threads of this process that serve the requests of one server.
     class Worker
-      # How the paths of this library begin in backtraces.
+      # The path prefix of this library in backtraces.
       OWN = "#{File.expand_path('..', __dir__)}/".freeze
 
-      # The release of Rack; nil without it, for an app need not use it.
+      # Returns the release of Rack; nil without Rack, which an app need not use.
       def self.rack
         require "rack"
         Rack.release
@@ -15,8 +15,8 @@ module Firebrick
         nil
       end
 
-      # links:: descriptors of the sockets to the front, which belong to the worker from now on
-      # bell::  a pipe that is written to when #tend has something to do
+      # links:: descriptors of the sockets to the front, which the worker takes over
+      # bell::  a pipe that is written to when there is work for #tend
       def initialize(app, settings, links:, scoreboard:, bell:)
         rack = self.class.rack
         modern = rack.nil? || rack.to_i >= 3
@@ -24,7 +24,7 @@ module Firebrick
                                 settings.slot_len, bell.fileno)
       end
 
-      # Starts threads again that the app has killed. Whether the worker has finished, and nothing of it is left.
+      # Restarts threads that the app has killed. Returns whether the worker has finished and released everything.
       def tend
         Native.revive(@serial)
         Native.release(@serial)
@@ -34,7 +34,7 @@ module Firebrick
         serving.any? { |one,| one == thread }
       end
 
-      # What would be a signal if it had a process of its own.
+      # Handles an order that a worker in its own process gets as a signal.
       def signal(name)
         case name
         when "URG" then Native.attached_traces(@serial, traces)
@@ -43,7 +43,7 @@ module Firebrick
         end
       end
 
-      # Nothing can be sent any more, and threads that serve are killed.
+      # Kills the serving threads. Nothing can be sent any more.
       def kill
         threads = serving.map(&:first) - [Thread.current]
         Native.lose(@serial)
@@ -52,12 +52,12 @@ module Firebrick
 
       private
 
-      # For each request that is being served: its thread, the number of its link, its id there.
+      # Lists the requests being served: for each its thread, the number of its link, its id there.
       def serving
         Native.attached_serving(@serial)
       end
 
-      # Link, id and the lines of the app, relative to the current folder.
+      # Returns link, id and the lines of the app, relative to the current folder.
       def traces
         here = "#{Dir.pwd.chomp('/')}/"
         serving.map do |thread, link, id|
@@ -66,7 +66,7 @@ module Firebrick
         end
       end
 
-      # Where all threads are, for the log.
+      # Returns the backtraces of all threads, for the log.
       def backtraces
         prefix = "firebrick: #{Exchange.name}:"
         Thread.list.flat_map do |thread|

@@ -2,19 +2,19 @@
 
 module Firebrick
   class Template
-    # The allocator of Ruby's processes (`rack.allocator`). The front has chosen it when it started this process, by
+    # The allocator of the Ruby processes (`rack.allocator`). The front chose it when it started this process, by
     # LD_PRELOAD.
     module Allocator
       MAPS = "/proc/self/maps"
 
       class << self
-        # Programs that the app starts get the environment that the server was started with.
+        # Restores the environment with which the server was started, for programs that the app starts.
         def restore_environment
           before = ENV.delete("FIREBRICK_LD_PRELOAD") or return
           ENV["LD_PRELOAD"] = (before unless before.empty?)
         end
 
-        # For `booted`: why jemalloc is not used, if it was asked for.
+        # Returns a fact for `booted`: why jemalloc is not used, if it is configured.
         def facts(wanted)
           return [] if wanted != "jemalloc" || jemalloc?
 
@@ -27,7 +27,7 @@ module Firebrick
         def jemalloc?
           File.foreach(MAPS).any? { |line| line.include?("/libjemalloc.so") }
         rescue SystemCallError
-          # No Linux.
+          # Not Linux.
           false
         end
       end

@@ -15,7 +15,7 @@ module Firebrick
 
       attr_reader :scoreboard, :slot_len, :tag, :dir
 
-      # The text of `failed`.
+      # Returns the text of `failed`.
       def self.explain(error)
         BootFrames.explain(error)
       end
@@ -29,7 +29,7 @@ module Firebrick
         @dir = File.dirname(File.expand_path(one("app")))
       end
 
-      # Facts for `booted`.
+      # Boots the app. Returns facts for `booted`.
       def run
         started = now
         prepare_process
@@ -43,7 +43,7 @@ module Firebrick
         flag?("out_of_band_gc")
       end
 
-      # In a template that was a worker: the app is loaded and warm. Returns facts for `booted`.
+      # Prepares a template that was a worker, with the app loaded and warm. Returns facts for `booted`.
       def run_again
         name_process
         Exchange.name = "template"
@@ -54,7 +54,7 @@ module Firebrick
 
       private
 
-      # Milliseconds.
+      # Returns the monotonic clock in milliseconds.
       def now
         Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)
       end
@@ -82,7 +82,7 @@ module Firebrick
         Firebrick.services.others = @settings.fetch("service", [])
       end
 
-      # Where exceptions are written to.
+      # Sets the log for exceptions.
       def write_reports
         require "firebrick/report"
         Report.file, Report.request_id = %w[error_log request_id].map { |key| @settings.fetch(key, []).last }
@@ -93,7 +93,7 @@ module Firebrick
         Process.setproctitle(["firebrick: template", ("[#{tag}]" unless tag.empty?)].compact.join(" "))
       end
 
-      # Facts about the app.
+      # Returns facts about the app.
       def load_and_warm_up
         apply_puma_file
         load_app

@@ -2,19 +2,19 @@
 
 module Firebrick
   class Template
-    # The backtrace of an app that cannot be loaded: its own lines first, those of gems and of Ruby as a number. Between
-    # a line of the app and the error, frameworks have dozens.
+    # The backtrace of an app that cannot be loaded: its own lines first, then the number of lines of gems and of Ruby.
+    # Frameworks add dozens of lines between a line of the app and the error.
     class BootFrames
-      # Lines that are shown of a backtrace without any of the app.
+      # The number of lines shown of a backtrace without lines of the app.
       MOST = 12
-      # Shows everything.
+      # The variable that shows all lines.
       FULL = "FIREBRICK_ALL_FRAMES"
-      # Folders in an app that hold the code of others.
+      # Folders of an app that contain code of others.
       FOREIGN = %r{\A(?:vendor|node_modules|\.bundle)/}
       GEM = %r{/gems/([^/]+?)-\d[^/]*/}
       private_constant :MOST, :FOREIGN, :GEM
 
-      # What was raised while the app was loading.
+      # Describes an exception raised while the app was loading.
       def self.explain(error)
         frames = new(Dir.pwd)
         if error.is_a?(SystemExit)
@@ -41,7 +41,7 @@ module Firebrick
 
       private
 
-      # Where it was raised comes before all others, whosever line it is.
+      # The line that raised always comes first, even if it is not the app's.
       def own_first(first, *rest)
         own, others = rest.partition { |line| own?(line) }
         [first, *own, *folded(others)]

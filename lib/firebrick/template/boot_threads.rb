@@ -2,14 +2,14 @@
 
 module Firebrick
   class Template
-    # Threads that the app starts while it loads: they live in the template only, because a fork copies one thread. As
-    # with Puma, a thread that says so by `thread[:fork_safe]` or the thread variable of this name is left out.
+    # Threads that the app starts while it loads. They live in the template only, because a fork copies one thread. As
+    # with Puma, a thread with `thread[:fork_safe]`, or the thread variable of this name, is left out.
     class BootThreads
       def initialize
         @before = Thread.list
       end
 
-      # For `booted`: a warning that names them and where they are; nothing if there are none.
+      # Returns a fact for `booted`: a warning with their names and places; nothing if there are none.
       def facts
         started = (Thread.list - @before).select { |thread| thread.alive? && !fork_safe?(thread) }
         started.empty? ? [] : [["note", warning(started)]]

@@ -16,7 +16,7 @@ module Firebrick
       # Readable when a child has exited.
       attr_reader :bell
 
-      # jobs:: what the hooks of `before_fork` have started: it is reaped, and no more
+      # jobs:: the processes started by `before_fork` hooks; they are only reaped
       def initialize(control, jobs)
         @control = control
         @pids = []
@@ -28,7 +28,7 @@ module Firebrick
         @app_trap = trap("CHLD") { @ring.write_nonblock(".", exception: false) }
       end
 
-      # Yields in the child, which must not return.
+      # Forks a worker. Yields in the child, which must not return.
       def fork_worker(index, descriptors)
         ForkGuard.hold(*descriptors)
         pid = try_to_fork(index)
@@ -41,7 +41,7 @@ module Firebrick
         forked(index, pid) if pid
       end
 
-      # Forks a process that nobody asks about again. Yields in the child, which must not return.
+      # Forks a process that is not reported on. Yields in the child, which must not return.
       def fork_guard
         pid = ForkGuard.ours { fork }
         unless pid
@@ -52,7 +52,7 @@ module Firebrick
         @guards << pid
       end
 
-      # The front has ended them, and their code is in charge again.
+      # Starts the jobs again: the front had ended them, and now uses their code again.
       def start_jobs_again
         @guards.concat(@jobs.start_again)
         @control.send_message("jobs", *@jobs.pids)
@@ -79,7 +79,7 @@ module Firebrick
         @guards.select! { |pid| Native.reap(pid).nil? }
       end
 
-      # The front has exited: ends all workers.
+      # Ends all workers, because the front has exited.
       def stop_all
         @pids.each { |pid| kill(pid, "TERM") }
         deadline = now + GRACE
@@ -106,14 +106,14 @@ module Firebrick
         hooks(:after_worker_exit, WorkerExit.new(@indexes.delete(pid), pid, how, code))
       end
 
-      # The worker is forked or has exited already, whatever is raised.
+      # Runs hooks. Exceptions are only logged, because the worker has been forked, or has exited, already.
       def hooks(name, argument)
         Firebrick.run_hooks(name, argument)
       rescue StandardError, ScriptError => e
         Report.log("firebrick: #{Exchange.name}: #{name} hook: #{Report.text(e)}")
       end
 
-      # The child's process id; `:child` in the child; nil when it could not be forked.
+      # Returns the child's process id; `:child` in the child; nil when the fork failed.
       def try_to_fork(index)
         Firebrick.run_hooks(:before_worker_fork, index)
         ForkGuard.ours { fork } || :child
@@ -122,7 +122,7 @@ module Firebrick
         nil
       end
 
-      # In the child: what belongs to the template is given up.
+      # Gives up the template's resources in the child.
       def leave
         trap("CHLD", @app_trap || "DEFAULT")
         own = [@control, @bell, @ring]

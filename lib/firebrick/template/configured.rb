@@ -4,7 +4,7 @@ require "firebrick/public_files"
 
 module Firebrick
   class Template
-    # Of the boot: which app it is, what a puma.rb has said, if there is one, and what the front is told.
+    # The part of the boot that finds the app, applies a puma.rb, and collects facts for the front.
     module Configured
       private
 
@@ -12,7 +12,7 @@ module Firebrick
         PumaFile.current if Firebrick.const_defined?(:PumaFile, false)
       end
 
-      # Before the app is loaded.
+      # Runs before the app is loaded.
       def apply_puma_file
         return unless puma_file
 
@@ -25,14 +25,14 @@ module Firebrick
         [*numbers("max_head", "response_memory", "response_spool"), one("temp_dir")]
       end
 
-      # What the app has become with this Ruby; it may have to be refused.
+      # Returns facts about the app with this Ruby. Raises if the app cannot be served so.
       def facts_of_the_app
         fibers = FiberCheck.new(@app, *numbers("fibers", "threads_max"), apart: flag?("fiber_paths"))
         [*Yjit.apply(one("yjit", "off")), ["rack", Rack.release]] + fibers.facts +
           Allocator.facts(one("allocator", "system")) + PublicFiles.facts(@app)
       end
 
-      # A puma.rb can be the app itself.
+      # A puma.rb may define the app itself.
       def find_app
         return rackup_app unless puma_file
 

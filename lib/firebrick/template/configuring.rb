@@ -2,11 +2,11 @@
 
 module Firebrick
   class Template
-    # What comes before the app is loaded: a puma.rb, if there is one, is evaluated.
+    # The step before the app is loaded: evaluates a puma.rb, if there is one.
     module Configuring
       private
 
-      # The message `boot`, whatever comes before it.
+      # Returns the message `boot`, after handling any message before it.
       def first_message
         message = @control.wait.first
         message.first == "configure" ? configure(message[1]) : message
@@ -17,7 +17,7 @@ module Firebrick
         require "firebrick/puma_file"
         words = PumaFile.evaluate(*arguments) do
           Template.set_up_bundler
-          # `rails server` has loaded it, so the file may ask whether it is there.
+          # `rails server` has loaded Rails, so the file may check for it.
           PumaFile.current.load_rails if ENV["FIREBRICK_RAILS_SERVER"]
         end
         @control.send_message(*words)

@@ -9,7 +9,7 @@ module Firebrick
       BOOT = "boot"
       SERVICE = "service"
 
-      # How many descriptors come with `fork`.
+      # The number of descriptors that come with `fork`.
       attr_accessor :links
 
       def initialize(descriptor, links = 0)
@@ -27,7 +27,7 @@ module Firebrick
         ready.include?(@io) ? receive : []
       end
 
-      # The messages that have arrived; nil when the front has exited.
+      # Returns the messages that have arrived; nil when the front has exited.
       def receive
         bytes, descriptors = Native.receive(@io.fileno)
         return unless bytes
@@ -54,7 +54,7 @@ module Firebrick
         nil
       end
 
-      # The app is loaded, and this is what is known of it: pairs.
+      # Reports that the app is loaded, with facts about it: pairs.
       def booted(facts)
         send_message("booted", *facts.flatten)
       end

@@ -2,11 +2,11 @@
 
 module Firebrick
   class Template
-    # Only CRuby can be a template.
+    # Checks that this is CRuby. Other Rubies cannot fork, so they cannot be a template.
     module Engine
       module_function
 
-      # The front has not asked which Ruby this is: it does so when the setting names one.
+      # The front asks for the kind of Ruby only when the setting names one, so it is checked here, too.
       def check
         return if RUBY_ENGINE == "ruby"
 

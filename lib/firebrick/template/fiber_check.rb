@@ -5,19 +5,19 @@ require "firebrick/template/fiber_libraries"
 
 module Firebrick
   class Template
-    # Whether the libraries of an app get along with requests on fibers. Asked when the app is loaded: what would mix
-    # the requests up is refused, all else is told.
+    # Checks whether the libraries of an app work with requests on fibers. Runs when the app is loaded. Libraries that
+    # would mix requests up are refused; others are reported.
     class FiberCheck
-      # @param app [#call] what the server serves
-      # @param fibers [Integer] of each thread; 0 while they are off
-      # @param threads [Integer] of each worker
-      # @param apart [Boolean] whether one more thread has the fibers, and these threads none
+      # @param app [#call] the app
+      # @param fibers [Integer] the number per thread; 0 while they are off
+      # @param threads [Integer] the number per worker
+      # @param apart [Boolean] whether the fibers have a separate thread, and these threads have none
       def initialize(app, fibers, threads, apart:)
         @fibers = fibers
         @libraries = FiberLibraries.new(app, fibers, threads, apart: apart)
       end
 
-      # Facts for `booted`, with fibers and without: who has none asks whether to have some.
+      # Returns facts for `booted`, also when fibers are off: they help to decide whether to turn them on.
       #
       # @raise [Firebrick::Error] the app would mix requests up
       def facts

@@ -5,18 +5,18 @@ require "firebrick/template/middleware"
 
 module Firebrick
   class Template
-    # What the libraries of an app do to the other fibers of their thread. One list for the start of a server with
-    # fibers, `firebrick check` and `firebrick tune`; docs/fibers.md has the same as a table.
+    # The effects of an app's libraries on the other fibers of their thread. The same list serves the start of a server
+    # with fibers, `firebrick check` and `firebrick tune`; docs/fibers.md contains it as a table.
     class FiberLibraries
       Library = KnownLibraries::Library
 
       RAILS = "config.active_support.isolation_level = :fiber"
       SEQUEL = "Sequel.extension :fiber_concurrency"
 
-      # @param app [#call] what the server serves
-      # @param fibers [Integer] of each thread; 0 while they are off
-      # @param threads [Integer] of each worker
-      # @param apart [Boolean] whether one more thread has the fibers, and these threads none
+      # @param app [#call] the app
+      # @param fibers [Integer] the number per thread; 0 while they are off
+      # @param threads [Integer] the number per worker
+      # @param apart [Boolean] whether the fibers have a separate thread, and these threads have none
       def initialize(app, fibers, threads, apart: false)
         @app = app
         @fibers = fibers
@@ -24,14 +24,14 @@ module Firebrick
         @apart = apart && fibers.positive?
       end
 
-      # @return [Array<Library>] those that are loaded, the worst first; Ruby itself is one
+      # @return [Array<Library>] the loaded libraries, the worst first; Ruby itself counts as one
       def to_a
         always = KnownLibraries.of(apart: @apart).select { |name, _| loaded(name) }.values
         all = [ruby, native_threads, rack_timeout, active_record, sequel, pg, *always].compact
         all.sort_by.with_index { |library, at| [%w[forbids stops slows waits].index(library.verdict), at] }
       end
 
-      # Takes precautions for what is loaded and has not been found in use.
+      # Takes precautions for libraries that are loaded and were not found in use.
       def guard
         timeout = loaded(KnownLibraries::TIMEOUT)
         timeout.prepend(Fibers::PassingTimeout) if timeout.is_a?(Class)
@@ -39,7 +39,7 @@ module Firebrick
 
       private
 
-      # What an app names may be loaded when it is asked for: that is not wanted here.
+      # Looks a constant up without loading it, as an autoload would.
       def loaded(name)
         name.split("::").inject(Object) { |scope, part| constant(scope, part) }
       end
@@ -57,14 +57,14 @@ module Firebrick
         Library.new("waits", "Ruby #{RUBY_VERSION}", text)
       end
 
-      # Ruby moves its threads from one native thread to another then.
+      # With RUBY_MN_THREADS=1, Ruby moves its threads from one native thread to another.
       def native_threads
         return unless ENV["RUBY_MN_THREADS"] == "1"
 
         Library.new("forbids", "RUBY_MN_THREADS", "RUBY_MN_THREADS=1 moves threads while their fibers wait: unset it")
       end
 
-      # A Gemfile loads it for the whole app, also where only Rails's railtie would put it to use.
+      # A Gemfile loads rack-timeout for the whole app, even where only its railtie would use it.
       def rack_timeout
         return unless loaded(KnownLibraries::TIMEOUT)
 
@@ -100,7 +100,7 @@ module Firebrick
         return if @fibers.zero? || !loaded("ActiveRecord::Base")
 
         config = ActiveRecord::Base.connection_db_config
-        # The name since Rails 8.1; nil there: as many as are asked for.
+        # The name since Rails 8.1. nil means that the pool has no limit.
         size = config.respond_to?(:max_connections) ? config.max_connections : config.pool
         return if size.nil? || size >= seats
 
@@ -112,7 +112,7 @@ module Firebrick
         nil # there is no database
       end
 
-      # Requests that a worker serves at a time.
+      # Returns the number of requests that a worker serves at a time.
       def seats
         @apart ? @fibers + @threads : @fibers * @threads
       end

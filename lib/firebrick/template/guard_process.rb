@@ -2,23 +2,23 @@
 
 module Firebrick
   class Template
-    # What a template forks for a service of the app: it forks the service in turn, and becomes its guard by exec
-    # (docs/processes.md). So the service is the guard's child, as a command would be, but with the template's memory.
+    # A process that a template forks for a service of the app. It forks the service in turn, and becomes its guard by
+    # exec (docs/processes.md). So the service is the guard's child, as a command would be, but with the template's
+    # memory.
     class GuardProcess
       # Its exit code when it cannot become a guard.
       FAILED = 127
 
-      # The service's name.
       attr_reader :name
 
-      # words:: name, path of the guard's program (empty: its descriptor is enough), and the guard's arguments
-      # descriptors:: what the guard gets as its standard input, and its program
+      # words:: name, path of the guard's program (empty: use its descriptor), and the guard's arguments
+      # descriptors:: the guard's standard input, and its program
       def initialize(words, descriptors)
         @name, @path, *@arguments = words
         @socket, @program = descriptors.zip(%w[r+b rb]).map { |descriptor, mode| IO.for_fd(descriptor, mode) }
       end
 
-      # In the template: what is raised is told to the front, as a guard would.
+      # Runs the block in the template. Reports an exception to the front, as a guard would.
       def attempt
         yield
       rescue SystemCallError, NoMemoryError, KeyError => e
@@ -45,7 +45,7 @@ module Firebrick
       def refuse(error)
         @socket.write("failed #{error.message.tr("\n", ' ')}\n")
       rescue SystemCallError
-        # Nobody asks any more.
+        # The front no longer needs the report.
         nil
       end
 

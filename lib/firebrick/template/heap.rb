@@ -2,7 +2,7 @@
 
 module Firebrick
   class Template
-    # Objects before a fork: pages that are not written to afterwards stay shared.
+    # Prepares objects before a fork: pages that are not written to afterwards stay shared.
     module Heap
       module_function
 
@@ -13,8 +13,8 @@ module Firebrick
         Native.settle_heap
       end
 
-      # Ruby notes in a String whether it is valid, the first time that it needs to know; workers would do so in each of
-      # theirs.
+      # Ruby records in a String whether its encoding is valid, when that is first needed. Each worker would do so in
+      # its own copy.
       def scan_strings
         valid = String.instance_method(:valid_encoding?)
         ObjectSpace.each_object(String) { |string| valid.bind_call(string) }

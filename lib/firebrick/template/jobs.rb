@@ -2,8 +2,8 @@
 
 module Firebrick
   class Template
-    # The hooks of `before_fork`, and the processes that they start: the front ends those of code that is not in charge
-    # any more, and may ask for them again (docs/processes.md).
+    # The `before_fork` hooks, and the processes that they start. The front ends the processes of code that it no longer
+    # uses, and may ask for them again (docs/processes.md).
     class Jobs
       # The ids of these processes.
       attr_reader :pids
@@ -20,8 +20,8 @@ module Firebrick
         @pids = children - before
       end
 
-      # What they had started has been ended, so what they remember of it is forgotten: `@pid ||= spawn(...)` starts
-      # again.
+      # Runs the hooks again after their processes have been ended. Clears the variables in which they remember them, so
+      # that `@pid ||= spawn(...)` starts again.
       def start_again
         @hooks.map { |hook| receiver(hook) }.uniq.each { |object| forget(object) }
         start
@@ -29,7 +29,7 @@ module Firebrick
 
       private
 
-      # A block of a puma.rb is called by one of ours.
+      # Returns the object of the block. Firebrick wraps blocks of a puma.rb, so that the original is a local variable.
       def receiver(hook)
         scope = hook.binding
         block = scope.local_variable_get(:block) if scope.local_variable_defined?(:block)
@@ -43,7 +43,7 @@ module Firebrick
           object.remove_instance_variable(name) if @pids.include?(pid)
         end
       rescue StandardError
-        # A frozen object, or one that answers in its own way.
+        # A frozen object, or one that overrides the methods used.
         nil
       end
 

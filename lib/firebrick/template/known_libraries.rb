@@ -2,15 +2,15 @@
 
 module Firebrick
   class Template
-    # What is said of libraries that are the same in all versions.
+    # The verdicts on libraries, where they are the same for all versions.
     module KnownLibraries
-      # How a library gets along with fibers:
+      # How a library works with fibers:
       # * forbids: it would mix requests up;
       # * stops: the thread stops with all of its fibers while it waits;
       # * slows: requests wait for one another in it;
-      # * waits: others run while it waits.
+      # * waits: other fibers run while it waits.
       Library = Struct.new(:verdict, :name, :text) do
-        # For the front: three words of one fact.
+        # Returns the fact for the front: three words of one fact.
         def fact
           ["fibers", [verdict, name, text].join("\t")]
         end
@@ -19,7 +19,7 @@ module Firebrick
       AMONG_THREADS = "keep what it does short, or set threads to 2 or more, so that another thread takes over"
       # The same where one thread has all fibers, for fiber_paths.
       APART = "keep what it does short, or leave its paths out of fiber_paths"
-      # By a constant of theirs.
+      # By a constant of the library.
       ALWAYS = {
         "Mysql2::Client" =>
           Library.new("stops", "mysql2",
@@ -36,7 +36,7 @@ module Firebrick
           Library.new("waits", "async", "Async { } gets a thread of its own, because it brings a scheduler of its own")
       }.freeze
 
-      # rack-timeout, among the middleware of the app and elsewhere.
+      # rack-timeout, in the app's middleware and elsewhere.
       TIMEOUT = "Rack::Timeout"
       TIMEOUT_USED =
         Library.new("forbids", "rack-timeout",

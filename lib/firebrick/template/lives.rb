@@ -2,11 +2,11 @@
 
 module Firebrick
   class Template
-    # What a process is, one after the other: a template, a worker that it has forked, the template that this leaves
-    # behind (docs/processes.md). Each life begins at the bottom of the stack, which so does not grow with the
+    # The successive roles of a process: a template, a worker forked by it, the template that the worker leaves
+    # behind (docs/processes.md). Each role begins at the bottom of the stack, so the stack does not grow with the
     # generations.
     module Lives
-      # Thrown with the next life.
+      # Thrown with the next role.
       NEXT = Object.new.freeze
 
       private
@@ -29,19 +29,19 @@ module Firebrick
         end
       end
 
-      # A worker. When it has been promoted, it leaves a child that becomes a template.
+      # Serves as a worker. A promoted worker leaves a child that becomes a template.
       def work(index, descriptors)
         control = Worker.run(index, descriptors, @boot)
         throw NEXT, -> { succeed(control) } if control
       end
 
-      # A service of the app. What follows is the end of the process, as of any Ruby program.
+      # Runs a service of the app. Afterwards the process ends like any Ruby program.
       def serve_service(service, guard, streams)
         ServiceProcess.new(service, guard, streams, @boot).run
         nil
       end
 
-      # The child of a worker that has finished: it has that worker's memory, and no thread but this one.
+      # Becomes a template, as the child of a finished worker, with that worker's memory and only this thread.
       def succeed(control)
         @control = Control.new(control, @control.links)
         ForkGuard.hold(@control)
@@ -55,7 +55,7 @@ module Firebrick
       end
 
       def prepare_again
-        # What the template before has started is not started by this one.
+        # Processes started by the previous template are not this one's.
         @facts = @facts.reject { |name,| name == "job" } + @boot.run_again
         ready
       rescue Exception => e # rubocop:disable Lint/RescueException

@@ -4,14 +4,14 @@ require "firebrick/public_files/inner"
 
 module Firebrick
   class Template
-    # The middleware that an app was built with, and the apps inside it: what `use`, `map` and Rack::Cascade have put
-    # there, and in Rails the stacks of engines and what is mounted in the routes.
+    # The middleware with which an app was built, and the apps inside it: those of `use`, `map` and Rack::Cascade, and
+    # in Rails the stacks of engines and the apps mounted in the routes.
     #
-    # Contract: the app is only looked at. What a block makes when it is called is not seen.
+    # Contract: the app is only inspected. Objects that a block makes when called are not seen.
     class Middleware
       Inner = PublicFiles::Inner
 
-      # An app with more parts is not looked at to its end.
+      # The number of parts at which the search stops.
       MOST = 3_000
       ROUTES = "ActionDispatch::Routing::RouteSet"
 
@@ -19,7 +19,7 @@ module Firebrick
         @app = app
       end
 
-      # Whether there is one of a class with this name, or of one derived from it.
+      # Returns whether there is one of a class with this name, or of a subclass.
       def uses?(name)
         parts.any? { |part| kinds(part).include?(name) }
       end
@@ -42,7 +42,7 @@ module Firebrick
         seen.keys
       end
 
-      # Names of its class and those above; of an app that is a class itself, its own.
+      # Returns the names of its class and superclasses; for an app that is a class itself, its own.
       def kinds(part)
         kind = part.is_a?(Module) ? part : part.class
         kind.ancestors.map { |one| Module.instance_method(:name).bind_call(one) }
@@ -56,11 +56,11 @@ module Firebrick
         else [*callable(part), Inner.of(part)]
         end.compact
       rescue StandardError
-        # It objects to being looked at.
+        # The object cannot be inspected.
         []
       end
 
-      # Whatever can be called, of those that are no class or block.
+      # Returns all callable values of instance variables, except in classes and blocks.
       def callable(part)
         return [] if part.is_a?(Module) || part.is_a?(Proc) || part.is_a?(Method)
 
@@ -68,7 +68,7 @@ module Firebrick
         names.map { |name| Inner.variable(part, name) }.select { |one| Inner.app?(one) }
       end
 
-      # What is behind routes: apps inside constraints.
+      # Returns the apps behind routes, including those inside constraints.
       def mounted(routes)
         routes.routes.filter_map do |route|
           endpoint = route.app

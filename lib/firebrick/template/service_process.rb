@@ -2,12 +2,12 @@
 
 module Firebrick
   class Template
-    # A process that runs the block of a service: of the template it has the memory, but neither its sockets nor what it
-    # does on signals.
+    # A process that runs the block of a service. It has the template's memory, but neither its sockets nor its signal
+    # handlers.
     class ServiceProcess
       # service:: a Firebrick::Service
       # guard:: the process id of its parent
-      # streams:: pipes for standard output and standard error; none: they stay
+      # streams:: pipes for standard output and standard error; empty to keep them
       # boot:: the template's Boot
       def initialize(service, guard, streams, boot)
         @service = service
@@ -32,7 +32,7 @@ module Firebrick
       def leave_template
         Process.setpgid(0, 0)
         Native.parent_death_signal(Signal.list["KILL"])
-        # It died before it could be a signal.
+        # The guard has exited before the signal was requested.
         exit!(1) unless Process.ppid == @guard
         IO.for_fd(@boot.scoreboard).close
         redirect

@@ -5,25 +5,25 @@ require "firebrick/template/jobs"
 
 module Firebrick
   class Template
-    # Of the boot: what the app has started that is no part of the template, threads and processes.
+    # The part of the boot that finds threads and processes started by the app.
     module Started
-      # What the hooks of `before_fork` have started.
+      # The Jobs of the `before_fork` hooks.
       attr_reader :jobs
 
       private
 
-      # The facts that the block returns, and a warning of threads that it has left behind.
+      # Returns the facts of the block, and a warning about threads that it has left behind.
       def watch_threads
         threads = BootThreads.new
         yield + threads_of_the_app(threads)
       end
 
-      # Where nothing is forked, they live where the app does.
+      # Returns the warning. Overridden where nothing is forked, because there the threads live on.
       def threads_of_the_app(threads)
         threads.facts
       end
 
-      # Runs the hooks of `before_fork`. Facts for `booted`.
+      # Runs the `before_fork` hooks. Returns facts for `booted`.
       def start_jobs
         @jobs = Jobs.new(Firebrick.hooks(:before_fork))
         @jobs.start.map { |pid| ["job", pid] }

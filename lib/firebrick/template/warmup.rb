@@ -2,7 +2,7 @@
 
 module Firebrick
   class Template
-    # Sends requests to the app before workers are forked, so that what they load and compile is shared.
+    # Sends requests to the app before workers are forked, so that the code that they load and compile is shared.
     class Warmup
       def initialize(app, base)
         @app = app

@@ -2,13 +2,13 @@
 
 module Firebrick
   class Template
-    # Makes a worker write the backtraces of its threads, and a template that loads the app send its own.
+    # The signal on which a worker logs the backtraces of its threads, and a template that loads the app sends its own.
     DUMP = Signal.list.key?("PWR") ? "PWR" : "INFO"
 
-    # Where a template is that loads the app for too long. Runs inside whatever that is doing.
+    # Reports where a template is that takes too long to load the app. Runs in a trap, inside the code that is loading.
     module Whereabouts
       OWN = File.dirname(__dir__)
-      # Lines of the main thread's backtrace, and of each other thread's.
+      # The number of lines of the main thread's backtrace, and of each other thread's.
       MOST = 60
       MOST_OF_OTHERS = 5
 
@@ -18,7 +18,7 @@ module Firebrick
         trap(DUMP) { tell(caller) }
       end
 
-      # A process that has just been forked has given up the socket.
+      # A process that has just been forked has closed the socket.
       def tell(here)
         @control.send_message("loading", where(here))
       rescue IOError
@@ -33,7 +33,7 @@ module Firebrick
         [*shown(here, MOST), *others].join("\n")
       end
 
-      # Without our own calls, unless there are no others.
+      # Removes this library's own lines, unless there are no others.
       def shown(backtrace, most)
         theirs = backtrace.reject { |line| line.start_with?(OWN) }
         (theirs.empty? ? backtrace : theirs).first(most).map { |line| "    #{line}" }

@@ -4,19 +4,19 @@ require "rbconfig"
 
 module Firebrick
   class Template
-    # Ruby's compiler (`rack.yjit`). Since Ruby 3.3 it can be switched on at any time, and is when the app is loaded:
-    # code that runs only once is not worth compiling. Before that it is chosen when Ruby starts, or never.
+    # Ruby's compiler (`rack.yjit`). Since Ruby 3.3 it can be switched on at any time, which is done when the app is
+    # loaded: code that runs only once is not worth compiling. Before, it can only be switched on when Ruby starts.
     module Yjit
       class << self
-        # Starts this program again with YJIT, as the same process, if that is wanted and has to be chosen now.
+        # Restarts this program with YJIT, in the same process, if it is wanted and has to be switched on now.
         def choose(wanted, *arguments)
           return unless wanted == "on" && built? && !switchable? && !enabled?
 
           exec(RbConfig.ruby, "--yjit", *arguments)
         end
 
-        # Switches it on if the setting says so. Facts for `booted`: which Ruby this is and whether it compiles, and
-        # why not if that was asked for.
+        # Switches YJIT on if the setting says so. Returns facts for `booted`: the Ruby, whether it compiles, and
+        # why not if that is configured.
         def apply(wanted)
           RubyVM::YJIT.enable if wants?(wanted) && switchable? && !enabled?
           note = "YJIT is off, although rack.yjit is \"on\": #{reason}" if wanted == "on" && !enabled?
@@ -41,7 +41,7 @@ module Firebrick
           built? && RubyVM::YJIT.respond_to?(:enable)
         end
 
-        # Since 7.2 it has a setting of its own, which it has acted upon when the app is loaded.
+        # Since 7.2 Rails has its own setting, which it has applied when the app is loaded.
         def decided_by_rails?
           defined?(::Rails.application) && ::Rails.application&.config.respond_to?(:yjit)
         end

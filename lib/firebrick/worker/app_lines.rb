@@ -2,10 +2,10 @@
 
 module Firebrick
   class Worker
-    # The lines of a backtrace that are the app's: without this library, at the inner end, and without what has called
+    # Selects the app's lines of a backtrace: without this library's at the inner end, and without those that called
     # the app. Paths are relative to the app's folder.
     class AppLines
-      # How the paths of this library begin in backtraces.
+      # The path prefix of this library in backtraces.
       OWN = "#{File.dirname(__dir__)}/".freeze
 
       def initialize(*folders)

@@ -2,21 +2,21 @@
 
 module Firebrick
   class Worker
-    # Full garbage collections between requests (`rack.out_of_band_gc`): says when one is due, and does it. The native
-    # worker asks after each collection, full or not.
+    # Full garbage collections between requests (`rack.out_of_band_gc`): decides when one is due, and runs it. The
+    # native worker calls it after each collection, full or not.
     #
-    # Since 3.4 Ruby can be told to make no full collection by itself and to say when it would have made one. Before
-    # that one is due when Ruby is near the limits at which it makes it, so most are made here, and the others during
+    # Since 3.4 Ruby can be told to run no full collection by itself, and reports when it would have run one. With older
+    # Rubies one is due when Ruby is near the limits at which it runs one. So most run here, and the others during
     # requests.
     class OutOfBandGc
-      # Seconds that a due collection waits for its turn. Then Ruby may make it during a request, so that memory does
-      # not grow without limit.
+      # Seconds that a due collection waits for its turn. After that Ruby may run it during a request, so that memory
+      # does not grow without limit.
       PATIENCE = 30
-      # How near the limits of Ruby before 3.4.
+      # The share of the limits at which one is due, before Ruby 3.4.
       NEAR = 0.8
       LIMITS = { old_objects: :old_objects_limit, oldmalloc_increase_bytes: :oldmalloc_increase_bytes_limit }.freeze
 
-      # before:: called before a collection; it may make it
+      # before:: called before a collection; it may run the collection itself
       def initialize(ruby = GC, before: -> {}, clock: -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) })
         @ruby = ruby
         @before = before
@@ -25,9 +25,9 @@ module Firebrick
         settle
       end
 
-      # Whether a full collection is due.
+      # Returns whether a full collection is due.
       def due?
-        # Ruby has made one.
+        # Ruby has run one.
         settle if @ruby.stat(:major_gc_count) != @made
         return false unless near?
 
@@ -36,7 +36,7 @@ module Firebrick
         true
       end
 
-      # Makes it, unless it is not due any more. Returns whether it did.
+      # Runs the collection, unless it is no longer due. Returns whether it did.
       def collect
         return false unless due?
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# The API custom.metrics.k8s.io, as far as an autoscaler asks it: one metric of pods, read from the pods themselves. An app on Firebrick, with one
-# worker, because the readings are in its memory.
+# The part of the API custom.metrics.k8s.io that an autoscaler uses: one metric of pods, read from the pods themselves. An app on Firebrick with
+# one worker, because it keeps the readings in memory.
 #
 # KUBE_ADDRESS, KUBE_TOKEN, KUBE_CA   the API server
 # FIREBRICK_TOKEN                     of the pods' control ports

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Redmine as Debian's package has it, in a folder of its own with its own database, so that nothing below /usr/share or /var is
+# Redmine as Debian packages it, in its own folder with its own database, so that nothing below /usr/share or /var is
 # written. The package need not be configured: only its files and the gems that it depends on are used.
 
 require "fileutils"
@@ -11,14 +11,14 @@ require "support/interruption"
 module Redmine
   SOURCE = "/usr/share/redmine"
 
-  # Debian 12's version: seed.rb is written for it.
+  # Checks for Debian 12's version, for which seed.rb is written.
   def self.installed?
     version = "#{SOURCE}/lib/redmine/version.rb"
     File.exist?(version) && File.read(version).match?(/MAJOR = 5$/)
   end
 
   class Instance
-    # The commands of other programs may name gems that are not for this app. Where two versions of Bundler are installed, only
+    # Installed commands of other programs may name gems that this app does not have. Where two versions of Bundler are installed, only
     # Debian's own finds Debian's gems when it resolves a Gemfile.
     ENVIRONMENT = { "RAILS_ENV" => "production", "RUBYOPT" => "-W0", "BUNDLE_GEMFILE" => nil, "BUNDLE_APP_CONFIG" => "/nonexistent", "RACK_ENV" => nil, "APP_ENV" => nil,
                     "REDMINE_INSTANCE" => nil, "WEB_CONCURRENCY" => nil, "PORT" => nil, "RAILS_MAX_THREADS" => nil, "RAILS_MIN_THREADS" => nil }.freeze
@@ -26,10 +26,10 @@ module Redmine
 
     FONT = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"
 
-    # The folder that is removed, and Redmine's own in it.
+    # The temporary folder, and Redmine's folder in it.
     attr_reader :base, :dir
 
-    # database:: what database.yml says, key => value; by default SQLite's file
+    # database:: the contents of database.yml, key => value; by default SQLite's file
     def initialize(database = nil)
       @base = File.realpath(Dir.mktmpdir("firebrick-redmine"))
       Interruption.own(@base)
@@ -44,7 +44,7 @@ module Redmine
       # Some files of public/ are symbolic links to other packages, relative to /usr/share.
       %w[javascript ruby-jquery-rails].each { |package| File.symlink("/usr/share/#{package}", File.join(@base, "share", package)) }
       %w[instances config/database.yml Gemfile.lock].each { |name| FileUtils.rm_rf(File.join(@dir, name)) }
-      # It looks for the database's adapter in the package's own configuration.
+      # The Gemfile reads the database's adapter from the package's own configuration.
       gemfile = File.read("#{SOURCE}/Gemfile").sub("Dir['/usr/share/redmine/", "Dir[File.expand_path(__dir__) + '/")
       File.write(File.join(@dir, "Gemfile"), gemfile)
       %w[config files log tmp public].each { |name| FileUtils.mkdir_p(File.join(home, name)) }
@@ -83,7 +83,7 @@ module Redmine
 
     private
 
-    # Files, log and configuration: the only place that the app writes to.
+    # Files, log and configuration: the only folder that the app writes to.
     def home
       File.join(@dir, "instances/default")
     end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Redmine
-  # One page of each kind that Redmine has, of the data in seed.rb.
+  # One page of each kind that Redmine has, with the data of seed.rb.
   PAGES = [
     # HTML
     "/", "/my/page", "/my/account", "/projects", "/projects/works", "/projects/works/activity?from=2024-03-06", "/projects/works/issues",
@@ -19,7 +19,7 @@ module Redmine
     "/issues.json?limit=100&status_id=*", "/issues/1.xml?include=journals,children,attachments"
   ].freeze
 
-  # Files that somebody has uploaded, and a thumbnail.
+  # Uploaded files, and a thumbnail.
   DOWNLOADS = ["/attachments/download/1/notes.txt", "/attachments/download/2/kiln.png", "/attachments/download/3/log.bin", "/attachments/thumbnail/2/32"].freeze
 
   # Files of public/, three of them behind symbolic links that leave it.

@@ -1,20 +1,20 @@
 # frozen_string_literal: true
 
-# Run by Redmine's `bin/rails runner` with an empty database: the schema, Redmine's default data, and a project with something of
-# everything. Dates lie years back, so that a page says "over 2 years" at any time of the day, and no value is random, so that
+# Run by Redmine's `bin/rails runner` with an empty database: the schema, Redmine's default data, and a project with an entry
+# of each kind. Dates are years ago, so that a page says "over 2 years" at any time of the day, and no value is random, so that
 # two databases have the same pages.
 
 require "English"
 
 ENV["SCHEMA"] = "/dev/null"
 Mailer.perform_deliveries = false if defined?(Mailer)
-# The file is copied when it is complete.
+# Durability does not matter: the file is copied when it is complete.
 def hurry
   connection = ActiveRecord::Base.connection
   %w[synchronous=OFF journal_mode=MEMORY].each { |pragma| connection.execute("PRAGMA #{pragma}") } if connection.adapter_name == "SQLite"
 end
 
-# In a process of its own: what models remember of the tables would be that of older versions.
+# Runs in a separate process: otherwise models would cache the tables of older versions.
 ActiveRecord::Base.connection_handler.clear_all_connections!
 migration = fork do
   ActiveRecord::Migration.verbose = false
@@ -57,7 +57,7 @@ people = %w[Ada Ben Cleo].map do |name|
   user.tap(&:save!)
 end
 
-# They are part of pages.
+# Feeds are part of pages.
 [admin, *people].each { |user| Token.create!(user: user, action: "feeds").update_columns(value: user.id.to_s * 40) }
 
 projects = [%w[works Works], %w[stock Stock]].map do |identifier, name|
@@ -138,7 +138,7 @@ attach(WikiPage.find_by!(title: "Start"), "wiki.patch", "text/x-patch", "--- a\n
 
 IssueQuery.create!(name: "Hot", user: admin, visibility: Query::VISIBILITY_PUBLIC, filters: { "status_id" => { operator: "o", values: [""] } }, column_names: %i[subject priority], sort_criteria: [%w[id desc]])
 
-# A second after the other, so that whatever is sorted by time has one order.
+# One second apart, so that sorting by time has one order.
 connection = ActiveRecord::Base.connection
 later = connection.adapter_name == "SQLite" ? "datetime('2024-03-04 09:30:00', '+' || id || ' seconds')" : "timestamp '2024-03-04 09:30:00' + id * interval '1 second'"
 connection.tables.each do |table|

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# An instance of Redmine under a server: Firebrick, started in Redmine's folder as somebody would who has just installed both, or
+# An instance of Redmine under a server: Firebrick, started in Redmine's folder as after installing both, or
 # Puma.
 
 require "socket"
@@ -21,7 +21,7 @@ module Redmine
     end
   end
 
-  # `firebrick` and its port: no other option.
+  # Firebrick with its port and no other option.
   class Firebrick < Server
     prepend Served
 
@@ -35,14 +35,14 @@ module Redmine
   class Puma < Server
     prepend Served
 
-    # Its configuration, if Redmine's folder had one, would not be wanted.
+    # Ignores a configuration file in Redmine's folder.
     def command
       ["puma", "-C", "-", "-b", "tcp://127.0.0.1:0", "-e", "production", "-t", "1:3", "-w", "2", "--preload"]
     end
 
     private
 
-    # It ends by the signal that it was sent.
+    # Puma exits by the signal that it was sent.
     def end_process
       Process.kill("TERM", @pid) if running?
       wait_until(within: 20) { !running? }

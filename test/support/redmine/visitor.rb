@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Somebody with a browser who has logged in: cookies, and forms with the tokens of their pages. Every response has the same
+# A logged-in browser: cookies, and forms with the tokens of their pages. All responses have the same
 # Host, whatever the server's port, so that pages of two servers can be compared.
 
 require "cgi"
@@ -11,7 +11,7 @@ require "support/connection"
 module Redmine
   class Visitor
     HOST = "redmine.example"
-    # Seconds without a request. Puma closes connections after 20.
+    # Seconds without a request after which a new connection is opened. Puma closes connections after 20.
     PATIENCE = 5
 
     def initialize(address)
@@ -32,7 +32,7 @@ module Redmine
       request("GET", path, headers)
     end
 
-    # Posts what a form would send, with the token of the page that has the form.
+    # Posts a form's fields, with the token of the page that has the form.
     def post_form(page, action, fields = {})
       post(action, { "authenticity_token" => token(get(page)) }.merge(fields))
     end
@@ -41,7 +41,7 @@ module Redmine
       request("POST", path, { "Content-Type" => "application/x-www-form-urlencoded" }.merge(headers), URI.encode_www_form(fields))
     end
 
-    # files: name of the field => [name of the file, type, content].
+    # files: field name => [file name, type, content].
     def post_multipart(page, action, fields, files)
       mark = "----firebrick"
       fields = { "authenticity_token" => token(get(page)) }.merge(fields)
@@ -52,12 +52,12 @@ module Redmine
       request("POST", action, { "Content-Type" => "multipart/form-data; boundary=#{mark}" }, "#{parts.join}--#{mark}--\r\n".b)
     end
 
-    # Sends a file as the script of a page does.
+    # Sends a file as a page's script does.
     def upload(page, action, content)
       request("POST", action, { "Content-Type" => "application/octet-stream", "X-Requested-With" => "XMLHttpRequest", "X-CSRF-Token" => token(get(page)) }, content)
     end
 
-    # Of a page: what its forms have.
+    # Returns the token of a page's forms.
     def token(page)
       CGI.unescapeHTML(page.body[/<meta name="csrf-token" content="([^"]+)"/, 1] || raise("no token in:\n#{page.raw_head}#{page.body[0, 2000]}"))
     end
@@ -77,7 +77,7 @@ module Redmine
 
     private
 
-    # On the connection that is open, unless a server may have tired of it.
+    # Uses the open connection, unless the server may have closed it.
     def send_request(method, bytes)
       close if @last && Clock.now - @last > PATIENCE
       @connection ||= Connection.new(@address, deadline: 60)

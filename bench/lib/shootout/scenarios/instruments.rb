@@ -5,7 +5,7 @@ require_relative "../scenario"
 
 module Bench
   module Shootout
-    # The load generators themselves on the same servers: their figures, their cost, what they miss.
+    # The load generators themselves on the same servers: their figures, their cost, and the effects that they miss.
     class Instruments < Scenario
       called "instruments", "The instruments themselves"
       CONNECTIONS = 64
@@ -42,14 +42,14 @@ module Bench
           "siege" => Generators::TimedSiege.new(users: connections, keep_alive: true) }
       end
 
-      # With default options: it asks a Firebrick for its stages, which costs both sides something.
+      # With default options it queries a Firebrick for its stages, which costs both sides some CPU.
       def stages = { "firebrick bench, stages" => firebrick("-c", CONNECTIONS.to_s) }
 
       def http2
         { "firebrick bench" => firebrick("--streams", STREAMS.to_s, "-c", CONNECTIONS.to_s, "--no-stages"), "h2load" => Generators::H2load.new(connections: CONNECTIONS, streams: STREAMS) }
       end
 
-      # The instrument that CPU is compared with.
+      # The instrument with which CPU is compared.
       def closed(key, title, server, target, instruments)
         other = instruments.key?("wrk") ? "wrk" : "h2load"
         columns = [Column.new(title: "requests/s", metric: :rate, better: "more"), Column.new(title: "generator's CPU µs/request", metric: :generator_us, better: "less"),
@@ -103,7 +103,7 @@ module Bench
           "fills in afterwards what would have been asked meanwhile, an estimate. An open model asks on time and counts from then."
       end
 
-      # What evenly arriving users see: those who arrive during a stall wait for the rest of it.
+      # The latency that evenly arriving users see: during a stall each waits for the rest of it.
       def arithmetic(every, lasting)
         share = lasting / every
         at = ->(part) { [1000 * lasting * (1 - ((1 - part) / share)), 0].max }

@@ -1,23 +1,24 @@
-//! Calls that stop a thread's loop of fibers: how they are noticed, and how the log learns where they were.
+//! Detects calls that block a thread's loop of fibers, and finds their backtraces for the log.
 //!
-//! The time from entering a fiber to the return to the loop is a *stretch*. One that is longer than `rack.blocking_call` was a call that nobody could
-//! leave: it waited for something without the scheduler, or computed where no pre-emption comes in.
+//! The time from entering a fiber to the return to the loop is a *stretch*. A stretch longer than `rack.blocking_call` was a call that could not
+//! be left: it waited without the scheduler, or computed where pre-emption is not possible.
 //!
-//! Where it was is seen while it lasts, or when it ends, because afterwards nothing of it is left. When half of the limit is over the watchdog
+//! The backtrace must be taken during the stretch or at its end, because nothing of it remains afterwards. When half of the limit is over,
+//! the watchdog
 //!
-//! 1. wakes a thread of Ruby (`lib/firebrick/fibers/blocking_calls.rb`), which reads the backtrace. It needs the GVL: most calls that wait have
-//!    released it. The others give it away when they end, and their frame is still there then;
-//! 2. asks for a postponed job, with Ruby 3.3 and later. It runs on the thread itself when the call ends, with its frame still there. Before, only
-//!    the timer of slices asks for jobs, so only calls that compute are found in this way.
+//! 1. wakes a Ruby thread (`lib/firebrick/fibers/blocking_calls.rb`), which reads the backtrace. It needs the GVL: most waiting calls have
+//!    released it. Others release it when they end, and their frame still exists then;
+//! 2. requests a postponed job, with Ruby 3.3 and later. The job runs on the thread itself when the call ends, while its frame still exists. With
+//!    older Rubies only the timer of slices requests jobs, so only computing calls are found in this way.
 //!
-//! The thread of Ruby also raises what a `Timeout.timeout` is to raise whose time has come meanwhile, as the call would with threads ([`raise_late`]).
+//! The Ruby thread also raises `Timeout.timeout`s that expired meanwhile, as they would be raised with threads ([`raise_late`]).
 //!
-//! Never by a signal, for calls of extensions may fail with EINTR.
+//! Signals are never used, because calls of extensions may fail with EINTR.
 //!
-//! What does not count: waiting for the GVL while other threads compute (which Ruby tells since 3.2; before, it is judged by their processor
-//! time), and for a processor, on a machine that has too few.
+//! Two kinds of waiting do not count: for the GVL while other threads compute (which Ruby reports since 3.2; before, it is judged by their processor
+//! time), and for a processor on a machine that has too few.
 //!
-//! Contract: a stretch that ends in time costs one look at the clock and one store.
+//! Contract: a stretch that ends in time costs one read of the clock and one store.
 
 use super::{HERE, LOOPS, calls, here, with};
 use crate::names::names;
@@ -33,50 +34,48 @@ use crate::worker::worker;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The place of the threads that run loops. The thread that reads backtraces is one of the app's, which are at none of their own.
+/// The place of the threads that run loops. The thread that reads backtraces is one of the app's threads and has no place of its own.
 static WATCHED_AT: AtomicUsize = AtomicUsize::new(0);
 
-/// The stretch that a thread is in. Written by the thread, and read by the watchdog without the GVL.
+/// The current stretch of a thread. The thread writes it; the watchdog reads it without the GVL.
 pub(crate) struct Stretch {
-    /// When it began, microseconds; 0: the thread is in its loop.
+    /// The start of the stretch, in microseconds; 0: the thread is in its loop.
     since_us: AtomicU64,
-    /// What the thread had waited for the GVL when it began, where Ruby tells.
+    /// The time that the thread had waited for the GVL before the stretch, where Ruby reports it.
     waited_us: AtomicU64,
-    /// When a backtrace was last taken, microseconds.
+    /// The time of the last backtrace, in microseconds.
     sampled_us: AtomicU64,
-    /// It ends because a slice is over.
+    /// The stretch ends because a slice is over.
     sliced: AtomicBool,
     watched: Mutex<Watched>,
 }
 
-/// What the watchdog has seen of a thread.
+/// The watchdog's observations of a thread.
 struct Watched {
-    /// How the thread is looked at, while it runs a loop.
+    /// Access to the thread's times, while it runs a loop.
     view: Option<ThreadView>,
-    /// The stretch that it has noticed, by its beginning.
+    /// The start of the stretch that the watchdog has noticed.
     noticed_us: u64,
-    /// The last look before that.
+    /// The last observation before that.
     before: Look,
 }
 
-/// What a thread and the others of its process had got at a moment, microseconds.
+/// The times of a thread and of the others in its process at one moment, in microseconds.
 #[derive(Clone, Copy, Default)]
 struct Look {
     at_us: u64,
-    /// Processor time of the thread.
     own_us: u64,
-    /// That of the others.
+    /// Processor time of the other threads.
     others_us: u64,
-    /// How long the thread has been ready to run, without a processor.
+    /// The time that the thread was ready to run but had no processor.
     starved_us: u64,
 }
 
 struct Seen {
-    /// How long the thread had no processor.
+    /// The time without a processor.
     starved_us: u64,
-    /// Its processor time.
     own_us: u64,
-    /// The others have computed for some of it: then they had the GVL.
+    /// Other threads computed for some of the time, so they had the GVL.
     crowded: bool,
 }
 
@@ -105,7 +104,7 @@ impl Stretch {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the watchdog, which looks again and again: whether the stretch has lasted for `half_us`.
+    /// Returns whether the stretch has lasted for `half_us`. The watchdog calls it repeatedly.
     pub(crate) fn notice(&self, half_us: u64, now_us: u64) -> bool {
         let since_us = self.since_us.load(Relaxed);
         let is_long = since_us != 0 && now_us.saturating_sub(since_us) >= half_us;
@@ -118,7 +117,7 @@ impl Stretch {
         is_long
     }
 
-    /// What became of the stretch that began at `since_us`. `None`: the watchdog has not noticed it, having had no processor itself.
+    /// Returns the observations of the stretch that began at `since_us`. `None`: the watchdog had no processor itself and did not notice it.
     fn seen(&self, since_us: u64, now_us: u64) -> Option<Seen> {
         let watched = self.watched();
         if watched.noticed_us != since_us {
@@ -134,7 +133,7 @@ impl Stretch {
     }
 }
 
-/// The calling thread, which is about to run its loop, is watched from now on.
+/// Starts watching the calling thread, which is about to run its loop.
 pub(super) fn begin(gvl: &mut Gvl, thread: &'static ServingThread) {
     let us = worker(gvl, |w| w.options.blocking_us);
     if us == 0 {
@@ -154,7 +153,7 @@ pub(super) fn begin(gvl: &mut Gvl, thread: &'static ServingThread) {
     }
 }
 
-/// The calling thread, whose loop has ended, is not watched any more.
+/// Stops watching the calling thread, whose loop has ended.
 pub(super) fn end(thread: &'static ServingThread) {
     returns(thread);
     thread.gvl_wait.end();
@@ -162,7 +161,7 @@ pub(super) fn end(thread: &'static ServingThread) {
     place().watchdog.leave_stretches(&thread.stretch);
 }
 
-/// A stretch begins.
+/// Begins a stretch.
 #[inline]
 pub(super) fn enters(thread: &ServingThread, now_us: u64) {
     thread.stretch.waited_us.store(thread.gvl_wait.so_far_us().unwrap_or(0), Relaxed);
@@ -170,19 +169,19 @@ pub(super) fn enters(thread: &ServingThread, now_us: u64) {
     thread.stretch.since_us.store(now_us, Relaxed);
 }
 
-/// The fiber is left because its slice is over. Where it computed, pre-emption could leave it: if that took long nevertheless, the machine has
-/// stalled, unless it was seen waiting, or has computed for all that time.
+/// Records that the fiber is left because its slice is over. Such a stretch computed where pre-emption works. If it was long nevertheless, the
+/// machine stalled, unless the stretch was seen waiting or computed all the time.
 pub(super) fn slices(gvl: &Gvl) {
     here(gvl, |l| l.thread.stretch.sliced.store(true, Relaxed));
 }
 
-/// The thread is in its loop again.
+/// Ends the stretch: the thread is in its loop again.
 #[inline]
 pub(super) fn returns(thread: &ServingThread) {
     thread.stretch.since_us.store(0, Relaxed);
 }
 
-/// Looks whether the stretch was too long that ends now, or, if the fiber goes on, a part of it.
+/// Checks whether the ending stretch, or a part of it if the fiber goes on, was too long.
 #[inline]
 pub(crate) fn check(gvl: &mut Gvl, thread: &'static ServingThread, task: Option<&'static Task>, now_us: u64) {
     let since_us = thread.stretch.since_us.load(Relaxed);
@@ -234,7 +233,7 @@ fn too_long(
     }
 }
 
-/// In a postponed job on the thread itself: has Ruby note where it is, if its stretch is long.
+/// Makes Ruby note the backtrace if the stretch is long. Runs in a postponed job on the thread itself.
 pub(super) fn sample(gvl: &mut Gvl) -> Result<(), Value> {
     let Some((thread, limit_us)) = here(gvl, |l| (l.thread, l.blocking_us)) else { return Ok(()) };
     let (stretch, now_us) = (&thread.stretch, os::now_us());
@@ -252,8 +251,8 @@ pub(super) fn sample(gvl: &mut Gvl) -> Result<(), Value> {
     noted.map_err(|(_, error)| error)
 }
 
-/// For the thread that reads backtraces: waits until loops have been away for long. For each its number, since when, the thread, and the env of
-/// what it serves. nil: no loop is watched any more.
+/// Waits until loops are blocked, for the thread that reads backtraces. Returns for each its number, the start of its stretch, the thread, and the
+/// env of its request; nil when no loop is watched any more.
 pub(crate) fn away(gvl: &mut Gvl) -> Value {
     let watchdog = &place::at(WATCHED_AT.load(Relaxed)).watchdog;
     loop {
@@ -295,8 +294,8 @@ pub(crate) fn away(gvl: &mut Gvl) -> Value {
     }
 }
 
-/// An alarm of the strand that stops loop `number` whose time has come: one that was set by the fiber that the strand began with, which is where it runs or
-/// has called from, by another one that runs, or by one that waits for the fiber that it has resumed.
+/// Finds an expired alarm of the strand that blocks loop `number`. It was set by the strand's first fiber, which runs or has called the one that
+/// runs; by another fiber that runs; or by a fiber that waits for the one that it has resumed.
 fn unheard(gvl: &mut Gvl, number: usize, now_us: u64) -> Option<u64> {
     let strand = with(gvl, number, |l| l.thread.running.get()).flatten()?;
     let own = strand.ruby.get();
@@ -319,9 +318,9 @@ fn unheard(gvl: &mut Gvl, number: usize, now_us: u64) -> Option<u64> {
     None
 }
 
-/// Raises `error` on the thread of loop `number`, which has been away since `since` in a call that waits, because the time of an alarm has come.
-/// Nothing else of Ruby runs between the look and that, so it meets the request that is meant: a call that waits asks for interrupts when it has
-/// been woken.
+/// Raises `error` on the thread of loop `number`, blocked since `since` in a waiting call, because an alarm has expired.
+/// No other Ruby code runs between the check and the raise, so it hits the right request: a waiting call checks for interrupts when it is
+/// woken.
 pub(crate) fn raise_late(
     gvl: &mut Gvl,
     number: Value,
@@ -349,7 +348,7 @@ pub(crate) fn raise_late(
     TRUE
 }
 
-/// Whether the calling thread runs a loop.
+/// Returns whether the calling thread runs a loop.
 pub(super) fn has_loop() -> bool {
     HERE.get().is_some()
 }

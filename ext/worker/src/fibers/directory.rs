@@ -1,14 +1,14 @@
-//! The working directory of a strand that is in `Dir.chdir { }`. A process has one; so while the fiber of such a strand is left, the process is where it was
-//! before the block.
+//! The working directory of a strand inside `Dir.chdir { }`. A process has only one, so when the fiber of such a strand is left, the process returns
+//! to the directory before the block.
 //!
-//! Contract: costs nothing outside of such blocks. Threads of the app, and requests of other serving threads, see the directory of whoever runs, as
-//! with threads. Where no descriptor can be had, or a directory is gone, the others run in that of the request.
+//! Contract: costs nothing outside of such blocks. Threads of the app, and requests of other serving threads, see the directory of the running
+//! strand, as with threads. If no descriptor is available, or the directory is gone, the other strands run in the request's directory.
 
 use super::strand::{self, Strand};
 use crate::raw::os;
 use std::os::fd::RawFd;
 
-/// A block of `Dir.chdir` begins in the strand of the calling fiber, before it changes the directory, or has ended.
+/// Records that a block of `Dir.chdir` in the calling fiber's strand begins (before it changes the directory) or has ended.
 pub(crate) fn changes_directory(begins: bool) {
     let Some(part) = strand::current() else { return };
     let depth = part.away.get();
@@ -25,7 +25,7 @@ pub(crate) fn changes_directory(begins: bool) {
     part.away.set(depth + 1);
 }
 
-/// The strand is over, or in no block any more.
+/// Forgets the saved directory: the strand is over, or in no block any more.
 pub(super) fn forget(part: &Strand) {
     part.away.set(0);
     let home = part.home.replace(-1);
@@ -34,14 +34,14 @@ pub(super) fn forget(part: &Strand) {
     }
 }
 
-/// The fiber is about to be left: goes to the directory of the others. Where to go back to with [`enter`].
+/// Changes to the directory of the other strands, because the fiber is about to be left. Returns the directory for [`enter`].
 #[inline]
 pub(super) fn leave(strand: Option<&Strand>) -> Option<RawFd> {
     let home = strand?.home.get();
     if home < 0 { None } else { swap(home) }
 }
 
-/// The strand is over: if it was left inside a block for good, the others are where they were.
+/// Restores the directory of the other strands after the end of a strand that was left inside a block for good.
 #[inline]
 pub(super) fn go_home(strand: &Strand) {
     let home = strand.home.get();
@@ -58,7 +58,7 @@ fn swap(home: RawFd) -> Option<RawFd> {
     Some(own)
 }
 
-/// The fiber goes on.
+/// Changes back to the fiber's directory, because the fiber goes on.
 #[inline]
 pub(super) fn enter(own: Option<RawFd>) {
     if let Some(own) = own {

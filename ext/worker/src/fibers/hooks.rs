@@ -1,8 +1,8 @@
-//! What fibers wait for: the requests of Ruby's scheduler, and those of the worker itself.
+//! The waits of fibers: the hooks of Ruby's scheduler, and the waits of the worker itself.
 //!
-//! Contract: a wait raises in its fiber when a `Timeout.timeout` around it has expired, and when its client has gone (once, and only in
-//! requests that change nothing); not while `Thread.handle_interrupt` of its request keeps that out. What was in `$?` is there again when the wait is
-//! over. In a process without the loop (the app has forked) a wait stops the thread.
+//! Contract: a wait raises in its fiber when a `Timeout.timeout` around it has expired, or when its client has disconnected (once, and only in
+//! requests that change nothing). It does not raise while `Thread.handle_interrupt` of its request defers that. The value of `$?` is restored when
+//! the wait is over. In a process without the loop (the app has forked), a wait blocks the thread.
 
 use super::strand::{self, Strand};
 use super::waits::{Hold, Key, Outcome, Waits};
@@ -17,15 +17,15 @@ use crate::raw::switches;
 use crate::task::{Task, Watcher};
 use std::os::fd::RawFd;
 
-/// How often a wait without a loop looks whether its fiber has been unblocked, microseconds.
+/// The interval at which a wait without a loop checks whether its fiber has been unblocked, in microseconds.
 const LOOK_AGAIN_US: u64 = 5_000;
 
-/// Microseconds; nil is for ever.
+/// Converts a number of microseconds; nil means for ever.
 fn micros(value: Value) -> Option<u64> {
     value.fixnum().map(|us| us.max(0) as u64)
 }
 
-/// Lets the loop go on until the wait is over that `watch` describes. May raise.
+/// Parks the calling fiber until the wait that `watch` sets up is over; the loop goes on. May raise.
 fn park(
     gvl: &mut Gvl,
     us: Option<u64>,
@@ -45,7 +45,7 @@ fn park(
         {
             l.waits.miss_first(number);
         }
-        // It may have gone while the request computed.
+        // The client may have disconnected while the request computed.
         let task = strand.and_then(|strand| strand.task.get());
         if task.is_some_and(|task| !native && task.ends_waits()) && l.waits.wake(key, Outcome::Gone) {
             strand.into_iter().for_each(|strand| strand.interruptible.set(false));
@@ -61,7 +61,7 @@ fn park(
     let own = directory::leave(strand);
     let left = fiber::transfer(gvl, root);
     directory::enter(own);
-    // A strand of `Fiber.schedule` may be another fiber's by now, if the app has entered this fiber by itself.
+    // If the app has entered this fiber by itself, a strand of `Fiber.schedule` may belong to another fiber by now.
     if let Some(strand) = strand.filter(|strand| strand.wait.get() == Some(key)) {
         strand.wait.set(None);
     }
@@ -79,13 +79,13 @@ fn park(
         Some(Outcome::Closed) => ruby::raise(gvl, names().io_error.get(), "stream closed in another fiber"),
         Some(Outcome::Gone) => ruby::raise(gvl, names().client_gone.get(), "the client has gone"),
         Some(outcome) => (key, outcome),
-        // Somebody else has entered the fiber.
+        // The app has entered the fiber itself.
         None => (key, Outcome::Woken),
     }
 }
 
-/// Takes the first alarm that the strand of the calling fiber has missed, if it may be raised here: where the fiber waits, or anywhere. An alarm of another
-/// fiber is for this one when the other one has resumed it. May raise.
+/// Takes the first missed alarm of the calling fiber's strand that may be raised here: where the fiber waits, or anywhere. An alarm that another
+/// fiber set applies to this one if the other fiber has resumed it. May raise.
 pub(super) fn missed_alarm(
     gvl: &mut Gvl,
     fiber: Value,
@@ -96,7 +96,7 @@ pub(super) fn missed_alarm(
         return None;
     }
     let mut at = 0;
-    // They are looked at one by one: a list would be lost when Ruby raises.
+    // They are read one by one: a list would leak when Ruby raises.
     while let Some((number, setter)) =
         here(gvl, |l| l.waits.missed(fiber, strand, Some(place)).get(at).copied()).flatten()
     {
@@ -109,20 +109,20 @@ pub(super) fn missed_alarm(
     None
 }
 
-/// Whether the calling fiber can be parked: the thread has a loop, and this is another fiber.
+/// Returns whether the calling fiber can be parked: the thread has a loop, and this is not the loop's own fiber.
 fn can_park(gvl: &Gvl) -> bool {
     here(gvl, |l| l.root.get()).is_some_and(|root| root != fiber::current(gvl))
 }
 
-/// Waits until there is news of the request ([`Task::tell`]), which need not be the calling fiber's. False: the caller has to wait by itself, for this is
-/// no fiber that can be left. May raise.
+/// Waits until there is news of the request ([`Task::tell`]), which need not be the calling fiber's. Returns false when the calling fiber cannot be
+/// parked and the caller has to wait by itself. May raise.
 pub(crate) fn wait_for_news(gvl: &mut Gvl, task: &'static Task) -> bool {
     let Some(number) = HERE.get().filter(|_| can_park(gvl)) else { return false };
     park(gvl, None, true, &mut |_, key| task.watch(Watcher::Fiber { number, key }));
     true
 }
 
-/// Waits until the socket takes something. False: the caller has to wait by itself. May raise.
+/// Waits until the socket is writable. Returns false when the caller has to wait by itself. May raise.
 pub(crate) fn wait_writable(gvl: &mut Gvl, fd: RawFd) -> bool {
     if !can_park(gvl) {
         return false;
@@ -131,7 +131,7 @@ pub(crate) fn wait_writable(gvl: &mut Gvl, fd: RawFd) -> bool {
     true
 }
 
-/// `io_wait`: the events that have come; false after `us`.
+/// `io_wait`: returns the events that have come; false after `us`.
 pub(crate) fn io(gvl: &mut Gvl, fd: Value, events: Value, us: Value) -> Value {
     let (Some(fd), Some(events)) = (fd.fixnum(), events.fixnum()) else { return FALSE };
     let (fd, events) = (fd as RawFd, events as u32);
@@ -157,11 +157,11 @@ fn io_alone(gvl: &mut Gvl, fd: RawFd, events: u32, us: Option<u64>) -> Value {
     }
 }
 
-/// `io_read`: Ruby is about to read from `io`. Waits until that has something, or has ended; not for one that has a time limit of its own, whose
-/// waits Ruby limits by itself. May raise.
+/// `io_read`: waits, when Ruby is about to read from `io`, until it is readable or at its end. Does not wait for an `io` with its own timeout,
+/// because Ruby limits those waits itself. May raise.
 ///
-/// Why: without this Ruby waits inside the read, where it keeps a list of all that read, and goes through it for each `IO#close`: with
-/// thousands of reads that wait a close takes milliseconds (Ruby up to 3.4).
+/// Why: without this Ruby waits inside the read, where it keeps a list of all readers and walks it for each `IO#close`. With
+/// thousands of waiting reads a close takes milliseconds (Ruby up to 3.4).
 pub(crate) fn before_read(gvl: &mut Gvl, io: Value) {
     if !can_park(gvl)
         || ruby::responds(gvl, io, names().timeout) && ruby::call(gvl, io, names().timeout, &[]).truthy()
@@ -174,14 +174,14 @@ pub(crate) fn before_read(gvl: &mut Gvl, io: Value) {
     }
 }
 
-/// Waits for several descriptors: `wanted` is a list of [number, events]. Those that have come, in the same form; an empty list after `us`.
+/// Waits for several descriptors. `wanted` is a list of [number, events]. Returns the ready ones in the same form; an empty list after `us`.
 pub(crate) fn select(gvl: &mut Gvl, wanted: Value, us: Value) -> Value {
     if !can_park(gvl) {
         return NIL;
     }
     let count = wanted.array_len(gvl);
     let mut at = 0;
-    // The list is read one by one: what would hold all of it could be lost when the wait raises.
+    // The pairs are read one by one: a copy of the list could leak when the wait raises.
     let mut next = |gvl: &Gvl| {
         let pair = wanted.at(gvl, at);
         at += 1;
@@ -212,7 +212,6 @@ pub(crate) fn select(gvl: &mut Gvl, wanted: Value, us: Value) -> Value {
     all
 }
 
-/// `kernel_sleep`.
 pub(crate) fn sleep(gvl: &mut Gvl, us: Value) -> Value {
     if can_park(gvl) {
         park(gvl, micros(us), false, &mut |_, _| {});
@@ -229,7 +228,7 @@ fn pause_alone(gvl: &mut Gvl, us: u64) {
     ruby::check_interrupts(gvl);
 }
 
-/// `block`: whether the fiber was unblocked before the time was over.
+/// `block`: returns whether the fiber was unblocked before the time was over.
 pub(crate) fn block(gvl: &mut Gvl, us: Value) -> Value {
     let fiber = fiber::current(gvl);
     if here(gvl, |l| l.waits.was_woken_early(fiber)).unwrap_or(false) {
@@ -239,12 +238,12 @@ pub(crate) fn block(gvl: &mut Gvl, us: Value) -> Value {
         let (_, outcome) = park(gvl, micros(us), false, &mut |_, _| {});
         return if outcome == Outcome::TimedOut { FALSE } else { TRUE };
     }
-    // Whoever unblocks it is another thread; blockers ask again.
+    // Another thread unblocks it; the callers of `block` check again by themselves.
     pause_alone(gvl, micros(us).map_or(LOOK_AGAIN_US, |us| us.min(LOOK_AGAIN_US)));
     TRUE
 }
 
-/// `unblock`, by any thread: `number` is that of the fiber's loop.
+/// `unblock`, callable from any thread. `number` is that of the fiber's loop.
 pub(crate) fn unblock(gvl: &mut Gvl, number: Value, fiber: Value) -> Value {
     let Some(number) = number.fixnum().and_then(|number| usize::try_from(number).ok()) else { return NIL };
     let thread = with(gvl, number, |l| {
@@ -257,7 +256,7 @@ pub(crate) fn unblock(gvl: &mut Gvl, number: Value, fiber: Value) -> Value {
     NIL
 }
 
-/// Lets the ready fibers run first.
+/// Lets the other ready fibers run first.
 pub(crate) fn pause(gvl: &mut Gvl) -> Value {
     if can_park(gvl) {
         park(gvl, None, false, &mut |waits, key| {
@@ -267,7 +266,7 @@ pub(crate) fn pause(gvl: &mut Gvl) -> Value {
     NIL
 }
 
-/// `fiber`: runs a new fiber until it waits; the caller goes on when the loop comes to it again.
+/// `fiber`: runs a new fiber until it waits. The caller goes on when the loop enters it again.
 pub(crate) fn start(gvl: &mut Gvl, new: Value) -> Value {
     if here(gvl, |_| ()).is_none() {
         ruby::raise(
@@ -282,7 +281,7 @@ pub(crate) fn start(gvl: &mut Gvl, new: Value) -> Value {
     pause(gvl)
 }
 
-/// How `Firebrick::Fibers::Interrupts` tells where something may be raised.
+/// Decodes the numbers with which `Firebrick::Fibers::Interrupts` says where exceptions may be raised.
 fn hold(value: Value) -> Hold {
     match value.fixnum() {
         Some(1) => Hold::OnBlocking,
@@ -291,7 +290,7 @@ fn hold(value: Value) -> Hold {
     }
 }
 
-/// `timeout_after`: the number of an alarm for the calling fiber, and where it may be raised.
+/// `timeout_after`: sets an alarm for the calling fiber that may be raised at `place`. Returns its number.
 pub(crate) fn alarm(gvl: &mut Gvl, us: Value, place: Value) -> Value {
     let (fiber, strand) = (fiber::current(gvl), strand::current());
     let at_us = os::now_us().saturating_add(micros(us).unwrap_or(0));
@@ -306,12 +305,12 @@ pub(crate) fn alarm(gvl: &mut Gvl, us: Value, place: Value) -> Value {
     ruby::integer(gvl, number as i64)
 }
 
-/// The numbers of the alarms of the strand of the calling fiber.
+/// Returns the alarm numbers of the calling fiber's strand.
 pub(crate) fn alarms(gvl: &mut Gvl) -> Value {
     numbers(gvl, |_, at| strand::current().and_then(|strand| strand.alarms().get(at).copied()))
 }
 
-/// The numbers that `get` finds at 0 and further places. They are looked at one by one: a list would be lost when Ruby raises.
+/// Collects the numbers that `get` returns for 0, 1 and so on. They are read one by one: a list would leak when Ruby raises.
 fn numbers(gvl: &mut Gvl, get: impl Fn(&Gvl, usize) -> Option<u64>) -> Value {
     let all = ruby::array(gvl, &[]);
     let mut at = 0;
@@ -330,7 +329,7 @@ pub(crate) fn cancel(gvl: &mut Gvl, number: Value) -> Value {
     NIL
 }
 
-/// The interrupts of the strand of the calling fiber, made when they are first asked for; nil in a loop itself. May raise.
+/// Returns the interrupts object of the calling fiber's strand, made at the first call; nil in the loop itself. May raise.
 pub(crate) fn interrupts(gvl: &mut Gvl) -> Value {
     let Some(part) = strand::current() else { return NIL };
     if part.interrupts.get().is_nil() {
@@ -340,7 +339,7 @@ pub(crate) fn interrupts(gvl: &mut Gvl) -> Value {
     part.interrupts.get()
 }
 
-/// Where an alarm may be raised from now on; without a number, where the news that the client has gone may be.
+/// Sets where an alarm may be raised from now on; without a number, where the disconnection of the client may be.
 pub(crate) fn hold_off(gvl: &mut Gvl, number: Value, place: Value) -> Value {
     let place = hold(place);
     match number.fixnum() {
@@ -354,7 +353,7 @@ pub(crate) fn hold_off(gvl: &mut Gvl, number: Value, place: Value) -> Value {
     NIL
 }
 
-/// Raises in the calling fiber what has come while it was kept out, and no longer is.
+/// Raises in the calling fiber an interrupt that was deferred and no longer is.
 pub(crate) fn deliver(gvl: &mut Gvl) -> Value {
     let (fiber, strand) = (fiber::current(gvl), strand::current());
     if let Some(number) = missed_alarm(gvl, fiber, strand, Hold::Immediate) {
@@ -364,7 +363,7 @@ pub(crate) fn deliver(gvl: &mut Gvl) -> Value {
     NIL
 }
 
-/// Interrupts that have come for the strand of the calling fiber and have not been raised: numbers of alarms, and whether its client has gone.
+/// Returns the pending interrupts of the calling fiber's strand: numbers of alarms, and whether its client has disconnected.
 pub(crate) fn pending(gvl: &mut Gvl) -> Value {
     let (fiber, strand) = (fiber::current(gvl), strand::current());
     let all = numbers(gvl, |gvl, at| {
@@ -376,7 +375,7 @@ pub(crate) fn pending(gvl: &mut Gvl) -> Value {
     ruby::array(gvl, &[all, gone])
 }
 
-/// A descriptor of this process is about to be closed, by any thread: raises in the fibers that wait for it. Whether there are such.
+/// Raises in the fibers that wait for a descriptor of this process, which any thread is about to close. Returns whether there were any.
 pub(crate) fn closes(gvl: &mut Gvl, fd: Value) -> Value {
     let Some(fd) = fd.fixnum() else { return FALSE };
     let mut any = FALSE;

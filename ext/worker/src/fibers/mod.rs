@@ -1,17 +1,17 @@
-//! Serving with fibers: thousands of requests wait on one thread, written as if each had a thread of its own.
+//! Serves with fibers: thousands of requests wait on one thread, in code written as if each had a thread of its own.
 //!
-//! A thread that serves so runs a *loop* on its first fiber. Requests run on other fibers of the thread, as do the app's of `Fiber.schedule`. When the app waits (for a socket, a
-//! time, a lock, another fiber), Ruby asks the thread's scheduler (`lib/firebrick/fibers/scheduler.rb`), which parks the fiber here: the loop goes on with
-//! another one, and waits for all of them at once when none can run.
+//! A serving thread runs a *loop* on its first fiber. Requests, and the app's `Fiber.schedule` blocks, run on other fibers of the thread. When the
+//! app waits (for a socket, a time, a lock, another fiber), Ruby calls the thread's scheduler (`lib/firebrick/fibers/scheduler.rb`), which parks the
+//! fiber here. The loop then runs another fiber, or waits for all of them at once when none can run.
 //!
 //! Contract:
 //! 1. Every switch goes through the loop, by transfer ([`crate::raw::fiber`]). So the loop knows which request runs, and since when.
-//! 2. A fiber serves requests one after another, and is kept when there are none. It takes the next one from the inbox itself while no other
-//!    fiber is ready.
-//! 3. The loop enters each ready fiber once before it looks at links, descriptors and timers again; so no fiber can keep another from
-//!    being entered other than by computing.
-//! 4. Of several threads one reads the links, as in [`crate::worker`]: another takes over when it computes.
-//! 5. In a child that the app has forked there is no loop: waits stop it, as they stop any process.
+//! 2. A fiber serves requests one after another, and is kept when there are none. While no other fiber is ready, it takes its next request from
+//!    the inbox itself.
+//! 3. The loop enters each ready fiber once before it checks links, descriptors and timers again. So a fiber can keep another from
+//!    being entered only by computing.
+//! 4. Of several threads one reads the links, as in [`crate::worker`]. Another takes over when it computes.
+//! 5. A child that the app has forked has no loop: a wait blocks the whole process there, as in any process.
 
 pub(crate) mod blocking;
 mod directory;
@@ -48,9 +48,9 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Acquire;
 use waits::{Outcome, Waits};
 
-/// How long the loop may enter fibers before it looks at links, descriptors and timers, microseconds.
+/// The time that the loop may spend entering fibers before it checks links, descriptors and timers, in microseconds.
 const LOOK_EVERY_US: u64 = 200;
-/// Payloads up to this size are copied out of the buffer that they were read into, in bytes: a request that waits must not keep it.
+/// Payloads up to this size, in bytes, are copied out of the read buffer, so that a waiting request does not keep the buffer.
 const COPY: usize = 16 << 10;
 
 struct Loop {
@@ -60,18 +60,18 @@ struct Loop {
     thread: &'static ServingThread,
     /// Fibers without a request.
     idle: Vec<&'static Task>,
-    /// Those that have been made and have not ended.
+    /// All fibers that have been made and have not ended.
     all: Vec<&'static Task>,
     most: usize,
-    /// The task of the fiber that a request is given to: a fiber that has not run yet learns its own so.
+    /// The task of the fiber that is being given a request. A fiber that runs for the first time finds its task here.
     starting: Option<&'static Task>,
     /// `None` while fibers are not pre-empted.
     preempt: Option<Preempt>,
-    /// How long a fiber may keep the loop away before that is told, microseconds; without limit when it never is.
+    /// The time that a fiber may block the loop before it is logged, in microseconds; unlimited when it never is logged.
     blocking_us: u64,
-    /// When one was, or when one of those had its turn last.
+    /// The end of the last turn of a pre-empted fiber.
     turned: Turned,
-    /// Some have been, and go on computing: the front prefers other workers.
+    /// Pre-empted fibers go on computing; the front prefers other workers.
     computes: bool,
 }
 
@@ -89,10 +89,10 @@ impl Turned {
     }
 }
 
-// By the index of the thread.
+// Indexed by thread.
 static LOOPS: Guarded<Vec<Option<Box<Loop>>>> = Guarded::new(Vec::new());
 
-/// Tasks of fibers that have ended, for later ones.
+/// Tasks of fibers that have ended, for reuse.
 static SPARE: Guarded<Vec<&'static Task>> = Guarded::new(Vec::new());
 
 thread_local! {
@@ -100,12 +100,12 @@ thread_local! {
     static HERE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Borrows a loop; `None` when there is none with that number, or not any more.
+/// Borrows a loop. `None` when no loop has that number.
 fn with<R>(gvl: &Gvl, number: usize, f: impl FnOnce(&mut Loop) -> R) -> Option<R> {
     LOOPS.with(gvl, |loops| loops.get_mut(number)?.as_deref_mut().map(f))
 }
 
-/// Ends a wait, of any thread's loop, if it is not over.
+/// Ends a wait of any thread's loop, if it is not over.
 pub(crate) fn wake(gvl: &Gvl, number: usize, key: Key) {
     let thread = with(gvl, number, |l| l.waits.wake(key, Outcome::Woken).then_some(l.thread)).flatten();
     if HERE.get() != Some(number) {
@@ -118,7 +118,7 @@ fn here<R>(gvl: &Gvl, f: impl FnOnce(&mut Loop) -> R) -> Option<R> {
     with(gvl, HERE.get()?, f)
 }
 
-/// A slot for the calling thread's loop that holds a fiber while it waits.
+/// Returns a slot of the calling thread's loop, holding the fiber while it waits.
 fn slot_for(gvl: &mut Gvl, fiber: Value) -> &'static Slot {
     let slot = match here(gvl, |l| l.waits.take_slot()).flatten() {
         Some(slot) => slot,
@@ -128,20 +128,20 @@ fn slot_for(gvl: &mut Gvl, fiber: Value) -> &'static Slot {
     slot
 }
 
-/// Serves as [`serve::serve`] does, with fibers. `own` is the thread's task, which serves nothing.
+/// Serves like [`serve::serve`], with fibers. `own` is the thread's task, which serves nothing.
 pub(crate) fn serve(gvl: &mut Gvl, own: &'static Task) {
     let index = own.thread.index;
     if let Err(error) = open(gvl, own.thread) {
         serve::report(gvl, error);
         if matches!(worker(gvl, |w| w.pair), Pair::Fibers(_)) {
-            // Its requests would wait for ever, while threads beside it serve theirs.
+            // Otherwise its requests would wait for ever, while the threads beside it serve theirs.
             serve::end(gvl, 70);
         }
         return;
     }
     CURRENT.set(None);
     blocking::begin(gvl, own.thread);
-    // What a panic outside a request has left undone is done in the next round.
+    // After a panic outside a request, the next round completes the unfinished work.
     (0..serve::PANICS).any(|_| ruby::contain(|| run(gvl, own)).is_some());
     close(gvl);
     blocking::end(own.thread);
@@ -224,19 +224,19 @@ fn run(gvl: &mut Gvl, own: &'static Task) {
                         looked_us = os::now_us();
                     }
                     Some(turned) if turned.at_us < looked_us => go_on(gvl, own),
-                    // While it computed others may have become ready: that is looked at first, below.
+                    // Other fibers may have become ready while it computed. The code below checks that first.
                     Some(_) => looked_us = 0,
                 }
             }
             FiberStep::Wait { .. } => {}
         }
-        // Those that compute get as much time as the others together.
+        // Computing fibers together get as much time as all other fibers together.
         if let Some(turned) = here(gvl, Loop::turned).flatten()
             && os::thread_us().saturating_sub(turned.cpu_us) > slice_us
         {
             go_on(gvl, own);
         }
-        // While fibers are ready, the rest is looked at now and then.
+        // While fibers are ready, links, descriptors and timers are checked now and then.
         now_us = os::now_us();
         if now_us.saturating_sub(looked_us) > LOOK_EVERY_US {
             look_around(gvl, own);
@@ -248,7 +248,7 @@ fn run(gvl: &mut Gvl, own: &'static Task) {
     }
 }
 
-/// Lets the fiber go on that was pre-empted first.
+/// Lets the fiber that was pre-empted first go on.
 fn go_on(gvl: &mut Gvl, own: &'static Task) {
     let help = worker(gvl, |w| w.fiber_works(own.thread.index, os::now_us()));
     serve::provide(gvl, help);
@@ -264,7 +264,7 @@ fn go_on(gvl: &mut Gvl, own: &'static Task) {
     }
 }
 
-/// Reads the links, if no other thread does, and sees who has become ready. Never waits.
+/// Reads the links, if no other thread does, and updates which fibers are ready. Never waits.
 fn look_around(gvl: &mut Gvl, own: &'static Task) {
     let (links, reads) =
         worker(gvl, |w| (w.links.len(), w.leader.is_none_or(|leader| leader == own.thread.index)));
@@ -274,7 +274,7 @@ fn look_around(gvl: &mut Gvl, own: &'static Task) {
     look(gvl, own);
 }
 
-/// Takes descriptors, times and news of the links into account. Never waits.
+/// Processes descriptors, timers and messages of the links. Never waits.
 fn look(gvl: &mut Gvl, own: &'static Task) {
     let now_us = os::now_us();
     let woken = worker(gvl, |w| w.take_woken(own.thread.index));
@@ -290,7 +290,8 @@ fn look(gvl: &mut Gvl, own: &'static Task) {
     ring_inner(gvl);
 }
 
-/// Alarms have come for strands that wait in other fibers than those that set them: they are raised there if that is inside.
+/// Handles alarms of strands that wait in another fiber than the one that set the alarm. An alarm is raised there if that fiber was resumed from
+/// the one that set it.
 fn ring_inner(gvl: &mut Gvl) {
     let alarms = here(gvl, |l| l.waits.take_inner()).unwrap_or_default();
     for number in alarms {
@@ -307,13 +308,13 @@ fn ring_inner(gvl: &mut Gvl) {
     }
 }
 
-/// Whether the fiber that set this alarm of loop `index` runs, or has resumed another one and waits for it to come back. May raise.
+/// Returns whether the fiber that set this alarm of loop `index` runs, or has resumed another fiber and waits for its return. May raise.
 fn calls(gvl: &mut Gvl, index: usize, number: u64) -> bool {
     let (index, number) = (ruby::integer(gvl, index as i64), ruby::integer(gvl, number as i64));
     ruby::call(gvl, names().fibers.get(), names().calls, &[index, number]).truthy()
 }
 
-/// A fiber of the calling thread goes on.
+/// Records that a fiber of the calling thread runs again.
 pub(crate) fn switched(gvl: &mut Gvl) {
     let Some(strand) = strand::current() else { return };
     let fiber = fiber::current(gvl);
@@ -321,20 +322,20 @@ pub(crate) fn switched(gvl: &mut Gvl) {
 }
 
 impl Loop {
-    /// When fibers that have been pre-empted had their last turn; `None` when there are none.
+    /// Returns when a pre-empted fiber last had its turn; `None` when no fiber is pre-empted.
     fn turned(&mut self) -> Option<Turned> {
         (self.waits.preempted() > 0).then_some(self.turned)
     }
 
-    /// The fiber of this task waits for a request. It is only once among those that do, though the app may enter it meanwhile (by a `Fiber.current` that it
-    /// has kept): of two requests of one fiber one would get the other's response.
+    /// Adds the task to the idle ones, once: the app may have entered its fiber meanwhile, by a `Fiber.current` that it kept. If it were
+    /// listed twice, its fiber would get two requests, and one would get the other's response.
     fn rests(&mut self, task: &'static Task) {
         if task.fiber.as_ref().is_some_and(|part| !part.idle.replace(true)) {
             self.idle.push(task);
         }
     }
 
-    /// The front has sent something that concerns a request.
+    /// Ends the task's wait because a message from the front has arrived for its request.
     fn news(&mut self, task: &'static Task) {
         let Some(fiber) = &task.fiber else { return };
         let Some(key) = fiber.wait.get() else { return };
@@ -344,20 +345,20 @@ impl Loop {
             false if fiber.native.get() => Outcome::Woken,
             _ => return,
         };
-        // A wait that is over for another reason ends for that one; then the next wait hears of the client.
+        // The wait is over for another reason and keeps that outcome. The next wait ends because the client has disconnected.
         if self.waits.wake(key, outcome) && outcome == Outcome::Gone {
             fiber.interruptible.set(false);
         }
     }
 }
 
-/// Waits for links, descriptors and times. The links are read by the leader.
+/// Waits for links, descriptors and timers. The leader reads the links.
 fn wait(gvl: &mut Gvl, own: &'static Task, leads: bool) {
     let (links, alone) = worker(gvl, |w| (w.links.len(), w.options.threads_max == 1));
     let (polls, until_us, poller) =
         here(gvl, |l| (l.waits.polls(), l.waits.next_us(), l.waits.poller_fd())).unwrap_or((false, None, -1));
     if leads && alone && links == 1 && !polls && until_us.is_none() {
-        // Nothing else can happen, but for a fiber that another thread unblocks.
+        // Nothing else can happen, except that another thread unblocks a fiber.
         if here(gvl, |l| l.waits.is_empty()).unwrap_or(true) {
             serve::receive(gvl, own, 0, true);
             return look(gvl, own);
@@ -410,7 +411,7 @@ fn enter(gvl: &mut Gvl, own: &'static Task, fiber: Value, strand: Option<&'stati
     let task = strand.and_then(|strand| strand.task.get());
     if let (Some(strand), Some(task)) = (strand, task.filter(|task| task.active.get())) {
         task.enter();
-        // For the scoreboard it has run since it waited last, without the turns of others in between.
+        // For the scoreboard, it has run since its last wait, without the turns of other fibers.
         let since_us = now_us.saturating_sub(strand.computed_us.get());
         worker(gvl, |w| w.scoreboard.begin(index, task.link.get(), task.id.get(), since_us));
     }
@@ -456,7 +457,7 @@ fn begin(gvl: &mut Gvl, own: &'static Task, job: Job) {
     here(gvl, |l| l.starting = None);
 }
 
-/// Whether there is a fiber for another request.
+/// Returns whether a fiber is available for another request; makes one if needed.
 fn has_idle(gvl: &mut Gvl, own: &'static Task) -> bool {
     let (idle, more) = here(gvl, |l| (!l.idle.is_empty(), l.all.len() < l.most)).unwrap_or((false, false));
     if idle || !more || worker(gvl, |w| w.inbox.is_empty()) {
@@ -466,7 +467,7 @@ fn has_idle(gvl: &mut Gvl, own: &'static Task) -> bool {
     let left = here(gvl, |l| {
         match made {
             Some(task) => l.rests(task),
-            // The system gives no more: those that there are must do.
+            // The system allows no more fibers: the existing ones must do.
             None => l.most = l.all.len(),
         }
         l.most
@@ -479,7 +480,7 @@ fn has_idle(gvl: &mut Gvl, own: &'static Task) -> bool {
     made.is_some()
 }
 
-/// Makes a fiber, which has not run yet.
+/// Makes a fiber that has not run yet.
 fn make(gvl: &mut Gvl, own: &'static Task) -> Option<&'static Task> {
     let spare = |spare: &mut Vec<&'static Task>| {
         let at = spare.iter().rposition(|task| std::ptr::eq(task.thread, own.thread))?;
@@ -506,7 +507,7 @@ fn make(gvl: &mut Gvl, own: &'static Task) -> Option<&'static Task> {
     Some(task)
 }
 
-/// The body of a fiber.
+/// The body of each fiber: serves requests until the fiber is told to end.
 pub(crate) fn body(gvl: &mut Gvl) {
     let Some(task) = here(gvl, |l| l.starting.take()).flatten() else { return };
     let Some(part) = &task.fiber else { return };
@@ -561,7 +562,7 @@ fn serve_one(gvl: &mut Gvl, task: &'static Task, mut job: Job) {
     }
 }
 
-/// Another request for the fiber that has served one, while no other fiber is ready.
+/// Takes another request for a fiber that has finished one, if no other fiber is ready.
 fn another(gvl: &mut Gvl, task: &'static Task) -> Option<Job> {
     let now_us = os::now_us();
     if here(gvl, |l| l.waits.ready() + l.waits.preempted() > 0).unwrap_or(true)
@@ -574,16 +575,16 @@ fn another(gvl: &mut Gvl, task: &'static Task) -> Option<Job> {
     Some(job)
 }
 
-/// Ends all fibers: those that wait have nothing to serve.
+/// Ends all fibers. The waiting ones have nothing to serve.
 fn close(gvl: &mut Gvl) {
     here(gvl, |l| l.preempt.iter_mut().for_each(Preempt::end));
     let all = here(gvl, |l| std::mem::take(&mut l.all)).unwrap_or_default();
     for task in all {
         let Some(part) = &task.fiber else { continue };
         if task.active.get() {
-            // The thread has been killed under its requests.
+            // The thread was killed while it served requests.
             job::give_up(gvl, task);
-            // Its fiber keeps the task for what its app may still do.
+            // Code of the app may still run in its fiber, which therefore keeps the task.
             continue;
         }
         part.ends.set(true);
@@ -601,7 +602,7 @@ fn close(gvl: &mut Gvl) {
     }
 }
 
-/// In a child that the app has forked: the loops belong to the parent.
+/// Drops the loops in a child that the app has forked. They belong to the parent.
 pub(crate) fn abandon(gvl: &Gvl) {
     LOOPS.with(gvl, Vec::clear);
 }

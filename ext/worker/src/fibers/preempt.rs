@@ -1,18 +1,18 @@
-//! Pre-emption: a fiber that has computed for a slice goes to the end of the line.
+//! Pre-emption: a fiber that has computed for a slice goes to the end of the queue.
 //!
-//! [`crate::raw::slice`] gets the thread to one of Ruby's safe points. There [`slice_is_over`] runs on the fiber's own stack, inside a postponed
-//! job, and transfers to the loop, which comes back when the others have had their turn. Ruby keeps what a job masks and restores (interrupts,
-//! `$!`) with the fiber, so the others notice nothing. To the app it is as if Ruby had switched threads there.
+//! [`crate::raw::slice`] brings the thread to one of Ruby's safe points. There [`slice_is_over`] runs on the fiber's own stack, inside a postponed
+//! job, and transfers to the loop, which returns when the other fibers have had their turns. Ruby keeps the state that a job masks and restores
+//! (interrupts, `$!`) per fiber, so the other fibers are not affected. For the app it is as if Ruby had switched threads there.
 //!
-//! Contract: a fiber is not left
-//! 1. while it loads a file: others must not see that half loaded, and part of what guards it belongs to threads;
-//! 2. inside [`unsliced`], where the app says so;
-//! 3. inside Firebrick's own library, whose fibers are between two states; in functions of IO, Zlib and threads, which may hold a lock; and in those of
-//!    fibers and Enumerators, which may have to return what another fiber has given;
-//! 4. where the scheduler is not asked (`Fiber.blocking`; Enumerators of Ruby 3.1), nor while the thread itself sleeps;
-//! 5. on Ruby 3.1 inside `synchronize`: an Enumerator that wants the lock could not wait for the fiber that has it.
+//! Contract: a fiber is not pre-empted
+//! 1. while it loads a file: others must not see a half-loaded file, and some of the locks that guard loading belong to threads;
+//! 2. inside [`unsliced`], on the app's request;
+//! 3. inside Firebrick's own library, where a fiber may be between two states; in functions of IO, Zlib and threads, which may hold a lock; and in
+//!    those of fibers and Enumerators, which may have to return a value from another fiber;
+//! 4. where Ruby does not call the scheduler (`Fiber.blocking`; Enumerators of Ruby 3.1), or while the thread itself sleeps;
+//! 5. on Ruby 3.1 inside `synchronize`: an Enumerator that wants the lock could not wait for the fiber that holds it.
 //!
-//! It is tried again with the next signal.
+//! In these cases pre-emption is tried again with the next signal.
 
 use super::hooks::missed_alarm;
 use super::waits::Hold;
@@ -28,18 +28,18 @@ use crate::worker::worker;
 use std::io;
 use std::sync::Once;
 
-/// What a loop needs for it.
+/// A loop's state for pre-emption.
 pub(super) struct Preempt {
     timer: Option<Timer>,
     frames: Frames,
-    /// How the paths of Firebrick's library begin.
+    /// The path prefix of Firebrick's library.
     own: Vec<u8>,
-    /// Fibers are not left inside `synchronize`.
+    /// Fibers are not pre-empted inside `synchronize`.
     keeps_locks: bool,
 }
 
 impl Preempt {
-    /// Pre-emption for the calling thread; `None` when it is off, or cannot be, which is said once. May raise.
+    /// Sets up pre-emption for the calling thread. `None` when it is off or impossible; the latter is logged once. May raise.
     pub(super) fn begin(gvl: &mut Gvl, slice_us: u64) -> Option<Preempt> {
         static SAID: Once = Once::new();
         if slice_us == 0 {
@@ -47,7 +47,7 @@ impl Preempt {
         }
         let own = ruby::call(gvl, names().fibers.get(), names().own_paths, &[]);
         let own = own.bytes(gvl).to_vec();
-        // There a thread may go on as another native thread, which has no such timer.
+        // With RUBY_MN_THREADS a Ruby thread may move to another native thread, which has no such timer.
         let moves = std::env::var_os("RUBY_MN_THREADS").is_some_and(|on| on == "1");
         let timer =
             if moves { Err(io::Error::other("RUBY_MN_THREADS=1")) } else { Slices::here().begin(slice_us) };
@@ -74,12 +74,12 @@ impl Preempt {
     }
 }
 
-/// In a postponed job: if the slice of the fiber that runs is over, lets the others run first.
+/// Lets the other fibers run first, if the slice of the running fiber is over. Runs in a postponed job.
 pub(crate) fn slice_is_over(gvl: &mut Gvl) {
     if !blocking::has_loop() {
         return;
     }
-    // Before the slice: what is a call that nobody can leave is still to be seen here.
+    // Sample before the switch: a call that cannot be left is still on the stack here.
     if let Err(error) = blocking::sample(gvl) {
         return app_interrupted(gvl, error);
     }
@@ -129,7 +129,7 @@ pub(crate) fn slice_is_over(gvl: &mut Gvl) {
     }
 }
 
-/// The thread is being killed: its fiber must not go on, and the job cannot be unwound.
+/// Leaves the fiber for good, because the thread is being killed and the job cannot be unwound.
 fn leave_for_good(gvl: &mut Gvl, root: Value) -> ! {
     here(gvl, |l| l.thread.killed.set(true));
     loop {
@@ -137,7 +137,7 @@ fn leave_for_good(gvl: &mut Gvl, root: Value) -> ! {
     }
 }
 
-/// What a `Timeout.timeout` of the calling fiber raises.
+/// Returns the exception of an expired `Timeout.timeout` of the calling fiber.
 fn expired(gvl: &mut Gvl, number: u64) -> Option<Value> {
     let raised = ruby::protect(gvl, |gvl| {
         let number = ruby::integer(gvl, number as i64);
@@ -146,7 +146,7 @@ fn expired(gvl: &mut Gvl, number: u64) -> Option<Value> {
     raised.err().map(|(_, error)| error).filter(|error| !error.is_nil())
 }
 
-/// See the contract above.
+/// Returns whether the fiber can be left; see the contract above.
 fn can_leave(gvl: &mut Gvl) -> bool {
     let fiber = fiber::current(gvl);
     if !here(gvl, |l| l.root.get()).is_some_and(|root| root != fiber) || !frames::asks_scheduler(gvl) {
@@ -155,7 +155,7 @@ fn can_leave(gvl: &mut Gvl) -> bool {
     if strand::current().is_some_and(|strand| strand.unsliced.get() > 0) {
         return false;
     }
-    // The loop's own, while nothing else can borrow it: what is asked may make objects, but runs no code of Ruby.
+    // The loop's own state is taken out, so nothing else can borrow it: the calls below may allocate objects, but run no Ruby code.
     let Some(mut preempt) = here(gvl, |l| l.preempt.take()).flatten() else { return false };
     let mut can = false;
     let asked = ruby::protect(gvl, |gvl| {
@@ -171,7 +171,7 @@ fn can_leave(gvl: &mut Gvl) -> bool {
     can
 }
 
-/// An interrupt for the app has come while the job called Ruby.
+/// Handles an interrupt for the app that came while the job called Ruby.
 fn app_interrupted(gvl: &mut Gvl, error: Value) {
     if afterwards::raise(gvl, error)
         && let Some(root) = here(gvl, |l| l.root.get())
@@ -180,7 +180,7 @@ fn app_interrupted(gvl: &mut Gvl, error: Value) {
     }
 }
 
-/// The calling fiber is not pre-empted from now on, until the same has been called with `false`. Calls can be nested.
+/// Turns pre-emption of the calling fiber off, until the same call with `false`. Calls can be nested.
 pub(crate) fn unsliced(begins: bool) {
     if let Some(part) = strand::current() {
         let depth = part.unsliced.get();

@@ -1,9 +1,9 @@
-//! Strands: a strand is code that a loop of fibers runs as if it had a thread of its own, a request or a fiber of `Fiber.schedule`, with all fibers that it
-//! resumes.
+//! Strands: a strand is code that a loop of fibers runs as if it had a thread of its own. It is a request or a fiber of `Fiber.schedule`, with
+//! all fibers that it resumes.
 //!
-//! Contract: a strand lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while any of them is in use. The strand
-//! of a request is a part of its task. Those of `Fiber.schedule` are used again: a strand is free when the loop has come back from it, and it neither waits
-//! nor has been pre-empted.
+//! Contract: a strand lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while any of them is in
+//! use. The strand of a request is a part of its task. Strands of `Fiber.schedule` are reused: a strand is free when the loop has come back
+//! from it, and it neither waits nor has been pre-empted.
 
 use super::{Key, directory, here};
 use crate::link::Job;
@@ -17,41 +17,41 @@ use std::cell::Cell;
 use std::os::fd::RawFd;
 
 pub(crate) struct Strand {
-    /// The request; `None` for a fiber of `Fiber.schedule`.
+    /// The request's task; `None` for a fiber of `Fiber.schedule`.
     pub(crate) task: Cell<Option<&'static Task>>,
-    /// The Ruby fiber that it began with; nil while it has none.
+    /// The Ruby fiber in which the strand began; nil while it has none.
     pub(crate) ruby: &'static Slot,
-    /// It is among the idle ones of its loop.
+    /// The strand is among the idle ones of its loop.
     pub(crate) idle: Cell<bool>,
-    /// The request that it is to serve next.
+    /// The next request to serve.
     pub(crate) next: Cell<Option<Job>>,
-    /// It is to end when it is entered next.
+    /// The strand ends when it is entered next.
     pub(crate) ends: Cell<bool>,
-    /// What it waits for, while it does.
+    /// The current wait.
     pub(crate) wait: Cell<Option<Key>>,
-    /// It waits for the front, not because the app does.
+    /// The current wait is for the front, not the app's own.
     pub(crate) native: Cell<bool>,
-    /// It waits or has been pre-empted: the loop enters it again.
+    /// The strand waits or has been pre-empted, so the loop will enter it again.
     pub(super) goes_on: Cell<bool>,
-    /// Since when it has been running, microseconds: the loop entered it then.
+    /// When the loop entered it last, in microseconds.
     pub(crate) entered_us: Cell<u64>,
-    /// How long it had been running, without a wait, when it was pre-empted last, microseconds.
+    /// The time that it had run without a wait when it was last pre-empted, in microseconds.
     pub(crate) computed_us: Cell<u64>,
-    /// Processor time that a measured request had used when the loop left it, microseconds.
+    /// Processor time that a measured request had used when the loop last left it, in microseconds.
     pub(crate) used_us: Cell<u64>,
-    /// A wait of the app may end because the client has gone. That happens once, and not to requests that change something.
+    /// A wait of the app may end because the client has disconnected. This happens once, and not to requests that change something.
     pub(crate) interruptible: Cell<bool>,
-    /// What `Thread.handle_interrupt` and `Timeout.timeout` say of it; nil while it has called neither.
+    /// The state of `Thread.handle_interrupt` and `Timeout.timeout`; nil before the first call of either.
     pub(crate) interrupts: &'static Slot,
-    /// The first of them says that the client's leaving must not be raised here.
+    /// `Thread.handle_interrupt` defers the exception for a disconnected client.
     pub(crate) held: Cell<bool>,
     /// The numbers of its `Timeout.timeout`s, in the order in which they were set.
     alarms: Cell<Vec<u64>>,
-    /// How many `Dir.chdir { }` it is in.
+    /// The depth of nested `Dir.chdir { }` blocks.
     pub(crate) away: Cell<u32>,
-    /// While it is in one, the working directory of the others: a descriptor, or -1.
+    /// The working directory outside of these blocks: a descriptor, or -1.
     pub(crate) home: Cell<RawFd>,
-    /// How many `Firebrick.unsliced` it is in: it is not pre-empted there.
+    /// The depth of nested `Firebrick.unsliced` blocks, in which it is not pre-empted.
     pub(crate) unsliced: Cell<u32>,
 }
 
@@ -60,10 +60,10 @@ thread_local! {
     static RUNNING: Cell<Option<&'static Strand>> = const { Cell::new(None) };
 }
 
-/// Those of `Fiber.schedule` that are free.
+/// Free strands of `Fiber.schedule`.
 static SPARE: Guarded<Vec<&'static Strand>> = Guarded::new(Vec::new());
 
-/// The strand of the calling fiber; `None` in a loop itself, and on threads without one.
+/// Returns the strand of the calling fiber; `None` in a loop itself, and on threads without a loop.
 #[inline]
 pub(crate) fn current() -> Option<&'static Strand> {
     RUNNING.get()
@@ -97,7 +97,7 @@ impl Strand {
         }
     }
 
-    /// That of a fiber of `Fiber.schedule`, which has not run yet.
+    /// Returns a strand for a fiber of `Fiber.schedule` that has not run yet.
     pub(super) fn of_app(gvl: &mut Gvl, fiber: Value) -> &'static Strand {
         let strand = match SPARE.with(gvl, Vec::pop) {
             Some(strand) => strand,
@@ -107,7 +107,7 @@ impl Strand {
         strand
     }
 
-    /// The loop has come back from the strand: one of `Fiber.schedule` is free, if it does not go on.
+    /// Frees a strand of `Fiber.schedule` after the loop has come back from it, unless it goes on.
     #[inline]
     pub(super) fn come_back(&'static self, gvl: &mut Gvl) {
         if self.task.get().is_none() && !self.goes_on.get() {
@@ -119,7 +119,7 @@ impl Strand {
         }
     }
 
-    /// Forgets the request, or the fiber, before.
+    /// Resets the state of the previous request or fiber.
     pub(super) fn begin(&self) {
         self.used_us.set(0);
         self.computed_us.set(0);
@@ -149,7 +149,7 @@ impl Strand {
         self.alarms.set(alarms);
     }
 
-    /// The strand is over: its alarms mean nothing any more. Those that are left were set by fibers that have not gone on.
+    /// Drops the remaining alarms of a finished strand. They were set by fibers that have not gone on.
     #[inline]
     pub(super) fn drop_alarms(&self, gvl: &mut Gvl) {
         let alarms = self.alarms.take();

@@ -1,26 +1,25 @@
-//! When waits end: a heap of times. A time that is not wanted any more stays until it comes, or until most of the heap is such.
+//! The ends of waits: a heap of times. A cancelled time stays in the heap until it comes, or until most of the heap is cancelled.
 
 use super::Key;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What is due.
+/// The wait or alarm that a time belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Due {
-    /// A wait has a limit.
     Wait(Key),
-    /// A `Timeout.timeout` with this number.
+    /// The `Timeout.timeout` with this number.
     Alarm(u64),
 }
 
-/// A heap that is smaller than this is not cleaned up.
+/// A smaller heap is not cleaned up.
 const SMALL: usize = 256;
 
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(u64, u64, Due)>>,
-    /// Equal times are due in the order in which they were set.
+    /// Counts insertions, so that equal times are due in the order in which they were set.
     set: u64,
-    /// Those that are still wanted.
+    /// The number of times that are not cancelled.
     wanted: usize,
 }
 
@@ -35,7 +34,7 @@ impl Timers {
         self.heap.push(Reverse((at_us, self.set, due)));
     }
 
-    /// One that has been set, and not been due, is not wanted. `is_wanted` knows of all of them.
+    /// Cancels a time that is set and not due. `is_wanted` tells whether a time of the heap is still needed.
     pub(super) fn forget(&mut self, is_wanted: impl Fn(&Due) -> bool) {
         self.wanted = self.wanted.saturating_sub(1);
         if self.heap.len() > SMALL && self.heap.len() > 2 * self.wanted {
@@ -44,18 +43,18 @@ impl Timers {
         }
     }
 
-    /// The next time, which may be of one that is not wanted.
+    /// Returns the next time, which may be a cancelled one.
     pub(super) fn next_us(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse((at_us, ..))| *at_us)
     }
 
-    /// Takes one that is due at `now_us`, wanted or not; [`Timers::came`] must follow for one that was.
+    /// Takes a time that is due at `now_us`, cancelled or not. For one that was not cancelled, call [`Timers::came`] next.
     pub(super) fn pop(&mut self, now_us: u64) -> Option<Due> {
         let Reverse((at_us, ..)) = self.heap.peek()?;
         if *at_us > now_us { None } else { self.heap.pop().map(|Reverse((_, _, due))| due) }
     }
 
-    /// A wanted one has come.
+    /// Counts a due time that was not cancelled.
     pub(super) fn came(&mut self) {
         self.wanted = self.wanted.saturating_sub(1);
     }

@@ -1,13 +1,13 @@
-//! The fibers of one thread that wait, and for what: descriptors, a time, another fiber, the front.
+//! The waiting fibers of one thread, and the events that end their waits: descriptors, timers, other fibers, messages from the front.
 //!
 //! Contract:
-//! 1. A wait begins with [`Waits::begin`] and is over with [`Waits::finish`], which its own fiber calls when it runs again. In between it becomes
-//!    ready exactly once, by whatever comes first; but being unblocked comes before all other reasons ([`Waits::wake_fiber`]).
+//! 1. A wait begins with [`Waits::begin`] and ends with [`Waits::finish`], which its own fiber calls when it runs again. In between it becomes
+//!    ready exactly once, by the first event; but being unblocked takes precedence over all other reasons ([`Waits::wake_fiber`]).
 //! 2. Ready fibers are entered in the order in which they became ready.
 //! 3. Nothing here calls Ruby.
-//! 4. An alarm (`Timeout.timeout`) belongs to the strand that the fiber which set it runs in, or ran in last ([`Waits::runs`]). It is given to one fiber once: to
-//!    the one that set it, when that waits; to another one of the strand, when the one that set it waits for that to come back ([`Waits::take_inner`],
-//!    [`Waits::missed`]). While [`Hold`] keeps it out it is given to none.
+//! 4. An alarm (`Timeout.timeout`) belongs to the strand in which the fiber that set it runs, or ran last ([`Waits::runs`]). It is delivered once: to
+//!    the fiber that set it, when that fiber waits; or to another fiber of the strand, while the setting fiber waits for that fiber to return
+//!    ([`Waits::take_inner`], [`Waits::missed`]). While [`Hold`] defers it, it is not delivered.
 
 use super::strand::Strand;
 use super::timers::{Due, Timers};
@@ -19,50 +19,49 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::os::fd::RawFd;
 
-/// A wait. Its place is used again, with another generation.
+/// Identifies a wait. The index is reused, with another generation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Key {
     at: u32,
     generation: u32,
 }
 
-/// Why a wait is over.
+/// The reason why a wait is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// What it waited for has come; for descriptors see [`Waits::fired`].
+    /// The event has come; for descriptors see [`Waits::fired`].
     Woken,
     TimedOut,
     /// The `Timeout.timeout` with this number has expired.
     Alarm(u64),
-    /// The client has gone.
+    /// The client has disconnected.
     Gone,
-    /// What it waited for is being closed.
+    /// The descriptor is being closed.
     Closed,
 }
 
 struct Wait {
     generation: u32,
-    /// `None`: it is over.
+    /// The fiber; `None` when the wait is over.
     fiber: Option<&'static Slot>,
-    /// The strand of the fiber.
     strand: Option<&'static Strand>,
     outcome: Option<Outcome>,
     limited: bool,
-    /// The fiber has not run yet, so nobody will call [`Waits::finish`].
+    /// The fiber has not run yet, so [`Waits::finish`] will not be called.
     starts: bool,
     interests: Vec<(RawFd, u32)>,
     fired: Vec<(RawFd, u32)>,
 }
 
-/// Who waits for a descriptor.
+/// The waits for one descriptor.
 #[derive(Default)]
 struct Interest {
     waits: Vec<(Key, u32)>,
-    /// The poller knows the number.
+    /// The descriptor is registered with the poller.
     known: bool,
 }
 
-/// Where what comes from outside may be raised in a fiber, as `Thread.handle_interrupt` says it.
+/// Where exceptions from outside may be raised in a fiber, as set by `Thread.handle_interrupt`.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Hold {
     /// Anywhere.
@@ -73,23 +72,23 @@ pub(crate) enum Hold {
     Never,
 }
 
-/// An expected `Timeout.timeout`.
+/// A pending `Timeout.timeout`.
 struct Alarm {
-    /// The fiber that set it, which the scheduler keeps (`lib/firebrick/fibers/scheduler.rb`).
+    /// The fiber that set it. The scheduler keeps it alive (`lib/firebrick/fibers/scheduler.rb`).
     fiber: Value,
     strand: Option<&'static Strand>,
     at_us: u64,
     hold: Hold,
-    /// Its time has come.
+    /// It has expired.
     due: bool,
 }
 
-/// By which number an alarm that has been missed is found: that of its strand.
+/// Returns the key under which missed alarms are stored: the strand's address, or the fiber's id without a strand.
 fn owner(fiber: Value, strand: Option<&'static Strand>) -> usize {
     strand.map_or(fiber.id(), |strand| std::ptr::from_ref(strand).addr())
 }
 
-/// Object references and small numbers are their own hash, but for the bits that are always equal.
+/// Hashes object references and small numbers by one multiplication. They are distinct except for bits that are always equal.
 #[derive(Default)]
 pub(crate) struct Multiply(u64);
 
@@ -130,18 +129,18 @@ pub(super) struct Waits {
     /// Fibers that were unblocked before they blocked.
     early: HashSet<usize, Fast>,
     ready: VecDeque<Key>,
-    /// Fibers that have been pre-empted, in the order of that.
+    /// Pre-empted fibers, the oldest first.
     preempted: VecDeque<Key>,
     interests: HashMap<RawFd, Interest, Fast>,
-    /// Waits for descriptors that have not become ready.
+    /// The number of waits for descriptors that have not become ready.
     polled: usize,
     timers: Timers,
     alarms: HashMap<u64, Alarm, Fast>,
-    /// Those of fibers that another one has resumed, by fiber: another strand may resume it next.
+    /// Alarms of fibers that another fiber has resumed, by fiber: another strand may resume the fiber next.
     inner_alarms: HashMap<usize, Vec<u64>, Fast>,
-    /// Alarms that came while their fibers did not wait, by [`owner`], the first one first: they hear of them when they do.
+    /// Alarms that expired while their fibers did not wait, by [`owner`], the oldest first. They are raised at the next wait.
     missed: HashMap<usize, VecDeque<u64>, Fast>,
-    /// Those of them whose strand waits in another fiber.
+    /// The missed alarms whose strand waits in another fiber.
     inner: Vec<u64>,
     last_alarm: u64,
     poller: Poller,
@@ -173,12 +172,12 @@ impl Waits {
         })
     }
 
-    /// A slot for the fiber of a wait.
+    /// Takes a free slot for the fiber of a wait.
     pub(super) fn take_slot(&mut self) -> Option<&'static Slot> {
         self.slots.pop()
     }
 
-    /// A fiber begins to wait; `slot` holds it meanwhile. `until_us`: for no longer.
+    /// Begins the wait of a fiber, which `slot` holds meanwhile. The wait ends at `until_us` at the latest.
     pub(super) fn begin(
         &mut self,
         slot: &'static Slot,
@@ -209,7 +208,7 @@ impl Waits {
         key
     }
 
-    /// The wait also ends when one of these events comes. A descriptor that cannot be waited for counts as ready: its user finds out why.
+    /// Makes these events of a descriptor end the wait, too. A descriptor that cannot be polled counts as ready: its user then gets the error.
     pub(super) fn watch(&mut self, key: Key, fd: RawFd, events: u32) {
         let interest = self.interests.entry(fd).or_default();
         let all = interest.waits.iter().fold(events, |all, (_, events)| all | events);
@@ -233,7 +232,7 @@ impl Waits {
         (wait.generation == key.generation && wait.fiber.is_some()).then_some(wait)
     }
 
-    /// Ends a wait, if it is not over. Whether it was not.
+    /// Ends a wait. Returns false when it was over already.
     pub(super) fn wake(&mut self, key: Key, outcome: Outcome) -> bool {
         let Some(wait) = self.live(key).filter(|wait| wait.outcome.is_none()) else { return false };
         wait.outcome = Some(outcome);
@@ -241,7 +240,7 @@ impl Waits {
         true
     }
 
-    /// A fiber that has not run yet is the next to be entered; `slot` holds it until then.
+    /// Makes a fiber that has not run yet the next to be entered; `slot` holds it until then.
     pub(super) fn start(&mut self, slot: &'static Slot, strand: &'static Strand) {
         let key = self.begin(slot, Some(strand), None);
         self.by_fiber.remove(&slot.get().id());
@@ -250,7 +249,7 @@ impl Waits {
         self.ready.push_front(key);
     }
 
-    /// A fiber has been pre-empted: it does not wait, so nothing else can make it go on. It comes after the others.
+    /// Queues a pre-empted fiber behind the others. It does not wait, so no other event can make it run.
     pub(super) fn put_back(&mut self, slot: &'static Slot, strand: Option<&'static Strand>) -> Key {
         let key = self.begin(slot, strand, None);
         self.by_fiber.remove(&slot.get().id());
@@ -259,7 +258,7 @@ impl Waits {
         key
     }
 
-    /// Ends the wait of a fiber, also one that begins next. Whether it waited.
+    /// Ends the wait of a fiber, or the wait that it begins next. Returns whether it waited.
     pub(super) fn wake_fiber(&mut self, fiber: Value) -> bool {
         match self.by_fiber.get(&fiber.id()).copied() {
             Some(key) => self.wake(key, Outcome::Woken) || self.wake_after_all(key),
@@ -270,8 +269,8 @@ impl Waits {
         }
     }
 
-    /// A fiber whose wait is over for another reason, but which has not run since, is unblocked. Ruby has given it what it waited for (a Mutex, an element
-    /// of a Queue) and will offer that to nobody else, so it takes it first, and hears of the other reason when it waits again.
+    /// Unblocks a fiber whose wait is over for another reason, but which has not run since. Ruby has given it the Mutex, or the element of a Queue,
+    /// that it waited for, and will not offer that to another fiber. So the fiber takes it first, and the other reason ends its next wait.
     fn wake_after_all(&mut self, key: Key) -> bool {
         let Some(wait) = self.live(key) else { return false };
         match wait.outcome {
@@ -280,7 +279,7 @@ impl Waits {
                 self.miss_first(number);
             }
             Some(Outcome::TimedOut) => {
-                // Its time has come and is not set any more.
+                // The time has come already, so no limit is set any more.
                 (wait.outcome, wait.limited) = (Some(Outcome::Woken), false);
             }
             Some(Outcome::Gone) => {
@@ -292,12 +291,12 @@ impl Waits {
         true
     }
 
-    /// Whether this fiber was unblocked before it blocked.
+    /// Returns whether this fiber was unblocked before it blocked, and forgets that.
     pub(super) fn was_woken_early(&mut self, fiber: Value) -> bool {
         !self.early.is_empty() && self.early.remove(&fiber.id())
     }
 
-    /// The next ready fiber, and its strand.
+    /// Takes the next ready fiber, and its strand.
     pub(super) fn next(&mut self) -> Option<(Value, Option<&'static Strand>)> {
         while let Some(key) = self.ready.pop_front() {
             let Some(wait) = self.live(key) else { continue };
@@ -310,7 +309,7 @@ impl Waits {
         None
     }
 
-    /// The fiber that was pre-empted first, and its strand.
+    /// Takes the fiber that was pre-empted first, and its strand.
     pub(super) fn next_preempted(&mut self) -> Option<(Value, Option<&'static Strand>)> {
         let key = self.preempted.pop_front()?;
         let wait = self.live(key)?;
@@ -321,7 +320,7 @@ impl Waits {
         self.preempted.len()
     }
 
-    /// Whether no fiber waits.
+    /// Returns whether no fiber waits.
     pub(super) fn is_empty(&self) -> bool {
         self.free.len() == self.waits.len()
     }
@@ -330,7 +329,7 @@ impl Waits {
         self.ready.len()
     }
 
-    /// The fiber runs again: its wait is over. The outcome; `None` when it was unwound.
+    /// Ends the wait of a fiber that runs again. Returns the outcome; `None` when the fiber was unwound.
     pub(super) fn finish(&mut self, key: Key) -> Option<Outcome> {
         let wait = self.live(key)?;
         let outcome = wait.outcome;
@@ -360,7 +359,7 @@ impl Waits {
             if let Some(interest) = self.interests.get_mut(&fd) {
                 let before = interest.waits.len();
                 interest.waits.retain(|(waiting, _)| *waiting != key);
-                // What has been reported is not armed any more.
+                // A descriptor that has been reported is no longer armed.
                 if interest.waits.is_empty() && before > 0 {
                     self.poller.disarm(fd);
                 }
@@ -371,14 +370,14 @@ impl Waits {
         self.waits[key.at as usize].interests = interests;
     }
 
-    /// What a finished wait for descriptors has got.
+    /// Returns the descriptors and events that have ended a finished wait.
     pub(super) fn fired(&self, key: Key) -> &[(RawFd, u32)] {
         &self.waits[key.at as usize].fired
     }
 
     // Descriptors.
 
-    /// Whether some fiber waits for a descriptor.
+    /// Returns whether a fiber waits for a descriptor.
     pub(super) fn polls(&self) -> bool {
         self.polled > 0
     }
@@ -387,7 +386,7 @@ impl Waits {
         self.poller.fd()
     }
 
-    /// Takes what the poller reports.
+    /// Processes all events that the poller reports.
     pub(super) fn poll(&mut self) {
         let mut events = std::mem::take(&mut self.events);
         while self.poller.take(&mut events) {}
@@ -418,7 +417,7 @@ impl Waits {
         }
     }
 
-    /// A descriptor is about to be closed: the system would not tell who waits for it. Whether somebody did.
+    /// Ends all waits for a descriptor that is about to be closed, because the system does not report that. Returns whether there were any.
     pub(super) fn closes(&mut self, fd: RawFd) -> bool {
         let Some(interest) = self.interests.get_mut(&fd) else { return false };
         interest.known = false;
@@ -429,7 +428,7 @@ impl Waits {
         !waits.is_empty()
     }
 
-    // Times.
+    // Timers.
 
     pub(super) fn next_us(&self) -> Option<u64> {
         self.timers.next_us()
@@ -453,7 +452,7 @@ impl Waits {
 
     // Alarms: Timeout.timeout.
 
-    /// Sets an alarm for a fiber, which belongs to `strand`; its number.
+    /// Sets an alarm for a fiber that belongs to `strand`. Returns its number.
     pub(super) fn set_alarm(
         &mut self,
         fiber: Value,
@@ -474,12 +473,12 @@ impl Waits {
         number
     }
 
-    /// Whether the app has left fibers inside `Timeout.timeout` which another strand than that may resume.
+    /// Returns whether the app has left fibers inside `Timeout.timeout` that another strand may resume.
     pub(super) fn has_inner_alarms(&self) -> bool {
         !self.inner_alarms.is_empty()
     }
 
-    /// A fiber goes on in this strand, with the alarms that it has set in another one.
+    /// Records that a fiber goes on in this strand, and moves the alarms that it set in another strand.
     #[inline]
     pub(super) fn runs(&mut self, fiber: Value, strand: &'static Strand) {
         if !self.inner_alarms.is_empty()
@@ -501,7 +500,7 @@ impl Waits {
         }
     }
 
-    /// Changes where it may be raised.
+    /// Changes where an alarm may be raised.
     pub(super) fn hold_alarm(&mut self, number: u64, hold: Hold) {
         self.alarms.get_mut(&number).into_iter().for_each(|alarm| alarm.hold = hold);
     }
@@ -519,7 +518,7 @@ impl Waits {
         }
     }
 
-    /// Its time need not come any more.
+    /// Marks the alarm's timer as not needed.
     fn forget_timer(&mut self, number: u64) {
         let Some(alarm) = self.alarms.get_mut(&number) else { return };
         if !std::mem::replace(&mut alarm.due, true) {
@@ -544,21 +543,21 @@ impl Waits {
         self.missed.entry(owner(fiber, strand)).or_default().push_back(number);
     }
 
-    /// An alarm that was given to a wait, which has ended for another reason, comes before those that are missed.
+    /// Queues an alarm before the other missed ones: it was delivered to a wait that ended for another reason.
     pub(super) fn miss_first(&mut self, number: u64) {
         if let Some(alarm) = self.alarms.get(&number) {
             self.missed.entry(owner(alarm.fiber, alarm.strand)).or_default().push_front(number);
         }
     }
 
-    /// Whether something has missed an alarm: what the calling fiber belongs to.
+    /// Returns whether the strand, or the fiber without a strand, has missed an alarm.
     #[inline]
     pub(super) fn has_missed(&self, fiber: Value, strand: Option<&'static Strand>) -> bool {
         !self.missed.is_empty() && self.missed.contains_key(&owner(fiber, strand))
     }
 
-    /// The alarms that this fiber's owner has missed, the first one first, with the fibers that set them; those that may be raised at `place`, or all for
-    /// `None`.
+    /// Lists the alarms that this fiber's owner has missed, the oldest first, with the fibers that set them: those that may be raised at
+    /// `place`, or all for `None`.
     pub(super) fn missed(
         &self,
         fiber: Value,
@@ -573,7 +572,7 @@ impl Waits {
             .collect()
     }
 
-    /// Takes an alarm out of those that are missed. Whether it was.
+    /// Removes an alarm from the missed ones. Returns whether it was among them.
     pub(super) fn take_missed(&mut self, number: u64) -> bool {
         let Some(alarm) = self.alarms.get(&number) else { return false };
         let owner = owner(alarm.fiber, alarm.strand);
@@ -587,12 +586,12 @@ impl Waits {
         was
     }
 
-    /// Alarms that have been missed while their strands wait in other fibers.
+    /// Takes the alarms that were missed while their strands wait in other fibers.
     pub(super) fn take_inner(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.inner)
     }
 
-    /// Gives a missed alarm to the fiber that its strand waits in.
+    /// Delivers a missed alarm to the fiber in which its strand waits.
     pub(super) fn ring_inner(&mut self, number: u64) {
         let strand = self.alarms.get(&number).and_then(|alarm| alarm.strand);
         let waits = strand.and_then(|strand| strand.wait.get());
@@ -604,7 +603,7 @@ impl Waits {
         }
     }
 
-    /// Alarms of a strand whose times have come and which have not been raised, and the fibers that set them: a call does not let the loop go on.
+    /// Lists a strand's alarms that have expired and have not been raised, with the fibers that set them. They occur when a call blocks the loop.
     pub(super) fn unheard(&self, strand: &'static Strand, now_us: u64) -> Vec<(u64, Value)> {
         let alarms =
             strand.alarms().into_iter().filter_map(|number| Some((number, self.alarms.get(&number)?)));
@@ -621,14 +620,14 @@ impl Waits {
         found.into_iter().map(|(_, number, fiber)| (number, fiber)).collect()
     }
 
-    /// An alarm is raised from outside the loop.
+    /// Removes an alarm that is raised from outside the loop.
     pub(super) fn heard(&mut self, number: u64) {
         self.forget_timer(number);
         self.take_missed(number);
     }
 }
 
-/// Whether what a timer was set for still waits for it.
+/// Returns whether the wait or alarm that a timer was set for is still pending.
 fn is_wanted(waits: &[Wait], alarms: &HashMap<u64, Alarm, Fast>, due: &Due) -> bool {
     match due {
         Due::Wait(key) => waits

@@ -1,8 +1,8 @@
-//! Raising after a postponed job what came inside it.
+//! Raises an exception after a postponed job has returned.
 //!
-//! Why: Ruby drops what is raised in a postponed job. A fiber that has been pre-empted is inside one until it goes on, and may be meant by
-//! `Thread#raise`, or by a `Timeout.timeout` that has expired meanwhile. What one thread raises on another is noted, and raised at
-//! the next safe point, which is the end of the job; what it raises on itself comes at once. So another thread does it.
+//! Why: Ruby drops exceptions that are raised in a postponed job. A pre-empted fiber is inside such a job until it goes on, and may be the target of
+//! `Thread#raise`, or of a `Timeout.timeout` that has expired meanwhile. Ruby records an exception that another thread raises, and raises it at
+//! the next safe point, which is the end of the job. An exception that a thread raises on itself comes at once. So another thread raises it.
 
 use super::gvl::{self, Guarded, Gvl};
 use super::ruby::{self, NIL, Value};
@@ -14,21 +14,21 @@ use std::time::Duration;
 /// The longest wait for the other thread.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// How often it is tried, when something else is raised at the same time.
+/// The number of attempts, when other exceptions are raised at the same time.
 const ROUNDS: usize = 8;
 
-/// What is to be raised, and on which thread.
+/// An exception to be raised, and the thread to raise it on.
 struct Order {
     thread: &'static Slot,
     error: &'static Slot,
-    /// Dropped when it has been done.
+    /// Dropped when the exception has been raised.
     done: Cell<Option<Sender<()>>>,
 }
 
 // SAFETY: touched with the GVL only.
 unsafe impl Sync for Order {}
 
-/// Orders that have been carried out, for later ones.
+/// Completed orders, for reuse.
 static SPARE: Guarded<Vec<&'static Order>> = Guarded::new(Vec::new());
 
 fn carry_out(gvl: &mut Gvl, order: &'static Order) {
@@ -47,13 +47,13 @@ fn give_back(gvl: &Gvl, order: &'static Order) {
     SPARE.with(gvl, |spare| spare.push(order));
 }
 
-/// Raises `error` on the calling thread when the postponed job that calls this has returned. Never raises itself; true: the thread is being
-/// killed, and nothing is raised any more.
+/// Raises `error` on the calling thread when the postponed job that calls this has returned. Never raises itself. Returns true when the thread is
+/// being killed, and nothing more is raised.
 pub(crate) fn raise(gvl: &mut Gvl, mut error: Value) -> bool {
     for _ in 0..ROUNDS {
         let Some(done) = send(gvl, error) else { return false };
-        // Being woken by another thread leaves an interrupt noted that stands for nothing. It has to go, or the wait does not begin. What
-        // is raised meanwhile is either the same, for the other thread has been fast, or comes next.
+        // Being woken by another thread leaves an interrupt without an exception, which must be cleared before the wait can begin. An exception
+        // raised meanwhile is either this one, because the other thread was fast, or the next one to raise.
         let raised = ruby::protect(gvl, ruby::check_interrupts);
         let Err((jump, other)) = raised else {
             let _ = gvl::release(gvl, move || done.recv_timeout(LONGEST));
@@ -70,7 +70,7 @@ pub(crate) fn raise(gvl: &mut Gvl, mut error: Value) -> bool {
     false
 }
 
-/// Has another thread raise `error` on this one. `None`: there can be no other thread.
+/// Makes another thread raise `error` on this one. `None`: no other thread can be started.
 fn send(gvl: &mut Gvl, error: Value) -> Option<Receiver<()>> {
     let order = SPARE.with(gvl, Vec::pop).unwrap_or_else(|| {
         let (thread, error) = (Slot::leak(gvl, NIL), Slot::leak(gvl, NIL));

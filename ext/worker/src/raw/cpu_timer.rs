@@ -1,4 +1,4 @@
-//! Signals for a thread while it computes: a timer of its own processor time (timer_create(2)). Only Linux has them.
+//! Signals a thread while it computes, by a timer of its own processor time (timer_create(2)). Linux only.
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::Timer;
@@ -14,10 +14,10 @@ mod linux {
     use std::ffi::c_int;
     use std::io;
 
-    /// The shortest time between signals, microseconds. The system looks at such timers once per tick of its clock.
+    /// The shortest time between signals, in microseconds. The system checks such timers once per tick of its clock.
     const SHORTEST_US: u64 = 1000;
 
-    /// Takes a real-time signal that nobody uses, for `handler`. Neither an app's `trap` nor a profiler asks for these.
+    /// Installs `handler` for a real-time signal that is not in use. Neither an app's `trap` nor profilers use these.
     pub(in crate::raw) fn take_signal(handler: extern "C" fn(c_int)) -> Option<c_int> {
         (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(|&signal| {
             // SAFETY: all zero is a valid sigaction; the handler has the type that is called without SA_SIGINFO.
@@ -30,14 +30,14 @@ mod linux {
                 }
                 let mut new: libc::sigaction = std::mem::zeroed();
                 new.sa_sigaction = handler as *const () as usize;
-                // System calls that it meets go on. It needs no room on a fiber's stack where Ruby has given the thread another one.
+                // Interrupted system calls are restarted. Where Ruby has set an alternate stack, the handler needs no room on a fiber's stack.
                 new.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
                 libc::sigaction(signal, &raw const new, std::ptr::null_mut()) == 0
             }
         })
     }
 
-    /// The clock of the calling thread's processor time, which other threads may read.
+    /// Returns the clock of the calling thread's processor time. Other threads may read it.
     pub(in crate::raw) fn thread_clock() -> Option<libc::clockid_t> {
         let mut clock = 0;
         // SAFETY: the calling thread exists, and `clock` is writable.
@@ -45,11 +45,10 @@ mod linux {
         (error == 0).then_some(clock)
     }
 
-    /// A timer of one thread.
     pub(crate) struct Timer(libc::timer_t);
 
     impl Timer {
-        /// From now on `signal` comes to the calling thread for each `us` of processor time that it uses.
+        /// Starts sending `signal` to the calling thread for each `us` of processor time that it uses.
         ///
         /// # Errors
         /// As timer_create(2).
@@ -78,7 +77,7 @@ mod linux {
             }
         }
 
-        /// Ends the signals. Not for a forked child, which has no timers: there the number may be that of another one.
+        /// Stops the signals. Must not be called in a forked child: it has no timers, so the number may be another timer's.
         pub(crate) fn end(self) {
             // SAFETY: it exists, for it is deleted once.
             unsafe { libc::timer_delete(self.0) };

@@ -112,16 +112,16 @@ fn failed(gvl: &mut Gvl, text: impl AsRef<str>) -> ! {
     ruby::raise(gvl, Value::from_raw(unsafe { rb_sys::rb_eRuntimeError }), text)
 }
 
-/// The version of docs/wire.md that this library implements.
+/// Returns the version of docs/wire.md that this library implements.
 fn wire_version(gvl: &mut Gvl) -> Value {
     ruby::integer(gvl, wire::VERSION.into())
 }
 
 static OPTIONS: Guarded<Option<Options>> = Guarded::new(None);
 
-/// In the template: sets what all workers share. `threads` are the fewest and the most of a worker; `limits` are the
-/// largest response head, the bytes of a response that may wait for its client in memory and in a file, and the folder of
-/// such files.
+/// Sets the state that all workers share; called in the template. `threads` starts with the smallest and the largest number of a worker's threads;
+/// `limits` are the largest response head, the bytes of a response that may be buffered in memory and in a file, and the directory of
+/// these files.
 fn prepare(gvl: &mut Gvl, app: Value, base: Value, threads: Value, limits: Value, rack3: Value) -> Value {
     names::look_up(gvl);
     place().set_app(gvl, app, base);
@@ -150,7 +150,7 @@ fn options(gvl: &mut Gvl, base: Value, threads: Value, limits: Value, rack3: Val
     }
 }
 
-/// After the fork: takes over the links, starts the threads, sends READY.
+/// Takes over the links, starts the threads and sends READY, after the fork.
 fn start(gvl: &mut Gvl, index: Value, links: Value, scoreboard: Value, slot_len: Value) -> Value {
     let options = OPTIONS.with(gvl, |slot| *slot).expect("prepare comes first");
     let (fd, index, slot_len) = (number(scoreboard) as i32, number(index), number(slot_len));
@@ -178,7 +178,7 @@ fn start(gvl: &mut Gvl, index: Value, links: Value, scoreboard: Value, slot_len:
     NIL
 }
 
-/// Starts the thread whose fibers serve beside the threads of the worker that has just been installed.
+/// Starts the thread that serves with fibers beside the threads of the worker just installed.
 fn begin_fibers(gvl: &mut Gvl, options: Options, fds: &[i32], board: Scoreboard) {
     let own = place::here();
     let Some(at) = worker::free_place(gvl) else {
@@ -215,8 +215,8 @@ fn install(gvl: &mut Gvl, options: Options, fds: &[i32], board: Scoreboard) -> s
     place().watchdog.start(place::here(), ports, options.fibers > 0)
 }
 
-/// Starts an attached worker: one that serves `app` in threads of this process. As [`prepare`] and [`start`] together; `bell` is the writing end
-/// of a pipe that is written to when [`revive`] or [`release`] has something to do. Returns its serial number.
+/// Starts an attached worker, which serves `app` in threads of this process. Combines [`prepare`] and [`start`]. `bell` is the writing end
+/// of a pipe that is written to when there is work for [`revive`] or [`release`]. Returns its serial number.
 #[allow(clippy::too_many_arguments)]
 fn attach(
     gvl: &mut Gvl,
@@ -246,7 +246,7 @@ fn attach(
         started = place::within(at, || begin(gvl, options, (app, base), (links, board), bell));
     });
     if begun.is_err() {
-        // What has raised has left the place as it was then.
+        // An exception has left the thread at the new place.
         place::settle(here);
     }
     match started {
@@ -283,7 +283,7 @@ fn attached(gvl: &Gvl, serial: Value) -> Option<usize> {
     worker::find(gvl, number(serial) as u64)
 }
 
-/// As [`serving`], of an attached worker.
+/// Calls [`serving`] for an attached worker.
 fn attached_serving(gvl: &mut Gvl, serial: Value) -> Value {
     match attached(gvl, serial) {
         Some(at) => place::within(at, || serving(gvl)),
@@ -291,12 +291,12 @@ fn attached_serving(gvl: &mut Gvl, serial: Value) -> Value {
     }
 }
 
-/// As [`send_traces`], of an attached worker.
+/// Calls [`send_traces`] for an attached worker.
 fn attached_traces(gvl: &mut Gvl, serial: Value, traces: Value) -> Value {
     attached(gvl, serial).map_or(NIL, |at| place::within(at, || send_traces(gvl, traces)))
 }
 
-/// Starts the threads of an attached worker again that the app has killed.
+/// Restarts the threads of an attached worker that the app has killed.
 fn revive(gvl: &mut Gvl, serial: Value) -> Value {
     if let Some(at) = attached(gvl, serial) {
         place::within(at, || {
@@ -307,7 +307,7 @@ fn revive(gvl: &mut Gvl, serial: Value) -> Value {
     NIL
 }
 
-/// The front of an attached worker has gone, or is about to.
+/// Finishes an attached worker, because its front is gone or about to go.
 fn lose(gvl: &mut Gvl, serial: Value) -> Value {
     if let Some(at) = attached(gvl, serial) {
         place::within(at, || worker(gvl, |w| w.lose(gvl)));
@@ -315,7 +315,7 @@ fn lose(gvl: &mut Gvl, serial: Value) -> Value {
     NIL
 }
 
-/// Whether an attached worker has finished and given up everything.
+/// Returns whether an attached worker has finished and released everything.
 fn release(gvl: &mut Gvl, serial: Value) -> Value {
     let released = attached(gvl, serial).is_none_or(|at| Worker::release(gvl, at));
     if released { ruby::TRUE } else { ruby::FALSE }
@@ -328,7 +328,7 @@ fn add_task(gvl: &mut Gvl, index: usize) {
     }
 }
 
-/// READY: so many requests can be served at the same time, and so many by fibers that have links of their own.
+/// Sends READY with the number of requests that can be served at the same time, and the number of those served by fibers with their own links.
 fn ready(gvl: &Gvl, seats: usize, fiber_seats: usize) {
     let [seats, fiber_seats] = [seats, fiber_seats].map(|count| u16::try_from(count).unwrap_or(u16::MAX));
     let ready = wire::frame::Ready { pid: std::process::id(), seats, fiber_seats };
@@ -342,10 +342,10 @@ fn stopping(gvl: &mut Gvl) -> Value {
     NIL
 }
 
-/// Backtraces that are sent at a time.
+/// The number of backtraces that are sent at a time.
 const TRACES: usize = 1_000;
 
-/// For each request that is being served: the thread or fiber that serves it, the number of its link, its id there.
+/// Lists the requests being served: for each its thread or fiber, the number of its link, its id there.
 fn serving(gvl: &mut Gvl) -> Value {
     let list = |gvl: &mut Gvl| {
         worker(gvl, |w| -> Vec<(Value, u32, u32)> {
@@ -370,7 +370,7 @@ fn serving(gvl: &mut Gvl) -> Value {
     all
 }
 
-/// TRACES: link, id and an array of strings for each thread.
+/// Sends TRACES: link, id and an array of strings for each thread.
 fn send_traces(gvl: &mut Gvl, traces: Value) -> Value {
     send_frame(gvl, |out| {
         let mut encoder = wire::traces::Encoder::new(out);
@@ -384,7 +384,7 @@ fn send_traces(gvl: &mut Gvl, traces: Value) -> Value {
     NIL
 }
 
-/// See [`super::signals`]. A list of numbers.
+/// Calls [`super::signals::take`] with a list of numbers.
 fn take_signals(gvl: &mut Gvl, signals: Value) -> Value {
     let mut few = [0; 8];
     let count = signals.array_len(gvl).min(few.len());
@@ -397,14 +397,14 @@ fn take_signals(gvl: &mut Gvl, signals: Value) -> Value {
     NIL
 }
 
-/// Waits until some have come: a number whose bits they are.
+/// Waits until signals have come. Returns them as the bits of a number.
 fn asked_by_signals(gvl: &mut Gvl) -> Value {
     let came = super::signals::asked(gvl);
     ruby::integer(gvl, came as i64)
 }
 
-/// Sends a frame that concerns the whole worker: at once if the socket takes it, otherwise with the next responses. A worker that has lost
-/// its front already, seen by a thread of its own, has no links.
+/// Sends a frame that concerns the whole worker: at once if the socket takes it, otherwise with the next responses. Does nothing for a worker
+/// without links, whose own thread has already seen that the front is gone.
 fn send_frame(gvl: &Gvl, frame: impl FnOnce(&mut Vec<u8>)) {
     let Some(outbox) = worker(gvl, |w| w.links.first().map(Link::outbox)) else { return };
     outbox.append(os::now_us(), None, frame);
@@ -418,14 +418,14 @@ fn serve_main(gvl: &mut Gvl) -> Value {
     NIL
 }
 
-/// In a child that the app has forked.
+/// Closes the parent's links in a child that the app has forked.
 fn abandon(gvl: &mut Gvl) -> Value {
     Worker::abandon(gvl);
     NIL
 }
 
-/// When serving is over: the socket of the template that is to be forked, or nil. No native thread is left to be in the way of
-/// the fork.
+/// Returns the socket of the template to be forked, or nil, when serving is over. Stops the native threads, which would hinder the
+/// fork.
 fn promotion(gvl: &mut Gvl) -> Value {
     match worker(gvl, |w| w.promotion.take()) {
         Some(fd) => {
@@ -436,19 +436,19 @@ fn promotion(gvl: &mut Gvl) -> Value {
     }
 }
 
-/// Makes full collections between requests, when `collector` says that they are due; nil: not.
+/// Runs full collections between requests, when `collector` says that they are due; nil turns this off.
 fn collect_with(gvl: &mut Gvl, collector: Value) -> Value {
     collection::leave_to(gvl, collector);
     NIL
 }
 
-/// In the child that becomes a template.
+/// Retires the worker, in the child that becomes a template.
 fn retire(gvl: &mut Gvl) -> Value {
     Worker::retire(gvl);
     NIL
 }
 
-/// The request of a handle. Raises IOError when it is over, or in another process; nothing is found by the thread that calls.
+/// Returns the request of a handle. Raises IOError when the request is over, or in another process. Never depends on the calling thread.
 fn request(gvl: &mut Gvl, handle: Value) -> &'static Task {
     match Ticket::of_handle(gvl, handle).and_then(|ticket| ticket.request(gvl)) {
         Some(task) => task,
@@ -456,7 +456,7 @@ fn request(gvl: &mut Gvl, handle: Value) -> &'static Task {
     }
 }
 
-/// `rack.hijack`: the worker's end of the connection, and the env; nil when that has been given already.
+/// `rack.hijack`: returns the worker's end of the connection, and the env; nil when the connection has been handed out already.
 fn hijack(gvl: &mut Gvl, handle: Value) -> Value {
     let task = request(gvl, handle);
     match task.stage.get() {
@@ -483,7 +483,7 @@ fn hijack(gvl: &mut Gvl, handle: Value) -> Value {
 /// `rack.early_hints`: sends INTERIM, unless the response has begun.
 fn early_hints(gvl: &mut Gvl, handle: Value, headers: Value) -> Value {
     let task = request(gvl, handle);
-    // That calls the app's code, which may take its time: is it the same request afterwards?
+    // Listing calls the app's code, which may take long, so the request must be looked up again.
     let fields = head::list(gvl, task, headers);
     let task = request(gvl, handle);
     if task.stage.get() == Stage::Unsent {
@@ -508,7 +508,7 @@ fn extend_timeout(gvl: &mut Gvl, handle: Value, milliseconds: Value) -> Value {
     NIL
 }
 
-/// Reads the control socket: bytes and descriptors; nil at its end.
+/// Reads the control socket. Returns bytes and descriptors; nil at its end.
 fn receive(gvl: &mut Gvl, fd: Value) -> Value {
     let fd = number(fd) as i32;
     let (mut bytes, mut fds) = (Vec::with_capacity(16 << 10), Vec::new());
@@ -524,7 +524,7 @@ fn receive(gvl: &mut Gvl, fd: Value) -> Value {
     ruby::array(gvl, &[bytes, fds])
 }
 
-/// nil while the child runs; `["exit" or "signal", code, peak KiB]`; false when it is not ours.
+/// Returns nil while the child runs; `["exit" or "signal", code, peak KiB]`; false when this process has no such child.
 fn reap(gvl: &mut Gvl, pid: Value) -> Value {
     match os::reap(number(pid) as i32) {
         Ok(None) => NIL,
@@ -553,7 +553,7 @@ fn settle_heap(_gvl: &mut Gvl) -> Value {
     NIL
 }
 
-// Fibers: see `crate::fibers`. Times are microseconds; nil is for ever.
+// Fibers: see `crate::fibers`. Times are in microseconds; nil means for ever.
 
 /// The body of a fiber that serves requests.
 fn fiber_body(gvl: &mut Gvl) -> Value {
@@ -621,10 +621,10 @@ fn fiber_closes(gvl: &mut Gvl, fd: Value) -> Value {
     fibers::closes(gvl, fd)
 }
 
-/// Gives the class of schedulers the method `io_read`.
+/// Defines the method `io_read` on the class of schedulers.
 ///
-/// It answers "undefined", as if there were none, so Ruby reads by itself. Only a function of C can answer so, to Ruby's own C code, which
-/// is who calls it.
+/// It returns "undefined", as if the method did not exist, so Ruby reads by itself. Only a C function can return that, and only to Ruby's own C
+/// code, its caller.
 fn fiber_reads(_gvl: &mut Gvl, scheduler: Value) -> Value {
     unsafe extern "C" fn io_read(count: i32, arguments: *const VALUE, _scheduler: VALUE) -> VALUE {
         if count > 0 {
@@ -646,7 +646,7 @@ fn fiber_away(gvl: &mut Gvl) -> Value {
     fibers::blocking::away(gvl)
 }
 
-/// A block of `Dir.chdir` begins, or has ended.
+/// Records that a block of `Dir.chdir` begins, or has ended.
 fn fiber_chdir(_gvl: &mut Gvl, begins: Value) -> Value {
     fibers::changes_directory(begins.truthy());
     NIL
@@ -664,7 +664,7 @@ fn fiber_raise(
     fibers::blocking::raise_late(gvl, number, since, alarm, error, message)
 }
 
-/// A block of `Firebrick.unsliced` begins, or ends.
+/// Records that a block of `Firebrick.unsliced` begins, or ends.
 fn fiber_unsliced(_gvl: &mut Gvl, begins: Value) -> Value {
     fibers::unsliced(begins.truthy());
     NIL

@@ -1,22 +1,22 @@
-//! What the calling fiber is doing: its frames, for deciding whether it can be left where it is.
+//! The frames of the calling fiber, for deciding whether it can be left where it is.
 
 use super::gvl::Gvl;
 use super::ruby::{NIL, Value};
 use rb_sys::VALUE;
 use std::ffi::c_int;
 
-/// The most frames that are looked at. The largest stack that `rack.fiber_stack` gives a fiber has room for fewer.
+/// The largest number of frames that are examined. The largest stack of `rack.fiber_stack` has room for fewer.
 const MOST: usize = 160_000;
 
-/// Room for the frames of one thread.
+/// Buffers for the frames of one thread.
 pub(crate) struct Frames {
     frames: Vec<VALUE>,
     lines: Vec<c_int>,
     count: usize,
 }
 
-/// How the names of classes begin whose functions may wait while they hold a lock, or are about to; or which have just got from another fiber what they
-/// return, or raise: Ruby looks for interrupts before it takes that from where the next switch puts something else.
+/// Prefixes of class names. Their functions may wait while they hold a lock, or are about to; or they have just received a return value or exception
+/// from another fiber. Ruby checks for interrupts before it takes that value from a place that the next switch overwrites.
 const HOLDING: [&[u8]; 6] = [b"Enumerator", b"Fiber", b"IO", b"Monitor", b"Thread", b"Zlib"];
 
 impl Frames {
@@ -24,7 +24,7 @@ impl Frames {
         Frames { frames: vec![0; MOST], lines: vec![0; MOST], count: 0 }
     }
 
-    /// Takes the frames of the calling fiber, the innermost first. They are good until Ruby makes an object.
+    /// Collects the frames of the calling fiber, the innermost first. They are valid until Ruby allocates an object.
     fn take(&mut self, _gvl: &Gvl) {
         // SAFETY: both lists have room for MOST.
         let count = unsafe {
@@ -33,12 +33,12 @@ impl Frames {
         self.count = usize::try_from(count).unwrap_or(0).min(MOST);
     }
 
-    /// Whether the calling fiber can be left here. Not
+    /// Returns whether the calling fiber can be left here. It cannot
     ///
     /// - while it loads a file: others must not see it half loaded;
-    /// - in Firebrick's library, whose paths begin with `own`, and in functions of C that may hold something;
+    /// - in Firebrick's library, whose paths begin with `own`, and in C functions that may hold a lock or a value;
     /// - if `keeps_locks`, where it holds a Mutex or a Monitor by `synchronize`;
-    /// - if there are more frames than can be looked at.
+    /// - if there are more frames than can be examined.
     ///
     /// May raise.
     pub(crate) fn can_be_left(&mut self, gvl: &mut Gvl, own: &[u8], keeps_locks: bool) -> bool {
@@ -62,7 +62,7 @@ impl Frames {
                 return false;
             }
         }
-        // Ruby looks for interrupts inside C functions that wait, and also, more often, when one has just returned.
+        // Ruby checks for interrupts inside C functions that wait and, more often, when one has just returned.
         let code = frames.iter().copied().find(|&frame| !is_native(frame));
         let path = code.map_or(NIL, |frame| name(rb_sys::rb_profile_frame_absolute_path, frame));
         if path.is_string(gvl) && path.bytes(gvl).starts_with(own) {
@@ -71,7 +71,7 @@ impl Frames {
         if !is_native(top) {
             return true;
         }
-        // Asked last, for it makes a String, and the frames are not known to the collector.
+        // Checked last, because it allocates a String, and the collector does not know the frames.
         let class = name(rb_sys::rb_profile_frame_classpath, top);
         let holds =
             class.is_string(gvl) && HOLDING.iter().any(|holding| class.bytes(gvl).starts_with(holding));
@@ -80,13 +80,13 @@ impl Frames {
     }
 }
 
-/// What Ruby knows of a frame: a String or nil.
+/// Returns a property of a frame: a String or nil.
 fn name(ask: unsafe extern "C" fn(VALUE) -> VALUE, frame: VALUE) -> Value {
     // SAFETY: `frame` is one that `Frames::take` has got, and nothing has been made since.
     Value::from_raw(unsafe { ask(frame) })
 }
 
-/// Whether it is that of a function of C.
+/// Returns whether the frame belongs to a C function.
 fn is_native(frame: VALUE) -> bool {
     name(rb_sys::rb_profile_frame_path, frame).is_nil()
 }
@@ -95,15 +95,15 @@ fn is(gvl: &Gvl, name: Value, text: &[u8]) -> bool {
     name.is_string(gvl) && name.bytes(gvl) == text
 }
 
-/// Whether the calling fiber is one that its scheduler is asked for: not the thread's first, not an Enumerator's before Ruby 3.2, and not inside
-/// `Fiber.blocking { }`.
+/// Returns whether Ruby calls the scheduler for the calling fiber: it is not the thread's first fiber, not an Enumerator's before Ruby 3.2, and not
+/// inside `Fiber.blocking { }`.
 pub(crate) fn asks_scheduler(_gvl: &Gvl) -> bool {
     // SAFETY: called with the GVL.
     let scheduler = unsafe { rb_sys::rb_fiber_scheduler_current() };
     !Value::from_raw(scheduler).is_nil()
 }
 
-/// Whether fibers of Enumerators cannot wait for other fibers: before Ruby 3.2.
+/// Returns whether fibers of Enumerators cannot wait for other fibers, which is so before Ruby 3.2.
 pub(crate) fn enumerators_stop_the_thread() -> bool {
     super::slice::symbol(c"rb_fiber_new_storage").is_none()
 }

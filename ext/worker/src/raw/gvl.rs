@@ -1,4 +1,4 @@
-//! The proof that a thread has the GVL, state that the GVL guards, and waiting without it.
+//! The proof that a thread has the GVL, state that the GVL guards, and waits without it.
 
 use super::ruby::{contain, guard};
 use std::cell::RefCell;
@@ -9,13 +9,13 @@ use std::thread;
 
 /// Proof that the calling thread has the GVL.
 ///
-/// It is made where Ruby calls into this library, and nowhere else. `&Gvl` is enough to read Ruby's memory; whatever may run
-/// Ruby code, the collector, or other threads takes `&mut Gvl`. So what is borrowed from Ruby's memory by a `&Gvl`, such as
-/// the bytes of a String, cannot be used after Ruby has run: it does not compile. It does not leave its thread, and
+/// It is made where Ruby calls into this library, and nowhere else. `&Gvl` is enough to read Ruby's memory; functions that may run
+/// Ruby code, the collector, or other threads take `&mut Gvl`. So a borrow of Ruby's memory by a `&Gvl`, such as
+/// the bytes of a String, cannot be used after Ruby has run: it does not compile. The proof does not leave its thread, and
 /// [`release`] takes it away from the code that runs without the GVL.
 pub(crate) struct Gvl(PhantomData<*mut ()>);
 
-/// Runs what Ruby has called. A panic in it becomes an exception.
+/// Runs a function that Ruby has called. A panic in it becomes an exception.
 ///
 /// # Safety
 /// The thread has the GVL, and every other `Gvl` of this thread is borrowed by the call that has led here.
@@ -24,8 +24,8 @@ pub(super) unsafe fn enter<R>(f: impl FnOnce(&mut Gvl) -> R) -> R {
     guard(|| f(&mut Gvl(PhantomData)))
 }
 
-/// The same inside the collector, where nothing can be raised, and objects that are not marked would be lost: a panic ends the process. There is
-/// nothing in it that could be one.
+/// Runs `f` inside the collector, where raising is impossible and unmarked objects would be lost: a panic ends the process. No code that runs
+/// here should be able to panic.
 ///
 /// # Safety
 /// As [`enter`].
@@ -35,8 +35,8 @@ pub(super) unsafe fn unprotected<R>(f: impl FnOnce(&mut Gvl) -> R) -> R {
 
 /// State shared by the worker's threads and touched only while the GVL is held.
 ///
-/// The closure given to [`Guarded::with`] cannot call Ruby, for the token is borrowed meanwhile; so no other thread comes in
-/// between. A nested use is a panic.
+/// The closure given to [`Guarded::with`] cannot call Ruby, because the token is borrowed meanwhile; so no other thread can
+/// interfere. A nested use panics.
 pub(crate) struct Guarded<T>(RefCell<T>);
 
 // SAFETY: access is serialised by the GVL, which the token proves.
@@ -55,8 +55,8 @@ impl<T> Guarded<T> {
 
 /// A buffer of a serving thread that lives as long as the process.
 ///
-/// Unlike a local `Vec` it may be in scope while Ruby raises: there is nothing to drop. As with [`Guarded`] the closure
-/// cannot call Ruby, and a nested use is a panic.
+/// Unlike a local `Vec` it may be in scope while Ruby raises: there is nothing to drop. As with [`Guarded`], the closure
+/// cannot call Ruby, and a nested use panics.
 pub(crate) type Scratch = Guarded<Vec<u8>>;
 
 /// Runs `f` without the GVL. Returns `None` when an interrupt was pending and `f` did not run; the caller then lets
@@ -82,6 +82,6 @@ pub(crate) fn release<R: Send, F: FnOnce() -> R + Send>(_gvl: &mut Gvl, f: F) ->
         let call = (&raw mut call).cast();
         rb_sys::rb_thread_call_without_gvl2(Some(run::<R, F>), call, ubf_io, std::ptr::null_mut());
     }
-    // A panic goes on where the GVL is held again.
+    // A panic is resumed with the GVL held again.
     call.result.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic)))
 }

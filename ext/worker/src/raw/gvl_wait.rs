@@ -1,4 +1,4 @@
-//! How long a thread waits for the GVL: from its READY event (it wants to run) to RESUMED (it does).
+//! Measures how long a thread waits for the GVL: from its READY event (it wants to run) to RESUMED (it runs).
 //!
 //! Ruby reports these events since 3.2. The functions are looked up at run time, so that one build of the source serves all
 //! Rubies; with an older one the waits are unknown. Since 3.3 the events of a thread may arrive on another native thread, and
@@ -19,7 +19,7 @@ const RESUMED: u32 = 1 << 2;
 /// The waits of one serving thread. Written by the hook, which runs without the GVL.
 pub(crate) struct GvlWait {
     watched: AtomicBool,
-    /// Since when it has been ready to run, nanoseconds; 0 when it runs.
+    /// The time since which it has been ready to run, in nanoseconds; 0 when it runs.
     ready_ns: AtomicU64,
     sum_ns: AtomicU64,
 }
@@ -29,14 +29,14 @@ impl GvlWait {
         GvlWait { watched: AtomicBool::new(false), ready_ns: AtomicU64::new(0), sum_ns: AtomicU64::new(0) }
     }
 
-    /// Counts from now on. The calling thread, which has the GVL, is the one that [`attach`] was called on.
+    /// Restarts the count. Must run on the thread for which [`attach`] was called, with the GVL.
     pub(crate) fn begin(&self) {
         self.ready_ns.store(0, Relaxed);
         self.sum_ns.store(0, Relaxed);
         self.watched.store(true, Relaxed);
     }
 
-    /// Microseconds since [`GvlWait::begin`]; `None` when Ruby does not report waits. Goes on counting.
+    /// Returns the microseconds waited since [`GvlWait::begin`]; `None` when Ruby does not report waits. The count goes on.
     pub(crate) fn so_far_us(&self) -> Option<u64> {
         api().map(|_| self.sum_ns.load(Relaxed) / 1_000)
     }
@@ -61,7 +61,7 @@ impl GvlWait {
     }
 }
 
-/// `rb_internal_thread_event_data_t` since 3.3; before, there is nothing in it.
+/// `rb_internal_thread_event_data_t` since 3.3; empty before.
 #[repr(C)]
 struct EventData {
     thread: VALUE,
@@ -73,12 +73,12 @@ type CreateKey = unsafe extern "C" fn() -> c_int;
 type Get = unsafe extern "C" fn(VALUE, c_int) -> *mut c_void;
 type Set = unsafe extern "C" fn(VALUE, c_int, *mut c_void);
 
-/// Where the [`GvlWait`] of a thread is stored.
+/// The place where the [`GvlWait`] of a thread is stored.
 #[derive(Clone, Copy)]
 enum Storage {
-    /// With the native thread (Ruby 3.2).
+    /// In the native thread (Ruby 3.2).
     Native,
-    /// With the Ruby thread, under this key (Ruby 3.3).
+    /// In the Ruby thread, under this key (Ruby 3.3).
     Ruby { key: c_int, get: Get, set: Set },
 }
 
@@ -86,7 +86,7 @@ thread_local! {
     static OWN: Cell<Option<&'static GvlWait>> = const { Cell::new(None) };
 }
 
-/// The function of this name in the running Ruby, if it has one.
+/// Finds the function of this name in the running Ruby.
 fn symbol(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: a C string; the search has no side effects.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -95,12 +95,12 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
 
 static API: OnceLock<Option<Storage>> = OnceLock::new();
 
-/// Where waits are kept; `None` when Ruby does not report them, or before the first [`attach`].
+/// Returns the storage; `None` when Ruby does not report waits, or before the first [`attach`].
 fn api() -> Option<Storage> {
     API.get().copied().flatten()
 }
 
-/// Has Ruby report the events of all threads.
+/// Registers for the events of all threads.
 fn register(gvl: &mut Gvl) -> Option<Storage> {
     let add = symbol(c"rb_internal_thread_add_event_hook")?;
     let storage = match (
@@ -131,7 +131,7 @@ fn register(gvl: &mut Gvl) -> Option<Storage> {
     Some(storage)
 }
 
-/// Lets the calling Ruby thread's waits be counted in `wait`.
+/// Counts the calling Ruby thread's waits in `wait` from now on.
 pub(crate) fn attach(gvl: &mut Gvl, wait: &'static GvlWait) {
     match *API.get_or_init(|| register(gvl)) {
         None => {}

@@ -1,6 +1,6 @@
-//! Objects that stand for a number in Ruby: code of the app can hold them and pass them on, and can neither make nor change them.
+//! Ruby objects that hold a number. The app can keep them and pass them on, and can neither create nor change them.
 //!
-//! Why not a String or an Integer: the number says whose request is meant, and nobody but this library may choose it.
+//! Why not a String or an Integer: the number identifies a request, and only this library may choose it.
 
 use super::gvl::Gvl;
 use super::ruby::Value;
@@ -8,7 +8,7 @@ use rb_sys::VALUE;
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 
-/// Ruby keeps a pointer to it in each object.
+/// Each object keeps a pointer to it.
 struct DataType(rb_sys::rb_data_type_t);
 
 // SAFETY: it is only read.
@@ -16,15 +16,15 @@ unsafe impl Send for DataType {}
 // SAFETY: as above.
 unsafe impl Sync for DataType {}
 
-/// The type. What an object has in the place of a pointer is the number: there is nothing to mark or to free.
+/// Returns the type. In place of a pointer an object has the number, so there is nothing to mark or to free.
 fn kind() -> &'static rb_sys::rb_data_type_t {
     static KIND: OnceLock<DataType> = OnceLock::new();
     let kind = KIND.get_or_init(|| {
         // SAFETY: all zero is a valid rb_data_type_t.
         let mut kind: rb_sys::rb_data_type_t = unsafe { std::mem::zeroed() };
         kind.wrap_struct_name = c"Firebrick::Native handle".as_ptr();
-        // It refers to nothing, so no write barrier is ever needed. Without the flag Ruby allocates such objects in a slow way, and never takes
-        // them for old: one is made for each request.
+        // The object refers to nothing, so no write barrier is ever needed. Without the flag Ruby allocates such objects slowly and never treats
+        // them as old; one is made for each request.
         #[allow(deprecated, reason = "deprecated is only its old name in C")]
         let flags = rb_sys::ruby_fl_type::RUBY_FL_WB_PROTECTED as VALUE;
         kind.flags = flags;
@@ -42,10 +42,10 @@ pub(super) fn define(module: VALUE, name: &CStr) {
     }
 }
 
-/// An object of one of these classes.
+/// Makes an object of one of these classes.
 ///
 /// # Panics
-/// For 0, which Ruby takes for an object without anything.
+/// For 0, which Ruby treats as an uninitialised object.
 #[inline]
 pub(crate) fn new(_gvl: &mut Gvl, class: Value, number: u64) -> Value {
     assert!(number != 0, "a handle of nothing");
@@ -54,7 +54,7 @@ pub(crate) fn new(_gvl: &mut Gvl, class: Value, number: u64) -> Value {
     Value::from_raw(unsafe { rb_sys::rb_data_typed_object_wrap(class.raw(), pointer, kind()) })
 }
 
-/// The number; `None` for any other object.
+/// Returns the number; `None` for any other object.
 pub(crate) fn number(_gvl: &Gvl, value: Value) -> Option<u64> {
     // SAFETY: any value may be asked; data of this type has a number in the place of the pointer.
     unsafe {

@@ -1,14 +1,14 @@
-//! The fence around unsafe code: Ruby's C API, the operating system, and state guarded by the GVL.
+//! The unsafe code: Ruby's C API, the operating system, and state guarded by the GVL.
 //!
 //! Why: everything outside this folder is ordinary safe Rust that reads like the protocol it implements.
 //!
 //! Contract:
-//! 1. Ruby is only called with the GVL held, which a [`gvl::Gvl`] proves. Whatever may run Ruby code or its collector takes
-//!    `&mut Gvl`, so what is borrowed from Ruby's memory, or from [`gvl::Guarded`] state, is not used after it.
-//! 2. Functions of [`ruby`] may raise, that is, jump out to the nearest [`ruby::protect`]; between the two no frame owns
+//! 1. Ruby is only called with the GVL held, which a [`gvl::Gvl`] proves. Functions that may run Ruby code or its collector take
+//!    `&mut Gvl`, so a borrow of Ruby's memory, or of [`gvl::Guarded`] state, cannot be used afterwards.
+//! 2. Functions of [`ruby`] may raise, that is, jump to the nearest [`ruby::protect`]; between the two no frame owns
 //!    anything that needs dropping.
-//! 3. A panic never reaches Ruby, and never ends the process: every function that Ruby calls is wrapped in [`ruby::guard`], which makes an exception of
-//!    it, and what runs without Ruby in [`ruby::contain`].
+//! 3. A panic never reaches Ruby, and never ends the process: every function that Ruby calls is wrapped in [`ruby::guard`], which turns a panic
+//!    into an exception, and code that runs without Ruby in [`ruby::contain`].
 
 pub(crate) mod afterwards;
 pub(crate) mod cpu_timer;

@@ -1,6 +1,6 @@
-//! Waiting for many descriptors at once, without the GVL or with it.
+//! Waits for many descriptors at once, with or without the GVL.
 //!
-//! Linux only, as are fibers: elsewhere there is no poller, and no thread that serves with fibers starts.
+//! Linux only, as are fibers: other systems have no poller, and start no threads that serve with fibers.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -10,11 +10,11 @@ pub(crate) const READABLE: u32 = libc::POLLIN as u32;
 pub(crate) const PRIORITY: u32 = libc::POLLPRI as u32;
 pub(crate) const WRITABLE: u32 = libc::POLLOUT as u32;
 
-/// What has become of a descriptor: events, or an error that its user finds by itself.
+/// The state of a descriptor: events, or an error that its user gets when using it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) fd: RawFd,
-    /// All of them after an error or a hang-up.
+    /// After an error or a hang-up, all events are set.
     pub(crate) events: u32,
 }
 
@@ -24,10 +24,10 @@ mod system {
     use std::io;
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-    /// Events that are taken at a time.
+    /// The number of events taken at a time.
     const BATCH: usize = 256;
 
-    /// Descriptors that somebody waits for. Each reports once, and must then be armed again.
+    /// The descriptors with waiters. Each reports once, and must then be armed again.
     pub(crate) struct Poller {
         epoll: OwnedFd,
         events: Vec<libc::epoll_event>,
@@ -48,7 +48,7 @@ mod system {
             Ok(Poller { epoll, events: vec![libc::epoll_event { events: 0, u64: 0 }; BATCH] })
         }
 
-        /// Readable when a descriptor is.
+        /// Returns a descriptor that is readable when one of these is ready.
         pub(crate) fn fd(&self) -> RawFd {
             self.epoll.as_raw_fd()
         }
@@ -62,7 +62,7 @@ mod system {
             let hang_up = if events & READABLE == 0 { 0 } else { libc::EPOLLRDHUP as u32 };
             let mut event =
                 libc::epoll_event { events: events | libc::EPOLLONESHOT as u32 | hang_up, u64: fd as u64 };
-            // A number that was closed and has come again is not known; one that has been armed by its former user is.
+            // A number that was closed and reused is not registered; one that its former user armed is.
             let orders = if known {
                 [libc::EPOLL_CTL_MOD, libc::EPOLL_CTL_ADD]
             } else {
@@ -81,14 +81,14 @@ mod system {
             Err(io::Error::last_os_error())
         }
 
-        /// Reports nothing more of `fd`.
+        /// Stops reports for `fd`.
         pub(crate) fn disarm(&self, fd: RawFd) {
             let mut event = libc::epoll_event { events: libc::EPOLLONESHOT as u32, u64: fd as u64 };
             // SAFETY: `event` is readable. A descriptor that has been closed needs no disarming.
             unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_MOD, fd, &raw mut event) };
         }
 
-        /// Takes what has been reported, without waiting. True when there may be more.
+        /// Takes reported events, without waiting. Returns true when there may be more.
         pub(crate) fn take(&mut self, into: &mut Vec<Event>) -> bool {
             // SAFETY: room for so many events.
             let count = unsafe {
@@ -139,7 +139,7 @@ mod system {
 
 pub(crate) use system::Poller;
 
-/// Waits for one descriptor, as poll(2) does; the events, 0 after the time.
+/// Waits for one descriptor, as poll(2) does. Returns the events; 0 after the time-out.
 pub(crate) fn wait_for(fd: RawFd, events: u32, timeout_ms: i32) -> io::Result<u32> {
     let mut entry = libc::pollfd { fd, events: events as i16, revents: 0 };
     // SAFETY: one entry, which is writable.

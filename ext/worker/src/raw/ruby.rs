@@ -1,4 +1,4 @@
-//! Ruby's C API as the worker uses it: values, strings, hashes, calls, protection.
+//! The parts of Ruby's C API that the worker uses: values, strings, hashes, calls, protection.
 //!
 //! All of it needs the GVL, which a [`Gvl`] proves. Functions marked "may raise" jump to the nearest [`protect`]; see the
 //! contract in `raw/mod.rs`.
@@ -8,7 +8,7 @@ use rb_sys::{ID, VALUE};
 use std::ffi::{CStr, c_char, c_int, c_long};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A Ruby value. Only safe from the collector while on the machine stack or in a [`Slot`]; what is done with it needs a [`Gvl`].
+/// A Ruby value. It is safe from the collector only while on the machine stack or in a [`Slot`]; using it needs a [`Gvl`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Value(VALUE);
@@ -26,13 +26,13 @@ impl Value {
         self.0
     }
 
-    /// What tells it from other objects that are alive.
+    /// Returns a number that distinguishes it from other live objects.
     #[inline]
     pub(crate) fn id(self) -> usize {
         self.0 as usize
     }
 
-    /// The Ruby thread that this runs on.
+    /// Returns the Ruby thread that runs this.
     pub(crate) fn current_thread(_gvl: &Gvl) -> Value {
         // SAFETY: called with the GVL.
         Value(unsafe { rb_sys::rb_thread_current() })
@@ -69,21 +69,21 @@ impl Value {
         self.is_type(gvl, rb_sys::ruby_value_type::RUBY_T_HASH)
     }
 
-    /// Whether this is an Array with nothing special about it: no subclass, no singleton methods.
+    /// Returns whether this is an Array with no subclass and no singleton methods.
     #[inline]
     pub(crate) fn is_plain_array(self, gvl: &Gvl) -> bool {
         // SAFETY: arrays are heap objects and start with an `RBasic`; rb_cArray is set before any extension loads.
         self.is_array(gvl) && unsafe { (*(self.0 as *const rb_sys::RBasic)).klass == rb_sys::rb_cArray }
     }
 
-    /// The small integer that this is.
+    /// Returns the value as a small integer, if it is one.
     #[inline]
     pub(crate) fn fixnum(self) -> Option<i64> {
         // SAFETY: only asked of a fixnum.
         rb_sys::macros::FIXNUM_P(self.0).then(|| unsafe { rb_sys::macros::FIX2LONG(self.0) })
     }
 
-    /// The bytes of a String, for as long as Ruby does not run.
+    /// Returns the bytes of a String. They are valid until Ruby runs.
     ///
     /// # Panics
     /// When this is not a String.
@@ -97,7 +97,7 @@ impl Value {
         }
     }
 
-    /// Length of an Array.
+    /// Returns the length of an Array.
     ///
     /// # Panics
     /// When this is not an Array.
@@ -108,7 +108,7 @@ impl Value {
         unsafe { rb_sys::macros::RARRAY_LEN(self.0) as usize }
     }
 
-    /// Element `at` of an Array; nil behind its end.
+    /// Returns element `at` of an Array; nil behind its end.
     #[inline]
     pub(crate) fn at(self, gvl: &Gvl, at: usize) -> Value {
         assert!(self.is_array(gvl), "element of something that is not an Array");
@@ -123,7 +123,6 @@ impl Value {
     }
 }
 
-/// A method name.
 #[derive(Clone, Copy)]
 pub(crate) struct Id(ID);
 
@@ -137,21 +136,21 @@ fn pointer(bytes: &[u8]) -> *const c_char {
     if bytes.is_empty() { c"".as_ptr() } else { bytes.as_ptr().cast() }
 }
 
-/// A new binary String.
+/// Makes a new binary String.
 #[inline]
 pub(crate) fn string(_gvl: &mut Gvl, bytes: &[u8]) -> Value {
     // SAFETY: pointer and length belong together.
     Value(unsafe { rb_sys::rb_str_new(pointer(bytes), bytes.len() as c_long) })
 }
 
-/// The one frozen String with these bytes.
+/// Returns the interned frozen String with these bytes.
 #[inline]
 pub(crate) fn interned(_gvl: &mut Gvl, bytes: &[u8]) -> Value {
     // SAFETY: pointer and length belong together; see `pointer` for the empty case.
     Value(unsafe { rb_sys::rb_interned_str(pointer(bytes), bytes.len() as c_long) })
 }
 
-/// Appends to a String that nobody else has yet.
+/// Appends to a String that is not shared yet.
 pub(crate) fn append(gvl: &mut Gvl, string: Value, bytes: &[u8]) {
     assert!(string.is_string(gvl), "append to something that is not a String");
     // SAFETY: it is a String.
@@ -167,25 +166,25 @@ pub(crate) fn float(_gvl: &mut Gvl, number: f64) -> Value {
     Value(unsafe { rb_sys::rb_float_new(number) })
 }
 
-/// Strings up to this size may lie within an object, or share the memory of one that does, in bytes. Generous.
+/// Strings up to this size, in bytes, may lie within an object, or share the memory of one that does. Set generously.
 const EMBEDDED: usize = 4 << 10;
 
-/// A String that nobody can change, and whose bytes stay where they are while it is on the stack: also while Ruby, or other
-/// threads of it, run.
+/// A String that cannot change, and whose bytes stay in place while it is on the stack, even while Ruby code or other
+/// threads run.
 #[derive(Clone, Copy)]
 pub(crate) struct Pinned(Value);
 
 impl Pinned {
-    /// A place holder without bytes.
+    /// A placeholder without bytes.
     pub(crate) const NONE: Pinned = Pinned(NIL);
 
-    /// `part` itself when it is frozen, otherwise a String that shares its memory. Short ones are copied. May raise.
+    /// Pins `part` itself when it is frozen, otherwise a String that shares its memory. Short ones are copied. May raise.
     ///
     /// # Panics
     /// When `part` is not a String.
     pub(crate) fn new(gvl: &mut Gvl, part: Value) -> Pinned {
         if part.bytes(gvl).len() <= EMBEDDED {
-            // The memory of the original could move with an object that only the original knows.
+            // The memory of the original could move with an object that only the original refers to.
             // SAFETY: it is a String, which is alive until its bytes have been copied, being on the stack.
             return Pinned(unsafe {
                 let copy = rb_sys::rb_str_new(
@@ -200,7 +199,7 @@ impl Pinned {
         Pinned(Value(unsafe { rb_sys::rb_str_new_frozen(part.0) }))
     }
 
-    /// The bytes. Whoever uses them has this `Pinned` on the stack, where the collector sees it.
+    /// Returns the bytes. The caller must keep this `Pinned` on the stack meanwhile, where the collector sees it.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         if self.0.is_nil() {
@@ -226,14 +225,14 @@ pub(crate) fn array(_gvl: &mut Gvl, values: &[Value]) -> Value {
     Value(unsafe { rb_sys::rb_ary_new_from_values(values.len() as c_long, values.as_ptr().cast()) })
 }
 
-/// Adds an element at the end of an Array that nobody else has yet.
+/// Adds an element to the end of an Array that is not shared yet.
 pub(crate) fn push(gvl: &mut Gvl, array: Value, value: Value) {
     assert!(array.is_array(gvl), "push to something that is not an Array");
     // SAFETY: it is an Array.
     unsafe { rb_sys::rb_ary_push(array.0, value.0) };
 }
 
-/// A shallow copy of a Hash.
+/// Makes a shallow copy of a Hash.
 #[inline]
 pub(crate) fn hash_dup(gvl: &mut Gvl, hash: Value) -> Value {
     assert!(hash.is_hash(gvl), "copy of something that is not a Hash");
@@ -248,9 +247,9 @@ pub(crate) fn hash_set(gvl: &mut Gvl, hash: Value, key: Value, value: Value) {
     unsafe { rb_sys::rb_hash_aset(hash.0, key.0, value.0) };
 }
 
-/// Pairs for a Hash, which are put into it together: an assignment looks up whether the key is there, for each one anew, and makes the table grow.
+/// Pairs to be put into a Hash together. Separate assignments would look up each key, and let the table grow repeatedly.
 ///
-/// They are on the stack, where Ruby's garbage collector finds them.
+/// The pairs are on the stack, where Ruby's garbage collector finds them.
 pub(crate) struct Pairs {
     flat: [Value; 2 * Pairs::MOST],
     len: usize,
@@ -274,13 +273,13 @@ impl Pairs {
         self.len += 2;
     }
 
-    /// The value that was added last with this very key.
+    /// Returns the value last added with this key (the same object).
     pub(crate) fn find(&self, key: Value) -> Option<Value> {
         let pairs = self.flat[..self.len].chunks_exact(2);
         pairs.rev().find(|pair| pair[0].0 == key.0).map(|pair| pair[1])
     }
 
-    /// Puts the pairs into the Hash. A later one replaces an earlier one with an equal key, and what was there. May raise (out of memory).
+    /// Puts the pairs into the Hash. Later pairs replace earlier ones with an equal key, and existing entries. May raise (out of memory).
     #[inline]
     pub(crate) fn put(&mut self, gvl: &mut Gvl, hash: Value) {
         assert!(hash.is_hash(gvl), "assignment to something that is not a Hash");
@@ -295,7 +294,7 @@ impl Pairs {
     }
 }
 
-/// The value of a key; nil when there is none. Never calls a default block.
+/// Returns the value of a key; nil when it is missing. Never calls a default block.
 #[inline]
 pub(crate) fn hash_get(gvl: &mut Gvl, hash: Value, key: Value) -> Value {
     assert!(hash.is_hash(gvl), "look-up in something that is not a Hash");
@@ -329,14 +328,14 @@ pub(crate) fn hash_each<F: FnMut(&mut Gvl, Value, Value)>(gvl: &mut Gvl, hash: V
     unsafe { rb_sys::rb_hash_foreach(hash.0, Some(pair::<F>), std::ptr::from_mut(f) as VALUE) };
 }
 
-/// What a block of ours does. It has no variables but a value of Ruby's: the app may keep the block, and call it from any thread or fiber, also when
+/// The body of a block of this library. Its only state is one Ruby value: the app may keep the block, and call it from any thread or fiber, even when
 /// the call that it was given to is over.
 pub(crate) trait Block {
-    /// `data` is what the block was made with. May raise.
+    /// Runs the block. `data` is the value that the block was made with. May raise.
     fn call(gvl: &mut Gvl, data: Value, arguments: &[Value]);
 }
 
-/// Calls `receiver.each` with a block that keeps `data`. May raise.
+/// Calls `method` of `receiver` with a block that keeps `data`. May raise.
 pub(crate) fn each<B: Block>(_gvl: &mut Gvl, receiver: Value, method: Id, data: Value) {
     unsafe extern "C" fn block<B: Block>(
         _first: VALUE,
@@ -357,7 +356,7 @@ pub(crate) fn each<B: Block>(_gvl: &mut Gvl, receiver: Value, method: Id, data: 
     unsafe { rb_sys::rb_block_call(receiver.0, method.0, 0, std::ptr::null(), Some(block::<B>), data.0) };
 }
 
-/// How many collections there have been, of all kinds.
+/// Returns the number of collections so far, of all kinds.
 #[inline]
 pub(crate) fn gc_count(_gvl: &Gvl) -> usize {
     // SAFETY: reads a counter.
@@ -373,32 +372,32 @@ pub(crate) fn call(_gvl: &mut Gvl, receiver: Value, method: Id, arguments: &[Val
     })
 }
 
-/// Whether the public method is there. May raise (from `respond_to_missing?`).
+/// Returns whether the object has the public method. May raise (from `respond_to_missing?`).
 #[inline]
 pub(crate) fn responds(_gvl: &mut Gvl, receiver: Value, method: Id) -> bool {
     // SAFETY: any value may be asked.
     unsafe { rb_sys::rb_respond_to(receiver.0, method.0) != 0 }
 }
 
-/// `to_s`. May raise.
+/// Calls `to_s`. May raise.
 pub(crate) fn to_s(_gvl: &mut Gvl, value: Value) -> Value {
     // SAFETY: any value may be asked.
     Value(unsafe { rb_sys::rb_obj_as_string(value.0) })
 }
 
-/// The array that `value` is or turns into by `to_ary`; nil otherwise. May raise.
+/// Returns `value` as an array if it is one, or has `to_ary`; nil otherwise. May raise.
 pub(crate) fn to_ary(_gvl: &mut Gvl, value: Value) -> Value {
     // SAFETY: any value may be asked.
     Value(unsafe { rb_sys::rb_check_array_type(value.0) })
 }
 
-/// The constant with this full name. May raise.
+/// Returns the constant with this full name. May raise.
 pub(crate) fn constant(_gvl: &mut Gvl, path: &CStr) -> Value {
     // SAFETY: a C string.
     Value(unsafe { rb_sys::rb_path2class(path.as_ptr()) })
 }
 
-/// Raises an exception with a text, which is handed to Ruby, and dropped, before the jump.
+/// Raises an exception with a text. The text is copied to Ruby and dropped before the jump.
 pub(crate) fn raise(gvl: &mut Gvl, class: Value, text: impl AsRef<str>) -> ! {
     let message = string(gvl, text.as_ref().as_bytes());
     drop(text);
@@ -412,7 +411,6 @@ pub(crate) fn raise_exception(_gvl: &mut Gvl, exception: Value) -> ! {
     unsafe { rb_sys::rb_exc_raise(exception.0) }
 }
 
-/// `TypeError`.
 pub(crate) fn type_error(_gvl: &Gvl) -> Value {
     // SAFETY: set before any extension loads.
     Value(unsafe { rb_sys::rb_eTypeError })
@@ -422,18 +420,18 @@ pub(crate) fn type_error(_gvl: &Gvl) -> Value {
 const TAG_RAISE: c_int = 6;
 const TAG_FATAL: c_int = 8;
 
-/// How Ruby left a protected call other than by returning.
+/// The way in which Ruby left a protected call other than by returning.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Jump(c_int);
 
 impl Jump {
-    /// The thread is being killed: it must not go on.
+    /// Returns whether the thread is being killed and must not go on.
     pub(crate) fn is_kill(self) -> bool {
         self.0 == TAG_FATAL
     }
 }
 
-/// Calls `f` and catches whatever Ruby raises in it. The exception, if it is one, is taken out of `$!`.
+/// Calls `f` and catches whatever Ruby raises in it. An exception is removed from `$!`.
 ///
 /// Contract: `f` owns nothing that needs dropping; all it captures is borrowed.
 ///
@@ -466,13 +464,13 @@ pub(crate) fn protect<F: FnMut(&mut Gvl)>(_gvl: &mut Gvl, mut f: F) -> Result<()
     Err((Jump(state), if state == TAG_RAISE { error } else { NIL }))
 }
 
-/// `$?` of the calling thread.
+/// Returns `$?` of the calling thread.
 pub(crate) fn last_status(_gvl: &Gvl) -> Value {
     // SAFETY: called with the GVL.
     Value::from_raw(unsafe { rb_sys::rb_last_status_get() })
 }
 
-/// Puts into `$?` what was there, if that is another now. Ruby cannot make it nil again. May raise.
+/// Restores `$?`, if it has changed. Ruby cannot make it nil again. May raise.
 pub(crate) fn restore_status(gvl: &mut Gvl, status: Value) {
     if status.is_nil() || last_status(gvl) == status {
         return;
@@ -507,8 +505,8 @@ pub(crate) fn spawn(_gvl: &mut Gvl, f: Box<dyn FnOnce(&mut Gvl) + Send>) -> Valu
     Value(unsafe { rb_sys::rb_thread_create(Some(run), arg) })
 }
 
-/// Runs what Ruby has called, with the GVL. A panic in it becomes an exception of Ruby's: it must not reach Ruby otherwise, and concerns nobody but
-/// the request that it was for.
+/// Runs a function that Ruby has called, with the GVL. A panic becomes a Ruby exception, because a panic must not unwind into Ruby, and should fail
+/// only its request.
 #[inline]
 pub(crate) fn guard<R>(f: impl FnOnce() -> R) -> R {
     match contain(f) {
@@ -519,10 +517,10 @@ pub(crate) fn guard<R>(f: impl FnOnce() -> R) -> R {
     }
 }
 
-/// What the app hears of a panic. Its message and place are in the log.
+/// The message of that exception. The panic's own message and place are in the log.
 const INTERNAL_ERROR: &CStr = c"internal error in Firebrick's native part, which has been logged";
 
-/// Runs something, and catches a panic in it, which is told in the log; `None` then.
+/// Runs `f`. A panic in it is logged, and the result is `None`.
 #[inline]
 pub(crate) fn contain<R>(f: impl FnOnce() -> R) -> Option<R> {
     // The panic hook has written the message and the place.

@@ -1,10 +1,10 @@
-//! Signals to a worker that ask for backtraces.
+//! Signals to a worker that request backtraces.
 //!
-//! Why not `trap`: its block runs on the main thread, which serves requests, and Ruby wakes that for it: a request that waits with a limit there
-//! (`ConditionVariable#wait`, `Queue#pop`, `Mutex#sleep`) would go on too early. This handler leaves Ruby alone. A thread of Ruby that waits in
-//! [`asked`] does what is asked for.
+//! Why not `trap`: its block runs on the main thread, which serves requests, and Ruby wakes that thread for it. A timed wait of a request there
+//! (`ConditionVariable#wait`, `Queue#pop`, `Mutex#sleep`) would end too early. This handler does not involve Ruby. A Ruby thread that waits in
+//! [`asked`] carries out the request.
 //!
-//! Contract: the handler reads atomics and writes to a descriptor. System calls that it meets go on.
+//! Contract: the handler only uses atomics and writes to a descriptor. Interrupted system calls are restarted.
 
 use super::gvl::{self, Gvl};
 use super::os::{Wait, Wakeup};
@@ -14,10 +14,10 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Wakes the thread of Ruby.
+/// Wakes the Ruby thread.
 static BELL: OnceLock<Wakeup> = OnceLock::new();
 
-/// The signals that have come since that thread looked last, as bits.
+/// The signals that have come since the thread last checked, as bits.
 static CAME: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(target_os = "linux")]
@@ -36,13 +36,13 @@ extern "C" fn handler(signal: c_int) {
     }
 }
 
-/// From now on these signals are for [`asked`].
+/// Handles these signals from now on, for [`asked`].
 ///
 /// # Errors
 /// As eventfd(2) and sigaction(2).
 pub(crate) fn take(signals: &[c_int]) -> io::Result<()> {
     match BELL.get() {
-        // One that was inherited would wake the parent's thread as well.
+        // An inherited wakeup would wake the parent's thread as well.
         Some(bell) => bell.renew()?,
         None => drop(BELL.set(Wakeup::new()?)),
     }
@@ -62,10 +62,10 @@ pub(crate) fn take(signals: &[c_int]) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until some of the signals have come: bit n is signal n. May raise.
+/// Waits until some of the signals have come. Bit n is signal n. May raise.
 ///
 /// # Panics
-/// When none has been taken.
+/// When [`take`] has not been called.
 pub(crate) fn asked(gvl: &mut Gvl) -> u64 {
     let bell = BELL.get().expect("signals have been taken");
     loop {

@@ -1,15 +1,15 @@
-//! Time slices of a thread that runs fibers: what notices that one of them computes for too long, and gets the thread to one of Ruby's safe
+//! Time slices of a thread that runs fibers: detects that a fiber computes for too long, and brings the thread to one of Ruby's safe
 //! points.
 //!
-//! How: the thread has a timer of its own processor time (timer_create(2)). So a signal comes to it while it computes, and never while it waits
-//! in a system call or for the GVL. Its handler sees whether the loop has entered a fiber since the last signals; if not, it asks Ruby for
+//! How: the thread has a timer of its own processor time (timer_create(2)). So it gets a signal while it computes, and never while it waits
+//! in a system call or for the GVL. The handler checks whether the loop has entered a fiber since the last signals. If not, it requests
 //! a postponed job, which Ruby runs on this thread where it would also switch threads. The job does the rest ([`crate::fibers::preempt`]).
 //!
 //! Contract:
-//! 1. The handler reads and writes atomics of its own thread, and calls one function of Ruby that is made for signal handlers.
-//! 2. Before Ruby 3.3 a job must not be asked for while another thread may run jobs: it is not, while this thread is without the GVL.
-//! 3. Jobs of other threads, and those that come too late, are nothing: [`Slices::is_over`].
-//! 4. In a forked child there are no timers; so nothing comes.
+//! 1. The handler uses atomics of its own thread, and calls one function of Ruby that is made for signal handlers.
+//! 2. Before Ruby 3.3 a job must not be requested while another thread may run jobs. So none is requested while this thread is without the GVL.
+//! 3. Jobs of other threads, and jobs that come too late, have no effect: [`Slices::is_over`].
+//! 4. A forked child has no timers, so it gets no signals.
 
 use super::cpu_timer::{self, Timer};
 use super::gvl::enter;
@@ -19,21 +19,20 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Signals for each slice: a fiber that has had this many of them in a row has used one up.
+/// Signals per slice: a fiber that gets this many in a row has used up its slice.
 const SIGNALS: u32 = 2;
 
-/// The slices of one thread.
 pub(crate) struct Slices {
     /// How often the loop has entered a fiber.
     turns: AtomicU64,
-    /// `turns` at the last signal, and how many there have been with the same.
+    /// The value of `turns` at the last signal, and the number of signals with that value.
     seen: AtomicU64,
     signals: AtomicU32,
     over: AtomicBool,
 }
 
 thread_local! {
-    // Without a destructor, and first used before there are signals: the handler may read it.
+    // It has no destructor and is first used before there are signals, so the handler may read it.
     static OWN: Cell<Option<&'static Slices>> = const { Cell::new(None) };
 }
 
@@ -43,34 +42,34 @@ type Trigger = unsafe extern "C" fn(c_uint);
 type Register = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_int;
 type HasGvl = unsafe extern "C" fn() -> c_int;
 
-/// How Ruby is asked to run a job.
+/// How a job is requested from Ruby.
 #[derive(Clone, Copy)]
 enum Ask {
     /// Since Ruby 3.3.
     Trigger(Trigger, c_uint),
-    /// Before. The second function says whether the thread has the GVL.
+    /// Before Ruby 3.3. The second function tells whether the thread has the GVL.
     Register(Register, HasGvl),
 }
 
-/// How to ask; set once.
+/// How a job is requested; set once.
 static ASK: OnceLock<Option<Ask>> = OnceLock::new();
 
-/// How to ask, and the signal; set once.
+/// The same, and the number of the signal; set once.
 static WAY: OnceLock<Option<(Ask, c_int)>> = OnceLock::new();
 
-/// The function of this name in the running Ruby, if it has one.
+/// Finds the function of this name in the running Ruby.
 pub(super) fn symbol(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: a C string; the search has no side effects.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
 
-/// Has Ruby know the job, so that [`ask_from_elsewhere`] can ask for it.
+/// Registers the job with Ruby, so that [`ask_from_elsewhere`] can request it.
 pub(crate) fn prepare() {
     ask();
 }
 
-/// Asks for the job on the thread that runs Ruby or did so last, without a signal and from any thread. Only since Ruby 3.3.
+/// Requests the job on the thread that runs Ruby or did so last, without a signal and from any thread. Only since Ruby 3.3.
 pub(crate) fn ask_from_elsewhere() {
     if let Some(Some(Ask::Trigger(trigger, handle))) = ASK.get() {
         // SAFETY: made for signal handlers and for threads that are not Ruby's.
@@ -133,7 +132,7 @@ unsafe extern "C" fn job(_data: *mut c_void) {
 }
 
 impl Slices {
-    /// Those of the calling thread, if Ruby and the system can do it; they begin with [`Slices::begin`].
+    /// Returns the slices of the calling thread. They start with [`Slices::begin`].
     pub(crate) fn here() -> &'static Slices {
         OWN.get().unwrap_or_else(|| {
             let made = Box::leak(Box::new(Slices {
@@ -147,17 +146,17 @@ impl Slices {
         })
     }
 
-    /// From now on a slice is over when a fiber has computed for `us` of processor time, or half as long again at most.
+    /// Starts slices: one is over when a fiber has computed for `us` of processor time, or at most half as long again.
     ///
     /// # Errors
-    /// As timer_create(2); `Unsupported`: this Ruby or system has no way to do it.
+    /// As timer_create(2); `Unsupported`: this Ruby or system cannot do it.
     pub(crate) fn begin(&self, us: u64) -> io::Result<Timer> {
         let way = *WAY.get_or_init(|| Some((ask()?, cpu_timer::take_signal(handler)?)));
         let Some((_, signal)) = way else { return Err(io::ErrorKind::Unsupported.into()) };
         Timer::start(signal, us / u64::from(SIGNALS))
     }
 
-    /// The calling thread enters a fiber, or begins another request: a slice begins.
+    /// Begins a slice, because the calling thread enters a fiber or begins another request.
     #[inline]
     pub(crate) fn turn_here() {
         if let Some(own) = OWN.get() {
@@ -165,7 +164,7 @@ impl Slices {
         }
     }
 
-    /// In a job: whether the slice of the fiber that runs is over. The answer is given once.
+    /// Returns whether the slice of the running fiber is over. Called in a job; resets the answer.
     pub(crate) fn is_over(&self) -> bool {
         self.over.swap(false, Relaxed) && self.seen.load(Relaxed) == self.turns.load(Relaxed)
     }

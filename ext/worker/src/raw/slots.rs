@@ -1,7 +1,7 @@
-//! Variables that the collector knows.
+//! Variables that the collector marks.
 //!
 //! Why not `rb_gc_register_address`: each registration is an element of a list that every collection walks, and a worker with thousands of
-//! fibers has a dozen variables for each. Here they lie side by side, and one object marks all.
+//! fibers has a dozen variables for each. Here they lie side by side, and one object marks all of them.
 
 use super::gvl::{Guarded, Gvl, unprotected};
 use super::ruby::{NIL, Value};
@@ -9,17 +9,17 @@ use rb_sys::VALUE;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Slots that are made at a time.
+/// The number of slots allocated at a time.
 const CHUNK: usize = 256;
 
-/// A variable that the collector knows: what is in it stays alive and does not move.
+/// A variable that the collector marks: its object stays alive and does not move.
 pub(crate) struct Slot(AtomicUsize);
 
 const _: () = assert!(size_of::<VALUE>() == size_of::<usize>());
 
 struct Slots {
     chunks: Vec<&'static [Slot]>,
-    /// Slots of the last chunk that are in use.
+    /// The number of slots of the last chunk that are in use.
     used: usize,
     /// The object that marks them.
     marker: VALUE,

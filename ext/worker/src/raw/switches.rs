@@ -1,14 +1,14 @@
-//! Being told of each switch of fibers.
+//! Reports each switch of fibers.
 //!
-//! Why: an app may set a `Timeout.timeout` in a fiber, leave that fiber inside the block, and have another one resume it. Ruby tells nobody which fiber has
-//! resumed which; it tells that one goes on.
+//! Why: an app may set a `Timeout.timeout` in a fiber, leave that fiber inside the block, and let another one resume it. Ruby does not report which
+//! fiber has resumed which; it only reports that a fiber goes on.
 
 use super::gvl::{self, Gvl};
 use crate::fibers;
 use rb_sys::{ID, RUBY_EVENT_FIBER_SWITCH, VALUE, rb_event_flag_t};
 use std::sync::Once;
 
-/// From now on [`fibers::switched`] is called on each fiber of the process that goes on.
+/// Calls [`fibers::switched`] from now on, on each fiber of the process that goes on.
 #[cold]
 pub(crate) fn watch(_gvl: &mut Gvl) {
     static WATCHED: Once = Once::new();

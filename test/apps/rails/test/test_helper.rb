@@ -2,7 +2,7 @@
 
 ENV["RAILS_ENV"] ||= "test"
 
-# Debian's Puma is in Ruby's own folders, where it is found whatever the Gemfile says.
+# Debian installs Puma in Ruby's own folders, where it is found despite the Gemfile.
 module NoPuma
   def resolve_feature_path(path) = path.start_with?("puma") ? nil : super
 end

@@ -1,4 +1,4 @@
-//! On Linux.
+//! The Linux implementation.
 
 use super::{check, portable, replace};
 use std::fs::File;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 pub(super) const SEND: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 pub(super) const RECEIVE: libc::c_int = libc::MSG_CMSG_CLOEXEC;
-/// Of `ru_maxrss`, in KiB.
+/// The unit of `ru_maxrss`, in KiB.
 pub(super) const PEAK_UNIT: u64 = 1;
 
-/// `RECEIVE` has done it.
+/// Returns `fd`, which `RECEIVE` has already marked.
 #[inline]
 pub(super) fn close_on_exec(fd: RawFd) -> RawFd {
     fd
@@ -46,7 +46,7 @@ impl Wakeup {
         unsafe { libc::write(self.fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Takes pending wake-ups back.
+    /// Clears pending wake-ups.
     pub(crate) fn clear(&self) {
         take_number(self.fd());
     }
@@ -80,7 +80,7 @@ impl Timer {
         unsafe { libc::timerfd_settime(self.fd(), 0, &raw const timer, std::ptr::null_mut()) };
     }
 
-    /// Resets the timer after it has expired. The other descriptor that the thread waits for does not matter here.
+    /// Resets the timer after it has expired. Only other systems need the other descriptor.
     pub(crate) fn clear(&self, _other: RawFd) {
         take_number(self.fd());
     }
@@ -92,7 +92,7 @@ fn take_number(fd: RawFd) {
     unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len()) };
 }
 
-/// How often the thread has given up its processor by itself.
+/// Returns how often the thread has given up its processor voluntarily.
 pub(crate) fn thread_waits() -> u64 {
     // SAFETY: all zero is a valid rusage, which is writable.
     unsafe {
@@ -117,7 +117,7 @@ pub(crate) fn memory_file() -> io::Result<File> {
 pub(crate) fn unnamed_file(dir: &Path) -> io::Result<File> {
     let opened = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(dir);
     match opened.as_ref().err().and_then(io::Error::raw_os_error) {
-        // The file system does not have it.
+        // The file system does not support O_TMPFILE.
         Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL) => portable::unnamed_file(dir),
         _ => opened,
     }
@@ -140,7 +140,7 @@ pub(crate) use glibc::{release_gaps, settle_heap};
 mod glibc {
     use std::sync::atomic::{AtomicPtr, Ordering};
 
-    /// Most large gaps of the heap that [`settle_heap`] sets aside.
+    /// The largest number of large gaps of the heap that [`settle_heap`] sets aside.
     const LARGE_GAPS: usize = 4096;
 
     /// The small gaps that [`settle_heap`] has filled: a list whose links are in the gaps. Only the template changes it.
@@ -154,7 +154,7 @@ mod glibc {
             // mallinfo2(3) is missing from older versions; the free end of the heap, just trimmed, is small.
             let top = end.saturating_sub(libc::mallinfo().keepcost as u32 as usize);
             let in_gap = |chunk: *mut libc::c_void| (1..top).contains(&(chunk as usize));
-            // Large gaps are taken first, so that small allocations do not come from them, and given back at the end.
+            // Large gaps are taken first, so that small allocations do not come from them, and freed at the end.
             let mut large = Vec::with_capacity(LARGE_GAPS);
             for size in (12..17).rev().map(|bits| 1_usize << bits) {
                 while large.len() < LARGE_GAPS {
@@ -180,7 +180,7 @@ mod glibc {
         }
     }
 
-    /// The heap of a template that was a worker has gaps of its own.
+    /// Frees the filled gaps. A template that was a worker has new gaps in its heap.
     pub(crate) fn release_gaps() {
         // SAFETY: the list consists of chunks that `settle_heap` has allocated; it is emptied before they are freed.
         unsafe {

@@ -1,15 +1,15 @@
 //! The operating system: sockets with descriptors, waiting, wake-ups, timers, shared memory, children.
 //!
-//! Contract of what differs between Linux and other systems, in a file each:
-//! 1. [`Wakeup`] wakes a thread that waits without the GVL, also if it begins to wait later. [`Timer`] expires once, for one thread.
-//!    Both are descriptors to wait for, and `renew` replaces those that a fork has inherited by new ones of the same numbers.
-//! 2. [`memory_file`]: a regular file without a name, in memory where the system has that. [`unnamed_file`]: one in a folder.
+//! Contract of the functions that differ between Linux and other systems, which have a file each:
+//! 1. [`Wakeup`] wakes a thread that waits without the GVL, even if it begins to wait later. [`Timer`] expires once, for one thread.
+//!    Both are descriptors to wait for. `renew` replaces descriptors inherited by a fork with new ones of the same numbers.
+//! 2. [`memory_file`]: a regular file without a name, in memory where the system supports that. [`unnamed_file`]: one in a directory.
 //! 3. [`parent_death_signal`]: the kernel sends `signal` (0: none) when the thread that started this process ends, where it can.
-//! 4. [`settle_heap`] gives free heap pages back to the system, and fills the small gaps of the others, so that what workers allocate lies
-//!    on pages of its own, and does not turn pages that are full of shared data into private ones. glibc only. The gaps are lost until
-//!    [`release_gaps`]: free memory of less than a page each, once for all workers.
-//! 5. [`thread_waits`] changes when the calling thread waits for something else than a processor.
-//! 6. `SEND` and `RECEIVE` are flags of sendmsg(2) and recvmsg(2); each descriptor that arrives goes through `close_on_exec`.
+//! 4. [`settle_heap`] returns free heap pages to the system and fills the small gaps of the others. So workers allocate on pages of
+//!    their own, and do not turn pages full of shared data into private ones. glibc only. The gaps are lost until
+//!    [`release_gaps`]: less than a page of free memory each, once for all workers.
+//! 5. [`thread_waits`] changes when the calling thread waits for something other than a processor.
+//! 6. `SEND` and `RECEIVE` are flags of sendmsg(2) and recvmsg(2); each received descriptor goes through `close_on_exec`.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;
@@ -35,13 +35,13 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU64;
 
-/// A descriptor that only stands for a place in the file system.
+/// Opens a directory only as a reference to it.
 #[cfg(target_os = "linux")]
 const PLACE: i32 = libc::O_PATH;
 #[cfg(not(target_os = "linux"))]
 const PLACE: i32 = libc::O_RDONLY;
 
-/// The working directory of the process, for [`change_directory`].
+/// Opens the working directory of the process, for [`change_directory`].
 ///
 /// # Errors
 /// As open(2).
@@ -50,7 +50,7 @@ pub(crate) fn working_directory() -> io::Result<RawFd> {
     check(unsafe { libc::open(c".".as_ptr(), PLACE | libc::O_DIRECTORY | libc::O_CLOEXEC) })
 }
 
-/// Makes it the working directory of the process. One that is gone changes nothing.
+/// Makes a directory the working directory of the process. Does nothing if it no longer exists.
 pub(crate) fn change_directory(fd: RawFd) {
     // SAFETY: no pointers.
     let _ = unsafe { libc::fchdir(fd) };
@@ -67,53 +67,53 @@ fn check_len(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// Microseconds of the monotonic clock.
+/// Returns the monotonic clock in microseconds.
 #[inline]
 pub(crate) fn now_us() -> u64 {
     clock_us(libc::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds of the monotonic clock.
+/// Returns the monotonic clock in nanoseconds.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
     let time = clock(libc::CLOCK_MONOTONIC);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Microseconds of processor time that the calling thread has used. A system call, unlike [`now_us`].
+/// Returns the processor time of the calling thread in microseconds. A system call, unlike [`now_us`].
 pub(crate) fn thread_us() -> u64 {
     clock_us(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Microseconds of processor time that all threads of the process have used.
+/// Returns the processor time of all threads of the process in microseconds.
 pub(crate) fn process_us() -> u64 {
     clock_us(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// What other threads may know of a thread.
+/// The times of a thread, readable from other threads.
 pub(crate) struct ThreadView {
     clock: Option<libc::clockid_t>,
-    /// What the scheduler of the system tells of it.
+    /// The thread's `schedstat` file.
     schedule: Option<File>,
 }
 
 impl ThreadView {
-    /// That of the calling thread.
+    /// Opens the view of the calling thread.
     pub(crate) fn here() -> ThreadView {
         let schedule = File::open("/proc/thread-self/schedstat").ok();
         ThreadView { clock: super::cpu_timer::thread_clock(), schedule }
     }
 
-    /// Microseconds of processor time; 0 once the thread has ended, and where the system does not tell.
+    /// Returns its processor time in microseconds; 0 once the thread has ended, and where the system does not report it.
     pub(crate) fn used_us(&self) -> u64 {
         self.clock.map_or(0, clock_us)
     }
 
-    /// Microseconds that it was ready to run, and had no processor; 0 where the system does not tell. Allocates nothing.
+    /// Returns the microseconds that it was ready to run but had no processor; 0 where the system does not report it. Allocates nothing.
     pub(crate) fn starved_us(&self) -> u64 {
         let mut text = [0; 96];
         let read = self.schedule.as_ref().map_or(0, |file| file.read_at(&mut text, 0).unwrap_or(0));
-        // Nanoseconds that it has run, nanoseconds that it has waited, how often it has run.
+        // Nanoseconds run, nanoseconds waited, the number of times it ran.
         let words = std::str::from_utf8(&text[..read]).unwrap_or_default();
         words.split(' ').nth(1).and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0) / 1000
     }
@@ -133,8 +133,8 @@ fn clock(id: libc::clockid_t) -> libc::timespec {
     time
 }
 
-/// Room for the control messages of one read, with at most so many descriptors: the links of a worker, which the front sends a template at a
-/// time. What does not fit is lost.
+/// The largest number of descriptors in the control messages of one read. They are the links of a worker, which the front sends to a template
+/// together. Further descriptors are lost.
 const MOST_FDS: usize = 64;
 // SAFETY: it only computes.
 const CONTROL: usize = unsafe { libc::CMSG_SPACE((MOST_FDS * size_of::<RawFd>()) as u32) } as usize;
@@ -142,11 +142,11 @@ const CONTROL: usize = unsafe { libc::CMSG_SPACE((MOST_FDS * size_of::<RawFd>())
 #[repr(align(8))]
 struct Control([MaybeUninit<u8>; CONTROL]);
 
-/// Receives into the spare capacity of `buffer` (which must have some); descriptors that came along are appended.
+/// Receives into the spare capacity of `buffer` (which must have some). Received descriptors are appended to `fds`.
 /// `Ok(0)` is end of file.
 ///
 /// # Errors
-/// As recvmsg(2); `WouldBlock` with `wait` false and nothing there.
+/// As recvmsg(2); `WouldBlock` when `wait` is false and there is nothing to read.
 pub(crate) fn receive(
     fd: RawFd,
     buffer: &mut Vec<u8>,
@@ -183,7 +183,7 @@ pub(crate) fn receive(
     }
 }
 
-/// Sends without waiting; a descriptor travels with the first byte.
+/// Sends without waiting. A descriptor travels with the first byte.
 ///
 /// # Errors
 /// As sendmsg(2); `WouldBlock` when the socket is full.
@@ -210,8 +210,8 @@ pub(crate) fn send(fd: RawFd, bytes: &[u8], passed: Option<RawFd>) -> io::Result
     }
 }
 
-/// Sends as much of these pieces as the socket takes without waiting; the number of bytes. Errors of the connection
-/// are left to its next user.
+/// Sends as much of these pieces as the socket takes without waiting. Returns the number of bytes. The next user of the
+/// connection gets its errors.
 pub(crate) fn send_some(fd: RawFd, pieces: &[&[u8]]) -> usize {
     let mut sent = 0;
     for piece in pieces {
@@ -234,17 +234,17 @@ pub(crate) fn send_some(fd: RawFd, pieces: &[&[u8]]) -> usize {
 pub(crate) struct Wait(Vec<libc::pollfd>);
 
 impl Wait {
-    /// Until one of them can be read, or has ended.
+    /// Waits for any of them to be readable, or at its end.
     pub(crate) fn readable(fds: impl Iterator<Item = RawFd>) -> Wait {
         Wait(fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect())
     }
 
-    /// Until it can be written.
+    /// Waits for the descriptor to be writable.
     pub(crate) fn writable(fd: RawFd) -> Wait {
         Wait(vec![libc::pollfd { fd, events: libc::POLLOUT, revents: 0 }])
     }
 
-    /// Whether a descriptor can be read now, or has ended.
+    /// Returns whether a descriptor is readable now, or at its end.
     pub(crate) fn is_readable(fd: RawFd) -> bool {
         let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry, which is writable.
@@ -256,7 +256,7 @@ impl Wait {
         self.poll(-1);
     }
 
-    /// Does not wait. Whether something is ready.
+    /// Polls without waiting. Returns whether a descriptor is ready.
     pub(crate) fn look(&mut self) -> bool {
         self.poll(0)
     }
@@ -270,7 +270,7 @@ impl Wait {
         count > 0
     }
 
-    /// Waits for no longer than so many microseconds. Returns early, with nothing ready, on a signal.
+    /// Waits for at most `us` microseconds. Returns early, with nothing ready, on a signal.
     pub(crate) fn wait_for(&mut self, us: u64) {
         #[cfg(target_os = "linux")]
         // SAFETY: pointer and length belong together; the time is readable, and the signal mask stays.
@@ -290,16 +290,16 @@ impl Wait {
         }
     }
 
-    /// Whether the descriptor that was given as number `at` is ready.
+    /// Returns whether the descriptor given as number `at` is ready.
     pub(crate) fn ready(&self, at: usize) -> bool {
         self.0.get(at).is_some_and(|entry| entry.revents != 0)
     }
 }
 
-/// How often a watchdog begins again.
+/// The number of restarts of a watchdog after panics.
 const PANICS: usize = 100;
 
-/// Starts the watchdog of the worker at `place`: a thread that is no Ruby thread, with all signals blocked and a small stack. It must never
+/// Starts the watchdog of the worker at `place`: a native thread with all signals blocked and a small stack. It must never
 /// call Ruby.
 ///
 /// # Errors
@@ -308,7 +308,7 @@ pub(crate) fn watchdog_thread(place: usize) -> io::Result<()> {
     const STACK: usize = 128 << 10;
     extern "C" fn start(place: *mut libc::c_void) -> *mut libc::c_void {
         // The pointer is a number.
-        // What a panic has left undone it does in its next round.
+        // After a panic, the next round completes the unfinished work.
         for _ in 0..PANICS {
             if super::ruby::contain(|| crate::watchdog::run(place.addr())).is_some() {
                 break;
@@ -340,7 +340,7 @@ pub(crate) fn watchdog_thread(place: usize) -> io::Result<()> {
     if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
-/// Shared memory as 64-bit words.
+/// Maps shared memory as 64-bit words.
 ///
 /// # Errors
 /// As mmap(2).
@@ -356,13 +356,13 @@ pub(crate) fn map_words(fd: RawFd, bytes: usize) -> io::Result<&'static [AtomicU
     }
 }
 
-/// Unmaps what [`map_words`] has mapped. Nobody may use it afterwards.
+/// Unmaps the memory of [`map_words`]. It must not be used afterwards.
 pub(crate) fn unmap_words(words: &'static [AtomicU64]) {
     // SAFETY: a whole mapping; the caller gives it up.
     unsafe { libc::munmap(words.as_ptr().cast_mut().cast(), size_of_val(words)) };
 }
 
-/// Makes the descriptor `fd` another name of what `new` names, which is closed.
+/// Makes the descriptor `fd` refer to the same file as `new`, and closes `new`.
 fn replace(fd: RawFd, new: OwnedFd) -> io::Result<()> {
     // SAFETY: both are open and ours.
     unsafe {
@@ -371,7 +371,7 @@ fn replace(fd: RawFd, new: OwnedFd) -> io::Result<()> {
     }
 }
 
-/// A connected pair of stream sockets, closed on exec.
+/// Makes a connected pair of stream sockets, closed on exec.
 ///
 /// # Errors
 /// As socketpair(2).
@@ -392,13 +392,13 @@ pub(crate) fn set_blocking(fd: RawFd) -> io::Result<()> {
     }
 }
 
-/// Shuts the sending side of a socket down: the other end reads end of file.
+/// Shuts down the sending side of a socket: the other end reads end of file.
 pub(crate) fn stop_writing(fd: RawFd) {
     // SAFETY: no pointers.
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
-/// Length of a regular file; `None` when it is something else.
+/// Returns the length of a regular file; `None` for other files.
 ///
 /// # Errors
 /// As fstat(2).
@@ -416,7 +416,7 @@ pub(crate) fn close(fd: RawFd) {
     unsafe { libc::close(fd) };
 }
 
-/// Makes the reader of a non-blocking pipe look. A full pipe, or one without a reader, needs nothing.
+/// Wakes the reader of a non-blocking pipe. A full pipe needs no byte, and one without a reader has no use for it.
 pub(crate) fn ring(pipe: RawFd) {
     // SAFETY: one readable byte.
     unsafe { libc::write(pipe, b".".as_ptr().cast(), 1) };
@@ -430,7 +430,7 @@ pub(crate) fn exit_now(code: i32) -> ! {
 
 /// How a child exited.
 pub(crate) struct Exit {
-    /// Exit code, or the number of the signal.
+    /// The exit code, or the number of the signal.
     pub(crate) code: i32,
     pub(crate) by_signal: bool,
     /// Peak resident memory in KiB.
@@ -440,7 +440,7 @@ pub(crate) struct Exit {
 /// Reaps a child if it has exited.
 ///
 /// # Errors
-/// As wait4(2): the child is not, or no longer, ours.
+/// As wait4(2): the process has no such child, or no longer.
 pub(crate) fn reap(pid: i32) -> io::Result<Option<Exit>> {
     let mut status = 0;
     // SAFETY: all zero is a valid rusage; both are writable.

@@ -1,4 +1,4 @@
-//! Elsewhere.
+//! The implementation for other systems.
 #![cfg_attr(all(target_os = "linux", not(firebrick_portable)), allow(dead_code))] // Linux falls back on some of it.
 
 use super::{check, now_us, replace};
@@ -10,13 +10,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Ruby has a handler for SIGPIPE.
+/// Ruby handles SIGPIPE.
 pub(super) const SEND: libc::c_int = libc::MSG_DONTWAIT;
 pub(super) const RECEIVE: libc::c_int = 0;
-/// Of `ru_maxrss`: macOS counts bytes.
+/// The unit of `ru_maxrss`: macOS counts bytes.
 pub(super) const PEAK_UNIT: u64 = if cfg!(target_os = "macos") { 1024 } else { 1 };
 
-/// A process that another thread starts before this is done inherits the descriptor: there is no flag that closes the gap.
+/// Marks the descriptor. A process that another thread starts before this inherits it; no flag closes that gap.
 pub(super) fn close_on_exec(fd: RawFd) -> RawFd {
     // SAFETY: no pointers. A descriptor that is open takes the flag.
     unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
@@ -65,7 +65,7 @@ impl Wakeup {
         super::ring(self.write.as_raw_fd());
     }
 
-    /// Takes pending wake-ups back.
+    /// Clears pending wake-ups.
     pub(crate) fn clear(&self) {
         let mut bytes = [0u8; 64];
         // SAFETY: writable bytes. Nothing to read is fine.
@@ -73,10 +73,10 @@ impl Wakeup {
     }
 }
 
-/// A time, and a pipe that is ready as soon as it is set: the thread that it wakes lets the time pass in [`Timer::clear`].
+/// A time, and a pipe that is ready as soon as the time is set. The woken thread waits for the time in [`Timer::clear`].
 pub(crate) struct Timer {
     set: Wakeup,
-    /// As [`now_us`].
+    /// In the unit of [`now_us`].
     until_us: AtomicU64,
 }
 
@@ -100,7 +100,7 @@ impl Timer {
         self.set.wake();
     }
 
-    /// Waits for the time, but returns as soon as the other descriptor that the thread waits for is ready.
+    /// Waits for the time. Returns as soon as the other descriptor that the thread waits for is ready.
     pub(crate) fn clear(&self, other: RawFd) {
         self.set.clear();
         let left_us = self.until_us.load(Ordering::Relaxed).saturating_sub(now_us());
@@ -110,7 +110,7 @@ impl Timer {
     }
 }
 
-/// Not known: the thread is taken to have waited whenever it was off the processor.
+/// Changes with every call, because the value is unknown: a thread counts as waiting whenever it was off the processor.
 pub(crate) fn thread_waits() -> u64 {
     now_us()
 }
@@ -126,7 +126,7 @@ pub(crate) fn memory_file() -> io::Result<File> {
 pub(crate) fn unnamed_file(dir: &Path) -> io::Result<File> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    // Another name than the front's files have: the numbers of both begin at 0.
+    // The name differs from those of the front's files, because the numbers of both begin at 0.
     let path = dir.join(format!(".firebrick-worker-{}-{number}", std::process::id()));
     let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
     std::fs::remove_file(&path).map(|()| file)

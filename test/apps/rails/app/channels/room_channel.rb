@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Sends to all what one says, and back to one what it whispers.
+# Broadcasts what a client says, and returns to the sender what it whispers.
 class RoomChannel < ApplicationCable::Channel
   def subscribed
     stream_from "room"

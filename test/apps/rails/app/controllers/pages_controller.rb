@@ -16,7 +16,7 @@ class PagesController < ApplicationController
     render layout: false
   end
 
-  # The client's side comes with the gem, or with a package of Node's modules.
+  # The client-side script comes with the gem, or with an npm package.
   def cable_script
     folders = ["#{ActionCable::Engine.root}/app/assets/javascripts", "/usr/share/nodejs/@rails/actioncable/app/assets/javascripts"]
     script = Dir["{#{folders.join(',')}}/{actioncable,action_cable}.js"].first

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What Rails sees of a request, and responses without a view.
+# Rails' view of a request, and responses without a view.
 class RequestsController < ApplicationController
   skip_forgery_protection only: %i[echo digest broadcast]
 

@@ -6,7 +6,7 @@ class StreamsController < ApplicationController
 
   def events
     response.headers["Content-Type"] = "text/event-stream"
-    # Else Rack::ETag would read all of it first.
+    # Otherwise Rack::ETag would read all of it first.
     response.headers["Last-Modified"] = Time.now.httpdate
     events = ActionController::Live::SSE.new(response.stream, event: "step")
     3.times do |i|
@@ -17,7 +17,7 @@ class StreamsController < ApplicationController
     events&.close
   end
 
-  # Writes until the client leaves.
+  # Writes until the client disconnects.
   def endless
     response.headers["Content-Type"] = "text/event-stream"
     response.headers["Last-Modified"] = Time.now.httpdate

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What a test chooses, beside what `rails new` has written.
+# Settings that a test chooses, beside those that `rails new` has written.
 Rails.application.configure do
   config.force_ssl = ENV.key?("FORCE_SSL")
   config.assume_ssl = ENV.key?("ASSUME_SSL") if Rails::VERSION::STRING >= "7.1"

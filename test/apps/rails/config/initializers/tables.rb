@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The tables, without migrations: the process that loads the app makes those that are missing.
+# Creates missing tables, without migrations, in the process that loads the app.
 Rails.application.config.after_initialize do
   ActiveRecord::Schema.verbose = false
   database = ActiveRecord::Base.connection
