@@ -30,7 +30,7 @@ class AppFilesTest < Case
     own = start(app: app(AUTH, STATIC), files: FILES)
     assert_status 401, get("/report.txt", to: own)
     assert_status 200, get("/report.txt", to: own, headers: { "Authorization" => "Basic #{['ann:sesame'].pack('m0')}" })
-    line = "because Rack::Auth::Basic stands before Rack::Static; `files.public = \"always\"` has them served all the same"
+    line = "because Rack::Auth::Basic comes before Rack::Static in the middleware stack; set `files.public = \"always\"` to serve them anyway"
     assert_includes own.stdout, line
   end
 
@@ -121,6 +121,6 @@ class AppFilesTest < Case
     File.write(own.path("config.ru"), app(AUTH, STATIC))
     reload(own)
     wait_until("the new release's answer", within: 30) { get("/report.txt", to: own).status == 401 }
-    wait_until("its reason in the log") { own.stderr.include?("Rack::Auth::Basic stands before Rack::Static") }
+    wait_until("its reason in the log") { own.stderr.include?("Rack::Auth::Basic comes before Rack::Static") }
   end
 end

@@ -103,7 +103,7 @@ class AppProcessesTest < Case
       before = ids(own)
       template = templates(own).first.pid
       Process.kill("KILL", template)
-      assert_logged(/the template has died; its workers serve on/, on: own)
+      assert_logged(/the template has died; its workers keep serving/, on: own)
       wait_until("workers of a new template", within: 60) { (ids(own) & before).empty? && leaving(own).empty? && ids(own).size == 2 }
       assert_equal 1, (templates(own).map(&:pid) - helpers(own).values.flatten).size
       assert_status 200, get("/", to: own)
@@ -159,7 +159,7 @@ class AppProcessesTest < Case
     wait_until("the job of the new code alone") { jobs(own) == ["sleep 1005"] }
     assert_reloads(own, "--undo")
     # The hooks read the file that exists now.
-    wait_until("a job of the old template again") { own.stderr.include?("the hooks of before_fork run again") && jobs(own).size == 1 }
+    wait_until("a job of the old template again") { own.stderr.include?("running the before_fork hooks again") && jobs(own).size == 1 }
     File.write(own.path("config.ru"), "raise 'broken'")
     assert_equal 1, reload(own).last
     assert_equal 1, jobs(own).size

@@ -55,8 +55,8 @@ class BenchMachinesTest < BenchCase
     load = [server.url, "--rate", "40/s", "-d", "1s"]
     main = listen(2, *load, "--format", "json")
     good = [join(*load)]
-    { join(*load, token: TOKEN.reverse) => /refused this worker: its token is another one/,
-      join(server.url, "--rate", "50/s", "-d", "1s") => /refused this worker: its load is another one: expected the same URLs and flags/ }.each do |worker, wanted|
+    { join(*load, token: TOKEN.reverse) => /refused this worker: its token differs/,
+      join(server.url, "--rate", "50/s", "-d", "1s") => /refused this worker: its URLs or flags differ: use the same ones/ }.each do |worker, wanted|
       out, err, code = worker.finish(20)
       assert_equal ["", 1], [out, code]
       assert_match wanted, err

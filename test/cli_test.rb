@@ -168,7 +168,7 @@ class CommandLineTest < Case
   it "names who has the port, and what to do where there is no Ruby" do
     taken = TCPServer.new("127.0.0.1", 0)
     err = refused("-b", "tcp://127.0.0.1:#{taken.addr[1]}")
-    assert_match(/Address already in use.*stop it, or choose another address.*; it is process #{Process.pid} \(.+\)$/, err)
+    assert_match(/Address already in use.*the port is in use by process #{Process.pid} \(.+\): stop that server, or choose another address/, err)
     err = refused("-b", "tcp://127.0.0.1:0", "--ruby", "/nowhere/ruby")
     assert_match(%r{cannot start /nowhere/ruby: .*; install Ruby \(apt-get install ruby\), or say where it is: --ruby PATH}, err)
   ensure

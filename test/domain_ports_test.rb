@@ -83,7 +83,7 @@ class DomainPortsTest < Case
     serve
     err, status = inside(Server.binary, *command)
     refute status.success?
-    assert_match(%r{cannot listen on tcp://0\.0\.0\.0:80: .*another server is there: stop it, or choose another address}, err)
+    assert_match(%r{cannot listen on tcp://0\.0\.0\.0:80: .*the port is in use.*: stop that server, or choose another address}, err)
     assert_equal "hello", inside("curl", "-s", "-H", "Host: a.test", "http://127.0.0.1/").first
   end
 end

@@ -155,7 +155,7 @@ class FiberPathsTest < Case
 
   it "says that it takes a restart to have fibers beside threads, or to have none" do
     some, none = [["/slow"], nil].map { |paths| settings_with(paths, 10, { reload: { watch: 0 } }) }
-    { [none, some] => %r{warning: fiber_paths \(/slow\) takes a restart},
+    { [none, some] => %r{warning: fiber_paths \(/slow\) takes effect only after a restart},
       [some, none] => %r{warning: without fiber_paths a restart is needed: fibers still serve /slow} }.each do |(before, after), words|
       own = start(app: APP, threads: "1:1", settings: before)
       expected = before == some ? %w[fiber thread] : %w[fiber fiber]

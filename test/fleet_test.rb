@@ -118,7 +118,7 @@ class FleetTest < Case
     own = member
     out, err, code = fleet([own], "--once", token: "wrong-wrong-wrong-wrong")
     assert_equal 1, code
-    assert_match(/it requires another token: set FIREBRICK_CONTROL_TOKEN/, out)
+    assert_match(/wrong control token: set FIREBRICK_CONTROL_TOKEN/, out)
     assert_equal "firebrick: no server answered\n", err
     _, err, code = fleet(["nobody"], "--once")
     assert_equal [2, "firebrick: --fleet \"nobody\": expected HOST:PORT, tcp://HOST:PORT or unix:PATH of a control server, such as 10.0.0.7:9293\n"], [code, err]

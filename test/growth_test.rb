@@ -80,7 +80,7 @@ class GrowthTest < Case
     load.stop
     assert_empty load.errors
     assert_equal [200], load.completed.map(&:status).uniq
-    assert_logged(/workers: 3 → 2: no request waited for \d+ s, and [\d.]+ of 3 threads are busy in the mean/, on: own)
+    assert_logged(/workers: 3 → 2: no request waited for \d+ s, and [\d.]+ of 3 threads are busy on average/, on: own)
     wait_until("the worker to leave") { own.stats["workers"].size == 2 }
     assert_equal 1, own.stats["deaths"]["drain"]
   end

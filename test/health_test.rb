@@ -152,7 +152,7 @@ class HealthTest < Case
     waiting.write(request("GET", "/wait"))
     wait_for_requests(1, on: own)
     stopping = Thread.new { own.command_line("stop", own.dir) }
-    assert(wait_until { control(own, "/ready") == [503, "the server is leaving; it accepts no more connections\n"] })
+    assert(wait_until { control(own, "/ready") == [503, "the server is shutting down and accepts no new connections\n"] })
     # Waits until `stop` has seen it, too.
     sleep 0.7
     go(own)
@@ -170,7 +170,7 @@ class HealthTest < Case
     wait_for_requests(1, on: own)
     out, err, code = own.command_line("stop", own.dir, "--timeout", "300ms")
     assert_equal [1, "TERM sent to process #{own.pid}\n"], [code, out]
-    assert_match(/\Afirebrick: process #{own.pid} has not ended within 0\.3 s: ports closed; 1 request of the app in progress; it goes on/, err)
+    assert_match(/\Afirebrick: process #{own.pid} is still running after 0\.3 s: ports closed; 1 request of the app in progress; it will still exit/, err)
     assert own.running?
     go(own)
     assert_status 200, waiting.read_response("GET")
@@ -186,7 +186,7 @@ class HealthTest < Case
     idle.write(request("GET", "/"))
     assert_nil idle.read_response("GET")["connection"]
     own.signal("TERM")
-    leaving = [503, "the server is leaving; it still accepts connections\n"]
+    leaving = [503, "the server is shutting down; it still accepts connections\n"]
     assert(wait_until { control(own, "/ready") == leaving })
     assert_equal [200, "ok\n"], control(own, "/live")
     assert_status 503, get("/readyz", to: own)

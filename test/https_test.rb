@@ -220,7 +220,7 @@ class HttpsTest < Case
     out, err, code = trust(dir, "--store", "chromium")
     assert_equal 2, code
     assert_match(/certutil -A/, out)
-    assert_match(/no terminal to ask at; --yes/, err)
+    assert_match(/standard input is not a terminal; use --yes/, err)
     assert_empty Dir[File.join(dir, ".local/share/pki/*")]
   end
 

@@ -30,7 +30,7 @@ class ProxyLoopsTest < SiteCase
 
   def assert_loop(own, response)
     assert_status 508, response
-    assert_logged(%r{508.*proxies "/": a loop: the request has passed this server before}, on: own)
+    assert_logged(%r{508.*proxies "/": proxy loop: this request already passed this server}, on: own)
     requests = own.stats["proxies"]
     assert_operator own.stats["requests"]["total"], :<, 10, requests
   end
@@ -151,7 +151,7 @@ class ProxyLoopsTest < SiteCase
     own = handled('lambda { |env| http_request("OWN/x").join }', port)
     response = get("/", to: own)
     assert_status 508, response
-    assert_includes response.body, "a loop"
+    assert_includes response.body, "proxy loop"
     assert_operator own.stats["requests"]["total"], :<, 10
   end
 

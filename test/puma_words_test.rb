@@ -65,7 +65,7 @@ class PumaWordsTest < Case
     assert_equal %w[127.0.0.1 ::1], both(own)
     out, err, code = own.command_line("check", "-b", "tcp://127.0.0.1:1", "-b", "tcp://[::]:1")
     assert_equal 1, code, out
-    assert_includes err, "tcp://[::]:1 accepts IPv4, too, and so takes tcp://127.0.0.1:1 in: leave that out, or write tcp://[::]:1?ipv6only=true"
+    assert_includes err, "tcp://[::]:1 already accepts IPv4, including tcp://127.0.0.1:1: remove tcp://127.0.0.1:1, or write tcp://[::]:1?ipv6only=true"
   end
 
   it "trusts and limits clients of IPv4 at :: as such" do
@@ -156,7 +156,7 @@ class PumaWordsTest < Case
     assert_equal "127.0.0.1", get("/", to: own).body
     assert_includes own.stderr, "--preload is ignored: workers are always forked"
     _, err, code = own.command_line("check", "-I", "lib")
-    assert_equal [2, "error: -I is no flag of Firebrick: set RUBYLIB, which adds to Ruby's load path\n"], [code, err]
+    assert_equal [2, "error: Firebrick has no flag -I: set RUBYLIB, which adds to Ruby's load path\n"], [code, err]
   end
 
   # Sends a command as pumactl does.

@@ -82,7 +82,7 @@ class BrokenReleasesTest < Case
     out, err, code = reload(own)
     load.stop
     assert_equal 1, code, -> { out + err }
-    assert_match(/took \d+ ms in the mean/, err)
+    assert_match(/took \d+ ms on average/, err)
     assert_equal [200], load.completed.map(&:status).uniq
   end
 

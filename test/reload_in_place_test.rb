@@ -96,7 +96,7 @@ class ReloadInPlaceTest < Case
     deploy(own, "two")
     out, err, code = reload(own)
     assert_equal 1, code, out
-    assert_match(/not enough memory for the new code beside the old: a second template and 1 worker need about \d+ MiB/, err)
+    assert_match(/not enough memory to load the new code while the old code serves: a second template and 1 worker need about \d+ MiB/, err)
     assert_match(/and \d+ MiB are available; nothing was changed\. `firebrick reload --in-place`/, err)
     assert_equal [before, "one"], [own.processes.map(&:pid).sort, get("/", to: own).body]
     File.write("#{group}/memory.limit_in_bytes", "2G")

@@ -72,7 +72,7 @@ class SharedLimitsTest < RateLimitCase
         sleep 1
         marks << now << (sleep(4) && now)
         Process.kill("KILL", redis)
-        wait_until("Redis to be missed") { servers.all? { |own| own.stderr.include?("is away") } }
+        wait_until("Redis to be missed") { servers.all? { |own| own.stderr.include?("is unreachable") } }
         marks << now << (sleep(4) && now)
         redis_on(URI(url).port) do
           wait_until("Redis to be back") { servers.all? { |own| own.stderr.include?("is back; all") } }
@@ -85,7 +85,7 @@ class SharedLimitsTest < RateLimitCase
       assert_limited "with it again", seen, marks[4..5]
       assert_empty seen.map(&:last).uniq - [200, 429], "nothing fails because of Redis"
       lines.each do |text|
-        assert_equal 1, text.scan(/Redis on 127.0.0.1:\d+ is away \(.+\); until it is back this server admits its share, one of 4/).size
+        assert_equal 1, text.scan(/Redis on 127.0.0.1:\d+ is unreachable \(.+\); until it returns, this server admits 1\/4 of each limit/).size
         assert_equal 1, text.scan("is back; all servers count together again").size
       end
       servers.each do |own|
@@ -99,7 +99,7 @@ class SharedLimitsTest < RateLimitCase
       own = shared(url, { pages: { rate: "1000/s", key: "all" } })
       assert_equal [200] * 2, statuses(2, own)
       Process.kill("STOP", redis)
-      seen = load([own]) { wait_until("it to be missed") { own.stderr.include?("is away (no reply within 50 ms)") } }
+      seen = load([own]) { wait_until("it to be missed") { own.stderr.include?("is unreachable (no reply within 50 ms)") } }
       assert_equal [200], seen.map(&:last).uniq
       assert_equal [200] * 50, statuses(50, own)
       assert_equal false, own.stats["rate_limits"]["redis_up"]
@@ -136,7 +136,7 @@ class SharedLimitsTest < RateLimitCase
       Process.kill("STOP", redis)
       own = shared(url, { pages: { rate: "2/h" } })
       assert_equal [200, 200, 429], statuses(3, own)
-      assert_match(/is away .* until it is back this server admits the whole limit/, own.stderr)
+      assert_match(/is unreachable .* until it returns, this server admits the whole limit/, own.stderr)
       Process.kill("CONT", redis)
       wait_until("it to be back") { own.stderr.include?("is back; all") }
       assert_equal [200, 200, 429], statuses(3, own)

@@ -57,7 +57,7 @@ class StartAndEndTest < Case
       run ->(_) { [200, #{TEXT}, []] }
     RUBY
     assert_equal 1, code
-    assert_match(/the template, which loads the app and forks the workers, dies each time before a worker is ready/, log)
+    assert_match(/the template keeps dying before a worker is ready/, log)
   end
 
   it "gives up when workers die before they are ready although templates die as well" do

@@ -232,7 +232,7 @@ class SystemdTest < Case
     own = activated([tcp], exit_code: 1)
     own.launch
     assert_equal 1, own.wait_exit
-    assert_match(%r{systemd passed a socket for tcp://127\.0\.0\.1:#{tcp.addr[1]}, but no address of the settings is that one; add `-b tcp}, own.stderr)
+    assert_match(%r{systemd passed a socket for tcp://127\.0\.0\.1:#{tcp.addr[1]}, but the settings do not listen there; add `-b tcp}, own.stderr)
     datagrams = UDPSocket.new.tap { |socket| socket.bind("127.0.0.1", 0) }
     own = activated([datagrams], exit_code: 1, env: { "LISTEN_FDNAMES" => "quic" })
     own.launch

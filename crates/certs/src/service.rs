@@ -239,8 +239,8 @@ where
 {
     while spawn_local(begin()).await.is_err_and(|error| error.is_panic()) {
         log(&format!(
-            "the certificate for {title}: its order ended with a fault of Firebrick, please report it; what there is is served, and it \
-             begins anew in {} s",
+            "certificate for {title}: the order crashed (a bug in Firebrick, please report it); the current certificate, if any, stays in \
+             use, next attempt in {} s",
             pause.as_secs()
         ));
         tokio::time::sleep(pause).await;
@@ -287,6 +287,6 @@ mod tests {
             async move { assert!(round > 2, "a fault, on purpose") }
         }));
         assert_eq!((begun.get(), said.borrow().len()), (3, 2));
-        assert!(said.borrow()[0].starts_with("the certificate for a.test: "), "{said:?}");
+        assert!(said.borrow()[0].starts_with("certificate for a.test: "), "{said:?}");
     }
 }

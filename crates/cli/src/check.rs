@@ -31,7 +31,7 @@ pub fn check(loaded: &Loaded, trial: Option<Trial<'_>>) -> ExitCode {
 pub(crate) fn try_app(settings: &Settings, trial: Option<Trial<'_>>) -> Result<String, String> {
     settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
     settings.control.safe_to_listen()?;
-    trial.map_or_else(|| Ok("The configuration is right.".to_owned()), |trial| trial(settings))
+    trial.map_or_else(|| Ok("The configuration is valid.".to_owned()), |trial| trial(settings))
 }
 
 /// Prints the rule that responds to a request; fails if there is none.

@@ -180,7 +180,7 @@ fn what_is_wrong_has_its_exit_code() {
             2,
         ),
         ("stats --control off", "the control socket is turned off by --control", 2),
-        ("-I lib", "-I is no flag of Firebrick: set RUBYLIB", 2),
+        ("-I lib", "Firebrick has no flag -I: set RUBYLIB", 2),
         ("--redirect-stdout=x", "--access-log FILE", 2),
         ("-d", "stays in the foreground", 2),
         ("--dir", "--dir: a value is required", 2),
@@ -228,7 +228,7 @@ fn check_says_what_it_would_do_and_why() {
 fn check_tries_the_app_and_fails_with_it() {
     let shelf = Shelf::new();
     let settings = shelf.settings("check");
-    assert_eq!(try_app(&settings, None), Ok("The configuration is right.".to_owned()));
+    assert_eq!(try_app(&settings, None), Ok("The configuration is valid.".to_owned()));
     assert_eq!(try_app(&settings, Some(&|_| Ok("loaded".to_owned()))), Ok("loaded".to_owned()));
     assert_eq!(try_app(&settings, Some(&|_| Err("broken".to_owned()))), Err("broken".to_owned()));
     std::fs::remove_file(shelf.folder.path().join("config.ru")).expect("it was there");

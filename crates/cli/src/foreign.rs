@@ -107,7 +107,7 @@ pub(crate) fn translate(error: &clap::Error, words: &[OsString]) -> Option<Resul
     let mut rest = words.to_vec();
     let count = 1 + usize::from(behind.is_some());
     match fate {
-        Refused(remedy) => Some(Err(format!("{flag} is no flag of Firebrick: {remedy}"))),
+        Refused(remedy) => Some(Err(format!("Firebrick has no flag {flag}: {remedy}"))),
         _ if *valued && value.is_none() => Some(Err(format!("{flag}: a value is required"))),
         Taken(why) => {
             rest.drain(at..at + count);

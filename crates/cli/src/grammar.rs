@@ -129,7 +129,7 @@ fn same(arg: Arg, about: &About) -> Arg {
 fn bare(arg: Arg, about: &'static About, index: usize, means: &str) -> Arg {
     let arg = arg.action(ArgAction::SetTrue);
     match (index, means) {
-        (_, "false") => arg.help(negated(about.doc)),
+        (_, "false") => arg.help(turned_off(about)),
         (0, _) => arg.help(short_help(about)).long_help(format!("{}{}", about.doc, details(about))),
         _ => {
             arg.help(format!("Same as --{} {means}", about.flags.first().map_or(about.key, |flag| flag.long)))
@@ -137,11 +137,12 @@ fn bare(arg: Arg, about: &'static About, index: usize, means: &str) -> Arg {
     }
 }
 
-/// Turns "Serve files" into "Do not serve files".
-fn negated(doc: &str) -> String {
-    let mut letters = doc.chars();
-    let first: String = letters.next().into_iter().flat_map(char::to_lowercase).collect();
-    format!("Do not {first}{}", letters.as_str())
+/// Returns the help of the flag that turns the option off.
+fn turned_off(about: &About) -> String {
+    match about.flags.first() {
+        Some(first) if about.off.is_empty() => format!("Turn --{} off", first.long),
+        _ => about.off.to_owned(),
+    }
 }
 
 fn short_help(about: &About) -> StyledStr {
@@ -254,8 +255,15 @@ mod tests {
     }
 
     #[test]
-    fn the_negative_of_a_sentence() {
-        assert_eq!(negated("Serve files"), "Do not serve files");
-        assert_eq!(negated(""), "Do not ");
+    fn flags_that_turn_an_option_off() {
+        let said = |key: &str| {
+            table::entries().map(|entry| entry.about()).find(|about| about.key == key).map(turned_off)
+        };
+        assert_eq!(said("https").as_deref(), Some("Turn --https off"));
+        assert_eq!(said("http3").as_deref(), Some("Turn HTTP/3 off"));
+        assert_eq!(
+            said("limits.predict_wait").as_deref(),
+            Some("Let requests wait even if they are predicted to time out")
+        );
     }
 }

@@ -126,7 +126,10 @@ fn agreed(given: &Trust) -> Result<bool, String> {
         return Ok(true);
     }
     if !io::stdin().is_terminal() {
-        return Err("there is no terminal to ask at; --yes runs the commands above without asking".to_owned());
+        return Err(
+            "standard input is not a terminal; use --yes to run the commands above without confirmation"
+                .to_owned(),
+        );
     }
     output::print("\nRun these commands? [y/N] ");
     let mut answer = String::new();

@@ -40,7 +40,8 @@ impl<F: Fn() -> String + 'static> Fleet<F> {
             _ if is_page => page::fleet(),
             "/fleet" => json_response(StatusCode::OK, (self.figures)()),
             _ => {
-                let text = "{ \"error\": \"there is nothing of that name: GET /fleet has the figures, /dashboard the page\" }";
+                let text =
+                    "{ \"error\": \"no such endpoint: GET /fleet has the figures, /dashboard the page\" }";
                 json_response(StatusCode::NOT_FOUND, text.to_owned())
             }
         }

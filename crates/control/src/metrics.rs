@@ -77,8 +77,10 @@ fn about(page: &mut Page, server: &ServerSnapshot, ready: bool) {
     page.gauge("firebrick_start_time_seconds", "When the server started, since the epoch")
         .plain(seconds(server.started_at));
     page.gauge("firebrick_ready", "Whether the server wants requests, as /ready says").plain(u8::from(ready));
-    let mut families = page
-        .gauge("firebrick_memory_pss_bytes", "Memory by process: its own and its share of what is shared");
+    let mut families = page.gauge(
+        "firebrick_memory_pss_bytes",
+        "Memory by process (PSS: private memory plus its share of shared memory)",
+    );
     families.at(&[("process", "front")], server.pss_bytes);
     families.at(&[("process", "workers")], server.total_pss_bytes().saturating_sub(server.pss_bytes));
     let mut families = page
@@ -275,7 +277,7 @@ fn workers(page: &mut Page, server: &ServerSnapshot, recent: &RecentLoad) {
     for (name, help, value) in [
         (
             "firebrick_worker_pss_bytes",
-            "Memory of a worker: its own and its share of what is shared",
+            "Memory of a worker (PSS: private memory plus its share of shared memory)",
             (|worker| worker.pss_bytes) as OfWorker,
         ),
         ("firebrick_worker_rss_bytes", "Resident memory of a worker, what is shared included", |worker| {

@@ -220,7 +220,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         Route::Unsupported(why) => unsupported(why),
         Route::BadLimit => refuse(StatusCode::BAD_REQUEST, "limit is a number from 1, such as limit=20"),
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
-        Route::NotFound => refuse(StatusCode::NOT_FOUND, "there is nothing of that name"),
+        Route::NotFound => refuse(StatusCode::NOT_FOUND, "no such endpoint"),
         // Such a request was handled or refused before.
         Route::Reload(_) | Route::Upgrade => refuse(StatusCode::FORBIDDEN, "not permitted"),
         Route::MethodNotAllowed(allowed) => {

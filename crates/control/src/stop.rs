@@ -146,7 +146,7 @@ fn stop(target: &Target, timeout: Duration) -> Result<String, String> {
             let at = now.map(|now| format!(": {now}")).unwrap_or_default();
             let seconds = timeout.as_secs_f64();
             return Err(format!(
-                "process {number} has not ended within {seconds} s{at}; it goes on ending by itself, and kill -KILL {number} ends it at once"
+                "process {number} is still running after {seconds} s{at}; it will still exit by itself, `kill -KILL {number}` stops it at once"
             ));
         }
         if let Some(now) = now.filter(|now| last.as_ref() != Some(now)) {
@@ -166,7 +166,7 @@ fn progress(status: &Status) -> String {
     match status.state {
         ServerState::Leaving => format!("not ready any more, still accepting; {requests}"),
         ServerState::Draining => format!("ports closed; {requests}"),
-        ServerState::Booting | ServerState::Serving => "has not begun to end".to_owned(),
+        ServerState::Booting | ServerState::Serving => "shutdown has not started".to_owned(),
     }
 }
 

@@ -98,7 +98,7 @@ impl Provider for Figures {
             state: ServerState::Leaving,
             live: true,
             ready: false,
-            reason: Some("the server is leaving".into()),
+            reason: Some("the server is shutting down".into()),
             workers: Some(1),
             workers_ready: Some(1),
             requests: 0,

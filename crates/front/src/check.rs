@@ -30,7 +30,7 @@ pub fn check(settings: &Settings, prepared: &Handoff) -> Result<String, String> 
         lines.push(app(settings, prepared.clone())?);
     }
     if lines.is_empty() {
-        lines.push("The configuration is right.".to_owned());
+        lines.push("The configuration is valid.".to_owned());
     }
     Ok(lines.join("\n"))
 }

@@ -180,11 +180,13 @@ fn backlog_of(backlog: u32) -> i32 {
 fn explain_port(name: &str, address: SocketAddr, error: &io::Error) -> String {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => {
-            let whose = match system::listener_of(address.port()) {
-                Some(holder) => format!("it is {holder}"),
-                None => "`ss -ltnp` as root shows which it is".to_owned(),
+            let (holder, look) = match system::listener_of(address.port()) {
+                Some(holder) => (format!(" by {holder}"), ""),
+                None => (String::new(), "; `ss -ltnp` as root shows the process"),
             };
-            format!("another server is there: stop it, or choose another address with -p or -b; {whose}")
+            format!(
+                "the port is in use{holder}: stop that server, or choose another address with -p or -b{look}"
+            )
         }
         io::ErrorKind::PermissionDenied => {
             let program =
@@ -202,7 +204,7 @@ fn explain_port(name: &str, address: SocketAddr, error: &io::Error) -> String {
 fn explain(name: &str, error: &io::Error) -> String {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "; another server is there: stop it, or choose another address with -p or -b"
+            "; another server uses it: stop that server, or choose another address with -p or -b"
         }
         io::ErrorKind::PermissionDenied => {
             "; this user may not write there: choose another folder, or give it the right"
@@ -544,9 +546,9 @@ mod tests {
         assert_eq!(listeners.len(), 3);
         let again =
             bind_all(&tcp(address.port()), 2, &mut Activated::default(), &mut Handed::default()).unwrap_err();
-        let own = format!("it is process {} ", std::process::id());
+        let own = format!("in use by process {} ", std::process::id());
         assert!(again.contains(&own) || !cfg!(target_os = "linux") || cfg!(firebrick_portable), "{again}");
-        assert!(again.contains("another server is there"), "{again}");
+        assert!(again.contains("the port is in use"), "{again}");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(crate) async fn introduce<S: Socket>(
     };
     if !settings.rack.trusted_proxies.trusts(peer.remote.ip()) {
         return closed(
-            "it is no trusted proxy (rack.trusted_proxies), and an address with proxy_protocol is for those only",
+            "it is not in rack.trusted_proxies, and an address with proxy_protocol accepts only trusted proxies",
         );
     }
     let limit = settings.timeouts.handshake;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 /// How to have files served that the app sends itself.
-const REMEDY: &str = "`files.public = \"always\"` has them served all the same";
+const REMEDY: &str = "set `files.public = \"always\"` to serve them anyway";
 
 /// The files that front threads serve, replaced when other code goes into service.
 pub(crate) struct Public {
@@ -91,7 +91,7 @@ fn odd(note: &FilesNote) -> Option<String> {
             root.display()
         )),
         FilesNote::Behind(root, by, behind) => Some(format!(
-            "the app sends the files of {} itself, because {behind} stands before {by}; {REMEDY}",
+            "the app sends the files of {} itself, because {behind} comes before {by} in the middleware stack; {REMEDY}",
             root.display()
         )),
         FilesNote::Unclear(root, by) => Some(format!(
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(served(&public), 1);
         let guarded = [open, told(&["behind\tRack::Auth::Basic"])].concat();
         let notes = public.replace(&settings, &guarded);
-        assert!(notes[0].contains("Rack::Auth::Basic stands before Rack::Static"), "{notes:?}");
+        assert!(notes[0].contains("Rack::Auth::Basic comes before Rack::Static"), "{notes:?}");
         assert_eq!(served(&public), 0);
         assert!(public.replace(&settings, &guarded).is_empty(), "it is said once");
         settings.files.serve = ServePublic::Always;

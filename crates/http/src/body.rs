@@ -136,7 +136,7 @@ impl Bounds<'_> {
             }
             let patience = if Upload::has_others(account) { self.patience } else { NEWCOMERS_WAIT };
             if since.elapsed() >= patience {
-                return Err(Failure::busy("as many uploads wait for the app as may have a file"));
+                return Err(Failure::busy("too many uploads are waiting for the app"));
             }
             sleep(wait).await;
             wait = (wait * 2).min(LONGEST_WAIT);

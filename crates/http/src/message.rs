@@ -35,7 +35,7 @@ pub(crate) const COUNTED: usize = 16 << 10;
 
 /// Returns the failure for a response that is broken off because the server needs its room. `status`: the status that was sent.
 pub(crate) fn displaced(status: u16) -> Failure {
-    let why = "the client has not taken the response for longer than others, and the server needs the descriptors or the memory that it holds";
+    let why = "the client stalled longest, and the server needs the descriptors or memory of its response";
     Failure::client(status, why)
 }
 

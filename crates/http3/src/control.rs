@@ -232,7 +232,7 @@ impl ControlStream {
                 if id % 4 != 0 {
                     return Err(Error::Connection(
                         Code::IdError,
-                        "PRIORITY_UPDATE for what is not a request stream",
+                        "PRIORITY_UPDATE for a stream that is not a request stream",
                     ));
                 }
                 let priority = Priority::parse(&payload[len..]);

@@ -201,11 +201,7 @@ impl Facts<'_> {
             text += &format!("; peak memory {}", mebibytes(peak_kib * 1024));
         }
         if let (Some(rss), Some(pss)) = (self.memory.rss(), self.memory.pss()) {
-            text += &format!(
-                ", last seen with {} ({} without what others share)",
-                mebibytes(rss),
-                mebibytes(pss)
-            );
+            text += &format!(", last measured: RSS {}, PSS {}", mebibytes(rss), mebibytes(pss));
         }
         let failed: Vec<String> = self
             .served
@@ -246,15 +242,15 @@ impl Facts<'_> {
             }
             (_, DeathCause::Signal) => format!("died: {}", status()),
             (Cause::Ordered, _) => {
-                let why = told.unwrap_or("as it was told");
+                let why = told.map_or(" as ordered".to_owned(), |why| format!(", {why}"));
                 if exit.killed {
-                    format!("was killed, {why}")
+                    format!("was killed{why}")
                 } else if self.served.iter().any(|request| request.failed) {
-                    format!("ended, {why}, with requests unanswered: {}", status())
+                    format!("exited{why}, but with unanswered requests: {}", status())
                 } else if finished(exit) {
-                    format!("finished, {why}")
+                    told.map_or("exited as ordered".to_owned(), |why| format!("finished, {why}"))
                 } else {
-                    format!("ended, {why}: {}", status())
+                    format!("exited{why}: {}", status())
                 }
             }
             (Cause::Crashed, _) => format!("died: {}", status()),
@@ -270,7 +266,7 @@ impl Facts<'_> {
             (Cause::SlowBoot, _) => "did not get ready within timeouts.worker_boot and was killed".to_owned(),
             (Cause::SlowDrain, _) => {
                 let why = told.map(|why| format!(", {why},")).unwrap_or_default();
-                format!("was to finish{why} and did not within timeouts.shutdown: it was killed")
+                format!("did not finish within timeouts.shutdown{why} and was killed")
             }
         }
     }

@@ -69,8 +69,8 @@ fn each_end_has_its_cause() {
         (Cause::Frozen, KILL, DeathCause::Frozen, "took up no requests"),
         (Cause::SlowBoot, KILL, DeathCause::BootTimeout, "timeouts.worker_boot"),
         (Cause::SlowDrain, KILL, DeathCause::DrainTimeout, "timeouts.shutdown"),
-        (Cause::Ordered, Some(ExitStatus::Exit(0)), DeathCause::Drain, "finished, as it was told"),
-        (Cause::Ordered, None, DeathCause::Drain, "finished, as it was told"),
+        (Cause::Ordered, Some(ExitStatus::Exit(0)), DeathCause::Drain, "exited as ordered"),
+        (Cause::Ordered, None, DeathCause::Drain, "exited as ordered"),
         (Cause::Ordered, Some(ExitStatus::Signal(11)), DeathCause::Signal, "SEGV"),
         (Cause::Ordered, Some(ExitStatus::Exit(1)), DeathCause::Drain, "exit code 1"),
     ];
@@ -89,7 +89,7 @@ fn the_end_of_an_orphan_is_no_excuse_for_lost_requests_or_the_kernel() {
     assert!(finished(&orphan) && !finished(&exit(Cause::Crashed, None)));
     assert!(!finished(&WorkerExit { killed: true, ..exit(Cause::Ordered, None) }));
     let death = record(Facts { served: vec![served(1, 1)], ..facts(&orphan) });
-    assert!(death.text.contains("with requests unanswered: exit status unknown"), "{}", death.text);
+    assert!(death.text.contains("with unanswered requests: exit status unknown"), "{}", death.text);
     let oom = Verdict { before: Some(1), after: Some(2) };
     assert_eq!(record(Facts { oom, ..facts(&orphan) }).cause, DeathCause::OutOfMemory);
 }

@@ -252,7 +252,7 @@ impl Growth {
             self.shrink(
                 now,
                 format!(
-                    "no request waited for {seconds} s, and {busy:.1} of {seats} threads are busy in the mean"
+                    "no request waited for {seconds} s, and {busy:.1} of {seats} threads are busy on average"
                 ),
             )
         })
@@ -358,7 +358,7 @@ fn outgrown(memory: Memory) -> String {
     let limit = memory.limit.unwrap_or(0);
     let most = mebibytes(share(limit, MEMORY_MOST));
     format!(
-        "all processes take {}, more than {most} of the {} that there are",
+        "all processes use {}, above the threshold of {most} ({} in total)",
         mebibytes(memory.taken),
         mebibytes(limit)
     )

@@ -133,7 +133,7 @@ fn it_shrinks_slowly_when_fewer_would_do() {
     let why = &world.steps[3].2;
     assert!(
         why.starts_with("no request waited for 60 s, and ")
-            && why.ends_with(" of 12 threads are busy in the mean"),
+            && why.ends_with(" of 12 threads are busy on average"),
         "{why}"
     );
 }
@@ -229,7 +229,7 @@ fn memory_is_a_bound() {
     world.run(600);
     assert_eq!(world.workers, 4, "80 + 4 x 100 of the 570 that there may be");
     let why = &world.steps[world.steps.len() - 1].2;
-    assert_eq!(why, "all processes take 580.0 MiB, more than 570.0 MiB of the 600.0 MiB that there are");
+    assert_eq!(why, "all processes use 580.0 MiB, above the threshold of 570.0 MiB (600.0 MiB in total)");
 }
 
 #[test]

@@ -29,9 +29,9 @@ impl Figures {
         let Some(available) = self.available.filter(|available| *available < needed) else { return Ok(()) };
         let plural = if workers == 1 { "worker" } else { "workers" };
         Err(format!(
-            "not enough memory for the new code beside the old: a second template and {workers} {plural} need about {} MiB ({} + \
-             {workers} x {}), and {} MiB are available; nothing was changed. `firebrick reload --in-place` lets old workers leave \
-             first, with no way back",
+            "not enough memory to load the new code while the old code serves: a second template and {workers} {plural} need about {} \
+             MiB ({} + {workers} x {}), and {} MiB are available; nothing was changed. `firebrick reload --in-place` stops old \
+             workers first; it cannot be undone",
             mib(needed),
             mib(self.template),
             mib(self.worker),

@@ -383,7 +383,8 @@ const IDLE_TICK: Duration = Duration::from_secs(1);
 /// The factor by which `timeouts.worker_boot` is longer for spawned workers.
 const SPAWNED_BOOT: u32 = 3;
 /// The message when start-up is given up because templates keep dying.
-const TEMPLATES_DIE: &str = "the template, which loads the app and forks the workers, dies each time before a worker is ready: look at what the                              app does before and after a fork (`before_worker_fork`, `after_worker_fork`, its extensions and their threads), and see above for what it said";
+const TEMPLATES_DIE: &str = "the template keeps dying before a worker is ready; check the app's fork hooks (`before_worker_fork`, \
+     `after_worker_fork`), its native extensions and their threads, and the template's output above";
 /// The reply to orders about workers and code when the pool is attached.
 const NO_SUPERVISION: &str = "the Ruby process that has started this server is its only worker, and loads its code itself: restart that process";
 /// The age of a request at which the worker is asked for backtraces, again at twice that age, and so on. If
@@ -858,7 +859,7 @@ impl Supervisor {
                 notify(Notice::Log(if booting {
                     "the new template died while it loaded the app".to_owned()
                 } else {
-                    "the template has died; its workers serve on until those of a new one take over"
+                    "the template has died; its workers keep serving until workers of a new template replace them"
                         .to_owned()
                 }));
                 Event::TemplateGone(generation)

@@ -83,7 +83,7 @@ pub fn verdict(new: Tally, old: Tally, over: bool) -> Option<Result<String, Stri
     let limit = old.mean_ms() * SLOWER + SLOWER_BY.as_secs_f64() * 1e3;
     if new.requests.min(old.requests) >= COMPARABLE && new.mean_ms() > limit {
         return Some(Err(format!(
-            "its {} requests took {:.0} ms in the mean, those of the old code {:.0} ms",
+            "its {} requests took {:.0} ms on average, those of the old code {:.0} ms",
             new.requests,
             new.mean_ms(),
             old.mean_ms()
@@ -94,7 +94,7 @@ pub fn verdict(new: Tally, old: Tally, over: bool) -> Option<Result<String, Stri
             0 => "no request came".to_owned(),
             requests => {
                 format!(
-                    "{requests} requests, {:.0} % failed, {:.1} ms in the mean",
+                    "{requests} requests, {:.0} % failed, {:.1} ms on average",
                     percent(new),
                     new.mean_ms()
                 )

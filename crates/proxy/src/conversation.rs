@@ -154,7 +154,7 @@ impl Conversation<'_> {
             Poll::Ready(Err(Unsent::Client(error))) => return Err(self.lost(error.into(), Blame::Client)),
             Poll::Ready(Err(Unsent::Timeout)) => {
                 let why =
-                    format!("took nothing of the request for send_timeout ({:?})", self.config.send_timeout);
+                    format!("read nothing of the request for send_timeout ({:?})", self.config.send_timeout);
                 return Err(self.lost(Failure::app(504, why), Blame::Origin));
             }
         }

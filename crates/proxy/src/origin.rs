@@ -32,7 +32,7 @@ impl Origin {
     pub fn parse(text: &str) -> Result<Origin, String> {
         let wrong = |what: &str| {
             format!(
-                "{text:?} is no origin: {what}; write http://host:port/base, https://host/base, unix:/path.sock or \
+                "{text:?} is not a valid origin: {what}; write http://host:port/base, https://host/base, unix:/path.sock or \
                  unix:/path.sock:/base"
             )
         };

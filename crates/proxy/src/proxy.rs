@@ -189,8 +189,7 @@ impl Local {
         }
         let name = &config.name;
         let why = format!(
-            "{name}: a loop: the request has passed this server before (Via), so its origin leads back here; name the server that \
-             has the content"
+            "{name}: proxy loop: this request already passed this server (Via); the configured origin points back here"
         );
         Err(Failure::app(508, why))
     }

@@ -96,9 +96,11 @@ impl Ledger {
         if self.away.fetch_add(1, Ordering::Relaxed) == 0 {
             let share = match self.servers() {
                 1 => "this server admits the whole limit".to_owned(),
-                servers => format!("this server admits its share, one of {servers}"),
+                servers => format!("this server admits 1/{servers} of each limit"),
             };
-            (self.log)(&format!("rate limits: Redis on {redis} is away ({why}); until it is back {share}"));
+            (self.log)(&format!(
+                "rate limits: Redis on {redis} is unreachable ({why}); until it returns, {share}"
+            ));
         }
     }
 

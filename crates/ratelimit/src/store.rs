@@ -115,7 +115,7 @@ impl Store {
         let all: Vec<&[u8]> = head.into_iter().chain(words.iter().map(|word| word.as_bytes())).collect();
         match self.client.call(&all, timeout).await? {
             Value::Integer(number) => Ok(u64::try_from(number).unwrap_or_default()),
-            _ => Err(redis::Error::new(ErrorKind::Protocol, "a reply that is no number")),
+            _ => Err(redis::Error::new(ErrorKind::Protocol, "a reply that is not a number")),
         }
     }
 }

@@ -27,7 +27,7 @@ max_body = \"10MB\"
 worker = \"30s\"
 ```
 
-Five tables have keys of your own: `[sites]` maps host names to static sites, `[services]` names [processes beside the
+In five tables you choose the keys: `[sites]` maps host names to static sites, `[services]` names [processes beside the
 workers](services.md), `[rate_limits]` names [limits](rate-limits.md), `[sendfile]` maps paths of [`X-Accel-Redirect`](sendfile.md) to folders, and `[routes]` maps paths to handlers on the built-in mruby. A route is a handler, a list of handlers that run in turn (one that returns 399 passes the request to the next,
 the last one to the site or the app), or a table with the limits that differ there:
 
@@ -49,13 +49,13 @@ login = { rate = \"5/m\", paths = \"/login\", methods = \"POST\" }
 \"/api\" = { mruby = [\"auth.rb\", \"api.rb\"], deadline = \"5s\", max_body = \"1MiB\" }
 ```
 
-Settings are read when the server starts. `firebrick reload` reads them again and puts those marked \"On reload: takes effect\" in
-force, and `[services]`, `[rate_limits]` and `[sendfile]`; the others take effect with the next start, or with `firebrick upgrade`. `static.json`, `.htpasswd`, handler files and certificates are read again when
-they change.
+Settings are read when the server starts. `firebrick reload` reads them again and applies those marked \"On reload: takes effect\",
+and `[services]`, `[rate_limits]` and `[sendfile]`. The others take effect at the next start, or with `firebrick upgrade`. `static.json`, `.htpasswd`,
+handler files and certificates are reloaded when they change.
 
 Sizes are bytes or have a unit: `65536`, `\"64KiB\"`, `\"10MB\"`. Times are seconds or have a unit: `30`, `\"30s\"`,
-`\"500ms\"`, `\"2m\"`. Relative paths in the file begin in the app's directory, those of flags and variables in the
-current directory. `firebrick check` shows the resulting settings, and where each value comes from.
+`\"500ms\"`, `\"2m\"`. Relative paths in the file start in the app's directory, paths in flags and variables in the
+current directory. `firebrick check` shows the resulting settings and the source of each value.
 ";
 
 /// Returns the text of `docs/settings.md`.

@@ -99,6 +99,9 @@ mod tests {
             assert!(about.shown_default().is_some(), "{} shows no default", about.key);
             assert!(!entry.expected().is_empty(), "{}", about.key);
             assert!(!about.flags.is_empty() || about.positional.is_some(), "{} cannot be typed", about.key);
+            let only_off = about.flags.first().is_some_and(|flag| flag.takes == Takes::Nothing("false"));
+            assert!(!only_off || !about.off.is_empty(), "{} says nothing of its flag", about.key);
+            assert!(about.off.len() <= 72 && !about.off.ends_with('.'), "{}", about.key);
         }
     }
 

@@ -31,7 +31,10 @@ pub fn explain(config: &SiteConfig, input: &ExplainRequest<'_>) -> Result<String
              above /; such a request gets 400"
         ),
         PathError::Ambiguous => {
-            format!("{path:?} has . or .. beside an encoded slash (%2F), which may lead upwards; such a request gets 404")
+            format!(
+                "{path:?} combines . or .. with an encoded slash (%2F), which an origin may resolve to a parent directory; such a request \
+                 gets 404"
+            )
         }
     })?;
     let request = RequestView {

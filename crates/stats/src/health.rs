@@ -64,8 +64,12 @@ impl Health {
     pub fn ready(&self) -> Result<(), String> {
         match self.state {
             ServerState::Booting => Err("the server is starting".to_owned()),
-            ServerState::Leaving => Err("the server is leaving; it still accepts connections".to_owned()),
-            ServerState::Draining => Err("the server is leaving; it accepts no more connections".to_owned()),
+            ServerState::Leaving => {
+                Err("the server is shutting down; it still accepts connections".to_owned())
+            }
+            ServerState::Draining => {
+                Err("the server is shutting down and accepts no new connections".to_owned())
+            }
             ServerState::Serving if self.workers == Some(0) => Err("no worker is ready".to_owned()),
             ServerState::Serving => self.live(),
         }

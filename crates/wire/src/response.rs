@@ -130,7 +130,7 @@ impl<'a> Response<'a> {
         let mut cursor = Cursor::new(payload);
         let (status, count) = (cursor.u16()?, cursor.u16()?);
         if !(100..200).contains(&status) || status == 101 {
-            return Err(Malformed("status of INTERIM is not a 1xx but 101"));
+            return Err(Malformed("status of INTERIM must be 1xx, but not 101"));
         }
         let (fields, rest) = cut_fields(cursor, count)?;
         if !rest.is_empty() {

@@ -1,4 +1,4 @@
-# check: in requests: REMOTE_ADDR is what it says
+# check: in requests: sets REMOTE_ADDR
 # check: bind = unix://tmp/app.sock?umask=0111&backlog=1024
 # check: always so: sockets that systemd has opened
 bind "unix://tmp/app.sock?umask=0111&backlog=1024"

@@ -172,13 +172,13 @@ impl io::Read for Deadline<'_> {
 /// The reason why it cannot.
 fn verdict(hello: &Hello, expected: &Hello) -> Result<(), String> {
     if hello.version != expected.version {
-        return Err("it is another version of Firebrick: expected the same one on all machines".to_owned());
+        return Err("its Firebrick version differs: use the same version on all machines".to_owned());
     }
     if !same(hello.token.as_bytes(), expected.token.as_bytes()) {
-        return Err(format!("its token is another one: expected the same {TOKEN} on all machines"));
+        return Err(format!("its token differs: use the same {TOKEN} on all machines"));
     }
     if hello.load != expected.load {
-        return Err("its load is another one: expected the same URLs and flags on all machines".to_owned());
+        return Err("its URLs or flags differ: use the same ones on all machines".to_owned());
     }
     Ok(())
 }
@@ -261,7 +261,7 @@ mod tests {
             (Hello { version: 2, ..expected() }, "version"),
             (Hello { token: "0123456789abcdeF".to_owned(), ..expected() }, "token"),
             (Hello { token: String::new(), ..expected() }, "token"),
-            (Hello { load: load(&longer), ..expected() }, "same URLs and flags"),
+            (Hello { load: load(&longer), ..expected() }, "URLs or flags"),
         ] {
             let found = verdict(&hello, &expected()).unwrap_err();
             assert!(found.contains(why), "{found}");

@@ -150,7 +150,7 @@ pub(super) fn decode(packet: &[u8]) -> Result<Message, String> {
     let parts: Vec<&[u8]> = packet.split(|&byte| byte == 0).collect();
     let unknown = || {
         let beginning = &packet[..packet.len().min(80)];
-        format!("a message that is not understood: {:?}", String::from_utf8_lossy(beginning))
+        format!("unknown message: {:?}", String::from_utf8_lossy(beginning))
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let file = |bytes: &[u8]| (!bytes.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(bytes)));
@@ -282,7 +282,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             if let Err(why) = decode(&bytes) {
-                prop_assert!(why.starts_with("a message that is not understood"));
+                prop_assert!(why.starts_with("unknown message"));
             }
         }
 

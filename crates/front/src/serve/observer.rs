@@ -115,7 +115,7 @@ impl Provider for Observer {
                 failed("an upgrade is under way, which loads the code as it is now")
             }
             Some(snapshotter) => snapshotter.reload(wish),
-            None => failed("the server is still starting, with the code as it is now"),
+            None => failed("the server is still booting, and is already loading the current code"),
         }
     }
 

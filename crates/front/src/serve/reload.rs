@@ -64,7 +64,7 @@ fn takes_restart(now: &Settings, fresh: &Settings) -> Option<String> {
     let text = |settings: &Settings| settings.fiber_paths_text().filter(|_| settings.fibers > 0);
     match (text(now), text(fresh)) {
         (None, Some(paths)) => Some(format!(
-            "fiber_paths ({paths}) takes a restart: workers have no fibers beside their threads"
+            "fiber_paths ({paths}) takes effect only after a restart, because the running workers do not have both threads and fibers"
         )),
         (Some(paths), None) => Some(format!(
             "without fiber_paths a restart is needed: fibers still serve {paths}, and threads all others"

@@ -211,7 +211,7 @@ impl Lifecycle<'_> {
         let reporter = Reporter { log, lines, record };
         if self.server.attached {
             return reporter.refused(
-                "the Ruby process that has started this server would go on with the old program: restart that process",
+                "this server was started by a Ruby process, which would keep using the old program: restart that process instead",
             );
         }
         if self.upgrades.predecessor.is_some()

@@ -145,7 +145,7 @@ impl Activated {
         match self.sockets.iter().find(|passed| !passed.claimed) {
             None => Ok(()),
             Some(Passed { place, .. }) => Err(format!(
-                "systemd passed a socket for {place}, but no address of the settings is that one; add `-b {place}` (or bind in \
+                "systemd passed a socket for {place}, but the settings do not listen there; add `-b {place}` (or bind in \
                  firebrick.toml), `-b systemd` for all sockets that it passes, or remove it from the socket unit"
             )),
         }

@@ -55,7 +55,7 @@ fn own(settings: &Settings, used: bool, warnings: &mut Vec<String>) -> Result<Ti
         None => random(),
         Some(file) => TicketSecret::kept_in(file).or_else(|why| {
             warnings.push(format!(
-                "the secret of session tickets is not kept in {}: {why}; until a restart sessions are resumed all the same",
+                "cannot use the session ticket secret in {}: {why}; TLS sessions cannot be resumed after a restart",
                 file.display()
             ));
             random()

@@ -53,7 +53,7 @@ impl Losses {
         let crowded = self.crowded.swap(0, Ordering::Relaxed);
         let lost = std::mem::take(&mut self.given_up) + crowded;
         let why = match (self.why.as_str(), crowded) {
-            ("", _) => "the collector is slower than the requests come".to_owned(),
+            ("", _) => "the collector is too slow for the request rate".to_owned(),
             (why, _) => why.to_owned(),
         };
         self.said = Some(Instant::now());

@@ -309,7 +309,7 @@ impl Task {
         };
         let now = self.shared.timers.now();
         if self.hub.windows.is_fruitless(arrived, self.hub.connection.rtt(), now) {
-            return self.hub.fail(Code::ExcessiveLoad, "too many bytes behind ones that do not come");
+            return self.hub.fail(Code::ExcessiveLoad, "too much data behind a gap that is never filled");
         }
         if self.hub.windows.is_waiting() {
             self.timer.arm_in(Lane::Write, windows::LOOK);

@@ -70,7 +70,7 @@ impl Supervisor {
             self.jobs.ended.remove(&code);
             if template.process.before_fork().is_ok() {
                 notify(Notice::Log(
-                    "the hooks of before_fork run again: what they had started was ended when other code took over".to_owned(),
+                    "running the before_fork hooks again: their processes were stopped when other code took over".to_owned(),
                 ));
             }
         }

@@ -447,7 +447,7 @@ impl Supervisor {
         let allowed = if probe.wished { 400 } else { 500 };
         match result {
             Ok(404) if !probe.wished => {
-                probe.answered.push(format!("there is no {target} to ask for (`reload.probe`)"));
+                probe.answered.push(format!("GET {target} returned 404 (ignored; set `reload.probe`)"));
             }
             Ok(status) if status < allowed => probe.answered.push(format!("GET {target} returned {status}")),
             Ok(status) => {

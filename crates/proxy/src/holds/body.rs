@@ -76,7 +76,7 @@ impl Hold {
     /// Returns the failure if other requests took the connection.
     pub(crate) fn displaced(&self) -> Option<Failure> {
         self.held.displaced.get().then(|| {
-            let why = "the client did not read on while others needed the connection to the origin";
+            let why = "the client stopped reading while other requests needed its connection to the origin";
             Failure::client(408, why)
         })
     }

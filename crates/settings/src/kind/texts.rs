@@ -295,7 +295,23 @@ impl Kind<String> for Host {
     }
 
     fn expected(&self) -> String {
-        "an address or host name such as 127.0.0.1, ::1 or localhost".to_owned()
+        "an address or host name, such as 127.0.0.1, ::1 or localhost".to_owned()
+    }
+}
+
+/// The host name of a site: [`Host`] with an example that fits.
+pub(crate) struct SiteHost;
+
+impl Kind<String> for SiteHost {
+    fn read(&self, raw: &Raw) -> Result<String, Mistake> {
+        // The general description of `Host` also names addresses; this kind has its own.
+        Host.read(raw).map_err(|mistake| {
+            if mistake.expected == Some(Host.expected()) { Mistake::default() } else { mistake }
+        })
+    }
+
+    fn expected(&self) -> String {
+        "a host name such as \"www.example.com\"".to_owned()
     }
 }
 

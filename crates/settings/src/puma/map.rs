@@ -324,7 +324,7 @@ impl Mapping<'_> {
             Some(Value::Symbol(word)) if word == "socket" => {
                 Outcome::Is(Class::Always, "REMOTE_ADDR is the address of the peer".to_owned())
             }
-            _ => Outcome::Is(Class::Request, "REMOTE_ADDR is what it says".to_owned()),
+            _ => Outcome::Is(Class::Request, "sets REMOTE_ADDR".to_owned()),
         }
     }
 

@@ -75,7 +75,7 @@ pub const METHODS: &[Method] = &[
     method(
         "set_remote_address",
         Mapped,
-        "`proxy_protocol: :v1` is an option of `bind`; else REMOTE_ADDR is what it says",
+        "`proxy_protocol: :v1` is an option of `bind`; else sets REMOTE_ADDR",
     ),
     method("workers", Mapped, "`workers`; 0 is one worker, `:auto` is `\"auto\"`"),
     method("threads", Mapped, "`threads`; a minimum of 0 is 1"),
@@ -147,7 +147,7 @@ pub const METHODS: &[Method] = &[
     named("before_thread_start", &["on_thread_start"], Hook, "runs in each thread before its first request"),
     named("before_thread_exit", &["on_thread_exit"], Hook, "runs in each thread after its last request"),
     method("lowlevel_error_handler", Hook, "makes the response when the app raises (`Firebrick.on_error`)"),
-    method("rack_url_scheme", Request, "`rack.url_scheme` is what it says"),
+    method("rack_url_scheme", Request, "sets `rack.url_scheme`"),
     method("supported_http_methods", Request, "other methods get 501"),
     method("plugin", Background, "runs in a process beside the workers; `:tmp_restart` is built in"),
     named("after_booted", &["on_booted"], Background, "runs when the server serves"),

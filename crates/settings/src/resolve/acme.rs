@@ -96,7 +96,7 @@ fn domains(taker: &Taker<'_>) -> Vec<String> {
     let for_a_proxy = matches!(taken.origin, Origin::Env(_)) && matches!(taker.origin(&PORT), Origin::Env(_));
     if for_a_proxy {
         taker.warn(format!(
-            "{} is left to the proxy that has set PORT; name the domain with --domain to obtain a certificate here",
+            "{} is ignored, because PORT suggests a TLS proxy in front; use --domain to obtain a certificate here",
             taken.origin
         ));
         return Vec::new();

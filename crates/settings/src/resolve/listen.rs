@@ -102,9 +102,7 @@ fn ipv4_once(taker: &Taker<'_>, binds: &[Bind]) {
             let alone = both.clone().without_ipv4();
             taker.conflict(
                 &BIND.about,
-                format!(
-                    "{both} accepts IPv4, too, and so takes {other} in: leave that out, or write {alone}"
-                ),
+                format!("{both} already accepts IPv4, including {other}: remove {other}, or write {alone}"),
             );
         }
     }

@@ -8,24 +8,24 @@ use crate::kind::texts::{Path, Switch, Text};
 use crate::kind::wrappers::Maybe;
 
 entries! { Category::App;
-    /// Directory of the app or the site, or a rackup file
+    /// Directory of the app or static site, or a rackup file
     TARGET: PathBuf = Path(Completion::Any), {
         key: "dir",
         in_file: false,
         positional: Some("DIR|config.ru"),
         default: ".",
         default_shown: Some("the current directory"),
-        more: "A directory is served by the config.ru in it; without one, as a static site. Workers run in the directory, and relative paths of \
-               the configuration file begin there; relative paths of flags and variables begin where the command \
-               is typed.",
+        more: "If the directory has a config.ru, the server runs that app, else it serves a static site. The directory is the working directory \
+               of the workers. Relative paths in the configuration file start there; relative paths in flags and variables start in the \
+               directory where you run the command.",
     }
-    /// Configuration file; - for none
+    /// Configuration file; - reads none
     CONFIG: Option<PathBuf> = Maybe(Path(Completion::File)), {
         key: "config",
         in_file: false,
         flags: &[short('C', "config", "PATH")],
-        default_shown: Some("firebrick.toml in the app's directory, or else config/puma.rb, if there is one"),
-        more: "A name that ends in .rb is that of Puma's file (docs/puma-rb.md); firebrick.toml is then read as well, and counts before it.",
+        default_shown: Some("firebrick.toml in the app's directory, else config/puma.rb, if it exists"),
+        more: "A name that ends in .rb is a Puma configuration file (docs/puma-rb.md). firebrick.toml is then read, too, and takes precedence.",
     }
     /// Name shown in process titles
     TAG: Option<String> = Maybe(Text), {
@@ -39,16 +39,16 @@ section! { Category::App;
     /// The server as a process.
     Process:
 
-    /// RACK_ENV of the app
+    /// Environment of the app (RACK_ENV)
     environment: String = Text, {
         key: "environment",
         flags: &[short('e', "environment", "NAME")],
         env: &["APP_ENV", "RACK_ENV", "RAILS_ENV"],
         default: "development",
-        more: "In development, error pages show the exception and its backtrace; elsewhere they are plain.",
+        more: "In development, error pages show the exception and its backtrace; in other environments they are plain.",
         known_as: &["env", "rack_env", "rails_env", "app_env"],
     }
-    /// File that holds the process id while the server runs
+    /// File for the process id while the server runs
     pidfile: Option<PathBuf> = Maybe(Path(Completion::File)), {
         key: "pidfile",
         flags: &[long("pidfile", "PATH")],
@@ -56,14 +56,14 @@ section! { Category::App;
         default_shown: Some("none"),
         known_as: &["pid", "pid_file"],
     }
-    /// Directory for bodies that are too large for memory
+    /// Directory for request and response bodies that do not fit in memory
     temp_dir: PathBuf = Path(Completion::Directory), {
         key: "temp_dir",
         flags: &[long("temp-dir", "DIR")],
         env: &["TMPDIR"],
         default: "/tmp",
-        more: "Files there are unlinked as soon as they are created, so none is left behind. A directory on a disk \
-               rather than in memory keeps large uploads from counting as memory.",
+        more: "The server unlinks the files as soon as it has created them, so none is left behind. Use a directory on a disk: \
+               in a file system in memory, large uploads count as memory.",
         known_as: &["tmp_dir", "tmpdir"],
     }
     /// Do not print the banner

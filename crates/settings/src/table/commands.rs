@@ -71,7 +71,7 @@ const NO_OPTIONS: Options = Options::These(&[]);
 pub const COMMANDS: &[Command] = &[
     Command {
         name: "serve",
-        doc: "Serve the app or the site; the default command",
+        doc: "Serve the app or the static site; the default command",
         options: Options::All,
         arguments: &[],
     },
@@ -82,12 +82,12 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[Own {
             name: "write",
             form: Form::Switch,
-            doc: "Make a firebrick.toml of config/puma.rb, where there is none",
+            doc: "Create firebrick.toml from config/puma.rb, if it does not exist",
         }],
     },
     Command {
         name: "explain",
-        doc: "Show which rule of the static site responds to a path, and why",
+        doc: "Show which rule of the static site answers a path, and why",
         options: Options::These(&["dir", "config", "site.root", "site.static_json", "files.public", "https"]),
         arguments: &[
             Own {
@@ -103,64 +103,64 @@ pub const COMMANDS: &[Command] = &[
             Own {
                 name: "for-host",
                 form: Form::Value { value: "HOST", repeated: false },
-                doc: "The host that the request is for [default: localhost]",
+                doc: "Host of the request [default: localhost]",
             },
         ],
     },
     Command {
         name: "stats",
-        doc: "Print the statistics of the server that runs in DIR",
+        doc: "Print the statistics of the server running in DIR",
         options: RUNNING,
         arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
     },
     Command {
         name: "deaths",
-        doc: "Show why workers of the server that runs in DIR ended, and what they were serving",
+        doc: "Show why workers of the server in DIR ended, and which requests they were serving",
         options: RUNNING,
         arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
     },
     Command {
         name: "reload",
-        doc: "Load the app in DIR again and replace its workers one by one; prints each step",
+        doc: "Load the new code of the app in DIR and replace its workers one by one; prints each step",
         options: RUNNING,
         arguments: &[
             Own {
                 name: "undo",
                 form: Form::Switch,
-                doc: "Go back to the code from before, while its template is there (reload.keep)",
+                doc: "Go back to the previous code, while its template still exists (reload.keep)",
             },
             Own {
                 name: "in-place",
                 form: Form::Switch,
-                doc: "Where memory has no room for both: old workers leave first, and there is no way back",
+                doc: "End old workers before starting new ones, to save memory; cannot be undone",
             },
         ],
     },
     Command {
         name: "upgrade",
-        doc: "Start the program of the server that runs in DIR again, and hand its sockets over; prints each step",
+        doc: "Replace the server in DIR with a new process that takes over its sockets; prints each step",
         options: RUNNING,
         arguments: &[],
     },
     Command {
         name: "status",
-        doc: "Say whether a server runs in DIR and what it is at; exit 0 or 3",
+        doc: "Print whether a server is running in DIR, and its state; exit 0 or 3",
         options: RUNNING_OR_NOT,
         arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
     },
     Command {
         name: "stop",
-        doc: "Stop the server that runs in DIR, and wait until it has ended",
+        doc: "Stop the server running in DIR, and wait until it has ended",
         options: RUNNING_OR_NOT,
         arguments: &[Own {
             name: "timeout",
             form: Form::Value { value: "TIME", repeated: false },
-            doc: "How long to wait before giving up with exit code 1 [default: 90s]",
+            doc: "Maximum time to wait before exiting with 1 [default: 90s]",
         }],
     },
     Command {
         name: "certs",
-        doc: "Show the certificates of the server that runs in DIR, and what is planned for them",
+        doc: "Show the certificates of the server in DIR, their next orders and their errors",
         options: Options::These(&[
             "dir",
             "config",
@@ -174,25 +174,25 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        doc: "Load a server and report rates and response times",
+        doc: "Send load to a server and report rates and response times",
         options: NO_OPTIONS,
         arguments: &[],
     },
     Command {
         name: "tune",
-        doc: "Run the app with several numbers of processes and threads, and recommend one",
+        doc: "Try several numbers of processes and threads with the app, and recommend one",
         options: NO_OPTIONS,
         arguments: &[],
     },
     Command {
         name: "plan",
-        doc: "Estimate how many machines a load needs, and what they cost",
+        doc: "Estimate the number of machines for a load, and their cost",
         options: NO_OPTIONS,
         arguments: &[],
     },
     Command {
         name: "top",
-        doc: "Show a live screen of the server that runs in DIR",
+        doc: "Show live statistics of the server running in DIR",
         options: RUNNING,
         arguments: &[],
     },
@@ -201,13 +201,13 @@ pub const COMMANDS: &[Command] = &[
         doc: "Make this machine trust the certificates of --https; shows its commands and asks first",
         options: NO_OPTIONS,
         arguments: &[
-            Own { name: "undo", form: Form::Switch, doc: "Remove the authority from all stores" },
+            Own { name: "undo", form: Form::Switch, doc: "Remove the certificate authority from all stores" },
             Own { name: "yes", form: Form::Switch, doc: "Run the commands without asking" },
-            Own { name: "dry-run", form: Form::Switch, doc: "Show the commands, change no store" },
+            Own { name: "dry-run", form: Form::Switch, doc: "Show the commands without running them" },
             Own {
                 name: "store",
                 form: Form::Value { value: "STORE", repeated: true },
-                doc: "Only this store: system, chromium or firefox; may be repeated",
+                doc: "Change only this store: system, chromium or firefox; may be repeated",
             },
         ],
     },

@@ -100,6 +100,8 @@ pub struct About {
     pub default_shown: Option<&'static str>,
     /// One line of help, without a full stop.
     pub doc: &'static str,
+    /// One line of help for the flag that turns the option off. Empty: help names the flag that turns the option on.
+    pub off: &'static str,
     /// More text for `--help` and the docs; may be empty.
     pub more: &'static str,
     /// Whether a reload applies a new value: all readers take it from the current settings each time, or only the app's processes use it.
@@ -123,6 +125,7 @@ impl About {
             default: "",
             default_shown: None,
             doc: "",
+            off: "",
             more: "",
             reloadable: false,
             secret: false,

@@ -17,7 +17,7 @@ section! { Category::Logs;
             Flag { short: Some('v'), ..bare("log-requests", "-") },
         ],
         default: "off",
-        default_shown: Some("off; - for an app in development"),
+        default_shown: Some("off; standard output for an app in development"),
         more: "-v is short for --access-log -. HUP reopens the file.",
         known_as: &["access_log", "log_requests", "stdout_redirect", "accesslog"],
     }
@@ -30,8 +30,8 @@ section! { Category::Logs;
         key: "log.format",
         flags: &[long("log-format", "FORMAT")],
         default: "combined",
-        more: "combined and json include the time in the queue, in the app, and in all. With json the error log is JSON, too: time, \
-               level, pid, request_id and message.",
+        more: "combined and json include the time in the queue, the time in the app and the total time. With json the error log is JSON, too: \
+               time, level, pid, request_id and message.",
         known_as: &["log_format", "log_formatter"],
     }
     /// Error log: a file, or - for standard error
@@ -39,11 +39,11 @@ section! { Category::Logs;
         key: "log.error",
         flags: &[long("error-log", "PATH|-")],
         default: "-",
-        default_shown: Some("-, standard error"),
-        more: "HUP reopens the file. The exceptions of an app are written there as well.",
+        default_shown: Some("standard error"),
+        more: "HUP reopens the file. The app's exceptions are logged there, too.",
         known_as: &["error_log", "stderr_redirect", "errorlog"],
     }
-    /// Who may request timings in the response: local, always or off
+    /// Clients that can request timings of a response: local, always or off
     server_timing: ServerTiming = Choice(&[
         ("local", ServerTiming::Local),
         ("always", ServerTiming::Always),
@@ -52,8 +52,8 @@ section! { Category::Logs;
         key: "server_timing",
         flags: &[long("server-timing", "WHO")],
         default: "local",
-        more: "A request with Firebrick-Timing: 1 gets a Server-Timing header: time in the queue, time in the app, and how \
-               much of that was CPU time and waiting for Ruby's global lock. firebrick bench and tune use it. local \
+        more: "The response to a request with Firebrick-Timing: 1 has a Server-Timing header: the time in the queue, the time in the app, and \
+               how much of it was CPU time and waiting for Ruby's global lock. firebrick bench and tune use it. local \
                means clients on this machine whose requests did not come through a proxy.",
     }
 }

@@ -15,44 +15,44 @@ section! { Category::Reload;
     probe: Vec<String> = RequestPaths, {
         key: "reload.probe",
         flags: &[long("reload-probe", "PATHS")],
-        default_shown: Some("those of `rack.warmup`, else `/up` if the app has it"),
-        more: "Each is requested once, with GET. A status of 400 or more, or none within `timeouts.worker_boot`, ends the reload. \
-               Paths that are not set here may return 4xx. Not in development.",
+        default_shown: Some("the paths of `rack.warmup`, else `/up` if the app has it"),
+        more: "The server requests each path once, with GET. A status of 400 or more, or no response within `timeouts.worker_boot`, ends the \
+               reload. Default paths may also return 4xx. Not in development.",
         reloadable: true,
     }
-    /// Percent of the requests for the first new worker while it is watched
+    /// Percentage of requests for the first new worker while it is watched
     share: u32 = Count { min: 0, max: 100 }, {
         key: "reload.share",
         flags: &[long("reload-share", "PERCENT")],
         default: "10",
-        more: "0 replaces the workers without watching. Not in development.",
+        more: "With 0 the server replaces the workers without watching the first one. Not in development.",
         reloadable: true,
     }
-    /// How long the first new worker is watched before the others follow
+    /// Time to watch the first new worker before the others are replaced
     watch: Duration = Period::ANY, {
         key: "reload.watch",
         flags: &[long("reload-watch", "TIME")],
         default: "10s",
-        more: "It must not die, nor fail (5xx) more often or be much slower than the old ones; that ends the reload. Not in \
+        more: "The reload ends if the new worker dies, fails (5xx) more often than the old workers, or is much slower. Not in \
                development.",
         reloadable: true,
     }
-    /// How many workers are replaced at a time
+    /// Number of workers to replace at a time
     step: Step = Steps, {
         key: "reload.step",
         flags: &[long("reload-step", "NUMBER")],
         default: "1",
-        more: "A number, or a percentage of `workers` (rounded up). So many workers more than wanted exist meanwhile, and never \
-               fewer are ready: a larger step is faster and takes more memory.",
+        more: "A number, or a percentage of `workers` (rounded up). During the reload, up to this many additional workers run, and the number \
+               of ready workers never falls. A larger step is faster and takes more memory.",
         reloadable: true,
         known_as: &["max_surge", "rolling_batch"],
     }
-    /// How long the old template stays after a reload, for --undo
+    /// Time to keep the old template after a reload, for --undo
     keep: Duration = Period::ANY, {
         key: "reload.keep",
         flags: &[long("reload-keep", "TIME")],
         default: "30s",
-        more: "It takes memory meanwhile. 0 ends it at once, and in development it always ends at once.",
+        more: "The old template takes memory meanwhile. With 0, and always in development, it ends at once.",
         reloadable: true,
     }
 }

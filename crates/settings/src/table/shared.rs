@@ -11,29 +11,29 @@ section! { Category::Shared;
     /// State that several servers share through Redis: rate limits, and the secret of session tickets.
     Shared:
 
-    /// Redis in which servers share rate limits and the secret of tickets
+    /// Redis server for shared rate limits and the secret of session tickets
     redis: Option<String> = Maybe(RedisUrl), {
         key: "shared.redis",
         flags: &[long("shared-redis", "URL")],
         env: &["FIREBRICK_SHARED_REDIS"],
-        default_shown: Some("none: each server is alone"),
-        more: "redis://HOST:PORT/DB, rediss:// or unix:///PATH. docs/several-servers.md tells what is shared, and what happens while \
-               Redis is away. Certificates have a setting of their own, acme.storage.",
+        default_shown: Some("none: servers share nothing"),
+        more: "redis://HOST:PORT/DB, rediss:// or unix:///PATH. docs/several-servers.md describes the shared state, and how servers \
+               work while Redis is down. Certificates have a separate setting, acme.storage.",
         secret: true,
     }
-    /// Name of the servers that share what is in Redis
+    /// Name of the group of servers that share state in Redis
     group: String = Word, {
         key: "shared.group",
         flags: &[long("shared-group", "NAME")],
         env: &["FIREBRICK_SHARED_GROUP"],
         default: "default",
-        more: "Servers of one app have the same; other apps in the same database of Redis have another.",
+        more: "Use the same name on all servers of an app, and another name for each app in the same Redis database.",
     }
-    /// How long a request may wait for Redis
+    /// Maximum time that a request waits for Redis
     timeout: Duration = Period { min: Duration::from_millis(1), max: Duration::from_secs(5) }, {
         key: "shared.timeout",
         flags: &[long("shared-timeout", "TIME")],
         default: "50ms",
-        more: "After that Redis is away, and each server admits its share of a limit.",
+        more: "After this time Redis counts as down, and each server admits its share of a limit.",
     }
 }

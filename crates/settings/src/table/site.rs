@@ -9,22 +9,22 @@ use crate::kind::texts::{Path, Switch};
 use crate::kind::wrappers::Maybe;
 
 entries! { Category::Site;
-    /// Directory whose files are served as a static site
+    /// Directory to serve as a static site
     ROOT: Option<PathBuf> = Maybe(Path(Completion::Directory)), {
         key: "site.root",
         flags: &[long("root", "DIR")],
-        default_shown: Some("root of static.json, else _site, public_html, dist, build or the directory"),
-        more: "Without it a directory is a static site when it holds static.json, _site/, public_html/, \
-               dist/index.html, build/index.html or index.html, and no config.ru.",
+        default_shown: Some("root in static.json, else _site, public_html, dist, build or the directory"),
+        more: "Without this setting, a directory is a static site if it has static.json, _site/, public_html/, \
+               dist/index.html, build/index.html or index.html, but no config.ru.",
         reloadable: true,
         known_as: &["document_root", "docroot"],
     }
-    /// Rules of the static site
+    /// File with the rules of the static site
     STATIC_JSON: Option<PathBuf> = Maybe(Path(Completion::File)), {
         key: "site.static_json",
         flags: &[long("static-json", "FILE")],
-        default_shown: Some("static.json in the directory, if there is one"),
-        more: "Next to a config.ru, its rules come first, then the app.",
+        default_shown: Some("static.json in the directory, if it exists"),
+        more: "If there is a config.ru, too, the rules are applied first, then the app gets the request.",
         reloadable: true,
         known_as: &["static_json", "rules"],
     }
@@ -34,27 +34,28 @@ section! { Category::Site;
     /// How files of static sites are kept and watched.
     FileCache:
 
-    /// Read static.json and .htpasswd again when they change
+    /// Reload static.json and .htpasswd when they change
     watch: bool = Switch, {
         key: "site.watch",
         flags: &[bare("no-watch", "false")],
+        off: "Do not reload static.json and .htpasswd when they change",
         default: "true",
-        more: "A new version with a mistake is logged, and the old one stays in force. Changed files are served at once \
-               in any case.",
+        more: "If a new version has a mistake, the server logs it and keeps the old version. Changed files of the site are always \
+               served at once.",
     }
-    /// Files that each front thread keeps open
+    /// Maximum number of files that each front thread keeps open
     open_files: usize = Count { min: 16, max: 1_000_000 }, {
         key: "site.open_files",
         flags: &[long("open-files", "N")],
         default: "10000",
-        more: "At most a quarter of the descriptors that the process may have, shared by all front threads.",
+        more: "All front threads together keep at most a quarter of the descriptors that the process can open.",
         known_as: &["open_file_cache"],
     }
-    /// Memory of each front thread for small files
+    /// Memory of each front thread for caching small files
     cache_memory: u64 = Size { min: 0, max: 1 << 40 }, {
         key: "site.cache_memory",
         flags: &[long("cache-memory", "SIZE")],
         default: "4MiB",
-        more: "Compressed versions may use half as much again.",
+        more: "Compressed versions can use up to half as much in addition.",
     }
 }

@@ -10,17 +10,17 @@ section! { Category::Timeouts;
     /// Bounds on waiting.
     Timeouts:
 
-    /// How long a TLS handshake may take
+    /// Maximum time for a TLS handshake
     handshake: Duration = Period::POSITIVE, {
         key: "timeouts.handshake",
         flags: &[long("handshake-timeout", "TIME")],
         default: "10s",
-        more: "Waiting for a certificate that is made on demand is not counted. A PROXY header has the same time, before the \
-               handshake.",
+        more: "The wait for a certificate that is obtained on demand does not count. A PROXY header must arrive within the same time, \
+               before the handshake.",
         reloadable: true,
         known_as: &["handshake_timeout", "ssl_handshake_timeout"],
     }
-    /// How long the head of a request may take to arrive (408)
+    /// Maximum time for the head of a request to arrive (408)
     header: Duration = Period::POSITIVE, {
         key: "timeouts.header",
         flags: &[long("header-timeout", "TIME")],
@@ -28,21 +28,21 @@ section! { Category::Timeouts;
         reloadable: true,
         known_as: &["header_timeout", "first_data_timeout", "client_header_timeout"],
     }
-    /// Slowest request body, in bytes per second (408); 0 is off
+    /// Minimum rate of a request body, in bytes per second (408); 0 is off
     body_min_rate: Option<u64> = OrOff(Count { min: 0, max: 1_000_000_000 }), {
         key: "timeouts.body_min_rate",
         flags: &[long("body-min-rate", "BYTES")],
         default: "500",
         reloadable: true,
     }
-    /// How long a request body may be slower than body_min_rate
+    /// Maximum time that a request body can be slower than body_min_rate
     body_grace: Duration = Period::ANY, {
         key: "timeouts.body_grace",
         flags: &[long("body-grace", "TIME")],
         default: "10s",
         reloadable: true,
     }
-    /// How long a connection may be idle; 0 turns keep-alive off
+    /// Maximum idle time of a connection; 0 turns keep-alive off
     keep_alive: Duration = Period::ANY, {
         key: "timeouts.keep_alive",
         flags: &[long("keep-alive-timeout", "TIME")],
@@ -52,29 +52,29 @@ section! { Category::Timeouts;
         reloadable: true,
         known_as: &["keep_alive_timeout", "persistent_timeout", "keepalive_timeout"],
     }
-    /// How long a client may go without reading its response
+    /// Maximum time that a client can go without reading its response
     send: Duration = Period::POSITIVE, {
         key: "timeouts.send",
         flags: &[long("send-timeout", "TIME")],
         default: "60s",
-        more: "A client reads as long as its system acknowledges bytes of what it was sent, however slowly; what the server has handed \
-               to its own system does not count as read. After this time the connection is cut, or the stream of HTTP/2 or HTTP/3 \
-               whose window it leaves closed, and nothing is kept for it. The same holds for tunnels, for connections that wait for \
-               another request, and for those that the server has closed. limits.min_download_rate bounds the rate.",
+        more: "A client counts as reading while its system acknowledges data, however slowly. Data in the send buffer of the server's own \
+               system does not count as read. After this time the server aborts the connection, or the HTTP/2 or HTTP/3 stream whose \
+               window the client leaves closed, and drops the rest of the response. The same limit applies to tunnels, to connections \
+               that wait for another request, and to connections that the server has closed. limits.min_download_rate limits the rate.",
         reloadable: true,
         known_as: &["send_timeout", "write_timeout"],
     }
-    /// Silence of a TCP connection after which its client is probed; 0 is off
+    /// Idle time after which TCP keep-alive probes start; 0 is off
     tcp_keepalive: Option<Duration> = OrOff(Period::ANY), {
         key: "timeouts.tcp_keepalive",
         flags: &[long("tcp-keepalive", "TIME")],
         default: "60s",
-        more: "The keep-alive of TCP (SO_KEEPALIVE), which finds clients that have vanished while nothing is sent: of tunnels and event \
-               streams, and while a request waits. A client that does not answer is asked three times more, each a sixth of this time \
-               later; then its connection ends. The system counts whole seconds.",
+        more: "TCP keep-alive (SO_KEEPALIVE) detects clients that have vanished while no data is sent: on tunnels and event \
+               streams, and while a request waits. If a client does not answer, the system repeats the probe three times, each a sixth of \
+               this time later, and then ends the connection. The system uses whole seconds.",
         known_as: &["so_keepalive", "tcp_keepalive"],
     }
-    /// How long a request may wait for a worker (503)
+    /// Maximum time that a request waits for a worker (503)
     queue: Duration = Period::POSITIVE, {
         key: "timeouts.queue",
         flags: &[long("queue-timeout", "TIME")],
@@ -83,39 +83,39 @@ section! { Category::Timeouts;
         reloadable: true,
         known_as: &["queue_timeout"],
     }
-    /// How long the app may take to begin a response (504); 0 is off
+    /// Maximum time for the app to begin a response (504); 0 is off
     worker: Option<Duration> = OrOff(Period::ANY), {
         key: "timeouts.worker",
         flags: &[long("worker-timeout", "TIME")],
         default: "60s",
         default_shown: Some("60s; off in development"),
-        more: "Counted from when a worker starts the request. When the time is over the client gets 504 and the worker's \
-               backtraces are logged. The worker gets no more requests and is replaced at once; it is ended when its other \
-               requests have finished, at the latest after `timeouts.shutdown`. A response that has started is not limited.",
+        more: "The time starts when a worker starts the request. After it, the client gets 504 and the server logs the worker's \
+               backtraces. The worker gets no more requests and is replaced at once. The server ends the worker when its other \
+               requests have finished, at the latest after `timeouts.shutdown`. A response that has started has no time limit.",
         reloadable: true,
         known_as: &["worker_timeout", "timeout", "request_timeout"],
     }
-    /// How long the app may take to load, and a worker to start
+    /// Maximum time for the app to load, and for a worker to start
     worker_boot: Duration = Period::POSITIVE, {
         key: "timeouts.worker_boot",
         flags: &[long("worker-boot-timeout", "TIME")],
         default: "60s",
         known_as: &["worker_boot_timeout", "boot_timeout"],
     }
-    /// How long to go on accepting connections after TERM
+    /// Time to keep accepting connections after TERM
     lame_duck: Option<Duration> = Auto(Period::ANY), {
         key: "timeouts.lame_duck",
         flags: &[long("lame-duck", "TIME")],
         default: "auto",
         default_shown: Some("5s in Kubernetes (KUBERNETES_SERVICE_HOST is set), else 0"),
-        more: "Load balancers hear of a server that leaves some seconds late. For this time /ready answers \
-               503, connections are still accepted, and responses over HTTP/1 end their connection; then the \
-               ports close, and requests have timeouts.shutdown to finish. INT, or a second TERM, ends it at \
+        more: "Load balancers take a few seconds to notice that a server is shutting down. During this time /ready returns \
+               503, the server still accepts connections, and each HTTP/1 response closes its connection. Then the \
+               ports close, and requests have timeouts.shutdown to finish. INT, or a second TERM, ends this time at \
                once.",
         reloadable: true,
         known_as: &["lame_duck", "lame_duck_timeout", "drain_delay", "shutdown_delay"],
     }
-    /// How long requests may take to finish after TERM or INT
+    /// Maximum time for requests to finish after TERM or INT
     shutdown: Duration = Period::ANY, {
         key: "timeouts.shutdown",
         flags: &[long("shutdown-timeout", "TIME")],

@@ -296,7 +296,7 @@ pub(crate) fn parse_host(text: &str) -> Result<String, &'static str> {
     }
     let name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     if text.is_empty() || text.len() > 253 || !text.bytes().all(name) {
-        return Err("an address or host name such as 127.0.0.1, ::1 or localhost");
+        return Err("an address or host name, such as 127.0.0.1, ::1 or localhost");
     }
     Ok(text.to_owned())
 }

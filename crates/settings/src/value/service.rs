@@ -135,10 +135,10 @@ impl fmt::Display for StopSignal {
 /// # Errors
 /// A quote is not closed, or the line needs a shell; the message says which.
 pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
-    let words = shlex::split(line).ok_or("a quote without its end")?;
+    let words = shlex::split(line).ok_or("a quote is not closed")?;
     if let Some(operator) = operator(line) {
         return Err(format!(
-            "no shell runs it, so {operator} means nothing: write [\"sh\", \"-c\", \"...\"] for a shell, or {operator} in quotes"
+            "commands run without a shell, so {operator} has no effect: write [\"sh\", \"-c\", \"...\"], or quote {operator}"
         ));
     }
     match words.first() {
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn what_only_a_shell_could_run_is_refused() {
         for line in ["a && b", "a | b", "a > log", "a &", "a\n|\tb", "'a|' | b", "a '|' | b", "| a"] {
-            assert!(words(line).unwrap_err().contains("no shell runs it"), "{line}");
+            assert!(words(line).unwrap_err().contains("without a shell"), "{line}");
         }
         assert!(words("QUEUE=mails bin/jobs").unwrap_err().contains("env ="));
         assert!(words("a 'b").unwrap_err().contains("quote"));

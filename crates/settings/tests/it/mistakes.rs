@@ -235,7 +235,7 @@ fn rules_of_sendfile_that_cannot_be_are_named_with_their_line_and_prefix() {
 fn services_that_cannot_be_are_named_with_their_line_and_key() {
     let wrong = [
         ("jobs = 3", "services.jobs.command = 3: expected a command such as \"bin/jobs\", or a list"),
-        ("jobs = 'a | b'", "no shell runs it, so | means nothing: write [\"sh\", \"-c\""),
+        ("jobs = 'a | b'", "commands run without a shell, so | has no effect: write [\"sh\", \"-c\""),
         ("jobs = 'QUEUE=a bin/jobs'", "variables go into env = {"),
         ("jobs = ''", "it is empty"),
         ("jobs = []", "expected a command such as"),
@@ -324,6 +324,10 @@ fn what_the_file_says_is_quoted_as_it_stands_there() {
         (
             "canonical_host = 'https://a.example/x'",
             "expected a host without scheme and path; did you mean \"a.example\"?",
+        ),
+        (
+            "canonical_host = 'a b'",
+            "canonical_host = \"a b\": expected a host name such as \"www.example.com\"",
         ),
     ] {
         let mistakes = App::with(line).mistakes();

@@ -194,7 +194,7 @@ fn everybody_is_listened_to_unless_somebody_is_named() {
     let both = App::with("bind = ['tcp://0.0.0.0:1', 'tcp://[::]:1']");
     assert_eq!(binds(&both), ["tcp://0.0.0.0:1", "tcp://[::]:1"]);
     let twice = App::with("bind = ['tcp://127.0.0.1:1', 'tcp://[::]:1']").mistakes();
-    let said = "tcp://[::]:1 accepts IPv4, too, and so takes tcp://127.0.0.1:1 in: leave that out, or write \
+    let said = "tcp://[::]:1 already accepts IPv4, including tcp://127.0.0.1:1: remove tcp://127.0.0.1:1, or write \
                 tcp://[::]:1?ipv6only=true";
     assert!(twice.contains(said), "{twice}");
     for fine in [

@@ -4,6 +4,7 @@
 
 use jsonc_parser::{ParseOptions, ast, common::Ranged};
 
+use super::nearest::nearest;
 use super::source::{Mistake, Source, SourceSpan};
 
 /// The deepest nesting; rules need five levels.
@@ -70,7 +71,9 @@ pub(super) fn parse(source: &Source) -> Result<Vec<Member>, Mistake> {
         Ok(parsed) => parsed.value,
         Err(error) => {
             let range = error.range();
-            return refused(range.start, range.end, &sentence(&error.kind().to_string()));
+            let message = error.kind().to_string();
+            let why = misspelt(text, range.start, &message).unwrap_or_else(|| sentence(&message));
+            return refused(range.start, range.end, &why);
         }
     };
     match value.map(|value| node(source, value)) {
@@ -135,6 +138,20 @@ fn precheck(source: &Source) -> Result<(), Mistake> {
     Ok(())
 }
 
+/// Returns the message for a bare word that resembles `true`, `false` or `null` in the place of a value.
+fn misspelt(text: &str, start: usize, message: &str) -> Option<String> {
+    if !matches!(message, "Unexpected word" | "Unexpected token") {
+        return None;
+    }
+    let (before, rest) = text.split_at_checked(start)?;
+    if !before.trim_end().ends_with([':', '[']) {
+        return None;
+    }
+    let end = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
+    let meant = nearest(&rest[..end], ["true", "false", "null"])?;
+    Some(format!("expected a value; did you mean {meant}? (text needs double quotes)"))
+}
+
 /// Rewrites the parser's message in this file's style, with a hint for common mistakes.
 fn sentence(text: &str) -> String {
     match text {
@@ -150,9 +167,7 @@ fn sentence(text: &str) -> String {
         "Unexpected comma" => "expected a value, found a comma".to_owned(),
         "Expected string for object property" => "expected a key in double quotes".to_owned(),
         "Unexpected token in object" => "expected a key in double quotes, or }".to_owned(),
-        "Unexpected word" | "Unexpected token" => {
-            "expected a value: all but numbers, true, false and null is written in double quotes".to_owned()
-        }
+        "Unexpected word" | "Unexpected token" => "expected a value; text needs double quotes".to_owned(),
         "Unterminated object" => "this { is never closed".to_owned(),
         "Unterminated array" => "this [ is never closed".to_owned(),
         "Unterminated string literal" => "this string is never closed".to_owned(),
@@ -224,7 +239,10 @@ mod tests {
             ("{\"a\": [1", "static.json:1:7: this [ is never closed"),
             ("{\"a\": \"x", "static.json:1:7: this string is never closed"),
             ("{\"a\": 1,, \"b\": 2}", "expected a key in double quotes, or }"),
-            ("{\"a\": yes}", "static.json:1:7: expected a value: all but numbers"),
+            ("{\"a\": yes}", "static.json:1:7: expected a value; text needs double quotes"),
+            ("{\"a\": flase}", "static.json:1:7: expected a value; did you mean false? (text needs"),
+            ("{\"a\": True }", "static.json:1:7: expected a value; did you mean true?"),
+            ("{\"a\": [nul]}", "static.json:1:8: expected a value; did you mean null?"),
             ("{\"a\" 1}", "expected a colon after the key"),
             ("{bad", "static.json:1:2: expected a key in double quotes"),
             ("{}{}", "static.json:1:3: something follows the end of the object"),

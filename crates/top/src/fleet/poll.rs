@@ -145,7 +145,7 @@ fn ask(client: Client, pace: Pace, wanted: Arc<AtomicBool>, reports: Sender<Repo
 fn reason(error: &Error) -> String {
     match error {
         Error::NotRunning(_) => "nothing listens there".to_owned(),
-        Error::Token(_) => "it requires another token: set FIREBRICK_CONTROL_TOKEN".to_owned(),
+        Error::Token(_) => "wrong control token: set FIREBRICK_CONTROL_TOKEN".to_owned(),
         Error::NotControl(_, what) => format!("not Firebrick, or another version: {what}"),
         Error::Io(_, error) => match error.kind() {
             std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => "it does not respond".to_owned(),

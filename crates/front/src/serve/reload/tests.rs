@@ -190,7 +190,11 @@ fn the_list_of_paths_changes_but_not_whether_there_is_one() {
     assert_eq!(merge(&one, other.clone()).fiber_paths, other.fiber_paths);
     assert_eq!(takes_restart(&one, &other), None);
     assert_eq!(merge(&none, one.clone()).fiber_paths, none.fiber_paths);
-    assert!(takes_restart(&none, &other).unwrap().contains("fiber_paths (/b, /) takes a restart"));
+    assert!(
+        takes_restart(&none, &other)
+            .unwrap()
+            .contains("fiber_paths (/b, /) takes effect only after a restart")
+    );
     assert_eq!(merge(&one, none.clone()).fiber_paths, one.fiber_paths);
     assert!(takes_restart(&one, &none).unwrap().contains("fibers still serve /a"));
     assert_eq!(takes_restart(&none, &with(0, &[])), None);
