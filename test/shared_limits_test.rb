@@ -85,7 +85,7 @@ class SharedLimitsTest < RateLimitCase
       assert_limited "with it again", seen, marks[4..5]
       assert_empty seen.map(&:last).uniq - [200, 429], "nothing fails because of Redis"
       lines.each do |text|
-        assert_equal 1, text.scan(/Redis on 127.0.0.1:\d+ is unreachable \(.+\); until it returns, this server admits 1\/4 of each limit/).size
+        assert_equal 1, text.scan(%r{Redis on 127.0.0.1:\d+ is unreachable \(.+\); until it returns, this server admits 1/4 of each limit}).size
         assert_equal 1, text.scan("is back; all servers count together again").size
       end
       servers.each do |own|

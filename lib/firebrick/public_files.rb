@@ -4,7 +4,7 @@ require "firebrick/public_files/walk"
 
 module Firebrick
   # Finds the files that an app's middleware would send, their header fields, and the middleware before it. The front
-  # sends these files itself where that makes no difference (docs/processes.md, "Public files").
+  # sends these files itself where that makes no difference (docs/internals/processes.md, "Public files").
   #
   # Contract: the app is only inspected. Files of middleware that is not understood are left to the app.
   module PublicFiles

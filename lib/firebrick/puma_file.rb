@@ -33,8 +33,8 @@ module Firebrick
       # The PumaFile of this process; nil without one.
       attr_reader :current
 
-      # Evaluates the file. Returns the `configured` or `unconfigured` message for the front (docs/processes.md). A
-      # block is called first; its exceptions are reported in the same way.
+      # Evaluates the file. Returns the `configured` or `unconfigured` message for the front
+      # (docs/internals/processes.md). A block is called first; its exceptions are reported in the same way.
       #
       # workers:: the number of workers given by a flag or variable, as text
       # environment:: the environment given by a flag or variable

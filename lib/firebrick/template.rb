@@ -14,8 +14,8 @@ require "firebrick/template/whereabouts"
 require "firebrick/template/yjit"
 
 module Firebrick
-  # The process that loads the app once and then only forks workers (docs/processes.md). Before Bundler is set up, it
-  # loads no library that could be a gem.
+  # The process that loads the app once and then only forks workers (docs/internals/processes.md). Before Bundler is
+  # set up, it loads no library that could be a gem.
   class Template
     include Configuring
     include Lives

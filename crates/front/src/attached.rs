@@ -1,4 +1,4 @@
-//! A front started by a Ruby process to serve an app in that process: `Firebrick::Server` (docs/processes.md, "An attached worker").
+//! A front started by a Ruby process to serve an app in that process: `Firebrick::Server` (docs/internals/processes.md, "An attached worker").
 //!
 //! Contract:
 //! 1. Standard input is one end of a pair of stream sockets; Ruby holds the other. The messages are those

@@ -320,7 +320,7 @@ impl Shared {
     pub(crate) fn withdraw(&self, index: usize, link: u16, count: u64) -> io::Result<Option<u64>> {
         let (sizes, link) = ((self.worker_threads, self.links()), usize::from(link));
         os::write_withdrawn(&self.scoreboard, index, sizes, link, count)?;
-        // The worker counts a request as taken up and then reads the word written here; see docs/wire.md.
+        // The worker counts a request as taken up and then reads the word written here; see docs/internals/wire.md.
         fence(SeqCst);
         let taken = || self.slot(index).taken.get(link).copied();
         // Requires two equal reads: the system copies words in pieces, so a word that changes during the copy

@@ -7,7 +7,7 @@ pub const HEADER: usize = 12;
 /// The largest payload in bytes. A response head of the largest size with a full inline body fits.
 pub const MAX_PAYLOAD: usize = (1 << 20) + (64 << 10);
 
-/// Frame flags. `docs/wire.md` lists the flags of each kind.
+/// Frame flags. `docs/internals/wire.md` lists the flags of each kind.
 pub mod flag {
     /// The whole response is in this frame (RESPONSE).
     pub const END: u8 = 0x01;

@@ -1,4 +1,4 @@
-//! HELLO: the first frame on a connection of a worker that was spawned, not forked (docs/wire.md, "Workers
+//! HELLO: the first frame on a connection of a worker that was spawned, not forked (docs/internals/wire.md, "Workers
 //! that connect").
 
 use crate::cursor::Cursor;
@@ -31,7 +31,7 @@ pub mod can {
 /// The first frame of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello<'a> {
-    /// The version of docs/wire.md that the worker implements.
+    /// The version of docs/internals/wire.md that the worker implements.
     pub version: u16,
     pub role: Role,
     /// Bits of [`can`].

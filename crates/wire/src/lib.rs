@@ -1,13 +1,13 @@
 //! Encodes, decodes and validates the frames between front and worker. No I/O.
 //!
 //! Why: the front and its workers are separate programs in separate languages, so the data between them has a
-//! published format (`docs/wire.md`), implemented once and linked into both.
+//! published format (`docs/internals/wire.md`), implemented once and linked into both.
 //!
 //! Contract:
 //! 1. Decoders take bytes from the other side, and never panic, read out of bounds or allocate by a claimed
 //!    length.
 //! 2. A decoder reads back unchanged what the encoder of this crate has written.
-//! 3. Every rule of `docs/wire.md` is checked here, and the error names the rule.
+//! 3. Every rule of `docs/internals/wire.md` is checked here, and the error names the rule.
 #![forbid(unsafe_code)]
 
 mod cursor;
@@ -22,10 +22,10 @@ pub mod traces;
 
 pub use frame::{Frame, Header, Kind, flag};
 
-/// The version of docs/wire.md that this crate implements. Both sides compare it before the app is loaded.
+/// The version of docs/internals/wire.md that this crate implements. Both sides compare it before the app is loaded.
 pub const VERSION: u8 = 7;
 
-/// Why bytes from the other side were refused. The text names the broken rule of `docs/wire.md`.
+/// Why bytes from the other side were refused. The text names the broken rule of `docs/internals/wire.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 

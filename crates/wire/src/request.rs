@@ -206,7 +206,7 @@ struct Start<'a> {
 /// Returns the head of a REQUEST payload whose body may be missing: for messages.
 ///
 /// # Errors
-/// Fails if the payload breaks a rule of `docs/wire.md`.
+/// Fails if the payload breaks a rule of `docs/internals/wire.md`.
 pub fn head_of(payload: &[u8]) -> Result<Head<'_>, Malformed> {
     start(&mut Cursor::new(payload)).map(|start| start.head)
 }
@@ -254,7 +254,7 @@ impl<'a> Request<'a> {
     /// Decodes a payload. The fields and their number have been checked when this function returns.
     ///
     /// # Errors
-    /// Fails if the payload breaks a rule of `docs/wire.md`.
+    /// Fails if the payload breaks a rule of `docs/internals/wire.md`.
     pub fn decode(payload: &'a [u8]) -> Result<Request<'a>, Malformed> {
         let mut cursor = Cursor::new(payload);
         let Start { head, body, body_len, count } = start(&mut cursor)?;

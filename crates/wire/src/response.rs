@@ -111,7 +111,7 @@ impl<'a> Response<'a> {
     /// Decodes a RESPONSE payload.
     ///
     /// # Errors
-    /// Fails if the payload breaks a rule of `docs/wire.md`.
+    /// Fails if the payload breaks a rule of `docs/internals/wire.md`.
     pub fn decode(payload: &'a [u8]) -> Result<Response<'a>, Malformed> {
         let mut cursor = Cursor::new(payload);
         let (status, count, times) = (cursor.u16()?, cursor.u16()?, Times::read(&mut cursor)?);
@@ -125,7 +125,7 @@ impl<'a> Response<'a> {
     /// Decodes an INTERIM payload.
     ///
     /// # Errors
-    /// Fails if the payload breaks a rule of `docs/wire.md`.
+    /// Fails if the payload breaks a rule of `docs/internals/wire.md`.
     pub fn decode_interim(payload: &'a [u8]) -> Result<Response<'a>, Malformed> {
         let mut cursor = Cursor::new(payload);
         let (status, count) = (cursor.u16()?, cursor.u16()?);

@@ -1,4 +1,4 @@
-//! The layout of the scoreboard (`docs/wire.md`, "The scoreboard"): offsets and the packed thread state.
+//! The layout of the scoreboard (`docs/internals/wire.md`, "The scoreboard"): offsets and the packed thread state.
 
 /// The bytes before the first thread of a slot.
 pub const HEADER: usize = 64;

@@ -59,7 +59,7 @@ pub struct Trace {
 /// Decodes a TRACES payload. Bytes of a line that are not UTF-8 are replaced.
 ///
 /// # Errors
-/// Fails if the payload breaks a rule of `docs/wire.md`.
+/// Fails if the payload breaks a rule of `docs/internals/wire.md`.
 pub fn decode(payload: &[u8]) -> Result<Vec<Trace>, Malformed> {
     let (mut cursor, mut traces) = (Cursor::new(payload), Vec::new());
     while !cursor.rest.is_empty() {

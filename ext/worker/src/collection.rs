@@ -1,5 +1,5 @@
 //! Full garbage collections between requests. When one is due, the worker tells the front. It collects when the front asks for it;
-//! the front sends it no requests meanwhile (docs/wire.md).
+//! the front sends it no requests meanwhile (docs/internals/wire.md).
 //!
 //! Ruby code decides when a collection is due (`lib/firebrick/worker/out_of_band_gc.rb`). The decision depends on the state after the last
 //! collection, so that code is called only when there has been one since.

@@ -1,4 +1,4 @@
-//! The worker: serves Rack requests that come as frames (docs/wire.md) inside a CRuby process.
+//! The worker: serves Rack requests that come as frames (docs/internals/wire.md) inside a CRuby process.
 //!
 //! `raw/` contains the unsafe code. `serve.rs` is the loop of a thread; `worker.rs` holds the state that the threads share, and divides
 //! the work. `link.rs` is a socket to the front, `outbox.rs` its unsent frames, `intake.rs` the count of the requests taken up from it.

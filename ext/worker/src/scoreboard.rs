@@ -81,7 +81,7 @@ impl Scoreboard {
         let link = self.first_link + link as usize;
         self.put(link_at(self.threads_max, link), count);
         // The front writes this word and then reads how many were taken up; the worker does it the other way round. So at least
-        // one of the two sees the other's write (docs/wire.md).
+        // one of the two sees the other's write (docs/internals/wire.md).
         fence(SeqCst);
         let withdrawn = self.words.get(withdrawn_at(self.threads_max, link) / 8);
         withdrawn.is_some_and(|withdrawn| withdrawn.load(SeqCst) >= count)

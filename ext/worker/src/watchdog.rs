@@ -6,7 +6,7 @@
 //! Contract:
 //! 1. A finished response waits at most about [`TICK`] behind a running request. The same holds for the gathered chunks of an unfinished response.
 //! 2. When no request has been taken up for [`RETURN_US`] ([`RETURN_FROM_FIBERS_US`]) while some wait, the waiting ones are returned to the front
-//!    (docs/wire.md, "Returning requests"). Requests that arrive later are returned only after the serving threads have had their
+//!    (docs/internals/wire.md, "Returning requests"). Requests that arrive later are returned only after the serving threads have had their
 //!    turns with the GVL ([`TURN_US`]): the thread that would take them up may be waiting for its turn.
 //! 3. The thread sleeps while no request is being served, and checks less and less often while one takes long.
 //! 4. It can be stopped, so that a fork leaves the child no lock held by a thread that the child does not have.

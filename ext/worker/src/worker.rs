@@ -1,6 +1,6 @@
 //! The state that the threads of a worker share: links, the inbox, and the threads' roles.
 //!
-//! Roles, when there is more than one thread (they are not part of docs/wire.md):
+//! Roles, when there is more than one thread (they are not part of docs/internals/wire.md):
 //! 1. At most one thread is the *leader*: only it waits for the links and reads them.
 //! 2. A leader that takes up a request gives up leadership. If recent requests were slow, or most of them waited off the
 //!    processor (for a database, say: another thread can run meanwhile), it makes an idle thread the leader at once. Otherwise

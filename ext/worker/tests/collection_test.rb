@@ -19,10 +19,9 @@ class CollectionTest < Case
   def test_a_worker_says_when_a_collection_is_due_and_makes_it_when_told
     [[1, 1], [3, 3]].each do |threads|
       serve(AGING, threads: threads, out_of_band_gc: 1) do |worker, _|
-        due(worker)
         before = worker.get[2].to_i
-        worker.send_frame(Wire.frame(:collect))
-        assert_operator worker.take { |frame| frame.kind == :collected }.length, :>, 0
+        # Ruby may come first with a collection of its own.
+        assert 10.times.any? { due(worker) && collects?(worker) }, "no collection is made"
         assert_operator worker.get[2].to_i, :>, before
       end
     end
@@ -167,8 +166,14 @@ class CollectionTest < Case
   def due(worker)
     200.times do
       worker.get("/age")
-      return if worker.frames.reject! { |frame| frame.kind == :due }
+      return true if worker.frames.reject! { |frame| frame.kind == :due }
     end
     flunk "no collection is due"
+  end
+
+  # Asks for the collection that is due.
+  def collects?(worker)
+    worker.send_frame(Wire.frame(:collect))
+    worker.take { |frame| frame.kind == :collected }.length.positive?
   end
 end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A second, simple implementation of the frames of docs/wire.md, with which the worker's own is compared.
+# A second, simple implementation of the frames of docs/internals/wire.md, with which the worker's own is compared.
 module Wire
   VERSION = 7
   KINDS = {

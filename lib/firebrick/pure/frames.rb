@@ -2,16 +2,16 @@
 
 module Firebrick
   module Pure
-    # Raised when the other side breaks a rule of docs/wire.md.
+    # Raised when the other side breaks a rule of docs/internals/wire.md.
     class Malformed < StandardError
       def message
         "malformed frame: #{super}"
       end
     end
 
-    # Frames of docs/wire.md: their headers, and the payloads that are numbers.
+    # Frames of docs/internals/wire.md: their headers, and the payloads that are numbers.
     module Frames
-      # The version of docs/wire.md.
+      # The version of docs/internals/wire.md.
       WIRE = 7
       HEADER = 12
       # The largest payload, in bytes.

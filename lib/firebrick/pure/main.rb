@@ -11,8 +11,8 @@ require "firebrick/pure/frames"
 
 module Firebrick
   module Pure
-    # A worker that was spawned, not forked: it connects to the front, loads the app, and serves (docs/wire.md, "Workers
-    # that connect").
+    # A worker that was spawned, not forked: it connects to the front, loads the app, and serves
+    # (docs/internals/wire.md, "Workers that connect").
     class Main
       CONTROL = 0
       LINK = 1

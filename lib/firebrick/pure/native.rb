@@ -22,7 +22,7 @@ module Firebrick
     class Hints < Handle; end
 
     class << self
-      # Returns the version of docs/wire.md that this library implements.
+      # Returns the version of docs/internals/wire.md that this library implements.
       def wire
         Pure::Frames::WIRE
       end

@@ -2,7 +2,7 @@
 
 module Firebrick
   module Pure
-    # A worker's slot of the scoreboard (docs/wire.md).
+    # A worker's slot of the scoreboard (docs/internals/wire.md).
     class Scoreboard
       REQUESTS = 0
       STARTED = 16

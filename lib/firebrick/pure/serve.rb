@@ -11,8 +11,8 @@ require "firebrick/pure/upload"
 require "firebrick/pure/watchdog"
 
 module Firebrick
-  # The worker in plain Ruby: docs/wire.md without native code. `link.rb` is a socket and its reader, `inbox.rb` the
-  # waiting requests, `exchange.rb` one request, `response.rb` its frames.
+  # The worker in plain Ruby: docs/internals/wire.md without native code. `link.rb` is a socket and its reader,
+  # `inbox.rb` the waiting requests, `exchange.rb` one request, `response.rb` its frames.
   module Pure
     # The options of a worker, shared by its threads.
     #

@@ -15,8 +15,8 @@ require "firebrick/server/worker"
 
 module Firebrick
   class Server
-    # This process as the worker of a front (docs/processes.md, "An attached worker"), from the start of a server to its
-    # end: one thread talks to the front, others serve requests.
+    # This process as the worker of a front (docs/internals/processes.md, "An attached worker"), from the start of a
+    # server to its end: one thread talks to the front, others serve requests.
     #
     # Contract: whichever ends first, front, worker or thread, the others follow, and #join returns.
     class Attachment

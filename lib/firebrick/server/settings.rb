@@ -26,7 +26,7 @@ module Firebrick
         one("yjit")
       end
 
-      # The version of docs/wire.md that the front speaks.
+      # The version of docs/internals/wire.md that the front speaks.
       def wire
         one("wire")
       end

@@ -3,8 +3,8 @@
 module Firebrick
   class Template
     # A process that a template forks for a service of the app. It forks the service in turn, and becomes its guard by
-    # exec (docs/processes.md). So the service is the guard's child, as a command would be, but with the template's
-    # memory.
+    # exec (docs/internals/processes.md). So the service is the guard's child, as a command would be, but with the
+    # template's memory.
     class GuardProcess
       # Its exit code when it cannot become a guard.
       FAILED = 127

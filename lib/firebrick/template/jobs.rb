@@ -3,7 +3,7 @@
 module Firebrick
   class Template
     # The `before_fork` hooks, and the processes that they start. The front ends the processes of code that it no longer
-    # uses, and may ask for them again (docs/processes.md).
+    # uses, and may ask for them again (docs/internals/processes.md).
     class Jobs
       # The ids of these processes.
       attr_reader :pids

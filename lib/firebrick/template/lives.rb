@@ -3,8 +3,8 @@
 module Firebrick
   class Template
     # The successive roles of a process: a template, a worker forked by it, the template that the worker leaves
-    # behind (docs/processes.md). Each role begins at the bottom of the stack, so the stack does not grow with the
-    # generations.
+    # behind (docs/internals/processes.md). Each role begins at the bottom of the stack, so the stack does not grow
+    # with the generations.
     module Lives
       # Thrown with the next role.
       NEXT = Object.new.freeze

@@ -1,36 +1,46 @@
-//! Reads the section "Code map" of ARCHITECTURE.md: a block of layers (a label, then crates; upper layers use lower ones), and a table with the
-//! columns crate, what it is, may use, used by.
+//! The map of crates: the floors are the section "Code map" of ARCHITECTURE.md, a table with the columns floor, crate, what it does (the lowest
+//! floor first; an empty first cell means the floor of the row above). The dependencies are the table in docs/internals/crates.md, with the
+//! columns crate, may use, used by.
 
 use std::collections::BTreeSet;
 
-/// The mark after a crate that only tests use.
+/// Follows the name of a crate that is used by tests only.
 pub const IN_TESTS: &str = " (tests)";
 
-/// The contents of the section.
+/// The contents of the two documents.
 pub struct Map {
-    /// The crates of each layer, the top layer first.
-    pub layers: Vec<Vec<String>>,
-    /// The rows of the table in order.
+    /// The crates of each floor, the lowest floor first.
+    pub floors: Vec<Vec<String>>,
+    /// The rows of the table of dependencies, in order.
     pub rows: Vec<Row>,
 }
 
+/// A row of the table of dependencies.
 pub struct Row {
     /// The crate's folder, without `crates/`.
     pub name: String,
-    /// The third column. Dependencies of tests alone end in [`IN_TESTS`].
+    /// The second column. Dependencies of tests alone end in [`IN_TESTS`].
     pub may_use: BTreeSet<String>,
-    /// The fourth column as written.
+    /// The third column, as it is written.
     pub used_by: String,
 }
 
 impl Map {
-    /// Reads the section in `document`. Lines outside of block and table are prose.
-    pub fn parse(document: &str) -> Self {
-        let mut map = Self { layers: Vec::new(), rows: Vec::new() };
-        for line in section(document).lines() {
-            if let Some(layer) = line.strip_prefix("    ") {
-                map.layers.push(layer.split_whitespace().skip(1).map(str::to_owned).collect());
-            } else if let Some([name, _, may_use, used_by]) = cells(line) {
+    /// Reads the floors in `architecture` and the table in `dependencies`. All other lines are prose.
+    pub fn parse(architecture: &str, dependencies: &str) -> Self {
+        let mut map = Self { floors: Vec::new(), rows: Vec::new() };
+        for line in section(architecture).lines() {
+            if let Some([floor, name, _]) = cells(line)
+                && name.starts_with('`')
+            {
+                if !floor.is_empty() || map.floors.is_empty() {
+                    map.floors.push(Vec::new());
+                }
+                map.floors.last_mut().expect("a floor").extend(names(name));
+            }
+        }
+        for line in dependencies.lines() {
+            if let Some([name, may_use, used_by]) = dependency(line) {
                 map.rows.push(Row {
                     name: names(name).concat(),
                     may_use: names(may_use).into_iter().collect(),
@@ -41,7 +51,7 @@ impl Map {
         map
     }
 
-    /// Returns the fourth column for the crate `name`: the crates that may use it, in the table's order.
+    /// Returns the third column of the crate `name`: the crates that may use it, in the table's order.
     pub fn used_by(&self, name: &str) -> String {
         let tested = format!("{name}{IN_TESTS}");
         let users = self.rows.iter().filter_map(|row| {
@@ -53,16 +63,15 @@ impl Map {
         if users.is_empty() { "-".to_owned() } else { users.join(", ") }
     }
 
-    /// Returns `document` with a correct fourth column in each row.
-    pub fn with_used_by(&self, document: &str) -> String {
-        let old = section(document);
-        let lines = old.split_inclusive('\n').map(|line| match cells(line) {
-            Some([name, what, may_use, _]) => {
-                format!("| {name} | {what} | {may_use} | {} |\n", self.used_by(&names(name).concat()))
+    /// Returns `dependencies` with the third column of each row as it should be.
+    pub fn with_used_by(&self, dependencies: &str) -> String {
+        let lines = dependencies.split_inclusive('\n').map(|line| match dependency(line) {
+            Some([name, may_use, _]) => {
+                format!("| {name} | {may_use} | {} |\n", self.used_by(&names(name).concat()))
             }
             None => line.to_owned(),
         });
-        document.replacen(old, &lines.collect::<String>(), 1)
+        lines.collect()
     }
 }
 
@@ -72,11 +81,16 @@ fn section(document: &str) -> &str {
     rest.split_once("\n## ").map_or(rest, |(section, _)| section)
 }
 
-/// Returns the four cells of a crate's row.
-fn cells(line: &str) -> Option<[&str; 4]> {
-    let row = line.trim_end().strip_prefix("| ")?.strip_suffix(" |")?;
-    let cells: Vec<_> = row.split(" | ").collect();
-    row.starts_with('`').then(|| cells.try_into().ok())?
+/// Returns the three cells of a row of a table.
+fn cells(line: &str) -> Option<[&str; 3]> {
+    let row = line.trim_end().strip_prefix('|')?.strip_suffix('|')?;
+    let cells: Vec<_> = row.split('|').map(str::trim).collect();
+    cells.try_into().ok()
+}
+
+/// Returns the cells of a row of the table of dependencies.
+fn dependency(line: &str) -> Option<[&str; 3]> {
+    cells(line).filter(|[name, _, _]| name.starts_with('`'))
 }
 
 /// Returns the names in backticks, each with its mark for tests if that follows.

@@ -1,4 +1,4 @@
-//! Encodes and decodes the messages between front and template (`docs/processes.md`).
+//! Encodes and decodes the messages between front and template (`docs/internals/processes.md`).
 
 use super::{BootConfig, ExitStatus};
 use settings::puma::{Call, Evaluated, PumaFile, Refusal};

@@ -1,5 +1,5 @@
 //! Starts the workers of a Ruby that cannot fork (JRuby). Each is a separate process that loads the app and
-//! connects to the front (docs/wire.md, "Workers that connect"). The spawner takes the place of a
+//! connects to the front (docs/internals/wire.md, "Workers that connect"). The spawner takes the place of a
 //! [template](super::Template): it reports "booted" at once and "forks" by starting a process.
 //!
 //! Contract:

@@ -112,7 +112,7 @@ fn failed(gvl: &mut Gvl, text: impl AsRef<str>) -> ! {
     ruby::raise(gvl, Value::from_raw(unsafe { rb_sys::rb_eRuntimeError }), text)
 }
 
-/// Returns the version of docs/wire.md that this library implements.
+/// Returns the version of docs/internals/wire.md that this library implements.
 fn wire_version(gvl: &mut Gvl) -> Value {
     ruby::integer(gvl, wire::VERSION.into())
 }
