@@ -63,3 +63,54 @@ fn begin() -> bool {
     let more = |count| (count < MOST).then_some(count + 1);
     COUNT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{IoSlice, Read};
+    use std::net::TcpListener;
+    use std::time::Duration;
+    use tokio::net::TcpStream;
+
+    /// Writes until the socket takes no more for a moment. Returns the number of bytes.
+    async fn fill(stream: &TcpStream) -> usize {
+        let piece = [7; 64 << 10];
+        let mut written = 0;
+        while tokio::time::timeout(Duration::from_millis(100), stream.writable()).await.is_ok() {
+            written += Transport::try_write(stream, &[IoSlice::new(&piece)], false).unwrap_or(0);
+        }
+        written
+    }
+
+    #[test]
+    fn a_client_is_given_more_when_it_has_taken_enough() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let accepted = listener.accept().unwrap().0;
+            accepted.set_nonblocking(true).unwrap();
+            let stream = TcpStream::from_std(accepted).unwrap();
+            stream.bound_unsent(UNSENT);
+            let unsent = Unsent::default();
+            let mut written = fill(&stream).await;
+            unsent.widen(&stream);
+            assert!(!unsent.wide.get(), "the client has read nothing of {written} bytes");
+            let mut taken = vec![0; 64 << 10];
+            let mut read = 0;
+            while read < 2 * PROOF as usize {
+                read += client.read(&mut taken).unwrap();
+                written += fill(&stream).await;
+            }
+            let before = COUNT.load(Ordering::Relaxed);
+            unsent.widen(&stream);
+            assert!(unsent.wide.get() && COUNT.load(Ordering::Relaxed) == before + 1);
+            assert!(
+                fill(&stream).await > 2 * UNSENT as usize,
+                "there is room for more, after {written} bytes"
+            );
+            unsent.narrow(&stream);
+            assert!(!unsent.wide.get() && COUNT.load(Ordering::Relaxed) == before);
+        });
+    }
+}
