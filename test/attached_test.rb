@@ -244,7 +244,7 @@ class AttachedTest < Case
     assert_equal "hijacked", get("/", to: to(server)).body
   end
 
-  # A backend that sends for ever, and the requests that it has received.
+  # Returns a backend whose responses never end, and the requests that it has received.
   def endless_backend
     asked = Queue.new
     backend = TCPServer.new("127.0.0.1", 0)

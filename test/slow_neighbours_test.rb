@@ -21,7 +21,7 @@ SLOW_NEIGHBOURS_APP = <<~'RUBY'
     when "/lock" then usleep.call(4_000_000)
     when "/close" then next [200, text.dup, slow.new { sleep 2 }]
     when "/compute"
-      # Until /enough, and not for ever.
+      # The request computes until /enough is requested, at most 20 s.
       $enough = false
       over = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 20
       nil until $enough || Process.clock_gettime(Process::CLOCK_MONOTONIC) > over

@@ -22,7 +22,7 @@ module QuickSpawn
     LIBRARY = Fiddle.dlopen(nil)
     FUNCTIONS = {
       posix_spawnp: %i[voidp voidp voidp voidp voidp voidp], posix_spawnattr_init: %i[voidp], posix_spawnattr_destroy: %i[voidp],
-      posix_spawnattr_setflags: %i[voidp short], posix_spawnattr_setpgroup: %i[voidp int], posix_spawnattr_setsigmask: %i[voidp voidp],
+      posix_spawnattr_setflags: %i[voidp short], posix_spawnattr_setsigmask: %i[voidp voidp],
       posix_spawn_file_actions_init: %i[voidp], posix_spawn_file_actions_destroy: %i[voidp],
       posix_spawn_file_actions_adddup2: %i[voidp int int], posix_spawn_file_actions_addclose: %i[voidp int],
       posix_spawn_file_actions_addchdir_np: %i[voidp voidp]
@@ -66,7 +66,7 @@ module QuickSpawn
       pid[0, SIZE] = "\0" * SIZE
       C.posix_spawn_file_actions_init(actions)
       C.posix_spawnattr_init(attributes)
-      wait_on(@redirections)
+      wait_on_standard_streams
       redirect(actions, opened)
       C.posix_spawn_file_actions_addchdir_np(actions, @directory.to_s) if @directory
       C.posix_spawnattr_setsigmask(attributes, pid)
@@ -102,8 +102,8 @@ module QuickSpawn
     end
 
     # Makes standard streams blocking, as programs expect. Ruby's pipes are not.
-    def wait_on(streams)
-      streams.each { |target, value| value.nonblock = false if value.is_a?(IO) && target <= 2 }
+    def wait_on_standard_streams
+      @redirections.each { |target, value| value.nonblock = false if value.is_a?(IO) && target <= 2 }
     end
 
     # Descriptors to redirect from, except those that stay unchanged.
@@ -116,8 +116,7 @@ module QuickSpawn
       now.each do |target, value|
         next C.posix_spawn_file_actions_addclose(actions, target) if value == :close
 
-        opened << file(value, target) unless number(value)
-        source = number(value) || opened.last.fileno
+        source = number(value) || file(value, target).tap { |file| opened << file }.fileno
         C.posix_spawn_file_actions_adddup2(actions, source, target)
       end
       later.each { |target, _| C.posix_spawn_file_actions_adddup2(actions, 1, target) }

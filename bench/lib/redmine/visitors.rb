@@ -53,7 +53,7 @@ module Bench
         @visitors = Array.new(count) { Visitor.new(port) }
       end
 
-      # Each client fetches all pages, in its own order, which is the same for every server. Returns the times.
+      # Each client fetches all pages in an order of its own. All servers get the same orders. Returns the times.
       def round(pages, number)
         threads = @visitors.map.with_index do |visitor, index|
           Thread.new do

@@ -3,22 +3,7 @@
 use std::net::Ipv6Addr;
 pub use text::{is_token, is_token_byte, token_len};
 
-const fn table(more: &[u8]) -> [bool; 256] {
-    let mut set = [false; 256];
-    let mut byte = 0;
-    while byte < 128 {
-        set[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let mut i = 0;
-    while i < more.len() {
-        set[more[i] as usize] = true;
-        i += 1;
-    }
-    set
-}
-
-static REG_NAME: [bool; 256] = table(b"-._~!$&'()*+,;=");
+static REG_NAME: [bool; 256] = text::alphanumeric_and(b"-._~!$&'()*+,;=");
 
 /// Returns whether a field value has no control byte but tabs; bytes above 127 are opaque (obs-text).
 #[inline]

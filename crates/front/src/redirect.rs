@@ -13,6 +13,7 @@ use crate::tls::Encryption;
 use handler::{Failure, Fields, Request, Response};
 use settings::{Https, Settings};
 use std::sync::Arc;
+use text::percent::{INVISIBLE, encode};
 
 pub(crate) struct Redirects {
     https_only: bool,
@@ -192,23 +193,12 @@ fn location(https: bool, host: &str, port: Option<u16>, request: &Request) -> Ve
     if let Some(port) = port.filter(|port| *port != usual) {
         to.extend(format!(":{port}").bytes());
     }
-    visible(request.path(), &mut to);
+    to.extend(encode(request.path(), INVISIBLE).flat_map(str::bytes));
     if !request.query().is_empty() {
         to.push(b'?');
-        visible(request.query(), &mut to);
+        to.extend(encode(request.query(), INVISIBLE).flat_map(str::bytes));
     }
     to
-}
-
-/// Percent-encodes the bytes that a header field cannot hold.
-fn visible(part: &[u8], to: &mut Vec<u8>) {
-    for &byte in part {
-        if byte.is_ascii_graphic() {
-            to.push(byte);
-        } else {
-            to.extend(format!("%{byte:02X}").bytes());
-        }
-    }
 }
 
 fn redirect(location: &[u8]) -> Response {

@@ -1,5 +1,5 @@
 //! The shim's declarations; their contract is in `shim.h`. Rust uses nothing else of mruby.
-#![allow(non_camel_case_types, missing_docs)]
+#![allow(non_camel_case_types)]
 
 #[cfg(mruby)]
 use std::ffi::{c_char, c_uint};

@@ -181,7 +181,7 @@ impl Local {
         }
     }
 
-    /// Refuses a request that this proxy has passed on before: it would return for ever.
+    /// Refuses a request that this proxy has passed on before: the request is in a loop.
     fn refuse_loop(&self, request: &Request) -> Result<(), Failure> {
         let Upstreams { config, via, .. } = &*self.upstreams;
         if config.via == Via::Off || via.passes(request) <= config.passes {

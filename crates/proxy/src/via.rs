@@ -3,7 +3,7 @@
 //! Contract:
 //! 1. The name differs in every process: two servers in a row are no loop.
 //! 2. The name also differs for every proxy of a process, because a request may rightly pass two of them: one host of a server may be the origin of
-//!    another one. Only a request that returns to the same proxy would do so for ever.
+//!    another one. A request that returns to the same proxy is in a loop.
 //! 3. The client's list is kept and extended, even if the client is not trusted: the field gives no rights.
 
 use crate::forwarded::list;

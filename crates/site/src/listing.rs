@@ -10,6 +10,7 @@
 use std::cmp::Reverse;
 use std::fmt::Write;
 use std::time::SystemTime;
+use text::percent::{SEGMENT, encode};
 
 /// The most names on one page.
 pub const MAX_NAMES: usize = 10_000;
@@ -88,7 +89,7 @@ fn top(page: &mut String, path: &str) {
 fn row(page: &mut String, entry: &Entry) {
     let slash = if entry.directory { "/" } else { "" };
     page.push_str("<tr><td><a href=\"./");
-    percent_encode(page, &entry.name);
+    page.extend(encode(entry.name.as_bytes(), SEGMENT));
     page.push_str(slash);
     page.push_str("\">");
     escape(page, &entry.name);
@@ -130,17 +131,6 @@ fn escape(page: &mut String, text: &str) {
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => page.push('\u{fffd}'),
             letter if letter.is_control() => page.push('\u{fffd}'),
             letter => page.push(letter),
-        }
-    }
-}
-
-/// Encodes a path segment: all but RFC 3986's unreserved characters become `%XX`.
-fn percent_encode(page: &mut String, name: &str) {
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            page.push(char::from(byte));
-        } else {
-            let _ = write!(page, "%{byte:02X}");
         }
     }
 }

@@ -7,4 +7,4 @@
 pub mod percent;
 mod token;
 
-pub use token::{is_token, is_token_byte, token_len};
+pub use token::{alphanumeric_and, is_token, is_token_byte, token_len};

@@ -1,6 +1,35 @@
 //! Percent-encoded text (RFC 3986 section 2.1).
 
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, PercentEncode, percent_encode};
 use std::borrow::Cow;
+
+/// Encodes everything but unreserved characters (RFC 3986 section 2.3): for one segment of a path.
+pub const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Encodes everything but the characters of a path (RFC 3986 section 3.3).
+pub const PATH: &AsciiSet = &SEGMENT
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'/');
+
+/// Encodes only bytes that are not visible ASCII: for text that is encoded already.
+pub const INVISIBLE: &AsciiSet = &CONTROLS.add(b' ');
+
+/// Encodes the bytes of `set`, and all that are not ASCII, as `%XX`. The result is text, or an iterator of parts.
+pub fn encode<'a>(bytes: &'a [u8], set: &'static AsciiSet) -> PercentEncode<'a> {
+    percent_encode(bytes, set)
+}
 
 /// Decodes each `%xx`. A `%` without two hexadecimal digits behind it stays.
 pub fn decode(text: &[u8]) -> Cow<'_, [u8]> {
@@ -28,7 +57,6 @@ pub fn pair(digits: &[u8]) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
     use proptest::prelude::*;
 
     #[test]
@@ -49,10 +77,26 @@ mod tests {
         assert_eq!((pair(b"fF0"), pair(b"f"), pair(b"+1")), (Some(255), None, None));
     }
 
+    #[test]
+    fn a_set_names_the_bytes_that_are_encoded() {
+        let all: Vec<u8> = (0..=255).collect();
+        let kept = |set| {
+            let is_kept = |byte: &&u8| encode(std::slice::from_ref(*byte), set).to_string().len() == 1;
+            String::from_utf8(all.iter().filter(is_kept).copied().collect()).expect("ASCII")
+        };
+        let letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
+        assert_eq!(kept(SEGMENT), format!("-.{letters}"));
+        assert_eq!(
+            kept(PATH),
+            "!$&'()*+,-./0123456789:;=@ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~"
+        );
+        assert_eq!(kept(INVISIBLE), (b'!'..=b'~').map(char::from).collect::<String>());
+    }
+
     proptest! {
         #[test]
         fn encoded_bytes_are_read_back(bytes in proptest::collection::vec(any::<u8>(), 0..50)) {
-            let text = percent_encode(&bytes, NON_ALPHANUMERIC).to_string();
+            let text = encode(&bytes, SEGMENT).to_string();
             let decoded = decode_strict(text.as_bytes());
             prop_assert_eq!(decoded.as_deref(), Some(&bytes[..]));
         }

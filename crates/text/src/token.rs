@@ -1,8 +1,9 @@
 //! Tokens (RFC 9110 section 5.6.2): methods, names of fields, codings.
 
-static TOKEN: [bool; 256] = table(b"!#$%&'*+-.^_`|~");
+static TOKEN: [bool; 256] = alphanumeric_and(b"!#$%&'*+-.^_`|~");
 
-const fn table(more: &[u8]) -> [bool; 256] {
+/// Returns a table of ASCII letters, digits and `more`, indexed by byte.
+pub const fn alphanumeric_and(more: &[u8]) -> [bool; 256] {
     let mut set = [false; 256];
     let mut byte = 0;
     while byte < 128 {

@@ -131,7 +131,7 @@ fn leave() -> io::Result<()> {
 
 /// Ends the process when the terminal closes (an SSH connection ends, a window is closed).
 ///
-/// Runs on its own thread, because the reader of keys then reads end of file for ever and checks nothing else. The hang-up signal may have come
+/// Runs on its own thread, because the reader of keys then reads end of file again and again and checks nothing else. The hang-up signal may have come
 /// earlier, may be ignored by the parent process, or may not come at all.
 fn end_with_the_terminal(end: Arc<AtomicUsize>) -> io::Result<()> {
     let watch = move || {

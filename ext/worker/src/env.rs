@@ -75,10 +75,8 @@ pub(crate) fn build(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, f
     let mut draft = Draft { env, pairs: Pairs::new() };
     if task.fiber.is_some() {
         // Requests on other fibers have their own lists.
-        for (list, key) in
-            [(task.after_reply, keys.after_reply), (task.response_finished, keys.response_finished)]
-        {
-            renew(gvl, list, key, env);
+        for (list, key) in lists(task) {
+            renew(gvl, list);
             draft.set(gvl, key, list.get());
         }
     }
@@ -144,8 +142,11 @@ fn refresh(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
         }
     }
     if task.fiber.is_none() {
-        renew(gvl, task.after_reply, keys.after_reply, template);
-        renew(gvl, task.response_finished, keys.response_finished, template);
+        for (list, key) in lists(task) {
+            if renew(gvl, list) {
+                ruby::hash_set(gvl, template, key.get(), list.get());
+            }
+        }
     }
 }
 
@@ -163,13 +164,21 @@ fn offer_hijack(gvl: &mut Gvl, template: Value, offered: bool) {
     }
 }
 
-/// Replaces a list to which the app has added something.
+/// Returns the task's lists of callbacks, and their keys.
 #[inline]
-fn renew(gvl: &mut Gvl, slot: &Slot, key: &Slot, template: Value) {
-    if slot.get().is_nil() || slot.get().array_len(gvl) > 0 {
-        slot.set(ruby::array(gvl, &[]));
-        ruby::hash_set(gvl, template, key.get(), slot.get());
+fn lists(task: &Task) -> [(&'static Slot, &'static Slot); 2] {
+    let keys = names();
+    [(task.after_reply, keys.after_reply), (task.response_finished, keys.response_finished)]
+}
+
+/// Replaces a list to which the app has added something. Returns whether it was replaced.
+#[inline]
+fn renew(gvl: &mut Gvl, list: &Slot) -> bool {
+    let used = list.get().is_nil() || list.get().array_len(gvl) > 0;
+    if used {
+        list.set(ruby::array(gvl, &[]));
     }
+    used
 }
 
 /// An env being filled.

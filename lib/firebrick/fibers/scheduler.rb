@@ -106,7 +106,7 @@ module Firebrick
 
       private
 
-      # Converts seconds to microseconds; nil means for ever.
+      # Converts seconds to microseconds. nil means no limit.
       def limit(seconds)
         micros(seconds) if seconds
       end

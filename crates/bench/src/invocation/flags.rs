@@ -104,7 +104,7 @@ impl<'a> Flags<'a> {
         }
     }
 
-    /// Reports an error for every given flag that is not in `names`.
+    /// Reports an error if the command line has a flag that is not in `names`; the error lists all of them.
     pub fn only(&mut self, names: &[&str], why: &str) {
         let others: Vec<String> = self
             .matches

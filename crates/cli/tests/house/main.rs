@@ -101,7 +101,7 @@ fn twice<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a String> {
     names.filter(|name| !seen.insert(*name)).collect()
 }
 
-/// A crate's name as the table has it.
+/// Returns a crate's name as the table writes it.
 fn quoted(name: &str) -> String {
     name.strip_suffix(IN_TESTS).map_or_else(|| format!("`{name}`"), |name| format!("`{name}`{IN_TESTS}"))
 }

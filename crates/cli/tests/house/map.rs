@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-/// Follows the name of a crate that is used by tests only.
+/// The mark behind the name of a crate that only tests use.
 pub const IN_TESTS: &str = " (tests)";
 
 /// The contents of the two documents.

@@ -24,7 +24,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// `0.0.0.0`, which stands for every IPv4 address.
+    /// Returns `0.0.0.0`: all IPv4 addresses of the machine.
     pub(super) fn ipv4(port: u16) -> Wanted {
         Wanted { address: (Ipv4Addr::UNSPECIFIED, port).into(), both: false }
     }

@@ -377,7 +377,7 @@ impl<'a> Lifecycle<'a> {
     }
 }
 
-/// Waits until a time; for ever if there is none.
+/// Waits until the time `at`. Never returns if `at` is `None`.
 async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,

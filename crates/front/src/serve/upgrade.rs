@@ -375,7 +375,7 @@ impl Lifecycle<'_> {
     }
 }
 
-/// Waits for a task; for ever if there is none.
+/// Waits for the task. Never returns if `task` is `None`.
 pub(super) async fn joined<T>(task: &mut Option<JoinHandle<T>>) -> Result<T, JoinError> {
     match task {
         Some(task) => task.await,

@@ -1,4 +1,4 @@
-//! Detects that `canonical_host` of the settings and that of a site's `static.json` redirect to each other for ever.
+//! Detects a redirect loop: `canonical_host` of the settings and `canonical_host` of a site's `static.json` name different hosts.
 
 use super::{SitePlan, Sites, of_host};
 use settings::Settings;

@@ -2,7 +2,8 @@
 //!
 //! Why they are matched by address: names and order in a socket unit say nothing about TLS, the PROXY
 //! protocol or other options of an address; those are in the settings. A socket is used where the settings
-//! name its address. A socket that they do not name is an error: its clients would wait for ever.
+//! name its address. A socket that the settings do not name is an error, because no thread would
+//! accept its connections.
 //!
 //! `bind = "systemd"` stands for the addresses of all sockets that no other bind names ([`super::passed`]).
 //!

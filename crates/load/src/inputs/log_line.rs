@@ -5,6 +5,7 @@
 
 use jiff::Timestamp;
 use jiff::fmt::strtime;
+use text::percent::pair;
 
 /// The parts of a line about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,10 +88,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 /// Returns the byte that an escape stands for, and its length after the backslash: `\"`, `\\`, `\x22`.
 fn escape(text: &[u8]) -> Option<(u8, usize)> {
     match *text.first()? {
-        b'x' => {
-            let digits = std::str::from_utf8(text.get(1..3)?).ok()?;
-            Some((u8::from_str_radix(digits, 16).ok()?, 3))
-        }
+        b'x' => Some((pair(&text[1..])?, 3)),
         byte @ (b'"' | b'\\') => Some((byte, 1)),
         _ => None,
     }

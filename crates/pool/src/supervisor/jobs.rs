@@ -2,7 +2,7 @@
 //! `puma.rb`: only one set of them runs, that of the current code.
 //!
 //! Why: each template runs these hooks, and during a reload there are two templates. Without this module, the
-//! old template's processes would run for ever, with the old code, beside those of the new template.
+//! old template's processes would never end: they would run the old code beside the processes of the new template.
 //!
 //! Contract:
 //! 1. The current code is that of a reload from the time its template is ready until it is reverted;

@@ -2,7 +2,7 @@
 //!
 //! Contract: `%xx` is decoded once. The result is valid UTF-8 without NUL, empty names, `.` or `..`, and never leads above the root.
 
-use text::percent::{decode, is_well_formed};
+use text::percent::{PATH, decode, encode, is_well_formed};
 
 /// The one directory whose name may begin with a dot (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
@@ -104,20 +104,7 @@ fn decoded(text: &[u8]) -> Result<(Vec<u8>, bool), PathError> {
 
 /// Encodes a decoded path for a Location field (RFC 3986 section 3.3).
 pub(crate) fn percent_encode(path: &str) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let mut text = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => text.push(byte.into()),
-            _ if b"-._~!$&'()*+,;=:@/".contains(&byte) => text.push(byte.into()),
-            _ => {
-                text.push('%');
-                text.push(DIGITS[usize::from(byte >> 4)].into());
-                text.push(DIGITS[usize::from(byte & 15)].into());
-            }
-        }
-    }
-    text
+    encode(path.as_bytes(), PATH).to_string()
 }
 
 #[cfg(test)]

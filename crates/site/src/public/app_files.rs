@@ -9,6 +9,7 @@ use crate::coding::Coding;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use text::percent::decode;
 
 /// Types by extension, as in the app's Rack.
 pub(crate) type Types = HashMap<Box<str>, Box<str>>;
@@ -246,20 +247,7 @@ fn is_value(value: &str) -> bool {
 
 /// Decodes `%xx`, which stands for characters that must not appear in a line.
 fn unescape(word: &str) -> String {
-    if !word.contains('%') {
-        return word.to_owned();
-    }
-    let mut bytes = Vec::with_capacity(word.len());
-    let mut rest = word.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let decoded = (byte == b'%')
-            .then(|| after.get(..2))
-            .flatten()
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        bytes.push(decoded.unwrap_or(byte));
-        rest = if decoded.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    String::from_utf8_lossy(&decode(word.as_bytes())).into_owned()
 }
 
 #[cfg(test)]

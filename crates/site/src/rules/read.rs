@@ -6,6 +6,7 @@ use super::json::{Member, Node, Value};
 use super::nearest::nearest;
 use super::source::{Mistake, Note, Source, SourceSpan};
 use super::variables::{Filled, Variables, fill};
+use text::percent::pair;
 
 /// Reads values, and collects mistakes and notes on the way.
 pub(super) struct Reader<'a> {
@@ -217,7 +218,7 @@ impl Reader<'_> {
 }
 
 fn percent_encoded(key: &str) -> bool {
-    key.as_bytes().windows(3).any(|w| w[0] == b'%' && w[1].is_ascii_hexdigit() && w[2].is_ascii_hexdigit())
+    key.split('%').skip(1).any(|behind| pair(behind.as_bytes()).is_some())
 }
 
 fn seconds(text: &str) -> Option<f64> {

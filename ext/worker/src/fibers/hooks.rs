@@ -20,7 +20,7 @@ use std::os::fd::RawFd;
 /// The interval at which a wait without a loop checks whether its fiber has been unblocked, in microseconds.
 const LOOK_AGAIN_US: u64 = 5_000;
 
-/// Converts a number of microseconds; nil means for ever.
+/// Converts a number of microseconds. nil means no limit.
 fn micros(value: Value) -> Option<u64> {
     value.fixnum().map(|us| us.max(0) as u64)
 }

@@ -134,7 +134,7 @@ pub(crate) fn serve(gvl: &mut Gvl, own: &'static Task) {
     if let Err(error) = open(gvl, own.thread) {
         serve::report(gvl, error);
         if matches!(worker(gvl, |w| w.pair), Pair::Fibers(_)) {
-            // Otherwise its requests would wait for ever, while the threads beside it serve theirs.
+            // Otherwise no thread would serve its requests, while the other threads serve theirs.
             serve::end(gvl, 70);
         }
         return;

@@ -553,7 +553,7 @@ fn settle_heap(_gvl: &mut Gvl) -> Value {
     NIL
 }
 
-// Fibers: see `crate::fibers`. Times are in microseconds; nil means for ever.
+// Fibers: see `crate::fibers`. Times are in microseconds; nil means no limit.
 
 /// The body of a fiber that serves requests.
 fn fiber_body(gvl: &mut Gvl) -> Value {

@@ -57,7 +57,7 @@ impl Slot {
     }
 }
 
-/// Ruby keeps a pointer to it for as long as the marker lives, which is for ever.
+/// Ruby keeps a pointer to it as long as the marker lives. The marker is never freed.
 struct DataType(rb_sys::rb_data_type_t);
 
 // SAFETY: it is only read.
@@ -82,7 +82,7 @@ fn register(gvl: &mut Gvl) {
     }
     static TYPE: std::sync::OnceLock<DataType> = std::sync::OnceLock::new();
     // SAFETY: all zero is a valid rb_data_type_t. The marker has no data of its own (Ruby does not mark through a null pointer,
-    // so it is given one), is registered, and its type lives for ever.
+    // so it is given one), is registered, and its type is never freed.
     unsafe {
         let kind = TYPE.get_or_init(|| {
             let mut kind: rb_sys::rb_data_type_t = std::mem::zeroed();
