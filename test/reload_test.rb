@@ -309,6 +309,45 @@ class ReloadReleasesTest < Case
     end
   end
 
+  it "serves the files of a release that is being tried, because its workers refer to them" do
+    firebrick_only
+    released do |root|
+      settings = "[files]\npublic = \"always\"\n[reload]\nwatch = \"30s\"\nshare = 1\nprobe = [\"/\"]\n"
+      %w[1 2].each { |number| release(root, number, { "public/app-#{number}.css" => "style #{number}", "public/same.txt" => number, "firebrick.toml" => settings }) }
+      own = serve_link(root)
+      link(root, "2")
+      running = own.begin_command("reload", own.dir)
+      wait_until("the trial", within: 30) { running.output.match?(/^watching: /) }
+      assert_equal ["style 1", "style 2", "1"], bodies(own, "/app-1.css", "/app-2.css", "/same.txt")
+      assert_reloads(own, "--undo")
+      assert_equal 1, running.wait.code, running.output
+      wait_until("all threads") { Array.new(20) { get("/app-2.css", to: own).body }.uniq == ["release 1"] }
+      assert_equal ["style 1", "1"], bodies(own, "/app-1.css", "/same.txt")
+    end
+  end
+
+  it "reads no part of a release again while its puma.rb is evaluated, wherever the link leads by then" do
+    firebrick_only
+    released do |root|
+      %w[1 2 3].each do |number|
+        puma = "sleep 0.02 until File.exist?(File.join(#{root.inspect}, 'go-#{number}'))\nthreads #{number}, #{number}\n"
+        release(root, number, { "public/a.txt" => "file #{number}", "config/puma.rb" => puma, "config/puma/production.rb" => puma })
+      end
+      FileUtils.touch(File.join(root, "go-1"))
+      own = serve_link(root, "--public", "always", "--reload-watch", "0s", threads: nil)
+      assert_equal ["release 1", "file 1"], bodies(own, "/", "/a.txt")
+      link(root, "2")
+      running = own.begin_command("reload", own.dir)
+      wait_until("the template to evaluate its puma.rb") { templates(own).size == 2 }
+      link(root, "3")
+      FileUtils.rm_rf(File.join(root, "releases/1"))
+      %w[2 3].each { |number| FileUtils.touch(File.join(root, "go-#{number}")) }
+      assert_equal 0, running.wait.code, running.output
+      wait_until("all threads") { Array.new(20) { get("/a.txt", to: own).body }.uniq == ["file 2"] }
+      assert_equal "release 2 in #{root}/releases/2", get("/dir", to: own).body
+    end
+  end
+
   # Paths that are opened without an app, below a link named `current`.
   { "a folder below the link" => ["current/dist", "dist/index.html", "/"],
     "the link itself" => ["current", "index.html", "/"],
@@ -386,9 +425,9 @@ class ReloadReleasesTest < Case
   end
 
   # A server of the folder that +target+ points to; the link points to the first release.
-  def serve_link(root, *args, target: "current")
+  def serve_link(root, *args, target: "current", **options)
     link(root, "1")
-    own = Server.new(directory: File.join(root, target), args: args)
+    own = Server.new(directory: File.join(root, target), args: args, **options)
     @own_servers << own.start
     own
   end

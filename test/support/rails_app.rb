@@ -12,6 +12,8 @@ module RailsApp
   # Parts that the tests do not need: plugins that Debian does not have, and an asset compiler.
   SKIPPED = %w[--skip-bundle --skip-git --skip-javascript --skip-bootsnap].freeze
   OLD = %w[--skip-spring --skip-listen --skip-webpack-install].freeze
+  # Rails itself has an asset pipeline before 7.
+  NEW = %w[--asset-pipeline=propshaft].freeze
   ENVIRONMENT = { "RUBYOPT" => "-W0", "SECRET_KEY_BASE" => "x" * 64, "BUNDLE_APP_CONFIG" => "/nonexistent", "BUNDLE_GEMFILE" => nil,
                   "RAILS_LOG_TO_STDOUT" => "1", "RAILS_SERVE_STATIC_FILES" => nil, "IRBRC" => "/dev/null" }.freeze
 
@@ -35,7 +37,8 @@ module RailsApp
     # Returns path => content. +gems+ are added to its Gemfile.
     def files(*gems)
       generated = @lock.synchronize { @files ||= generate }
-      generated.merge("Gemfile" => ["rails", "sqlite3", *gems].map { |name| "gem #{name.inspect}\n" }.join)
+      assets = old? ? [] : ["propshaft"]
+      generated.merge("Gemfile" => ["rails", "sqlite3", *assets, *gems].map { |name| "gem #{name.inspect}\n" }.join)
     end
 
     # Returns options of a server that runs it.
@@ -45,9 +48,11 @@ module RailsApp
 
     private
 
+    def old? = version < "7"
+
     def generate
       Dir.mktmpdir("firebrick-rails") do |folder|
-        flags = SKIPPED + (version < "7" ? OLD : [])
+        flags = SKIPPED + (old? ? OLD : NEW)
         out, status = Open3.capture2e({ "RUBYOPT" => "-W0" }, "rails", "new", "blog", *flags, chdir: folder)
         raise out unless status.success?
 

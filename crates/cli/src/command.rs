@@ -13,6 +13,7 @@ use control::Target;
 use control::client::Client;
 use control::reload::ReloadWish;
 use front::explain::Question;
+use settings::puma::Call;
 use settings::{Argument, At, Environment, Errors, Loaded};
 
 use crate::arguments::arguments;
@@ -129,11 +130,10 @@ pub fn parse_attached(
 ) -> Result<(Box<Loaded>, front::Reread), ExitCode> {
     let words = [OsString::from("firebrick"), OsString::from("serve")].into_iter().chain(words);
     let loaded = grammar().try_get_matches_from(words).map_err(Output::Clap).and_then(|matches| {
-        let arguments = arguments(&matches);
-        let loaded = settings::load_attached(&arguments, environment, &attached, None);
-        Ok((loaded.map_err(|errors| wrong(errors, 2))?, arguments))
+        let loaded = settings::load_attached(&arguments(&matches), environment, &attached);
+        loaded.map_err(|errors| wrong(errors, 2))
     });
-    let (loaded, arguments) = loaded.map_err(|output| {
+    let loaded = loaded.map_err(|output| {
         let (text, code) = match output {
             Output::Clap(error) => (error.to_string(), 2),
             Output::Wrong { errors, code } => (errors.join("\n"), code),
@@ -144,26 +144,32 @@ pub fn parse_attached(
     for warning in loaded.warnings.iter().filter(|_| loaded.settings.puma_rb.is_none()) {
         output::complain(format_args!("firebrick: warning: {warning}"));
     }
-    let here = At(environment.current_dir());
-    let reread: front::Reread = Rc::new(move |calls| match calls {
-        Some(_) => {
-            settings::load_attached(&arguments, &here, &attached, calls).map_err(|errors| lines(&errors))
-        }
-        None => Err("the app is in the process that has started this one".to_owned()),
-    });
-    Ok((Box::new(loaded), reread))
+    Ok((Box::new(loaded), reread(None, environment)))
 }
 
-/// Returns a function that loads the settings of `serve` again: the same words, typed in the same place.
-pub fn reread(arguments: Vec<Argument>, environment: &dyn Environment) -> front::Reread {
-    let here = At(environment.current_dir());
-    Rc::new(move |calls| {
-        let loaded = match calls {
-            Some(calls) => settings::load_evaluated(&arguments, &here, calls),
-            None => settings::load(&arguments, &here),
+/// Returns how to load the settings of `serve` again: the same words, typed in the same place. `None`: the words cannot be read again,
+/// because the app is in the process that started the front.
+pub fn reread(arguments: Option<Vec<Argument>>, environment: &dyn Environment) -> front::Reread {
+    Rc::new(Words { arguments, here: At(environment.current_dir()) })
+}
+
+/// The words of `serve`, and where they were typed.
+struct Words {
+    arguments: Option<Vec<Argument>>,
+    here: At,
+}
+
+impl front::Rereads for Words {
+    fn read(&self) -> Result<Loaded, String> {
+        let Some(arguments) = &self.arguments else {
+            return Err("the app is in the process that has started this one".to_owned());
         };
-        loaded.map_err(|errors| lines(&errors))
-    })
+        settings::load(arguments, &self.here).map_err(|errors| lines(&errors))
+    }
+
+    fn evaluated(&self, loaded: &Loaded, calls: &[Call]) -> Result<Loaded, String> {
+        loaded.evaluated(&self.here, calls).map_err(|errors| lines(&errors))
+    }
 }
 
 fn lines(errors: &Errors) -> String {

@@ -10,7 +10,7 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 /// Runs `firebrick check`. The process that evaluates `puma.rb` also loads the app.
 fn check(loaded: Loaded, arguments: Vec<Argument>, write: bool) -> ExitCode {
-    match front::configure(loaded, &cli::reread(arguments, &ProcessEnvironment), None) {
+    match front::configure(loaded, &cli::reread(Some(arguments), &ProcessEnvironment), None) {
         Ok((loaded, _)) if write => cli::write(&loaded),
         Ok((loaded, prepared)) => cli::check(&loaded, Some(&|settings| front::check(settings, &prepared))),
         Err(error) => {
@@ -37,7 +37,7 @@ fn run() -> ExitCode {
     match cli::parse(std::env::args_os(), &ProcessEnvironment) {
         Ok(Command::Serve(loaded, arguments)) => {
             let started = front::Started::now(&ProcessEnvironment);
-            front::serve(*loaded, cli::reread(arguments, &ProcessEnvironment), started)
+            front::serve(*loaded, cli::reread(Some(arguments), &ProcessEnvironment), started)
         }
         Ok(Command::Check { loaded, arguments, write }) => check(*loaded, arguments, write),
         Ok(Command::Explain(loaded, question)) => {

@@ -7,7 +7,8 @@
 //! 3. Ctrl-C also reaches Ruby, which decides on the shutdown.
 
 use crate::handover::Started;
-use crate::serve::{self, Reread};
+use crate::release::Reread;
+use crate::serve;
 use settings::{Attached, Loaded, ProcessEnvironment};
 use std::ffi::OsString;
 use std::fs::File;

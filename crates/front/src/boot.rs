@@ -1,8 +1,9 @@
 //! Loads the app: for `serve`, which keeps it, and for `check`, which discards it.
 
-use crate::serve::Reread;
+use crate::release::Reread;
 use pool::spawner::{BootConfig, Handoff, Prepared, without_fork};
 use pool::supervisor::{BootError, Options, Refresh, Supervisor};
+use pool::table::FIRST_CODE;
 use settings::{Loaded, Settings};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ pub fn configure(
         }
     };
     let calls = evaluated.map_err(|refusal| refusal.to_string())?;
-    Ok((reread(Some(&calls))?, Handoff::new(prepared)))
+    Ok((reread.evaluated(&loaded, &calls)?, Handoff::new(prepared)))
 }
 
 /// Starts the template and waits until it has loaded the app. If the front is killed, the template removes the files in `unlink`.
@@ -58,7 +59,9 @@ pub(crate) async fn boot(
     let app = now.app.clone().ok_or("there is no app to run")?;
     // An attached process has found them itself.
     let lib = if attached.is_some() { PathBuf::new() } else { lib()? };
-    let boot = BootConfig { app, lib, settings: now.clone(), environment: Vec::new(), unlink, prepared };
+    let environment = Vec::new();
+    let boot =
+        BootConfig { release: FIRST_CODE, app, lib, settings: now.clone(), environment, unlink, prepared };
     let options = Options { boot, settings, refresh, attached };
     Supervisor::boot(options).await.map_err(|error| explain(&error, &now))
 }

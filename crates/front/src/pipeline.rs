@@ -3,35 +3,22 @@
 //! Contract: only [`Pipeline::report`] counts and logs the failures of requests.
 
 use crate::access_log::AccessLog;
+use crate::content::{Content, Target};
 use crate::failure_log::FailureLog;
 use crate::forwarded::Forwarded;
 use crate::probes::Probes;
 use crate::redirect::Redirects;
 use crate::request_id::{Id as RequestId, RequestIds};
-use crate::scripts::local::{Found, LocalScripts};
 use crate::server_timing::Timing;
-use crate::sites::local::{LocalSite, LocalSites};
-use crate::stamp::Stamp;
 use crate::traces::Tracing;
 use handler::{Ending, Exchange, Failure, Fault, Handler, Peer, Request, Response, Trace};
-use pool::Rack;
 use ratelimit::Limiter;
-use script::{Hops, Next};
-use site::{Outcome, PublicFiles};
+use script::Hops;
 use stats::Finished;
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Instant;
-
-/// The app, and the steps that run before it.
-pub(crate) struct App {
-    pub(crate) stamp: Stamp,
-    /// Files that the app's middleware would send. A site that serves a request takes precedence.
-    pub(crate) files: RefCell<Option<PublicFiles>>,
-    pub(crate) rack: Rack,
-}
 
 /// The steps that every request passes.
 pub(crate) struct Pipeline {
@@ -48,26 +35,11 @@ pub(crate) struct Pipeline {
     pub(crate) timing: Timing,
     /// `None` when distributed tracing is off.
     pub(crate) traces: Option<Tracing>,
-    pub(crate) content: Rc<Content>,
+    /// What serves the requests that arrive now: that of the release in force.
+    pub(crate) content: Rc<RefCell<Rc<Content>>>,
     pub(crate) recorder: stats::Recorder,
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) failures: FailureLog,
-}
-
-/// Everything that serves requests. A mruby handler can pass its request back to it.
-pub(crate) struct Content {
-    /// mruby handlers. They run before the sites and the app.
-    pub(crate) scripts: Option<Rc<LocalScripts>>,
-    pub(crate) sites: Rc<LocalSites>,
-    pub(crate) app: Option<App>,
-    pub(crate) log: Box<dyn Fn(&str)>,
-}
-
-/// The target of a request after the mruby handlers.
-enum Target<'a> {
-    Site(Rc<LocalSite>),
-    App(&'a App),
-    Nothing,
 }
 
 /// Facts about the request that its response needs.
@@ -92,7 +64,8 @@ impl Handler for Pipeline {
     /// Not an `async fn`: its future would hold the argument twice.
     fn handle(&self, mut exchange: Exchange) -> impl Future<Output = Response> {
         let Begun { mut response, marks } = self.begin(&mut exchange);
-        let content = &self.content;
+        // The request keeps it: another release may go into force while it is served.
+        let content = self.content.borrow().clone();
         async move {
             if response.is_none()
                 && let Some(judged) = self.limits.as_ref().and_then(|limits| limits.judge(&exchange.request))
@@ -110,7 +83,7 @@ impl Handler for Pipeline {
             } else {
                 match content.target(&exchange.request) {
                     Target::App(app) => {
-                        if let Some(response) = app.before(&mut exchange).await {
+                        if let Some(response) = content.file(app, &mut exchange).await {
                             response
                         } else {
                             app.rack.handle(exchange).await
@@ -220,85 +193,6 @@ impl Pipeline {
             self.recorder.failed(fault(failure.fault));
             self.failures.write(failure, request);
         }
-    }
-}
-
-/// The targets after the mruby handlers.
-impl Next for Content {
-    fn respond(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
-        Box::pin(async move { self.serve(self.target(&exchange.request), exchange).await })
-    }
-
-    fn reprocess(self: Rc<Self>, exchange: Exchange, hops: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
-        match self.script(&exchange.request) {
-            Some(found) => Box::pin(found.handle(exchange, self, hops)),
-            None => self.respond(exchange),
-        }
-    }
-}
-
-impl Content {
-    /// Returns the mruby handlers of the request's route.
-    fn script(&self, request: &Request) -> Option<Found> {
-        self.scripts.as_ref()?.find(request)
-    }
-
-    /// Returns the site of the request's host, or else the app.
-    fn target(&self, request: &Request) -> Target<'_> {
-        match (self.sites.of(request), &self.app) {
-            (Some(site), _) => Target::Site(site),
-            (None, Some(app)) => Target::App(app),
-            (None, None) => Target::Nothing,
-        }
-    }
-
-    async fn serve(&self, target: Target<'_>, exchange: Exchange) -> Response {
-        match target {
-            Target::Site(site) => self.site(&site, exchange).await,
-            Target::App(app) => app.serve(exchange).await,
-            // Every site belongs to a host, and no site has this one.
-            Target::Nothing => Response::text(404, "text/plain; charset=utf-8", "404 Not Found\n"),
-        }
-    }
-
-    /// Lets the site respond, or forwards the request to the target that the site names.
-    async fn site(&self, local: &LocalSite, exchange: Exchange) -> Response {
-        if let Some(explained) = local.explain(&exchange.request) {
-            (self.log)(&explained);
-        }
-        let (mut response, edits) = match local.site.respond(&exchange.request).await {
-            Outcome::Response(response) => return response,
-            Outcome::Proxy(forwarding) => {
-                let proxy = &local.proxies[forwarding.id];
-                if let Some(active) = exchange.trace.span.get() {
-                    active.forwarded.set(Some(Instant::now()));
-                }
-                (Box::pin(proxy.forward(exchange, forwarding.target)).await, forwarding.edits)
-            }
-            Outcome::App(edits) => {
-                let target = self.app.as_ref().map_or(Target::Nothing, Target::App);
-                (Box::pin(self.serve(target, exchange)).await, edits)
-            }
-        };
-        local.site.finish(&edits, &mut response);
-        response
-    }
-}
-
-impl App {
-    /// Serves a file that the app's middleware would send, or else calls the app.
-    async fn serve(&self, mut exchange: Exchange) -> Response {
-        match self.before(&mut exchange).await {
-            Some(response) => response,
-            None => self.rack.handle(exchange).await,
-        }
-    }
-
-    /// Stamps the request. Returns a response if the request is for a file.
-    async fn before(&self, exchange: &mut Exchange) -> Option<Response> {
-        self.stamp.apply(&mut exchange.request);
-        let file = self.files.borrow().as_ref()?.find(&exchange.request)?;
-        Box::pin(file.respond(&exchange.request)).await
     }
 }
 

@@ -1,11 +1,10 @@
 //! Runs `firebrick serve` from start to end.
 //!
-//! [`run`] lists the stages; each stage is a file below: [`configuration`] (settings, sites, handlers), [`logs`], [`sockets`] (ports,
+//! [`run`] lists the stages; each stage is a file below (settings, sites and handlers are a [release](crate::release)): [`logs`], [`sockets`] (ports,
 //! control socket, pid file), [`pool`] (the app's workers), [`reload`] (how new code is started), [`threads`] (front threads),
 //! [`lifecycle`] (from the open port to the end), [`upgrade`] (handovers from and to another program). The control socket reads
 //! [`observer`], [`snapshot`] and [`in_flight`].
 
-mod configuration;
 mod in_flight;
 mod lifecycle;
 mod logs;
@@ -21,20 +20,21 @@ mod upgrade_record;
 use crate::banner::Banner;
 use crate::boot;
 use crate::handover::{self, Predecessor, Started};
+use crate::release::{Releases, Reread};
+use crate::scripts;
 use crate::services::Services;
 use crate::signals::Signals;
+use crate::sites;
 use crate::systemd::activation::Activated;
 use crate::systemd::notify::Notifier;
 use crate::systemd::passed;
 use crate::tls::{Encryption, development};
 use crate::traces::Traces;
 use crate::vitals::Vitals;
-use configuration::Configuration;
 use lifecycle::{Lifecycle, Server};
 use logs::Logs;
 use observer::Observer;
 use pool::Pool;
-pub use reload::Reread;
 use settings::Loaded;
 use snapshot::Snapshotter;
 use sockets::{Given, Sockets};
@@ -110,32 +110,33 @@ async fn run(
     let (mut loaded, prepared) = boot::configure(loaded, &reread, attached.as_deref())?;
     loaded.puma_notes().for_each(|note| output::complain(format_args!("{note}")));
     passed::name_addresses(&mut loaded.settings, &mut given.activated, &mut given.handed)?;
-    let configuration = Configuration::read(loaded)?;
-    started_as.link(&configuration.settings().dir, &configuration.settings().typed_dir);
+    let releases = Rc::new(Releases::first(loaded, reread)?);
+    let settings = releases.settings();
+    started_as.link(&settings.dir, &settings.typed_dir);
     if let Some(old) = &predecessor {
         // The boot time of the template, then of the workers.
-        old.within(configuration.settings().timeouts.worker_boot * 2 + BOOT_SPARE);
+        old.within(settings.timeouts.worker_boot * 2 + BOOT_SPARE);
         old.step(&format!("Firebrick {} loads the app beside this program", crate::VERSION));
     }
     let mut signals = Signals::listen().map_err(|e| format!("cannot handle signals: {e}"))?;
-    let logs = Logs::open(&configuration)?;
-    let encryption = Arc::new(Encryption::read(&configuration.settings())?);
+    let logs = Logs::open(&releases)?;
+    let encryption = Arc::new(Encryption::read(&settings)?);
     encryption.warnings.iter().for_each(|warning| logs.error.write(&format!("warning: {warning}")));
-    development::serve(&configuration.settings(), &encryption.certificates, &logs.error)?;
-    let mut sockets = Sockets::bind(&configuration.settings(), given, &logs)?;
-    encryption.obtain(&configuration.settings(), &logs.error)?;
+    development::serve(&settings, &encryption.certificates, &logs.error)?;
+    let mut sockets = Sockets::bind(&settings, given, &logs)?;
+    encryption.obtain(&settings, &logs.error)?;
     encryption.bound(sockets.addresses());
-    let vitals = Vitals::new(configuration.settings().front_threads as usize);
-    let (observer, wishes) = Observer::new(&configuration.settings(), &vitals, started);
+    let vitals = Vitals::new(settings.front_threads as usize);
+    let (observer, wishes) = Observer::new(&settings, &vitals, started);
     let control_lines = sockets.control_lines();
     if predecessor.is_none() {
         sockets.serve_control(observer.clone());
     }
     let systemd = Notifier::new(&logs.error, predecessor.is_some());
     systemd.booting();
-    let refresh = reload::refresh(reread, &configuration, sockets.files(), logs.error.clone());
+    let refresh = reload::refresh(releases.clone(), sockets.files());
     let booting =
-        Pool::boot(&configuration, refresh, sockets.files(), prepared, &mut signals, &logs.error, attached);
+        Pool::boot(&releases, refresh, sockets.files(), prepared, &mut signals, &logs.error, attached);
     let Some(pool) = booting.await? else {
         return Ok(());
     };
@@ -143,26 +144,28 @@ async fn run(
     if let Some(old) = &predecessor {
         old.step("the app is loaded, the workers start");
     }
-    let traces = Traces::start(&configuration.settings(), &logs.error)?;
+    let traces = Traces::start(&settings, &logs.error)?;
     let threads =
-        Threads::start(&configuration, pool.shared(), &encryption, &vitals, &logs, traces.as_ref()).await?;
-    configuration.follow_files(&logs.error);
-    encryption.follow_files(configuration.settings(), logs.error.clone());
+        Threads::start(&releases, pool.shared(), &encryption, &vitals, &logs, traces.as_ref()).await?;
+    tokio::task::spawn_local(sites::watch::run(releases.clone(), logs.error.clone()));
+    tokio::task::spawn_local(scripts::watch::run(releases.clone(), logs.error.clone()));
+    encryption.follow_files(settings.clone(), logs.error.clone());
     let pool = pool.run();
-    // The banner prints these notes.
-    configuration.replace_public(pool.facts().map_or(&[][..], |facts| facts.files.as_slice()));
-    if !is_attached {
-        reload::follow(&configuration.settings(), &pool);
+    if let Some(facts) = pool.facts() {
+        // The banner prints the notes.
+        releases.declared(releases.in_force().id, facts.services.clone(), &facts.files);
     }
-    let banner = Banner::new(&configuration.settings(), pool.facts(), control_lines, begun, is_attached);
+    if !is_attached {
+        reload::follow(&settings, &pool);
+    }
+    let banner = Banner::new(&settings, pool.facts(), control_lines, begun, is_attached);
     let record = UpgradeRecord::new(predecessor.as_deref());
-    let snapshotter =
-        Snapshotter::new(&configuration, &pool, &threads, &encryption, &vitals, &record, started);
+    let snapshotter = Snapshotter::new(&releases, &pool, &threads, &encryption, &vitals, &record, started);
     let declared = pool.facts().map_or(Vec::new(), |facts| facts.services.clone());
     let services = Services::new(logs.error.clone(), snapshotter.services(), pool.commands.clone(), declared);
     observer.begin(snapshotter);
     let server = Server {
-        configuration: &configuration,
+        releases: &releases,
         logs: &logs,
         encryption: &encryption,
         vitals: &vitals,

@@ -3,21 +3,20 @@
 use crate::accept::{Acceptor, accept};
 use crate::access_log::AccessLog;
 use crate::admission::Admission;
+use crate::content::{App, Content};
 use crate::error_log::ErrorLog;
 use crate::failure_log::FailureLog;
 use crate::forwarded::Forwarded;
 use crate::listen::Listener;
-use crate::pipeline::{App, Content, Pipeline};
+use crate::pipeline::Pipeline;
 use crate::probes::Probes;
 use crate::redirect::Redirects;
+use crate::release::Serving;
 use crate::request_id::RequestIds;
 use crate::room;
-use crate::scripts::Edition;
-use crate::scripts::local::LocalScripts;
+use crate::scripts::local::{LocalScripts, made_ready};
 use crate::server_timing::Timing;
-use crate::sites::Sites;
-use crate::sites::load::bounds;
-use crate::sites::local::LocalSites;
+use crate::sites::local::Log;
 use crate::stamp::Stamp;
 use crate::tls::Encryption;
 use crate::tls::handshakes::Handshakes;
@@ -27,8 +26,8 @@ use http::Context;
 use net::Timers;
 use pool::{Local, Rack, Shared};
 use ratelimit::{Ledger, Limiter};
+use script::Observed;
 use settings::{Current, Settings};
-use site::{AppFiles, PublicFiles};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
@@ -57,13 +56,12 @@ pub(crate) enum Phase {
 /// The inputs of a front thread.
 pub(crate) struct Seed {
     pub(crate) index: u16,
-    pub(crate) settings: watch::Receiver<Arc<Settings>>,
+    /// What is served. It changes when another release goes into force.
+    pub(crate) serving: watch::Receiver<Serving>,
     /// The pool that runs the app; `None` without an app.
     pub(crate) shared: Option<Arc<Shared>>,
-    pub(crate) sites: watch::Receiver<Arc<Sites>>,
-    /// The files of the app. They change when other code goes into service.
-    pub(crate) public: watch::Receiver<Arc<AppFiles>>,
-    pub(crate) scripts: Option<Scripts>,
+    /// Receives one message if there are mruby handlers: whether the first can be used.
+    pub(crate) evaluated: mpsc::UnboundedSender<Result<(), String>>,
     pub(crate) recorder: stats::Recorder,
     /// The counters of its mruby handlers.
     pub(crate) handlers: stats::HandlerCounts,
@@ -84,15 +82,6 @@ pub(crate) struct Seed {
     pub(crate) ended: mpsc::Sender<()>,
 }
 
-/// The mruby handlers for a front thread.
-#[derive(Clone)]
-pub(crate) struct Scripts {
-    /// The handlers' code. It changes with its files.
-    pub(crate) plan: watch::Receiver<Arc<Edition>>,
-    /// Receives one message: whether the first handlers can be used.
-    pub(crate) evaluated: mpsc::UnboundedSender<Result<(), String>>,
-}
-
 /// # Errors
 /// The thread cannot be created.
 pub(crate) fn start(seed: Seed) -> io::Result<()> {
@@ -110,11 +99,9 @@ pub(crate) fn start(seed: Seed) -> io::Result<()> {
 async fn run(seed: Seed) {
     let Seed {
         index,
-        settings,
+        mut serving,
         shared,
-        sites,
-        public,
-        scripts,
+        evaluated,
         recorder,
         handlers,
         access_log,
@@ -129,42 +116,48 @@ async fn run(seed: Seed) {
         drained,
         ended,
     } = seed;
-    handler::held::share(usize::try_from(settings.borrow().front_threads).unwrap_or(usize::MAX));
-    let limits = match Limiter::new(&settings.borrow(), ledger) {
+    let first = serving.borrow_and_update().clone();
+    let settings = first.release.settings.clone();
+    handler::held::share(usize::try_from(settings.front_threads).unwrap_or(usize::MAX));
+    let limits = match Limiter::new(&settings, ledger) {
         Ok(limits) => limits,
         Err(why) => return error_log.write(&why),
     };
     spawn_local(limits.clone().keep_in_touch());
-    let current = follow(settings, limits.clone());
-    let settings = current.get();
+    let current = Current::new(Settings::clone(&settings));
     let local = shared.map(|shared| Local::new(index, shared, current.clone(), log_to(&error_log)));
     if let Some(local) = &local {
         spawn_local(local.clone().run());
     }
-    let local_sites = {
-        let complain: Rc<dyn Fn(&str)> = log_to(&error_log).into();
-        LocalSites::new(&sites.borrow(), complain)
-    };
-    spawn_local(local_sites.clone().follow(sites));
     let timers = Timers::new();
     {
         let timers = timers.clone();
         spawn_local(async move { timers.run().await });
     }
-    let scripts = scripts.and_then(|scripts| local_scripts(scripts, handlers, &error_log));
-    let redirects = Redirects::new(&settings, &encryption);
-    let pipeline = pipeline(&settings, local, scripts, local_sites, recorder.clone(), access_log, &error_log);
-    spawn_local(pipeline.failures.follow());
-    let probes = Probes::new(&settings.health, &vitals);
-    let traces = traces.map(Tracing::new);
-    spawn_local(follow_public(public, pipeline.content.clone(), current.clone()));
+    let log: Log = log_to(&error_log).into();
+    let observed = observed(handlers, &error_log);
+    let scripts = first_scripts(&first, &log, &observed, evaluated);
+    let app = local.map(|local| Rc::new(App { stamp: Stamp::default(), rack: Rack::new(local) }));
+    // Request ids serve to find a request in the app's log.
+    let ids = settings.rack.request_id_header.as_deref().filter(|_| app.is_some()).map(RequestIds::new);
+    let failures = failures(&settings, &error_log);
+    spawn_local(failures.follow());
+    let content = Content::new(first, app, scripts, log.clone());
+    let content = Rc::new(RefCell::new(Rc::new(content)));
+    spawn_local(follow(serving, content.clone(), current.clone(), limits.clone(), (log, observed)));
     let pipeline = Pipeline {
+        ids,
         limits: Some(limits),
-        redirects,
-        probes,
-        traces,
+        timing: Timing::new(settings.logs.server_timing),
+        forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
+        probes: Probes::new(&settings.health, &vitals),
         challenges: encryption.challenges(),
-        ..pipeline
+        redirects: Redirects::new(&settings, &encryption),
+        traces: traces.map(Tracing::new),
+        content,
+        recorder: recorder.clone(),
+        access_log,
+        failures,
     };
     let context = Context::new(pipeline, current.clone(), timers);
     let handshakes = Handshakes::new();
@@ -238,18 +231,31 @@ async fn run(seed: Seed) {
     std::future::pending::<()>().await;
 }
 
-/// Returns the settings of this thread. A task replaces them, and the rate limits, when new settings arrive.
-fn follow(mut arriving: watch::Receiver<Arc<Settings>>, limits: Rc<Limiter>) -> Current {
-    let current = Current::new(Settings::clone(&arriving.borrow_and_update()));
-    let replaced = current.clone();
-    spawn_local(async move {
-        while arriving.changed().await.is_ok() {
-            let settings = arriving.borrow_and_update().clone();
-            limits.replace(&settings);
-            replaced.replace(Settings::clone(&settings));
+/// Puts what serves next into the place of what serves now: settings, rate limits, handlers, sites and files at once. Handlers are evaluated
+/// before.
+async fn follow(
+    mut arriving: watch::Receiver<Serving>,
+    content: Rc<RefCell<Rc<Content>>>,
+    current: Current,
+    limits: Rc<Limiter>,
+    (log, observed): (Log, Observed),
+) {
+    while arriving.changed().await.is_ok() {
+        let next = arriving.borrow_and_update().clone();
+        let now = content.borrow().clone();
+        let scripts = match (&now.serving().release.handlers, &next.release.handlers) {
+            (Some(known), Some(edition)) if !Arc::ptr_eq(known, edition) => {
+                made_ready(edition, &log, &observed).await.ok().or_else(|| now.scripts.clone())
+            }
+            _ => now.scripts.clone(),
+        };
+        if !Arc::ptr_eq(&now.serving().release.settings, &next.release.settings) {
+            limits.replace(&next.release.settings);
+            current.replace(Settings::clone(&next.release.settings));
         }
-    });
-    current
+        let next = Rc::new(now.next(next, scripts));
+        drop(content.replace(next));
+    }
 }
 
 /// Creates the log of failed requests.
@@ -259,76 +265,32 @@ fn failures(settings: &Settings, log: &Arc<ErrorLog>) -> FailureLog {
     FailureLog::new(write, settings.rack.request_id_header.as_deref())
 }
 
-/// Replaces the app's files when other code goes into service.
-async fn follow_public(
-    mut arriving: watch::Receiver<Arc<AppFiles>>,
-    content: Rc<Content>,
-    settings: Current,
-) {
-    let Some(app) = &content.app else { return };
-    loop {
-        let files = arriving.borrow_and_update().clone();
-        let any = files.roots().next().is_some();
-        *app.files.borrow_mut() = any.then(|| PublicFiles::new(&files, bounds(&settings.get())));
-        if arriving.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
 /// Returns a function that writes lines to the error log.
 fn log_to(log: &Arc<ErrorLog>) -> Box<dyn Fn(&str)> {
     let log = log.clone();
     Box::new(move |what| log.write(what))
 }
 
-fn pipeline(
-    settings: &Settings,
-    local: Option<Rc<Local>>,
-    scripts: Option<Rc<LocalScripts>>,
-    sites: Rc<LocalSites>,
-    recorder: stats::Recorder,
-    access_log: Option<AccessLog>,
-    log: &Arc<ErrorLog>,
-) -> Pipeline {
-    let app =
-        local.map(|local| App { stamp: Stamp::default(), files: RefCell::default(), rack: Rack::new(local) });
-    // Request ids serve to find a request in the app's log.
-    let ids = settings.rack.request_id_header.as_deref().filter(|_| app.is_some()).map(RequestIds::new);
-    Pipeline {
-        ids,
-        limits: None,
-        timing: Timing::new(settings.logs.server_timing),
-        forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
-        probes: None,
-        challenges: None,
-        redirects: None,
-        traces: None,
-        content: Rc::new(Content { scripts, sites, app, log: log_to(log) }),
-        recorder,
-        access_log,
-        failures: failures(settings, log),
-    }
+/// Returns the counters of mruby handlers, and the log for their alarms.
+fn observed(counts: stats::HandlerCounts, log: &Arc<ErrorLog>) -> Observed {
+    let log = log.clone();
+    Observed { counts, alarm: Arc::new(move |what| log.write(what)) }
 }
 
-/// Opens this thread's VM, evaluates the handlers in it, and reports whether they can be used.
-fn local_scripts(
-    scripts: Scripts,
-    counts: stats::HandlerCounts,
-    log: &Arc<ErrorLog>,
+/// Opens this thread's VM if there are handlers, evaluates them in it, and reports whether they can be used.
+fn first_scripts(
+    first: &Serving,
+    log: &Log,
+    observed: &Observed,
+    evaluated: mpsc::UnboundedSender<Result<(), String>>,
 ) -> Option<Rc<LocalScripts>> {
-    let Scripts { plan, evaluated } = scripts;
-    let complain: Rc<dyn Fn(&str)> = log_to(log).into();
-    let first = plan.borrow().plan.clone();
-    let alarmed = log.clone();
-    let observed = script::Observed { counts, alarm: Arc::new(move |what| alarmed.write(what)) };
-    match LocalScripts::new(first, complain, observed) {
-        Ok(local) => {
-            let waiting = local.clone();
+    let edition = first.release.handlers.as_ref()?;
+    match LocalScripts::new(edition.plan.clone(), log.clone(), observed.clone()) {
+        Ok(scripts) => {
+            let waiting = scripts.clone();
             // The receiver is gone if the server is stopping.
             spawn_local(async move { drop(evaluated.send(waiting.ready().await)) });
-            spawn_local(local.clone().follow(plan));
-            Some(local)
+            Some(scripts)
         }
         Err(why) => {
             let _ = evaluated.send(Err(why));

@@ -113,14 +113,13 @@ impl Options {
 #[derive(Clone)]
 pub struct Refresh(Rc<Read>);
 
-/// Maps the calls that `puma.rb` has made, if it has been evaluated, to the start configuration of a
-/// template.
-type Read = dyn Fn(Option<&[Call]>) -> Result<BootConfig, String>;
+/// Reads a release, or completes one by the calls that its `puma.rb` has made.
+type Read = dyn Fn(Option<(Code, &[Call])>) -> Result<BootConfig, String>;
 
 impl Refresh {
-    /// `read` returns a message if the configuration cannot be read. It is called first with `None`, and
-    /// again with the calls of `puma.rb` if the app has that file.
-    pub fn new(read: impl Fn(Option<&[Call]>) -> Result<BootConfig, String> + 'static) -> Refresh {
+    /// `read` returns a message if the release cannot be read. It is called first with `None`, and again
+    /// with the release and the calls of `puma.rb` if the app has that file.
+    pub fn new(read: impl Fn(Option<(Code, &[Call])>) -> Result<BootConfig, String> + 'static) -> Refresh {
         Refresh(Rc::new(read))
     }
 }
@@ -177,12 +176,15 @@ pub enum Notice {
     Stop,
     /// New code is loaded.
     Reloading,
-    /// A reload succeeded: the app now runs with these settings and has declared these services.
-    Reloaded(Arc<Settings>, Vec<Service>),
-    /// How the middleware of the app in force handles files.
-    Files(Vec<String>),
-    /// A template that had died has been replaced; the app in the new one has declared these services.
-    Services(Vec<Service>),
+    /// This release serves, and the one before does not.
+    Reloaded(Code),
+    /// The app of a release has been loaded, for a reload or because its template had died.
+    Declared {
+        release: Code,
+        services: Vec<Service>,
+        /// How its middleware handles files.
+        files: Vec<String>,
+    },
     /// A reload has ended, with or without success.
     ReloadEnded,
 }
@@ -705,9 +707,9 @@ impl Supervisor {
         let facts = self.templates.get_mut(&generation).and_then(|template| template.facts.as_mut());
         let Some(facts) = facts.filter(|facts| facts.files != files) else { return };
         facts.files.clone_from(&files);
-        // During a reload, the notice is sent when the reload is done.
-        if self.reloads.generation() != Some(generation) {
-            notify(Notice::Files(files));
+        let services = facts.services.clone();
+        if let Some(release) = self.table.code_of(generation) {
+            notify(Notice::Declared { release, services, files });
         }
     }
 
@@ -813,8 +815,9 @@ impl Supervisor {
                 }
                 if self.reloads.generation() != Some(generation) && !is_refork {
                     notify(Notice::Log("a new template has loaded the app".to_owned()));
-                    notify(Notice::Services(services));
-                    notify(Notice::Files(files));
+                }
+                if let Some(release) = self.table.code_of(generation).filter(|_| !is_refork) {
+                    notify(Notice::Declared { release, services, files });
                 }
                 Event::TemplateBooted(generation)
             }

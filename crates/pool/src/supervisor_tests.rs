@@ -56,6 +56,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         settings.limits.max_queue = 100;
         let settings = Arc::new(settings);
         let boot = BootConfig {
+            release: FIRST_CODE,
             app: "config.ru".into(),
             lib: "/".into(),
             settings: settings.clone(),

@@ -44,7 +44,7 @@ pub use error::{Error, Errors};
 pub use given::{Argument, Given, Written};
 pub use kind::numbers::period;
 pub use kind::{Completion, Mistake};
-pub use load::{Attached, CONFIG_FILE, load, load_attached, load_evaluated};
+pub use load::{Attached, CONFIG_FILE, load, load_attached};
 pub use machine::{Chosen, CpuClock, Machine, auto_front_threads, auto_workers};
 pub use origin::Origin;
 pub use raw::Raw;

@@ -20,24 +20,12 @@ use crate::table::{self, app, mruby, workers};
 pub const CONFIG_FILE: &str = "firebrick.toml";
 
 /// Loads settings from the command line, the environment and the configuration file, but not yet from `puma.rb`. If
-/// [`Settings::puma_rb`](crate::Settings::puma_rb) names one, evaluate it and call [`load_evaluated`].
+/// [`Settings::puma_rb`](crate::Settings::puma_rb) names one, evaluate it and call [`Loaded::evaluated`].
 ///
 /// # Errors
 /// All mistakes together.
 pub fn load(arguments: &[Argument], environment: &dyn Environment) -> Result<Loaded, Errors> {
-    load_as(arguments, environment, None, None)
-}
-
-/// Loads settings like [`load`], with the calls that `puma.rb` made.
-///
-/// # Errors
-/// All mistakes together.
-pub fn load_evaluated(
-    arguments: &[Argument],
-    environment: &dyn Environment,
-    calls: &[Call],
-) -> Result<Loaded, Errors> {
-    load_as(arguments, environment, Some(calls), None)
+    Reading::new(arguments, environment, None).load(environment, None)
 }
 
 /// Loads settings for a front whose app runs in the Ruby process that started it; that process also evaluates a `puma.rb`. The file's settings of
@@ -49,9 +37,19 @@ pub fn load_attached(
     arguments: &[Argument],
     environment: &dyn Environment,
     attached: &Attached,
-    calls: Option<&[Call]>,
 ) -> Result<Loaded, Errors> {
-    load_as(arguments, environment, calls, Some(attached))
+    Reading::new(arguments, environment, Some(attached)).load(environment, None)
+}
+
+impl Loaded {
+    /// Returns the settings with the calls that `puma.rb` made. Arguments, `firebrick.toml` and links are not read again: they lead where they
+    /// led when the file was found, even if a deploy has replaced a link while the file was evaluated.
+    ///
+    /// # Errors
+    /// All mistakes together.
+    pub fn evaluated(&self, environment: &dyn Environment, calls: &[Call]) -> Result<Loaded, Errors> {
+        self.reading.clone().load(environment, Some(calls))
+    }
 }
 
 /// Facts from the Ruby process besides settings.
@@ -63,107 +61,133 @@ pub struct Attached {
     pub weak: Vec<(String, String)>,
 }
 
-fn load_as(
-    arguments: &[Argument],
-    environment: &dyn Environment,
-    calls: Option<&[Call]>,
-    attached: Option<&Attached>,
-) -> Result<Loaded, Errors> {
-    let mut given = Given::collect(arguments, environment);
-    let mut errors = Vec::new();
-    let typed_in = environment.current_dir();
-    let mut target = target(&given, &typed_in).unwrap_or_else(|error| {
-        errors.push(error);
-        Target { dir: typed_in.clone(), typed_dir: typed_in.clone(), app: None, handler: None, found: false }
-    });
-    let named = given.written(app::CONFIG.about.key).first().cloned();
-    let config = config(named.as_ref(), &typed_in, &target);
-    let app_only = attached.is_some_and(|attached| attached.app_only);
-    let puma_rb = match app_only {
-        true => None,
-        false => puma_file(&given, named.as_ref(), &typed_in, &target, config.is_some(), attached.is_some()),
-    };
-    errors.extend(puma_rb.as_ref().and_then(|file| unreadable_ruby(&file.path, named.as_ref())));
-    match config.as_ref().map(|path| (path, read(path))) {
-        Some((path, Ok(text))) => {
-            errors.extend(file::read(path.strip_prefix(&typed_in).unwrap_or(path), &text, &mut given));
+/// Everything that is read before `puma.rb` is evaluated, and the places that the links led to at that moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Reading {
+    given: Given,
+    typed_in: PathBuf,
+    target: Target,
+    config: Option<PathBuf>,
+    puma_rb: Option<PumaFile>,
+    attached: Option<Attached>,
+    /// Empty if the settings could be loaded.
+    errors: Vec<Error>,
+}
+
+impl Reading {
+    fn new(arguments: &[Argument], environment: &dyn Environment, attached: Option<&Attached>) -> Reading {
+        let mut given = Given::collect(arguments, environment);
+        let mut errors = Vec::new();
+        let typed_in = environment.current_dir();
+        let target = target(&given, &typed_in).unwrap_or_else(|error| {
+            errors.push(error);
+            Target {
+                dir: typed_in.clone(),
+                typed_dir: typed_in.clone(),
+                app: None,
+                handler: None,
+                found: false,
+            }
+        });
+        let named = given.written(app::CONFIG.about.key).first().cloned();
+        let config = config(named.as_ref(), &typed_in, &target);
+        let app_only = attached.is_some_and(|attached| attached.app_only);
+        let puma_rb = match app_only {
+            true => None,
+            false => {
+                puma_file(&given, named.as_ref(), &typed_in, &target, config.is_some(), attached.is_some())
+            }
+        };
+        errors.extend(puma_rb.as_ref().and_then(|file| unreadable_ruby(&file.path, named.as_ref())));
+        match config.as_ref().map(|path| (path, read(path))) {
+            Some((path, Ok(text))) => {
+                errors.extend(file::read(path.strip_prefix(&typed_in).unwrap_or(path), &text, &mut given));
+            }
+            Some((path, Err(problem))) => errors.push(unreadable(path, problem, named.as_ref())),
+            None => {}
         }
-        Some((path, Err(problem))) => errors.push(unreadable(path, problem, named.as_ref())),
-        None => {}
+        Reading { given, typed_in, target, config, puma_rb, attached: attached.cloned(), errors }
     }
-    let asked_in = target.typed_dir.clone();
-    let mapped = puma_rb.as_ref().and(calls).map(puma::map);
-    if let Some(mapped) = &mapped {
-        for (key, written) in &mapped.values {
-            given.add(key, written.clone());
+
+    fn load(self, environment: &dyn Environment, calls: Option<&[Call]>) -> Result<Loaded, Errors> {
+        let reading = self.clone();
+        let Reading { mut given, typed_in, mut target, config, puma_rb, attached, mut errors } = self;
+        let app_only = attached.as_ref().is_some_and(|attached| attached.app_only);
+        let asked_in = target.typed_dir.clone();
+        let mapped = puma_rb.as_ref().and(calls).map(puma::map);
+        if let Some(mapped) = &mapped {
+            for (key, written) in &mapped.values {
+                given.add(key, written.clone());
+            }
+            errors.extend(mapped.errors.iter().cloned());
+            if attached.is_none() {
+                errors.extend(target.follow(&given, mapped, puma_rb.as_ref()));
+            }
         }
-        errors.extend(mapped.errors.iter().cloned());
-        if attached.is_none() {
-            errors.extend(target.follow(&given, mapped, puma_rb.as_ref()));
+        for (key, value) in attached.iter().flat_map(|attached| &attached.weak) {
+            if let Some(entry) = table::entries().find(|entry| entry.about().key == key) {
+                let raw = Raw::Word(value.clone());
+                given.add(entry.about().key, Written { raw, origin: Origin::Default });
+            }
         }
-    }
-    for (key, value) in attached.iter().flat_map(|attached| &attached.weak) {
-        if let Some(entry) = table::entries().find(|entry| entry.about().key == key) {
-            let raw = Raw::Word(value.clone());
-            given.add(entry.about().key, Written { raw, origin: Origin::Default });
-        }
-    }
-    // An app's release is one unit that a reload replaces. Without an app, a link to the files is followed wherever it leads at the time.
-    let is_release = target.app.is_some() || puma_rb.is_some() || attached.is_some();
-    let base = if is_release { target.dir.clone() } else { target.typed_dir.clone() };
-    let is_named = given
-        .written(app::TARGET.about.key)
-        .first()
-        .is_some_and(|typed| matches!(typed.origin, Origin::Flag(_)));
-    let nothing_else =
-        target.app.is_none() && target.handler.is_none() && puma_rb.is_none() && config.is_none();
-    let nothing_else =
-        nothing_else && given.routes.is_empty() && given.sites.is_empty() && attached.is_none();
-    let site = match app_only {
-        true => Discovered::default(),
-        false if is_named && nothing_else => Discovered::named(&base),
-        false => Discovered::look(&base),
-    };
-    let facts = Facts {
-        state_dir: state_dir(environment),
-        control: control_path(&target.dir, environment, environment.uid()),
-        // Commands search where they were typed, whatever directory the file names.
-        typed_control: (asked_in != target.dir).then(|| {
-            let path = control_path(&asked_in, environment, environment.uid());
-            TypedControl { exists: path.exists(), path }
-        }),
-        control_elsewhere: {
-            let own = [&target.dir, &asked_in].map(|dir| control_path(dir, environment, environment.uid()));
-            let typed = !given.written(app::TARGET.about.key).is_empty();
-            let none = !own.iter().any(|path| path.exists());
-            none.then(|| control_elsewhere(&[&target.dir, &asked_in], typed, environment.uid())).flatten()
-        },
-        puma_rb,
-        puma: mapped,
-        typed_dir: target.typed_dir,
-        typed_in,
-        app: match attached {
-            // The file need not exist, because it is never read.
-            Some(_) => target.app.or_else(|| Some(target.dir.join("config.ru"))),
-            None => target.app,
-        },
-        dir: target.dir,
-        handler: target.handler,
-        routes: given.routes.clone(),
-        config,
-        host_sites: host_sites(&given, &base),
-        site,
-        base,
-        attached: attached.is_some(),
-        machine: environment.machine(),
-        kubernetes: environment.var("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
-    };
-    match resolve(&given, &facts) {
-        Ok(loaded) if errors.is_empty() => Ok(loaded),
-        Ok(_) => Err(sorted(errors, &given)),
-        Err(more) => {
-            errors.extend(more);
-            Err(sorted(errors, &given))
+        // An app's release is one unit that a reload replaces. Without an app, a link to the files is followed wherever it leads at the time.
+        let is_release = target.app.is_some() || puma_rb.is_some() || attached.is_some();
+        let base = if is_release { target.dir.clone() } else { target.typed_dir.clone() };
+        let is_named = given
+            .written(app::TARGET.about.key)
+            .first()
+            .is_some_and(|typed| matches!(typed.origin, Origin::Flag(_)));
+        let nothing_else =
+            target.app.is_none() && target.handler.is_none() && puma_rb.is_none() && config.is_none();
+        let nothing_else =
+            nothing_else && given.routes.is_empty() && given.sites.is_empty() && attached.is_none();
+        let site = match app_only {
+            true => Discovered::default(),
+            false if is_named && nothing_else => Discovered::named(&base),
+            false => Discovered::look(&base),
+        };
+        let facts = Facts {
+            state_dir: state_dir(environment),
+            control: control_path(&target.dir, environment, environment.uid()),
+            // Commands search where they were typed, whatever directory the file names.
+            typed_control: (asked_in != target.dir).then(|| {
+                let path = control_path(&asked_in, environment, environment.uid());
+                TypedControl { exists: path.exists(), path }
+            }),
+            control_elsewhere: {
+                let own =
+                    [&target.dir, &asked_in].map(|dir| control_path(dir, environment, environment.uid()));
+                let typed = !given.written(app::TARGET.about.key).is_empty();
+                let none = !own.iter().any(|path| path.exists());
+                none.then(|| control_elsewhere(&[&target.dir, &asked_in], typed, environment.uid())).flatten()
+            },
+            puma_rb,
+            puma: mapped,
+            typed_dir: target.typed_dir,
+            typed_in,
+            app: match attached {
+                // The file need not exist, because it is never read.
+                Some(_) => target.app.or_else(|| Some(target.dir.join("config.ru"))),
+                None => target.app,
+            },
+            dir: target.dir,
+            handler: target.handler,
+            routes: given.routes.clone(),
+            config,
+            host_sites: host_sites(&given, &base),
+            site,
+            base,
+            attached: attached.is_some(),
+            machine: environment.machine(),
+            kubernetes: environment.var("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
+        };
+        match resolve(&given, &facts) {
+            Ok(loaded) if errors.is_empty() => Ok(Loaded { reading, ..loaded }),
+            Ok(_) => Err(sorted(errors, &given)),
+            Err(more) => {
+                errors.extend(more);
+                Err(sorted(errors, &given))
+            }
         }
     }
 }
@@ -196,6 +220,7 @@ fn sorted(mut errors: Vec<Error>, given: &Given) -> Errors {
 }
 
 /// The served directory and its app.
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Target {
     dir: PathBuf,
     /// The same directory with its links unresolved.
@@ -293,7 +318,7 @@ fn puma_file(
     is_attached: bool,
 ) -> Option<PumaFile> {
     let first = |key: &str| given.written(key).first()?.raw.text().map(str::to_owned);
-    let path: PathBuf = match named.map(|written| written.raw.text().unwrap_or_default()) {
+    let typed: PathBuf = match named.map(|written| written.raw.text().unwrap_or_default()) {
         Some(path) if puma::is_ruby(Path::new(path)) => typed_in.join(path).components().collect(),
         Some(_) => return None,
         None if has_config || !target.found || target.handler.is_some() => return None,
@@ -302,13 +327,21 @@ fn puma_file(
             puma::find(&target.dir, &first(about.key).unwrap_or_else(|| about.default.to_owned()))?
         }
     };
+    let path = in_folder(&typed);
     let shown = [&target.dir, &target.typed_dir].into_iter().find_map(|dir| path.strip_prefix(dir).ok());
     Some(PumaFile {
-        shown: shown.unwrap_or(&path).to_owned(),
+        shown: shown.unwrap_or(&typed).to_owned(),
         workers: if is_attached { Some("1".to_owned()) } else { first(workers::WORKERS.about.key) },
         environment: first(app::environment.about.key),
         path,
     })
+}
+
+/// Returns the path of a file with the links of its folder resolved: a template that evaluates the file later must not get that of another
+/// release. A link in the place of the file itself stays, because the file may look for others beside its own name.
+fn in_folder(path: &Path) -> PathBuf {
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    folder.zip(path.file_name()).map_or_else(|| path.to_owned(), |(folder, name)| folder.join(name))
 }
 
 /// Returns why a named Ruby file cannot be evaluated.

@@ -23,6 +23,7 @@ use crate::discover::Discovered;
 use crate::error::Error;
 use crate::given::{Given, Route, Written};
 use crate::kind::numbers::size_text;
+use crate::load::Reading;
 use crate::machine::{Chosen, Machine, auto_front_threads, auto_workers, worker_room};
 use crate::nearest::nearest;
 use crate::origin::Origin;
@@ -32,7 +33,7 @@ use crate::settings::{DEVELOPMENT, Files, Health, Logs, Process, Rack, Settings,
 use crate::table::entry::Section;
 use crate::table::{self, app, files, logs, traces, workers};
 use crate::value::log::{AccessLog, LogFormat};
-use crate::value::public::{Public, ServePublic};
+use crate::value::public::{Public, ServePublic, USUAL};
 use crate::value::refork::ReforkAfter;
 use crate::value::workers::Workers;
 use crate::value::yjit::Yjit;
@@ -101,6 +102,8 @@ pub struct Loaded {
     pub puma_toml: Option<String>,
     /// The number of values that are only comments in it, because `puma.rb` sets them under a condition.
     pub puma_left_out: usize,
+    /// What these settings were made of, for [`Loaded::evaluated`].
+    pub(crate) reading: Reading,
 }
 
 impl Loaded {
@@ -158,7 +161,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         timeouts: bounds::timeouts(&taker, facts, development),
         rack: rack_of(&taker, facts),
         reload: Section::take(&taker),
-        files: files_of(&taker),
+        files: files_of(&taker, facts),
         sites: site::sites(&taker, facts),
         mruby: mruby::mruby(&taker, facts),
         logs: logs_of(&taker, development && facts.app.is_some() && !facts.attached),
@@ -183,6 +186,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         machine: facts.machine.clone(),
         puma: facts.puma.as_ref().map(|mapped| mapped.rows.clone()),
         puma_left_out: facts.puma.as_ref().map_or(0, left_out),
+        reading: Reading::default(),
         puma_toml: facts
             .puma
             .as_ref()
@@ -290,7 +294,7 @@ fn process(taker: &Taker<'_>, facts: &Facts) -> Process {
     process
 }
 
-fn files_of(taker: &Taker<'_>) -> Files {
+fn files_of(taker: &Taker<'_>, facts: &Facts) -> Files {
     let serve = taker.take(&files::SERVE_PUBLIC);
     let public = taker.take(&files::PUBLIC);
     if serve.value.is_none() && public.origin != Origin::Default {
@@ -299,7 +303,7 @@ fn files_of(taker: &Taker<'_>) -> Files {
     let named = public.origin != Origin::Default;
     let (directory, word) = match public.value {
         Public::Directory(directory) => (directory, Some(None)),
-        Public::Word(word, directory) => (directory, word.map(Some)),
+        Public::Word(word) => (facts.base.join(USUAL), word.map(Some)),
     };
     let always = |serve: ServePublic| serve == ServePublic::Always;
     let serve = match (serve.value, word) {

@@ -13,11 +13,12 @@ module Firebrick
         ActionDispatch::DebugLocks ActionDispatch::Executor ActionDispatch::Reloader ActionDispatch::RemoteIp
         ActionDispatch::RequestId ActionDispatch::ServerTiming ActionDispatch::ShowExceptions
         ActiveSupport::Cache::Strategy::LocalCache::Middleware Rails::Rack::Logger Rails::Rack::SilenceRequest
+        Propshaft::QuietAssets Sprockets::Rails::QuietAssets
         Rack::Chunked Rack::CommonLogger Rack::ConditionalGet Rack::ContentLength Rack::ContentType Rack::Deflater
         Rack::Head Rack::Lint Rack::Lock Rack::Logger Rack::MethodOverride Rack::NullLogger Rack::Reloader
         Rack::RewindableInput::Middleware Rack::Runtime Rack::Sendfile Rack::ShowExceptions Rack::ShowStatus
         Rack::TempfileReaper Rack::Timeout RequestStore::Middleware
-        Sinatra::CommonLogger Sinatra::ExtendedRack Sinatra::ShowExceptions
+        Sinatra::CommonLogger Sinatra::ExtendedRack Sinatra::Middleware::Logger Sinatra::ShowExceptions
         Rack::Protection::AuthenticityToken Rack::Protection::FormToken Rack::Protection::HttpOrigin
         Rack::Protection::PathTraversal Rack::Protection::RemoteReferrer Rack::Protection::RemoteToken
         Airbrake::Rack::Middleware Appsignal::Rack::EventMiddleware Appsignal::Rack::SinatraInstrumentation

@@ -1,4 +1,4 @@
-//! The mruby handlers of a front thread: one VM, replaced when files change or when it breaks.
+//! The mruby handlers of a release on one thread: one VM, replaced when it breaks.
 
 use super::Edition;
 use crate::sites::local::Log;
@@ -8,7 +8,36 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+
+/// Returns handlers that have been evaluated, and records that this thread uses them.
+///
+/// # Errors
+/// A handler cannot be used. The first thread that notices it has written why to `log`.
+pub(crate) async fn made_ready(
+    edition: &Edition,
+    log: &Log,
+    observed: &Observed,
+) -> Result<Rc<LocalScripts>, ()> {
+    let made = async {
+        let scripts = LocalScripts::new(edition.plan.clone(), log.clone(), observed.clone())?;
+        scripts.ready().await.map(|()| scripts)
+    };
+    match made.await {
+        Ok(scripts) => {
+            observed.counts.reloaded();
+            if edition.is_used() {
+                log("the mruby handlers have been read again");
+            }
+            Ok(scripts)
+        }
+        Err(why) => {
+            if edition.is_refused() {
+                log(&format!("{why}\nthe handlers before this change stay in force"));
+            }
+            Err(())
+        }
+    }
+}
 
 /// The retry interval for handlers that could not be evaluated in a new VM. A resource that they need may have returned by then.
 const RETRY: Duration = Duration::from_secs(5);
@@ -56,26 +85,6 @@ impl LocalScripts {
         script.ready().await
     }
 
-    /// Replaces the handlers when new ones arrive, for as long as it is polled.
-    pub(crate) async fn follow(self: Rc<LocalScripts>, mut changes: watch::Receiver<Arc<Edition>>) {
-        while changes.changed().await.is_ok() {
-            let edition = changes.borrow_and_update().clone();
-            match self.made_ready(&edition.plan).await {
-                Ok(script) => {
-                    drop(self.current.replace(script));
-                    self.observed.counts.reloaded();
-                    if edition.is_used() {
-                        (self.log)("the mruby handlers have been read again");
-                    }
-                }
-                Err(why) if edition.is_refused() => {
-                    (self.log)(&format!("{why}\nthe handlers before this change stay in force"));
-                }
-                Err(_) => {}
-            }
-        }
-    }
-
     /// Returns the handlers of a request's route.
     pub(crate) fn find(self: &Rc<Self>, request: &Request) -> Option<Found> {
         if self.current.borrow().is_broken() {
@@ -92,19 +101,18 @@ impl LocalScripts {
         }
         self.observed.counts.replaced();
         (self.log)("the mruby VM of a front thread broke; its handlers are evaluated anew in another");
-        let (scripts, first) = (self.clone(), self.renew());
+        let (scripts, log, mut renewed) = (Rc::downgrade(self), self.log.clone(), self.renew());
         tokio::task::spawn_local(async move {
-            let mut renewed = first;
             while let Err(why) = ready(&renewed).await {
-                (scripts.log)(&why);
+                log(&why);
                 tokio::time::sleep(RETRY).await;
-                // A file may have changed meanwhile, and the handlers been replaced.
-                if renewed.is_ok_and(|own| !Rc::ptr_eq(&own, &scripts.current.borrow())) {
-                    break;
-                }
+                // Other handlers may have taken the place of these meanwhile.
+                let Some(scripts) = scripts.upgrade() else { return };
                 renewed = scripts.renew();
             }
-            scripts.replacing.set(false);
+            if let Some(scripts) = scripts.upgrade() {
+                scripts.replacing.set(false);
+            }
         });
     }
 
@@ -113,12 +121,6 @@ impl LocalScripts {
         let plan = self.current.borrow().plan().clone();
         let script = open(&plan, &self.log, &self.observed)?;
         self.current.replace(script.clone());
-        Ok(script)
-    }
-
-    async fn made_ready(&self, plan: &Arc<Plan>) -> Result<Rc<Script>, String> {
-        let script = open(plan, &self.log, &self.observed)?;
-        script.ready().await?;
         Ok(script)
     }
 }

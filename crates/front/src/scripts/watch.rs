@@ -2,37 +2,32 @@
 
 use super::{Edition, plan};
 use crate::error_log::ErrorLog;
-use crate::sites::watch::{EVERY, Mark, marks};
-use settings::Settings;
+use crate::release::Releases;
+use crate::sites::watch::{EVERY, Mark, mark};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// A file that has not changed for this long is complete.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// Sends new handlers to `threads` whenever a file changes. A syntax error is written to `log` and the old handlers stay.
-pub(crate) async fn run(
-    settings: watch::Receiver<Arc<Settings>>,
-    threads: watch::Sender<Arc<Edition>>,
-    log: Arc<ErrorLog>,
-) {
-    if !settings.borrow().sites.cache.watch {
-        std::future::pending::<()>().await;
-    }
-    let sources = |edition: &Edition| edition.plan.sources.iter().map(|source| source.file.clone()).collect();
-    let mut edition = threads.borrow().clone();
-    let mut files = Files::new(sources(&edition));
+/// Replaces the handlers of the release in force whenever a file changes. A syntax error is written to `log` and the old handlers stay.
+pub(crate) async fn run(releases: Rc<Releases>, log: Arc<ErrorLog>) {
+    let mut edition = None;
+    let mut files = Files::default();
     loop {
-        tokio::time::sleep(EVERY).await;
-        // A reload has replaced the handlers.
-        if !Arc::ptr_eq(&edition, &threads.borrow()) {
-            edition = threads.borrow().clone();
-            files = Files::new(sources(&edition));
+        let release = releases.in_force();
+        // The first handlers, or a reload has replaced them.
+        if let Some(in_force) = &release.handlers
+            && !edition.as_ref().is_some_and(|known| Arc::ptr_eq(known, in_force))
+        {
+            edition = Some(in_force.clone());
+            files = Files::new(in_force.plan.sources.iter().map(|source| source.file.clone()).collect());
         }
-        if !files.changed(script::required()) {
+        tokio::time::sleep(EVERY).await;
+        if !release.settings.sites.cache.watch || !files.changed(script::required()) {
             continue;
         }
         // The file may be incomplete: half of a file can be valid Ruby.
@@ -42,11 +37,11 @@ pub(crate) async fn run(
                 break;
             }
         }
-        let settings = settings.borrow().clone();
-        match plan(&settings) {
+        match plan(&release.settings) {
             Ok(Some(new)) => {
-                edition = Edition::new(new);
-                threads.send_replace(edition.clone());
+                let new = Edition::new(new);
+                edition = Some(new.clone());
+                releases.replace_handlers(release.id, new);
             }
             Ok(None) => {}
             Err(error) => log.write(&format!("{error}\nthe handlers before this change stay in force")),
@@ -55,23 +50,22 @@ pub(crate) async fn run(
 }
 
 /// The watched files, each with its last state.
+#[derive(Default)]
 struct Files(BTreeMap<PathBuf, Mark>);
 
 impl Files {
     fn new(paths: Vec<PathBuf>) -> Files {
-        let seen = marks(&paths);
-        Files(paths.into_iter().zip(seen).collect())
+        Files(paths.into_iter().map(|path| (path.clone(), mark(&path))).collect())
     }
 
     /// Whether a file has changed. New files in `more` are watched from now on.
     fn changed(&mut self, more: Vec<PathBuf>) -> bool {
-        let paths: Vec<PathBuf> = self.0.keys().cloned().collect();
-        let now = marks(&paths);
-        let changed = !now.iter().eq(self.0.values());
-        self.0 = paths.into_iter().zip(now).collect();
-        let fresh: Vec<PathBuf> = more.into_iter().filter(|path| !self.0.contains_key(path)).collect();
-        let seen = marks(&fresh);
-        self.0.extend(fresh.into_iter().zip(seen));
+        let now = Files::new(self.0.keys().cloned().collect());
+        let changed = now.0 != self.0;
+        self.0 = now.0;
+        for path in more {
+            self.0.entry(path).or_insert_with_key(|path| mark(path));
+        }
         changed
     }
 }

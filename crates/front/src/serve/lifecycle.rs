@@ -10,7 +10,6 @@
 //! 5. Services start when the workers are ready and stop after the last worker has exited. A second INT kills them.
 //! 6. Clients that have not finished after `timeouts.shutdown` do not delay the workers' shutdown further.
 
-use super::configuration::Configuration;
 use super::logs::Logs;
 use super::observer::Observer;
 use super::pool::RunningPool;
@@ -19,6 +18,7 @@ use super::threads::Threads;
 use super::upgrade::{Upgrades, joined};
 use crate::banner::Banner;
 use crate::listen::{Address, Bound, Listener};
+use crate::release::Releases;
 use crate::services::Services;
 use crate::signals::{SignalAction, Signals};
 use crate::systemd::notify::Notifier;
@@ -38,7 +38,7 @@ const LAST_TUNNELS: Duration = Duration::from_millis(500);
 
 /// The parts of a running server beside its pool and its threads.
 pub(super) struct Server<'a> {
-    pub(super) configuration: &'a Configuration,
+    pub(super) releases: &'a Releases,
     pub(super) logs: &'a Logs,
     pub(super) encryption: &'a Encryption,
     pub(super) vitals: &'a Arc<Vitals>,
@@ -146,22 +146,20 @@ impl<'a> Lifecycle<'a> {
             }
             Notice::ReloadEnded => {
                 self.upgrades.reloading = false;
+                self.server.releases.end_trial();
                 self.server.systemd.reloaded();
             }
-            Notice::Reloaded(settings, declared) => {
-                if let Err(error) = self.server.configuration.replace(settings) {
-                    let text = format!("{error}\nsites and handlers stay as they were before the reload");
-                    self.server.logs.error.write(&text);
-                }
-                self.services.replace(&self.server.configuration.settings(), declared);
+            Notice::Reloaded(release) => {
+                self.log(self.server.releases.put_in_force(release));
+                let release = self.server.releases.in_force();
+                self.services.replace(&release.settings, release.services.clone());
             }
-            Notice::Files(told) => {
-                for note in self.server.configuration.replace_public(&told) {
-                    self.server.logs.error.write(&note);
+            Notice::Declared { release, services, files } => {
+                self.log(self.server.releases.declared(release, services.clone(), &files));
+                let in_force = self.server.releases.in_force();
+                if in_force.id == release {
+                    self.services.declared(&in_force.settings, services);
                 }
-            }
-            Notice::Services(declared) => {
-                self.services.declared(&self.server.configuration.settings(), declared);
             }
             Notice::Settled if self.wait_for_old() => {}
             Notice::Settled => match self.open_ports() {
@@ -178,9 +176,13 @@ impl<'a> Lifecycle<'a> {
         }
     }
 
+    fn log(&self, lines: Vec<String>) {
+        lines.iter().for_each(|line| self.server.logs.error.write(line));
+    }
+
     /// Logs the effect of a signal.
     fn log_signal(&self, name: &str, action: SignalAction) {
-        let settings = self.server.configuration.settings();
+        let settings = self.server.releases.settings();
         let has_app = settings.app.is_some();
         let ending = || {
             let within = settings.timeouts.shutdown.as_secs_f64();
@@ -237,7 +239,7 @@ impl<'a> Lifecycle<'a> {
             SignalAction::Interrupt => {
                 self.interrupted = true;
                 self.order(Command::Leave).await;
-                if self.server.configuration.settings().is_development() {
+                if self.server.releases.settings().is_development() {
                     self.order(Command::Halt).await;
                 } else {
                     self.drain();
@@ -255,7 +257,7 @@ impl<'a> Lifecycle<'a> {
     /// Makes the ports listen. Nothing accepts yet.
     pub(super) fn listen(&mut self) -> Result<Vec<(Address, Vec<Listener>)>, String> {
         let mut listening = Vec::new();
-        let keepalive = self.server.configuration.settings().timeouts.tcp_keepalive;
+        let keepalive = self.server.releases.settings().timeouts.tcp_keepalive;
         for bound in self.ports.drain(..) {
             bound.prepare(keepalive);
             let address = bound.address().clone();
@@ -284,9 +286,9 @@ impl<'a> Lifecycle<'a> {
     pub(super) fn opened(&mut self, addresses: &[Address]) -> String {
         self.server.vitals.enter(ServerState::Serving);
         self.server.observer.opened(addresses);
-        self.banner.print(&self.server.configuration.watch_sites().borrow(), addresses);
+        self.banner.print(&self.server.releases.in_force().sites, addresses);
         self.server.encryption.opened();
-        self.services.start(&self.server.configuration.settings());
+        self.services.start(&self.server.releases.settings());
         let places: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         format!("Serving {}", places.join(", "))
     }
@@ -294,7 +296,7 @@ impl<'a> Lifecycle<'a> {
     /// Becomes a lame duck, and drains after `timeouts.lame_duck`. The second call drains at once.
     fn leave(&mut self) {
         self.upgrades.stop();
-        let settings = self.server.configuration.settings();
+        let settings = self.server.releases.settings();
         let lame = settings.timeouts.lame_duck.unwrap_or_default();
         // Without open ports, no client has to learn of the shutdown.
         let serving = self.server.vitals.state() == ServerState::Serving;
@@ -320,12 +322,12 @@ impl<'a> Lifecycle<'a> {
         // The kept sockets would let new clients wait in a backlog that no process accepts from.
         self.upgrades.forget_sockets();
         self.server.vitals.enter(ServerState::Draining);
-        let within = self.server.configuration.settings().timeouts.shutdown;
+        let within = self.server.releases.settings().timeouts.shutdown;
         self.server.systemd.stopping("Finishing requests", within);
         let Some(threads) = &self.threads else { return };
         threads.drain();
         let commands = self.pool.commands.clone();
-        let timeout = self.server.configuration.settings().timeouts.shutdown;
+        let timeout = self.server.releases.settings().timeouts.shutdown;
         tokio::task::spawn_local(async move {
             tokio::time::sleep(timeout).await;
             // The pool may have ended by then.

@@ -1,8 +1,8 @@
 //! Opens the error log and the access log, reopens them on HUP, and closes them at the end.
 
-use super::configuration::Configuration;
 use crate::access_log::{AccessLog, Output};
 use crate::error_log::ErrorLog;
+use crate::release::Releases;
 use settings::Settings;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,13 @@ impl Logs {
     ///
     /// # Errors
     /// A file cannot be opened. The text names it.
-    pub(super) fn open(configuration: &Configuration) -> Result<Logs, String> {
-        let settings = configuration.settings();
+    pub(super) fn open(releases: &Releases) -> Result<Logs, String> {
+        let settings = releases.settings();
         let error = Arc::new(ErrorLog::open(&settings.logs.error, settings.logs.format)?);
         let report = error.clone();
         let access = Output::open(&settings.logs.access, move |what| report.write(what));
         let access = access.map_err(|e| e.to_string())?;
-        for warning in &configuration.warnings {
+        for warning in &releases.warnings {
             error.write(&format!("warning: {warning}"));
         }
         Ok(Logs { error, access })

@@ -1,9 +1,9 @@
 //! Boots the app's workers while signals are handled, then supervises them in a task. Without an app the task
 //! only waits for the order to end, so that callers need no special case.
 
-use super::configuration::Configuration;
 use crate::boot;
 use crate::error_log::ErrorLog;
+use crate::release::Releases;
 use crate::signals::{SignalAction, Signals};
 use ::pool::Shared;
 use ::pool::spawner::Handoff;
@@ -27,7 +27,7 @@ impl Pool {
     /// # Errors
     /// The reason why the app cannot be loaded.
     pub(super) async fn boot(
-        configuration: &Configuration,
+        releases: &Releases,
         refresh: Refresh,
         unlink: Vec<PathBuf>,
         prepared: Handoff,
@@ -35,10 +35,10 @@ impl Pool {
         log: &ErrorLog,
         attached: Option<Arc<UnixStream>>,
     ) -> Result<Option<Pool>, String> {
-        if configuration.settings().app.is_none() {
+        if releases.settings().app.is_none() {
             return Ok(Some(Pool(None)));
         }
-        let booting = boot::boot(configuration.watch_settings(), refresh, unlink, prepared, attached);
+        let booting = boot::boot(releases.watch_settings(), refresh, unlink, prepared, attached);
         tokio::pin!(booting);
         loop {
             tokio::select! {

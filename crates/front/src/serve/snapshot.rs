@@ -1,9 +1,9 @@
 //! Takes snapshots of the whole server for the control server.
 
-use super::configuration::Configuration;
 use super::pool::{RunningApp, RunningPool};
 use super::threads::Threads;
 use super::upgrade_record::UpgradeRecord;
+use crate::release::Releases;
 use crate::services::Board;
 use crate::tls::Encryption;
 use crate::vitals::Vitals;
@@ -187,7 +187,7 @@ impl Snapshotter {
     }
 
     pub(crate) fn new(
-        configuration: &Configuration,
+        releases: &Releases,
         pool: &RunningPool,
         threads: &Threads,
         encryption: &Arc<Encryption>,
@@ -196,8 +196,8 @@ impl Snapshotter {
         started: SystemTime,
     ) -> Snapshotter {
         Snapshotter {
-            settings: configuration.settings(),
-            current: configuration.watch_settings(),
+            settings: releases.settings(),
+            current: releases.watch_settings(),
             app: pool.app().cloned(),
             recorders: threads.recorders.clone(),
             handlers: threads.handlers.clone(),

@@ -1,11 +1,11 @@
 //! Starts all front threads together, hands them their listeners when the app can respond, and drains them at the end.
 
-use super::configuration::Configuration;
 use super::logs::Logs;
 use crate::admission::Admission;
 use crate::listen::Listener;
+use crate::release::Releases;
 use crate::scripts;
-use crate::thread::{self, Phase, Scripts, Seed};
+use crate::thread::{self, Phase, Seed};
 use crate::tls::Encryption;
 use crate::traces::Traces;
 use crate::vitals::Vitals;
@@ -34,16 +34,16 @@ impl Threads {
     /// # Errors
     /// The system refuses a thread, or a handler cannot be used.
     pub(super) async fn start(
-        configuration: &Configuration,
+        releases: &Releases,
         shared: Option<Arc<Shared>>,
         encryption: &Arc<Encryption>,
         vitals: &Arc<Vitals>,
         logs: &Logs,
         traces: Option<&Traces>,
     ) -> Result<Threads, String> {
-        let settings = configuration.settings();
-        let (sender, mut evaluated) = mpsc::unbounded_channel();
-        let scripts = configuration.watch_handlers().map(|plan| Scripts { plan, evaluated: sender });
+        let settings = releases.settings();
+        let (first, mut evaluated) = mpsc::unbounded_channel();
+        let has_handlers = releases.in_force().handlers.is_some();
         let (phase, in_phase) = watch::channel(Phase::Serve);
         let (last, drained) = mpsc::channel(1);
         let (last_tunnel, ended) = mpsc::channel(1);
@@ -59,14 +59,12 @@ impl Threads {
             threads.listeners.push(sender);
             threads.recorders.push(recorder.clone());
             let handlers = stats::HandlerCounts::default();
-            threads.handlers.extend(scripts.as_ref().map(|_| handlers.clone()));
+            threads.handlers.extend(has_handlers.then(|| handlers.clone()));
             let seed = Seed {
                 index,
-                settings: configuration.watch_settings(),
+                serving: releases.watch(),
                 shared: shared.clone(),
-                sites: configuration.watch_sites(),
-                public: configuration.watch_public(),
-                scripts: scripts.clone(),
+                evaluated: first.clone(),
                 recorder,
                 handlers,
                 access_log: logs.access_log(&settings),
@@ -83,7 +81,8 @@ impl Threads {
             };
             thread::start(seed).map_err(|e| format!("cannot start a front thread: {e}"))?;
         }
-        if scripts.is_some() {
+        drop(first);
+        if has_handlers {
             let (count, timeout) = (settings.front_threads as usize, settings.timeouts.worker_boot);
             scripts::ready(&mut evaluated, count, timeout).await?;
         }
@@ -129,11 +128,14 @@ mod tests {
     use super::*;
     use crate::handover::Handed;
     use crate::listen::{Address, bind_all};
+    use crate::release::tests::releases_of;
     use crate::systemd::activation::Activated;
     use settings::{Bind, Settings};
+    use std::cell::RefCell;
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
     use std::path::Path;
+    use std::rc::Rc;
     use std::time::{Duration, Instant};
 
     fn status(server: SocketAddr, path_length: usize) -> String {
@@ -151,12 +153,13 @@ mod tests {
         let mut settings = Settings::defaults(Path::new("/"));
         settings.front_threads = 2;
         settings.binds = vec![Bind::tcp("127.0.0.1", 0)];
-        let configuration = Configuration::of(settings.clone());
+        let next = Rc::new(RefCell::new(settings.clone()));
+        let releases = releases_of(next.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let logs = Logs::open(&configuration).unwrap();
+        let logs = Logs::open(&releases).unwrap();
         let encryption = Arc::new(Encryption::read(&settings).unwrap());
         let threads = runtime
-            .block_on(Threads::start(&configuration, None, &encryption, &Vitals::new(2), &logs, None))
+            .block_on(Threads::start(&releases, None, &encryption, &Vitals::new(2), &logs, None))
             .unwrap();
         let bound = bind_all(&settings.binds, 2, &mut Activated::default(), &mut Handed::default())
             .unwrap()
@@ -165,8 +168,8 @@ mod tests {
         threads.listen(bound.listen().unwrap().0);
         assert_eq!(status(address, 100), "404", "within the default limit");
 
-        settings.limits.max_uri = 64;
-        configuration.replace(Arc::new(settings)).unwrap();
+        next.borrow_mut().limits.max_uri = 64;
+        releases.put_in_force(releases.read().unwrap().id);
         // The kernel picks the thread of each connection: 20 refusals in a row show that both threads have the new limit.
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut refused = 0;

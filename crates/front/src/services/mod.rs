@@ -179,12 +179,12 @@ impl Services {
         Running { service, wish, task }
     }
 
-    /// Returns the app's directory as typed, and the environment from before Bundler changed it.
+    /// Returns the directory of the app's release, and the environment from before Bundler changed it.
     fn place(&self, settings: &Settings) -> Place {
         let mut environment = before_bundler(std::env::vars_os());
         environment.push(("PWD".into(), Some(settings.typed_dir.clone().into())));
         environment.push(("RACK_ENV".into(), Some(settings.process.environment.clone().into())));
-        Place { dir: settings.typed_dir.clone(), environment, pool: self.pool.clone() }
+        Place { dir: settings.base().to_owned(), environment, pool: self.pool.clone() }
     }
 
     /// Returns the longest stop time-out of the services; `None` without services.

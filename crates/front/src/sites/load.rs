@@ -1,5 +1,6 @@
 //! Turns settings into sites. No other code reads `static.json` and the password file.
 
+use super::watch::{Mark, mark};
 use super::{SitePlan, Sites, canonical};
 use auth::Users;
 use proxy::{Origin, Upstreams};
@@ -31,6 +32,16 @@ pub(crate) fn load(settings: &Settings) -> Result<(Sites, Vec<Note>), String> {
     let sites = Sites { main, hosts, sources };
     canonical::agree(settings, &sites)?;
     Ok((sites, notes))
+}
+
+/// Returns whether the same files lead to the same sites under these settings.
+pub(crate) fn agree(one: &Settings, other: &Settings) -> bool {
+    let same_app =
+        (one.app.is_some(), &one.files, &one.https) == (other.app.is_some(), &other.files, &other.https);
+    same_app
+        && one.sites == other.sites
+        && one.rack.trusted_proxies == other.rack.trusted_proxies
+        && one.limits.max_connections == other.limits.max_connections
 }
 
 /// Reads the rules of a site, with notes about rules that are valid but probably not intended.
@@ -73,9 +84,9 @@ fn one(
     site: &Site,
     before_app: bool,
     notes: &mut Vec<Note>,
-    sources: &mut Vec<PathBuf>,
+    sources: &mut Vec<(PathBuf, Mark)>,
 ) -> Result<SitePlan, String> {
-    sources.extend(site.static_json.clone());
+    sources.extend(site.static_json.clone().map(|path| (path.clone(), mark(&path))));
     let (rules, more) = rules(site)?;
     notes.extend(more);
     let root = root(settings, site, &rules);
@@ -85,7 +96,11 @@ fn one(
     let upstreams = upstreams.collect::<Result<_, _>>().map_err(why)?;
     let users = users(&rules, site, sources)?;
     let configuration = CONFIGURATION.map(|name| site.dir.join(name));
-    let private = configuration.iter().chain(sources.iter()).filter_map(|path| below(path, &root)).collect();
+    let private = configuration
+        .iter()
+        .chain(sources.iter().map(|(path, _)| path))
+        .filter_map(|path| below(path, &root))
+        .collect();
     let plan =
         SiteConfig { root, rules: Arc::new(rules), users, before_app, private, bounds: bounds(settings) };
     Ok(SitePlan { plan, upstreams })
@@ -104,10 +119,14 @@ pub(crate) fn bounds(settings: &Settings) -> Bounds {
 /// Descriptors for listeners, logs, event loops and others.
 const OTHER_DESCRIPTORS: u64 = 128;
 
-fn users(rules: &Rules, site: &Site, sources: &mut Vec<PathBuf>) -> Result<Option<Arc<Users>>, String> {
+fn users(
+    rules: &Rules,
+    site: &Site,
+    sources: &mut Vec<(PathBuf, Mark)>,
+) -> Result<Option<Arc<Users>>, String> {
     let Some(basic_auth) = rules.basic_auth() else { return Ok(None) };
     let path = site.dir.join(basic_auth.htpasswd_path.as_deref().unwrap_or(".htpasswd"));
-    sources.push(path.clone());
+    sources.push((path.clone(), mark(&path)));
     let mut users = Users::default();
     match std::fs::read_to_string(&path) {
         Ok(text) => {

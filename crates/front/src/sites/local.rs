@@ -4,10 +4,7 @@ use super::{Sites, of_host};
 use handler::Request;
 use proxy::Proxy;
 use site::{ExplainRequest, Site, SiteConfig};
-use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
-use tokio::sync::watch;
 
 /// Logs errors of a site's files.
 pub(crate) type Log = Rc<dyn Fn(&str)>;
@@ -31,42 +28,14 @@ impl LocalSite {
     }
 }
 
+/// The sites of a release on one thread.
 pub(crate) struct LocalSites {
-    current: RefCell<Rc<Set>>,
-    log: Log,
-}
-
-struct Set {
     main: Option<Rc<LocalSite>>,
     hosts: Vec<(String, Rc<LocalSite>)>,
 }
 
 impl LocalSites {
-    pub(crate) fn new(sites: &Sites, log: Log) -> Rc<LocalSites> {
-        let current = RefCell::new(Rc::new(Set::new(sites, &log)));
-        Rc::new(LocalSites { current, log })
-    }
-
-    /// Replaces the sites when new ones arrive, for as long as it is polled.
-    pub(crate) async fn follow(self: Rc<LocalSites>, mut changes: watch::Receiver<Arc<Sites>>) {
-        while changes.changed().await.is_ok() {
-            let sites = changes.borrow_and_update().clone();
-            self.current.replace(Rc::new(Set::new(&sites, &self.log)));
-        }
-    }
-
-    /// Returns the site of a request.
-    pub(crate) fn of(&self, request: &Request) -> Option<Rc<LocalSite>> {
-        let set = self.current.borrow();
-        match of_host(&set.hosts, request.authority()) {
-            Some(index) => Some(set.hosts[index].1.clone()),
-            None => set.main.clone(),
-        }
-    }
-}
-
-impl Set {
-    fn new(sites: &Sites, log: &Log) -> Set {
+    pub(crate) fn new(sites: &Sites, log: &Log) -> LocalSites {
         let local = |plan: &super::SitePlan| {
             let proxies = plan.upstreams.iter().map(|upstreams| Proxy::new(upstreams.clone()));
             let log = log.clone();
@@ -75,6 +44,14 @@ impl Set {
             Rc::new(LocalSite { site, proxies: proxies.collect(), debug })
         };
         let hosts = sites.hosts.iter().map(|(host, plan)| (host.clone(), local(plan)));
-        Set { main: sites.main.as_ref().map(local), hosts: hosts.collect() }
+        LocalSites { main: sites.main.as_ref().map(local), hosts: hosts.collect() }
+    }
+
+    /// Returns the site of a request.
+    pub(crate) fn of(&self, request: &Request) -> Option<&Rc<LocalSite>> {
+        match of_host(&self.hosts, request.authority()) {
+            Some(index) => Some(&self.hosts[index].1),
+            None => self.main.as_ref(),
+        }
     }
 }

@@ -13,6 +13,7 @@ use settings::Settings;
 use site::{Disk, rules};
 use std::path::PathBuf;
 use std::sync::Arc;
+use watch::Mark;
 
 /// The configuration from which each front thread builds its sites.
 pub(crate) struct Sites {
@@ -20,8 +21,8 @@ pub(crate) struct Sites {
     pub(crate) main: Option<SitePlan>,
     /// Host names in lower case with their sites. A leading `*.` matches any name below.
     pub(crate) hosts: Vec<(String, SitePlan)>,
-    /// The files that were read. A change of one rebuilds the sites.
-    pub(crate) sources: Vec<PathBuf>,
+    /// The files that were read, each with its state before. A change of one rebuilds the sites.
+    pub(crate) sources: Vec<(PathBuf, Mark)>,
 }
 
 pub(crate) struct SitePlan {

@@ -5,12 +5,12 @@
 
 use super::{Sites, load};
 use crate::error_log::ErrorLog;
-use settings::Settings;
+use crate::release::Releases;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// The interval between two checks.
@@ -19,42 +19,33 @@ pub(crate) const EVERY: Duration = Duration::from_millis(500);
 /// Tells two states of a file apart; `None` if the file is missing.
 pub(crate) type Mark = Option<(u64, u64, i64, i64)>;
 
-/// Sends new sites to `threads` whenever a file changes. Errors are written to `log` and the old sites stay
-/// in force. Also runs the health checks of the sites in force.
-pub(crate) async fn run(
-    settings: watch::Receiver<Arc<Settings>>,
-    threads: watch::Sender<Arc<Sites>>,
-    log: Arc<ErrorLog>,
-) {
-    let mut sites = threads.borrow().clone();
+/// Replaces the sites of the release in force whenever a file changes. Errors are written to `log` and the old sites stay in force. Also
+/// runs the health checks of the sites in force.
+pub(crate) async fn run(releases: Rc<Releases>, log: Arc<ErrorLog>) {
+    let mut sites = releases.in_force().sites.clone();
     let mut checks = Checks::start(&sites);
-    let watches = settings.borrow().sites.cache.watch;
-    let mut marks = marks(&sites.sources);
+    let mut seen = sites.sources.clone();
     loop {
         tokio::time::sleep(EVERY).await;
+        let release = releases.in_force();
         // A reload has replaced the sites.
-        if !Arc::ptr_eq(&sites, &threads.borrow()) {
-            sites = threads.borrow().clone();
-            marks = self::marks(&sites.sources);
+        if !Arc::ptr_eq(&sites, &release.sites) {
+            sites = release.sites.clone();
+            seen = sites.sources.clone();
             checks.restart(&sites);
+        }
+        let now: Vec<(PathBuf, Mark)> = seen.iter().map(|(path, _)| (path.clone(), mark(path))).collect();
+        if !release.settings.sites.cache.watch || now == seen {
             continue;
         }
-        if !watches {
-            continue;
-        }
-        let now = self::marks(&sites.sources);
-        if now == marks {
-            continue;
-        }
-        marks = now;
-        let settings = settings.borrow().clone();
-        match load::load(&settings) {
+        seen = now;
+        match load::load(&release.settings) {
             Ok((new, notes)) => {
                 notes.iter().for_each(|note| log.write(&format!("warning: {note}")));
                 sites = Arc::new(new);
-                marks = self::marks(&sites.sources);
+                seen = sites.sources.clone();
                 checks.restart(&sites);
-                threads.send_replace(sites.clone());
+                releases.replace_sites(release.id, sites.clone());
                 log.write("the rules of the static site have been read again");
             }
             Err(error) => log.write(&format!("{error}\nthe rules before this change stay in force")),
@@ -62,12 +53,10 @@ pub(crate) async fn run(
     }
 }
 
-pub(crate) fn marks(sources: &[PathBuf]) -> Vec<Mark> {
-    let mark = |path: &PathBuf| {
-        let found = std::fs::metadata(path).ok()?;
-        Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
-    };
-    sources.iter().map(mark).collect()
+/// Returns the state of a file.
+pub(crate) fn mark(path: &Path) -> Mark {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
 }
 
 /// Health checks. Dropping this stops them.

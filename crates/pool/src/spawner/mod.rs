@@ -15,6 +15,7 @@ mod prepared;
 mod spawned;
 mod template;
 
+use crate::table::Code;
 pub use engine::{fibers, fibers_apart, without_fork};
 pub use environment::before_bundler;
 pub(crate) use message::TemplateMessage;
@@ -32,6 +33,8 @@ pub(crate) use template::{Template, TemplateReport};
 /// The start configuration of a template, and the content of its `boot` message.
 #[derive(Debug, Clone)]
 pub struct BootConfig {
+    /// The release to load.
+    pub release: Code,
     pub app: PathBuf,
     /// The folder that contains `firebrick/template.rb`.
     pub lib: PathBuf,

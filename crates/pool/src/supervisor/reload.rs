@@ -45,8 +45,6 @@ pub(super) struct Reloads {
     rollout: Rollout,
     /// The start configuration of each code version: the one that a reload brings and the one before.
     boots: BTreeMap<Code, BootConfig>,
-    /// The code version that was read last.
-    last_code: Code,
     /// The code version of the running reload, or of the last one.
     new: Code,
     /// The code version before that.
@@ -98,7 +96,6 @@ impl Reloads {
         Reloads {
             rollout: Rollout::new(now),
             boots: BTreeMap::from([(FIRST_CODE, boot)]),
-            last_code: FIRST_CODE,
             new: FIRST_CODE,
             before: FIRST_CODE,
             published: FIRST_CODE,
@@ -196,8 +193,7 @@ impl Supervisor {
             (plan.in_place, plan.watch) = (true, None);
         }
         let reloads = &mut self.reloads;
-        reloads.last_code += 1;
-        (reloads.before, reloads.new) = (self.table.in_force(), reloads.last_code);
+        (reloads.before, reloads.new) = (self.table.in_force(), boot.release);
         reloads.boots.retain(|code, _| *code == reloads.before);
         reloads.boots.insert(reloads.new, boot);
         let Some(old) = self.table.serving() else {
@@ -215,7 +211,7 @@ impl Supervisor {
         let calls = evaluated.map_err(|refusal| refusal.to_string())?;
         let code = self.table.code_of(generation);
         if let Some(code) = code.filter(|_| self.reloads.is_new(code)) {
-            let boot = (self.options.refresh.0)(Some(&calls))?;
+            let boot = (self.options.refresh.0)(Some((code, &calls)))?;
             self.reloads.boots.insert(code, boot);
         }
         self.boot_template(generation)
@@ -551,8 +547,7 @@ impl Supervisor {
         if self.reloads.published != code
             && let Some(boot) = self.reloads.boots.get(&code).cloned()
         {
-            notify(Notice::Reloaded(boot.settings.clone(), self.declared_services()));
-            notify(Notice::Files(self.files_told()));
+            notify(Notice::Reloaded(code));
             self.options.boot = BootConfig { unlink: self.options.boot.unlink.clone(), ..boot };
             self.reloads.published = code;
         }

@@ -1,7 +1,6 @@
-//! Forks the processes of services that the app declares, and tells which services it has declared. The
-//! caller supervises the processes.
+//! Forks the processes of services that the app declares. The caller supervises the processes.
 
-use super::{AppFacts, Generation, Service, ServiceOrder, Supervisor};
+use super::{Generation, ServiceOrder, Supervisor};
 use std::io;
 
 impl Supervisor {
@@ -21,20 +20,5 @@ impl Supervisor {
         if let Err(error) = sent {
             order.fail(&error.to_string());
         }
-    }
-
-    /// Returns the services that the app in force has declared.
-    pub(super) fn declared_services(&self) -> Vec<Service> {
-        self.serving_facts().map_or(Vec::new(), |facts| facts.services.clone())
-    }
-
-    /// Returns how the middleware of the app in force handles files.
-    pub(super) fn files_told(&self) -> Vec<String> {
-        self.serving_facts().map_or(Vec::new(), |facts| facts.files.clone())
-    }
-
-    fn serving_facts(&self) -> Option<&AppFacts> {
-        let template = self.table.serving().and_then(|generation| self.templates.get(&generation));
-        template.and_then(|template| template.facts.as_ref())
     }
 }

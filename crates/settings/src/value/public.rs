@@ -6,8 +6,8 @@ use crate::kind::{Completion, Kind, Mistake};
 use crate::nearest::nearest;
 use crate::raw::Raw;
 
-/// The default directory.
-const USUAL: &str = "public";
+/// The default directory, in that of the app.
+pub(crate) const USUAL: &str = "public";
 
 /// The rule for files of the public directory that are served without entering the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub enum ServePublic {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Public {
     Directory(PathBuf),
-    /// The default directory; `None`: nothing is served.
-    Word(Option<ServePublic>, PathBuf),
+    /// The default directory of the app, wherever the word was written; `None`: nothing is served.
+    Word(Option<ServePublic>),
 }
 
 /// Reads the path of a directory, or one of the words.
@@ -51,17 +51,16 @@ fn word(raw: &Raw) -> Option<Option<ServePublic>> {
 impl Kind<Public> for PublicDirectory {
     fn read(&self, raw: &Raw) -> Result<Public, Mistake> {
         if let Some(word) = word(raw) {
-            return Ok(Public::Word(word, USUAL.into()));
+            return Ok(Public::Word(word));
         }
         let usable = |text: &&str| !text.trim().is_empty() && !text.contains('\0');
         raw.text().filter(usable).map(|path| Public::Directory(path.into())).ok_or_else(Mistake::default)
     }
 
     fn anchor(&self, value: Public, base: &Path) -> Public {
-        let anchored = |path: &Path| crate::kind::texts::anchored(path, base);
         match value {
-            Public::Directory(path) => Public::Directory(anchored(&path)),
-            Public::Word(word, path) => Public::Word(word, anchored(&path)),
+            Public::Directory(path) => Public::Directory(crate::kind::texts::anchored(&path, base)),
+            Public::Word(word) => Public::Word(word),
         }
     }
 
@@ -101,10 +100,10 @@ mod tests {
         let read = |text: &str| PublicDirectory.read(&Raw::Word(text.to_owned())).unwrap();
         assert_eq!(read("dist"), Public::Directory("dist".into()));
         assert_eq!(read("./always"), Public::Directory("./always".into()));
-        assert_eq!(read("always"), Public::Word(Some(ServePublic::Always), "public".into()));
-        assert_eq!(read("off"), Public::Word(None, "public".into()));
+        assert_eq!(read("always"), Public::Word(Some(ServePublic::Always)));
+        assert_eq!(read("off"), Public::Word(None));
         let anchored = PublicDirectory.anchor(read("auto"), Path::new("/srv/app"));
-        assert_eq!(anchored, Public::Word(Some(ServePublic::Auto), "/srv/app/public".into()));
+        assert_eq!(anchored, Public::Word(Some(ServePublic::Auto)));
         assert!(ServeWord.read(&Raw::Word("alway".into())).unwrap_err().nearest.is_some());
     }
 }

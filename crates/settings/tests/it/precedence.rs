@@ -521,7 +521,7 @@ fn an_attached_front_has_one_worker_and_defaults_of_who_has_started_it() {
     let weak = vec![("port".to_owned(), "3000".to_owned()), ("host".to_owned(), "127.0.0.1".to_owned())];
     let load = |app: &App, app_only| {
         let attached = Attached { app_only, weak: weak.clone() };
-        load_attached(&app.arguments(), app, &attached, None).unwrap_or_else(|errors| panic!("{errors}"))
+        load_attached(&app.arguments(), app, &attached).unwrap_or_else(|errors| panic!("{errors}"))
     };
     let app = App::with("workers = 4\n[timeouts]\nworker = '9s'\n[limits]\nmax_requests = 5\n")
         .var("RACK_ENV", "production")

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use settings::puma::Call;
 use settings::table::{Takes, entries};
-use settings::{Argument, Environment, Errors, Loaded, Machine, load, load_evaluated};
+use settings::{Argument, Environment, Errors, Loaded, Machine, load};
 
 /// A temporary directory with a config.ru, variables, and flags.
 pub struct App {
@@ -83,7 +83,7 @@ impl App {
 
     /// Loads the settings with the calls of the app's `puma.rb`.
     pub fn evaluated(&self, calls: &[Call]) -> Result<Loaded, Errors> {
-        load_evaluated(&self.arguments, self, calls)
+        load(&self.arguments, self)?.evaluated(self, calls)
     }
 
     /// Returns the messages, one per line.

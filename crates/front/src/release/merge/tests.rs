@@ -3,6 +3,8 @@
 use super::*;
 use settings::table::{AnyEntry, entries};
 use settings::{Argument, Environment, Machine, Raw, Workers, load};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 #[test]
 fn what_cannot_change_stays() {
