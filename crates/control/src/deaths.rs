@@ -1,6 +1,8 @@
 //! Formats the deaths of workers for people: a line for each worker, and a line for each request that it was serving.
 
-use crate::table::{grid, grouped, mib, span};
+use text::people::grouped;
+
+use crate::table::{grid, mib, span};
 use stats::{Death, DeathRequest};
 use std::fmt::Write;
 

@@ -239,7 +239,11 @@ fn route(head: &Parts) -> Route {
     let query = head.uri.query().unwrap_or_default();
     let parameters = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let given = |name: &str| parameters.clone().find(|(given, _)| *given == name).map(|(_, value)| value);
-    let on = |name: &str| given(name).is_some_and(|value| value != "0");
+    let on = |name: &str| given(name).is_some_and(|value| text::switch::parse(value).unwrap_or(true));
+    let limit = |default: usize| {
+        let count = given("limit").map_or(Some(default as u64), |text| text::count::parse(text).ok());
+        count.and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0)
+    };
     let route = match head.uri.path() {
         "/" if reads_html(head) => Route::Dashboard,
         "/" => Route::Index,
@@ -254,15 +258,12 @@ fn route(head: &Parts) -> Route {
             Some("puma") => Route::PumaStats,
             Some(_) => Route::UnknownFormat,
         },
-        "/requests" => match given("limit").map_or(Ok(SHOWN), str::parse) {
-            Ok(limit @ 1..) => Route::Requests { limit, backtraces: on("backtraces") },
-            Ok(0) | Err(_) => Route::BadLimit,
+        "/requests" => match limit(SHOWN) {
+            Some(limit) => Route::Requests { limit, backtraces: on("backtraces") },
+            None => Route::BadLimit,
         },
         "/history" => Route::History,
-        "/deaths" => match given("limit").map_or(Ok(usize::MAX), str::parse) {
-            Ok(limit @ 1..) => Route::Deaths(limit),
-            Ok(0) | Err(_) => Route::BadLimit,
-        },
+        "/deaths" => limit(usize::MAX).map_or(Route::BadLimit, Route::Deaths),
         "/reload" | "/upgrade" if head.method != Method::POST => return Route::MethodNotAllowed("POST"),
         "/reload" => {
             return Route::Reload(match (on("undo"), on("in_place")) {

@@ -7,6 +7,7 @@ use stats::{
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::time::SystemTime;
+use text::people::grouped;
 
 /// Returns the output of `firebrick stats`.
 pub(crate) fn stats(server: &ServerSnapshot) -> String {
@@ -337,19 +338,6 @@ pub(crate) fn mib(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Formats `1234567` as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Formats seconds with the two largest units: `3d 4h`, `5m 6s`, `7s`.
 pub(crate) fn span(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
@@ -368,7 +356,6 @@ mod tests {
 
     #[test]
     fn numbers_for_people() {
-        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         let spans = [0.9, 59.0, 61.0, 3_720.0, 90_000.0, -1.0].map(span);
         assert_eq!(spans, ["0s", "59s", "1m 1s", "1h 2m", "1d 1h", "0s"]);
         assert_eq!([0.0, 0.014, 9.994, 10.04].map(ms), ["0.000", "0.014", "9.99", "10.0"]);

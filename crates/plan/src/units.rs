@@ -3,37 +3,29 @@
 //! Contract: a number without a unit is rejected, because a wrong guess would be off by a factor of sixty or a thousand without being noticed.
 //! Error messages do not contain the flag; the caller adds it.
 
+use std::time::Duration;
+
 use planner::facts::{MONTH_HOURS, Price};
 
 /// The largest rate; a higher one most likely has a wrong unit.
 const LARGEST_RATE: f64 = 1e9;
-const DAY_MS: f64 = 86_400_000.0;
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Parses a rate in requests per second.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     const EXAMPLE: &str = "give the busiest minute's rate, e.g. 375/min";
-    let (number, unit) = split(text).ok_or_else(|| format!("`{text}` is not a rate; {EXAMPLE}"))?;
-    let unit = unit.trim_start_matches("per ").trim_start_matches('/').trim().to_ascii_lowercase();
-    let seconds = match unit.as_str() {
-        "s" | "sec" | "second" | "rps" | "req/s" => 1.0,
-        "min" | "minute" | "m" | "rpm" | "req/min" => 60.0,
-        "h" | "hour" | "hr" => 3_600.0,
-        "d" | "day" => 86_400.0,
-        "month" | "mo" => MONTH_HOURS * 3_600.0,
-        "" => return Err(format!("`{text}` has no unit: write {text}/s, {text}/min or {text}/h")),
-        other => {
-            return Err(format!(
-                "`{text}`: `{other}` is not a unit of rate; expected /s, /min, /h or /day, e.g. 375/min"
-            ));
-        }
+    if is_negative(text) {
+        return Err(format!("`{text}`: a rate cannot be negative; {EXAMPLE}"));
+    }
+    let rate = text::rate::parse(text).map_err(|why| refused(text, "a rate", EXAMPLE, &why))?;
+    let Some(period) = rate.period else {
+        return Err(format!("`{text}` has no unit: write {text}/s, {text}/min or {text}/h"));
     };
-    let rate = number / seconds;
-    match rate {
-        0.0 => Err(format!(
-            "{} need no server: {EXAMPLE}",
-            if unit == "s" { "0 requests per second" } else { "no requests" }
-        )),
-        rate if rate < 0.0 => Err(format!("`{text}`: a rate cannot be negative; {EXAMPLE}")),
+    match rate.per_second() {
+        0.0 => {
+            let none = if period == 1 { "0 requests per second" } else { "no requests" };
+            Err(format!("{none} need no server: {EXAMPLE}"))
+        }
         rate if rate > LARGEST_RATE => Err(format!("`{text}` is too high; check the unit: {EXAMPLE}")),
         rate => Ok(rate),
     }
@@ -41,27 +33,28 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
 
 /// Parses a time in milliseconds, above 0 and at most a day; messages show `example`.
 pub(crate) fn time(text: &str, example: &str) -> Result<f64, String> {
-    let (number, unit) = split(text)
-        .ok_or_else(|| format!("`{text}` is not a time; expected one with a unit, e.g. {example}"))?;
-    let factor = match unit {
-        "us" | "µs" | "μs" => 0.001,
-        "ms" => 1.0,
-        "s" | "sec" => 1_000.0,
-        "min" | "m" => 60_000.0,
-        "h" => 3_600_000.0,
-        "" => return Err(format!("`{text}` has no unit: write {text}ms or {text}s")),
-        other => {
-            return Err(format!(
-                "`{text}`: `{other}` is not a unit of time; expected us, ms, s, min or h, e.g. {example}"
-            ));
-        }
-    };
-    match number * factor {
-        0.0 => Err(format!("`{text}`: expected a time above 0, e.g. {example}")),
-        ms if ms < 0.0 => Err(format!("`{text}`: a time cannot be negative; expected e.g. {example}")),
-        ms if ms > DAY_MS => Err(format!("`{text}` is more than a day; check the unit, e.g. {example}")),
-        ms => Ok(ms),
+    if is_negative(text) {
+        return Err(format!("`{text}`: a time cannot be negative; expected e.g. {example}"));
     }
+    if text::number(text).is_some() {
+        return Err(format!("`{text}` has no unit: write {text}ms or {text}s"));
+    }
+    let expected = format!("expected one with a unit (us, ms, s, min or h), e.g. {example}");
+    match text::span::parse(text).map_err(|why| refused(text, "a time", &expected, &why))? {
+        Duration::ZERO => Err(format!("`{text}`: expected a time above 0, e.g. {example}")),
+        time if time > DAY => Err(format!("`{text}` is more than a day; check the unit, e.g. {example}")),
+        time => Ok(time.as_secs_f64() * 1_000.0),
+    }
+}
+
+fn is_negative(text: &str) -> bool {
+    text.trim().strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+fn refused(text: &str, what: &str, general: &str, why: &text::Mistake) -> String {
+    let more = why.expected.as_ref().map(|expected| format!("; expected {expected}")).unwrap_or_default();
+    let near = why.nearest.as_ref().map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    format!("`{text}` is not {what}; {general}{more}{near}")
 }
 
 /// Parses a percentage, from 0 to 100, as a fraction: `30%` is 0.3.
@@ -95,12 +88,11 @@ pub(crate) fn number(text: &str, least: f64, most: f64, example: &str) -> Result
 
 /// Parses a whole number from `least` to `most`.
 pub(crate) fn count(text: &str, least: u64, most: u64, example: &str) -> Result<u64, String> {
-    let plain = text.trim().replace([',', '_'], "");
-    let number = plain.parse().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| match plain.as_str() {
-        "0" if least == 1 => format!("`{text}`: must be at least 1, e.g. {example}"),
-        _ => format!("`{text}` is not a whole number from {least} to {most}, e.g. {example}"),
-    })
+    match text::count::parse(text) {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        Ok(0) if least == 1 => Err(format!("`{text}`: must be at least 1, e.g. {example}")),
+        _ => Err(format!("`{text}` is not a whole number from {least} to {most}, e.g. {example}")),
+    }
 }
 
 /// Parses the price of an instance: `7/month`, `$0.01/h`, `12€/month`.
@@ -142,22 +134,17 @@ fn is_currency(c: char) -> bool {
     matches!(c, '$' | '€' | '£' | '¥')
 }
 
-/// Splits a text into the number at its beginning (with thousands separators, `k` and `M`) and the rest.
+/// Splits a text into the number at its beginning (with `k` and `M`) and the rest.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let end =
-        digits.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ',' | '_'))).unwrap_or(digits.len());
-    let number: String = digits[..end].chars().filter(|c| !matches!(c, ',' | '_')).collect();
-    let number: f64 = number.parse().ok().filter(|number: &f64| number.is_finite())?;
-    let rest = digits[end..].trim_start();
-    // 3k/s, 2M/day; but not the beginnings of `month`, `min` and so on.
-    let (factor, rest) = match rest.strip_prefix(['k', 'K']) {
-        Some(rest) => (1e3, rest),
-        None => rest.strip_prefix('M').map_or((1.0, rest), |rest| (1e6, rest)),
-    };
-    let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
-    Some((sign * number * factor, rest.trim()))
+        text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ',' | '_'))).unwrap_or(text.len());
+    let (number, rest) = (text::number(&text[..end])?, text[end..].trim());
+    // 3k, 2M; but not the beginnings of `month`, `min` and so on.
+    Some(match rest.strip_prefix(['k', 'K']) {
+        Some(rest) => (number * 1e3, rest.trim()),
+        None => rest.strip_prefix('M').map_or((number, rest), |rest| (number * 1e6, rest.trim())),
+    })
 }
 
 #[cfg(test)]

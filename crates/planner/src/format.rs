@@ -1,38 +1,10 @@
 //! Numbers for people: units, at most three significant digits, and fractions in words.
 
+use text::people;
+
 /// Formats at most three significant digits, with thousands separators.
 pub fn figure(value: f64) -> String {
-    if !value.is_finite() {
-        return "infinite".to_owned();
-    }
-    let size = value.abs();
-    if size >= 999.5 {
-        let digits = size.log10().floor() as i32 - 2;
-        let step = 10_f64.powi(digits);
-        return grouped((value / step).round() * step);
-    }
-    let places = match size {
-        s if s >= 99.95 || s == 0.0 => 0,
-        s if s >= 9.995 => 1,
-        s if s >= 0.9995 => 2,
-        s if s >= 0.0995 => 3,
-        s if s >= 0.00995 => 4,
-        _ => 5,
-    };
-    let text = format!("{value:.places$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-fn grouped(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value < 0.0 { format!("-{text}") } else { text }
+    if value.is_finite() { people::figure(value) } else { "infinite".to_owned() }
 }
 
 /// Formats milliseconds with a suitable unit: `7 ms`, `1.5 s`, `2.5 min`, `3 h`.
@@ -49,13 +21,7 @@ pub fn millis(ms: f64) -> String {
 
 /// Formats memory: `21 MiB`, `1.5 GiB`.
 pub fn memory(bytes: f64) -> String {
-    const MIB: f64 = 1_048_576.0;
-    match bytes {
-        bytes if bytes >= 1_024.0 * MIB => format!("{} GiB", figure(bytes / 1_024.0 / MIB)),
-        bytes if bytes >= 0.1 * MIB => format!("{} MiB", figure(bytes / MIB)),
-        bytes if bytes >= 1_024.0 => format!("{} KiB", figure(bytes / 1_024.0)),
-        bytes => format!("{} bytes", figure(bytes)),
-    }
+    if bytes < 1_024.0 { format!("{} bytes", figure(bytes)) } else { people::size(bytes, figure) }
 }
 
 /// Formats a fraction in percent: `73 %`; values near 0 or 100 % are not rounded to it.
@@ -100,32 +66,16 @@ pub fn times(ratio: f64) -> String {
 }
 
 /// Formats a whole number with thousands separators.
-pub fn whole(number: u64) -> String {
-    grouped(number as f64)
-}
+pub use text::people::grouped as whole;
 
 /// Writes `1 process`, `2 processes`.
 pub fn count(number: u64, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(number as f64), if number == 1 { one } else { many })
+    format!("{} {}", people::grouped(number), if number == 1 { one } else { many })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn three_significant_digits() {
-        let texts =
-            [0.0, 0.001234, 0.0123, 0.5, 1.0, 7.126, 22.857, 142.857, 999.6, 6_250.0, 123_456.0, -4.5, 99.96];
-        let texts: Vec<String> = texts.into_iter().map(figure).collect();
-        assert_eq!(
-            texts,
-            [
-                "0", "0.00123", "0.0123", "0.5", "1", "7.13", "22.9", "143", "1,000", "6,250", "123,000",
-                "-4.5", "100"
-            ]
-        );
-    }
 
     #[test]
     fn units_fit_the_size() {

@@ -23,24 +23,13 @@ impl std::str::FromStr for Slo {
 fn read(text: &str) -> Option<Slo> {
     let text: String = text.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_lowercase();
     let (percentile, time) = text.split_once("<=").or_else(|| text.split_once('<'))?;
-    let percentile: f64 = number(percentile.strip_prefix('p')?.trim_end_matches('%'))?;
-    let unit = time.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let factor = match &time[unit..] {
-        "us" | "µs" => 0.001,
-        "ms" => 1.0,
-        "s" => 1_000.0,
-        "m" | "min" => 60_000.0,
-        _ => return None,
-    };
-    let under_ms = number(&time[..unit])? * factor;
-    let sound = percentile > 0.0 && percentile < 100.0 && under_ms > 0.0 && under_ms.is_finite();
-    sound.then_some(Slo { percentile, under_ms })
-}
-
-fn number(text: &str) -> Option<f64> {
-    let plain = text.starts_with(|c: char| c.is_ascii_digit());
-    let plain = plain && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    plain.then(|| text.parse().ok()).flatten()
+    let percentile = text::number(percentile.strip_prefix('p')?.trim_end_matches('%'))?;
+    // Without a unit, milliseconds would be as likely as seconds.
+    let under = Some(time)
+        .filter(|time| text::number(time).is_none())
+        .and_then(|time| text::span::parse(time).ok())?;
+    let is_sound = percentile > 0.0 && percentile < 100.0 && !under.is_zero();
+    is_sound.then_some(Slo { percentile, under_ms: under.as_secs_f64() * 1_000.0 })
 }
 
 impl std::fmt::Display for Slo {

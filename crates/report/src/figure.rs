@@ -1,5 +1,7 @@
 //! Number formatting: rounding, thousands separators, and round steps.
 
+use text::people;
+
 /// The limits beyond which numbers are shown with a power of ten.
 const LARGEST_WRITTEN_OUT: f64 = 1e15;
 const SMALLEST_WRITTEN_OUT: f64 = 1e-4;
@@ -14,29 +16,12 @@ pub(crate) fn significant(value: f64) -> String {
         let text = format!("{value:.2e}").replace('-', "−");
         return text.replace(".00e", "e");
     }
-    let magnitude = size.log10().floor();
-    let rounded = {
-        let unit = 10f64.powf(2.0 - magnitude);
-        if magnitude > 2.0 { (value * unit).round() / unit } else { value }
-    };
-    let text = grouped(rounded, (2.0 - magnitude).max(0.0) as usize);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    people::figure(value).replace('-', "−")
 }
 
 /// Formats a fixed number of decimals, with thousands separators.
 pub(crate) fn grouped(value: f64, decimals: usize) -> String {
-    let text = format!("{:.decimals$}", value.abs());
-    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let sign =
-        if value < 0.0 && text.bytes().any(|digit| (b'1'..=b'9').contains(&digit)) { "−" } else { "" };
-    let mut shown = String::from(sign);
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown + rest
+    people::decimals(value, decimals).replace('-', "−")
 }
 
 /// The rule for round steps.

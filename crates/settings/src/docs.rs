@@ -53,8 +53,23 @@ Settings are read when the server starts. `firebrick reload` reads them again an
 and `[services]`, `[rate_limits]` and `[sendfile]`. The others take effect at the next start, or with `firebrick upgrade`. `static.json`, `.htpasswd`,
 handler files and certificates are reloaded when they change.
 
-Sizes are bytes or have a unit: `65536`, `\"64KiB\"`, `\"10MB\"`. Times are seconds or have a unit: `30`, `\"30s\"`,
-`\"500ms\"`, `\"2m\"`. Relative paths in the file start in the app's directory, paths in flags and variables in the
+Values have the same grammar in the file, in flags and in variables. Upper and lower case are the same, blanks may stand before a unit,
+and `10_000` and `10,000` are 10000:
+
+| value | accepted | meaning |
+|---|---|---|
+| count | `600`, `10k`, `1.5M`, `1e3` | `k` is 1000, `M` is a million |
+| size | `65536`, `64KiB`, `50m`, `512Mi`, `10MB`, `1.5GiB`, `1e6` | bytes. `k`, `m`, `g`, `t` alone are powers of 1024, as in nginx and systemd, and so are `KiB` and `Ki`; `kB` and `MB` are powers of 1000 |
+| time | `30`, `30s`, `500ms`, `1m30s`, `1h 30min`, `1.5h`, `365d`, `2w` | a number alone is seconds. Units: `ns`, `us`, `ms`, `s`, `m` or `min`, `h`, `d`, `w`, also as words (`5 minutes`), from the largest down |
+| rate | `100/s`, `5/m`, `10/30s`, `10r/s`, `2k/s`, `300 per hour` | a number in a period |
+| switch | `true`, `on`, `yes`, `\"1\"`; `false`, `off`, `no`, `\"0\"` | |
+
+In the file, whatever has a unit is in quotes, and a number may be (`port = \"3000\"`). What may be read in two ways is refused, and the
+message has both readings: `1,5` (1.5 or 15), `1:30` (`1m30s` or `1h30m`), `1M` as a time (a minute or a month). `bench`, `tune` and
+`plan` read their flags in the same way, with two habits of load generators: `k`, `m` and `g` alone are powers of 1000 in sizes, and
+`1M` is a minute.
+
+Relative paths in the file start in the app's directory, paths in flags and variables in the
 current directory. `firebrick check` shows the resulting settings and the source of each value.
 ";
 

@@ -12,27 +12,7 @@ use std::path::Path;
 
 use crate::raw::Raw;
 
-/// The reason why a value was refused.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mistake {
-    /// A description of valid values that fits after "expected"; `None`: the kind's own description.
-    pub expected: Option<String>,
-    /// The most similar valid value, if there is one.
-    pub nearest: Option<String>,
-}
-
-impl Mistake {
-    /// Returns a mistake with a more precise explanation than the kind's description.
-    pub(crate) fn expected(what: impl Into<String>) -> Mistake {
-        Mistake { expected: Some(what.into()), nearest: None }
-    }
-
-    /// Adds the value that was probably meant.
-    pub(crate) fn near(mut self, nearest: Option<impl Into<String>>) -> Mistake {
-        self.nearest = nearest.map(Into::into);
-        self
-    }
-}
+pub use text::Mistake;
 
 /// The completions that a shell can offer for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use std::path::Path;
 
 pub use cpu::CpuClock;
 
-use crate::kind::numbers::size_text;
 use crate::system::affinity;
 
 /// The resources that this process may use.
@@ -140,7 +139,7 @@ pub fn auto_workers(machine: &Machine, worker_memory: u64) -> Chosen {
     match worker_room(machine, worker_memory).filter(|(room, _)| *room < cpus) {
         None => Chosen { number: cpus, why },
         Some((room, what)) => {
-            let each = size_text(worker_memory);
+            let each = text::size::exact(worker_memory);
             Chosen { number: room, why: format!("auto: {what} has room for {room} of {each} each") }
         }
     }

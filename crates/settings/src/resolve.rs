@@ -22,7 +22,6 @@ use std::path::{Path, PathBuf};
 use crate::discover::Discovered;
 use crate::error::Error;
 use crate::given::{Given, Route, Written};
-use crate::kind::numbers::size_text;
 use crate::load::Reading;
 use crate::machine::{Chosen, Machine, auto_front_threads, auto_workers, worker_room};
 use crate::nearest::nearest;
@@ -250,7 +249,7 @@ fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> (Workers, 
         taker.warn(format!(
             "workers is {workers}, but {what} has room for {room} of {} each (worker_memory_estimate); the number \
              grows only as far as the memory that they really take allows",
-            size_text(estimate.value)
+            text::size::exact(estimate.value)
         ));
     }
     (workers, None, written.origin.to_string())

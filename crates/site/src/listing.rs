@@ -107,16 +107,8 @@ fn row(page: &mut String, entry: &Entry) {
 
 /// Formats three digits and a binary unit; the exact number of bytes up to 1023.
 fn size(page: &mut String, bytes: u64) {
-    let mut unit = "B";
-    let mut scaled = bytes as f64;
-    for next in ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"] {
-        if scaled < 1023.5 {
-            break;
-        }
-        (unit, scaled) = (next, scaled / 1024.0);
-    }
-    let digits = usize::from(unit != "B" && scaled < 99.95);
-    let _ = write!(page, "{scaled:.digits$} {unit}");
+    let digits = |scaled: f64| format!("{scaled:.*}", usize::from(scaled < 99.95));
+    page.push_str(&text::people::size(bytes as f64, digits));
 }
 
 /// Escapes text for an element or a quoted attribute. Control and bidirectional formatting characters become �.

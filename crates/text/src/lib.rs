@@ -1,10 +1,21 @@
-//! Small grammars that every part of the program reads: percent-encoded text and tokens.
+//! Small grammars that every part of the program reads and writes: percent-encoded text, tokens, and what people write
+//! in settings and flags: counts, sizes, spans of time, rates, switches.
 //!
-//! Why: each part had its own copy, and the copies differed in what they did with a stray `%`.
+//! Why: each part had its own copy, and the copies differed in what they did with a stray `%`, with `1m30s` or with `50m`.
 
 #![forbid(unsafe_code)]
 
+pub mod count;
+mod mistake;
+mod number;
+pub mod people;
 pub mod percent;
+pub mod rate;
+pub mod size;
+pub mod span;
+pub mod switch;
 mod token;
 
+pub use mistake::{Mistake, OrMistake};
+pub use number::{digits, number};
 pub use token::{alphanumeric_and, is_token, is_token_byte, token_len};

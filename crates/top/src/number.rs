@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub(crate) use text::people::{grouped, span};
+
 /// Formats `0`, `0.042`, `1.23`, `45.6`, `789`, `12,345`.
 pub(crate) fn significant(number: f64) -> String {
     if !number.is_finite() {
@@ -19,16 +21,6 @@ pub(crate) fn significant(number: f64) -> String {
     if number.abs() < 0.995 { text.trim_end_matches('0').to_owned() } else { text }
 }
 
-/// Adds thousands separators: `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let first = digits.len() % 3;
-    let (head, tail) = digits.split_at(first);
-    let groups = tail.as_bytes().chunks(3).map(|group| String::from_utf8_lossy(group).into_owned());
-    let head = (!head.is_empty()).then(|| head.to_owned());
-    head.into_iter().chain(groups).collect::<Vec<_>>().join(",")
-}
-
 /// Formats milliseconds with a suitable unit: `0.12 ms`, `345 ms`, `1.23 s`, `2 min 5 s`.
 pub(crate) fn time(ms: f64) -> String {
     match ms {
@@ -38,30 +30,9 @@ pub(crate) fn time(ms: f64) -> String {
     }
 }
 
-/// Formats a span: `45 s`, `12 min 3 s`, `3 h 12 min`, `2 d 4 h`.
-pub(crate) fn span(time: Duration) -> String {
-    let seconds = time.as_secs();
-    let two = |large: u64, unit: &str, small: u64, rest: &str| {
-        if small == 0 { format!("{large} {unit}") } else { format!("{large} {unit} {small} {rest}") }
-    };
-    match seconds {
-        0..=59 => format!("{seconds} s"),
-        60..=3_599 => two(seconds / 60, "min", seconds % 60, "s"),
-        3_600..=86_399 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
-        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
-    }
-}
-
 /// Formats bytes with a suitable unit: `512 KiB`, `45.6 MiB`, `1.23 GiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
-    let bytes = bytes as f64;
-    let (number, unit) = match bytes {
-        small if small < 1_024.0 => (small, "B"),
-        small if small < 999.5 * 1_024.0 => (small / 1_024.0, "KiB"),
-        small if small < 999.5 * 1_048_576.0 => (small / 1_048_576.0, "MiB"),
-        large => (large / 1_073_741_824.0, "GiB"),
-    };
-    format!("{} {unit}", significant(number))
+    text::people::size(bytes as f64, significant)
 }
 
 /// Formats a fraction in percent: `0 %`, `4.2 %`, `43 %`.
@@ -118,11 +89,6 @@ mod tests {
         ] {
             assert_eq!(time(ms), text);
         }
-        for (seconds, text) in
-            [(45, "45 s"), (60, "1 min"), (723, "12 min 3 s"), (11_520, "3 h 12 min"), (187_200, "2 d 4 h")]
-        {
-            assert_eq!(span(Duration::from_secs(seconds)), text);
-        }
         for (ms, text) in [(500, "500 ms"), (1_000, "1 s"), (1_500, "1.5 s"), (120_000, "2 min")] {
             assert_eq!(interval(Duration::from_millis(ms)), text);
         }
@@ -135,7 +101,7 @@ mod tests {
             (2_048, "2.00 KiB"),
             (45 << 20, "45.0 MiB"),
             (1_300 << 20, "1.27 GiB"),
-            (u64::MAX, "17,179,869,184 GiB"),
+            (u64::MAX, "16.0 EiB"),
         ] {
             assert_eq!(bytes(number), text);
         }

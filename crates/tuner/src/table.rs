@@ -6,31 +6,7 @@ use crate::work::Measured;
 
 /// Formats three significant digits, with thousands separators: `1,230`, `0.123`.
 pub(crate) fn figure(value: f64) -> String {
-    if !value.is_finite() {
-        return "-".to_owned();
-    }
-    match value.abs() {
-        size if size >= 100.0 => {
-            let factor = 10_f64.powi(size.log10().floor() as i32 - 2);
-            thousands((value / factor).round() * factor)
-        }
-        size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 1.0 => format!("{value:.2}"),
-        0.0 => "0".to_owned(),
-        _ => format!("{value:.3}"),
-    }
-}
-
-fn thousands(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value < 0.0 { format!("-{text}") } else { text }
+    if value.is_finite() { text::people::padded(value) } else { "-".to_owned() }
 }
 
 /// Formats milliseconds without unit.
@@ -45,13 +21,7 @@ pub(crate) fn mebibytes(bytes: u64) -> String {
 
 /// Formats bytes with unit.
 pub(crate) fn size(bytes: f64) -> String {
-    const KIB: f64 = 1_024.0;
-    match bytes.abs() {
-        large if large >= KIB * KIB * KIB => format!("{} GiB", figure(bytes / KIB / KIB / KIB)),
-        middle if middle >= KIB * KIB => format!("{} MiB", figure(bytes / KIB / KIB)),
-        small if small >= KIB => format!("{} KiB", figure(bytes / KIB)),
-        _ => format!("{bytes:.0} bytes"),
-    }
+    if bytes.abs() < 1_024.0 { format!("{bytes:.0} bytes") } else { text::people::size(bytes, figure) }
 }
 
 /// The columns: headings, units, widths.

@@ -136,7 +136,7 @@ fn figure(name: &str) -> Option<Figure> {
         _ => {}
     }
     let digits = name.strip_prefix('p')?;
-    let number = amount::number(digits)?;
+    let number = text::number(digits)?;
     let whole = digits.len() > 2 && !digits.contains('.') && digits != "100";
     let percentile = if whole { number / 10f64.powi(i32::try_from(digits.len()).ok()? - 2) } else { number };
     (percentile <= 100.0).then_some(Figure::Percentile(percentile))
@@ -145,12 +145,12 @@ fn figure(name: &str) -> Option<Figure> {
 fn limit_of(metric: Metric, text: &str) -> Result<f64, String> {
     match metric {
         Metric::Time(..) => {
-            if amount::number(text).is_some() {
+            if text::number(text).is_some() {
                 return Err(format!("{text} has no unit; expected a time such as {text}ms"));
             }
             amount::duration(text).map(|limit| limit.as_secs_f64() * 1e6)
         }
-        Metric::Rate if amount::number(text) == Some(0.0) => Ok(0.0),
+        Metric::Rate if text::number(text) == Some(0.0) => Ok(0.0),
         Metric::Rate => rate::rate(text),
         Metric::ErrorShare => {
             share(text).ok_or_else(|| format!("{text:?} is not a percentage: expected 0 to 100, such as 0.1"))
@@ -164,7 +164,7 @@ fn limit_of(metric: Metric, text: &str) -> Result<f64, String> {
 }
 
 fn share(text: &str) -> Option<f64> {
-    amount::number(text.strip_suffix('%').unwrap_or(text)).filter(|share| *share <= 100.0)
+    text::number(text.strip_suffix('%').unwrap_or(text)).filter(|share| *share <= 100.0)
 }
 
 #[cfg(test)]

@@ -1,47 +1,24 @@
 //! Rates and ramps: `500/s`, `100..2000/s:30s`, `100/s:10s,200/s:10s`.
 
-use crate::inputs::amount::{duration, number, unit_seconds};
+use crate::inputs::amount::duration;
 use crate::scenario::Stage;
 
 /// The highest accepted rate, per second.
 const MOST: f64 = 1e8;
 
-const EXPECTED: &str = "expected 500/s, 375/min or 2k/s; a bare number is per second";
+const EXPECTED: &str = "500/s, 375/min or 2k/s; a bare number is per second";
 
 /// Parses a rate in requests per second: `500/s`, `375/min`, `1000/h`, `2k/s`; a bare number is per second.
 ///
 /// # Errors
 /// A description of what is expected.
 pub fn rate(text: &str) -> Result<f64, String> {
-    let found = amount(text).ok_or_else(|| format!("{text:?} is not a rate: {EXPECTED}"))?;
-    if found <= 0.0 {
-        return Err(format!("{text:?}: a rate must be above 0"));
+    let refused = |why: text::Mistake| why.about(text, "a rate", EXPECTED);
+    match text::rate::parse(text).map_err(refused)?.per_second() {
+        0.0 => Err(format!("{text:?}: a rate must be above 0")),
+        rate if rate > MOST => Err(refused(text::Mistake::default())),
+        rate => Ok(rate),
     }
-    Ok(found)
-}
-
-fn amount(text: &str) -> Option<f64> {
-    let (amount, per) = per(text)?;
-    plain(amount).map(|amount| amount / per).filter(|rate| *rate <= MOST)
-}
-
-/// Splits `375/min` into `375` and 60.
-fn per(text: &str) -> Option<(&str, f64)> {
-    let text = text.trim();
-    match text.split_once('/') {
-        None => Some((text, 1.0)),
-        Some((amount, unit)) => Some((amount.trim(), unit_seconds(unit.trim()).filter(|unit| *unit >= 1.0)?)),
-    }
-}
-
-/// Parses a number that may end in `k` or `M`.
-fn plain(text: &str) -> Option<f64> {
-    let (digits, factor) = match text.as_bytes().last() {
-        Some(b'k' | b'K') => (&text[..text.len() - 1], 1e3),
-        Some(b'M') => (&text[..text.len() - 1], 1e6),
-        _ => (text, 1.0),
-    };
-    number(digits).map(|number| number * factor)
 }
 
 /// Parses the stages of an open model, separated by commas: a rate (`500/s`) or a ramp (`100..2000/s`), then a colon
@@ -52,7 +29,8 @@ fn plain(text: &str) -> Option<f64> {
 pub fn stages(text: &str) -> Result<Vec<Stage>, String> {
     let parts: Vec<&str> = text.split(',').collect();
     let stages: Vec<Stage> = parts.iter().map(|part| stage(part)).collect::<Result<_, String>>()?;
-    let (_, before) = stages.split_last().ok_or_else(|| format!("{text:?} is not a rate: {EXPECTED}"))?;
+    let (_, before) =
+        stages.split_last().ok_or_else(|| format!("{text:?} is not a rate: expected {EXPECTED}"))?;
     if let Some(at) = before.iter().position(|stage| stage.duration.is_none()) {
         return Err(format!(
             "{:?} has no duration, but is not the last stage: expected {}:10s",
@@ -74,19 +52,19 @@ fn stage(text: &str) -> Result<Stage, String> {
     if length.is_some_and(|length| length.is_zero()) {
         return Err(format!("{:?} has a duration of 0", text.trim()));
     }
-    let (from, to) = ends(rates)
-        .ok_or_else(|| format!("{:?} is not a rate: {EXPECTED}; a ramp is 100..2000/s:30s", rates.trim()))?;
+    let (from, to) = ends(rates).ok_or_else(|| {
+        format!("{:?} is not a rate: expected {EXPECTED}; a ramp is 100..2000/s:30s", rates.trim())
+    })?;
     Ok(Stage { from, to, duration: length })
 }
 
 /// Returns both ends of `100..2000/s`, whose unit applies to both, or of a constant rate.
 fn ends(text: &str) -> Option<(f64, f64)> {
-    let Some((from, to)) = text.split_once("..") else {
-        return amount(text).map(|rate| (rate, rate));
-    };
-    let (to_amount, unit) = per(to)?;
-    let to = plain(to_amount)? / unit;
-    let from = if from.contains('/') { amount(from)? } else { plain(from.trim())? / unit };
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    let [from, to] = [from, to].map(|end| text::rate::parse(end).ok());
+    let (from, to) = (from?, to?);
+    let from = text::rate::Rate { period: from.period.or(to.period), ..from }.per_second();
+    let to = to.per_second();
     (from <= MOST && to <= MOST).then_some((from, to))
 }
 

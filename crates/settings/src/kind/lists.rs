@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::numbers::{OrDefault, digits};
+use text::{OrMistake, digits};
+
 use super::{Completion, Kind, Mistake, texts};
 use crate::raw::Raw;
 use crate::value::bind::Bind;
@@ -24,7 +25,7 @@ impl Kind<Vec<Bind>> for Binds {
         parts
             .iter()
             .filter(|part| **part != Raw::Word(String::new()))
-            .map(|part| part.text().ok_or_default()?.parse())
+            .map(|part| part.text().or_mistake()?.parse())
             .collect()
     }
 
@@ -79,7 +80,7 @@ impl Kind<Vec<ControlPart>> for ControlAddresses {
         let parts = if let Raw::List(parts) = raw { parts } else { one };
         let read = |part: &Raw| match part {
             Raw::Switch(false) => Ok(ControlPart::Off),
-            part => match part.text().ok_or_default()? {
+            part => match part.text().or_mistake()? {
                 "auto" => Ok(ControlPart::Auto),
                 "off" => Ok(ControlPart::Off),
                 text => text.parse().map(ControlPart::At),
@@ -182,8 +183,7 @@ pub(crate) struct Proxies;
 impl Kind<TrustedProxies> for Proxies {
     fn read(&self, raw: &Raw) -> Result<TrustedProxies, Mistake> {
         let parts = raw.parts();
-        let words: Vec<&str> =
-            parts.iter().map(|part| part.text().ok_or_default()).collect::<Result<_, _>>()?;
+        let words: Vec<&str> = parts.iter().map(|part| part.text().or_mistake()).collect::<Result<_, _>>()?;
         TrustedProxies::parse(&words)
     }
 
@@ -207,7 +207,7 @@ impl Kind<Vec<String>> for RequestPaths {
         let path = |part: &Raw| {
             let valid =
                 |text: &&str| text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());
-            part.text().filter(valid).map(str::to_owned).ok_or_default()
+            part.text().filter(valid).map(str::to_owned).or_mistake()
         };
         raw.parts().iter().map(path).collect()
     }

@@ -1,6 +1,7 @@
 //! Domain names for certificates, and URLs of CAs.
 
-use super::numbers::OrDefault;
+use text::OrMistake;
+
 use super::{Kind, Mistake};
 use crate::raw::Raw;
 use crate::value::acme::DomainKind;
@@ -11,7 +12,7 @@ impl Kind<Vec<String>> for Domains {
     fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
         let mut domains: Vec<String> = Vec::new();
         for part in raw.parts().iter() {
-            let text = part.text().ok_or_default()?.trim();
+            let text = part.text().or_mistake()?.trim();
             if text.is_empty() {
                 continue;
             }
@@ -84,7 +85,7 @@ impl Kind<String> for Url {
                 && text.bytes().all(|byte| byte.is_ascii_graphic())
                 && !text.contains('#')
         };
-        raw.text().filter(usable).map(str::to_owned).ok_or_default()
+        raw.text().filter(usable).map(str::to_owned).or_mistake()
     }
 
     fn expected(&self) -> String {

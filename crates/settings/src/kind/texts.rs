@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::numbers::OrDefault;
+use text::OrMistake;
+
 use super::{Completion, Kind, Mistake};
 use crate::nearest::nearest;
 use crate::raw::Raw;
@@ -15,10 +16,13 @@ impl Kind<bool> for Switch {
     fn read(&self, raw: &Raw) -> Result<bool, Mistake> {
         let on = match raw {
             Raw::Switch(on) => Some(*on),
-            Raw::Word(text) => text.parse().ok(),
+            Raw::Word(text) | Raw::Text(text) => text::switch::parse(text),
+            Raw::Integer(number @ 0..=1) => {
+                return Err(Mistake::default().near(Some((*number == 1).to_string())));
+            }
             _ => None,
         };
-        on.ok_or_default()
+        on.or_mistake()
     }
 
     fn expected(&self) -> String {
@@ -34,7 +38,7 @@ pub(crate) struct Choice<T: 'static>(pub(crate) &'static [(&'static str, T)]);
 
 impl<T: Copy + Sync> Kind<T> for Choice<T> {
     fn read(&self, raw: &Raw) -> Result<T, Mistake> {
-        let text = raw.text().ok_or_default()?;
+        let text = raw.text().or_mistake()?;
         let found = self.0.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
         found.ok_or_else(|| Mistake::default().near(nearest(text, self.words())))
     }
@@ -55,7 +59,7 @@ pub(crate) struct Text;
 impl Kind<String> for Text {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let plain = |text: &&str| !text.trim().is_empty() && !text.contains(char::is_control);
-        raw.text().filter(plain).map(str::to_owned).ok_or_default()
+        raw.text().filter(plain).map(str::to_owned).or_mistake()
     }
 
     fn expected(&self) -> String {
@@ -74,7 +78,7 @@ impl Kind<String> for Pairs {
                 text::is_token(name.as_bytes()) && value.bytes().all(|byte| (b' '..0x7f).contains(&byte))
             })
         };
-        raw.text().filter(|text| text.split(',').all(is_pair)).map(str::to_owned).ok_or_default()
+        raw.text().filter(|text| text.split(',').all(is_pair)).map(str::to_owned).or_mistake()
     }
 
     fn expected(&self) -> String {
@@ -89,7 +93,7 @@ impl Kind<String> for Secret {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let usable =
             |text: &&str| (1..=256).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
-        raw.text().filter(usable).map(str::to_owned).ok_or_default()
+        raw.text().filter(usable).map(str::to_owned).or_mistake()
     }
 
     fn expected(&self) -> String {
@@ -105,7 +109,7 @@ impl Kind<String> for RequestPath {
             text.starts_with('/')
                 && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
         };
-        raw.text().filter(usable).map(str::to_owned).ok_or_default()
+        raw.text().filter(usable).map(str::to_owned).or_mistake()
     }
 
     fn expected(&self) -> String {
@@ -121,7 +125,7 @@ impl Kind<String> for TicketSecret {
         let usable = |text: &&str| {
             (32..=1024).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
         };
-        raw.text().filter(usable).map(str::to_owned).ok_or_default()
+        raw.text().filter(usable).map(str::to_owned).or_mistake()
     }
 
     fn expected(&self) -> String {
@@ -135,7 +139,7 @@ impl Kind<Hsts> for HstsValue {
     fn read(&self, raw: &Raw) -> Result<Hsts, Mistake> {
         match raw {
             Raw::Integer(seconds) => seconds.to_string().parse(),
-            other => other.text().ok_or_default()?.parse(),
+            other => other.text().or_mistake()?.parse(),
         }
     }
 
@@ -149,7 +153,7 @@ pub(crate) struct Path(pub(crate) Completion);
 impl Kind<PathBuf> for Path {
     fn read(&self, raw: &Raw) -> Result<PathBuf, Mistake> {
         let usable = |text: &&str| !text.trim().is_empty() && !text.contains('\0');
-        raw.text().filter(usable).map(PathBuf::from).ok_or_default()
+        raw.text().filter(usable).map(PathBuf::from).or_mistake()
     }
 
     fn anchor(&self, path: PathBuf, base: &std::path::Path) -> PathBuf {
@@ -285,7 +289,7 @@ pub(crate) struct Host;
 
 impl Kind<String> for Host {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
-        let text = raw.text().ok_or_default()?;
+        let text = raw.text().or_mistake()?;
         if let Some((_, rest)) = text.split_once("://") {
             let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
             let near = crate::value::bind::parse_host(host).is_ok().then(|| host.to_owned());
@@ -324,7 +328,7 @@ impl Kind<String> for Word {
             let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
             (1..=64).contains(&text.len()) && text.bytes().all(known)
         };
-        raw.text().filter(plain).map(str::to_owned).ok_or_default()
+        raw.text().filter(plain).map(str::to_owned).or_mistake()
     }
 
     fn expected(&self) -> String {
@@ -339,7 +343,7 @@ impl Kind<String> for RedisUrl {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let known =
             |url: &String| ["redis://", "rediss://", "unix:///"].iter().any(|scheme| url.starts_with(scheme));
-        Secret.read(raw).ok().filter(known).ok_or_default()
+        Secret.read(raw).ok().filter(known).or_mistake()
     }
 
     fn expected(&self) -> String {
@@ -353,7 +357,7 @@ pub(crate) struct HeaderName;
 impl Kind<String> for HeaderName {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let is_name = |name: &&str| name.len() <= 256 && text::is_token(name.as_bytes());
-        raw.text().filter(is_name).map(str::to_owned).ok_or_default()
+        raw.text().filter(is_name).map(str::to_owned).or_mistake()
     }
 
     fn expected(&self) -> String {

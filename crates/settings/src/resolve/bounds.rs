@@ -1,7 +1,6 @@
 //! Rules between limits and timeouts.
 
 use super::{Facts, Taker};
-use crate::kind::numbers::size_text;
 use crate::origin::Origin;
 use crate::settings::{Limits, Settings, Timeouts};
 use crate::table::entry::Section;
@@ -24,7 +23,7 @@ pub(super) fn limits(taker: &Taker<'_>, facts: &Facts, development: bool) -> Lim
     if taker.origin(&l::max_uri) == Origin::Default {
         limits.max_uri = limits.max_uri.min(limits.max_header_bytes / 2);
     } else if limits.max_uri >= limits.max_header_bytes {
-        let head = size_text(limits.max_header_bytes as u64);
+        let head = text::size::exact(limits.max_header_bytes as u64);
         taker.conflict(
             &l::max_uri.about,
             format!("must be less than limits.max_header_bytes, which is {head}"),

@@ -3,6 +3,8 @@
 use super::Taker;
 use crate::error::Error;
 use crate::given::{Named, Written};
+use crate::kind::Kind;
+use crate::kind::texts::Switch;
 use crate::nearest::nearest;
 use crate::raw::Raw;
 
@@ -55,11 +57,10 @@ impl Reader<'_> {
 
     /// Reads true or false; returns `otherwise` after a mistake.
     pub(super) fn switch(&self, key: &str, written: &Written, otherwise: bool) -> bool {
-        if let Raw::Switch(on) = written.raw {
-            return on;
-        }
-        self.refuse(key, written, "expected true or false".to_owned());
-        otherwise
+        Switch.read(&written.raw).unwrap_or_else(|why| {
+            self.refuse(key, written, format!("expected {}", why.explain("true or false")));
+            otherwise
+        })
     }
 
     /// Reports a key that is not among the `known`.

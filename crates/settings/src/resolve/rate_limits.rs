@@ -1,5 +1,7 @@
 //! The `[rate_limits]` table.
 
+use text::OrMistake;
+
 use super::Taker;
 use super::named::Reader;
 use crate::given::{Given, Named, Written};
@@ -50,7 +52,7 @@ fn rate_limit(taker: &Taker<'_>, named: &Named, redis: bool) -> Option<RateLimit
         }
     }
     let Some(rate) = rate else {
-        reader.refuse("", &named.written, format!("{}: rate is missing", Rate::EXPECTED));
+        reader.refuse("", &named.written, format!("expected {}: rate is missing", Rate::EXPECTED));
         return None;
     };
     limit.rate = rate?;
@@ -60,11 +62,9 @@ fn rate_limit(taker: &Taker<'_>, named: &Named, redis: bool) -> Option<RateLimit
 
 impl Reader<'_> {
     fn rate(&self, written: &Written) -> Option<Rate> {
-        let rate = written.raw.text().and_then(Rate::parse);
-        if rate.is_none() {
-            self.refuse("rate", written, Rate::EXPECTED.to_owned());
-        }
-        rate
+        let rate = written.raw.text().or_mistake().and_then(Rate::parse);
+        rate.map_err(|why| self.refuse("rate", written, format!("expected {}", why.explain(Rate::EXPECTED))))
+            .ok()
     }
 
     fn burst(&self, written: &Written) -> Option<u32> {

@@ -111,8 +111,8 @@ impl Reader<'_> {
     }
 
     fn period(&self, key: &str, written: &Written) -> Duration {
-        Period::ANY.read(&written.raw).unwrap_or_else(|_| {
-            self.refuse(key, written, format!("expected {}", Period::ANY.expected()));
+        Period::ANY.read(&written.raw).unwrap_or_else(|why| {
+            self.refuse(key, written, format!("expected {}", why.explain(&Period::ANY.expected())));
             Service::STOP_TIMEOUT
         })
     }

@@ -1,11 +1,12 @@
 //! TLS: files that belong together, and client certificates that can be verified.
 
+use text::digits;
+
 use std::path::PathBuf;
 
 use super::{Facts, Taker};
 use crate::error::Error;
 use crate::given::{Given, Table, Written};
-use crate::kind::numbers::digits;
 use crate::kind::texts::Path;
 use crate::kind::{Completion, Kind};
 use crate::nearest::nearest;

@@ -11,8 +11,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use text::digits;
+
 use crate::kind::Mistake;
-use crate::kind::numbers::digits;
 use crate::nearest::nearest;
 use crate::value::tls::BindTls;
 use options::Options;

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use text::OrMistake;
+
 use crate::kind::Mistake;
-use crate::kind::numbers::digits;
 use crate::nearest::nearest;
 
 /// The value of the header field.
@@ -35,7 +36,7 @@ impl FromStr for Hsts {
 
     fn from_str(text: &str) -> Result<Hsts, Mistake> {
         let mut parts = text.split([';', ',']).map(str::trim).filter(|part| !part.is_empty());
-        let max_age = parts.next().and_then(age).ok_or_else(Mistake::default)?;
+        let max_age = age(parts.next().unwrap_or_default())?;
         let mut hsts = Hsts { max_age, subdomains: false, preload: false };
         for part in parts {
             match part.to_ascii_lowercase().as_str() {
@@ -58,15 +59,12 @@ impl FromStr for Hsts {
     }
 }
 
-/// Reads seconds, or a number of days with a `d`, with or without `max-age=`.
-fn age(text: &str) -> Option<u64> {
-    let text = text.strip_prefix("max-age=").unwrap_or(text);
-    let seconds = match text.strip_suffix('d') {
-        Some(days) => digits(days)?.checked_mul(86_400)?,
-        None => digits(text)?,
-    };
+/// Reads a span of time, with or without `max-age=`; a bare number is seconds.
+fn age(text: &str) -> Result<u64, Mistake> {
+    let age = text::span::parse(text.strip_prefix("max-age=").unwrap_or(text))?;
     // Longer than ten years is a typing mistake.
-    (seconds <= 3_650 * 86_400).then_some(seconds)
+    let is_sound = age.subsec_nanos() == 0 && age.as_secs() <= 3_650 * 86_400;
+    is_sound.then_some(age.as_secs()).or_mistake()
 }
 
 #[cfg(test)]
@@ -78,6 +76,7 @@ mod tests {
         for (text, header) in [
             ("365d", "max-age=31536000"),
             ("0", "max-age=0"),
+            ("52w", "max-age=31449600"),
             ("max-age=600; includeSubDomains", "max-age=600; includeSubDomains"),
             ("730d, includesubdomains, preload", "max-age=63072000; includeSubDomains; preload"),
         ] {

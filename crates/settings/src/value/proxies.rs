@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use crate::kind::Mistake;
-use crate::kind::numbers::digits;
+use text::digits;
 
 /// Peers whose forwarding headers are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

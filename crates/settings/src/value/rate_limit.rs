@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use text::{Mistake, OrMistake};
+
 use super::proxies::Cidr;
 
 /// A limit of the `[rate_limits]` table.
@@ -60,37 +62,21 @@ pub struct Rate {
 impl Rate {
     /// The most requests in a period.
     const MOST: u32 = 1_000_000;
-    /// Units of a period, in seconds.
-    const UNITS: [(&'static str, u64); 4] = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)];
-
     /// Reads `100/s`, `5/m`, `1000/h`, `10/30s`.
-    pub(crate) fn parse(text: &str) -> Option<Rate> {
-        let (count, period) = text.split_once('/')?;
-        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty();
-        let count: u32 = Some(count.trim()).filter(|count| digits(count))?.parse().ok()?;
-        let period = period.trim();
-        let (factor, unit) = match period.find(|c: char| !c.is_ascii_digit())? {
-            0 => (1, period),
-            end => (period[..end].parse::<u64>().ok()?, &period[end..]),
-        };
-        let unit = Rate::UNITS.iter().find(|(name, _)| *name == unit)?.1;
-        let seconds = factor.checked_mul(unit).filter(|seconds| (1..=86_400).contains(seconds))?;
-        (1..=Rate::MOST).contains(&count).then_some(Rate { count, period: Duration::from_secs(seconds) })
+    pub(crate) fn parse(text: &str) -> Result<Rate, Mistake> {
+        let rate = text::rate::parse(text)?;
+        let period = rate.period.filter(|seconds| *seconds <= 86_400).or_mistake()?;
+        let is_sound = rate.count.fract() == 0.0 && (1.0..=f64::from(Rate::MOST)).contains(&rate.count);
+        is_sound.then(|| Rate { count: rate.count as u32, period: Duration::from_secs(period) }).or_mistake()
     }
 
     /// The form that [`Rate::parse`] expects.
-    pub(crate) const EXPECTED: &'static str = "expected a number of requests, at most 1000000, and a period of at most a day, such as \"100/s\", \"5/m\", \"1000/h\" or \"10/30s\"";
+    pub(crate) const EXPECTED: &'static str = "a number of requests, at most 1000000, and a period of at most a day, such as \"100/s\", \"5/m\", \"1000/h\" or \"10/30s\"";
 }
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.period.as_secs();
-        let (name, unit) =
-            Rate::UNITS.iter().rev().find(|(_, unit)| seconds.is_multiple_of(*unit)).unwrap_or(&("s", 1));
-        match seconds / unit {
-            1 => write!(f, "{}/{name}", self.count),
-            factor => write!(f, "{}/{factor}{name}", self.count),
-        }
+        f.write_str(&text::rate::exact(self.count.into(), self.period.as_secs()))
     }
 }
 
@@ -123,7 +109,7 @@ mod tests {
 
     #[test]
     fn rates_are_written_as_people_say_them() {
-        let read = |text| Rate::parse(text).map(|rate| (rate.count, rate.period.as_secs()));
+        let read = |text| Rate::parse(text).ok().map(|rate| (rate.count, rate.period.as_secs()));
         assert_eq!(read("100/s"), Some((100, 1)));
         assert_eq!(read("5 / m"), Some((5, 60)));
         assert_eq!(read("1000/h"), Some((1000, 3_600)));
@@ -140,7 +126,7 @@ mod tests {
         #[test]
         fn what_is_shown_is_read_again(count in 1u32..=1_000_000, seconds in 1u64..=86_400) {
             let rate = Rate { count, period: Duration::from_secs(seconds) };
-            prop_assert_eq!(Rate::parse(&rate.to_string()), Some(rate));
+            prop_assert_eq!(Rate::parse(&rate.to_string()), Ok(rate));
         }
 
         #[test]

@@ -1,7 +1,7 @@
 //! The number of requests after which a worker becomes the next template.
 
 use crate::kind::Mistake;
-use crate::kind::numbers::digits;
+use crate::kind::numbers::whole;
 use crate::raw::Raw;
 
 /// One number per generation. The last one applies to all later generations, unless it is 0.
@@ -23,10 +23,8 @@ impl ReforkAfter {
             return Ok(ReforkAfter::default());
         }
         let number = |part: &Raw| match part {
-            Raw::Word(text) => digits(text).ok_or_else(Mistake::default),
-            Raw::Integer(number) => u64::try_from(*number).map_err(|_| Mistake::default()),
             Raw::Switch(false) => Ok(0),
-            _ => Err(Mistake::default()),
+            raw => whole(raw, text::count::parse),
         };
         let steps = raw.parts().iter().map(number).collect::<Result<Vec<u64>, Mistake>>()?;
         if steps.iter().rev().skip(1).any(|requests| *requests == 0) {

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use text::digits;
+
 use crate::kind::Mistake;
-use crate::kind::numbers::digits;
 
 /// A number of workers, fixed or relative to the current number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

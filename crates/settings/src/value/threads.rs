@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use text::digits;
+
 use crate::kind::Mistake;
-use crate::kind::numbers::digits;
 
 /// Threads per worker: `min` start at once, more up to `max` when they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use text::digits;
+
 use crate::kind::Mistake;
-use crate::kind::numbers::digits;
 
 /// A range of worker processes, from which the server chooses by load, or one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,13 +12,13 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("tag", "\"a\\nb\"", "expected text on one line"),
     ("pidfile", "7", "expected the path of a file"),
     ("temp_dir", "''", "expected the path of a directory"),
-    ("quiet", "'yes'", "expected true or false"),
+    ("quiet", "'maybe'", "expected true or false"),
     ("bind", "3000", "expected \"tcp://HOST:PORT\", \"unix://PATH\""),
     ("bind", "['3000']", "expected HOST:PORT; did you mean \"tcp://[::]:3000\"?"),
     ("bind", "'ssl://0.0.0.0:1'", "there is no certificate for ssl://0.0.0.0:1: add ?cert=FILE&key=FILE"),
     ("bind", "'unix:///a?mod=1'", "did you mean \"mode\"?"),
     ("port", "65536", "expected a whole number from 0 to 65535"),
-    ("port", "'80'", "expected a whole number from 0 to 65535"),
+    ("port", "'http'", "expected a whole number from 0 to 65535"),
     ("host", "'a b'", "expected an address or host name"),
     ("control", "''", "expected the path of a socket, \"tcp://HOST:PORT\", \"auto\" or \"off\""),
     ("control", "9293", "expected the path of a socket, \"tcp://HOST:PORT\""),
@@ -60,7 +60,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("fiber_paths", "[]", "expected a list of paths"),
     ("fiber_paths", "['/a*']", "without * and query"),
     ("fiber_paths", "['/events']", "fibers is not set: set it to how many requests"),
-    ("limits.predict_wait", "'no'", "expected true or false"),
+    ("limits.predict_wait", "'never'", "expected true or false"),
     ("threads", "'5:1'", "expected the minimum first, then the maximum; did you mean \"1:5\"?"),
     ("threads", "513", "expected \"MIN:MAX\" or a number of threads, from 1 to 512"),
     ("front_threads", "'many'", "expected a whole number from 1 to 256, or \"auto\""),
@@ -69,7 +69,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("rack.trusted_proxies", "['10.0.0.0/33']", "expected 0 to 32 bits behind the / of 10.0.0.0/33"),
     ("rack.trusted_proxies", "['none', 'unix']", "expected \"none\" to stand alone"),
     ("rack.trusted_proxies", "['local']", "expected a list of networks such as"),
-    ("rack.allow_underscore_headers", "1", "expected true or false"),
+    ("rack.allow_underscore_headers", "1", "expected true or false; did you mean \"true\"?"),
     ("rack.early_hints", "[]", "expected true or false"),
     ("rack.warmup", "['up']", "expected a list of request paths, each beginning with /"),
     ("rack.compact", "{}", "expected true or false"),
@@ -91,7 +91,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("site.root", "'nowhere'", "expected a directory that exists"),
     ("site.root", "3", "expected the path of a directory"),
     ("site.static_json", "'nowhere.json'", "expected a file that exists"),
-    ("site.watch", "'no'", "expected true or false"),
+    ("site.watch", "'never'", "expected true or false"),
     ("site.open_files", "1", "expected a whole number from 16 to 1000000"),
     ("site.cache_memory", "'much'", "expected a size such as"),
     ("mruby.heap", "'1KiB'", "expected a size such as 65536, \"64KiB\" or \"10MB\", from 4MiB"),
@@ -100,7 +100,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("mruby.deadline", "'-1s'", "expected a time such as"),
     ("mruby.max_tasks", "0", "expected a whole number from 1"),
     ("mruby.max_body", "'all'", "expected a size such as"),
-    ("mruby.reproxy", "'yes'", "expected true or false"),
+    ("mruby.reproxy", "'maybe'", "expected true or false"),
     ("log.access", "true", "expected the path of a file or \"off\" or \"-\""),
     ("log.format", "'jsn'", "expected one of \"combined\", \"common\", \"json\"; did you mean \"json\"?"),
     ("log.error", "''", "expected the path of a file or \"-\""),
@@ -260,7 +260,7 @@ fn services_that_cannot_be_are_named_with_their_line_and_key() {
             "services.jobs.stop_timeout = \"soon\": expected a time such as",
         ),
         ("jobs = { command = 'a', environments = [] }", "expected an environment such as \"production\""),
-        ("jobs = { command = 'a', prefix = 'no' }", "expected true or false"),
+        ("jobs = { command = 'a', prefix = 'never' }", "expected true or false"),
     ];
     for (line, expected) in wrong {
         let mistakes = App::with(&format!("[services]\n{line}\n")).mistakes();
@@ -315,12 +315,17 @@ fn what_the_file_says_is_quoted_as_it_stands_there() {
         ("limits.max_uri = 1e300", "limits.max_uri = 1e300: expected a size such as"),
         ("limits.max_uri = 1_000_000_000_000", "limits.max_uri = 1_000_000_000_000: expected a size"),
         ("limits.max_headers = 0x0", "limits.max_headers = 0x0: expected a whole number"),
-        (
-            "port = '3000'",
-            "port = \"3000\": expected a whole number from 0 to 65535; did you mean \"3000 without quotes\"?",
-        ),
         ("port = '70000'", "port = \"70000\": expected a whole number from 0 to 65535"),
-        ("timeouts.queue = '1m30'", "timeouts.queue = \"1m30\": expected a time"),
+        ("limits.max_headers = '1,5'", "limits.max_headers = \"1,5\": expected 1.5 or 15: 1,5 may be either"),
+        (
+            "timeouts.queue = '1:30'",
+            "\"1:30\": expected a time such as \"1m30s\" or \"1h30m\": 1:30 may be either",
+        ),
+        ("timeouts.queue = '1M'", "\"1M\": expected a time such as \"1m\" for minutes or \"1d\" for days"),
+        ("hsts = '1y'", "hsts = \"1y\": expected a time in days, such as \"365d\""),
+        ("limits.max_connections = '10m'", "\"10m\": expected a whole number from 1 to"),
+        ("limits.max_connections = '10m'", "did you mean \"10M\"?"),
+        ("rate_limits.pages = '10s'", "did you mean \"10/s\"?"),
         (
             "canonical_host = 'https://a.example/x'",
             "expected a host without scheme and path; did you mean \"a.example\"?",
@@ -343,6 +348,19 @@ fn what_the_file_says_is_quoted_as_it_stands_there() {
     for clear in ["hsts = '365d'", "hsts = 31536000", "hsts = 'max-age=300'", "hsts = 0", "hsts = 'off'"] {
         assert_eq!(warned(clear), "", "{clear}");
     }
+}
+
+#[test]
+fn the_file_flags_and_variables_have_one_grammar() {
+    let file = "port = '3000'\nquiet = 'on'\nlimits.max_body = '50m'\nlimits.body_memory = '512Ki'\n\
+                timeouts.queue = '1m 30s'\nlimits.max_connections = '10k'\nhsts = '52w'\nrate_limits.a = '10r/s'\n";
+    let settings = App::with(file).loaded().settings;
+    assert_eq!((settings.limits.max_body, settings.limits.body_memory), (Some(50 << 20), 512 << 10));
+    assert_eq!((settings.timeouts.queue.as_secs(), settings.limits.max_connections), (90, 10_000));
+    assert_eq!(settings.rate_limits[0].rate.count, 10);
+    let typed = App::new().flag("--max-body", "1e3").var("PORT", "4000").flag("--queue-timeout", "1 min");
+    let settings = typed.loaded().settings;
+    assert_eq!((settings.limits.max_body, settings.timeouts.queue.as_secs()), (Some(1_000), 60));
 }
 
 #[test]

@@ -19,8 +19,8 @@ pub(super) struct Reader<'a> {
 
 /// The most mistakes, and the most notes: more are of no use, and each shows a line that may be long.
 const MAX_MESSAGES: usize = 100;
-/// The longest duration, in seconds.
-const MAX_SECONDS: f64 = 24.0 * 3600.0;
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 impl Reader<'_> {
     pub fn mistake(&mut self, at: SourceSpan, text: impl Into<String>) {
@@ -127,13 +127,27 @@ impl Reader<'_> {
     /// Reads seconds as a number, or a string such as "500ms", "5s", "1m", "1h".
     pub fn duration(&mut self, key: &str, node: &Node) -> Option<Duration> {
         const EXPECTED: &str = "a duration above 0 and up to a day, such as 5, \"5s\", \"500ms\" or \"1m\"";
-        let seconds = match &node.value {
-            Value::Number(text) => text.parse::<f64>().ok(),
-            Value::String(text) => seconds(text),
+        let duration = match &node.value {
+            Value::Number(text) => {
+                text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            }
+            Value::String(text) => match text::span::parse(text) {
+                Ok(duration) => Some(duration),
+                Err(why) => {
+                    let near =
+                        why.nearest.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+                    let expected = why.expected.as_deref().unwrap_or(EXPECTED);
+                    self.mistake(
+                        node.at,
+                        format!("{key}: expected {expected}, found {}{near}", node.value.found()),
+                    );
+                    return None;
+                }
+            },
             _ => None,
         };
-        match seconds.filter(|seconds| *seconds >= 0.001 && *seconds <= MAX_SECONDS) {
-            Some(seconds) => Some(Duration::from_millis((seconds * 1000.0).round() as u64)),
+        match duration.filter(|duration| (SHORTEST..=LONGEST).contains(duration)) {
+            Some(duration) => Some(Duration::from_millis((duration.as_secs_f64() * 1000.0).round() as u64)),
             None => self.expected(key, node, EXPECTED),
         }
     }
@@ -219,40 +233,4 @@ impl Reader<'_> {
 
 fn percent_encoded(key: &str) -> bool {
     key.split('%').skip(1).any(|behind| pair(behind.as_bytes()).is_some())
-}
-
-fn seconds(text: &str) -> Option<f64> {
-    let digits = text.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: f64 = number.parse().ok()?;
-    let unit = match unit.trim() {
-        "ms" => 0.001,
-        "s" | "" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    Some(number * unit)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::seconds;
-
-    #[test]
-    fn durations() {
-        for (text, expected) in [
-            ("5s", Some(5.0)),
-            ("500ms", Some(0.5)),
-            ("1m", Some(60.0)),
-            ("1.5 h", Some(5400.0)),
-            ("7", Some(7.0)),
-            ("5 sec", None),
-            ("s", None),
-            ("-1s", None),
-            ("", None),
-        ] {
-            assert_eq!(seconds(text), expected, "{text}");
-        }
-    }
 }

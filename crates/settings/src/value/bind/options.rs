@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use super::{DEFAULT_BACKLOG, ProxyProtocol};
+use text::digits;
+
 use crate::kind::Mistake;
-use crate::kind::numbers::digits;
 use crate::nearest::nearest;
 use crate::value::tls::{BindTls, CertificateFiles, Verify};
 
@@ -55,7 +56,7 @@ impl Options {
                 "umask" => options.umask = Some(octal(name, value)?),
                 "mode" => options.mode = Some(octal(name, value)?),
                 "h2c" => options.http2 = switch(name, value)?,
-                "ipv6only" => options.ipv6only = on_or_off(name, value)?,
+                "ipv6only" => options.ipv6only = switch(name, value)?,
                 "proxy_protocol" => options.proxy_protocol = Some(proxy_protocol(value)?),
                 "cert" => options.cert = Some(path(name, value)?),
                 "key" => options.key = Some(path(name, value)?),
@@ -115,16 +116,7 @@ fn octal(name: &str, value: &str) -> Result<u32, Mistake> {
 }
 
 fn switch(name: &str, value: &str) -> Result<bool, Mistake> {
-    value.parse().map_err(|_| Mistake::expected(format!("{name}=true or {name}=false")))
-}
-
-/// Reads nginx's `on` and `off` as well.
-fn on_or_off(name: &str, value: &str) -> Result<bool, Mistake> {
-    match value {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        other => switch(name, other),
-    }
+    text::switch::parse(value).ok_or_else(|| Mistake::expected(format!("{name}=true or {name}=false")))
 }
 
 fn backlog(value: &str) -> Result<u32, Mistake> {

@@ -94,7 +94,7 @@ fn slips_are_explained() {
         ("ssl://0.0.0.0:443?key_password_command=cat", "must not be encrypted"),
         ("ssl://0.0.0.0:443?umask=0117", "only cert, key"),
         ("tcp://h:1?proxy_protocol=3", "proxy_protocol=v1"),
-        ("tcp://h:1?h2c=yes", "h2c=true"),
+        ("tcp://h:1?h2c=maybe", "h2c=true"),
         ("http://localhost:3000", "tcp://"),
         ("localhost", ""),
         ("localhost:http", "port"),
