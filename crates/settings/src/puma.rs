@@ -19,7 +19,7 @@ mod methods;
 mod toml;
 
 pub use call::{Call, Evaluated, Refusal, Value};
-pub use docs::markdown;
+pub use docs::{markdown, ruby};
 pub(crate) use find::{find, is_ruby};
 pub use map::{Mapped, Outcome, Row, map};
 pub use methods::{Class, METHODS, Method, nearest_method};

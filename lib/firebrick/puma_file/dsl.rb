@@ -2,6 +2,7 @@
 
 require "etc"
 require "firebrick/puma_file/configuration"
+require "firebrick/puma_file/methods"
 
 module Firebrick
   class PumaFile
@@ -27,12 +28,13 @@ module Firebrick
       include ConfigDefault
 
       # Defines a method that sets an option to its argument.
-      def self.setter(name, option = name)
-        define_method(name) { |value| __set(name, [value], option => value) }
+      def self.setter(name)
+        define_method(name) { |value| __set(name, [value], name => value) }
       end
 
       # Does the same for an optional argument.
-      def self.optional(name, default, option = name)
+      def self.optional(name, default)
+        option = name.to_s.delete_suffix("!").to_sym
         define_method(name) do |value = NONE|
           given = value.equal?(NONE) ? [] : [value]
           __set(name, given, option => given.empty? ? default : value)
@@ -51,38 +53,9 @@ module Firebrick
         end
       end
 
-      %i[
-        persistent_timeout first_data_timeout idle_timeout environment restart_command pidfile custom_logger state_path
-        state_permission tag worker_check_interval worker_timeout worker_boot_timeout worker_shutdown_timeout
-        worker_culling_strategy io_selector_backend http_content_length_limit supported_http_methods max_keep_alive
-        max_fast_inline max_io_threads directory
-      ].each { |name| setter name }
-      %i[
-        fiber_per_request clean_thread_locals drain_on_shutdown early_hints preload_app! prune_bundler
-        raise_exception_on_sigterm queue_requests allow_underscore_headers enable_keep_alives bind_to_activated_sockets
-        mutate_stdout_and_stderr_to_sync_on_write nakayoshi_fork log_requests
-      ].each { |name| optional name, true, name.to_s.delete_suffix("!").to_sym }
-      optional :force_shutdown_after, :forever
-      optional :wait_for_less_busy_worker, 0.005
-      optional :fork_worker, 1000
-      optional :rack_url_scheme, nil
-      optional :extra_runtime_dependencies, []
-      setter :set_default_host, :default_host
-
-      hook :before_fork
-      hook :before_worker_boot, :on_worker_boot
-      hook :before_worker_shutdown, :on_worker_shutdown
-      hook :before_worker_fork, :on_worker_fork
-      hook :after_worker_fork, :after_worker_boot
-      hook :after_worker_shutdown
-      hook :before_refork, :on_refork
-      hook :after_refork
-      hook :before_thread_start, :on_thread_start
-      hook :before_thread_exit, :on_thread_exit
-      hook :out_of_band
-      hook :after_booted, :on_booted
-      hook :after_stopped, :on_stopped
-      hook :before_restart, :on_restart
+      Methods::SETTERS.each { |name| setter name }
+      Methods::OPTIONAL.each { |name, default| optional name, default }
+      Methods::HOOKS.each { |name, also| hook name, *also }
 
       def port(port, host = nil)
         __record(:port, [port, host].compact)
@@ -101,6 +74,10 @@ module Firebrick
 
       def clear_binds!
         __set(:clear_binds!, [], binds: [])
+      end
+
+      def set_default_host(host) # rubocop:disable Naming/AccessorMethodName -- its name in Puma
+        __set(:set_default_host, [host], default_host: host)
       end
 
       def default_host

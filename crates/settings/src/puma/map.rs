@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::methods::{Effect, Form};
 use super::{Call, Class, Method, Value};
 use crate::error::Error;
 use crate::given::Written;
@@ -92,8 +93,10 @@ pub fn map(calls: &[Call]) -> Mapped {
 }
 
 #[derive(Default)]
-struct Mapping<'a> {
+pub(super) struct Mapping<'a> {
     calls: &'a [Call],
+    /// The row of the current call.
+    row: usize,
     mapped: Mapped,
     /// Addresses; those from `port` with their host and port.
     binds: Vec<Address>,
@@ -116,106 +119,111 @@ struct Address {
 impl Mapping<'_> {
     fn one(&mut self, index: usize, call: &Call) -> Outcome {
         let Some(method) = Method::find(&call.method) else { return Outcome::Plugins };
-        let plain = || Outcome::Is(method.class, method.text.to_owned());
-        // These calls add up.
-        let adds_up = ["port", "bind", "ssl_bind", "activate_control_app", "stdout_redirect"];
         if method.class == Class::Mapped
-            && !adds_up.contains(&method.name)
-            && let Some(later) = self.calls[index + 1..]
-                .iter()
-                .find(|later| method.names().any(|name| name == later.method))
-                .filter(|_| method.name != "rackup")
+            && !method.adds_up
+            && let Some(later) =
+                self.calls[index + 1..].iter().find(|later| method.names().any(|name| name == later.method))
         {
             return Outcome::Overruled(later.line);
         }
-        let seconds = |place: usize| call.argument(place).map(raw);
-        match method.name {
-            "port" => self.port(index, call),
-            "bind" => self.address(index, call, call.argument(0).map(text).unwrap_or_default(), None),
-            "ssl_bind" => self.ssl_bind(index, call),
-            "clear_binds!" => {
-                self.binds.clear();
-                plain()
-            }
-            "set_default_host" => {
-                self.default_host = call.argument(0).map(text);
-                plain()
-            }
-            "set_remote_address" => self.remote_address(call, plain),
-            "workers" => self.set(call, "workers", workers(call.argument(0))),
-            "threads" => self.set(call, "threads", threads(call)),
-            "environment" | "pidfile" | "tag" => {
-                let value = call.argument(0).map(|value| Raw::Word(text(value)));
-                self.set_if(call, method.name_of_option(), value, plain)
-            }
-            "rackup" => {
-                // The first call wins.
-                if self.mapped.rackup.is_none() {
-                    self.mapped.rackup = call.argument(0).map(|value| (text(value), origin(call)));
-                }
-                plain()
-            }
-            "directory" => {
-                self.mapped.directory = call.argument(0).map(|value| (text(value), origin(call)));
-                plain()
-            }
-            "app" => {
-                self.mapped.is_app = true;
-                plain()
-            }
-            "log_requests" | "quiet" => {
-                let on = truthy(call, true) == (method.name == "log_requests");
-                self.requests_are_logged = on;
-                self.set(call, "log.access", Raw::Word(if on { "-" } else { "off" }.to_owned()))
-            }
-            "stdout_redirect" => self.redirect(call, plain),
-            "early_hints" => self.set(call, "rack.early_hints", Raw::Switch(truthy(call, true))),
-            "worker_timeout" => self.set_if(call, "timeouts.worker", seconds(0), plain),
-            "worker_boot_timeout" => self.set_if(call, "timeouts.worker_boot", seconds(0), plain),
-            "worker_shutdown_timeout" => self.set_if(call, "timeouts.shutdown", seconds(0), plain),
-            "force_shutdown_after" => match call.argument(0) {
-                None => plain(),
-                Some(Value::Symbol(word)) if word == "forever" => plain(),
-                Some(Value::Symbol(word)) if word == "immediately" => {
-                    self.set(call, "timeouts.shutdown", Raw::Integer(0))
-                }
-                Some(value) => self.set(call, "timeouts.shutdown", raw(value)),
-            },
-            "persistent_timeout" => self.set_if(call, "timeouts.keep_alive", seconds(0), plain),
-            "enable_keep_alives" if truthy(call, true) => plain(),
-            "enable_keep_alives" => self.set(call, "timeouts.keep_alive", Raw::Integer(0)),
-            "first_data_timeout" => self.set_if(call, "timeouts.header", seconds(0), plain),
-            "max_keep_alive" => {
-                let most = call.argument(0).map(whole);
-                self.set_if(call, "limits.max_requests_per_connection", most, plain)
-            }
-            "http_content_length_limit" => {
-                self.set_if(call, "limits.max_body", call.argument(0).map(whole), plain)
-            }
-            "allow_underscore_headers" => {
-                self.set(call, "rack.allow_underscore_headers", Raw::Switch(truthy(call, true)))
-            }
-            "activate_control_app" => self.control(call, plain),
-            "fork_worker" => {
-                let after = call.argument(0).map_or(Raw::Integer(1000), raw);
-                self.set(call, "rack.refork_after", after)
-            }
-            "out_of_band" => {
-                self.value(call, "rack.out_of_band_gc", Raw::Switch(true));
-                plain()
-            }
-            "plugin" if call.argument(0).map(text).as_deref() == Some("tmp_restart") => Outcome::Is(
-                Class::Always,
-                "touching tmp/restart.txt reloads the app, with and without the plugin".to_owned(),
-            ),
-            "preload_app!" if !truthy(call, true) => Outcome::Is(
-                Class::Ignored,
-                "workers are always forked from a template that has loaded the app; a reload replaces it all the same"
-                    .to_owned(),
-            ),
-            "custom_logger" => plain(),
-            _ => plain(),
+        self.row = index;
+        let outcome = match method.effect {
+            Effect::Told => None,
+            Effect::By(map) => map(self, call),
+            Effect::Sets(key, Form::Switch) => Some(self.set(call, key, Raw::Switch(truthy(call, true)))),
+            Effect::Sets(key, form) => call.argument(0).map(|value| {
+                let raw = match form {
+                    Form::Text => Raw::Word(text(value)),
+                    Form::Whole => whole(value),
+                    Form::Value | Form::Switch => raw(value),
+                };
+                self.set(call, key, raw)
+            }),
+        };
+        outcome.unwrap_or_else(|| Outcome::Is(method.class, method.text.to_owned()))
+    }
+
+    pub(super) fn bind(&mut self, call: &Call) -> Option<Outcome> {
+        self.address(call, call.argument(0).map(text).unwrap_or_default(), None)
+    }
+
+    pub(super) fn clear_binds(&mut self, _call: &Call) -> Option<Outcome> {
+        self.binds.clear();
+        None
+    }
+
+    pub(super) fn set_default_host(&mut self, call: &Call) -> Option<Outcome> {
+        self.default_host = call.argument(0).map(text);
+        None
+    }
+
+    pub(super) fn workers(&mut self, call: &Call) -> Option<Outcome> {
+        Some(self.set(call, "workers", workers(call.argument(0))))
+    }
+
+    pub(super) fn threads(&mut self, call: &Call) -> Option<Outcome> {
+        Some(self.set(call, "threads", threads(call)))
+    }
+
+    /// The first call wins.
+    pub(super) fn rackup(&mut self, call: &Call) -> Option<Outcome> {
+        if self.mapped.rackup.is_none() {
+            self.mapped.rackup = call.argument(0).map(|value| (text(value), origin(call)));
         }
+        None
+    }
+
+    pub(super) fn directory(&mut self, call: &Call) -> Option<Outcome> {
+        self.mapped.directory = call.argument(0).map(|value| (text(value), origin(call)));
+        None
+    }
+
+    pub(super) fn app(&mut self, _call: &Call) -> Option<Outcome> {
+        self.mapped.is_app = true;
+        None
+    }
+
+    pub(super) fn logging(&mut self, call: &Call) -> Option<Outcome> {
+        let on = is_logging(call);
+        self.requests_are_logged = on;
+        Some(self.set(call, "log.access", Raw::Word(if on { "-" } else { "off" }.to_owned())))
+    }
+
+    pub(super) fn force_shutdown(&mut self, call: &Call) -> Option<Outcome> {
+        let within = match call.argument(0)? {
+            Value::Symbol(word) if word == "forever" => return None,
+            Value::Symbol(word) if word == "immediately" => Raw::Integer(0),
+            value => raw(value),
+        };
+        Some(self.set(call, "timeouts.shutdown", within))
+    }
+
+    pub(super) fn keep_alives(&mut self, call: &Call) -> Option<Outcome> {
+        (!truthy(call, true)).then(|| self.set(call, "timeouts.keep_alive", Raw::Integer(0)))
+    }
+
+    pub(super) fn fork_worker(&mut self, call: &Call) -> Option<Outcome> {
+        let after = call.argument(0).map_or(Raw::Integer(1000), raw);
+        Some(self.set(call, "rack.refork_after", after))
+    }
+
+    pub(super) fn out_of_band(&mut self, call: &Call) -> Option<Outcome> {
+        self.value(call, "rack.out_of_band_gc", Raw::Switch(true));
+        None
+    }
+
+    pub(super) fn plugin(&mut self, call: &Call) -> Option<Outcome> {
+        (call.argument(0).map(text).as_deref() == Some("tmp_restart")).then(|| {
+            let text = "touching tmp/restart.txt reloads the app, with and without the plugin";
+            Outcome::Is(Class::Always, text.to_owned())
+        })
+    }
+
+    pub(super) fn preload(&mut self, call: &Call) -> Option<Outcome> {
+        (!truthy(call, true)).then(|| {
+            let text = "workers are always forked from a template that has loaded the app; a reload replaces it all the same";
+            Outcome::Is(Class::Ignored, text.to_owned())
+        })
     }
 
     /// Sets the key and returns the outcome.
@@ -223,19 +231,6 @@ impl Mapping<'_> {
         let shown = raw.to_string();
         self.value(call, key, raw);
         Outcome::Sets(vec![(key, shown)])
-    }
-
-    fn set_if(
-        &mut self,
-        call: &Call,
-        key: &'static str,
-        raw: Option<Raw>,
-        plain: impl Fn() -> Outcome,
-    ) -> Outcome {
-        match raw {
-            Some(raw) => self.set(call, key, raw),
-            None => plain(),
-        }
     }
 
     /// Sets a value. The last value of a key wins, whichever method sets it.
@@ -249,36 +244,30 @@ impl Mapping<'_> {
         self.mapped.errors.push(Error { origin, written, problem: problem.to_owned(), nearest: None });
     }
 
-    fn port(&mut self, index: usize, call: &Call) -> Outcome {
+    pub(super) fn port(&mut self, call: &Call) -> Option<Outcome> {
         let Some(port) = call.argument(0) else {
             self.refuse(call, "expected a port");
-            return Outcome::Sets(Vec::new());
+            return Some(Outcome::Sets(Vec::new()));
         };
         let host = call.argument(1).map(text).or_else(|| self.default_host.clone());
         let host = host.map(|host| host.trim_matches(['[', ']']).to_owned());
         let at = host.clone().unwrap_or_else(|| "::".to_owned());
         let at = if at.contains(':') { format!("[{at}]") } else { at };
-        self.address(index, call, format!("tcp://{at}:{}", text(port)), Some((raw(port), host)))
+        self.address(call, format!("tcp://{at}:{}", text(port)), Some((raw(port), host)))
     }
 
-    fn address(
-        &mut self,
-        row: usize,
-        call: &Call,
-        text: String,
-        port: Option<(Raw, Option<String>)>,
-    ) -> Outcome {
+    fn address(&mut self, call: &Call, text: String, port: Option<(Raw, Option<String>)>) -> Option<Outcome> {
         let origin = origin(call);
         let text = without(&text, &["low_latency"]);
         let text = if text.starts_with("ssl://") { self.development(call, text) } else { text };
         if !self.binds.iter().any(|known| known.text == text) {
-            self.binds.push(Address { text, port, origin, row });
+            self.binds.push(Address { text, port, origin, row: self.row });
         }
         // The outcome is filled in when all addresses are known.
-        Outcome::Sets(Vec::new())
+        Some(Outcome::Sets(Vec::new()))
     }
 
-    fn ssl_bind(&mut self, index: usize, call: &Call) -> Outcome {
+    pub(super) fn ssl_bind(&mut self, call: &Call) -> Option<Outcome> {
         let argument = |place| call.argument(place).map(text).unwrap_or_default();
         let (host, port) = (argument(0), argument(1));
         let mut options = Vec::new();
@@ -299,7 +288,7 @@ impl Mapping<'_> {
             );
         }
         let question = if options.is_empty() { "" } else { "?" };
-        self.address(index, call, format!("ssl://{host}:{port}{question}{}", options.join("&")), None)
+        self.address(call, format!("ssl://{host}:{port}{question}{}", options.join("&")), None)
     }
 
     /// Turns `https` on for a loopback address without its own certificate. Returns the address.
@@ -314,21 +303,23 @@ impl Mapping<'_> {
         address
     }
 
-    fn remote_address(&mut self, call: &Call, plain: impl Fn() -> Outcome) -> Outcome {
+    pub(super) fn remote_address(&mut self, call: &Call) -> Option<Outcome> {
         if let Some(version) = call.option("proxy_protocol").map(text) {
             self.proxy_protocol = Some(version.clone());
-            return Outcome::Is(Class::Mapped, format!("`?proxy_protocol={version}` of each TCP address"));
+            return Some(Outcome::Is(
+                Class::Mapped,
+                format!("`?proxy_protocol={version}` of each TCP address"),
+            ));
         }
-        match call.argument(0) {
-            None => plain(),
-            Some(Value::Symbol(word)) if word == "socket" => {
+        Some(match call.argument(0)? {
+            Value::Symbol(word) if word == "socket" => {
                 Outcome::Is(Class::Always, "REMOTE_ADDR is the address of the peer".to_owned())
             }
             _ => Outcome::Is(Class::Request, "sets REMOTE_ADDR".to_owned()),
-        }
+        })
     }
 
-    fn redirect(&mut self, call: &Call, plain: impl Fn() -> Outcome) -> Outcome {
+    pub(super) fn redirect(&mut self, call: &Call) -> Option<Outcome> {
         let mut set = Vec::new();
         if let Some(path) = call.argument(1).map(text) {
             set.push(("log.error", path.clone()));
@@ -336,15 +327,14 @@ impl Mapping<'_> {
         }
         let mut logged =
             self.calls.iter().filter(|call| ["log_requests", "quiet"].contains(&call.method.as_str()));
-        let logged =
-            logged.next_back().is_some_and(|last| truthy(last, true) == (last.method == "log_requests"));
+        let logged = logged.next_back().is_some_and(is_logging);
         if let Some(path) = call.argument(0).map(text).filter(|_| logged) {
             set.push(("log.access", path));
         }
-        if set.is_empty() { plain() } else { Outcome::Sets(set) }
+        (!set.is_empty()).then_some(Outcome::Sets(set))
     }
 
-    fn control(&mut self, call: &Call, plain: impl Fn() -> Outcome) -> Outcome {
+    pub(super) fn control(&mut self, call: &Call) -> Option<Outcome> {
         let mut set = Vec::new();
         if let Some(url) = call.argument(0).filter(|value| !matches!(value, Value::Map(_))).map(text)
             && url != "auto"
@@ -358,7 +348,7 @@ impl Mapping<'_> {
             self.value(call, "control_token", Raw::Word(token));
             set.push(("control_token", "(not shown)".to_owned()));
         }
-        if set.is_empty() { plain() } else { Outcome::Sets(set) }
+        (!set.is_empty()).then_some(Outcome::Sets(set))
     }
 
     fn finish(mut self) -> Mapped {
@@ -429,11 +419,9 @@ impl Mapping<'_> {
     }
 }
 
-impl Method {
-    /// Returns the option with the method's name.
-    fn name_of_option(&self) -> &'static str {
-        self.name
-    }
+/// Returns whether `log_requests` or `quiet` leaves the log on.
+fn is_logging(call: &Call) -> bool {
+    truthy(call, true) == (call.method == "log_requests")
 }
 
 fn origin(call: &Call) -> Origin {
