@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "firebrick/public_files/walk"
+require "firebrick/wire"
 
 module Firebrick
   # Finds the files that an app's middleware would send, their header fields, and the middleware before it. The front
@@ -8,7 +9,7 @@ module Firebrick
   #
   # Contract: the app is only inspected. Files of middleware that is not understood are left to the app.
   module PublicFiles
-    KEY = "files"
+    KEY = Wire::Booted::FILES
 
     module_function
 

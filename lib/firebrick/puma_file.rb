@@ -4,6 +4,7 @@ require "firebrick/puma_file/refusals"
 require "firebrick/puma_file/surroundings"
 require "firebrick/puma_file/values"
 require "firebrick/puma_file/words"
+require "firebrick/wire"
 
 module Firebrick
   # Puma's configuration file, `config/puma.rb` (docs/puma-rb.md). It is evaluated once, in the process that then loads
@@ -44,13 +45,13 @@ module Firebrick
         @current.evaluate
         words(@current)
       rescue Exception => e # rubocop:disable Lint/RescueException
-        words = ["unconfigured", *@current.refusal(e)]
+        words = [Wire::Report::UNCONFIGURED, *@current.refusal(e)]
         @current = nil
         words
       end
 
       def words(file)
-        ["configured", *file.calls.flat_map { |call| Words.of_call(call) }]
+        [Wire::Report::CONFIGURED, *file.calls.flat_map { |call| Words.of_call(call) }]
       end
 
       # Evaluates Ruby code in a DSL.

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "firebrick/wire"
+
 module Firebrick
   # A process beside the workers that gets no requests and runs a block of the app (docs/services.md). It is declared by
   # `Firebrick.service`, and passed to the block.
@@ -28,8 +30,9 @@ module Firebrick
 
     # Returns the keys and values that the template reports.
     def facts
-      { "service" => @name, "place" => @place, "restart" => @restart, "stop_signal" => @stop_signal,
-        "stop_timeout_ms" => (@stop_timeout.to_f * 1000).round, "prefix" => @prefix ? 1 : 0 }.to_a
+      { Wire::Booted::SERVICE => @name, Wire::Booted::PLACE => @place, Wire::Booted::RESTART => @restart,
+        Wire::Booted::STOP_SIGNAL => @stop_signal, Wire::Booted::STOP_TIMEOUT_MS => (@stop_timeout.to_f * 1000).round,
+        Wire::Booted::PREFIX => @prefix ? 1 : 0 }.to_a
     end
 
     # Runs the block, in the service's process.

@@ -3,6 +3,7 @@
 require "firebrick/fork_guard"
 require "firebrick/native"
 require "firebrick/version"
+require "firebrick/wire"
 require "firebrick/template/allocator"
 require "firebrick/template/configuring"
 require "firebrick/template/control"
@@ -75,22 +76,22 @@ module Firebrick
 
     def boot(message)
       verb, arguments, descriptors = message
-      exit!(verb == "exit" ? 0 : 1) unless verb == "boot"
+      exit!(verb == Wire::Order::EXIT ? 0 : 1) unless verb == Wire::Order::BOOT
       settings = arguments.each_slice(2).group_by(&:first).transform_values { |pairs| pairs.map(&:last) }
-      @unlink = settings.fetch("unlink", [])
+      @unlink = settings.fetch(Wire::Boot::UNLINK, [])
       load_app(settings, descriptors.first)
     end
 
     def load_app(settings, scoreboard)
       require "firebrick/template/boot"
-      check_wire(settings.fetch("wire", []).last)
+      check_wire(settings.fetch(Wire::Boot::WIRE, []).last)
       @boot = Boot.new(settings, scoreboard)
-      @control.links = Integer(settings.fetch("links").last)
+      @control.links = Integer(settings.fetch(Wire::Boot::LINKS).last)
       @facts = @boot.run
       require "firebrick/template/children"
       ready
     rescue Exception => e # rubocop:disable Lint/RescueException
-      @control.send_message("failed", Boot.explain(e))
+      @control.send_message(Wire::Report::FAILED, Boot.explain(e))
       exit!(1)
     end
 
@@ -132,13 +133,13 @@ module Firebrick
 
     def execute(verb, arguments, descriptors)
       case verb
-      when "fork" then fork_worker(Integer(arguments.first), descriptors)
-      when "service" then fork_service(arguments, descriptors)
-      when "kill" then @children.kill(Integer(arguments[0]), arguments[1])
-      when "unlink" then @unlink = arguments
-      when "before_fork" then @children.start_jobs_again
+      when Wire::Order::FORK then fork_worker(Integer(arguments.first), descriptors)
+      when Wire::Order::SERVICE then fork_service(arguments, descriptors)
+      when Wire::Order::KILL then @children.kill(Integer(arguments[0]), arguments[1])
+      when Wire::Order::UNLINK then @unlink = arguments
+      when Wire::Order::BEFORE_FORK then @children.start_jobs_again
       # The app's `at_exit` blocks run, as in Puma's master process.
-      when "exit" then exit
+      when Wire::Order::EXIT then exit
       end
     end
   end

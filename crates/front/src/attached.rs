@@ -92,7 +92,7 @@ fn take(socket: UnixStream) -> io::Result<UnixStream> {
 }
 
 fn fail(socket: &mut impl Write, why: &str) {
-    let text = format!("failed\0{}", why.replace('\0', ""));
+    let text = format!("{}\0{}", wire::template::order::FAILED, why.replace('\0', ""));
     let mut message = (text.len() as u32).to_le_bytes().to_vec();
     message.extend(text.as_bytes());
     // An error means that Ruby is gone.

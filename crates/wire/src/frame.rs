@@ -21,10 +21,31 @@ pub mod flag {
     pub const FD: u8 = 0x80;
 }
 
-/// The kind of a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Kind {
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $byte:literal,)*) => {
+        /// The kind of a frame.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Kind {
+            $($(#[$doc])* $name = $byte,)*
+        }
+
+        impl Kind {
+            /// Names and bytes, for the file in Ruby.
+            #[cfg(test)]
+            pub(crate) const ALL: &[(&str, u8)] = &[$((stringify!($name), $byte)),*];
+
+            fn from_byte(byte: u8) -> Option<Kind> {
+                Some(match byte {
+                    $($byte => Kind::$name,)*
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+kinds! {
     /// Front to worker: a complete request.
     Request = 0x01,
     /// Front to worker: more body bytes may be sent.
@@ -77,40 +98,6 @@ pub enum Kind {
     Collected = 0x90,
     /// Worker to front: the first frame of a connection from a spawned worker.
     Hello = 0x91,
-}
-
-impl Kind {
-    fn from_byte(byte: u8) -> Option<Kind> {
-        Some(match byte {
-            0x01 => Kind::Request,
-            0x02 => Kind::Window,
-            0x03 => Kind::Abort,
-            0x04 => Kind::Drain,
-            0x05 => Kind::Lend,
-            0x06 => Kind::Resume,
-            0x07 => Kind::Promote,
-            0x08 => Kind::Collect,
-            0x09 => Kind::Input,
-            0x81 => Kind::Response,
-            0x82 => Kind::Body,
-            0x83 => Kind::End,
-            0x84 => Kind::Interim,
-            0x85 => Kind::Hijack,
-            0x86 => Kind::File,
-            0x87 => Kind::Ready,
-            0x88 => Kind::Stopping,
-            0x89 => Kind::Offer,
-            0x8A => Kind::Taken,
-            0x8B => Kind::Traces,
-            0x8C => Kind::Returned,
-            0x8D => Kind::Resumed,
-            0x8E => Kind::Extend,
-            0x8F => Kind::Due,
-            0x90 => Kind::Collected,
-            0x91 => Kind::Hello,
-            _ => return None,
-        })
-    }
 }
 
 /// The twelve bytes before every payload.

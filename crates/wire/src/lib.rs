@@ -16,7 +16,10 @@ pub mod hello;
 pub mod names;
 pub mod request;
 pub mod response;
+#[cfg(test)]
+mod ruby;
 pub mod scoreboard;
+pub mod template;
 pub mod times;
 pub mod traces;
 

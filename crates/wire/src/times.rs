@@ -5,7 +5,7 @@ use crate::{Malformed, cursor::Cursor};
 /// The bytes of [`Times`] in a payload.
 pub const LEN: usize = 12;
 /// The value for a time that was not measured or cannot be measured.
-const UNKNOWN: u32 = u32::MAX;
+pub const UNKNOWN: u32 = u32::MAX;
 
 /// Times in microseconds, saturating, counted from the moment a thread took the request up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

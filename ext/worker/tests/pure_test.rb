@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-require_relative "../../../lib/firebrick/pure/names"
+require_relative "../../../lib/firebrick/wire"
 require_relative "../../../lib/firebrick/pure/pace"
 
 # Tests specific to the worker in plain Ruby.
 class PureTest < Case
   def test_it_knows_the_names_of_the_wire
-    assert_equal Wire::NAMES, Firebrick::Pure::NAMES
+    assert_equal Wire::NAMES, Firebrick::Wire::NAMES
   end
 
   def test_the_library_is_the_one_under_test

@@ -124,7 +124,7 @@ module Firebrick
         # Only an upgrade passes on bytes from the client; in other streams the app reads the end of the stream.
         upgraded = @head.status == 101
         stream.close_input unless upgraded
-        @response.start(@head, Frames::STREAM, stream.sent)
+        @response.start(@head, Wire::Flag::STREAM, stream.sent)
         stream.release
         stream.own.autoclose = false
         Firebrick::Exchange.stream(callable, stream.own.fileno, @env, upgraded)

@@ -23,7 +23,7 @@ module Firebrick
         return if @told || !@collector.due?
 
         @told = true
-        @link.send_frame(Frames.frame(Frames::DUE))
+        @link.send_frame(Frames.frame(Wire::Frame::DUE))
       end
 
       def run
@@ -35,7 +35,7 @@ module Firebrick
           Firebrick::Exchange.interrupted(e)
         end
         took_us = collected ? [Response.now_us - started_us, 1].max : 0
-        @link.send_frame(Frames.frame(Frames::COLLECTED, 0, [took_us].pack("Q<")))
+        @link.send_frame(Frames.frame(Wire::Frame::COLLECTED, 0, [took_us].pack("Q<")))
       end
     end
   end

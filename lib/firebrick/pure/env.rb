@@ -6,9 +6,9 @@ module Firebrick
   module Pure
     # Builds the Rack env of a request.
     class Env
-      TRANSFER_ENCODING = NAMES.index("transfer-encoding") + 1
-      COOKIE = NAMES.index("cookie") + 1
-      CONTENT_LENGTH = NAMES.index("content-length") + 1
+      TRANSFER_ENCODING = Wire::NAMES.index("transfer-encoding") + 1
+      COOKIE = Wire::NAMES.index("cookie") + 1
+      CONTENT_LENGTH = Wire::NAMES.index("content-length") + 1
       VERSIONS = { 10 => "HTTP/1.0", 11 => "HTTP/1.1", 20 => "HTTP/2", 30 => "HTTP/3" }.freeze
 
       # base:: the variables that all envs have in common

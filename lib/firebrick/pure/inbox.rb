@@ -112,7 +112,7 @@ module Firebrick
       def resume(link)
         @lock.synchronize do
           link.closed = false
-          link.send_frame(Frames.frame(Frames::RESUMED))
+          link.send_frame(Frames.frame(Wire::Frame::RESUMED))
         end
       end
 
@@ -248,7 +248,7 @@ module Firebrick
         return if link.closed
 
         link.closed = true
-        link.send_frame(Frames.frame(Frames::RETURNED, 0, [number].pack("Q<")))
+        link.send_frame(Frames.frame(Wire::Frame::RETURNED, 0, [number].pack("Q<")))
         mine, @jobs = @jobs.partition { |job| job.link.equal?(link) }
         mine.each { |job| discard(job) }
       end

@@ -182,24 +182,24 @@ module Firebrick
       # Passes the frames in +bytes+ to the worker. Returns the rest: the beginning of a frame, or nil.
       def cut(bytes, worker)
         at = 0
-        while bytes.bytesize - at >= Frames::HEADER
+        while bytes.bytesize - at >= Wire::HEADER
           length = Frames.length(bytes, at)
-          break if bytes.bytesize - at < Frames::HEADER + length
+          break if bytes.bytesize - at < Wire::HEADER + length
 
           receive(bytes, at, length, worker)
-          at += Frames::HEADER + length
+          at += Wire::HEADER + length
         end
         bytes.byteslice(at, bytes.bytesize - at) if at < bytes.bytesize
       end
 
       def receive(bytes, at, length, worker)
         flags = bytes.getbyte(at + 5)
-        payload = bytes.byteslice(at + Frames::HEADER, length)
+        payload = bytes.byteslice(at + Wire::HEADER, length)
         worker.receive(self, bytes.getbyte(at + 4), Frames.number(bytes, at + 8), payload, descriptor(flags))
       end
 
       def descriptor(flags)
-        return if (flags & Frames::DESCRIPTOR).zero?
+        return if (flags & Wire::Flag::FD).zero?
 
         @transport.take || raise(Malformed, "flag FD without a descriptor")
       end

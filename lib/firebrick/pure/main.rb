@@ -19,7 +19,7 @@ module Firebrick
       BESIDE = 2
       STREAM = 3
       # Descriptors travel beside the links, and the scoreboard, which is sent as one, is writable.
-      ABILITIES = 0x03
+      ABILITIES = Wire::Can::BESIDE | Wire::Can::SCOREBOARD
 
       # Loads the app like a template, without the steps that only help forks.
       class Boot < Template::Boot
@@ -55,7 +55,7 @@ module Firebrick
         settings = read_settings(control)
         watch(control)
         boot = load_app(settings, scoreboard, control)
-        links = Array.new(Integer(settings.fetch("links").last)) { |number| link(number) }
+        links = Array.new(Integer(settings.fetch(Wire::Boot::LINKS).last)) { |number| link(number) }
         require "firebrick/worker"
         Firebrick::Worker.run(@index, links, boot)
       end
@@ -83,7 +83,8 @@ module Firebrick
 
       def connect(role, number)
         socket = UNIXSocket.new(@path)
-        socket.write(Frames.frame(Frames::HELLO, 0, [Frames::WIRE, role, @abilities, number].pack("vCCv") << @token))
+        socket.write(Frames.frame(Wire::Frame::HELLO, 0,
+                                  [Wire::VERSION, role, @abilities, number].pack("vCCv") << @token))
         socket
       end
 
@@ -140,7 +141,7 @@ module Firebrick
       end
 
       def load_app(settings, scoreboard, control)
-        check_wire(settings.fetch("wire", []).last)
+        check_wire(settings.fetch(Wire::Boot::WIRE, []).last)
         boot = Boot.new(settings, scoreboard)
         tell_of_files(control, boot.run)
         boot
@@ -152,14 +153,14 @@ module Firebrick
       # Reports the files that a template reports with `booted`.
       def tell_of_files(control, facts)
         lines = facts.filter_map { |key, line| line if key == PublicFiles::KEY }
-        text = ["files", *lines].map { |line| line.b.delete("\0") }.join("\0")
+        text = [Wire::Report::FILES, *lines].map { |line| line.b.delete("\0") }.join("\0")
         control.write([text.bytesize].pack("V") << text)
       end
 
       def check_wire(wanted)
-        return if wanted == Frames::WIRE.to_s
+        return if wanted == Wire::VERSION.to_s
 
-        raise LoadError, "the program speaks version #{wanted} of its wire, the library version #{Frames::WIRE}: " \
+        raise LoadError, "the program speaks version #{wanted} of its wire, the library version #{Wire::VERSION}: " \
                          "they are of different builds. Install the gem again"
       end
     end

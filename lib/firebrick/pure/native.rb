@@ -24,7 +24,7 @@ module Firebrick
     class << self
       # Returns the version of docs/internals/wire.md that this library implements.
       def wire
-        Pure::Frames::WIRE
+        Pure::Wire::VERSION
       end
 
       # Sets the state that all workers share; called in the template.
@@ -52,7 +52,7 @@ module Firebrick
       end
 
       def stopping
-        @worker&.tell_later(Pure::Frames.frame(Pure::Frames::STOPPING))
+        @worker&.tell_later(Pure::Frames.frame(Pure::Wire::Frame::STOPPING))
       end
 
       def serving

@@ -91,7 +91,7 @@ module Firebrick
       def read_field
         code = byte
         known = code & 0x7f
-        raise Malformed, "unknown name code" if known > NAMES.length
+        raise Malformed, "unknown name code" if known > Wire::NAMES.length
 
         @fields << code << (known.zero? ? text(2) : nil) << text(4)
       end

@@ -42,7 +42,7 @@ module Firebrick
         @order = Mutex.new
         @waiting = "".b
         @watched = false
-        @window = Frames::WINDOW
+        @window = Wire::INITIAL_WINDOW
         @gone = false
         @writer = nil
       end
@@ -124,7 +124,7 @@ module Firebrick
           part = bytes.byteslice(at, room)
           in_order do
             must_be(writer)
-            send_frame(Frames::BODY, part.b)
+            send_frame(Wire::Frame::BODY, part.b)
           end
           at += room
         end
@@ -161,7 +161,7 @@ module Firebrick
           next send_open if unsent?
 
           room = @link.when(-> { true }) { take_room(@waiting.bytesize) }
-          send_frame(Frames::BODY, @waiting.slice!(0, room)) if room.positive?
+          send_frame(Wire::Frame::BODY, @waiting.slice!(0, room)) if room.positive?
         end
       end
 
@@ -177,7 +177,7 @@ module Firebrick
 
       # Sends a part of a file.
       def file(descriptor, from, length)
-        in_order { send_frame(Frames::FILE, [from, length].pack("Q<Q<"), Frames::DESCRIPTOR, descriptor) }
+        in_order { send_frame(Wire::Frame::FILE, [from, length].pack("Q<Q<"), Wire::Flag::FD, descriptor) }
       end
 
       # Hands the connection to the app. Yields for the socket to send. Returns false if it was handed over before.
@@ -188,7 +188,7 @@ module Firebrick
           must_not_have_ended
           raise IOError, "rack.hijack was called after the response had begun" unless unsent?
 
-          send_frame(Frames::HIJACK, "", Frames::DESCRIPTOR, yield)
+          send_frame(Wire::Frame::HIJACK, "", Wire::Flag::FD, yield)
           @stage = :hijacked
         end
       end
@@ -196,14 +196,14 @@ module Firebrick
       def interim(head)
         in_order do
           must_not_have_ended
-          send_frame(Frames::INTERIM, head.pack) if unsent?
+          send_frame(Wire::Frame::INTERIM, head.pack) if unsent?
         end
       end
 
       def extend_timeout(milliseconds)
         in_order do
           must_not_have_ended
-          send_frame(Frames::EXTEND, [milliseconds].pack("Q<")) if unsent?
+          send_frame(Wire::Frame::EXTEND, [milliseconds].pack("Q<")) if unsent?
         end
       end
 
@@ -224,7 +224,7 @@ module Firebrick
 
           bytes = times
           @stage = :ended
-          send_frame(Frames::FINISH, bytes, failed ? Frames::FAILED : 0)
+          send_frame(Wire::Frame::FINISH, bytes, failed ? Wire::Flag::FAILED : 0)
         end
       end
 

@@ -7,7 +7,6 @@ module Firebrick
     # The frames of a response that contain its head or its times. A part of Response; all methods are called under its
     # lock.
     module ResponseFrames
-      UNKNOWN = 0xffffffff
       # Bytes of the numbers at the start of a RESPONSE.
       RESPONSE_NUMBERS = 16
       CPU_CLOCK = (Process::CLOCK_THREAD_CPUTIME_ID if defined?(Process::CLOCK_THREAD_CPUTIME_ID))
@@ -19,7 +18,7 @@ module Firebrick
       end
 
       def send_whole(head, body)
-        bytes = response(head, body, Frames::WHOLE)
+        bytes = response(head, body, Wire::Flag::WHOLE)
         @stage = :ended
         return @link.put(bytes) unless @inbox.goes_on?
 
@@ -28,7 +27,7 @@ module Firebrick
       end
 
       def send_head(head, body, flags = 0, descriptor = nil)
-        flags |= Frames::DESCRIPTOR if descriptor
+        flags |= Wire::Flag::FD if descriptor
         bytes = response(head, body, flags)
         @stage = :begun
         @link.put(bytes, descriptor)
@@ -37,8 +36,8 @@ module Firebrick
       # Encodes RESPONSE. All numbers are packed at once.
       def response(head, body, flags)
         fields = head.fields
-        numbers = [RESPONSE_NUMBERS + fields.bytesize + body.bytesize, Frames::RESPONSE, flags, 0, @id,
-                   head.status, head.count, take_time, cpu_took_us, UNKNOWN]
+        numbers = [RESPONSE_NUMBERS + fields.bytesize + body.bytesize, Wire::Frame::RESPONSE, flags, 0, @id,
+                   head.status, head.count, take_time, cpu_took_us, Wire::UNKNOWN_TIME]
         numbers.pack("VCCvVvvV3") << fields << body
       end
 
@@ -49,16 +48,16 @@ module Firebrick
       end
 
       def times
-        [take_time, cpu_took_us, UNKNOWN].pack("V3")
+        [take_time, cpu_took_us, Wire::UNKNOWN_TIME].pack("V3")
       end
 
       def take_time
         took = Response.now_us - @started_us
-        @took_us = took < UNKNOWN ? took : UNKNOWN - 1
+        @took_us = took < Wire::UNKNOWN_TIME ? took : Wire::UNKNOWN_TIME - 1
       end
 
       def cpu_took_us
-        @cpu_from ? cpu_us - @cpu_from : UNKNOWN
+        @cpu_from ? cpu_us - @cpu_from : Wire::UNKNOWN_TIME
       end
 
       def cpu_us

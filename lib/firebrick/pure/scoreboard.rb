@@ -1,12 +1,13 @@
 # frozen_string_literal: true
 
+require "firebrick/wire"
+
 module Firebrick
   module Pure
     # A worker's slot of the scoreboard (docs/internals/wire.md).
     class Scoreboard
-      REQUESTS = 0
-      STARTED = 16
-      THREADS = 64
+      include Wire::Slot
+
       # In a thread's word: the thread serves a request. Bit 63 of a signed number.
       BUSY = -(1 << 63)
 
@@ -63,19 +64,19 @@ module Firebrick
       # file:: the scoreboard, open for reading and writing; nil where the front writes it
       def initialize(file, index, slot_len, threads_max)
         @slot = Scoreboard.memory(file, index * slot_len, slot_len)
-        @links = THREADS + (16 * threads_max)
+        @links = HEADER + (THREAD * threads_max)
         @lock = Mutex.new
         @requests = @failures = @threads = 0
       end
 
       def thread_started
-        @lock.synchronize { @slot.put(STARTED, @threads += 1) }
+        @lock.synchronize { @slot.put(THREADS, @threads += 1) }
       end
 
       # Sets how many requests of a link have been taken up or discarded. Returns whether the front has withdrawn the
       # last of them.
       def passed(link, count)
-        at = @links + (16 * link)
+        at = @links + (LINK * link)
         @slot.put(at, count)
         @slot.fence
         @slot.get(at + 8) >= count
@@ -83,19 +84,19 @@ module Firebrick
 
       def begin(thread, link, id, now_us)
         # In this order, so that a request is never seen with the time of the previous one.
-        @slot.put(THREADS + (16 * thread) + 8, now_us)
+        @slot.put(HEADER + (THREAD * thread) + 8, now_us)
         @slot.fence
-        @slot.put(THREADS + (16 * thread), BUSY | (link << 32) | id)
+        @slot.put(HEADER + (THREAD * thread), BUSY | (link << 32) | id)
       end
 
       # Records that the thread has finished its request.
       def idle(thread)
-        @slot.put(THREADS + (16 * thread), 0)
+        @slot.put(HEADER + (THREAD * thread), 0)
       end
 
       # Counts a request. The caller must hold a lock.
       def finished(failed)
-        @slot.put(REQUESTS + 8, @failures += 1) if failed
+        @slot.put(FAILURES, @failures += 1) if failed
         @slot.put(REQUESTS, @requests += 1)
       end
 

@@ -53,7 +53,7 @@ module Firebrick
         @watchdog.start
         @threads.start
         @links.each { |link| link.start(self) }
-        tell(Frames.frame(Frames::READY, 0, [Process.pid, @options.threads_max, 0].pack("Vvv")))
+        tell(Frames.frame(Wire::Frame::READY, 0, [Process.pid, @options.threads_max, 0].pack("Vvv")))
       end
 
       # Runs full collections between requests, when +collector+ says that they are due.
@@ -98,13 +98,13 @@ module Firebrick
       # Handles a frame, on the reader thread of its link.
       def receive(link, kind, id, payload, descriptor)
         case kind
-        when Frames::REQUEST then request(link, id, payload, descriptor)
-        when Frames::INPUT then input(link, payload)
-        when Frames::GIVE then response(link, id) { |response| response.give(payload.unpack1("V").to_i) }
-        when Frames::ABORT then abort(link, id)
-        when Frames::RESUME then @inbox.resume(link)
+        when Wire::Frame::REQUEST then request(link, id, payload, descriptor)
+        when Wire::Frame::INPUT then input(link, payload)
+        when Wire::Frame::WINDOW then response(link, id) { |response| response.give(payload.unpack1("V").to_i) }
+        when Wire::Frame::ABORT then abort(link, id)
+        when Wire::Frame::RESUME then @inbox.resume(link)
         # This worker makes no offers.
-        when Frames::LEND then IO.for_fd(descriptor).close if descriptor
+        when Wire::Frame::LEND then IO.for_fd(descriptor).close if descriptor
         else receive_order(kind, descriptor)
         end
       end
@@ -148,9 +148,9 @@ module Firebrick
 
       def receive_order(kind, descriptor)
         case kind
-        when Frames::DRAIN then @inbox.drain
-        when Frames::COLLECT then @inbox.collect
-        when Frames::PROMOTE then @promotion = descriptor || raise(Malformed, "PROMOTE without a descriptor")
+        when Wire::Frame::DRAIN then @inbox.drain
+        when Wire::Frame::COLLECT then @inbox.collect
+        when Wire::Frame::PROMOTE then @promotion = descriptor || raise(Malformed, "PROMOTE without a descriptor")
         end
       end
 

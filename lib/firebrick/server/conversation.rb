@@ -78,7 +78,7 @@ module Firebrick
         return unless @worker&.tend
 
         @worker = nil
-        @control.send_message("exited", Process.pid, "exit", 0, 0)
+        @control.send_message(Wire::Report::EXITED, Process.pid, Wire::End::EXIT, 0, 0)
       end
 
       def hear
@@ -86,16 +86,16 @@ module Firebrick
         return @over = true unless messages
 
         messages.each do |verb, arguments, descriptors|
-          verb == "configure" ? configure(arguments) : execute(verb, arguments, descriptors)
+          verb == Wire::Order::CONFIGURE ? configure(arguments) : execute(verb, arguments, descriptors)
         end
       end
 
       def execute(verb, arguments, descriptors)
         case verb
-        when "boot" then boot(arguments, descriptors)
-        when "fork" then attach(arguments.first, descriptors)
-        when "listening" then listening(arguments)
-        when "kill" then signal(arguments.last)
+        when Wire::Order::BOOT then boot(arguments, descriptors)
+        when Wire::Order::FORK then attach(arguments.first, descriptors)
+        when Wire::Order::LISTENING then listening(arguments)
+        when Wire::Order::KILL then signal(arguments.last)
         else hear_of_the_end(verb, arguments.first)
         end
       end
@@ -114,7 +114,8 @@ module Firebrick
         @scoreboard = IO.for_fd(descriptors.first)
         Front.check_wire(@settings.wire)
         Exchange.name ||= "server (pid #{Process.pid})"
-        facts = { **Template::Yjit.apply(@settings.yjit), "rack" => Worker.rack || "none", "ms" => 0 }.to_a
+        facts = { **Template::Yjit.apply(@settings.yjit), Wire::Booted::RACK => Worker.rack || "none",
+                                                          Wire::Booted::MS => 0 }.to_a
         @control.booted(facts + PublicFiles.facts(@app))
       end
 
@@ -122,11 +123,11 @@ module Firebrick
       def attach(index, links)
         app = @puma_rb ? @puma_rb.wrap(@app) : @app
         @worker = Worker.new(app, @settings, links: links, scoreboard: @scoreboard, bell: @pipes.ring)
-        @control.send_message("forked", index, Process.pid)
+        @control.send_message(Wire::Report::FORKED, index, Process.pid)
       rescue StandardError => e
         links.each { |descriptor| IO.for_fd(descriptor).close }
         @error = e
-        @control.send_message("fork_failed", index, e.message)
+        @control.send_message(Wire::Report::FORK_FAILED, index, e.message)
       end
 
       def listening(addresses)

@@ -32,7 +32,9 @@ module Firebrick
       end
 
       def hear_last
-        @control&.receive&.each { |verb, arguments,| @error ||= Front.error(arguments.first) if verb == "failed" }
+        @control&.receive&.each do |verb, arguments,|
+          @error ||= Front.error(arguments.first) if verb == Wire::Order::FAILED
+        end
       rescue IOError, SystemCallError
         nil
       end

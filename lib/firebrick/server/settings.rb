@@ -1,7 +1,11 @@
 # frozen_string_literal: true
 
+require "firebrick/wire"
+
 module Firebrick
   class Server
+    Key = Wire::Boot
+
     # The settings that the front has read from options, variables and files: the arguments of its message `boot`.
     class Settings
       def initialize(arguments)
@@ -9,7 +13,7 @@ module Firebrick
       end
 
       def environment
-        one("environment")
+        one(Key::ENVIRONMENT)
       end
 
       def development?
@@ -18,47 +22,47 @@ module Firebrick
 
       # Files to remove when the front cannot do it.
       def unlink
-        @values.fetch("unlink", [])
+        @values.fetch(Key::UNLINK, [])
       end
 
       # The setting for Ruby's compiler: `auto`, `on` or `off`.
       def yjit
-        one("yjit")
+        one(Key::YJIT)
       end
 
       # The version of docs/internals/wire.md that the front speaks.
       def wire
-        one("wire")
+        one(Key::WIRE)
       end
 
       # Seconds that requests have when the server is stopped.
       def shutdown
-        number("shutdown_ms") / 1000.0
+        number(Key::SHUTDOWN_MS) / 1000.0
       end
 
       def threads
-        [number("threads_min"), number("threads_max")]
+        [number(Key::THREADS_MIN), number(Key::THREADS_MAX)]
       end
 
       # The number of descriptors that come with the message `fork`.
       def links
-        number("links")
+        number(Key::LINKS)
       end
 
       # The limits, in the order of Native.prepare.
       def limits
-        [number("max_head"), number("response_memory"), number("response_spool"), one("temp_dir")]
+        [number(Key::MAX_HEAD), number(Key::RESPONSE_MEMORY), number(Key::RESPONSE_SPOOL), one(Key::TEMP_DIR)]
       end
 
       def slot_len
-        number("slot_len")
+        number(Key::SLOT_LEN)
       end
 
       # The env that every request starts from.
       def env
-        hints = one("early_hints") == "1"
+        hints = one(Key::EARLY_HINTS) == "1"
         Environment.base(multithread: threads.last > 1, early_hints: hints, multiprocess: false,
-                         sendfile: @values.fetch("sendfile", []))
+                         sendfile: @values.fetch(Key::SENDFILE, []))
                    .merge("firebrick.detailed_errors" => development?)
       end
 

@@ -24,14 +24,14 @@ module Firebrick
           @unheard = true
           @ends_by = now + (HEARING * shutdown)
         end
-        @control.send_message("stop")
+        @control.send_message(Wire::Report::STOP)
       end
 
       def hear_of_the_end(verb, argument)
         case verb
-        when "stopping" then stopping(Integer(argument))
-        when "failed" then @error = Front.error(argument)
-        when "exit" then @stopped = @over = true
+        when Wire::Order::STOPPING then stopping(Integer(argument))
+        when Wire::Order::FAILED then @error = Front.error(argument)
+        when Wire::Order::EXIT then @stopped = @over = true
         end
       end
 

@@ -18,8 +18,9 @@ module Firebrick
         def facts(wanted)
           return [] if wanted != "jemalloc" || jemalloc?
 
-          [["note", "jemalloc is not used, although rack.allocator is \"jemalloc\": libjemalloc.so.2 was not found " \
-                    "or cannot be loaded; install it (apt-get install libjemalloc2)"]]
+          [[Wire::Booted::NOTE,
+            "jemalloc is not used, although rack.allocator is \"jemalloc\": libjemalloc.so.2 was not found or cannot " \
+            "be loaded; install it (apt-get install libjemalloc2)"]]
         end
 
         private

@@ -5,9 +5,12 @@ require "firebrick/template/configured"
 require "firebrick/template/fiber_check"
 require "firebrick/template/heap"
 require "firebrick/template/started"
+require "firebrick/wire"
 
 module Firebrick
   class Template
+    Key = Wire::Boot
+
     # Loads the app and prepares the process for forking.
     class Boot
       include Configured
@@ -24,9 +27,9 @@ module Firebrick
         @settings = settings
         @scoreboard = scoreboard
         ForkGuard.hold(scoreboard)
-        @slot_len = Integer(one("slot_len"))
-        @tag = one("tag")
-        @dir = File.dirname(File.expand_path(one("app")))
+        @slot_len = Integer(one(Key::SLOT_LEN))
+        @tag = one(Key::TAG)
+        @dir = File.dirname(File.expand_path(one(Key::APP)))
       end
 
       # Boots the app. Returns facts for `booted`.
@@ -36,11 +39,11 @@ module Firebrick
         facts = watch_threads { load_and_warm_up }
         jobs = start_jobs
         tidy
-        facts + [["ms", now - started]] + jobs + Firebrick.services.facts
+        facts + [[Wire::Booted::MS, now - started]] + jobs + Firebrick.services.facts
       end
 
       def out_of_band_gc?
-        flag?("out_of_band_gc")
+        flag?(Key::OUT_OF_BAND_GC)
       end
 
       # Prepares a template that was a worker, with the app loaded and warm. Returns facts for `booted`.
@@ -74,19 +77,19 @@ module Firebrick
       def prepare_process
         $stdout.sync = true
         write_reports
-        ENV["RACK_ENV"] = one("environment")
+        ENV["RACK_ENV"] = one(Key::ENVIRONMENT)
         name_process
-        Dir.chdir(one("dir", "."))
+        Dir.chdir(one(Key::DIR, "."))
         Template.set_up_bundler
         require "firebrick"
-        Firebrick.services.others = @settings.fetch("service", [])
+        Firebrick.services.others = @settings.fetch(Key::SERVICE, [])
       end
 
       # Sets the log for exceptions.
       def write_reports
         require "firebrick/report"
-        Report.file, Report.request_id = %w[error_log request_id].map { |key| @settings.fetch(key, []).last }
-        Report.json = flag?("json_log")
+        Report.file, Report.request_id = [Key::ERROR_LOG, Key::REQUEST_ID].map { |key| @settings.fetch(key, []).last }
+        Report.json = flag?(Key::JSON_LOG)
       end
 
       def name_process
@@ -120,16 +123,16 @@ module Firebrick
       def hand_over
         require "firebrick/environment"
         Exchange.name = "template"
-        Exchange.detailed_errors = one("environment") == "development"
-        threads = numbers("threads_min", "threads_max", "fibers", "slice_us", "blocking_us")
-        @base = Environment.base(multithread: threads.first(3).max > 1, early_hints: flag?("early_hints"),
-                                 sendfile: @settings.fetch("sendfile", []))
-        threads << flag?("fiber_paths")
+        Exchange.detailed_errors = one(Key::ENVIRONMENT) == "development"
+        threads = numbers(Key::THREADS_MIN, Key::THREADS_MAX, Key::FIBERS, Key::SLICE_US, Key::BLOCKING_US)
+        @base = Environment.base(multithread: threads.first(3).max > 1, early_hints: flag?(Key::EARLY_HINTS),
+                                 sendfile: @settings.fetch(Key::SENDFILE, []))
+        threads << flag?(Key::FIBER_PATHS)
         Native.prepare(@app, @base, threads, limits, Rack.release.to_i >= 3)
       end
 
       def warm_up
-        paths = @settings.fetch("warmup", [])
+        paths = @settings.fetch(Key::WARMUP, [])
         return if paths.empty?
 
         require "firebrick/template/warmup"
@@ -137,7 +140,7 @@ module Firebrick
       end
 
       def tidy
-        Heap.tidy(compact: flag?("compact"))
+        Heap.tidy(compact: flag?(Key::COMPACT))
       end
     end
   end

@@ -12,7 +12,7 @@ module Firebrick
       # Returns a fact for `booted`: a warning with their names and places; nothing if there are none.
       def facts
         started = (Thread.list - @before).select { |thread| thread.alive? && !fork_safe?(thread) }
-        started.empty? ? [] : [["note", warning(started)]]
+        started.empty? ? [] : [[Wire::Booted::NOTE, warning(started)]]
       end
 
       private

@@ -55,7 +55,7 @@ module Firebrick
       # Starts the jobs again: the front had ended them, and now uses their code again.
       def start_jobs_again
         @guards.concat(@jobs.start_again)
-        @control.send_message("jobs", *@jobs.pids)
+        @control.send_message(Wire::Report::JOBS, *@jobs.pids)
       rescue StandardError, ScriptError => e
         Report.log("firebrick: #{Exchange.name}: before_fork hook: #{Report.text(e)}")
       end
@@ -73,7 +73,7 @@ module Firebrick
           how, code, peak = Native.reap(pid)
           next true if how.nil?
 
-          exited(pid, how || "exit", code || 0, peak || 0)
+          exited(pid, how || Wire::End::EXIT, code || 0, peak || 0)
           false
         end
         @guards.select! { |pid| Native.reap(pid).nil? }
@@ -97,12 +97,12 @@ module Firebrick
       def forked(index, pid)
         @pids << pid
         @indexes[pid] = index
-        @control.send_message("forked", index, pid)
+        @control.send_message(Wire::Report::FORKED, index, pid)
         hooks(:after_worker_fork, index)
       end
 
       def exited(pid, how, code, peak)
-        @control.send_message("exited", pid, how, code, peak)
+        @control.send_message(Wire::Report::EXITED, pid, how, code, peak)
         hooks(:after_worker_exit, WorkerExit.new(@indexes.delete(pid), pid, how, code))
       end
 
@@ -118,7 +118,7 @@ module Firebrick
         Firebrick.run_hooks(:before_worker_fork, index)
         ForkGuard.ours { fork } || :child
       rescue StandardError, ScriptError, NoMemoryError => e
-        @control.send_message("fork_failed", index, e.message)
+        @control.send_message(Wire::Report::FORK_FAILED, index, e.message)
         nil
       end
 

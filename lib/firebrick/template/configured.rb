@@ -16,31 +16,31 @@ module Firebrick
       def apply_puma_file
         return unless puma_file
 
-        Compat::PumaStats.socket = one("control", "")
+        Compat::PumaStats.socket = one(Key::CONTROL, "")
         puma_file.redirect_output
         puma_file.install
       end
 
       def limits
-        [*numbers("max_head", "response_memory", "response_spool"), one("temp_dir")]
+        [*numbers(Key::MAX_HEAD, Key::RESPONSE_MEMORY, Key::RESPONSE_SPOOL), one(Key::TEMP_DIR)]
       end
 
       # Returns facts about the app with this Ruby. Raises if the app cannot be served so.
       def facts_of_the_app
-        fibers = FiberCheck.new(@app, *numbers("fibers", "threads_max"), apart: flag?("fiber_paths"))
-        [*Yjit.apply(one("yjit", "off")), ["rack", Rack.release]] + fibers.facts +
-          Allocator.facts(one("allocator", "system")) + PublicFiles.facts(@app)
+        fibers = FiberCheck.new(@app, *numbers(Key::FIBERS, Key::THREADS_MAX), apart: flag?(Key::FIBER_PATHS))
+        [*Yjit.apply(one(Key::YJIT, "off")), [Wire::Booted::RACK, Rack.release]] + fibers.facts +
+          Allocator.facts(one(Key::ALLOCATOR, "system")) + PublicFiles.facts(@app)
       end
 
       # A puma.rb may define the app itself.
       def find_app
         return rackup_app unless puma_file
 
-        puma_file.wrap(one("app").end_with?(".rb") ? puma_file.app : rackup_app)
+        puma_file.wrap(one(Key::APP).end_with?(".rb") ? puma_file.app : rackup_app)
       end
 
       def rackup_app
-        result = Rack::Builder.parse_file(one("app"))
+        result = Rack::Builder.parse_file(one(Key::APP))
         result.is_a?(Array) ? result.first : result
       end
     end

@@ -9,7 +9,7 @@ module Firebrick
       # Returns the message `boot`, after handling any message before it.
       def first_message
         message = @control.wait.first
-        message.first == "configure" ? configure(message[1]) : message
+        message.first == Wire::Order::CONFIGURE ? configure(message[1]) : message
       end
 
       # Evaluates a puma.rb and returns the next message.
@@ -21,7 +21,7 @@ module Firebrick
           PumaFile.current.load_rails if ENV["FIREBRICK_RAILS_SERVER"]
         end
         @control.send_message(*words)
-        exit!(1) unless words.first == "configured"
+        exit!(1) unless words.first == Wire::Report::CONFIGURED
         @control.wait.first
       end
     end

@@ -1,14 +1,12 @@
 # frozen_string_literal: true
 
+require "firebrick/wire"
+
 module Firebrick
   class Template
     # The socket to the front. A message is a u32 length and strings separated by NUL; descriptors arrive with its first
     # byte.
     class Control
-      FORK = "fork"
-      BOOT = "boot"
-      SERVICE = "service"
-
       # The number of descriptors that come with `fork`.
       attr_accessor :links
 
@@ -56,7 +54,7 @@ module Firebrick
 
       # Reports that the app is loaded, with facts about it: pairs.
       def booted(facts)
-        send_message("booted", *facts.flatten)
+        send_message(Wire::Report::BOOTED, *facts.flatten)
       end
 
       def to_io
@@ -81,9 +79,9 @@ module Firebrick
       # Descriptors of several messages may have arrived.
       def descriptors_of(words)
         case words.first
-        when BOOT then @descriptors.shift(1)
-        when FORK then @descriptors.shift(@links)
-        when SERVICE then @descriptors.shift(2)
+        when Wire::Order::BOOT then @descriptors.shift(1)
+        when Wire::Order::FORK then @descriptors.shift(@links)
+        when Wire::Order::SERVICE then @descriptors.shift(2)
         else []
         end
       end

@@ -43,7 +43,7 @@ module Firebrick
       private
 
       def refuse(error)
-        @socket.write("failed #{error.message.tr("\n", ' ')}\n")
+        @socket.write("#{Wire::Guard::FAILED} #{error.message.tr("\n", ' ')}\n")
       rescue SystemCallError
         # The front no longer needs the report.
         nil

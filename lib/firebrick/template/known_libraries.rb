@@ -12,7 +12,7 @@ module Firebrick
       Library = Struct.new(:verdict, :name, :text) do
         # Returns the fact for the front: three words of one fact.
         def fact
-          ["fibers", [verdict, name, text].join("\t")]
+          [Wire::Booted::FIBERS, [verdict, name, text].join("\t")]
         end
       end
 

@@ -45,7 +45,7 @@ module Firebrick
       def succeed(control)
         @control = Control.new(control, @control.links)
         ForkGuard.hold(@control)
-        @control.send_message("pid", Process.pid)
+        @control.send_message(Wire::Report::PID, Process.pid)
         Native.retire
         ignore_signals(*IGNORED, "TERM")
         Worker::SIGNALS.each { |name| trap(name, "DEFAULT") }
@@ -56,10 +56,10 @@ module Firebrick
 
       def prepare_again
         # Processes started by the previous template are not this one's.
-        @facts = @facts.reject { |name,| name == "job" } + @boot.run_again
+        @facts = @facts.reject { |name,| name == Wire::Booted::JOB } + @boot.run_again
         ready
       rescue Exception => e # rubocop:disable Lint/RescueException
-        @control.send_message("failed", Boot.explain(e))
+        @control.send_message(Wire::Report::FAILED, Boot.explain(e))
         exit!(1)
       end
     end

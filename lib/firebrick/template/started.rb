@@ -26,7 +26,7 @@ module Firebrick
       # Runs the `before_fork` hooks. Returns facts for `booted`.
       def start_jobs
         @jobs = Jobs.new(Firebrick.hooks(:before_fork))
-        @jobs.start.map { |pid| ["job", pid] }
+        @jobs.start.map { |pid| [Wire::Booted::JOB, pid] }
       end
     end
   end

@@ -20,7 +20,7 @@ module Firebrick
 
       # A process that has just been forked has closed the socket.
       def tell(here)
-        @control.send_message("loading", where(here))
+        @control.send_message(Wire::Report::LOADING, where(here))
       rescue IOError
         nil
       end

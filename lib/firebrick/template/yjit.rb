@@ -20,7 +20,8 @@ module Firebrick
         def apply(wanted)
           RubyVM::YJIT.enable if wants?(wanted) && switchable? && !enabled?
           note = "YJIT is off, although rack.yjit is \"on\": #{reason}" if wanted == "on" && !enabled?
-          { "ruby" => "#{RUBY_ENGINE} #{RUBY_VERSION}#{' +YJIT' if enabled?}", "note" => note }.compact
+          { Wire::Booted::RUBY => "#{RUBY_ENGINE} #{RUBY_VERSION}#{' +YJIT' if enabled?}",
+            Wire::Booted::NOTE => note }.compact
         end
 
         private

@@ -30,6 +30,7 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
+use wire::template::{end, guard as word};
 
 /// First argument of guards of commands, started by the server.
 pub(super) const GUARD: &str = "--guard-service";
@@ -180,17 +181,17 @@ fn run(task: &Task<'_>, ward: &Ward) -> io::Result<()> {
         system::adopt_orphans()?;
         let mut exits = signal(SignalKind::child())?;
         if let Ward::Child(_) = ward {
-            say(&socket, &format!("guard {}", std::process::id()));
+            say(&socket, &format!("{} {}", word::GUARD, std::process::id()));
         }
         let Started { leader, output } = match ward.start(task) {
             Ok(started) => started,
             Err(error) => {
-                say(&socket, &format!("failed {error}"));
+                say(&socket, &format!("{} {error}", word::FAILED));
                 return Ok(());
             }
         };
         let pumps = pumps(task, output);
-        say(&socket, &format!("pid {}", leader.as_raw_nonzero()));
+        say(&socket, &format!("{} {}", word::PID, leader.as_raw_nonzero()));
         Watch { task, socket: &socket, leader, leads: true, deadline: None }.until_gone(&mut exits).await;
         finish(pumps);
         Ok(())
@@ -309,8 +310,8 @@ async fn order(socket: &UnixStream) -> Order {
 
 fn describe(status: WaitStatus) -> String {
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => format!("exit {code}"),
-        (None, signal) => format!("signal {}", signal.unwrap_or_default()),
+        (Some(code), _) => format!("{} {code}", end::EXIT),
+        (None, signal) => format!("{} {}", end::SIGNAL, signal.unwrap_or_default()),
     }
 }
 

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
+use wire::template::{end, guard as word};
 
 /// The working directory and the environment of services.
 #[derive(Debug, Clone)]
@@ -132,20 +133,20 @@ impl Guarded {
     }
 
     fn interpret(&mut self, line: &str) -> Option<Report> {
-        let (word, rest) = line.split_once(' ')?;
-        Some(match word {
-            "guard" => {
+        let (first, rest) = line.split_once(' ')?;
+        Some(match first {
+            word::GUARD => {
                 self.guard = Guard::Forked(Pid::from_raw(rest.parse().ok()?));
                 return None;
             }
-            "pid" => {
+            word::PID => {
                 self.leader = Pid::from_raw(rest.parse().ok()?);
                 Report::Runs(rest.parse().ok()?)
             }
-            "exit" if rest == "127" && matches!(self.guard, Guard::Ours(_)) => Report::Ended(End::NotRun),
-            "exit" => Report::Ended(End::Exit(rest.parse().ok()?)),
-            "signal" => Report::Ended(End::Signal(rest.parse().ok()?)),
-            "failed" => Report::Ended(End::NotStarted(rest.to_owned())),
+            end::EXIT if rest == "127" && matches!(self.guard, Guard::Ours(_)) => Report::Ended(End::NotRun),
+            end::EXIT => Report::Ended(End::Exit(rest.parse().ok()?)),
+            end::SIGNAL => Report::Ended(End::Signal(rest.parse().ok()?)),
+            word::FAILED => Report::Ended(End::NotStarted(rest.to_owned())),
             _ => return None,
         })
     }

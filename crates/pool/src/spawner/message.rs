@@ -7,6 +7,7 @@ use stats::Library;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
+use wire::template::{boot, booted, end, order, report};
 
 /// The longest message that is accepted. The text of an exception with its backtrace fits.
 const LONGEST: usize = 4 << 20;
@@ -76,50 +77,50 @@ pub(super) fn boot(
     let number = |number: usize| number.to_string().into_bytes();
     let switch = |on: bool| number(on.into());
     let settings = &config.settings;
-    let mut parts: Vec<Vec<u8>> = vec![b"boot".to_vec()];
+    let mut parts: Vec<Vec<u8>> = vec![order::BOOT.into()];
     let mut put = |key: &str, value: Vec<u8>| parts.extend([key.as_bytes().to_vec(), value]);
-    put("wire", number(wire::VERSION.into()));
-    put("app", path(&config.app));
-    put("dir", path(&settings.dir));
-    put("environment", settings.process.environment.clone().into_bytes());
+    put(boot::WIRE, number(wire::VERSION.into()));
+    put(boot::APP, path(&config.app));
+    put(boot::DIR, path(&settings.dir));
+    put(boot::ENVIRONMENT, settings.process.environment.clone().into_bytes());
     if let Some(ControlAddress::Unix(socket)) = settings.control.listen.first() {
-        put("control", path(socket));
+        put(boot::CONTROL, path(socket));
     }
-    put("threads_min", number(settings.threads.min.into()));
-    put("threads_max", number(settings.threads.max.into()));
-    put("fibers", number(fibers as usize));
-    put("fiber_paths", switch(fibers > 0 && !settings.fiber_paths.is_empty()));
-    put("links", number(links));
-    put("shutdown_ms", number(settings.timeouts.shutdown.as_millis() as usize));
-    put("slots", number(slots));
-    put("slot_len", number(slot_len));
-    put("compact", switch(settings.rack.compact));
-    put("out_of_band_gc", switch(settings.rack.out_of_band_gc));
-    put("slice_us", number(settings.rack.fiber_slice.map_or(0, |slice| slice.as_micros() as usize)));
-    put("blocking_us", number(settings.rack.blocking_call.map_or(0, |limit| limit.as_micros() as usize)));
-    put("yjit", settings.rack.yjit.word().into());
-    put("allocator", settings.rack.allocator.word().into());
-    put("early_hints", switch(settings.rack.early_hints));
+    put(boot::THREADS_MIN, number(settings.threads.min.into()));
+    put(boot::THREADS_MAX, number(settings.threads.max.into()));
+    put(boot::FIBERS, number(fibers as usize));
+    put(boot::FIBER_PATHS, switch(fibers > 0 && !settings.fiber_paths.is_empty()));
+    put(boot::LINKS, number(links));
+    put(boot::SHUTDOWN_MS, number(settings.timeouts.shutdown.as_millis() as usize));
+    put(boot::SLOTS, number(slots));
+    put(boot::SLOT_LEN, number(slot_len));
+    put(boot::COMPACT, switch(settings.rack.compact));
+    put(boot::OUT_OF_BAND_GC, switch(settings.rack.out_of_band_gc));
+    put(boot::SLICE_US, number(settings.rack.fiber_slice.map_or(0, |slice| slice.as_micros() as usize)));
+    put(boot::BLOCKING_US, number(settings.rack.blocking_call.map_or(0, |limit| limit.as_micros() as usize)));
+    put(boot::YJIT, settings.rack.yjit.word().into());
+    put(boot::ALLOCATOR, settings.rack.allocator.word().into());
+    put(boot::EARLY_HINTS, switch(settings.rack.early_hints));
     if let ErrorLog::File(file) = &settings.logs.error {
-        put("error_log", path(file));
+        put(boot::ERROR_LOG, path(file));
     }
-    put("json_log", switch(settings.logs.format == LogFormat::Json));
+    put(boot::JSON_LOG, switch(settings.logs.format == LogFormat::Json));
     if let Some(header) = &settings.rack.request_id_header {
         let key = header.to_ascii_uppercase().replace('-', "_");
-        put("request_id", format!("HTTP_{key}").into_bytes());
+        put(boot::REQUEST_ID, format!("HTTP_{key}").into_bytes());
     }
-    put("temp_dir", path(&settings.process.temp_dir));
-    put("tag", settings.tag.clone().into_bytes());
-    put("max_head", number(settings.limits.max_response_header_bytes));
-    put("response_memory", number(settings.limits.response_memory));
-    put("response_spool", settings.limits.response_spool.to_string().into_bytes());
-    settings.rack.warmup.iter().for_each(|target| put("warmup", target.clone().into_bytes()));
+    put(boot::TEMP_DIR, path(&settings.process.temp_dir));
+    put(boot::TAG, settings.tag.clone().into_bytes());
+    put(boot::MAX_HEAD, number(settings.limits.max_response_header_bytes));
+    put(boot::RESPONSE_MEMORY, number(settings.limits.response_memory));
+    put(boot::RESPONSE_SPOOL, settings.limits.response_spool.to_string().into_bytes());
+    settings.rack.warmup.iter().for_each(|target| put(boot::WARMUP, target.clone().into_bytes()));
     for rule in &settings.sendfile {
-        put("sendfile", [rule.prefix.as_bytes(), rule.folder.as_os_str().as_bytes()].join(&b'\n'));
+        put(boot::SENDFILE, [rule.prefix.as_bytes(), rule.folder.as_os_str().as_bytes()].join(&b'\n'));
     }
-    config.unlink.iter().for_each(|file| put("unlink", path(file)));
+    config.unlink.iter().for_each(|file| put(boot::UNLINK, path(file)));
     let names = settings.services.iter().map(|one| format!("{} {}", one.name, one.place));
-    names.for_each(|name| put("service", name.into_bytes()));
+    names.for_each(|name| put(boot::SERVICE, name.into_bytes()));
     parts
 }
 
@@ -127,7 +128,7 @@ pub(super) fn configure(file: &PumaFile) -> Vec<Vec<u8>> {
     use std::os::unix::ffi::OsStrExt;
     let said = |text: &Option<String>| text.clone().unwrap_or_default().into_bytes();
     let path = file.shown.as_os_str().as_bytes().to_vec();
-    vec![b"configure".to_vec(), path, said(&file.workers), said(&file.environment)]
+    vec![order::CONFIGURE.into(), path, said(&file.workers), said(&file.environment)]
 }
 
 pub(super) fn encode(parts: &[Vec<u8>]) -> Vec<u8> {
@@ -154,44 +155,44 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
     }
     let words: Vec<&str> = parts.iter().map(String::as_str).collect();
     Ok(match *words.as_slice() {
-        ["booted", ref pairs @ ..] => {
+        [report::BOOTED, ref pairs @ ..] => {
             let all = |key: &'static str| pairs.chunks_exact(2).filter(move |pair| pair[0] == key);
             let value = |key| pairs.chunks_exact(2).find(|pair| pair[0] == key).map_or("", |pair| pair[1]);
             TemplateMessage::Booted {
-                ruby: value("ruby").into(),
-                rack: value("rack").into(),
-                ms: number(value("ms")).unwrap_or(0),
+                ruby: value(booted::RUBY).into(),
+                rack: value(booted::RACK).into(),
+                ms: number(value(booted::MS)).unwrap_or(0),
                 services: services(pairs)?,
-                notes: all("note").map(|pair| pair[1].to_owned()).collect(),
-                libraries: all("fibers").filter_map(|pair| Library::from_fact(pair[1])).collect(),
-                jobs: all("job").map(|pair| number(pair[1])).collect::<io::Result<_>>()?,
-                files: all("files").map(|pair| pair[1].to_owned()).collect(),
+                notes: all(booted::NOTE).map(|pair| pair[1].to_owned()).collect(),
+                libraries: all(booted::FIBERS).filter_map(|pair| Library::from_fact(pair[1])).collect(),
+                jobs: all(booted::JOB).map(|pair| number(pair[1])).collect::<io::Result<_>>()?,
+                files: all(booted::FILES).map(|pair| pair[1].to_owned()).collect(),
             }
         }
-        ["files", ref lines @ ..] => {
+        [report::FILES, ref lines @ ..] => {
             TemplateMessage::Files(lines.iter().map(|line| (*line).to_owned()).collect())
         }
-        ["stop"] => TemplateMessage::Stop,
-        ["loading", text] => TemplateMessage::Loading(text.into()),
-        ["jobs", ref pids @ ..] => {
+        [report::STOP] => TemplateMessage::Stop,
+        [report::LOADING, text] => TemplateMessage::Loading(text.into()),
+        [report::JOBS, ref pids @ ..] => {
             TemplateMessage::Jobs(pids.iter().map(|pid| number(pid)).collect::<io::Result<_>>()?)
         }
-        ["pid", pid] => TemplateMessage::Pid(number(pid)?),
-        ["configured", ref words @ ..] => {
+        [report::PID, pid] => TemplateMessage::Pid(number(pid)?),
+        [report::CONFIGURED, ref words @ ..] => {
             TemplateMessage::Configured(Ok(Call::decode(words).map_err(unknown)?))
         }
-        ["unconfigured", ref words @ ..] => {
+        [report::UNCONFIGURED, ref words @ ..] => {
             TemplateMessage::Configured(Err(Refusal::decode(words).map_err(unknown)?))
         }
-        ["failed", text] => TemplateMessage::Failed(text.into()),
-        ["forked", index, pid] => TemplateMessage::Forked { index: number(index)?, pid: number(pid)? },
-        ["fork_failed", index, text] => {
+        [report::FAILED, text] => TemplateMessage::Failed(text.into()),
+        [report::FORKED, index, pid] => TemplateMessage::Forked { index: number(index)?, pid: number(pid)? },
+        [report::FORK_FAILED, index, text] => {
             TemplateMessage::ForkFailed { index: number(index)?, text: text.into() }
         }
-        ["exited", pid, how, code, peak] => {
+        [report::EXITED, pid, how, code, peak] => {
             let status = match how {
-                "exit" => ExitStatus::Exit(number(code)?),
-                "signal" => ExitStatus::Signal(number(code)?),
+                end::EXIT => ExitStatus::Exit(number(code)?),
+                end::SIGNAL => ExitStatus::Signal(number(code)?),
                 _ => return Err(unknown(format!("exited by {how:?}"))),
             };
             TemplateMessage::Exited { pid: number(pid)?, status, peak_kib: number(peak)? }
@@ -205,20 +206,20 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
 fn services(pairs: &[&str]) -> io::Result<Vec<Service>> {
     let mut services: Vec<Service> = Vec::new();
     for (key, value) in pairs.chunks_exact(2).map(|pair| (pair[0], pair[1])) {
-        if key == "service" {
+        if key == booted::SERVICE {
             services.push(Service::new(value, "", ServiceProgram::Block));
             continue;
         }
         let Some(service) = services.last_mut() else { continue };
         let wrong = || unknown(format!("{key} {value:?} of the service {}", service.name));
         match key {
-            "place" => value.clone_into(&mut service.place),
-            "restart" => service.restart = Restart::named(value).ok_or_else(wrong)?,
-            "stop_signal" => service.stop_signal = StopSignal::named(value).ok_or_else(wrong)?,
-            "stop_timeout_ms" => {
+            booted::PLACE => value.clone_into(&mut service.place),
+            booted::RESTART => service.restart = Restart::named(value).ok_or_else(wrong)?,
+            booted::STOP_SIGNAL => service.stop_signal = StopSignal::named(value).ok_or_else(wrong)?,
+            booted::STOP_TIMEOUT_MS => {
                 service.stop_timeout = value.parse().map(Duration::from_millis).map_err(|_| wrong())?;
             }
-            "prefix" => service.prefix = value == "1",
+            booted::PREFIX => service.prefix = value == "1",
             _ => {}
         }
     }

@@ -64,7 +64,8 @@ impl ServiceOrder {
     /// Reports to the other end that the order failed, in the format of a guard.
     pub(crate) fn fail(self, why: &str) {
         // The other end may be closed.
-        let _ = (&self.socket).write(format!("failed {}\n", why.replace('\n', " ")).as_bytes());
+        let _ = (&self.socket)
+            .write(format!("{} {}\n", wire::template::guard::FAILED, why.replace('\n', " ")).as_bytes());
     }
 }
 

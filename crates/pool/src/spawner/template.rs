@@ -20,6 +20,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use wire::template::order;
 
 /// The time that a template has to exit by itself.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -192,7 +193,7 @@ impl Template {
     /// Fails if the template is gone or does not read.
     pub(crate) fn fork(&self, index: u32, links: &[std::os::unix::net::UnixStream]) -> io::Result<()> {
         let fds: Vec<BorrowedFd<'_>> = links.iter().map(AsFd::as_fd).collect();
-        self.send(&[b"fork".to_vec(), index.to_string().into_bytes()], &fds)
+        self.send(&[order::FORK.into(), index.to_string().into_bytes()], &fds)
     }
 
     /// Orders a process for a service of the app: a guard with these arguments, which runs the block in a
@@ -206,7 +207,7 @@ impl Template {
                 "Firebrick.service needs a Ruby that forks: declare a command in [services]",
             ));
         }
-        let words = std::iter::once("service").chain(order.words.iter().map(String::as_str));
+        let words = std::iter::once(order::SERVICE).chain(order.words.iter().map(String::as_str));
         let words: Vec<Vec<u8>> = words.map(|word| word.as_bytes().to_vec()).collect();
         self.send(&words, &[order.socket.as_fd(), order.program.as_fd()])
     }
@@ -216,7 +217,7 @@ impl Template {
     /// # Errors
     /// Fails if the template is gone or does not read.
     pub(crate) fn before_fork(&self) -> io::Result<()> {
-        self.send(&[b"before_fork".to_vec()], &[])
+        self.send(&[order::BEFORE_FORK.into()], &[])
     }
 
     /// Asks for the backtrace while the app is being loaded. The template replies with
@@ -236,7 +237,7 @@ impl Template {
             spawner.kill(pid, signal);
             return Ok(());
         }
-        self.send(&[b"kill".to_vec(), pid.to_string().into_bytes(), signal.as_bytes().to_vec()], &[])
+        self.send(&[order::KILL.into(), pid.to_string().into_bytes(), signal.as_bytes().to_vec()], &[])
     }
 
     /// Replaces the list of files to remove if the front is killed.
@@ -245,7 +246,7 @@ impl Template {
     /// Fails if the template is gone or does not read.
     pub(crate) fn unlink(&self, files: &[PathBuf]) -> io::Result<()> {
         let files = files.iter().map(|file| file.as_os_str().as_bytes().to_vec());
-        self.send(&std::iter::once(b"unlink".to_vec()).chain(files).collect::<Vec<_>>(), &[])
+        self.send(&std::iter::once(order::UNLINK.into()).chain(files).collect::<Vec<_>>(), &[])
     }
 
     /// Tells an attached process the addresses on which the server listens.
@@ -254,7 +255,7 @@ impl Template {
     /// Fails if the process is gone or does not read.
     pub(crate) fn listening(&self, addresses: &[String]) -> io::Result<()> {
         let addresses = addresses.iter().map(|address| address.clone().into_bytes());
-        self.send(&std::iter::once(b"listening".to_vec()).chain(addresses).collect::<Vec<_>>(), &[])
+        self.send(&std::iter::once(order::LISTENING.into()).chain(addresses).collect::<Vec<_>>(), &[])
     }
 
     /// Tells an attached process that its request to stop was received, and how long the shutdown may take.
@@ -262,7 +263,7 @@ impl Template {
     /// # Errors
     /// Fails if the process is gone or does not read.
     pub(crate) fn stopping(&self, within: Duration) -> io::Result<()> {
-        self.send(&[b"stopping".to_vec(), within.as_millis().to_string().into_bytes()], &[])
+        self.send(&[order::STOPPING.into(), within.as_millis().to_string().into_bytes()], &[])
     }
 
     /// Sends a message without waiting. The socket's buffer holds hundreds of messages; if it is full, the
@@ -283,7 +284,7 @@ impl Template {
     /// Tells the template to exit, waits until it has, and kills it if it does not.
     pub(crate) async fn exit(mut self) -> Option<i32> {
         // Fails only if the template is gone.
-        let _ = self.send(&[b"exit".to_vec()], &[]);
+        let _ = self.send(&[order::EXIT.into()], &[]);
         self.exited().await
     }
 
