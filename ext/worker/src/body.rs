@@ -11,7 +11,6 @@
 //! 4. `each` may yield on any thread or fiber. Its block writes to its own response, or raises an IOError when that has ended ([`Writer`]).
 
 use crate::names::names;
-use crate::place;
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::raw::ruby::{self, Value};
@@ -213,7 +212,7 @@ fn chunk(gvl: &mut Gvl, writer: Writer, part: Value) {
         }
         push_large(gvl, writer, part);
     } else if gather(gvl, writer, part) {
-        place::at(task.place.get()).watchdog.look();
+        task.place.get().watchdog.look();
         return;
     }
     part.keep();

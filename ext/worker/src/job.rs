@@ -6,6 +6,7 @@
 use crate::fibers::blocking;
 use crate::link::Job;
 use crate::names::names;
+use crate::pace::Finished;
 use crate::place::place;
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
@@ -55,13 +56,10 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
     // A waiting fiber blocks nothing, so only the time since it was entered counts.
     let held_us = task.fiber.as_ref().map_or(took_us, |fiber| now_us.saturating_sub(fiber.entered_us.get()));
     worker(gvl, |w| {
-        w.active -= 1;
-        w.record(now_us, held_us, task.queued_us.get(), off_us);
+        let queued_us = task.queued_us.get();
+        w.ended(task.thread.index, &Finished { now_us, took_us: held_us, queued_us, off_us });
         if task.fiber.is_some() {
             w.fiber_ends(task);
-        }
-        if w.leader == Some(task.thread.index) {
-            w.leader = None;
         }
     });
     now_us
@@ -72,10 +70,7 @@ pub(crate) fn give_up(gvl: &mut Gvl, task: &'static Task) {
     end_unfinished(gvl, task);
     task.return_loan();
     place().watchdog.ended();
-    worker(gvl, |w| {
-        w.active -= 1;
-        w.fiber_ends(task);
-    });
+    worker(gvl, |w| w.fiber_gives_up(task));
 }
 
 /// Ends an unfinished request: an unsent response becomes an error response, a begun one is cut off.

@@ -1,28 +1,32 @@
 //! The places of a process, one for each of its workers, and the state that a worker's threads share without the GVL.
 //!
-//! A forked worker is at place 0; if it has fibers beside its threads, the fibers' worker is at another place. The servers that a Ruby process has
-//! started for its own apps (`Firebrick::Server`) are attached workers, one at each of the other places. A thread belongs to one place for life.
+//! A forked worker is at the [`MAIN`] place; if it has fibers beside its threads, the fibers' worker is at another one. The servers that a Ruby
+//! process has started for its own apps (`Firebrick::Server`) are attached workers, each at a place of its own. A thread belongs to one place for
+//! life.
 //!
-//! Contract: a place is reused when its worker has been released. In a forked child, places that were in use at the fork are not reused: threads that
-//! the child does not have may hold their locks.
+//! Contract: a place lives as long as the process, and is reused when its worker has been released. In a forked child, places that were in use at
+//! the fork are not reused: threads that the child does not have may hold their locks.
 
 use crate::env;
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::os::Timer;
 use crate::raw::ruby::{NIL, Value};
 use crate::raw::slots::Slot;
+use crate::task::Task;
 use crate::watchdog::Watchdog;
-use crate::worker::STANDBY_AFTER;
+use crate::worker::{STANDBY_AFTER, Worker};
 use std::cell::Cell;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The number of places.
-pub(crate) const PLACES: usize = 64;
-
 pub(crate) struct Place {
+    pub(crate) worker: Guarded<Option<Worker>>,
+    /// The tasks of the last worker here, by thread. In a forked child they are those of the parent's worker.
+    pub(crate) kept: Guarded<Vec<&'static Task>>,
+    /// It must not be reused.
+    burnt: AtomicBool,
     /// No thread reads the links: all threads that are awake serve requests.
     leaderless: AtomicBool,
     /// When the last leader took up a request, in microseconds.
@@ -36,63 +40,58 @@ pub(crate) struct Place {
     base: OnceLock<&'static Slot>,
 }
 
-static ALL: [Place; PLACES] = [const { Place::new() }; PLACES];
+/// The place of the template, its forked workers, and threads that belong to no worker.
+pub(crate) static MAIN: Place = Place::new();
 
-/// Places that must not be reused, one bit each.
-static BURNT: Guarded<u64> = Guarded::new(0);
-
-const _: () = assert!(PLACES <= u64::BITS as usize);
+static OTHERS: Guarded<Vec<&'static Place>> = Guarded::new(Vec::new());
 
 thread_local! {
-    static HERE: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Returns the number of the calling thread's place.
-#[inline]
-pub(crate) fn here() -> usize {
-    HERE.get()
+    static HERE: Cell<&'static Place> = const { Cell::new(&MAIN) };
 }
 
 /// Returns the calling thread's place.
 #[inline]
 pub(crate) fn place() -> &'static Place {
-    &ALL[here()]
+    HERE.get()
 }
 
-pub(crate) fn at(number: usize) -> &'static Place {
-    &ALL[number]
+pub(crate) fn all(gvl: &Gvl) -> Vec<&'static Place> {
+    OTHERS.with(gvl, |others| std::iter::once(&MAIN).chain(others.iter().copied()).collect())
+}
+
+/// Returns a place without a worker, other than the main one.
+pub(crate) fn free(gvl: &Gvl) -> &'static Place {
+    OTHERS.with(gvl, |others| {
+        let is_free = |place: &&&'static Place| {
+            !place.burnt.load(Relaxed) && place.worker.with(gvl, |worker| worker.is_none())
+        };
+        others.iter().find(is_free).copied().unwrap_or_else(|| {
+            let made: &'static Place = Box::leak(Box::new(Place::new()));
+            others.push(made);
+            made
+        })
+    })
 }
 
 /// Assigns the calling thread to this place.
-pub(crate) fn settle(number: usize) {
-    HERE.set(number);
+pub(crate) fn settle(place: &'static Place) {
+    HERE.set(place);
 }
 
-/// Calls `f` as a thread of the place with this number. `f` must not raise.
-pub(crate) fn within<R>(number: usize, f: impl FnOnce() -> R) -> R {
-    let before = HERE.replace(number);
+/// Calls `f` as a thread of this place. `f` must not raise.
+pub(crate) fn within<R>(place: &'static Place, f: impl FnOnce() -> R) -> R {
+    let before = HERE.replace(place);
     let result = f();
     HERE.set(before);
     result
 }
 
-/// Bars a place from reuse, in a child that was forked while a worker was there.
-pub(crate) fn burn(gvl: &Gvl, number: usize) {
-    BURNT.with(gvl, |burnt| *burnt |= 1 << number);
-}
-
-/// Reverses [`burn`]: no thread held a lock of the place when the process was forked.
-pub(crate) fn mend(gvl: &Gvl, number: usize) {
-    BURNT.with(gvl, |burnt| *burnt &= !(1 << number));
-}
-
-pub(crate) fn is_burnt(gvl: &Gvl, number: usize) -> bool {
-    BURNT.with(gvl, |burnt| *burnt & (1 << number) != 0)
-}
-
 impl Place {
     const fn new() -> Place {
         Place {
+            worker: Guarded::new(None),
+            kept: Guarded::new(Vec::new()),
+            burnt: AtomicBool::new(false),
             leaderless: AtomicBool::new(false),
             leaderless_since: AtomicU64::new(0),
             armed: AtomicBool::new(false),
@@ -124,8 +123,14 @@ impl Place {
         self.set_app(gvl, NIL, NIL);
     }
 
-    /// Resets everything but the app, as if the place had never been used.
+    /// Bars the place from reuse, in a child that was forked while a worker was here.
+    pub(crate) fn burn(&self) {
+        self.burnt.store(true, Relaxed);
+    }
+
+    /// Resets everything but the app, as if the place had never been used. No other thread may hold one of its locks.
     pub(crate) fn reset(&self) {
+        self.burnt.store(false, Relaxed);
         self.watchdog.reset();
         self.leaderless.store(false, Relaxed);
         self.armed.store(false, Relaxed);

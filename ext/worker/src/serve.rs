@@ -3,7 +3,8 @@
 use crate::link::Job;
 use crate::names::names;
 use crate::outbox::Sent;
-use crate::place::{self, place};
+use crate::pace::SLOW_US;
+use crate::place::{self, MAIN, place};
 use crate::raw::gvl::{self, Gvl};
 use crate::raw::gvl_wait;
 use crate::raw::os::{self, Wait};
@@ -11,7 +12,7 @@ use crate::raw::ruby::{self, Value};
 use crate::task::{Loan, Stage, Task};
 use crate::thread::ServingThread;
 use crate::ticket::Writer;
-use crate::worker::{Help, Pair, SLOW_US, STANDBY_AFTER, Step, Worker, worker, worker_at};
+use crate::worker::{Help, Pair, STANDBY_AFTER, Step, Worker, worker, worker_at};
 use crate::{collection, fibers, guest, job};
 use std::cell::Cell;
 use std::io;
@@ -98,13 +99,13 @@ pub(crate) fn start_thread(gvl: &mut Gvl, index: usize) {
         w.scoreboard.thread_started();
         w.thread_starts();
     });
-    let here = place::here();
+    let here = place();
     let body = move |gvl: &mut Gvl| {
         place::settle(here);
         serve(gvl, index);
         // Ruby may reuse the native thread for another Ruby thread.
         CURRENT.set(None);
-        place::settle(0);
+        place::settle(&MAIN);
     };
     let start = |gvl: &mut Gvl| ruby::spawn(gvl, Box::new(body)).keep();
     if let Err((_, error)) = ruby::protect(gvl, start) {
@@ -127,7 +128,7 @@ fn next(gvl: &mut Gvl, task: &'static Task, now_us: &mut u64) -> Option<Job> {
             send_all(gvl, task);
             *now_us = os::now_us();
         }
-        match worker(gvl, |w| w.step(task.thread.index, *now_us)) {
+        match worker(gvl, |w| w.step(task.thread.index, *now_us, true)) {
             Step::Run(job, help) => {
                 provide(gvl, help);
                 return Some(job);
@@ -172,7 +173,7 @@ pub(crate) fn read(gvl: &mut Gvl, task: &'static Task) {
     let fds: Vec<_> = worker(gvl, |w| w.links.iter().map(|link| link.fd).collect());
     let mut wait = Wait::readable(fds.into_iter().chain([task.thread.wakeup.fd()]));
     // With other requests active, look before releasing the GVL: a thread that computes keeps it for 100 ms.
-    if !(worker(gvl, |w| w.active > 0) && wait.look()) {
+    if !(worker(gvl, |w| w.is_active()) && wait.look()) {
         gvl::release(gvl, || wait.wait());
     }
     if wait.ready(links) {
@@ -226,7 +227,7 @@ fn digest(gvl: &mut Gvl, at: usize, received: io::Result<usize>) -> bool {
 
 /// Handles the end of file: the front has exited. The worker exits too, unless it is finishing anyway.
 fn front_gone(gvl: &mut Gvl) -> bool {
-    if !worker(gvl, |w| w.finished || (w.draining && w.active == 0 && w.inbox.is_empty())) {
+    if !worker(gvl, |w| w.is_over()) {
         end(gvl, 0);
     }
     false
@@ -262,7 +263,7 @@ pub(crate) fn send_all(gvl: &mut Gvl, task: &'static Task) {
 /// Sends the unsent frames of link `at`, on the thread's own task. Waits without the GVL while the socket is full.
 pub(crate) fn send(gvl: &mut Gvl, task: &'static Task, at: usize) {
     loop {
-        let (outbox, fd, lost) = worker(gvl, |w| (w.links[at].outbox(), w.links[at].fd, w.lost));
+        let (outbox, fd, lost) = worker(gvl, |w| (w.links[at].outbox(), w.links[at].fd, w.is_lost()));
         if lost {
             return;
         }
@@ -282,6 +283,7 @@ pub(crate) fn send(gvl: &mut Gvl, task: &'static Task, at: usize) {
 fn sleep(gvl: &mut Gvl, task: &'static Task) {
     let (index, wakeup, called, place) =
         (task.thread.index, &task.thread.wakeup, &task.thread.called, place());
+    worker(gvl, |w| w.sleeps(index));
     gvl::release(gvl, || {
         loop {
             let watch = place.is_standby(index);
@@ -304,14 +306,14 @@ fn sleep(gvl: &mut Gvl, task: &'static Task) {
             }
         }
     });
-    worker(gvl, |w| w.awake(task.thread.index));
+    worker(gvl, |w| w.awake(task.thread.index, false));
     interrupts(gvl, task);
 }
 
 /// Sends the unsent frames of the request's link, from any thread or fiber. Waits while the socket is full. May raise.
 pub(crate) fn flush(gvl: &mut Gvl, task: &'static Task) {
     let (at, outbox) = (task.place.get(), task.outbox());
-    while !worker_at(gvl, at, |w| w.lost).unwrap_or(true) {
+    while !worker_at(gvl, at, |w| w.is_lost()).unwrap_or(true) {
         match outbox.send() {
             Ok(Sent::All) => return,
             Ok(Sent::Part) => {}
@@ -349,7 +351,7 @@ pub(crate) fn wait_for_window(gvl: &mut Gvl, writer: Writer) {
 }
 
 fn is_lost(gvl: &Gvl, task: &Task) -> bool {
-    worker_at(gvl, task.place.get(), |w| w.lost).unwrap_or(true)
+    worker_at(gvl, task.place.get(), |w| w.is_lost()).unwrap_or(true)
 }
 
 /// Sends the offer that has been appended and waits for LEND, which carries the client's socket or none. May raise: the client has

@@ -7,12 +7,13 @@ use crate::emit::Open;
 use crate::fibers;
 use crate::fibers::{Key, Strand};
 use crate::outbox::Outbox;
+use crate::place::{Place, place};
 use crate::raw::gvl::{Guarded, Gvl, Scratch};
 use crate::raw::os::{self, Wakeup};
 use crate::raw::ruby::NIL;
 use crate::raw::slots::Slot;
 use crate::thread::ServingThread;
-use crate::{place, serve, ticket};
+use crate::{serve, ticket};
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::ptr;
@@ -62,7 +63,7 @@ pub(crate) struct Task {
     pub(crate) in_app: Cell<bool>,
     pub(crate) active: Cell<bool>,
     /// The place of the worker that received the request.
-    pub(crate) place: Cell<usize>,
+    pub(crate) place: Cell<&'static Place>,
     pub(crate) link: Cell<u32>,
     pub(crate) id: Cell<u32>,
     /// The outbox of the request's link.
@@ -150,7 +151,7 @@ impl Task {
             fiber,
             in_app: Cell::new(false),
             active: Cell::new(false),
-            place: Cell::new(place::here()),
+            place: Cell::new(place()),
             link: Cell::new(0),
             id: Cell::new(0),
             outbox: Cell::new(None),
@@ -193,7 +194,7 @@ impl Task {
     /// Resets the state for a new request of the calling thread's worker.
     pub(crate) fn begin(&self, outbox: &'static Outbox, link: u32, id: u32, now_us: u64) {
         self.active.set(true);
-        self.place.set(place::here());
+        self.place.set(place());
         self.outbox.set(Some(outbox));
         self.request.set(self.next_serial());
         self.link.set(link);

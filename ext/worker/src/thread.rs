@@ -5,8 +5,8 @@
 use crate::env::Memo;
 use crate::fibers::Strand;
 use crate::fibers::blocking::Stretch;
-use crate::place::{self, PLACES};
-use crate::raw::gvl::{Guarded, Gvl};
+use crate::place::{self, Place, place};
+use crate::raw::gvl::Gvl;
 use crate::raw::gvl_wait::GvlWait;
 use crate::raw::os::Wakeup;
 use crate::raw::ruby::NIL;
@@ -34,16 +34,13 @@ pub(crate) struct ServingThread {
     pub(crate) memo: Memo,
 }
 
-/// Tasks of the last worker at each place, indexed by thread. In a forked child they are those of the parent's worker.
-static KEPT: Guarded<[Vec<&'static Task>; PLACES]> = Guarded::new([const { Vec::new() }; PLACES]);
-
 impl ServingThread {
     /// Returns thread `index`, as its own task: a kept one or a new one. It lives as long as the process.
     ///
     /// # Errors
     /// There is no descriptor for waking the thread.
     pub(crate) fn obtain(gvl: &mut Gvl, index: usize) -> io::Result<&'static Task> {
-        let task = match KEPT.with(gvl, |kept| kept[place::here()].get(index).copied()) {
+        let task = match place().kept.with(gvl, |kept| kept.get(index).copied()) {
             Some(task) => {
                 task.thread.wakeup.renew()?;
                 task.thread.memo.reset();
@@ -59,10 +56,10 @@ impl ServingThread {
     }
 
     /// Keeps the threads of a worker, by index, for the next worker at its place.
-    pub(crate) fn keep(gvl: &Gvl, place: usize, tasks: Vec<&'static Task>) {
-        KEPT.with(gvl, |kept| {
-            if tasks.len() > kept[place].len() {
-                kept[place] = tasks;
+    pub(crate) fn keep(gvl: &Gvl, place: &Place, tasks: Vec<&'static Task>) {
+        place.kept.with(gvl, |kept| {
+            if tasks.len() > kept.len() {
+                *kept = tasks;
             }
         });
     }

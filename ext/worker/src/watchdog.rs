@@ -90,15 +90,15 @@ impl Watchdog {
         }
     }
 
-    /// Starts the thread for the worker at `place`. Once only, until it has been stopped and reset.
+    /// Starts the thread. Once only, until it has been stopped and reset.
     ///
     /// # Errors
     /// As pthread_create(3).
-    pub(crate) fn start(&self, place: usize, ports: &'static [Port], fibers: bool) -> io::Result<()> {
+    pub(crate) fn start(&'static self, ports: &'static [Port], fibers: bool) -> io::Result<()> {
         self.fibers.store(fibers, SeqCst);
         *self.ports.lock().unwrap_or_else(PoisonError::into_inner) = ports;
         self.running.store(true, SeqCst);
-        os::watchdog_thread(place).inspect_err(|_| self.running.store(false, SeqCst))
+        os::watchdog_thread(self).inspect_err(|_| self.running.store(false, SeqCst))
     }
 
     /// Ends the thread, and returns when it holds no lock any more.
@@ -208,7 +208,8 @@ impl Watchdog {
         self.wake.notify_all();
     }
 
-    fn run(&self) {
+    /// The loop of the thread.
+    pub(crate) fn run(&self) {
         let ports = *self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         let mut progress = Progress { passed: 0, since_us: os::now_us() };
         while !self.stop.load(SeqCst) {
@@ -275,11 +276,6 @@ impl Watchdog {
         }
         self.dozing.store(false, SeqCst);
     }
-}
-
-/// Runs the thread's loop.
-pub(crate) fn run(place: usize) {
-    crate::place::at(place).watchdog.run();
 }
 
 /// The time of the last progress that the watchdog has seen, and the count of requests taken up then.

@@ -28,13 +28,13 @@ module Firebrick
       end
 
       # Sets the state that all workers share; called in the template.
-      def prepare(app, base, threads, limits, rack3)
+      def prepare(app, base, options)
         @app = app
         @base = base
-        fewest, most = threads.first(2).map { |count| [count, 1].max }
-        raise Error, "fibers need CRuby with the native part: set fibers to \"off\"" if threads[2].to_i.positive?
+        raise Error, "fibers need CRuby with the native part: set fibers to \"off\"" if options[:fibers].positive?
 
-        @options = Pure::Options.new(fewest, most, limits.first, rack3)
+        fewest, most = options.values_at(:threads_min, :threads_max).map { |count| [count, 1].max }
+        @options = Pure::Options.new(fewest, most, options[:max_head], options[:rack3])
       end
 
       # Takes over the links, starts the threads and sends READY, after the fork.

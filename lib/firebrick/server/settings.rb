@@ -40,18 +40,15 @@ module Firebrick
         number(Key::SHUTDOWN_MS) / 1000.0
       end
 
-      def threads
-        [number(Key::THREADS_MIN), number(Key::THREADS_MAX)]
-      end
-
       # The number of descriptors that come with the message `fork`.
       def links
         number(Key::LINKS)
       end
 
-      # The limits, in the order of Native.prepare.
-      def limits
-        [number(Key::MAX_HEAD), number(Key::RESPONSE_MEMORY), number(Key::RESPONSE_SPOOL), one(Key::TEMP_DIR)]
+      # The options of Native.attach.
+      def options
+        keys = [Key::THREADS_MIN, Key::THREADS_MAX, Key::MAX_HEAD, Key::RESPONSE_MEMORY, Key::RESPONSE_SPOOL]
+        keys.to_h { |key| [key.to_sym, number(key)] }.merge(temp_dir: one(Key::TEMP_DIR))
       end
 
       def slot_len
@@ -61,7 +58,7 @@ module Firebrick
       # The env that every request starts from.
       def env
         hints = one(Key::EARLY_HINTS) == "1"
-        Environment.base(multithread: threads.last > 1, early_hints: hints, multiprocess: false,
+        Environment.base(multithread: number(Key::THREADS_MAX) > 1, early_hints: hints, multiprocess: false,
                          sendfile: @values.fetch(Key::SENDFILE, []))
                    .merge("firebrick.detailed_errors" => development?)
       end

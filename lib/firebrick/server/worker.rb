@@ -20,8 +20,8 @@ module Firebrick
       def initialize(app, settings, links:, scoreboard:, bell:)
         rack = self.class.rack
         modern = rack.nil? || rack.to_i >= 3
-        @serial = Native.attach(app, settings.env, settings.threads, settings.limits, modern, links, scoreboard.fileno,
-                                settings.slot_len, bell.fileno)
+        front = { links: links, scoreboard: scoreboard.fileno, slot_len: settings.slot_len, bell: bell.fileno }
+        @serial = Native.attach(app, settings.env, settings.options.merge(rack3: modern), front)
       end
 
       # Restarts threads that the app has killed. Returns whether the worker has finished and released everything.

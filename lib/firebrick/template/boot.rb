@@ -124,11 +124,9 @@ module Firebrick
         require "firebrick/environment"
         Exchange.name = "template"
         Exchange.detailed_errors = one(Key::ENVIRONMENT) == "development"
-        threads = numbers(Key::THREADS_MIN, Key::THREADS_MAX, Key::FIBERS, Key::SLICE_US, Key::BLOCKING_US)
-        @base = Environment.base(multithread: threads.first(3).max > 1, early_hints: flag?(Key::EARLY_HINTS),
-                                 sendfile: @settings.fetch(Key::SENDFILE, []))
-        threads << flag?(Key::FIBER_PATHS)
-        Native.prepare(@app, @base, threads, limits, Rack.release.to_i >= 3)
+        @base = Environment.base(multithread: numbers(Key::THREADS_MIN, Key::THREADS_MAX, Key::FIBERS).max > 1,
+                                 early_hints: flag?(Key::EARLY_HINTS), sendfile: @settings.fetch(Key::SENDFILE, []))
+        Native.prepare(@app, @base, options)
       end
 
       def warm_up

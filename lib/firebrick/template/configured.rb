@@ -21,8 +21,12 @@ module Firebrick
         puma_file.install
       end
 
-      def limits
-        [*numbers(Key::MAX_HEAD, Key::RESPONSE_MEMORY, Key::RESPONSE_SPOOL), one(Key::TEMP_DIR)]
+      # Returns the options of Native.prepare.
+      def options
+        keys = [Key::THREADS_MIN, Key::THREADS_MAX, Key::FIBERS, Key::SLICE_US, Key::BLOCKING_US,
+                Key::MAX_HEAD, Key::RESPONSE_MEMORY, Key::RESPONSE_SPOOL]
+        keys.to_h { |key| [key.to_sym, Integer(one(key))] }
+            .merge(fiber_paths: flag?(Key::FIBER_PATHS), temp_dir: one(Key::TEMP_DIR), rack3: Rack.release.to_i >= 3)
       end
 
       # Returns facts about the app with this Ruby. Raises if the app cannot be served so.

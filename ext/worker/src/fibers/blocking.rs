@@ -22,8 +22,8 @@
 
 use super::{HERE, LOOPS, calls, here, with};
 use crate::names::names;
-use crate::place::{self, place};
-use crate::raw::gvl::{self, Gvl};
+use crate::place::{MAIN, Place, place};
+use crate::raw::gvl::{self, Guarded, Gvl};
 use crate::raw::os::{self, ThreadView, Wait};
 use crate::raw::ruby::{self, FALSE, NIL, TRUE, Value};
 use crate::raw::slice;
@@ -31,11 +31,11 @@ use crate::serve;
 use crate::task::Task;
 use crate::thread::ServingThread;
 use crate::worker::worker;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The place of the threads that run loops. The thread that reads backtraces is one of the app's threads and has no place of its own.
-static WATCHED_AT: AtomicUsize = AtomicUsize::new(0);
+static WATCHED_AT: Guarded<&'static Place> = Guarded::new(&MAIN);
 
 /// The current stretch of a thread. The thread writes it; the watchdog reads it without the GVL.
 pub(crate) struct Stretch {
@@ -142,7 +142,7 @@ pub(super) fn begin(gvl: &mut Gvl, thread: &'static ServingThread) {
     thread.stretch.watched().view = Some(ThreadView::here());
     thread.gvl_wait.begin();
     slice::prepare();
-    WATCHED_AT.store(place::here(), Relaxed);
+    WATCHED_AT.with(gvl, |at| *at = place());
     if place().watchdog.watch_stretches(&thread.stretch, us) {
         let watch = |gvl: &mut Gvl| {
             ruby::call(gvl, names().fibers.get(), names().watch_calls, &[]);
@@ -254,7 +254,7 @@ pub(super) fn sample(gvl: &mut Gvl) -> Result<(), Value> {
 /// Waits until loops are blocked, for the thread that reads backtraces. Returns for each its number, the start of its stretch, the thread, and the
 /// env of its request; nil when no loop is watched any more.
 pub(crate) fn away(gvl: &mut Gvl) -> Value {
-    let watchdog = &place::at(WATCHED_AT.load(Relaxed)).watchdog;
+    let watchdog = &WATCHED_AT.with(gvl, |at| *at).watchdog;
     loop {
         if !watchdog.watches_stretches() {
             return NIL;

@@ -39,7 +39,7 @@ use crate::raw::slots::Slot;
 use crate::serve::{self, CURRENT};
 use crate::task::Task;
 use crate::thread::ServingThread;
-use crate::worker::{FiberStep, Pair, worker};
+use crate::worker::{Pair, Step, worker};
 use crate::{collection, job};
 use preempt::Preempt;
 use std::cell::Cell;
@@ -209,18 +209,18 @@ fn run(gvl: &mut Gvl, own: &'static Task) {
             now_us = os::now_us();
         }
         let can_take = has_idle(gvl, own);
-        match worker(gvl, |w| w.fiber_step(own.thread.index, now_us, can_take)) {
-            FiberStep::Run(job, help) => {
+        match worker(gvl, |w| w.step(own.thread.index, now_us, can_take)) {
+            Step::Run(job, help) => {
                 serve::provide(gvl, help);
                 begin(gvl, own, job);
             }
-            FiberStep::Send => serve::send_all(gvl, own),
-            FiberStep::Collect => collection::run(gvl),
-            FiberStep::Stop => return,
-            FiberStep::Wait { leads } if here(gvl, |l| l.waits.ready()).unwrap_or(0) == 0 => {
+            Step::Send => serve::send_all(gvl, own),
+            Step::Collect => collection::run(gvl),
+            Step::Stop => return,
+            step if here(gvl, |l| l.waits.ready()).unwrap_or(0) == 0 => {
                 match here(gvl, Loop::turned).flatten() {
                     None => {
-                        wait(gvl, own, leads);
+                        wait(gvl, own, matches!(step, Step::Read));
                         looked_us = os::now_us();
                     }
                     Some(turned) if turned.at_us < looked_us => go_on(gvl, own),
@@ -228,7 +228,7 @@ fn run(gvl: &mut Gvl, own: &'static Task) {
                     Some(_) => looked_us = 0,
                 }
             }
-            FiberStep::Wait { .. } => {}
+            Step::Read | Step::Sleep => {}
         }
         // Computing fibers together get as much time as all other fibers together.
         if let Some(turned) = here(gvl, Loop::turned).flatten()
@@ -375,7 +375,7 @@ fn wait(gvl: &mut Gvl, own: &'static Task, leads: bool) {
     let watch = !leads && place.is_standby(thread.index);
     fds.extend(watch.then(|| place.timer().fd()));
     if !leads {
-        worker(gvl, |w| w.fiber_idles(thread.index));
+        worker(gvl, |w| w.sleeps(thread.index));
     }
     let mut wait = Wait::readable(fds.into_iter());
     let left_us = until_us.map(|at_us| at_us.saturating_sub(os::now_us()));
@@ -399,7 +399,7 @@ fn wait(gvl: &mut Gvl, own: &'static Task, leads: bool) {
             place.must_take_over(os::now_us())
         };
         let called = thread.called.swap(false, Acquire);
-        worker(gvl, |w| w.fiber_awake(thread.index, called || takes_over));
+        worker(gvl, |w| w.awake(thread.index, !called && !takes_over));
     }
     look(gvl, own);
     serve::interrupts(gvl, own);
@@ -570,7 +570,7 @@ fn another(gvl: &mut Gvl, task: &'static Task) -> Option<Job> {
     {
         return None;
     }
-    let (job, help) = worker(gvl, |w| w.fiber_take(task.thread.index, now_us))?;
+    let (job, help) = worker(gvl, |w| w.take(task.thread.index, now_us))?;
     serve::provide(gvl, help);
     Some(job)
 }

@@ -1,8 +1,14 @@
 //! Pre-emption: a fiber that has computed for a slice goes to the end of the queue.
 //!
+//! Why: the figures of [`crate::raw::slice`].
+//!
 //! [`crate::raw::slice`] brings the thread to one of Ruby's safe points. There [`slice_is_over`] runs on the fiber's own stack, inside a postponed
 //! job, and transfers to the loop, which returns when the other fibers have had their turns. Ruby keeps the state that a job masks and restores
 //! (interrupts, `$!`) per fiber, so the other fibers are not affected. For the app it is as if Ruby had switched threads there.
+//!
+//! Relies on two properties of CRuby: a postponed job may switch fibers, and its state belongs to the fiber. Checked with Ruby 3.1 by
+//! `ext/worker/tests/preempt_test.rb`. Another Ruby engine loads no native part, and serves with threads. Off by
+//! `rack.fiber_slice = "off"`: a fiber keeps its thread until it waits, and the log names calls that block the others ([`super::blocking`]).
 //!
 //! Contract: a fiber is not pre-empted
 //! 1. while it loads a file: others must not see a half-loaded file, and some of the locks that guard loading belong to threads;
@@ -18,11 +24,10 @@ use super::hooks::missed_alarm;
 use super::waits::Hold;
 use super::{Turned, blocking, directory, here, slot_for, strand};
 use crate::names::names;
-use crate::raw::cpu_timer::Timer;
 use crate::raw::frames::{self, Frames};
 use crate::raw::gvl::Gvl;
 use crate::raw::ruby::{self, Value};
-use crate::raw::slice::Slices;
+use crate::raw::slice::{Slices, Timer};
 use crate::raw::{afterwards, fiber};
 use crate::worker::worker;
 use std::io;

@@ -3,6 +3,11 @@
 //! Why: Ruby drops exceptions that are raised in a postponed job. A pre-empted fiber is inside such a job until it goes on, and may be the target of
 //! `Thread#raise`, or of a `Timeout.timeout` that has expired meanwhile. Ruby records an exception that another thread raises, and raises it at
 //! the next safe point, which is the end of the job. An exception that a thread raises on itself comes at once. So another thread raises it.
+//! It costs a Ruby thread for each such exception, and nothing for others.
+//!
+//! Relies on this in CRuby: postponed jobs drop exceptions, and pending interrupts are kept until the job ends. Checked with Ruby 3.1
+//! (`preempt_test.rb`, `fibers_interrupts_test.rb`). If no thread can be started, or exceptions keep coming, the exception is lost and the fiber
+//! goes on: a `Timeout` then ends at the block's own end. Off with slices (`rack.fiber_slice = "off"`).
 
 use super::gvl::{self, Guarded, Gvl};
 use super::ruby::{self, NIL, Value};

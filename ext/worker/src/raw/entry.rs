@@ -1,22 +1,21 @@
 //! The methods of `Firebrick::Native`.
 
-use super::gvl::{self, Guarded, Gvl};
+mod begin;
+
+use super::gvl::{self, Gvl};
 use super::handle;
+use super::heap;
 use super::os;
 use super::ruby::{self, NIL, Value};
 use crate::link::Link;
-use crate::place::{self, place};
-use crate::scoreboard::Scoreboard;
+use crate::place::{self, Place};
 use crate::task::{Stage, Task};
-use crate::thread::ServingThread;
 use crate::ticket::Ticket;
-use crate::watchdog::Port;
-use crate::worker::{self, Help, Options, Pair, Worker, worker};
+use crate::worker::{self, Pair, Worker, worker};
 use crate::{body, collection, emit, fibers, head, names, serve};
+use begin::{attach, prepare, start};
 use rb_sys::VALUE;
-use std::ffi::{CStr, OsStr};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::ffi::CStr;
 use wire::Kind;
 
 type Method = unsafe extern "C" fn() -> VALUE;
@@ -52,10 +51,10 @@ pub extern "C" fn Init_native() {
         handle::define(module, c"Hints");
         methods! { module:
             c"wire" => wire_version();
-            c"prepare" => prepare(app, base, threads, limits, rack3);
+            c"prepare" => prepare(app, base, options);
             c"start" => start(index, links, scoreboard, slot_len);
             c"serve" => serve_main();
-            c"attach" => attach(app, base, threads, limits, rack3, links, scoreboard, slot_len, bell);
+            c"attach" => attach(app, base, options, front);
             c"attached_serving" => attached_serving(serial);
             c"attached_traces" => attached_traces(serial, traces);
             c"revive" => revive(serial);
@@ -117,169 +116,7 @@ fn wire_version(gvl: &mut Gvl) -> Value {
     ruby::integer(gvl, wire::VERSION.into())
 }
 
-static OPTIONS: Guarded<Option<Options>> = Guarded::new(None);
-
-/// Sets the state that all workers share; called in the template. `threads` starts with the smallest and the largest number of a worker's threads;
-/// `limits` are the largest response head, the bytes of a response that may be buffered in memory and in a file, and the directory of
-/// these files.
-fn prepare(gvl: &mut Gvl, app: Value, base: Value, threads: Value, limits: Value, rack3: Value) -> Value {
-    names::look_up(gvl);
-    place().set_app(gvl, app, base);
-    let options = options(gvl, base, threads, limits, rack3);
-    OPTIONS.with(gvl, |slot| *slot = Some(options));
-    NIL
-}
-
-fn options(gvl: &mut Gvl, base: Value, threads: Value, limits: Value, rack3: Value) -> Options {
-    let early_hints = ruby::hash_get(gvl, base, names::names().early_hints.get()).truthy();
-    let temp_dir = PathBuf::from(OsStr::from_bytes(limits.at(gvl, 3).bytes(gvl)));
-    Options {
-        threads_min: number(threads.at(gvl, 0)).max(1),
-        threads_max: number(threads.at(gvl, 1)).max(1),
-        fibers: threads.at(gvl, 2).fixnum().map_or(0, |fibers| fibers.max(0) as usize),
-        slice_us: threads.at(gvl, 3).fixnum().map_or(0, |us| us.max(0) as u64),
-        blocking_us: threads.at(gvl, 4).fixnum().map_or(0, |us| us.max(0) as u64),
-        fibers_apart: threads.at(gvl, 5).truthy(),
-        // A frame must hold the head and an inline body.
-        max_head: number(limits.at(gvl, 0)).min(512 << 10),
-        early_hints,
-        rack3: rack3.truthy(),
-        response_memory: number(limits.at(gvl, 1)) as u64,
-        response_spool: number(limits.at(gvl, 2)) as u64,
-        temp_dir: Box::leak(temp_dir.into_boxed_path()),
-    }
-}
-
-/// Takes over the links, starts the threads and sends READY, after the fork.
-fn start(gvl: &mut Gvl, index: Value, links: Value, scoreboard: Value, slot_len: Value) -> Value {
-    let options = OPTIONS.with(gvl, |slot| *slot).expect("prepare comes first");
-    let (fd, index, slot_len) = (number(scoreboard) as i32, number(index), number(slot_len));
-    let fds = descriptors(gvl, links);
-    let apart = options.fibers_apart && options.fibers > 0;
-    let threads = options.threads_max + usize::from(apart);
-    let board = match Scoreboard::map(fd, index, slot_len, threads) {
-        Ok(board) => board,
-        Err(error) => failed(gvl, format!("cannot map the scoreboard: {error}")),
-    };
-    let (fds, of_fibers) = fds.split_at(if apart { fds.len() / 2 } else { fds.len() });
-    let fibers = if apart { 0 } else { options.fibers };
-    if let Err(error) = install(gvl, Options { fibers, ..options }, fds, board) {
-        failed(gvl, format!("cannot use a link, or start a thread: {error}"));
-    }
-    add_task(gvl, 0);
-    board.thread_started();
-    (1..options.threads_min).for_each(|index| serve::provide(gvl, Help::Spawn(index)));
-    if apart {
-        begin_fibers(gvl, options, of_fibers, board.behind(options.threads_max, fds.len()));
-        ready(gvl, options.threads_max, options.fibers);
-    } else {
-        ready(gvl, options.threads_max * options.fibers.max(1), 0);
-    }
-    NIL
-}
-
-/// Starts the thread that serves with fibers beside the threads of the worker just installed.
-fn begin_fibers(gvl: &mut Gvl, options: Options, fds: &[i32], board: Scoreboard) {
-    let own = place::here();
-    let Some(at) = worker::free_place(gvl) else {
-        failed(gvl, "there is no room for fibers beside the servers of this process");
-    };
-    let (app, base) = (place().app(), place().base());
-    let options = Options { threads_min: 1, threads_max: 1, ..options };
-    let installed = place::within(at, || {
-        place().set_app(gvl, app, base);
-        install(gvl, options, fds, board)?;
-        worker(gvl, |w| w.pair = Pair::Fibers(own));
-        serve::provide(gvl, Help::Spawn(0));
-        Ok(worker(gvl, |w| w.tasks.len()))
-    });
-    worker(gvl, |w| w.pair = Pair::Threads(at));
-    match installed {
-        Ok(1) => {}
-        Ok(_) => failed(gvl, "cannot start the thread of the fibers"),
-        Err::<_, std::io::Error>(error) => {
-            failed(gvl, format!("cannot use a link of the fibers, or start their thread: {error}"))
-        }
-    }
-}
-
-fn descriptors(gvl: &Gvl, links: Value) -> Vec<i32> {
-    (0..links.array_len(gvl)).map(|at| number(links.at(gvl, at)) as i32).collect()
-}
-
-fn install(gvl: &mut Gvl, options: Options, fds: &[i32], board: Scoreboard) -> std::io::Result<()> {
-    fds.iter().try_for_each(|&fd| os::set_blocking(fd))?;
-    let ports: &'static [Port] = Vec::leak(fds.iter().copied().map(Port::new).collect());
-    place().own_timer()?;
-    Worker::install(gvl, options, ports, board, Vec::new());
-    place().watchdog.start(place::here(), ports, options.fibers > 0)
-}
-
-/// Starts an attached worker, which serves `app` in threads of this process. Combines [`prepare`] and [`start`]. `bell` is the writing end
-/// of a pipe that is written to when there is work for [`revive`] or [`release`]. Returns its serial number.
-#[allow(clippy::too_many_arguments)]
-fn attach(
-    gvl: &mut Gvl,
-    app: Value,
-    base: Value,
-    threads: Value,
-    limits: Value,
-    rack3: Value,
-    links: Value,
-    scoreboard: Value,
-    slot_len: Value,
-    bell: Value,
-) -> Value {
-    names::look_up(gvl);
-    let Some(at) = worker::free_place(gvl) else {
-        failed(gvl, format!("there are {} servers in this process already", place::PLACES - 1));
-    };
-    let options = options(gvl, base, threads, limits, rack3);
-    let (fd, slot_len, bell) = (number(scoreboard) as i32, number(slot_len), number(bell) as i32);
-    let board = match Scoreboard::map(fd, 0, slot_len, options.threads_max) {
-        Ok(board) => board,
-        Err(error) => failed(gvl, format!("cannot map the scoreboard: {error}")),
-    };
-    let mut started = Err("out of memory".to_owned());
-    let here = place::here();
-    let begun = ruby::protect(gvl, |gvl| {
-        started = place::within(at, || begin(gvl, options, (app, base), (links, board), bell));
-    });
-    if begun.is_err() {
-        // An exception has left the thread at the new place.
-        place::settle(here);
-    }
-    match started {
-        Ok(serial) => ruby::integer(gvl, serial as i64),
-        Err(text) => failed(gvl, text),
-    }
-}
-
-fn begin(
-    gvl: &mut Gvl,
-    options: Options,
-    (app, base): (Value, Value),
-    (links, board): (Value, Scoreboard),
-    bell: i32,
-) -> Result<u64, String> {
-    place().set_app(gvl, app, base);
-    let failed = |error| format!("cannot use a link, or start a thread: {error}");
-    let fds = descriptors(gvl, links);
-    if let Err(error) = install(gvl, options, &fds, board) {
-        Worker::uninstall(gvl);
-        return Err(failed(error));
-    }
-    let serial = Worker::attach(gvl, bell);
-    (0..options.threads_min).for_each(|index| serve::provide(gvl, Help::Spawn(index)));
-    if worker(gvl, |w| w.tasks.is_empty()) {
-        Worker::uninstall(gvl);
-        return Err("cannot start a thread".to_owned());
-    }
-    ready(gvl, options.threads_max, 0);
-    Ok(serial)
-}
-
-fn attached(gvl: &Gvl, serial: Value) -> Option<usize> {
+fn attached(gvl: &Gvl, serial: Value) -> Option<&'static Place> {
     worker::find(gvl, number(serial) as u64)
 }
 
@@ -321,20 +158,6 @@ fn release(gvl: &mut Gvl, serial: Value) -> Value {
     if released { ruby::TRUE } else { ruby::FALSE }
 }
 
-fn add_task(gvl: &mut Gvl, index: usize) {
-    match ServingThread::obtain(gvl, index) {
-        Ok(task) => worker(gvl, |w| w.tasks.push(task)),
-        Err(error) => failed(gvl, format!("cannot start a thread: {error}")),
-    }
-}
-
-/// Sends READY with the number of requests that can be served at the same time, and the number of those served by fibers with their own links.
-fn ready(gvl: &Gvl, seats: usize, fiber_seats: usize) {
-    let [seats, fiber_seats] = [seats, fiber_seats].map(|count| u16::try_from(count).unwrap_or(u16::MAX));
-    let ready = wire::frame::Ready { pid: std::process::id(), seats, fiber_seats };
-    send_frame(gvl, |out| wire::frame::append(out, Kind::Ready, 0, 0, &ready.to_bytes()));
-}
-
 fn stopping(gvl: &mut Gvl) -> Value {
     if worker::is_set_up(gvl) {
         send_frame(gvl, |out| wire::frame::append(out, Kind::Stopping, 0, 0, b""));
@@ -349,12 +172,11 @@ const TRACES: usize = 1_000;
 fn serving(gvl: &mut Gvl) -> Value {
     let list = |gvl: &mut Gvl| {
         worker(gvl, |w| -> Vec<(Value, u32, u32)> {
-            let threads = w.tasks.iter().copied().filter(|task| task.active.get());
-            let who = |task: &'static Task| {
+            let runs_on = |task: &'static Task| {
                 task.fiber.as_ref().map_or(task.thread.ruby.get(), |fiber| fiber.ruby.get())
             };
-            let all = threads.chain(w.fibers_serving());
-            all.map(|task| (who(task), w.scoreboard.link_number(task.link.get()), task.id.get())).collect()
+            let number = |task: &'static Task| w.scoreboard.link_number(task.link.get());
+            w.serving().map(|task| (runs_on(task), number(task), task.id.get())).collect()
         })
     };
     let mut active = list(gvl);
@@ -544,12 +366,12 @@ fn parent_death_signal(_gvl: &mut Gvl, signal: Value) -> Value {
 }
 
 fn release_gaps(_gvl: &mut Gvl) -> Value {
-    os::release_gaps();
+    heap::release_gaps();
     NIL
 }
 
 fn settle_heap(_gvl: &mut Gvl) -> Value {
-    os::settle_heap();
+    heap::settle();
     NIL
 }
 

@@ -131,6 +131,13 @@ pub(crate) fn id(_gvl: &mut Gvl, name: &str) -> Id {
     Id(unsafe { rb_sys::rb_intern2(name.as_ptr().cast(), name.len() as c_long) })
 }
 
+/// Returns the Symbol of this name, which must not be empty.
+pub(crate) fn symbol(gvl: &mut Gvl, name: &str) -> Value {
+    let id = id(gvl, name);
+    // SAFETY: the name's id; rb_intern2 makes ids that are never collected.
+    Value(unsafe { rb_sys::rb_id2sym(id.0) })
+}
+
 fn pointer(bytes: &[u8]) -> *const c_char {
     // An empty Rust slice may point at 0x1, which rb_interned_str reads.
     if bytes.is_empty() { c"".as_ptr() } else { bytes.as_ptr().cast() }

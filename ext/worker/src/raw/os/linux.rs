@@ -92,6 +92,14 @@ fn take_number(fd: RawFd) {
     unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len()) };
 }
 
+/// Returns the clock of the calling thread's processor time. Other threads may read it.
+pub(super) fn thread_clock() -> Option<libc::clockid_t> {
+    let mut clock = 0;
+    // SAFETY: the calling thread exists, and `clock` is writable.
+    let error = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
+    (error == 0).then_some(clock)
+}
+
 /// Returns how often the thread has given up its processor voluntarily.
 pub(crate) fn thread_waits() -> u64 {
     // SAFETY: all zero is a valid rusage, which is writable.
@@ -127,69 +135,5 @@ pub(crate) fn parent_death_signal(signal: i32) {
     // SAFETY: no pointers.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, signal);
-    }
-}
-
-#[cfg(not(target_env = "gnu"))]
-pub(crate) use portable::{release_gaps, settle_heap};
-
-#[cfg(target_env = "gnu")]
-pub(crate) use glibc::{release_gaps, settle_heap};
-
-#[cfg(target_env = "gnu")]
-mod glibc {
-    use std::sync::atomic::{AtomicPtr, Ordering};
-
-    /// The largest number of large gaps of the heap that [`settle_heap`] sets aside.
-    const LARGE_GAPS: usize = 4096;
-
-    /// The small gaps that [`settle_heap`] has filled: a list whose links are in the gaps. Only the template changes it.
-    static GAPS: AtomicPtr<libc::c_void> = AtomicPtr::new(std::ptr::null_mut());
-
-    pub(crate) fn settle_heap() {
-        // SAFETY: what is allocated has room for a pointer, is otherwise not touched, and freed at most once.
-        unsafe {
-            libc::malloc_trim(0);
-            let end = libc::sbrk(0) as usize;
-            // mallinfo2(3) is missing from older versions; the free end of the heap, just trimmed, is small.
-            let top = end.saturating_sub(libc::mallinfo().keepcost as u32 as usize);
-            let in_gap = |chunk: *mut libc::c_void| (1..top).contains(&(chunk as usize));
-            // Large gaps are taken first, so that small allocations do not come from them, and freed at the end.
-            let mut large = Vec::with_capacity(LARGE_GAPS);
-            for size in (12..17).rev().map(|bits| 1_usize << bits) {
-                while large.len() < LARGE_GAPS {
-                    let chunk = libc::malloc(size);
-                    if !in_gap(chunk) {
-                        libc::free(chunk);
-                        break;
-                    }
-                    large.push(chunk);
-                }
-            }
-            for size in (24..=4000).rev().step_by(16) {
-                loop {
-                    let chunk = libc::malloc(size);
-                    if !in_gap(chunk) {
-                        libc::free(chunk);
-                        break;
-                    }
-                    chunk.cast::<*mut libc::c_void>().write(GAPS.swap(chunk, Ordering::Relaxed));
-                }
-            }
-            large.into_iter().for_each(|chunk| libc::free(chunk));
-        }
-    }
-
-    /// Frees the filled gaps. A template that was a worker has new gaps in its heap.
-    pub(crate) fn release_gaps() {
-        // SAFETY: the list consists of chunks that `settle_heap` has allocated; it is emptied before they are freed.
-        unsafe {
-            let mut chunk = GAPS.swap(std::ptr::null_mut(), Ordering::Relaxed);
-            while !chunk.is_null() {
-                let next = chunk.cast::<*mut libc::c_void>().read();
-                libc::free(chunk);
-                chunk = next;
-            }
-        }
     }
 }

@@ -5,29 +5,23 @@
 //!    Both are descriptors to wait for. `renew` replaces descriptors inherited by a fork with new ones of the same numbers.
 //! 2. [`memory_file`]: a regular file without a name, in memory where the system supports that. [`unnamed_file`]: one in a directory.
 //! 3. [`parent_death_signal`]: the kernel sends `signal` (0: none) when the thread that started this process ends, where it can.
-//! 4. [`settle_heap`] returns free heap pages to the system and fills the small gaps of the others. So workers allocate on pages of
-//!    their own, and do not turn pages full of shared data into private ones. glibc only. The gaps are lost until
-//!    [`release_gaps`]: less than a page of free memory each, once for all workers.
-//! 5. [`thread_waits`] changes when the calling thread waits for something other than a processor.
-//! 6. `SEND` and `RECEIVE` are flags of sendmsg(2) and recvmsg(2); each received descriptor goes through `close_on_exec`.
+//! 4. [`thread_waits`] changes when the calling thread waits for something other than a processor.
+//! 5. `SEND` and `RECEIVE` are flags of sendmsg(2) and recvmsg(2); each received descriptor goes through `close_on_exec`.
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;
 mod portable;
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
-use linux::{PEAK_UNIT, RECEIVE, SEND, close_on_exec};
+use linux::{PEAK_UNIT, RECEIVE, SEND, close_on_exec, thread_clock};
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
-pub(crate) use linux::{
-    Timer, Wakeup, memory_file, parent_death_signal, release_gaps, settle_heap, thread_waits, unnamed_file,
-};
+pub(crate) use linux::{Timer, Wakeup, memory_file, parent_death_signal, thread_waits, unnamed_file};
 #[cfg(any(not(target_os = "linux"), firebrick_portable))]
-use portable::{PEAK_UNIT, RECEIVE, SEND, close_on_exec};
+use portable::{PEAK_UNIT, RECEIVE, SEND, close_on_exec, thread_clock};
 #[cfg(any(not(target_os = "linux"), firebrick_portable))]
-pub(crate) use portable::{
-    Timer, Wakeup, memory_file, parent_death_signal, release_gaps, settle_heap, thread_waits, unnamed_file,
-};
+pub(crate) use portable::{Timer, Wakeup, memory_file, parent_death_signal, thread_waits, unnamed_file};
 
+use crate::watchdog::Watchdog;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -101,7 +95,7 @@ impl ThreadView {
     /// Opens the view of the calling thread.
     pub(crate) fn here() -> ThreadView {
         let schedule = File::open("/proc/thread-self/schedstat").ok();
-        ThreadView { clock: super::cpu_timer::thread_clock(), schedule }
+        ThreadView { clock: thread_clock(), schedule }
     }
 
     /// Returns its processor time in microseconds; 0 once the thread has ended, and where the system does not report it.
@@ -304,13 +298,14 @@ const PANICS: usize = 100;
 ///
 /// # Errors
 /// As pthread_create(3).
-pub(crate) fn watchdog_thread(place: usize) -> io::Result<()> {
+pub(crate) fn watchdog_thread(watchdog: &'static Watchdog) -> io::Result<()> {
     const STACK: usize = 128 << 10;
-    extern "C" fn start(place: *mut libc::c_void) -> *mut libc::c_void {
-        // The pointer is a number.
+    extern "C" fn start(watchdog: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: the reference that is passed below.
+        let watchdog = unsafe { &*watchdog.cast::<Watchdog>() };
         // After a panic, the next round completes the unfinished work.
         for _ in 0..PANICS {
-            if super::ruby::contain(|| crate::watchdog::run(place.addr())).is_some() {
+            if super::ruby::contain(|| watchdog.run()).is_some() {
                 break;
             }
         }
@@ -331,7 +326,7 @@ pub(crate) fn watchdog_thread(place: usize) -> io::Result<()> {
             &raw mut thread,
             &raw const attributes,
             start,
-            std::ptr::without_provenance_mut(place),
+            std::ptr::from_ref(watchdog).cast_mut().cast(),
         );
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);

@@ -110,6 +110,10 @@ impl Timer {
     }
 }
 
+pub(super) fn thread_clock() -> Option<libc::clockid_t> {
+    None
+}
+
 /// Changes with every call, because the value is unknown: a thread counts as waiting whenever it was off the processor.
 pub(crate) fn thread_waits() -> u64 {
     now_us()
@@ -133,7 +137,3 @@ pub(crate) fn unnamed_file(dir: &Path) -> io::Result<File> {
 }
 
 pub(crate) fn parent_death_signal(_signal: i32) {}
-
-pub(crate) fn settle_heap() {}
-
-pub(crate) fn release_gaps() {}

@@ -1,0 +1,192 @@
+//! `Native.prepare`, `start` and `attach`: the beginning of a worker.
+
+use super::{failed, number, send_frame};
+use crate::names;
+use crate::place::{self, place};
+use crate::raw::gvl::{Guarded, Gvl};
+use crate::raw::os;
+use crate::raw::ruby::{self, NIL, Value};
+use crate::scoreboard::Scoreboard;
+use crate::serve;
+use crate::thread::ServingThread;
+use crate::watchdog::Port;
+use crate::worker::{Help, Options, Pair, Worker, worker};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use wire::Kind;
+
+static OPTIONS: Guarded<Option<Options>> = Guarded::new(None);
+
+/// A Hash of Ruby whose keys are Symbols.
+#[derive(Clone, Copy)]
+struct Named(Value);
+
+impl Named {
+    fn get(self, gvl: &mut Gvl, name: &str) -> Value {
+        let key = ruby::symbol(gvl, name);
+        ruby::hash_get(gvl, self.0, key)
+    }
+
+    /// Returns 0 where there is none.
+    fn number(self, gvl: &mut Gvl, name: &str) -> usize {
+        let value = self.get(gvl, name);
+        if value.is_nil() { 0 } else { number(value) }
+    }
+}
+
+/// Sets the state that all workers share; called in the template. `base` is the env that each request starts from; the keys of `options` are
+/// those that [`read`] reads.
+pub(super) fn prepare(gvl: &mut Gvl, app: Value, base: Value, options: Value) -> Value {
+    names::look_up(gvl);
+    place().set_app(gvl, app, base);
+    let options = read(gvl, base, Named(options));
+    OPTIONS.with(gvl, |slot| *slot = Some(options));
+    NIL
+}
+
+fn read(gvl: &mut Gvl, base: Value, given: Named) -> Options {
+    let temp_dir = PathBuf::from(OsStr::from_bytes(given.get(gvl, "temp_dir").bytes(gvl)));
+    Options {
+        threads_min: given.number(gvl, "threads_min").max(1),
+        threads_max: given.number(gvl, "threads_max").max(1),
+        fibers: given.number(gvl, "fibers"),
+        fibers_apart: given.get(gvl, "fiber_paths").truthy(),
+        slice_us: given.number(gvl, "slice_us") as u64,
+        blocking_us: given.number(gvl, "blocking_us") as u64,
+        // A frame must hold the head and an inline body.
+        max_head: given.number(gvl, "max_head").min(512 << 10),
+        early_hints: ruby::hash_get(gvl, base, names::names().early_hints.get()).truthy(),
+        rack3: given.get(gvl, "rack3").truthy(),
+        response_memory: given.number(gvl, "response_memory") as u64,
+        response_spool: given.number(gvl, "response_spool") as u64,
+        temp_dir: Box::leak(temp_dir.into_boxed_path()),
+    }
+}
+
+/// Takes over the links, starts the threads and sends READY, after the fork.
+pub(super) fn start(gvl: &mut Gvl, index: Value, links: Value, scoreboard: Value, slot_len: Value) -> Value {
+    let options = OPTIONS.with(gvl, |slot| *slot).expect("prepare comes first");
+    let fds = descriptors(gvl, links);
+    let apart = options.fibers_apart && options.fibers > 0;
+    let threads = options.threads_max + usize::from(apart);
+    let board = board(gvl, number(scoreboard), number(index), number(slot_len), threads);
+    let (fds, of_fibers) = fds.split_at(if apart { fds.len() / 2 } else { fds.len() });
+    let fibers = if apart { 0 } else { options.fibers };
+    if let Err(error) = install(gvl, Options { fibers, ..options }, fds, board) {
+        failed(gvl, no_install(&error));
+    }
+    match ServingThread::obtain(gvl, 0) {
+        Ok(task) => worker(gvl, |w| w.tasks.push(task)),
+        Err(error) => failed(gvl, format!("cannot start a thread: {error}")),
+    }
+    board.thread_started();
+    (1..options.threads_min).for_each(|index| serve::provide(gvl, Help::Spawn(index)));
+    if apart {
+        begin_fibers(gvl, options, of_fibers, board.behind(options.threads_max, fds.len()));
+        ready(gvl, options.threads_max, options.fibers);
+    } else {
+        ready(gvl, options.threads_max * options.fibers.max(1), 0);
+    }
+    NIL
+}
+
+/// Starts the thread that serves with fibers beside the threads of the worker just installed.
+fn begin_fibers(gvl: &mut Gvl, options: Options, fds: &[i32], board: Scoreboard) {
+    let (own, other) = (place(), place::free(gvl));
+    let options = Options { threads_min: 1, threads_max: 1, ..options };
+    let installed = place::within(other, || {
+        other.set_app(gvl, own.app(), own.base());
+        install(gvl, options, fds, board)?;
+        worker(gvl, |w| w.pair = Pair::Fibers(own));
+        serve::provide(gvl, Help::Spawn(0));
+        Ok(worker(gvl, |w| w.tasks.len()))
+    });
+    worker(gvl, |w| w.pair = Pair::Threads(other));
+    match installed {
+        Ok(1) => {}
+        Ok(_) => failed(gvl, "cannot start the thread of the fibers"),
+        Err::<_, io::Error>(error) => failed(gvl, no_install(&error)),
+    }
+}
+
+/// Starts an attached worker, which serves `app` in threads of this process: [`prepare`] and [`start`] in one. `front` has the descriptors of
+/// the `links` and of the `scoreboard`, its `slot_len`, and the `bell`: the writing end of a pipe that is written to when there is work for
+/// `revive` or `release`. Returns its serial number.
+pub(super) fn attach(gvl: &mut Gvl, app: Value, base: Value, options: Value, front: Value) -> Value {
+    names::look_up(gvl);
+    let options = read(gvl, base, Named(options));
+    let front = Named(front);
+    let [scoreboard, slot_len, bell] = ["scoreboard", "slot_len", "bell"].map(|name| front.number(gvl, name));
+    let board = board(gvl, scoreboard, 0, slot_len, options.threads_max);
+    let links = front.get(gvl, "links");
+    let (here, other) = (place(), place::free(gvl));
+    let mut started = Err("out of memory".to_owned());
+    let begun = ruby::protect(gvl, |gvl| {
+        started = place::within(other, || {
+            other.set_app(gvl, app, base);
+            begin_attached(gvl, options, links, board, bell as i32)
+        });
+    });
+    if begun.is_err() {
+        // An exception has left the thread at the new place.
+        place::settle(here);
+    }
+    match started {
+        Ok(serial) => ruby::integer(gvl, serial as i64),
+        Err(text) => failed(gvl, text),
+    }
+}
+
+fn begin_attached(
+    gvl: &mut Gvl,
+    options: Options,
+    links: Value,
+    board: Scoreboard,
+    bell: i32,
+) -> Result<u64, String> {
+    let fds = descriptors(gvl, links);
+    if let Err(error) = install(gvl, options, &fds, board) {
+        Worker::uninstall(gvl);
+        return Err(no_install(&error));
+    }
+    let serial = worker(gvl, |w| w.attach(gvl, bell));
+    (0..options.threads_min).for_each(|index| serve::provide(gvl, Help::Spawn(index)));
+    if worker(gvl, |w| w.tasks.is_empty()) {
+        Worker::uninstall(gvl);
+        return Err("cannot start a thread".to_owned());
+    }
+    ready(gvl, options.threads_max, 0);
+    Ok(serial)
+}
+
+fn board(gvl: &mut Gvl, fd: usize, index: usize, slot_len: usize, threads: usize) -> Scoreboard {
+    match Scoreboard::map(fd as i32, index, slot_len, threads) {
+        Ok(board) => board,
+        Err(error) => failed(gvl, format!("cannot map the scoreboard: {error}")),
+    }
+}
+
+fn descriptors(gvl: &Gvl, links: Value) -> Vec<i32> {
+    (0..links.array_len(gvl)).map(|at| number(links.at(gvl, at)) as i32).collect()
+}
+
+fn install(gvl: &mut Gvl, options: Options, fds: &[i32], board: Scoreboard) -> io::Result<()> {
+    fds.iter().try_for_each(|&fd| os::set_blocking(fd))?;
+    let ports: &'static [Port] = Vec::leak(fds.iter().copied().map(Port::new).collect());
+    place().own_timer()?;
+    Worker::install(gvl, options, ports, board);
+    place().watchdog.start(ports, options.fibers > 0)
+}
+
+fn no_install(error: &io::Error) -> String {
+    format!("cannot use a link, or start a thread: {error}")
+}
+
+/// Sends READY with the number of requests that can be served at the same time, and the number of those served by fibers with their own links.
+fn ready(gvl: &Gvl, seats: usize, fiber_seats: usize) {
+    let [seats, fiber_seats] = [seats, fiber_seats].map(|count| u16::try_from(count).unwrap_or(u16::MAX));
+    let ready = wire::frame::Ready { pid: std::process::id(), seats, fiber_seats };
+    send_frame(gvl, |out| wire::frame::append(out, Kind::Ready, 0, 0, &ready.to_bytes()));
+}
