@@ -3,7 +3,6 @@
 use crate::release::Reread;
 use pool::spawner::{BootConfig, Handoff, Prepared, without_fork};
 use pool::supervisor::{BootError, Options, Refresh, Supervisor};
-use pool::table::FIRST_CODE;
 use settings::{Loaded, Settings};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -59,9 +58,7 @@ pub(crate) async fn boot(
     let app = now.app.clone().ok_or("there is no app to run")?;
     // An attached process has found them itself.
     let lib = if attached.is_some() { PathBuf::new() } else { lib()? };
-    let environment = Vec::new();
-    let boot =
-        BootConfig { release: FIRST_CODE, app, lib, settings: now.clone(), environment, unlink, prepared };
+    let boot = BootConfig { app, lib, settings: now.clone(), environment: Vec::new(), unlink, prepared };
     let options = Options { boot, settings, refresh, attached };
     Supervisor::boot(options).await.map_err(|error| explain(&error, &now))
 }

@@ -114,7 +114,7 @@ fn event_loop() -> Result<LocalRuntime, String> {
 /// Boots the app in a template and discards it.
 fn app(settings: &Settings, prepared: Handoff) -> Result<String, String> {
     let (_, unchanging) = watch::channel(Arc::new(settings.clone()));
-    let refresh = pool::supervisor::Refresh::new(|_| Err("nothing is served here".to_owned()));
+    let refresh = pool::supervisor::Refresh::new(|_, _| Err("nothing is served here".to_owned()));
     event_loop()?.block_on(async {
         let supervisor = boot::boot(unchanging, refresh, Vec::new(), prepared, None).await?;
         let facts = supervisor.facts().cloned();

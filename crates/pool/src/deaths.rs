@@ -9,8 +9,8 @@
 
 use crate::memory::Memory;
 use crate::oom::Verdict;
+use crate::reconciler::{Cause, WorkerExit};
 use crate::spawner::ExitStatus;
-use crate::table::{Cause, WorkerExit};
 use stats::{Death, DeathCause, DeathCounts, DeathRequest};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

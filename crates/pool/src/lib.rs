@@ -8,9 +8,9 @@
 //! The path of a request: [`rack`] encodes it and asks [`dispatch`] for a seat; [`link`] carries it to the
 //! worker and puts the response into a [`reply`]; bytes that the client has not read yet wait in [`spool`].
 //!
-//! The management of processes: [`table`], [`progress`], [`recycle`], [`growth`], [`rollout`], [`refork`],
-//! [`room`], [`services`] and [`verdict`] decide (pure), [`supervisor`] carries their decisions out,
-//! [`spawner`] starts processes, and [`os`] and `system` contain every system call.
+//! The management of processes: the [`reconciler`] decides (pure), with [`room`], [`verdict`], [`progress`]
+//! and [`services`]; [`supervisor`] carries its acts out, [`spawner`] starts processes, and [`os`] and
+//! `system` contain every system call.
 //!
 //! Contract:
 //! 1. At most one worker starts a request. Another worker gets it only if the first has not started it and
@@ -24,7 +24,6 @@ pub mod collections;
 mod deaths;
 pub mod dispatch;
 mod fiber_paths;
-pub mod growth;
 mod in_flight;
 mod link;
 mod loan;
@@ -37,11 +36,8 @@ mod probe;
 mod process;
 pub mod progress;
 mod rack;
-pub mod recycle;
-pub mod refork;
-mod reload_record;
+pub mod reconciler;
 mod reply;
-pub mod rollout;
 pub mod room;
 mod scores;
 pub mod services;
@@ -50,7 +46,6 @@ pub mod spawner;
 mod spool;
 pub mod supervisor;
 mod system;
-pub mod table;
 mod throughput;
 mod tunnel;
 pub mod verdict;

@@ -2,8 +2,14 @@
 
 use super::*;
 use crate::dispatch::Admission;
-use crate::spawner::{ExitStatus, Handoff};
+use crate::link::End;
+use crate::progress::Progress;
+use crate::reconciler::End as Ended;
+use crate::spawner::{BootConfig, ExitStatus, Handoff, TemplateMessage};
+use settings::Settings;
+use stats::DeathCause;
 use std::os::unix::fs::FileExt;
+use tokio::sync::watch;
 use wire::scoreboard::{Serving, link_at, thread_at};
 
 #[test]
@@ -36,10 +42,9 @@ fn a_short_worker_timeout_is_looked_at_in_time() {
     assert_eq!(next_tick(now, now, true, Some(Duration::from_millis(1))), now + BUSY_TICK);
 }
 
-/// A supervisor whose worker 1 is up, and its notices.
+/// A supervisor whose worker 1 is up.
 struct Scene {
     supervisor: Supervisor,
-    notices: Vec<Notice>,
 }
 
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -56,7 +61,6 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         settings.limits.max_queue = 100;
         let settings = Arc::new(settings);
         let boot = BootConfig {
-            release: FIRST_CODE,
             app: "config.ru".into(),
             lib: "/".into(),
             settings: settings.clone(),
@@ -66,12 +70,12 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         };
         let (_sender, settings) = watch::channel(settings);
         let again = boot.clone();
-        let refresh = Refresh::new(move |_| Ok(again.clone()));
+        let refresh = Refresh::new(move |_, _| Ok(again.clone()));
         let mut supervisor = Supervisor::new(Options { boot, settings, refresh, attached: None }).unwrap();
         supervisor.start_template(FIRST, FIRST_CODE).unwrap();
-        let mut scene = Scene { supervisor, notices: Vec::new() };
-        scene.event(Event::TemplateBooted(FIRST));
-        scene.event(Event::Forked { generation: FIRST, index: 0, pid: u32::MAX >> 1 });
+        let mut scene = Scene { supervisor };
+        scene.supervisor.see(Seen::Template { generation: FIRST, usable: Ok(()) });
+        scene.supervisor.see(Seen::Forked { generation: FIRST, index: 0, pid: Some(u32::MAX >> 1) });
         scene.reported(Report::Ready { serial: 1, seats: 2, fiber_seats: 0 });
         scene.messages();
         play(&mut scene).await;
@@ -79,24 +83,23 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
 }
 
 impl Scene {
-    fn event(&mut self, event: Event) {
-        let notices = &mut self.notices;
-        self.supervisor.event(event, &mut |notice| notices.push(notice));
+    fn reported(&mut self, report: Report) {
+        self.supervisor.reported(report);
     }
 
-    fn reported(&mut self, report: Report) {
-        let notices = &mut self.notices;
-        self.supervisor.reported(report, &mut |notice| notices.push(notice));
+    /// Reports that worker 1 has exited.
+    fn exits(&mut self, status: ExitStatus) {
+        let end = Ended::Reported { status, peak_kib: 1024 };
+        self.supervisor.see(Seen::Ended { serial: 1, served: true, end });
     }
 
     fn commanded(&mut self, command: Command) {
-        let notices = &mut self.notices;
-        self.supervisor.commanded(command, &mut |notice| notices.push(notice));
+        self.supervisor.commanded(command);
     }
 
     /// Returns the log lines since the last call.
     fn logged(&mut self) -> Vec<String> {
-        let lines = self.notices.drain(..).filter_map(|notice| match notice {
+        let lines = self.supervisor.outbox.notices.drain(..).filter_map(|notice| match notice {
             Notice::Log(line) => Some(line),
             _ => None,
         });
@@ -104,8 +107,7 @@ impl Scene {
     }
 
     fn tick(&mut self) -> Vec<ThreadMessage> {
-        let notices = &mut self.notices;
-        self.supervisor.tick(&mut |notice| notices.push(notice));
+        self.supervisor.tick();
         self.messages()
     }
 
@@ -126,7 +128,7 @@ impl Scene {
     }
 
     fn stage(&self) -> Option<Stage> {
-        self.supervisor.table.rows().find(|row| row.serial == 1).map(|row| row.stage)
+        self.supervisor.reconciler.rows().find(|row| row.serial == 1).map(|row| row.stage)
     }
 }
 
@@ -159,13 +161,9 @@ fn a_request_that_has_asked_for_time_is_not_overdue() {
         scene.reported(Report::Stuck { serial: 1, request: "GET /stuck".to_owned() });
         scene.messages();
         scene.tick();
-        let key = (0, 0);
-        assert!(scene.supervisor.workers[&1].extended.contains_key(&key), "it is waited for");
+        assert_eq!(scene.stage(), Some(Stage::Leaving), "it is waited for");
         scene.reported(Report::Extended { serial: 1, link: 0, id: 0, until_us: now });
         assert_eq!(overdue(&scene.tick()), [0, 1], "its time is over");
-        scene.serves(0, 2, TIMEOUT / 2);
-        scene.tick();
-        assert!(scene.supervisor.workers[&1].extended.is_empty(), "it has ended");
     });
 }
 
@@ -181,16 +179,14 @@ fn limits_are_carried_out() {
         let finished = 20_u64.to_le_bytes();
         scene.supervisor.shared.scoreboard().write_all_at(&finished, 0).unwrap();
         scene.tick();
-        assert_eq!(scene.supervisor.table.rows().count(), 1);
+        assert_eq!(scene.supervisor.reconciler.rows().count(), 1);
         limits(scene, Some(10));
         scene.tick();
-        scene.event(Event::Forked { generation: FIRST, index: 1, pid: u32::MAX >> 2 });
+        scene.supervisor.see(Seen::Forked { generation: FIRST, index: 1, pid: Some(u32::MAX >> 2) });
         assert_eq!(scene.stage(), Some(Stage::Up), "its successor is not ready");
         scene.reported(Report::Ready { serial: 2, seats: 2, fiber_seats: 0 });
         assert_eq!(scene.stage(), Some(Stage::Leaving));
-        let status = ExitStatus::Exit(0);
-        let (pid, served) = (u32::MAX >> 1, true);
-        scene.event(Event::Exited { generation: FIRST, pid, status, peak_kib: 1024, served });
+        scene.exits(ExitStatus::Exit(0));
         scene.reported(Report::Cleared { serial: 1, served: Vec::new() });
         let death = &scene.supervisor.shared.deaths().list()[0];
         assert_eq!((death.cause, death.requests), (DeathCause::MaxRequests, 20));
@@ -207,8 +203,7 @@ fn reloaded(scene: &mut Scene, workers: &str) -> Vec<String> {
     let mut settings = Settings::clone(&scene.supervisor.options.boot.settings);
     settings.workers = workers.parse().unwrap();
     scene.supervisor.options.boot.settings = Arc::new(settings);
-    let notices = &mut scene.notices;
-    scene.supervisor.reloaded_size(&mut |notice| notices.push(notice));
+    scene.supervisor.reloaded_size();
     scene.logged()
 }
 
@@ -267,13 +262,7 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
         assert!(messages.iter().any(|message| matches!(message, ThreadMessage::Withdraw(1))), "{messages:?}");
         let admission = scene.supervisor.shared.dispatch(SeatKind::Thread).ask(0, 0, Instant::now()).1;
         assert_eq!(admission, Admission::Wait, "it gets no requests");
-        scene.event(Event::Exited {
-            generation: FIRST,
-            pid: u32::MAX >> 1,
-            status: ExitStatus::Signal(9),
-            peak_kib: 1024,
-            served: true,
-        });
+        scene.exits(ExitStatus::Signal(9));
         let served = crate::deaths::Served {
             link: 0,
             id: 1,
@@ -285,7 +274,9 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
             failed: true,
         };
         scene.reported(Report::Cleared { serial: 1, served: vec![served] });
-        let Some(Notice::Log(line)) = scene.notices.pop() else { panic!("a line for the log") };
+        let Some(Notice::Log(line)) = scene.supervisor.outbox.notices.pop() else {
+            panic!("a line for the log")
+        };
         for part in ["timeouts.worker (2 s) by GET /stuck", "signal 9", "1.0 MiB", "serving GET /other"] {
             assert!(line.contains(part), "{line}");
         }
@@ -319,8 +310,7 @@ fn a_request_that_is_not_taken_up_is_withdrawn_and_its_worker_gets_no_more() {
 fn reports_of_a_template_that_was_ended_do_not_count() {
     with_scene(async |scene| {
         let exited = TemplateMessage::Exited { pid: u32::MAX >> 1, status: ExitStatus::Exit(0), peak_kib: 0 };
-        let notices = &mut scene.notices;
-        scene.supervisor.template_reported(FIRST + 1, Ok(Some(exited)), &mut |notice| notices.push(notice));
+        scene.supervisor.template_reported(FIRST + 1, Ok(Some(exited)));
         assert_eq!(scene.stage(), Some(Stage::Up));
     });
 }

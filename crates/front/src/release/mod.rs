@@ -1,7 +1,7 @@
 //! Releases: everything that was read from the app's folder, together, at one moment.
 //!
 //! Contract:
-//! 1. [`Releases::read`] reads a release once, through the path as it was typed, and gives it its id. `puma.rb` is evaluated later, by the
+//! 1. [`Releases::read`] reads a release once, through the path as it was typed. Its id comes with the order to read it. `puma.rb` is evaluated later, by the
 //!    template; its calls complete what was read then ([`Releases::evaluated`]), and nothing is read again.
 //! 2. A release does not change. What its app declares once it is loaded ([`Releases::declared`]), and a change of its rules or handlers on
 //!    disk, makes another value with the same id.
@@ -17,11 +17,11 @@ use crate::public;
 use crate::scripts::{self, Edition};
 use crate::sites::{self, Sites};
 use merge::{merge, takes_restart};
-use pool::table::{Code as ReleaseId, FIRST_CODE as FIRST};
+use pool::reconciler::{Code as ReleaseId, FIRST_CODE as FIRST};
 use settings::puma::Call;
 use settings::{AccessLog, Bind, Choice, Loaded, Origin, Service, Settings};
 use site::AppFiles;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -77,8 +77,7 @@ pub(crate) struct Releases {
     settings: watch::Sender<Arc<Settings>>,
     others: RefCell<BTreeMap<ReleaseId, Arc<Release>>>,
     /// The settings that were read last, for the calls of their `puma.rb`.
-    loaded: RefCell<Option<Loaded>>,
-    last: Cell<ReleaseId>,
+    loaded: RefCell<Option<(ReleaseId, Loaded)>>,
     /// Warnings about settings of the start that are valid but probably not intended. For the error log.
     pub(crate) warnings: Vec<String>,
 }
@@ -120,7 +119,6 @@ impl Releases {
             settings: watch::Sender::new(settings),
             others: RefCell::default(),
             loaded: RefCell::default(),
-            last: Cell::new(FIRST),
             warnings,
         }
     }
@@ -147,12 +145,10 @@ impl Releases {
     ///
     /// # Errors
     /// Its settings, rules or handlers are wrong. Nothing of it will serve.
-    pub(crate) fn read(&self) -> Result<Arc<Release>, String> {
+    pub(crate) fn read(&self, id: ReleaseId) -> Result<Arc<Release>, String> {
         let loaded = self.reread.read()?;
-        let id = self.last.get() + 1;
         let release = self.release(id, loaded.clone())?;
-        self.last.set(id);
-        self.loaded.replace(Some(loaded));
+        self.loaded.replace(Some((id, loaded)));
         // The reload before this one has ended, and can no longer be undone.
         self.others.replace(BTreeMap::from([(id, release.clone())]));
         Ok(release)
@@ -164,7 +160,7 @@ impl Releases {
     /// See [`Releases::read`].
     pub(crate) fn evaluated(&self, id: ReleaseId, calls: &[Call]) -> Result<Arc<Release>, String> {
         let read = self.loaded.borrow();
-        let Some(read) = read.as_ref().filter(|_| id == self.last.get()) else {
+        let Some((_, read)) = read.as_ref().filter(|(read, _)| *read == id) else {
             return Err(format!("release {id} has been replaced by a newer one"));
         };
         let release = self.release(id, self.reread.evaluated(read, calls)?)?;

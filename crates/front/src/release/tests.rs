@@ -71,7 +71,7 @@ impl Deploys {
 
     fn deploy(&self, number: &str) -> Arc<Release> {
         *self.next.borrow_mut() = settings(&self.root.path().join(number));
-        self.releases.read().unwrap()
+        self.releases.read(number.parse().unwrap()).unwrap()
     }
 
     fn load(&self, id: ReleaseId) -> Vec<String> {
@@ -153,7 +153,7 @@ fn calls_of_puma_rb_complete_what_was_read() {
     let completed = deploys.releases.evaluated(read.id, &[]).unwrap();
     assert!(completed.settings.dir.ends_with("2"), "the link is not followed again");
     assert_eq!((completed.id, completed.settings.limits.max_headers), (read.id, 7));
-    deploys.releases.read().unwrap();
+    deploys.releases.read(3).unwrap();
     assert!(deploys.releases.evaluated(read.id, &[]).is_err(), "a newer one has been read");
 }
 
@@ -166,13 +166,13 @@ fn rules_that_are_the_same_stay_and_others_do_not() {
     let (dir, static_json) = (dir.path().to_owned(), Some(rules.clone()));
     settings.sites.main = Some(settings::Site { dir, static_json, root: None, found: None });
     let releases = releases_of(Rc::new(RefCell::new(settings)));
-    let same = releases.read().unwrap();
+    let same = releases.read(2).unwrap();
     assert!(Arc::ptr_eq(&same.sites, &releases.in_force().sites));
     fs::write(&rules, "{ \"clean_urls\": true }").unwrap();
-    let changed = releases.read().unwrap();
+    let changed = releases.read(3).unwrap();
     assert!(!Arc::ptr_eq(&changed.sites, &releases.in_force().sites));
     fs::write(&rules, "{ no").unwrap();
-    assert!(releases.read().is_err_and(|why| why.contains("static.json")));
+    assert!(releases.read(4).is_err_and(|why| why.contains("static.json")));
     // A watcher that has read rules for a release that no longer serves changes nothing.
     releases.replace_sites(changed.id, changed.sites.clone());
     assert!(Arc::ptr_eq(&same.sites, &releases.in_force().sites));

@@ -2,8 +2,8 @@
 
 use super::snapshot::Snapshotter;
 use pool::dispatch::Serial;
+use pool::reconciler::Row;
 use pool::supervisor::Command;
-use pool::table::Row;
 use pool::{Busy, InFlight as RequestInFlight, Slot, Trace};
 use stats::{InFlight, Phase};
 use std::collections::HashMap;
@@ -92,7 +92,7 @@ fn entry(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pool::table::Stage;
+    use pool::reconciler::Stage;
     use pool::{Sent, Serving};
 
     fn request(sent: Option<Sent>) -> RequestInFlight {

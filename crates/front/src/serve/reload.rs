@@ -14,21 +14,20 @@ use std::time::{Duration, SystemTime};
 /// Tells how to start a template of a new release: in the app's directory as typed, with the settings read again and the environment from
 /// before Bundler.
 pub(super) fn refresh(releases: Rc<Releases>, unlink: Vec<PathBuf>) -> Refresh {
-    Refresh::new(move |evaluated| {
-        let release = match evaluated {
-            None => releases.read()?,
-            Some((id, calls)) => releases.evaluated(id, calls)?,
+    Refresh::new(move |id, calls| {
+        let release = match calls {
+            None => releases.read(id)?,
+            Some(calls) => releases.evaluated(id, calls)?,
         };
         let settings = release.settings.clone();
         // The app that `puma.rb` names is unknown until the file has been evaluated.
-        let unknown = settings.puma_rb.as_ref().filter(|_| evaluated.is_none()).map(|file| file.path.clone());
+        let unknown = settings.puma_rb.as_ref().filter(|_| calls.is_none()).map(|file| file.path.clone());
         let app = settings.app.clone().or(unknown);
         let app =
             app.ok_or_else(|| format!("there is no config.ru in {} any more", settings.dir.display()))?;
         let mut environment = before_bundler(std::env::vars_os());
         environment.push(("PWD".into(), Some(OsString::from(&settings.typed_dir))));
         Ok(BootConfig {
-            release: release.id,
             app,
             lib: boot::lib()?,
             settings,

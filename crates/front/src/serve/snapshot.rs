@@ -10,8 +10,8 @@ use crate::vitals::Vitals;
 use control::reload::{ReloadLine, ReloadWish};
 use pool::Shared;
 use pool::dispatch::{Dispatch, SeatKind};
+use pool::reconciler::{FIRST, Row, Stage};
 use pool::supervisor::{Command, Processes, ReloadStep, Sizing};
-use pool::table::{FIRST, Row, Stage};
 use ratelimit::Ledger;
 use settings::{Machine, Settings};
 use stats::{

@@ -12,26 +12,30 @@ use wire::template::{boot, booted, end, order, report};
 /// The longest message that is accepted. The text of an exception with its backtrace fits.
 const LONGEST: usize = 4 << 20;
 
+/// A report that the app is loaded.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Booted {
+    /// The engine and version.
+    pub(crate) ruby: String,
+    pub(crate) rack: String,
+    /// The time that loading took, in milliseconds.
+    pub(crate) ms: u64,
+    /// The services declared with `Firebrick.service`.
+    pub(crate) services: Vec<Service>,
+    /// Sentences for the banner about settings that have no effect in this Ruby.
+    pub(crate) notes: Vec<String>,
+    /// How well the app's libraries work with fibers.
+    pub(crate) libraries: Vec<Library>,
+    /// The processes that the `before_fork` hooks have started.
+    pub(crate) jobs: Vec<u32>,
+    /// How the app's middleware handles files.
+    pub(crate) files: Vec<String>,
+}
+
 /// A message from the template.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TemplateMessage {
-    Booted {
-        /// The engine and version.
-        ruby: String,
-        rack: String,
-        /// The time that loading took, in milliseconds.
-        ms: u64,
-        /// The services declared with `Firebrick.service`.
-        services: Vec<Service>,
-        /// Sentences for the banner about settings that have no effect in this Ruby.
-        notes: Vec<String>,
-        /// How well the app's libraries work with fibers.
-        libraries: Vec<Library>,
-        /// The processes that the `before_fork` hooks have started.
-        jobs: Vec<u32>,
-        /// How the app's middleware handles files.
-        files: Vec<String>,
-    },
+    Booted(Booted),
     /// The same lines from a worker that has loaded the app itself.
     Files(Vec<String>),
     /// The process id of a template that was a worker before; its first message.
@@ -131,6 +135,47 @@ pub(super) fn configure(file: &PumaFile) -> Vec<Vec<u8>> {
     vec![order::CONFIGURE.into(), path, said(&file.workers), said(&file.environment)]
 }
 
+pub(super) fn fork(index: u32) -> Vec<Vec<u8>> {
+    vec![order::FORK.into(), index.to_string().into_bytes()]
+}
+
+pub(super) fn kill(pid: u32, signal: &str) -> Vec<Vec<u8>> {
+    vec![order::KILL.into(), pid.to_string().into_bytes(), signal.as_bytes().to_vec()]
+}
+
+pub(super) fn service(words: &[String]) -> Vec<Vec<u8>> {
+    list(order::SERVICE, words.iter().map(|word| word.clone().into_bytes()))
+}
+
+pub(super) fn exit() -> Vec<Vec<u8>> {
+    vec![order::EXIT.into()]
+}
+
+/// Run the `before_fork` hooks again, so that their processes start again.
+pub(crate) fn before_fork() -> Vec<Vec<u8>> {
+    vec![order::BEFORE_FORK.into()]
+}
+
+/// Replace the list of files to remove if the front is killed.
+pub(crate) fn unlink(files: &[PathBuf]) -> Vec<Vec<u8>> {
+    use std::os::unix::ffi::OsStrExt;
+    list(order::UNLINK, files.iter().map(|file| file.as_os_str().as_bytes().to_vec()))
+}
+
+/// The server listens at these addresses.
+pub(crate) fn listening(addresses: &[String]) -> Vec<Vec<u8>> {
+    list(order::LISTENING, addresses.iter().map(|address| address.clone().into_bytes()))
+}
+
+/// The request of an attached process to stop was received, and the shutdown may take so long.
+pub(crate) fn stopping(within: Duration) -> Vec<Vec<u8>> {
+    vec![order::STOPPING.into(), within.as_millis().to_string().into_bytes()]
+}
+
+fn list(word: &str, parts: impl Iterator<Item = Vec<u8>>) -> Vec<Vec<u8>> {
+    std::iter::once(word.as_bytes().to_vec()).chain(parts).collect()
+}
+
 pub(super) fn encode(parts: &[Vec<u8>]) -> Vec<u8> {
     let body = parts.join(&0);
     let mut message = (body.len() as u32).to_le_bytes().to_vec();
@@ -158,7 +203,7 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
         [report::BOOTED, ref pairs @ ..] => {
             let all = |key: &'static str| pairs.chunks_exact(2).filter(move |pair| pair[0] == key);
             let value = |key| pairs.chunks_exact(2).find(|pair| pair[0] == key).map_or("", |pair| pair[1]);
-            TemplateMessage::Booted {
+            TemplateMessage::Booted(Booted {
                 ruby: value(booted::RUBY).into(),
                 rack: value(booted::RACK).into(),
                 ms: number(value(booted::MS)).unwrap_or(0),
@@ -167,7 +212,7 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
                 libraries: all(booted::FIBERS).filter_map(|pair| Library::from_fact(pair[1])).collect(),
                 jobs: all(booted::JOB).map(|pair| number(pair[1])).collect::<io::Result<_>>()?,
                 files: all(booted::FILES).map(|pair| pair[1].to_owned()).collect(),
-            }
+            })
         }
         [report::FILES, ref lines @ ..] => {
             TemplateMessage::Files(lines.iter().map(|line| (*line).to_owned()).collect())
@@ -250,16 +295,8 @@ mod tests {
         let libraries = vec![Library::from_fact(fact).unwrap()];
         let jobs = vec![42, 43];
         let files = vec!["mount\t".to_owned(), "rule\tRack::Static\t/app/public".to_owned()];
-        let booted = TemplateMessage::Booted {
-            ruby,
-            rack,
-            ms: 12,
-            services,
-            notes,
-            libraries,
-            jobs,
-            files: files.clone(),
-        };
+        let booted = Booted { ruby, rack, ms: 12, services, notes, libraries, jobs, files: files.clone() };
+        let booted = TemplateMessage::Booted(booted);
         let words = [
             "booted",
             "rack",
@@ -298,7 +335,7 @@ mod tests {
         let words = "booted ms 1 service pusher place config.ru:3 restart never stop_signal INT stop_timeout_ms 1500 \
                      prefix 0 service other place config.ru:9";
         let message = read(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
-        let TemplateMessage::Booted { services, .. } = message else { panic!("{message:?}") };
+        let TemplateMessage::Booted(Booted { services, .. }) = message else { panic!("{message:?}") };
         let pusher = Service {
             restart: Restart::Never,
             stop_signal: StopSignal::Int,

@@ -1,5 +1,5 @@
-//! Starts processes. The [template](template::Template) loads the app once and forks workers on order. For a
-//! Ruby that cannot fork, a [spawner](spawned::Spawner) takes the template's place.
+//! Starts processes. Workers come from a [source](source::Source): a [template](template::Template) loads the
+//! app once and forks them on order; for a Ruby that cannot fork, a [spawner](spawned::Spawner) starts them.
 //!
 //! Contract:
 //! 1. No function here waits for a process. The reports of all templates arrive over one channel, with the
@@ -10,17 +10,18 @@ mod allocator;
 mod engine;
 mod environment;
 mod fiber_stack;
-mod message;
+pub(crate) mod message;
 mod prepared;
+mod source;
 mod spawned;
 mod template;
 
-use crate::table::Code;
 pub use engine::{fibers, fibers_apart, without_fork};
 pub use environment::before_bundler;
-pub(crate) use message::TemplateMessage;
+pub(crate) use message::{Booted, TemplateMessage};
 pub use prepared::{Handoff, Prepared};
 use settings::Settings;
+pub(crate) use source::Source;
 pub(crate) use spawned::Spawner;
 use std::ffi::OsString;
 use std::fs::File;
@@ -33,8 +34,6 @@ pub(crate) use template::{Template, TemplateReport};
 /// The start configuration of a template, and the content of its `boot` message.
 #[derive(Debug, Clone)]
 pub struct BootConfig {
-    /// The release to load.
-    pub release: Code,
     pub app: PathBuf,
     /// The folder that contains `firebrick/template.rb`.
     pub lib: PathBuf,

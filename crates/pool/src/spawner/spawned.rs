@@ -11,15 +11,16 @@
 
 use super::message;
 use super::prepared::command;
+use super::source::{Exit, Source};
 use super::template::TemplateReport;
-use super::{BootConfig, ExitStatus, TemplateMessage};
+use super::{BootConfig, Booted, ExitStatus, ServiceOrder, TemplateMessage};
 use crate::dispatch::{SeatKind, Serial};
 use crate::link::{Connections, Descriptors, End};
 use crate::os;
 use crate::process::Process;
+use crate::reconciler::Generation;
 use crate::scores::Scores;
 use crate::shared::{Shared, ThreadMessage, locked};
-use crate::table::Generation;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -118,26 +119,15 @@ impl Spawner {
         let workers = Mutex::default();
         let common = Arc::new(Common { generation, config, links, sizes, folder, pool, reports, workers });
         let rack = "as each worker loads it".to_owned();
-        common.report(TemplateMessage::Booted {
-            ruby,
-            rack,
-            ms: 0,
-            services: Vec::new(),
-            notes,
-            libraries: Vec::new(),
-            jobs: Vec::new(),
-            // Workers report this when they have loaded the app.
-            files: Vec::new(),
-        });
+        // Workers report how middleware handles files when they have loaded the app.
+        common.report(TemplateMessage::Booted(Booted { ruby, rack, notes, ..Booted::default() }));
         let acceptor = tokio::spawn(accept(listener, common.clone()));
         Ok(Spawner { common, acceptor })
     }
+}
 
-    /// Starts the process of worker `serial`.
-    ///
-    /// # Errors
-    /// Fails if the process cannot be started.
-    pub(crate) fn spawn(&self, index: u32, serial: Serial) -> io::Result<()> {
+impl Source for Spawner {
+    fn fork(&self, index: u32, serial: Serial, _: &[UnixStream]) -> io::Result<()> {
         let common = &self.common;
         let token = token()?;
         let mut load_path = std::ffi::OsString::from("-I");
@@ -161,7 +151,7 @@ impl Spawner {
 
     /// Ends a worker that is no longer needed and has no link yet, and so cannot be told to finish. This
     /// avoids waiting until it has loaded the app.
-    pub(crate) fn dismiss(&self, serial: Serial) {
+    fn dismiss(&self, serial: Serial) {
         let mut workers = self.common.workers();
         let starting = |worker: &&mut Spawned| worker.serial == serial && !worker.linked;
         if let Some(worker) = workers.values_mut().find(starting) {
@@ -175,8 +165,7 @@ impl Spawner {
         }
     }
 
-    /// Signals a worker that has not been reaped.
-    pub(crate) fn kill(&self, pid: u32, name: &str) {
+    fn kill(&self, pid: u32, name: &str) -> io::Result<()> {
         let signal = match name {
             "KILL" => Signal::KILL,
             "TERM" => Signal::TERM,
@@ -188,6 +177,19 @@ impl Spawner {
             // The process may have just ended.
             let _ = kill_process(Pid::from_child(&worker.child), signal);
         }
+        Ok(())
+    }
+
+    fn passes_links(&self) -> bool {
+        false
+    }
+
+    fn service(&self, _: &ServiceOrder) -> io::Result<()> {
+        Err(io::Error::other("Firebrick.service needs a Ruby that forks: declare a command in [services]"))
+    }
+
+    fn exit(self: Box<Self>) -> Exit<'static> {
+        Box::pin(std::future::ready(None))
     }
 }
 

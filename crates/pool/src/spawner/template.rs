@@ -1,18 +1,17 @@
 //! Manages a template process and the front's end of its control socket.
 
 use super::message::{self, TemplateMessage};
-use super::{BootConfig, Prepared, ServiceOrder, Spawner, fibers};
+use super::source::{Exit, Source};
+use super::{BootConfig, Prepared, ServiceOrder, fibers};
 use crate::dispatch::Serial;
 use crate::os;
 use crate::process::Process as Known;
+use crate::reconciler::Generation;
 use crate::system::{DUMP, catches_dump};
-use crate::table::Generation;
 use rustix::process::Signal;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,6 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use wire::template::order;
 
 /// The time that a template has to exit by itself.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,8 +34,6 @@ enum Process {
     Adopted,
     /// The process that has started this one.
     Attached,
-    /// No template process: each worker loads the app. Holds the other end of the socket.
-    Spawner(Spawner, #[allow(dead_code)] std::os::unix::net::UnixStream),
     Gone,
 }
 
@@ -56,7 +52,7 @@ impl Template {
     /// Starts the process of `generation`, or takes the prepared one, and tells it to load the app. Its
     /// messages go to `reports`. `sizes` gives the number of slots in `scoreboard` and the size of each in
     /// bytes; each worker will get `links` links. A new process first evaluates the `puma.rb` of the
-    /// settings, if there is one, and has to be told to [`boot`](Template::boot) afterwards.
+    /// settings, if there is one, and has to be told to [`boot`](Source::boot) afterwards.
     ///
     /// # Errors
     /// Fails if `ruby` cannot be started or the first message cannot be sent.
@@ -103,49 +99,6 @@ impl Template {
         Ok(template)
     }
 
-    /// Creates the template of workers that are spawned and connect.
-    ///
-    /// # Errors
-    /// Fails if the socket cannot be used.
-    pub(crate) fn spawning(
-        generation: Generation,
-        spawner: Spawner,
-        reports: mpsc::UnboundedSender<TemplateReport>,
-    ) -> io::Result<Template> {
-        let (ours, nobodys) = os::pair()?;
-        Template::reporting(generation, 0, Process::Spawner(spawner, nobodys), ours, reports)
-    }
-
-    /// Starts a worker that will connect; `None` if workers are forked.
-    pub(crate) fn spawn(&self, index: u32, serial: Serial) -> Option<io::Result<()>> {
-        match &self.process {
-            Process::Spawner(spawner, _) => Some(spawner.spawn(index, serial)),
-            _ => None,
-        }
-    }
-
-    /// Ends a spawned worker that should finish but has not connected and so cannot be told. A forked worker
-    /// has got the message.
-    pub(crate) fn dismiss(&self, serial: Serial) {
-        if let Process::Spawner(spawner, _) = &self.process {
-            spawner.dismiss(serial);
-        }
-    }
-
-    /// Tells a process that has evaluated `puma.rb`, or does not have to, to load the app.
-    ///
-    /// # Errors
-    /// Fails if the template is gone or does not read.
-    pub(crate) fn boot(
-        &self,
-        config: &BootConfig,
-        links: usize,
-        scoreboard: BorrowedFd<'_>,
-        (slots, slot_len): (usize, usize),
-    ) -> io::Result<()> {
-        self.send(&message::boot(config, fibers(&config.settings), links, slots, slot_len), &[scoreboard])
-    }
-
     /// Creates the template that a worker will leave behind. The worker has the other end of `socket`. It
     /// needs no `boot`.
     ///
@@ -173,105 +126,9 @@ impl Template {
         Ok(Template { process, pid, known, socket, reader })
     }
 
-    /// Sets the process id of an adopted template, which has just been forked.
-    pub(crate) fn is_process(&mut self, pid: u32) {
-        if matches!(self.process, Process::Adopted) {
-            self.pid = pid;
-            self.known = Some(Known::open(pid));
-        }
-    }
-
-    /// Returns the process id, or 0 for an attached template, which is a worker, and for one that a worker
-    /// has not forked yet.
-    pub(crate) fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    /// Orders a worker for scoreboard slot `index`, and passes its ends of the links.
-    ///
-    /// # Errors
-    /// Fails if the template is gone or does not read.
-    pub(crate) fn fork(&self, index: u32, links: &[std::os::unix::net::UnixStream]) -> io::Result<()> {
-        let fds: Vec<BorrowedFd<'_>> = links.iter().map(AsFd::as_fd).collect();
-        self.send(&[order::FORK.into(), index.to_string().into_bytes()], &fds)
-    }
-
-    /// Orders a process for a service of the app: a guard with these arguments, which runs the block in a
-    /// child process. The guard's executable is `program`, and `socket` becomes its standard input.
-    ///
-    /// # Errors
-    /// Fails if the template is gone or does not read.
-    pub(crate) fn service(&self, order: &ServiceOrder) -> io::Result<()> {
-        if let Process::Spawner(..) = self.process {
-            return Err(io::Error::other(
-                "Firebrick.service needs a Ruby that forks: declare a command in [services]",
-            ));
-        }
-        let words = std::iter::once(order::SERVICE).chain(order.words.iter().map(String::as_str));
-        let words: Vec<Vec<u8>> = words.map(|word| word.as_bytes().to_vec()).collect();
-        self.send(&words, &[order.socket.as_fd(), order.program.as_fd()])
-    }
-
-    /// Makes the template run the `before_fork` hooks again, so that their processes start again.
-    ///
-    /// # Errors
-    /// Fails if the template is gone or does not read.
-    pub(crate) fn before_fork(&self) -> io::Result<()> {
-        self.send(&[order::BEFORE_FORK.into()], &[])
-    }
-
-    /// Asks for the backtrace while the app is being loaded. The template replies with
-    /// [`TemplateMessage::Loading`], unless it is in a call that does not return to Ruby.
-    pub(crate) fn ask_where(&self) {
-        if matches!(self.process, Process::Ours(_)) && catches_dump(self.pid) {
-            self.known.iter().for_each(|known| known.signal(DUMP.1));
-        }
-    }
-
-    /// Signals a worker.
-    ///
-    /// # Errors
-    /// Fails if the template is gone or does not read.
-    pub(crate) fn kill(&self, pid: u32, signal: &str) -> io::Result<()> {
-        if let Process::Spawner(spawner, _) = &self.process {
-            spawner.kill(pid, signal);
-            return Ok(());
-        }
-        self.send(&[order::KILL.into(), pid.to_string().into_bytes(), signal.as_bytes().to_vec()], &[])
-    }
-
-    /// Replaces the list of files to remove if the front is killed.
-    ///
-    /// # Errors
-    /// Fails if the template is gone or does not read.
-    pub(crate) fn unlink(&self, files: &[PathBuf]) -> io::Result<()> {
-        let files = files.iter().map(|file| file.as_os_str().as_bytes().to_vec());
-        self.send(&std::iter::once(order::UNLINK.into()).chain(files).collect::<Vec<_>>(), &[])
-    }
-
-    /// Tells an attached process the addresses on which the server listens.
-    ///
-    /// # Errors
-    /// Fails if the process is gone or does not read.
-    pub(crate) fn listening(&self, addresses: &[String]) -> io::Result<()> {
-        let addresses = addresses.iter().map(|address| address.clone().into_bytes());
-        self.send(&std::iter::once(order::LISTENING.into()).chain(addresses).collect::<Vec<_>>(), &[])
-    }
-
-    /// Tells an attached process that its request to stop was received, and how long the shutdown may take.
-    ///
-    /// # Errors
-    /// Fails if the process is gone or does not read.
-    pub(crate) fn stopping(&self, within: Duration) -> io::Result<()> {
-        self.send(&[order::STOPPING.into(), within.as_millis().to_string().into_bytes()], &[])
-    }
-
     /// Sends a message without waiting. The socket's buffer holds hundreds of messages; if it is full, the
     /// template has been stopped.
     fn send(&self, parts: &[Vec<u8>], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        if let Process::Spawner(..) = self.process {
-            return Ok(());
-        }
         let bytes = message::encode(parts);
         let sent = os::send(&self.socket, [&bytes, &[]], fds)?;
         if sent == bytes.len() {
@@ -281,16 +138,9 @@ impl Template {
         }
     }
 
-    /// Tells the template to exit, waits until it has, and kills it if it does not.
-    pub(crate) async fn exit(mut self) -> Option<i32> {
-        // Fails only if the template is gone.
-        let _ = self.send(&[order::EXIT.into()], &[]);
-        self.exited().await
-    }
-
     /// Waits for the end of a process that was told to exit or has closed its socket, and kills it after a
     /// while. Returns the exit code, or `None` for a signal.
-    pub(crate) async fn exited(&mut self) -> Option<i32> {
+    async fn end(&mut self) -> Option<i32> {
         let known = self.known.clone();
         if matches!(self.process, Process::Adopted)
             && let Some(known) = known
@@ -321,6 +171,70 @@ impl Template {
     }
 }
 
+impl Source for Template {
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    fn is_process(&mut self, pid: u32) {
+        if matches!(self.process, Process::Adopted) {
+            self.pid = pid;
+            self.known = Some(Known::open(pid));
+        }
+    }
+
+    fn boot(
+        &self,
+        config: &BootConfig,
+        links: usize,
+        scoreboard: BorrowedFd<'_>,
+        (slots, slot_len): (usize, usize),
+    ) -> io::Result<()> {
+        self.send(&message::boot(config, fibers(&config.settings), links, slots, slot_len), &[scoreboard])
+    }
+
+    fn passes_links(&self) -> bool {
+        true
+    }
+
+    fn fork(&self, index: u32, _: Serial, links: &[std::os::unix::net::UnixStream]) -> io::Result<()> {
+        let fds: Vec<BorrowedFd<'_>> = links.iter().map(AsFd::as_fd).collect();
+        self.send(&message::fork(index), &fds)
+    }
+
+    fn kill(&self, pid: u32, signal: &str) -> io::Result<()> {
+        self.send(&message::kill(pid, signal), &[])
+    }
+
+    /// Orders a guard with the words of the order, which runs the block in a child process. The guard's
+    /// executable and its standard input are passed with it.
+    fn service(&self, order: &ServiceOrder) -> io::Result<()> {
+        self.send(&message::service(&order.words), &[order.socket.as_fd(), order.program.as_fd()])
+    }
+
+    fn tell(&self, message: &[Vec<u8>]) -> io::Result<()> {
+        self.send(message, &[])
+    }
+
+    /// The template replies with [`TemplateMessage::Loading`], unless it is in a call that does not return to
+    /// Ruby.
+    fn ask_where(&self) {
+        if matches!(self.process, Process::Ours(_)) && catches_dump(self.pid) {
+            self.known.iter().for_each(|known| known.signal(DUMP.1));
+        }
+    }
+
+    fn exited(&mut self) -> Exit<'_> {
+        Box::pin(self.end())
+    }
+
+    fn exit(mut self: Box<Self>) -> Exit<'static> {
+        // Fails only if the template is gone.
+        let _ = self.send(&message::exit(), &[]);
+        Box::pin(async move { self.end().await })
+    }
+}
+
 impl Drop for Template {
     fn drop(&mut self) {
         self.reader.abort();
@@ -333,7 +247,7 @@ impl Drop for Template {
             // The end of its socket makes it exit, unless it hangs.
             Process::Adopted => drop(known.inspect(|known| known.signal(Signal::KILL))),
             // The end of the socket is enough.
-            Process::Attached | Process::Spawner(..) | Process::Gone => {}
+            Process::Attached | Process::Gone => {}
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 impl Supervisor {
     /// Handles the report that a worker has finished its collection.
     pub(super) fn collected(&mut self, serial: Serial, took: Duration) {
-        if self.collections.collected(serial, took) {
+        if self.subjects.collections.collected(serial, took) {
             self.rested(serial);
         }
         self.grant_collection();
@@ -18,7 +18,7 @@ impl Supervisor {
     /// Lets the next worker collect, if one is due and the others can do without it.
     pub(super) fn grant_collection(&mut self) {
         let shared = self.shared.clone();
-        let next = self.collections.next(|serial| shared.rest(serial), Instant::now());
+        let next = self.subjects.collections.next(|serial| shared.rest(serial), Instant::now());
         if let Some(serial) = next {
             self.shared.mailbox(0).post(ThreadMessage::Collect(serial));
         }
@@ -27,7 +27,7 @@ impl Supervisor {
     /// Ends the rest of a worker whose collection takes too long, and lets the next one collect. Called on
     /// each tick.
     pub(super) fn check_collections(&mut self, now: Instant) {
-        if let Some(serial) = self.collections.overdue(now) {
+        if let Some(serial) = self.subjects.collections.overdue(now) {
             self.rested(serial);
         }
         self.grant_collection();

@@ -15,8 +15,7 @@
 
 use super::{Notice, Supervisor};
 use crate::process::Process;
-use crate::rollout::Stage;
-use crate::table::{Code, Generation, TemplateStage};
+use crate::reconciler::{Code, Generation};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -40,51 +39,47 @@ struct Job {
 impl Supervisor {
     /// Records the processes that the template of `generation` has started.
     pub(super) fn jobs_started(&mut self, generation: Generation, pids: &[u32]) {
-        let Some(code) = self.table.code_of(generation).filter(|_| !pids.is_empty()) else { return };
+        let Some(code) = self.reconciler.code_of(generation).filter(|_| !pids.is_empty()) else { return };
         self.end_jobs(|job| job.code == code && job.generation != generation);
         let jobs = pids.iter().map(|pid| Job { generation, code, process: Process::open(*pid) });
-        self.jobs.running.extend(jobs);
-        self.jobs.ended.remove(&code);
+        self.subjects.jobs.running.extend(jobs);
+        self.subjects.jobs.ended.remove(&code);
     }
 
     /// Ends processes of other code, and has them started again when their code is current again. Called
     /// after each event.
-    pub(super) fn observe_jobs(&mut self, notify: &mut impl FnMut(Notice)) {
-        if self.stopping || (self.jobs.running.is_empty() && self.jobs.ended.is_empty()) {
+    pub(super) fn observe_jobs(&mut self) {
+        if self.is_stopping()
+            || (self.subjects.jobs.running.is_empty() && self.subjects.jobs.ended.is_empty())
+        {
             return;
         }
-        let code = self.code_in_charge();
+        let code = self.reconciler.code_in_charge();
         let others: BTreeSet<Code> =
-            self.jobs.running.iter().map(|job| job.code).filter(|other| *other != code).collect();
+            self.subjects.jobs.running.iter().map(|job| job.code).filter(|other| *other != code).collect();
         if !others.is_empty() {
             self.end_jobs(|job| job.code != code);
-            self.jobs.ended.extend(others);
+            self.subjects.jobs.ended.extend(others);
         }
-        if !self.jobs.ended.contains(&code) {
+        if !self.subjects.jobs.ended.contains(&code) {
             return;
         }
-        let of_code = |generation: &Generation| self.table.code_of(*generation) == Some(code);
+        let of_code = |generation: &Generation| self.reconciler.code_of(*generation) == Some(code);
         let mut ready = self.templates.iter().rev().filter(|(_, template)| template.facts.is_some());
         // Without a template, another one will be started, which runs the hooks anyway.
         if let Some((_, template)) = ready.find(|(generation, _)| of_code(generation)) {
-            self.jobs.ended.remove(&code);
-            if template.process.before_fork().is_ok() {
-                notify(Notice::Log(
+            self.subjects.jobs.ended.remove(&code);
+            if template.process.tell(&crate::spawner::message::before_fork()).is_ok() {
+                self.notify(Notice::Log(
                     "running the before_fork hooks again: their processes were stopped when other code took over".to_owned(),
                 ));
             }
         }
     }
 
-    fn code_in_charge(&self) -> Code {
-        let new = self.reloads.generation().filter(|_| self.reloads.stage() != Some(Stage::Reverting));
-        let ready = new.filter(|new| self.table.census(*new).template == TemplateStage::Up);
-        ready.and_then(|new| self.table.code_of(new)).unwrap_or(self.table.in_force())
-    }
-
     fn end_jobs(&mut self, which: impl Fn(&Job) -> bool) {
         let limit = self.options.timeouts().shutdown;
-        for job in self.jobs.running.extract_if(.., |job| which(job)) {
+        for job in self.subjects.jobs.running.extract_if(.., |job| which(job)) {
             tokio::spawn(end(job.process, limit));
         }
     }
@@ -93,7 +88,7 @@ impl Supervisor {
     pub(super) async fn end_all_jobs(&mut self) {
         let limit = self.options.timeouts().shutdown.min(AT_THE_END);
         let ends: Vec<_> =
-            self.jobs.running.drain(..).map(|job| tokio::spawn(end(job.process, limit))).collect();
+            self.subjects.jobs.running.drain(..).map(|job| tokio::spawn(end(job.process, limit))).collect();
         for one in ends {
             // Fails only if the runtime is shutting down.
             let _ = one.await;

@@ -1,3 +1,5 @@
+//! Tests the limits of workers.
+
 use super::*;
 use proptest::prelude::*;
 
@@ -8,8 +10,8 @@ fn recycler() -> Recycler {
     Recycler::new(fastrand::Rng::with_seed(7))
 }
 
-fn seen(serial: Serial, age: u64, requests: u64, pss: u64) -> Seen {
-    Seen { serial, age: Duration::from_secs(age), requests, pss: Some(pss).filter(|pss| *pss > 0) }
+fn seen(serial: Serial, age: u64, requests: u64, pss: u64) -> Figures {
+    Figures { serial, age: Duration::from_secs(age), requests, pss: Some(pss).filter(|pss| *pss > 0) }
 }
 
 #[test]
@@ -78,11 +80,11 @@ fn a_worker_that_stays_below_ends_the_row() {
 #[test]
 fn requests_and_age_are_varied_within_a_tenth() {
     let limits = Limits { memory: None, max_requests: Some(1000), max_age: Some(Duration::from_secs(1000)) };
-    let turns = |of: fn(u64) -> Seen| {
+    let turns = |of: fn(u64) -> Figures| {
         let mut recycler = recycler();
         let mut turns: Vec<u64> = Vec::new();
         for serial in 1..40 {
-            let at = (0..).find(|&at| !recycler.decide(limits, &[Seen { serial, ..of(at) }]).is_empty());
+            let at = (0..).find(|&at| !recycler.decide(limits, &[Figures { serial, ..of(at) }]).is_empty());
             recycler.gone(serial);
             turns.extend(at);
         }

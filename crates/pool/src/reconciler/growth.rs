@@ -1,4 +1,4 @@
-//! Decides the number of workers within a range. Pure: takes samples and the time, and returns decisions with
+//! The rule of growth: the number of workers within a range. Pure: takes samples and the time, and returns decisions with
 //! their reasons.
 //!
 //! Why queue time: it is what clients experience, and it means the same for apps that wait and apps that

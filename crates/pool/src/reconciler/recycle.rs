@@ -1,6 +1,6 @@
-//! Decides which worker is replaced because it has grown too large, is too old, or has served too many
-//! requests. Pure: takes observations of the workers and the time, and returns decisions; the jitter comes
-//! from a given random generator.
+//! The rule of limits: which worker is replaced because it has grown too large, is too old, or has served too many
+//! requests. [`Recycler`] takes observations and returns decisions; the jitter comes from a given random
+//! generator.
 //!
 //! Why one at a time, and successor first: a replacement costs memory and warm caches, and a limit that hits
 //! all workers at once would take the app down. Why jitter: workers that were forked together would otherwise
@@ -17,6 +17,7 @@
 //!    and no worker is recycled for its memory until the limit changes. Rule 3 still applies.
 //! 5. `max_requests` and `max_age` are varied by up to 10 % for each worker.
 
+use super::{Act, Cause, Line, Reconciler};
 use crate::deaths::{mebibytes, span};
 use crate::dispatch::Serial;
 use stats::DeathCause;
@@ -48,7 +49,7 @@ impl Limits {
 
 /// An observation of a worker that takes requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct Figures {
     pub serial: Serial,
     /// Time since its fork.
     pub age: Duration,
@@ -95,13 +96,13 @@ impl Why {
 }
 
 /// Returns the reason why a worker with `pss` bytes is killed, to follow "was killed,".
-pub fn describe_kill(pss: u64, limits: Limits) -> String {
+fn describe_kill(pss: u64, limits: Limits) -> String {
     let (pss, limit) = (mebibytes(pss), mebibytes(limits.memory.unwrap_or(0)));
     format!("because its memory of {pss} exceeds limits.worker_memory ({limit}) by half or more")
 }
 
 /// Returns the log line about a memory limit that is too small.
-pub fn describe_too_small(pss: [u64; 2], limits: Limits) -> String {
+fn describe_too_small(pss: [u64; 2], limits: Limits) -> String {
     let most = pss[0].max(pss[1]);
     format!(
         "limits.worker_memory ({}) is too small for this app: two workers in a row had more in their first minute ({} and {}). \
@@ -179,7 +180,7 @@ impl Recycler {
     }
 
     /// Judges the workers that take requests.
-    pub fn decide(&mut self, limits: Limits, seen: &[Seen]) -> Vec<Decision> {
+    pub fn decide(&mut self, limits: Limits, seen: &[Figures]) -> Vec<Decision> {
         if limits.memory != self.limits.memory {
             (self.over, self.too_small) = (None, false);
             self.workers.values_mut().for_each(|worker| (worker.was_over, worker.was_fine) = (false, false));
@@ -213,7 +214,7 @@ impl Recycler {
         decisions
     }
 
-    fn note(&mut self, seen: &Seen) {
+    fn note(&mut self, seen: &Figures) {
         let random = &mut self.random;
         let worker = self.workers.entry(seen.serial).or_insert_with(|| Worker {
             factor: 1.0 + JITTER * (random.f64() * 2.0 - 1.0),
@@ -225,14 +226,14 @@ impl Recycler {
     }
 
     /// Returns the PSS of a worker that must be killed.
-    fn has_exploded(&self, seen: &Seen) -> Option<u64> {
+    fn has_exploded(&self, seen: &Figures) -> Option<u64> {
         let (limit, pss) = (self.limits.memory?, seen.pss?);
         let first = self.workers.get(&seen.serial)?.first_pss?;
         (pss >= Limits::hard(limit.max(first))).then_some(pss)
     }
 
     /// Returns a decision if two young workers in a row are over the limit.
-    fn judge_limit(&mut self, seen: &Seen) -> Option<Decision> {
+    fn judge_limit(&mut self, seen: &Figures) -> Option<Decision> {
         let (limit, pss) = (self.limits.memory?, seen.pss?);
         let worker = self.workers.get_mut(&seen.serial)?;
         if seen.age >= YOUNG {
@@ -255,7 +256,7 @@ impl Recycler {
         }
     }
 
-    fn reason(&self, seen: &Seen) -> Option<Why> {
+    fn reason(&self, seen: &Figures) -> Option<Why> {
         let factor = self.workers.get(&seen.serial).map_or(1.0, |worker| worker.factor);
         let over = |limit: u64| seen.pss.filter(|pss| *pss > limit && seen.age >= YOUNG && !self.too_small);
         if let Some(pss) = self.limits.memory.and_then(over) {
@@ -267,6 +268,45 @@ impl Recycler {
         }
         let old = self.limits.max_age.is_some_and(|most| seen.age >= most.mul_f64(factor));
         old.then_some(Why::Age(seen.age))
+    }
+}
+
+impl Reconciler {
+    /// Returns the PSS in bytes at which a worker is replaced, and the one at which it is killed.
+    pub fn thresholds(&self, serial: Serial) -> Option<[u64; 2]> {
+        let limit = self.wish.limits.memory?;
+        Some(self.rules.recycler.thresholds(serial, limit))
+    }
+
+    /// Returns whether limits or reforks depend on the figures of workers.
+    pub fn needs_figures(&self) -> bool {
+        let reforks = self.source.can_fork && self.wish.refork_after.is_some();
+        self.source.can_replace && (reforks || self.wish.limits != Limits::default())
+    }
+
+    /// Judges the workers that take requests.
+    pub(super) fn check_limits(&mut self, figures: &[Figures]) {
+        let limits = self.wish.limits;
+        if self.source.can_replace && limits != Limits::default() {
+            for decision in self.rules.recycler.decide(limits, figures) {
+                match decision {
+                    Decision::Recycle(serial, why) => {
+                        self.reason(serial, why.cause(), why.describe(limits));
+                        self.recycle(serial);
+                    }
+                    Decision::Kill(serial, pss) => {
+                        self.reason(serial, DeathCause::Memory, describe_kill(pss, limits));
+                        self.kill_worker(serial, Cause::Ordered);
+                    }
+                    Decision::TooSmall(pss) => self.log(describe_too_small(pss, limits)),
+                }
+            }
+        }
+        self.consider_refork(figures);
+    }
+
+    fn reason(&mut self, of: Serial, cause: DeathCause, why: String) {
+        self.acts.push(Act::Say(Line::Reason { of, cause, why }));
     }
 }
 

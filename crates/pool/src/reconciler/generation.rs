@@ -1,6 +1,7 @@
 //! Keeps the state of one template and the fork back-off of its workers.
 
-use super::event::{Code, Generation};
+use super::act::Generation;
+use super::wish::Code;
 use std::time::{Duration, Instant};
 
 /// The delay after the first failure. Each further failure doubles it.
@@ -23,9 +24,9 @@ pub(super) enum Template {
 pub(super) enum Role {
     /// The wanted workers, or those that take over from them.
     Service,
-    /// One worker is tried beside the wanted ones and does not count as one of them. It gets requests only if
-    /// `open` is set.
-    Trial { open: bool },
+    /// One worker is tried beside the wanted ones and does not count as one of them. It gets requests only
+    /// if it has a `share` of them, in per cent.
+    Trial { share: Option<u32> },
     /// The generation has been replaced. Its template stays, so that it can take over again.
     Spare,
     /// The generation is no longer needed. Its template ends as soon as its workers have exited.
@@ -39,6 +40,8 @@ pub(super) struct GenerationState {
     pub(super) code: Code,
     pub(super) template: Template,
     pub(super) role: Role,
+    /// Where the template was when it was slow to load the app.
+    pub(super) loading: Option<String>,
     /// Whether the template outlives its workers, because it may become a spare.
     pub(super) kept: bool,
     /// Whether one of its workers was ready.
@@ -58,6 +61,7 @@ impl GenerationState {
             code,
             template,
             role: Role::Service,
+            loading: None,
             kept: false,
             proven: false,
             boot_failures: 0,

@@ -1,0 +1,210 @@
+//! The steps that the [reconciler](super) decides, and the state of processes as others see it.
+
+use super::wish::{Code, Pool};
+use crate::dispatch::Serial;
+use crate::spawner::ExitStatus;
+use stats::{DeathCause, ReforkOutcome, ReloadOutcome};
+use std::time::{Duration, Instant};
+
+/// The number of a template and the workers that it forked. Newer generations have higher numbers.
+pub type Generation = u32;
+
+/// The caller of a reload, who is told its steps. The rim gives the numbers.
+pub type Caller = u32;
+
+/// A step from what exists towards what should exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    StartTemplate {
+        /// The generation that the template begins.
+        generation: Generation,
+        /// The code that it loads.
+        code: Code,
+    },
+    /// End a template. Its later reports are ignored.
+    EndTemplate {
+        generation: Generation,
+        why: TemplateEnd,
+    },
+    /// Order a fork from a template.
+    Fork {
+        generation: Generation,
+        /// The pool that the worker belongs to.
+        pool: Pool,
+        /// The scoreboard slot.
+        index: u32,
+        serial: Serial,
+    },
+    Signal {
+        /// The worker that gets the signal.
+        serial: Serial,
+        /// The template whose child the process is; `None` if that template has exited.
+        generation: Option<Generation>,
+        pid: u32,
+        /// The name of the signal without `SIG`.
+        name: &'static str,
+    },
+    /// Send the worker requests: a share of them, in per cent, if it is on trial.
+    Open {
+        serial: Serial,
+        share: Option<u32>,
+    },
+    /// Send the worker no more requests and tell it to finish. It leaves the template of a generation
+    /// behind, if there is one here.
+    Close {
+        serial: Serial,
+        leaves: Option<Generation>,
+    },
+    /// The worker is gone.
+    Gone(WorkerExit),
+    /// Find something out; the result is a change of [`Seen`](super::Seen).
+    Try(Trial),
+    Say(Line),
+    Reached(Milestone),
+}
+
+/// A question about new code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trial {
+    /// Read the settings of the app, which are those of this code.
+    Read(Code),
+    /// Measure the memory that a second template would need.
+    Weigh,
+    /// Let this worker, which gets no requests of clients, answer the probe requests of this code.
+    Probe(Serial, Code),
+    /// Compare this worker with the others from now on.
+    Watch(Serial),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line {
+    /// For the log.
+    Log(String),
+    /// A step of a reload, for its caller.
+    Step { to: Caller, stage: &'static str, text: String },
+    /// The reload has ended for this caller: the requested code serves, or the reason why it does not.
+    End { to: Caller, result: Result<String, String> },
+    /// Why a worker is replaced or killed, for the record of its death.
+    Reason { of: Serial, cause: DeathCause, why: String },
+}
+
+/// A change that concerns the server as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Milestone {
+    /// The wanted number of workers is up for the first time.
+    Settled,
+    /// No worker was ever ready, and none will be.
+    Hopeless(Hopeless),
+    /// No worker is left, as ordered.
+    Empty,
+    ReloadBegan,
+    /// A reload has ended, and this code is in force. `changed`: it is not the one from before the reload.
+    Reloaded {
+        outcome: ReloadOutcome,
+        code: Code,
+        changed: bool,
+        text: String,
+        took: Duration,
+    },
+    /// A waiting reload ended because a newer one took its place.
+    Superseded,
+    ReforkBegan,
+    Reforked {
+        outcome: ReforkOutcome,
+        text: String,
+        took: Duration,
+    },
+    /// The wanted number of workers has changed.
+    Resized {
+        from: usize,
+        to: usize,
+        why: String,
+    },
+}
+
+/// Why no worker will ever be ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hopeless {
+    /// Workers keep dying before they are ready.
+    Workers,
+    /// Templates keep dying before one of their workers is ready.
+    Templates,
+}
+
+/// Why a template is ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TemplateEnd {
+    /// It is no longer needed and has no workers.
+    Replaced,
+    /// It is loading the app, and is no longer needed.
+    Abandoned,
+    Failed {
+        /// The reason, which follows "the template".
+        why: &'static str,
+        /// Where the template was, as the end of the sentence.
+        place: String,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerExit {
+    pub serial: Serial,
+    /// The scoreboard slot of the worker.
+    pub index: u32,
+    /// The template that forked it.
+    pub generation: Generation,
+    /// Its process id; 0 if it was never forked.
+    pub pid: u32,
+    /// When it was forked, or when its fork was ordered.
+    pub forked: Instant,
+    /// Whether it was sent KILL.
+    pub killed: bool,
+    /// Its exit status; `None` if no template was left to report it and it is not known from elsewhere.
+    pub status: Option<ExitStatus>,
+    /// Peak memory in KiB.
+    pub peak_kib: u64,
+    pub cause: Cause,
+    /// The delay before the next fork, if any.
+    pub wait: Option<Duration>,
+}
+
+/// Why a worker exited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It was told to exit.
+    Ordered,
+    Crashed,
+    /// A request was stuck in it.
+    Stuck,
+    /// It took up no requests and was killed.
+    Frozen,
+    /// It did not become ready in time and was killed.
+    SlowBoot,
+    /// It did not finish in time and was killed.
+    SlowDrain,
+}
+
+/// What a worker does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Forked but not ready.
+    Booting,
+    Up,
+    /// Finishing its requests, or about to be killed.
+    Leaving,
+}
+
+/// A worker as statistics show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// The scoreboard slot.
+    pub index: u32,
+    pub serial: Serial,
+    /// The template that forked it.
+    pub generation: Generation,
+    pub pid: u32,
+    pub stage: Stage,
+    pub forked: Instant,
+    /// The number of workers that died in this slot before.
+    pub restarts: u32,
+}

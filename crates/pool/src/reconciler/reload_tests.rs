@@ -1,0 +1,448 @@
+//! Tests the states of a reload one by one, and then reloads while any process may die.
+
+use super::world::*;
+use super::*;
+use proptest::prelude::*;
+use settings::Step as Size;
+use stats::ReloadOutcome::{Done, Failed, NoWayBack, Reverted, Superseded, Undone};
+use std::collections::BTreeSet;
+
+const WANTED: usize = 3;
+
+fn plan() -> Plan {
+    let (watch, keep) = (Some(SECOND), 30 * SECOND);
+    Plan { probe: true, watch, share: 10, keep, ..Plan::default() }
+}
+
+fn world(plan: Plan) -> World {
+    World::with(WANTED, plan)
+}
+
+fn until(world: &mut World, stage: &str) {
+    for _ in 0..100 {
+        if world.stage() == Some(stage) {
+            return;
+        }
+        world.work(1);
+    }
+    panic!("it is never {stage}: {:?}", world.acts);
+}
+
+#[test]
+fn new_code_proves_itself_and_takes_over_and_the_old_template_stays_for_a_while() {
+    let mut world = world(plan());
+    world.reload();
+    world.work(60);
+    assert_eq!(world.outcome_kinds(), [Done], "{:?}", world.acts);
+    assert_eq!(world.generations(), BTreeSet::from([2]));
+    assert_eq!(world.templates, BTreeSet::from([1, 2]), "the old template is kept");
+    assert_eq!(world.stage(), Some("settling"));
+    world.now += 30 * SECOND;
+    world.work(1);
+    assert_eq!((world.templates.len(), world.stage()), (1, None));
+}
+
+#[test]
+fn each_step_is_told_to_the_caller_and_shown_as_it_is_now() {
+    let mut world = world(Plan { watch: Some(10 * SECOND), ..plan() });
+    let acts = world.machine.reload(Some(7), false, world.now);
+    world.carry_out(acts);
+    let shown = |world: &World| world.machine.reload_stage(world.now).unwrap();
+    assert_eq!(shown(&world), ("booting", "loading the app beside the old one".to_owned()));
+    until(&mut world, "watching");
+    world.now += 4 * SECOND;
+    let text = "one worker serves 10 % of the requests for 6 s more";
+    assert_eq!(shown(&world), ("watching", text.to_owned()));
+    until(&mut world, "settling");
+    assert_eq!(shown(&world).1, "for 30 s more `firebrick reload --undo` goes back at once");
+    let told: Vec<String> = world
+        .acts
+        .iter()
+        .filter_map(|act| match act {
+            Act::Say(Line::Step { to: 7, stage, text }) => Some(format!("{stage}: {text}")),
+            Act::Say(Line::End { to: 7, result: Ok(_) }) => Some("done".to_owned()),
+            _ => None,
+        })
+        .collect();
+    let stages = told.iter().map(|line| line.split(':').next().unwrap()).collect::<Vec<_>>();
+    let expected =
+        ["booting", "booting", "probing", "watching", "watching", "rolling", "rolling", "rolling", "done"];
+    assert_eq!(stages, expected, "{told:?}");
+    assert_eq!(told[7], "rolling: 3 of 3 workers run the new code");
+}
+
+#[test]
+fn the_way_back_needs_no_boot() {
+    let mut world = world(plan());
+    world.reload();
+    world.work(60);
+    assert_eq!(world.undo(), 1);
+    assert!(world.booting.is_empty());
+    world.work(20);
+    assert_eq!(world.outcome_kinds(), [Done, Undone], "{:?}", world.acts);
+    assert_eq!((world.generations(), &world.templates), (BTreeSet::from([1]), &BTreeSet::from([1])));
+    assert_eq!(world.undo(), 0, "there is nothing more to undo");
+}
+
+#[test]
+fn an_app_that_cannot_be_loaded_changes_nothing() {
+    let mut world = world(plan());
+    let before = world.open.clone();
+    world.reload();
+    world.kill_template(2);
+    assert_eq!(world.outcomes(), [(Failed, "it died".to_owned())]);
+    assert_eq!((&world.open, world.stage()), (&before, None));
+}
+
+#[test]
+fn settings_that_cannot_be_read_change_nothing_and_the_way_back_stays() {
+    let mut world = world(plan());
+    world.reload();
+    world.work(60);
+    let acts = world.machine.reload(Some(3), false, world.now);
+    let Some(Act::Try(Trial::Read(code))) = acts.last() else { panic!("{acts:?}") };
+    let acts = world.machine.see(Seen::Read(*code, Err("a mistake".to_owned())), world.now);
+    let end = Act::Say(Line::End { to: 3, result: Err("a mistake".to_owned()) });
+    assert!(acts.contains(&end), "{acts:?}");
+    assert_eq!(world.undo(), 1);
+    world.work(30);
+    assert_eq!(world.outcome_kinds(), [Done, Undone]);
+}
+
+#[test]
+fn a_hang_at_boot_ends_with_the_boot_timeout_and_says_where_it_was() {
+    let mut world = world(plan());
+    world.reload();
+    world.booting.clear();
+    world.machine.loading(2, "app.rb:3\n".to_owned());
+    world.now += 61 * SECOND;
+    world.work(1);
+    let why = "its template did not load the app within timeouts.worker_boot; it was here:\napp.rb:3";
+    assert_eq!(world.outcomes(), [(Failed, why.to_owned())]);
+    assert_eq!(world.templates, BTreeSet::from([1]));
+}
+
+#[test]
+fn a_template_that_does_not_fork_in_time_counts_as_frozen_and_ends_the_trial() {
+    let mut world = world(plan());
+    world.reload();
+    world.boot();
+    assert_eq!(world.forking.map(|(generation, ..)| generation), Some(2));
+    world.now += ORDER_TIMEOUT - SECOND;
+    world.tick();
+    assert!(world.templates.contains(&2), "it has time");
+    world.now += 2 * SECOND;
+    world.tick();
+    world.work(10);
+    assert_eq!(world.outcome_kinds(), [Failed], "{:?}", world.acts);
+    assert_eq!((world.generations(), world.templates), (BTreeSet::from([1]), BTreeSet::from([1])));
+}
+
+#[test]
+fn a_probe_that_fails_ends_the_trial_without_a_request_of_a_client() {
+    let mut world = world(plan());
+    world.reload();
+    world.boot();
+    world.fork();
+    world.ready(4);
+    assert_eq!(world.stage(), Some("probing"));
+    assert!(!world.open.contains(&4));
+    world.answer(Err("GET /up returned 500"));
+    world.work(10);
+    assert_eq!(world.outcomes(), [(Failed, "GET /up returned 500".to_owned())]);
+    assert_eq!((world.generations(), world.open.len()), (BTreeSet::from([1]), WANTED));
+}
+
+#[test]
+fn a_verdict_against_it_ends_the_trial() {
+    let mut world = world(plan());
+    world.reload();
+    until(&mut world, "watching");
+    world.judge(Err("30 % of its requests raise"));
+    assert_eq!(world.machine.reload_stage(world.now).unwrap().1, "the old code serves on");
+    world.work(10);
+    assert_eq!(world.outcome_kinds(), [Reverted], "clients have met it");
+    assert_eq!(world.generations(), BTreeSet::from([1]));
+}
+
+#[test]
+fn one_death_while_workers_take_over_is_an_accident_and_three_are_not() {
+    let mut world = world(Plan { keep: SECOND, ..Plan::default() });
+    world.reload();
+    let mut killed = 0;
+    while world.stage() != Some("reverting") && killed < 20 {
+        world.boot();
+        world.fork();
+        let row = world.machine.rows().find(|row| row.stage == Stage::Booting);
+        if let Some(row) = row {
+            world.ready(row.serial);
+            let new = world.machine.rows().filter(|row| row.generation == 2 && row.stage == Stage::Up);
+            if world.stage() == Some("rolling") && new.count() > 1 {
+                world.kill_worker(row.serial);
+                killed += 1;
+            }
+        }
+        world.now += SECOND;
+        world.tick();
+    }
+    assert_eq!(killed, 3);
+    world.work(30);
+    assert_eq!(world.outcome_kinds(), [Reverted], "{:?}", world.acts);
+    assert!(world.outcomes()[0].1.starts_with("3 of its workers died; the last: worker"));
+    assert_eq!(world.generations(), BTreeSet::from([1]));
+}
+
+#[test]
+fn a_new_template_that_dies_while_workers_are_replaced_brings_the_old_ones_back() {
+    let mut world = world(Plan { keep: SECOND, ..Plan::default() });
+    world.reload();
+    until(&mut world, "rolling");
+    world.kill_template(2);
+    world.work(30);
+    assert_eq!(world.outcome_kinds(), [Reverted], "{:?}", world.acts);
+    assert_eq!((world.generations(), world.open.len()), (BTreeSet::from([1]), WANTED));
+}
+
+#[test]
+fn without_an_old_template_there_is_no_way_back() {
+    let mut world = world(Plan { keep: SECOND, ..Plan::default() });
+    world.reload();
+    until(&mut world, "rolling");
+    world.undo();
+    world.kill_template(1);
+    world.work(30);
+    assert_eq!(world.outcome_kinds(), [NoWayBack], "{:?}", world.acts);
+    assert_eq!((world.generations(), world.open.len()), (BTreeSet::from([2]), WANTED));
+}
+
+#[test]
+fn the_spare_does_not_serve_when_the_template_dies_in_which_the_new_code_is() {
+    let mut world = world(plan());
+    world.reload();
+    world.work(60);
+    world.kill_template(2);
+    assert_eq!(world.booting, [3], "new code again, not the old");
+    world.work(40);
+    assert_eq!((world.generations(), world.codes_that_serve()), (BTreeSet::from([3]), BTreeSet::from([2])));
+}
+
+#[test]
+fn a_template_loads_the_code_that_it_was_ordered_with_whatever_dies_meanwhile() {
+    let mut world = world(plan());
+    let acts = world.machine.reload(None, false, world.now);
+    let [.., Act::Try(Trial::Read(code))] = acts[..] else { panic!("{acts:?}") };
+    let acts = world.machine.see(Seen::Read(code, Ok(plan())), world.now);
+    assert_eq!(acts, [Act::Try(Trial::Weigh)]);
+    world.kill_template(FIRST);
+    assert_eq!(world.acts.last(), Some(&Act::StartTemplate { generation: 2, code: FIRST_CODE }));
+    let acts = world.machine.see(Seen::Weighed(crate::room::Figures::default()), world.now);
+    assert!(acts.contains(&Act::StartTemplate { generation: 3, code }), "{acts:?}");
+}
+
+#[test]
+fn the_newest_of_the_waiting_reloads_follows_and_the_others_end() {
+    let mut world = world(plan());
+    world.reload();
+    for caller in [1, 2] {
+        let acts = world.machine.reload(Some(caller), false, world.now);
+        world.carry_out(acts);
+    }
+    let ends = |world: &World, caller| {
+        world.acts.iter().any(|act| matches!(act, Act::Say(Line::End { to, .. }) if *to == caller))
+    };
+    assert!(ends(&world, 1) && !ends(&world, 2));
+    assert!(world.acts.contains(&Act::Reached(Milestone::Superseded)));
+    world.work(120);
+    assert!(ends(&world, 2));
+    assert_eq!(world.outcome_kinds(), [Done, Done]);
+    assert_eq!(world.codes_that_serve(), BTreeSet::from([3]));
+    assert!(!world.outcome_kinds().contains(&Superseded));
+}
+
+#[test]
+fn a_server_that_stops_ends_the_reload_and_the_one_that_waits() {
+    let mut world = world(plan());
+    world.reload();
+    let acts = world.machine.reload(Some(1), false, world.now);
+    world.carry_out(acts);
+    let acts = world.machine.drain(world.now);
+    world.carry_out(acts);
+    assert_eq!(world.outcomes(), [(Failed, "the server is stopping".to_owned())]);
+    let refused = world.machine.reload(Some(2), false, world.now);
+    let stopping = |to| Act::Say(Line::End { to, result: Err("the server is stopping".to_owned()) });
+    assert!(world.acts.contains(&stopping(1)) && refused.contains(&stopping(2)));
+    world.work(10);
+    assert_eq!(world.acts.last(), Some(&Act::Reached(Milestone::Empty)));
+}
+
+#[test]
+fn what_has_no_room_fails_before_anything_happens() {
+    let mut world = world(plan());
+    let acts = world.machine.reload(None, false, world.now);
+    let [.., Act::Try(Trial::Read(code))] = acts[..] else { panic!("{acts:?}") };
+    world.machine.see(Seen::Read(code, Ok(plan())), world.now);
+    let figures = crate::room::Figures { available: Some(1), template: 2, ..Default::default() };
+    world.see(Seen::Weighed(figures));
+    assert_eq!(world.outcome_kinds(), [Failed]);
+    assert!(world.outcomes()[0].1.contains("not enough memory") && world.booting.is_empty());
+}
+
+#[test]
+fn a_memory_check_without_result_does_not_hold_the_reload_up() {
+    let mut world = world(plan());
+    let acts = world.machine.reload(None, false, world.now);
+    let [.., Act::Try(Trial::Read(code))] = acts[..] else { panic!("{acts:?}") };
+    world.machine.see(Seen::Read(code, Ok(plan())), world.now);
+    world.tick();
+    assert!(world.booting.is_empty());
+    world.now += 10 * SECOND;
+    world.tick();
+    assert_eq!(world.booting, [2]);
+}
+
+/// Returns the number of workers that boot or serve, including those on trial.
+fn staying(world: &World) -> usize {
+    world.machine.rows().filter(|row| row.stage != Stage::Leaving).count()
+}
+
+#[test]
+fn a_step_replaces_as_many_at_a_time() {
+    let mut world = World::with(4, Plan { step: Size::Percent(50), ..Plan::default() });
+    world.reload();
+    world.boot();
+    let mut most = 0;
+    for _ in 0..20 {
+        // Forked one after the other, and ready at the same time.
+        (0..4).for_each(|_| world.fork());
+        most = most.max(staying(&world));
+        let booting = world.machine.rows().filter(|row| row.stage == Stage::Booting);
+        let booting: Vec<Serial> = booting.map(|row| row.serial).collect();
+        booting.into_iter().for_each(|serial| world.ready(serial));
+    }
+    assert_eq!(most, 6, "two more than wanted");
+    assert_eq!(world.outcome_kinds(), [Done], "{:?}", world.acts);
+}
+
+/// Something that happens during a reload.
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    Reload,
+    Undo,
+    Probed(bool),
+    Judged(bool),
+    Step(Step),
+}
+
+fn turns() -> impl Strategy<Value = (Turn, u32)> {
+    let turn = prop_oneof![
+        2 => Just(Turn::Reload),
+        1 => Just(Turn::Undo),
+        2 => prop::bool::weighted(0.7).prop_map(Turn::Probed),
+        2 => prop::bool::weighted(0.7).prop_map(Turn::Judged),
+        12 => steps().prop_map(|(step, _)| Turn::Step(step)),
+    ];
+    (turn, 1u32..16)
+}
+
+fn take(world: &mut World, turn: Turn, number: u32) -> usize {
+    match turn {
+        Turn::Reload => return world.reload(),
+        Turn::Undo => return world.undo(),
+        Turn::Probed(good) => world.answer(if good { Ok("200") } else { Err("500") }),
+        Turn::Judged(false) => world.judge(Err("worse")),
+        Turn::Judged(true) if world.machine.watched(world.now).is_some_and(|(_, over)| over) => {
+            world.judge(Ok("as before"));
+        }
+        Turn::Judged(true) => {}
+        Turn::Step(step) => world.step(step, number),
+    }
+    0
+}
+
+/// Returns whether what happens may take away a worker that serves.
+fn takes_away(turn: Turn) -> bool {
+    let Turn::Step(step) = turn else { return false };
+    matches!(step, Step::KillWorker | Step::LoseLink | Step::Health(_) | Step::Size(_))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    /// Any process may be killed at any time, and orders may come at any time, in place and beside. No order
+    /// removes a worker that is needed. When everything works again, one generation serves with all its
+    /// workers, nothing is left behind, the code in force serves, and each reload has ended exactly once.
+    #[test]
+    fn whatever_dies(
+        turns in proptest::collection::vec(turns(), 1..120),
+        probe: bool,
+        watch: bool,
+        step in 1u32..4,
+        serving in 0usize..4,
+        reforks: bool,
+    ) {
+        let watch = watch.then_some(SECOND);
+        let plan = Plan { probe, watch, share: 10, step: Size::Workers(step), keep: 5 * SECOND };
+        let mut world = world(plan);
+        world.serving = serving;
+        world.machine.wish.refork_after = reforks.then_some(50);
+        let mut begun = 0;
+        for (turn, number) in turns {
+            let before = world.open.len();
+            begun += take(&mut world, turn, number);
+            if serving == 0 && !takes_away(turn) {
+                let least = before.min(world.machine.wanted());
+                prop_assert!(world.open.len() >= least, "{turn:?}: {before} to {}", world.open.len());
+            }
+        }
+        world.machine.wish.refork_after = None;
+        world.work(150);
+        world.now += 30 * SECOND;
+        world.work(250);
+        // A reload that has waited was begun by the end of another one.
+        let milestones = world.acts.iter().filter(|act| **act == Act::Reached(Milestone::ReloadBegan));
+        prop_assert!(begun <= milestones.clone().count());
+        prop_assert_eq!(world.outcomes().len(), milestones.count());
+        world.check_rest();
+    }
+
+    /// For any order of forks and workers, as long as none is late: there are never fewer ready workers than
+    /// wanted, and never more staying workers than wanted plus a step plus the one on trial.
+    #[test]
+    fn a_step_bounds_the_workers_on_both_sides(
+        moves in proptest::collection::vec((0u8..8, 1u32..40), 1..200),
+        wanted in 1usize..8,
+        step in 1u32..10,
+        watch: bool,
+    ) {
+        let step = Size::Workers(step);
+        // However many moves a fork waits for: a template that is late with it counts as frozen, and the
+        // reload fails.
+        let pause = ORDER_TIMEOUT / 2 / 200;
+        let plan = Plan { probe: watch, watch: watch.then_some(pause), share: 10, step, keep: pause };
+        let mut world = World::with(wanted, plan);
+        world.reload();
+        for (what, number) in moves {
+            match what {
+                0 => world.boot(),
+                1 | 2 => world.fork(),
+                3..=5 => world.ready(number),
+                6 if world.row(number).is_some_and(|row| row.stage == Stage::Leaving) => {
+                    world.kill_worker(number);
+                }
+                6 => {}
+                _ => {
+                    world.now += pause;
+                    take(&mut world, Turn::Probed(true), 0);
+                    take(&mut world, Turn::Judged(true), 0);
+                }
+            }
+            prop_assert!(world.open.len() >= wanted, "{} of {wanted} ready", world.open.len());
+            let rolling = world.stage() == Some("rolling");
+            let most = wanted + if rolling { step.of(wanted) } else { 1 };
+            prop_assert!(staying(&world) <= most, "{} workers, {most} allowed", staying(&world));
+        }
+        world.work(150);
+        prop_assert_eq!(world.outcome_kinds(), [Done], "{:?}", world.acts);
+        prop_assert_eq!((world.open.len(), world.generations()), (wanted, BTreeSet::from([2])));
+    }
+}

@@ -1,0 +1,140 @@
+//! The rules that change the number of workers: signals, the settings of a reload, and the load.
+
+use super::growth::{Decision, Growth, Range, Sample};
+use super::*;
+use settings::Workers;
+
+#[derive(Debug)]
+pub(super) struct Sizes {
+    growth: Growth,
+    /// The range from the settings.
+    range: Workers,
+}
+
+impl Sizes {
+    pub(super) fn new(range: Workers) -> Sizes {
+        Sizes { growth: Growth::new(limits(range)), range }
+    }
+}
+
+fn limits(range: Workers) -> Range {
+    Range { min: range.min as usize, max: range.max as usize }
+}
+
+/// The number of slots beyond two for each worker: for some TTINs.
+const SPARE_SLOTS: usize = 8;
+
+/// Returns the number of slots for so many workers: enough for workers that drain while their successors
+/// boot.
+pub fn slots_for(workers: usize) -> usize {
+    (workers * 2 + SPARE_SLOTS).max(32)
+}
+
+impl Reconciler {
+    /// Returns the range of the number of workers, and whether a signal has fixed the number until the next
+    /// reload.
+    pub fn range(&self) -> (Range, bool) {
+        (self.rules.sizes.growth.range(), self.rules.sizes.growth.is_pinned())
+    }
+
+    /// Returns the largest number of workers for which there are slots.
+    pub fn capacity(&self) -> u32 {
+        u32::try_from(self.slots().saturating_sub(SPARE_SLOTS) / 2).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Returns whether samples of the load are needed.
+    pub fn follows_load(&self) -> bool {
+        self.rules.sizes.growth.is_active() && self.wish.phase == Phase::Serving
+    }
+
+    /// Returns whether the range may change now, because no generation is taking over.
+    pub fn may_resize(&self) -> bool {
+        self.wish.phase == Phase::Serving
+            && !self.rules.sizes.growth.is_pinned()
+            && !self.is_reloading()
+            && !self.rules.refork.is_rolling()
+    }
+
+    /// Keeps the number of workers as it is, because the server shuts down soon.
+    pub fn leave(&mut self) {
+        if !self.is_stopping() {
+            self.wish.phase = Phase::Leaving;
+        }
+    }
+
+    /// Adds a worker, or removes one, because of a signal. `auto`: the number would be chosen by the server
+    /// otherwise.
+    pub fn resize(&mut self, more: bool, auto: bool, now: Instant) -> Vec<Act> {
+        self.now = now;
+        if !self.source.can_replace {
+            self.log(NO_SUPERVISION.to_owned());
+            return self.settle_all();
+        }
+        let before = self.wish.counts[DEFAULT];
+        let after = if more { before + 1 } else { before.saturating_sub(1) };
+        self.want(after, "by signal");
+        let after = self.wish.counts[DEFAULT];
+        let change = if before == after {
+            format!("workers: the number stays at {after}, which is a bound of this server")
+        } else {
+            format!("workers: {before} → {after} by signal")
+        };
+        let is_chosen = self.rules.sizes.range.is_range() || auto;
+        if is_chosen {
+            self.rules.sizes.growth.pin();
+        }
+        let until = if is_chosen { "; the number stays until the next reload" } else { "" };
+        self.log(format!("{change}{until}"));
+        self.settle_all()
+    }
+
+    /// Sets the allowed range of workers, and moves the number into it. Does nothing if it is the one in
+    /// force.
+    pub fn allow(&mut self, range: Workers, why: &str, now: Instant) -> Vec<Act> {
+        self.now = now;
+        if range == self.rules.sizes.range && !self.rules.sizes.growth.is_pinned() {
+            return Vec::new();
+        }
+        self.rules.sizes.range = range;
+        self.rules.sizes.growth.set_range(limits(range));
+        let before = self.wish.counts[DEFAULT];
+        let wanted = before.clamp(range.min as usize, range.max as usize);
+        if wanted != before {
+            self.log(format!("workers: {before} → {wanted}: {why}"));
+            self.want(wanted, why);
+        }
+        self.settle_all()
+    }
+
+    pub(super) fn want(&mut self, number: usize, why: &str) {
+        let from = self.wish.counts[DEFAULT];
+        let to = number.clamp(1, self.slots());
+        self.wish.counts[DEFAULT] = to;
+        if from != to {
+            self.reached(Milestone::Resized { from, to, why: why.to_owned() });
+        }
+    }
+
+    /// Judges a sample of the load.
+    pub(super) fn check_size(&mut self, sample: Sample, least_missed: Option<Serial>) {
+        if !self.is_complete() || self.is_reloading() || self.rules.refork.is_rolling() {
+            return self.rules.sizes.growth.disturbed();
+        }
+        let before = self.wish.counts[DEFAULT];
+        let (after, why) = match self.rules.sizes.growth.observe(sample, before, self.now) {
+            None => return,
+            Some(Decision::Stay(why)) => {
+                let range = self.rules.sizes.growth.range();
+                return self.log(format!("workers: {before} of {range}: {why}"));
+            }
+            Some(Decision::Grow(why)) => (before + 1, why),
+            Some(Decision::Shrink(why)) => (before.saturating_sub(1), why),
+        };
+        if after < before {
+            let Some(serial) = least_missed.filter(|_| before > 1) else { return };
+            self.close(serial);
+        }
+        self.want(after, &why);
+        self.log(format!("workers: {before} → {}: {why}", self.wish.counts[DEFAULT]));
+    }
+}

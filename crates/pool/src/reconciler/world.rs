@@ -1,0 +1,376 @@
+//! The front and its processes in tests: carries out the acts of a reconciler, and checks after each that they
+//! make sense.
+
+use super::*;
+use crate::room;
+use crate::spawner::ExitStatus;
+use stats::ReloadOutcome;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub(super) const TIMEOUTS: Timeouts =
+    Timeouts { boot: Duration::from_secs(60), shutdown: Duration::from_secs(30), worker: None };
+
+pub(super) struct World {
+    pub(super) machine: Reconciler,
+    pub(super) now: Instant,
+    pub(super) forking: Option<(Generation, u32, Serial)>,
+    pub(super) templates: BTreeSet<Generation>,
+    pub(super) booting: Vec<Generation>,
+    /// The code of each generation that was started.
+    codes: BTreeMap<Generation, Code>,
+    /// The workers that the front sends requests to.
+    pub(super) open: BTreeSet<Serial>,
+    /// The workers whose fork was ordered, and those that were reported gone.
+    begun: BTreeSet<Serial>,
+    gone: BTreeSet<Serial>,
+    pub(super) plan: Plan,
+    /// The number of old workers that stay in place; 0: memory has room for both versions.
+    pub(super) serving: usize,
+    pub(super) acts: Vec<Act>,
+}
+
+pub(super) fn wish(counts: Vec<usize>) -> Wish {
+    Wish {
+        code: FIRST_CODE,
+        counts,
+        limits: recycle::Limits::default(),
+        refork_after: None,
+        timeouts: TIMEOUTS,
+        phase: Phase::Serving,
+    }
+}
+
+pub(super) const FORKING: Capabilities = Capabilities { can_replace: true, can_fork: true };
+
+impl World {
+    /// Starts with a booting template.
+    pub(super) fn booting(counts: Vec<usize>, source: Capabilities) -> World {
+        let now = Instant::now();
+        let range = settings::Workers::exactly(counts[DEFAULT] as u32);
+        let slots = if source.can_replace { 32 } else { 1 };
+        World {
+            machine: Reconciler::new(source, wish(counts), slots, range, now),
+            now,
+            forking: None,
+            templates: BTreeSet::from([FIRST]),
+            booting: vec![FIRST],
+            codes: BTreeMap::from([(FIRST, FIRST_CODE)]),
+            open: BTreeSet::new(),
+            begun: BTreeSet::new(),
+            gone: BTreeSet::new(),
+            plan: Plan::default(),
+            serving: 0,
+            acts: Vec::new(),
+        }
+    }
+
+    /// Starts with all workers up.
+    pub(super) fn with(wanted: usize, plan: Plan) -> World {
+        let mut world = World::booting(vec![wanted], FORKING);
+        world.work(20);
+        assert_eq!(world.open.len(), wanted);
+        world.plan = plan;
+        world.acts.clear();
+        world
+    }
+
+    pub(super) fn see(&mut self, seen: Seen) -> Vec<Act> {
+        let acts = self.machine.see(seen, self.now);
+        self.carry_out(acts)
+    }
+
+    /// Carries out acts and what follows from them, and returns all of them.
+    pub(super) fn carry_out(&mut self, acts: Vec<Act>) -> Vec<Act> {
+        let (mut left, mut all) = (VecDeque::from(acts), Vec::new());
+        while let Some(act) = left.pop_front() {
+            let seen = match &act {
+                Act::Try(Trial::Read(code)) => Some(Seen::Read(*code, Ok(self.plan.clone()))),
+                Act::Try(Trial::Weigh) => Some(Seen::Weighed(self.figures())),
+                _ => None,
+            };
+            self.act(&act);
+            self.acts.push(act.clone());
+            all.push(act);
+            if let Some(seen) = seen {
+                left.extend(self.machine.see(seen, self.now));
+            }
+        }
+        all
+    }
+
+    /// Returns figures with which `serving` workers stay in place.
+    fn figures(&self) -> room::Figures {
+        let leaving = self.machine.wanted().saturating_sub(self.serving).max(1) as u64;
+        let available = (self.serving > 0).then_some(0);
+        room::Figures { available, template: (leaving - 1) * 10, template_alone: 0, worker: 10 }
+    }
+
+    fn act(&mut self, act: &Act) {
+        match act {
+            Act::Fork { generation, index, serial, .. } => {
+                assert!(self.templates.contains(generation), "a fork without a template");
+                assert!(self.forking.replace((*generation, *index, *serial)).is_none(), "two forks");
+                assert!(self.begun.insert(*serial), "a number is given once");
+            }
+            Act::StartTemplate { generation, code } => {
+                assert!(self.codes.insert(*generation, *code).is_none(), "a number is given once");
+                self.templates.insert(*generation);
+                self.booting.push(*generation);
+            }
+            Act::Close { serial, leaves } => {
+                self.open.remove(serial);
+                if let Some(generation) = leaves {
+                    let ready = self.machine.rows().filter(|row| row.stage == Stage::Up).count();
+                    assert!(ready >= self.machine.wanted(), "it has a successor");
+                    let code = self.machine.code_of(*generation).unwrap();
+                    assert!(self.codes.insert(*generation, code).is_none(), "a number is given once");
+                    self.templates.insert(*generation);
+                    self.booting.push(*generation);
+                }
+            }
+            Act::EndTemplate { generation, .. } => {
+                assert!(self.templates.contains(generation), "it has ended already");
+                self.forget(*generation);
+            }
+            Act::Open { serial, share: None } => drop(self.open.insert(*serial)),
+            Act::Gone(exit) => {
+                self.open.remove(&exit.serial);
+                self.forking = self.forking.filter(|(.., serial)| *serial != exit.serial);
+                assert!(self.begun.contains(&exit.serial), "never forked");
+                assert!(self.gone.insert(exit.serial), "gone twice");
+            }
+            Act::Reached(Milestone::Reloaded { outcome, code, .. }) => {
+                use ReloadOutcome::{Done, NoWayBack, Undone};
+                let names_code = matches!(outcome, Done | NoWayBack)
+                    || (*outcome == Undone && self.last_words() == Some("reload: the old code serves again"));
+                if names_code {
+                    assert_eq!(self.codes_that_serve(), BTreeSet::from([*code]), "{outcome:?}");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn last_words(&self) -> Option<&str> {
+        self.acts.iter().rev().find_map(|act| match act {
+            Act::Say(Line::Log(text)) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    fn forget(&mut self, generation: Generation) {
+        self.templates.remove(&generation);
+        self.booting.retain(|&booting| booting != generation);
+        self.forking = self.forking.filter(|(by, ..)| *by != generation);
+    }
+
+    pub(super) fn codes_that_serve(&self) -> BTreeSet<Code> {
+        let open = self.machine.rows().filter(|row| self.open.contains(&row.serial));
+        open.map(|row| self.codes[&row.generation]).collect()
+    }
+
+    pub(super) fn generations(&self) -> BTreeSet<Generation> {
+        self.machine.rows().map(|row| row.generation).collect()
+    }
+
+    pub(super) fn up(&self) -> Vec<Serial> {
+        self.machine.rows().filter(|row| row.stage == Stage::Up).map(|row| row.serial).collect()
+    }
+
+    /// Returns how the reloads have ended.
+    pub(super) fn outcomes(&self) -> Vec<(ReloadOutcome, String)> {
+        let outcome = |act: &Act| match act {
+            Act::Reached(Milestone::Reloaded { outcome, text, .. }) => Some((*outcome, text.clone())),
+            _ => None,
+        };
+        self.acts.iter().filter_map(outcome).collect()
+    }
+
+    pub(super) fn outcome_kinds(&self) -> Vec<ReloadOutcome> {
+        self.outcomes().into_iter().map(|(outcome, _)| outcome).collect()
+    }
+
+    pub(super) fn said(&self, text: &str) -> bool {
+        self.acts.iter().any(|act| matches!(act, Act::Say(Line::Log(line)) if line.contains(text)))
+    }
+
+    pub(super) fn stage(&self) -> Option<&'static str> {
+        self.machine.reload_stage(self.now).map(|(stage, _)| stage)
+    }
+
+    /// Requests a reload and returns the number of reloads that this has begun, 0 or 1.
+    pub(super) fn reload(&mut self) -> usize {
+        let acts = self.machine.reload(None, self.serving > 0, self.now);
+        self.begins(acts)
+    }
+
+    /// Undoes a reload. Returns the number of undos that this has begun, 0 or 1.
+    pub(super) fn undo(&mut self) -> usize {
+        let acts = self.machine.undo(None, self.now);
+        self.begins(acts)
+    }
+
+    fn begins(&mut self, acts: Vec<Act>) -> usize {
+        let acts = self.carry_out(acts);
+        acts.iter().filter(|act| matches!(act, Act::Reached(Milestone::ReloadBegan))).count()
+    }
+
+    pub(super) fn tick(&mut self) {
+        self.see(Seen::Tick);
+    }
+
+    pub(super) fn boot(&mut self) {
+        if let Some(generation) = self.booting.pop() {
+            self.see(Seen::Template { generation, usable: Ok(()) });
+        }
+    }
+
+    pub(super) fn fork(&mut self) {
+        if let Some((generation, index, serial)) = self.forking.take() {
+            self.see(Seen::Forked { generation, index, pid: Some(100 + serial) });
+        }
+    }
+
+    pub(super) fn ready(&mut self, serial: Serial) {
+        self.see(Seen::Ready(serial));
+    }
+
+    pub(super) fn answer(&mut self, result: Result<&str, &str>) {
+        if self.stage() == Some("probing") {
+            self.see(Seen::Tried(result.map(str::to_owned).map_err(str::to_owned)));
+        }
+    }
+
+    pub(super) fn judge(&mut self, result: Result<&str, &str>) {
+        if self.stage() == Some("watching") {
+            self.see(Seen::Tried(result.map(str::to_owned).map_err(str::to_owned)));
+        }
+    }
+
+    pub(super) fn row(&self, serial: Serial) -> Option<Row> {
+        self.machine.rows().find(|row| row.serial == serial)
+    }
+
+    /// Kills a worker as with `kill -9`.
+    pub(super) fn kill_worker(&mut self, serial: Serial) {
+        let Some(row) = self.row(serial) else { return };
+        let end = if self.templates.contains(&row.generation) {
+            End::Reported { status: ExitStatus::Signal(9), peak_kib: 1 }
+        } else {
+            End::Process
+        };
+        self.see(Seen::Ended { serial, served: true, end });
+    }
+
+    /// Kills a template as with `kill -9`.
+    pub(super) fn kill_template(&mut self, generation: Generation) {
+        if self.templates.contains(&generation) {
+            self.forget(generation);
+            self.see(Seen::Template { generation, usable: Err("it died".to_owned()) });
+        }
+    }
+
+    /// Lets some time pass in which everything works.
+    pub(super) fn work(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            self.now += SECOND / 10;
+            self.tick();
+            self.boot();
+            self.fork();
+            let rows: Vec<Row> = self.machine.rows().collect();
+            for row in rows {
+                match row.stage {
+                    Stage::Booting => self.ready(row.serial),
+                    Stage::Up => drop(self.see(Seen::Health(row.serial, Health::Resumed))),
+                    Stage::Leaving => self.kill_worker(row.serial),
+                }
+            }
+            self.answer(Ok("200"));
+            if self.machine.watched(self.now).is_some_and(|(_, over)| over) {
+                self.judge(Ok("as before"));
+            }
+        }
+    }
+
+    /// Checks the state after everything has worked for a while: one generation serves with all its workers,
+    /// nothing is left behind, and the code in force serves.
+    pub(super) fn check_rest(&self) {
+        assert!(!self.machine.is_reloading(), "{:?}", self.machine);
+        assert_eq!(self.open.len(), self.machine.wanted());
+        assert_eq!(self.machine.rows().count(), self.machine.wanted());
+        assert_eq!(self.generations().len(), 1);
+        assert_eq!(self.templates, self.generations());
+        assert_eq!(self.begun.len(), self.gone.len() + self.machine.wanted());
+        assert_eq!(self.codes_that_serve(), BTreeSet::from([self.machine.wish().code]));
+    }
+
+    /// Lets a step take place: `what` happens to the process with this number.
+    pub(super) fn step(&mut self, what: Step, number: u32) {
+        match what {
+            Step::Boot => self.boot(),
+            Step::Fork => self.fork(),
+            Step::Ready => self.ready(number),
+            Step::KillWorker => self.kill_worker(number),
+            Step::KillTemplate => self.kill_template(number % 6 + 1),
+            Step::LoseLink => {
+                drop(self.see(Seen::Ended { serial: number, served: true, end: End::Link }));
+            }
+            Step::Health(health) => drop(self.see(Seen::Health(number, health))),
+            Step::Size(more) => {
+                let acts = self.machine.resize(more, false, self.now);
+                self.carry_out(acts);
+            }
+            Step::Warm => {
+                let figures = |serial| recycle::Figures { serial, age: SECOND, requests: 99, pss: None };
+                let figures = self.up().into_iter().map(figures).collect();
+                self.see(Seen::Workers(figures));
+            }
+            Step::Wait => {
+                self.now += 2 * SECOND;
+                self.tick();
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step {
+    Boot,
+    Fork,
+    Ready,
+    KillWorker,
+    KillTemplate,
+    LoseLink,
+    Health(Health),
+    Size(bool),
+    /// The workers have served enough requests for a refork.
+    Warm,
+    Wait,
+}
+
+/// Generates steps, each with the number of a process.
+pub(super) fn steps() -> impl proptest::strategy::Strategy<Value = (Step, u32)> {
+    use proptest::prelude::*;
+    let health = prop_oneof![
+        Just(Health::Stopping),
+        Just(Health::Suspended { idle_thread: true }),
+        Just(Health::Resumed),
+        Just(Health::Frozen),
+        Just(Health::Stuck),
+        Just(Health::OthersFinished),
+    ];
+    let step = prop_oneof![
+        3 => Just(Step::Boot),
+        4 => Just(Step::Fork),
+        4 => Just(Step::Ready),
+        2 => Just(Step::KillWorker),
+        2 => Just(Step::KillTemplate),
+        1 => Just(Step::LoseLink),
+        2 => health.prop_map(Step::Health),
+        1 => any::<bool>().prop_map(Step::Size),
+        1 => Just(Step::Warm),
+        3 => Just(Step::Wait),
+    ];
+    (step, 1u32..16)
+}

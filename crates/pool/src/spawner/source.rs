@@ -1,0 +1,86 @@
+//! What the workers of a generation come from: a template that forks them, a process that is the worker
+//! itself, or a spawner that starts them.
+//!
+//! Contract:
+//! 1. No function here waits for a process. What a source does is reported as [`TemplateMessage`]s.
+//! 2. Dropping a source ends it, and none of its messages follow.
+//!
+//! [`TemplateMessage`]: super::TemplateMessage
+
+use super::{BootConfig, ServiceOrder};
+use crate::dispatch::Serial;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+use std::pin::Pin;
+
+/// The exit code of a process, when it has ended; `None` for a signal.
+pub(crate) type Exit<'a> = Pin<Box<dyn Future<Output = Option<i32>> + Send + 'a>>;
+
+pub(crate) trait Source: Send {
+    /// Returns the process id of the template, or 0 if there is none, or none yet.
+    fn pid(&self) -> u32 {
+        0
+    }
+
+    /// Sets the process id of a template that has just been forked.
+    fn is_process(&mut self, _pid: u32) {}
+
+    /// Tells a process that has evaluated `puma.rb` to load the app.
+    ///
+    /// # Errors
+    /// Fails if the process is gone or does not read.
+    fn boot(
+        &self,
+        _config: &BootConfig,
+        _links: usize,
+        _scoreboard: BorrowedFd<'_>,
+        _sizes: (usize, usize),
+    ) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Returns whether a worker gets the sockets of its links with the order. Otherwise it connects.
+    fn passes_links(&self) -> bool;
+
+    /// Orders worker `serial` for scoreboard slot `index`, and passes its ends of the links.
+    ///
+    /// # Errors
+    /// Fails if the process cannot be started, or the template is gone or does not read.
+    fn fork(&self, index: u32, serial: Serial, links: &[UnixStream]) -> io::Result<()>;
+
+    /// Ends a worker that should finish but has not connected and so cannot be told.
+    fn dismiss(&self, _serial: Serial) {}
+
+    /// Signals a worker.
+    ///
+    /// # Errors
+    /// Fails if the template is gone or does not read.
+    fn kill(&self, pid: u32, signal: &str) -> io::Result<()>;
+
+    /// Orders a process for a service of the app.
+    ///
+    /// # Errors
+    /// Fails if the source cannot fork it, or the template is gone or does not read.
+    fn service(&self, order: &ServiceOrder) -> io::Result<()>;
+
+    /// Sends one of the messages of [`message`](super::message), if there is a process that reads them.
+    ///
+    /// # Errors
+    /// Fails if the process is gone or does not read.
+    fn tell(&self, _message: &[Vec<u8>]) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Asks for the backtrace while the app is being loaded.
+    fn ask_where(&self) {}
+
+    /// Waits for the end of a process that was told to exit or has closed its socket, and kills it after a
+    /// while.
+    fn exited(&mut self) -> Exit<'_> {
+        Box::pin(std::future::ready(None))
+    }
+
+    /// Tells the template to exit, waits until it has, and kills it if it does not.
+    fn exit(self: Box<Self>) -> Exit<'static>;
+}

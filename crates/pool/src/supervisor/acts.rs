@@ -1,0 +1,180 @@
+//! Carries out each act.
+
+use super::templates::RunningTemplate;
+use super::*;
+use crate::link::{Descriptors, End};
+use crate::progress::Progress;
+use crate::reconciler::{Hopeless, Line, Milestone, Trial};
+use crate::spawner::Template;
+use crate::system::{DUMP, catches_dump};
+use rustix::process::Signal;
+
+/// The message when start-up is given up because templates keep dying.
+const TEMPLATES_DIE: &str = "the template keeps dying before a worker is ready; check the app's fork hooks (`before_worker_fork`, \
+     `after_worker_fork`), its native extensions and their threads, and the template's output above";
+
+impl Supervisor {
+    /// Carries out an act. Returns the change if it fails or has a result at once.
+    pub(super) fn act(&mut self, act: Act) -> Option<Seen> {
+        match act {
+            Act::StartTemplate { generation, code } => {
+                if self.reconciler.reload_generation() == Some(generation) {
+                    self.notify(Notice::Reloading);
+                }
+                let Err(e) = self.start_template(generation, code) else { return None };
+                let why = format!("the template cannot be started: {e}");
+                self.log(why.clone());
+                return Some(Seen::Template { generation, usable: Err(why) });
+            }
+            Act::EndTemplate { generation, why } => self.end_template(generation, why),
+            Act::Fork { generation, index, serial, .. } => {
+                let Err(e) = self.fork(generation, index, serial) else { return None };
+                self.log(format!("worker {index} cannot be forked: {e}"));
+                return Some(Seen::Forked { generation, index, pid: None });
+            }
+            Act::Signal { serial, generation, pid, name } => self.signal(serial, generation, pid, name),
+            Act::Open { serial, share } => self.open(serial, share),
+            Act::Close { serial, leaves } => return self.close(serial, leaves),
+            Act::Gone(exit) => self.gone(exit),
+            Act::Try(Trial::Read(code)) => return Some(Seen::Read(code, self.read(code))),
+            Act::Try(Trial::Weigh) => self.weigh_memory(),
+            Act::Try(Trial::Probe(serial, code)) => self.probe(serial, code),
+            Act::Try(Trial::Watch(_)) => self.trials.watch(self.shared.tallies()),
+            Act::Say(line) => self.say(line),
+            Act::Reached(milestone) => self.reached(milestone),
+        }
+        None
+    }
+
+    fn say(&mut self, line: Line) {
+        match line {
+            Line::Log(text) => self.log(text),
+            Line::Step { to, stage, text } => self.releases.tell(to, ReloadStep::Step { stage, text }),
+            Line::End { to, result } => self.releases.tell(to, ReloadStep::End(result)),
+            Line::Reason { of, cause, why } => {
+                if let Some(worker) = self.workers.get_mut(&of) {
+                    worker.death.recycled = Some((cause, why));
+                }
+            }
+        }
+    }
+
+    fn reached(&mut self, milestone: Milestone) {
+        self.outbox.history.reached(&milestone);
+        match milestone {
+            Milestone::Settled => self.notify(Notice::Settled),
+            Milestone::Hopeless(why) => {
+                self.shared.to_all(|| ThreadMessage::Hopeless);
+                self.notify(Notice::Hopeless(match why {
+                    Hopeless::Workers => "the workers exit before they are ready; see above for the reason",
+                    Hopeless::Templates => TEMPLATES_DIE,
+                }));
+            }
+            Milestone::Empty => self.outbox.empty = true,
+            Milestone::Reloaded { code, changed, .. } => {
+                self.publish(code);
+                if changed {
+                    self.reloaded_size();
+                }
+                self.notify(Notice::ReloadEnded);
+            }
+            _ => {}
+        }
+    }
+
+    fn fork(&mut self, generation: Generation, index: u32, serial: Serial) -> io::Result<()> {
+        let worker = Worker::new(generation, self.options.front_threads(), Instant::now());
+        self.workers.insert(serial, worker);
+        let template =
+            self.templates.get(&generation).ok_or_else(|| io::Error::other("there is no template"))?;
+        let mut theirs = Vec::with_capacity(self.shared.links());
+        let kinds = if template.process.passes_links() { self.shared.kinds() } else { &[] };
+        for &kind in kinds {
+            for thread in 0..self.options.front_threads() {
+                let (ours, end) = os::pair()?;
+                end.set_nonblocking(false)?;
+                theirs.push(end);
+                self.shared.mailbox(thread as u16).post(ThreadMessage::Link {
+                    end: End { serial, kind },
+                    index: index as u16,
+                    socket: ours,
+                    descriptors: Descriptors::WithFrames,
+                    scores: None,
+                });
+            }
+        }
+        template.process.fork(index, serial, &theirs)
+    }
+
+    /// Sends a signal directly if the system guarantees that no other process can receive it. Otherwise the
+    /// template sends it, because the template knows whether the process is still its child. An attached
+    /// process gets messages instead of signals.
+    pub(super) fn signal(
+        &self,
+        serial: Serial,
+        generation: Option<Generation>,
+        pid: u32,
+        name: &'static str,
+    ) {
+        if name == "PWR" && self.options.spawns() && !catches_dump(pid) {
+            // The signal would end a virtual machine that is still starting.
+            return;
+        }
+        let process = self.workers.get(&serial).and_then(|worker| worker.process.as_ref());
+        let direct = |process: &&crate::process::Process| {
+            !self.is_attached() && (process.is_exact() || generation.is_none())
+        };
+        if let Some(process) = process.filter(direct) {
+            return process.signal(match name {
+                "KILL" => Signal::KILL,
+                "URG" => Signal::URG,
+                _ => DUMP.1,
+            });
+        }
+        let name = if name == "PWR" { DUMP.0 } else { name };
+        if let Some(template) = generation.and_then(|generation| self.templates.get(&generation)) {
+            // An unreachable template is replaced, and its workers become orphans.
+            let _ = template.process.kill(pid, name);
+        }
+    }
+
+    /// Sends requests to a worker: a share of them, in per cent, if it is on trial.
+    fn open(&mut self, serial: Serial, share: Option<u32>) {
+        let (now, mut assigned) = (Instant::now(), Vec::new());
+        let Some(worker) = self.workers.get_mut(&serial) else { return };
+        worker.progress = Progress::new(now);
+        for &kind in self.shared.kinds() {
+            let (mut dispatch, seats) = (self.shared.dispatch(kind), worker.seats[kind as usize]);
+            match share {
+                None => dispatch.worker_up(serial, seats, now, &mut assigned),
+                Some(share) => dispatch.worker_on_trial(serial, seats, share * 10, now, &mut assigned),
+            }
+        }
+        self.shared.deliver(&assigned);
+    }
+
+    fn close(&mut self, serial: Serial, leaves: Option<Generation>) -> Option<Seen> {
+        let failed = leaves.and_then(|generation| {
+            let e = self.leave_template(serial, generation).err()?;
+            let usable = Err(format!("no socket for its template: {e}"));
+            Some(Seen::Template { generation, usable })
+        });
+        self.shared.each(|dispatch| dispatch.worker_closed(serial)).for_each(drop);
+        self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
+        let generation = self.workers.get(&serial).map(|worker| worker.generation);
+        if let Some(template) = generation.and_then(|generation| self.templates.get(&generation)) {
+            template.process.dismiss(serial);
+        }
+        failed
+    }
+
+    /// Gives a worker its end of the socket of the template that it will leave behind.
+    fn leave_template(&mut self, serial: Serial, generation: Generation) -> io::Result<()> {
+        let (ours, socket) = os::pair()?;
+        socket.set_nonblocking(false)?;
+        let process = Template::adopt(generation, ours, self.inbox.templates.0.clone())?;
+        self.templates.insert(generation, RunningTemplate::new(process));
+        self.shared.mailbox(0).post(ThreadMessage::Promote { serial, socket });
+        Ok(())
+    }
+}

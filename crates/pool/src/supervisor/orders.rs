@@ -1,0 +1,242 @@
+//! The front's side of a pool: how it is configured, what it may be ordered to do, and what it reports.
+
+use super::sizing::Sizing;
+use crate::dispatch::Serial;
+use crate::reconciler::{Capabilities, Code, Row};
+use crate::spawner::{BootConfig, ServiceOrder, fibers, fibers_apart, without_fork};
+use settings::puma::Call;
+use settings::{Machine, Service, Settings};
+use stats::Library;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use wire::traces::Trace;
+
+/// The configuration of a pool.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How to start templates. The settings in it give the number of workers and front threads.
+    pub boot: BootConfig,
+    /// The settings in force. Limits and time-outs are read from here each time they are needed.
+    pub settings: watch::Receiver<Arc<Settings>>,
+    /// Called when a reload begins; returns how to start templates of the new code.
+    pub refresh: Refresh,
+    /// Set when an existing Ruby process has started this one. That process is both template and worker, and
+    /// holds the other end of this socket.
+    pub attached: Option<Arc<UnixStream>>,
+}
+
+impl Options {
+    pub(super) fn worker_threads(&self) -> usize {
+        self.boot.settings.threads.max.into()
+    }
+
+    /// Returns whether threads serve with fibers.
+    pub(super) fn fibers(&self) -> bool {
+        fibers(&self.boot.settings) > 0
+    }
+
+    /// Returns whether fibers serve only some paths (`fiber_paths`), beside threads. An attached process has
+    /// threads only.
+    pub(super) fn fibers_apart(&self) -> bool {
+        self.attached.is_none() && fibers_apart(&self.boot.settings)
+    }
+
+    /// Returns the threads of a worker, including the extra thread that runs the fibers of `fiber_paths`.
+    pub(super) fn scoreboard_threads(&self) -> usize {
+        self.worker_threads() + usize::from(self.fibers_apart())
+    }
+
+    /// Returns the links of a worker: one per front thread and kind of seat.
+    pub(super) fn links(&self) -> usize {
+        self.front_threads() * if self.fibers_apart() { 2 } else { 1 }
+    }
+
+    /// Returns whether workers are spawned, because this Ruby cannot fork.
+    pub(super) fn spawns(&self) -> bool {
+        self.attached.is_none() && without_fork(&self.boot.settings).is_some()
+    }
+
+    /// Returns what the source of the workers can do.
+    pub(super) fn source(&self) -> Capabilities {
+        let can_replace = self.attached.is_none();
+        Capabilities { can_replace, can_fork: can_replace && !self.spawns() }
+    }
+
+    pub(super) fn workers(&self) -> settings::Workers {
+        self.boot.settings.workers
+    }
+
+    /// Returns the largest number of workers possible without a restart. With `auto` that is the number for a
+    /// machine whose CPU limits are lifted.
+    pub(super) fn most_workers(&self) -> usize {
+        const LIFTED: u32 = 64;
+        let most = self.workers().max;
+        let lifted = self.boot.settings.workers_auto.map(|_| Machine::read().cores.min(LIFTED));
+        most.max(lifted.unwrap_or_default()) as usize
+    }
+
+    pub(super) fn front_threads(&self) -> usize {
+        self.boot.settings.front_threads as usize
+    }
+
+    pub(super) fn timeouts(&self) -> settings::Timeouts {
+        self.settings.borrow().timeouts.clone()
+    }
+}
+
+/// Reads the location of the app and its start configuration again.
+#[derive(Clone)]
+pub struct Refresh(pub(super) Rc<Read>);
+
+/// Reads the release with this number, or completes it by the calls that its `puma.rb` has made.
+pub(super) type Read = dyn Fn(Code, Option<&[Call]>) -> Result<BootConfig, String>;
+
+impl Refresh {
+    /// `read` returns a message if the release cannot be read. It is called first without calls, and again
+    /// with those of `puma.rb` if the app has that file.
+    pub fn new(read: impl Fn(Code, Option<&[Call]>) -> Result<BootConfig, String> + 'static) -> Refresh {
+        Refresh(Rc::new(read))
+    }
+}
+
+impl std::fmt::Debug for Refresh {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Refresh")
+    }
+}
+
+/// An order to a running pool.
+#[derive(Debug)]
+pub enum Command {
+    /// Load the app again and replace the workers. Each step is sent to the receiver of `Steps`.
+    Reload(Option<Steps>),
+    /// Like `Reload`, for machines whose memory cannot hold both versions: old workers and the old template
+    /// exit first.
+    ReloadInPlace(Option<Steps>),
+    /// Return to the code in force before the last reload.
+    UndoReload(Option<Steps>),
+    /// Add a worker (TTIN).
+    More,
+    /// Remove a worker (TTOU).
+    Fewer,
+    /// The server shuts down soon: keep the number of workers as it is.
+    Leave,
+    /// Let all workers finish their requests, then stop.
+    Drain,
+    /// Stop at once.
+    Halt,
+    /// List the processes.
+    Processes(oneshot::Sender<Processes>),
+    /// The server listens at these addresses. An attached process is notified.
+    Listening(Vec<String>),
+    /// Replace the list of files that templates remove if the front is killed.
+    Unlink(Vec<PathBuf>),
+    /// Fork a process for a service of the app from the template of the code in force.
+    ForkService(ServiceOrder),
+    /// Ask a worker for the backtraces of its threads. The worker replies when its main thread gets the GVL,
+    /// which may never happen.
+    Trace(Serial, oneshot::Sender<Vec<Trace>>),
+}
+
+/// A notice from a running pool to the front.
+#[derive(Debug)]
+pub enum Notice {
+    /// All workers are up: the front can open the port.
+    Settled,
+    /// No worker was ever ready and none will be, for this reason: the server gives up.
+    Hopeless(&'static str),
+    /// A line for the log.
+    Log(String),
+    /// The attached process asks the server to shut down.
+    Stop,
+    /// New code is loaded.
+    Reloading,
+    /// This release serves, and the one before does not.
+    Reloaded(Code),
+    /// The app of a release has been loaded, for a reload or because its template had died.
+    Declared {
+        release: Code,
+        services: Vec<Service>,
+        /// How its middleware handles files.
+        files: Vec<String>,
+    },
+    /// A reload has ended, with or without success.
+    ReloadEnded,
+}
+
+/// The processes of a pool, their sizing, and the history of reloads and reforks.
+#[derive(Debug, Clone, Default)]
+pub struct Processes {
+    pub workers: Vec<Row>,
+    /// Process ids of the templates. There is more than one during a reload, and for a while after it.
+    pub templates: Vec<u32>,
+    /// The facts that the newest template has reported.
+    pub facts: Option<AppFacts>,
+    /// The number of templates before the newest.
+    pub phase: u32,
+    pub sizing: Sizing,
+    pub reloads: stats::ReloadsSnapshot,
+    pub reforks: stats::ReforksSnapshot,
+    /// The number of full garbage collections between requests, and their total duration.
+    pub collections: (u64, Duration),
+}
+
+/// Facts about the app that a template reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppFacts {
+    /// The Ruby engine and version.
+    pub ruby: String,
+    pub rack: String,
+    /// The time that loading took.
+    pub took: Duration,
+    /// The services declared with `Firebrick.service`.
+    pub services: Vec<Service>,
+    /// Sentences about settings that have no effect in this Ruby.
+    pub notes: Vec<String>,
+    /// How well the app's libraries work with fibers.
+    pub libraries: Vec<Library>,
+    /// How the app's middleware handles files, one line each.
+    pub files: Vec<String>,
+}
+
+impl AppFacts {
+    /// Returns the notes to log when the server starts. Warnings about libraries are included only if
+    /// requests run on `fibers`.
+    pub fn notes(&self, fibers: bool) -> impl Iterator<Item = String> {
+        let warnings = self.libraries.iter().filter(move |_| fibers).filter_map(Library::warning);
+        self.notes.iter().cloned().chain(warnings)
+    }
+}
+
+/// Why the app could not be loaded.
+#[derive(Debug)]
+pub enum BootError {
+    /// The exception that loading raised, with its backtrace.
+    App(String),
+    /// The template did not start.
+    Template(io::Error),
+    /// Loading took longer than `timeouts.worker_boot`. Contains the backtrace at that time, if the template
+    /// could report it.
+    Slow(Option<String>),
+}
+
+/// A progress message to the caller of a reload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReloadStep {
+    Step {
+        /// The stage, in one word.
+        stage: &'static str,
+        /// The same as a sentence for users.
+        text: String,
+    },
+    /// The reload has ended: the requested code serves, or the reason why it does not.
+    End(Result<String, String>),
+}
+
+/// The channel for progress messages.
+pub type Steps = mpsc::UnboundedSender<ReloadStep>;

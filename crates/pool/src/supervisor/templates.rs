@@ -1,0 +1,258 @@
+//! Templates as processes: their start, their reports, their end.
+
+use super::*;
+use crate::process::Process;
+use crate::reconciler::{Code, End, TemplateEnd};
+use crate::spawner::{Booted, Source, Spawner, Template, TemplateMessage, message, without_fork};
+use std::os::fd::AsFd;
+
+pub(super) struct RunningTemplate {
+    pub(super) process: Box<dyn Source>,
+    /// `None` while it boots.
+    pub(super) facts: Option<AppFacts>,
+    begun: Instant,
+    /// Set once the template has been asked for its backtrace, because it has almost used up its time to load
+    /// the app.
+    asked: bool,
+}
+
+impl RunningTemplate {
+    pub(super) fn new(process: impl Source + 'static) -> RunningTemplate {
+        RunningTemplate { process: Box::new(process), facts: None, begun: Instant::now(), asked: false }
+    }
+}
+
+impl Supervisor {
+    pub(super) fn start_template(&mut self, generation: Generation, code: Code) -> io::Result<()> {
+        let boot = self.releases.boot_config(code, &self.options.boot);
+        let (links, sizes) = self.template_sizes();
+        let (scoreboard, to) = (self.shared.scoreboard().as_fd(), self.inbox.templates.0.clone());
+        let template = if let Some(socket) = &self.options.attached {
+            let socket = socket.try_clone()?;
+            let process = Template::attach(generation, &boot, links, scoreboard, sizes, socket, to)?;
+            RunningTemplate::new(process)
+        } else if let Some(ruby) = without_fork(&boot.settings) {
+            let pool = self.shared.clone();
+            RunningTemplate::new(Spawner::start(generation, boot, ruby, (links, sizes), pool, to)?)
+        } else {
+            RunningTemplate::new(Template::start(generation, &boot, links, scoreboard, sizes, to)?)
+        };
+        self.templates.insert(generation, template);
+        Ok(())
+    }
+
+    /// Tells a template that has evaluated `puma.rb` to load the app. The calls of `puma.rb` are part of the
+    /// settings that a reload brings. A template that replaces a dead one uses the settings in force.
+    fn configured(
+        &mut self,
+        generation: Generation,
+        evaluated: settings::puma::Evaluated,
+    ) -> Result<(), String> {
+        let calls = evaluated.map_err(|refusal| refusal.to_string())?;
+        if let Some(code) = self.reconciler.code_to_read(generation) {
+            let boot = (self.options.refresh.0)(code, Some(&calls))?;
+            self.releases.insert(code, boot);
+        }
+        let code = self.reconciler.code_of(generation).unwrap_or(self.reconciler.wish().code);
+        let boot = self.releases.boot_config(code, &self.options.boot);
+        let (links, sizes) = self.template_sizes();
+        let Some(template) = self.templates.get(&generation) else { return Ok(()) };
+        let booted = template.process.boot(&boot, links, self.shared.scoreboard().as_fd(), sizes);
+        booted.map_err(|e| format!("the template cannot be told to load the app: {e}"))
+    }
+
+    /// Returns the number of links of a worker, and the number of slots with their size in bytes.
+    fn template_sizes(&self) -> (usize, (usize, usize)) {
+        let options = &self.options;
+        let slot_len = slot_len(options.scoreboard_threads(), options.links());
+        (options.links(), (self.reconciler.slots(), slot_len))
+    }
+
+    /// Records the facts about the app that a template reports.
+    pub(super) fn app_loaded(&mut self, generation: Generation, booted: Booted) {
+        self.jobs_started(generation, &booted.jobs);
+        let Booted { ruby, rack, ms, services, notes, libraries, files, .. } = booted;
+        let took = Duration::from_millis(ms);
+        if let Some(template) = self.templates.get_mut(&generation) {
+            template.facts = Some(AppFacts { ruby, rack, took, services, notes, libraries, files });
+        }
+    }
+
+    /// Handles the report that a template other than the first has loaded the app.
+    fn booted(&mut self, generation: Generation, booted: Booted) {
+        self.app_loaded(generation, booted);
+        let is_refork = self.reconciler.refork_generation() == Some(generation);
+        let is_reload = self.reconciler.reload_generation() == Some(generation);
+        let Some(template) = self.templates.get(&generation) else { return };
+        // A template that does not read messages now is about to be replaced.
+        let _ = template.process.tell(&message::unlink(&self.options.boot.unlink));
+        if let Some(facts) = template.facts.clone().filter(|_| !is_refork) {
+            facts.notes(self.options.fibers()).for_each(|note| self.log(note));
+            if !is_reload {
+                self.log("a new template has loaded the app".to_owned());
+            }
+            self.declared(generation, facts);
+        }
+        self.see(Seen::Template { generation, usable: Ok(()) });
+    }
+
+    /// Records how the app's middleware handles files, as reported by a worker that loads the app itself. All
+    /// workers of a generation report the same.
+    fn told_of_files(&mut self, generation: Generation, files: Vec<String>) {
+        let facts = self.templates.get_mut(&generation).and_then(|template| template.facts.as_mut());
+        let Some(facts) = facts.filter(|facts| facts.files != files) else { return };
+        facts.files = files;
+        let facts = facts.clone();
+        self.declared(generation, facts);
+    }
+
+    fn declared(&mut self, generation: Generation, facts: AppFacts) {
+        if let Some(release) = self.reconciler.code_of(generation) {
+            let (services, files) = (facts.services, facts.files);
+            self.notify(Notice::Declared { release, services, files });
+        }
+    }
+
+    pub(super) fn end_template(&mut self, generation: Generation, why: TemplateEnd) {
+        let Some(template) = self.templates.remove(&generation) else { return };
+        let pid = template.process.pid();
+        self.trials.ending(pid);
+        match why {
+            // The template has no workers; only its exit remains to be awaited.
+            TemplateEnd::Replaced => drop(tokio::spawn(template.process.exit())),
+            // The template is loading the app and does not read messages.
+            TemplateEnd::Abandoned => {}
+            // No worker has left this template behind yet.
+            TemplateEnd::Failed { .. } if pid == 0 => {}
+            TemplateEnd::Failed { why, place } => {
+                self.log(format!("the template (pid {pid}) {why} and is killed{place}"));
+            }
+        }
+    }
+
+    pub(super) fn template_reported(
+        &mut self,
+        generation: Generation,
+        message: io::Result<Option<TemplateMessage>>,
+    ) {
+        // The template may have been ended while its message was in the channel.
+        let Some(template) = self.templates.get_mut(&generation) else { return };
+        let seen = match message {
+            Ok(Some(TemplateMessage::Forked { index, pid })) => {
+                self.look_after(index, pid);
+                Seen::Forked { generation, index, pid: Some(pid) }
+            }
+            Ok(Some(TemplateMessage::ForkFailed { index, text })) => {
+                self.log(format!("worker {index} cannot be forked: {text}"));
+                Seen::Forked { generation, index, pid: None }
+            }
+            Ok(Some(TemplateMessage::Exited { pid, status, peak_kib })) => {
+                let of = |row: &Row| row.generation == generation && row.pid == pid;
+                let Some(Row { serial, index, .. }) = self.reconciler.rows().find(of) else { return };
+                let served = self.has_served(index);
+                Seen::Ended { serial, served, end: End::Reported { status, peak_kib } }
+            }
+            Ok(Some(TemplateMessage::Stop)) => return self.asked_to_stop(generation),
+            Ok(Some(TemplateMessage::Said(text))) => return self.log(text),
+            Ok(Some(TemplateMessage::Loading(text))) => return self.reconciler.loading(generation, text),
+            Ok(Some(TemplateMessage::Pid(pid))) => return template.process.is_process(pid),
+            Ok(Some(TemplateMessage::Files(files))) => return self.told_of_files(generation, files),
+            Ok(Some(TemplateMessage::Jobs(pids))) => return self.jobs_started(generation, &pids),
+            Ok(Some(TemplateMessage::Booted(booted))) => return self.booted(generation, booted),
+            Ok(Some(TemplateMessage::Configured(evaluated))) => {
+                let Err(why) = self.configured(generation, evaluated) else { return };
+                self.templates.remove(&generation);
+                if self.reconciler.reload_generation() != Some(generation) {
+                    self.log(why.clone());
+                }
+                Seen::Template { generation, usable: Err(why) }
+            }
+            Ok(Some(TemplateMessage::Failed(text))) => {
+                self.templates.remove(&generation);
+                Seen::Template { generation, usable: Err(self.why_not_loaded(generation, &text)) }
+            }
+            Ok(None) | Err(_) => {
+                if let Err(e) = message {
+                    self.log(e.to_string());
+                }
+                Seen::Template { generation, usable: Err(self.template_died(generation)) }
+            }
+        };
+        self.see(seen);
+    }
+
+    /// Lets the server shut down, because the attached process asks for it.
+    fn asked_to_stop(&mut self, generation: Generation) {
+        let Some(template) = self.templates.get(&generation).filter(|_| self.is_attached()) else { return };
+        let timeouts = self.options.timeouts();
+        // For the clients first, and then for the app.
+        let within = timeouts.lame_duck.unwrap_or_default() + timeouts.shutdown * 2;
+        // If the process has exited, its closed socket reports that.
+        let _ = template.process.tell(&message::stopping(within));
+        self.notify(Notice::Stop);
+    }
+
+    fn why_not_loaded(&mut self, generation: Generation, text: &str) -> String {
+        if self.reconciler.reload_generation() == Some(generation) {
+            format!("the app cannot be loaded:\n{}", text.trim_end())
+        } else if self.reconciler.refork_generation() == Some(generation) {
+            format!("the worker cannot become a template:\n{}", text.trim_end())
+        } else {
+            let why = format!("the app cannot be loaded again: {text}");
+            self.log(why.clone());
+            why
+        }
+    }
+
+    /// Handles the death of a template, and returns how it is told to those who wait for the template.
+    fn template_died(&mut self, generation: Generation) -> String {
+        let template = self.templates.remove(&generation);
+        if self.is_attached() {
+            return "the process has ended".to_owned();
+        }
+        let booting = template.as_ref().is_some_and(|template| template.facts.is_none());
+        let unborn = template.as_ref().is_some_and(|template| template.process.pid() == 0);
+        let is_refork = self.reconciler.refork_generation() == Some(generation);
+        if !(booting && is_refork) {
+            self.log(if booting {
+                "the new template died while it loaded the app".to_owned()
+            } else {
+                "the template has died; its workers keep serving until workers of a new template replace them"
+                    .to_owned()
+            });
+        }
+        let why = match (is_refork, unborn) {
+            (true, true) => "the worker ended without leaving a template behind",
+            (true, false) => "its template died",
+            (false, _) => "the template died while it loaded the app",
+        };
+        why.to_owned()
+    }
+
+    /// Asks templates that have almost used up their time to load the app for their backtraces, before they
+    /// are killed.
+    pub(super) fn ask_slow_templates(&mut self, now: Instant) {
+        let limit = self.options.timeouts().worker_boot;
+        let slow = limit.saturating_sub(asks_before(limit));
+        let loads = |one: &&mut RunningTemplate| one.facts.is_none() && !one.asked;
+        for template in self.templates.values_mut().filter(loads) {
+            if now.saturating_duration_since(template.begun) >= slow {
+                template.asked = true;
+                template.process.ask_where();
+            }
+        }
+    }
+
+    /// Watches the process that was forked for this slot, so that its end is noticed even if its links and
+    /// its template are gone.
+    fn look_after(&mut self, index: u32, pid: u32) {
+        let Some(serial) = self.reconciler.serial_in(index) else { return };
+        let Some(worker) = self.workers.get_mut(&serial) else { return };
+        let (process, shared) = (Process::open(pid), self.shared.clone());
+        worker.process = Some(process.clone());
+        tokio::spawn(async move {
+            process.ended().await;
+            shared.report(Report::Ended(serial));
+        });
+    }
+}

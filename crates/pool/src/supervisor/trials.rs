@@ -1,0 +1,172 @@
+//! Answers the questions about new code: whether memory has room for it, whether its first worker responds,
+//! and whether that worker does as well as the old ones.
+
+use super::*;
+use crate::reconciler::Code;
+use crate::room::Figures;
+use crate::verdict::{self, Tally, verdict};
+use settings::Machine;
+
+/// How long the memory check waits for the end of a template.
+const ENDING: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub(super) struct Trials {
+    /// The pid of the template that was ended last.
+    ending: Option<u32>,
+    probe: Option<Probe>,
+    /// The requests that each worker had served when the comparison began.
+    begun: BTreeMap<Serial, Tally>,
+}
+
+/// The requests that the worker on trial must answer.
+struct Probe {
+    serial: Serial,
+    /// The current path and those after it.
+    targets: VecDeque<String>,
+    /// Whether the paths come from `reload.probe`. Otherwise they are guesses, which may be wrong.
+    configured: bool,
+    answered: Vec<String>,
+}
+
+impl Probe {
+    /// Takes the response to the current path.
+    fn answered(&mut self, result: Result<u16, String>) -> Result<(), String> {
+        let Some(target) = self.targets.pop_front() else { return Ok(()) };
+        // A guessed path may not exist or may need authentication.
+        let allowed = if self.configured { 400 } else { 500 };
+        match result {
+            Ok(404) if !self.configured => {
+                self.answered.push(format!("GET {target} returned 404 (ignored; set `reload.probe`)"));
+            }
+            Ok(status) if status < allowed => self.answered.push(format!("GET {target} returned {status}")),
+            Ok(status) => return Err(format!("GET {target} returned {status}")),
+            Err(why) => return Err(format!("GET {target}: {why}")),
+        }
+        Ok(())
+    }
+}
+
+impl Trials {
+    /// Records that the template with this pid is ending.
+    pub(super) fn ending(&mut self, pid: u32) {
+        self.ending = Some(pid).filter(|pid| *pid > 0);
+    }
+
+    /// Starts the comparison with these totals.
+    pub(super) fn watch(&mut self, tallies: BTreeMap<Serial, Tally>) {
+        self.begun = tallies;
+    }
+
+    /// Returns what worker `new`, and all others, have served since the comparison began.
+    fn since(&self, new: Serial, now: &BTreeMap<Serial, Tally>) -> [Tally; 2] {
+        let since =
+            |(serial, tally): (&Serial, &Tally)| *tally - self.begun.get(serial).copied().unwrap_or_default();
+        [true, false].map(|is_new| now.iter().filter(|one| (*one.0 == new) == is_new).map(since).sum())
+    }
+}
+
+impl Supervisor {
+    /// Measures the memory that a reload depends on, on another thread, because that takes milliseconds.
+    pub(super) fn weigh_memory(&mut self) {
+        let template = self.reconciler.serving().and_then(|serving| self.templates.get(&serving));
+        let template = template.map(|template| template.process.pid());
+        let up = self.reconciler.rows().filter(|row| row.stage == Stage::Up);
+        let workers: Vec<u32> = up.map(|row| row.pid).collect();
+        let (shared, ending) = (self.shared.clone(), self.trials.ending.take());
+        tokio::task::spawn_blocking(move || {
+            use stats::memory::{anonymous_bytes, private_bytes, rss_bytes};
+            // The spare template of the previous reload is about to free its memory.
+            let until = Instant::now() + ENDING;
+            while ending.is_some_and(|pid| rss_bytes(pid) > 0) && Instant::now() < until {
+                std::thread::sleep(ENDING / 100);
+            }
+            let all: u64 = workers.iter().map(|pid| private_bytes(*pid)).sum();
+            shared.report(Report::Weighed(Figures {
+                available: Machine::memory_available(),
+                template: template.map_or(0, anonymous_bytes),
+                template_alone: template.map_or(0, private_bytes),
+                worker: all / workers.len().max(1) as u64,
+            }));
+        });
+    }
+
+    pub(super) fn probe(&mut self, serial: Serial, code: Code) {
+        let Some(settings) = self.releases.get(code).map(|boot| boot.settings.clone()) else { return };
+        let configured = !settings.reload.probe.is_empty();
+        let targets = match (configured, settings.rack.warmup.is_empty()) {
+            (true, _) => settings.reload.probe.clone(),
+            (false, false) => settings.rack.warmup.clone(),
+            (false, true) => vec!["/up".to_owned()],
+        };
+        self.trials.probe = Some(Probe { serial, targets: targets.into(), configured, answered: Vec::new() });
+        self.probe_next();
+    }
+
+    fn probe_next(&mut self) {
+        let limit = self.options.timeouts().worker_boot;
+        let Some(probe) = &self.trials.probe else { return };
+        match probe.targets.front().cloned() {
+            Some(target) => {
+                let serial = probe.serial;
+                self.shared.mailbox(0).post(ThreadMessage::Probe { serial, target, limit });
+            }
+            None => {
+                let text = probe.answered.join(", ");
+                self.trials.probe = None;
+                self.see(Seen::Tried(Ok(text)));
+            }
+        }
+    }
+
+    pub(super) fn probed(&mut self, serial: Serial, result: Result<u16, String>) {
+        let Some(probe) = self.trials.probe.as_mut().filter(|probe| probe.serial == serial) else { return };
+        match probe.answered(result) {
+            Ok(()) => self.probe_next(),
+            Err(why) => {
+                self.trials.probe = None;
+                self.see(Seen::Tried(Err(why)));
+            }
+        }
+    }
+
+    /// Compares what was served since the comparison began, as soon as a verdict is possible.
+    pub(super) fn judge(&mut self) {
+        let Some((new, over)) = self.reconciler.watched(Instant::now()) else { return };
+        let [ours, theirs] = self.trials.since(new, &self.shared.tallies());
+        if let Some(verdict) = verdict(ours, theirs, over) {
+            let verdict = verdict.and_then(|text| self.weigh(new).map(|()| text));
+            self.see(Seen::Tried(verdict));
+        }
+    }
+
+    /// Compares the memory of the worker on trial with that of the others.
+    fn weigh(&self, new: Serial) -> Result<(), String> {
+        let up = || self.reconciler.rows().filter(|row| row.stage == Stage::Up);
+        let resident = |row: Row| stats::memory::rss_bytes(row.pid);
+        let ours = up().find(|row| row.serial == new).map_or(0, resident);
+        let others: Vec<u64> = up().filter(|row| row.serial != new).map(resident).collect();
+        verdict::weigh(ours, &others)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe(configured: bool) -> Probe {
+        let targets = ["/a", "/b"].map(str::to_owned).into();
+        Probe { serial: 4, targets, configured, answered: Vec::new() }
+    }
+
+    #[test]
+    fn a_configured_path_must_exist_and_a_guess_may_be_wrong() {
+        let mut guess = probe(false);
+        assert_eq!((guess.answered(Ok(404)), guess.answered(Ok(401))), (Ok(()), Ok(())));
+        let expected = ["GET /a returned 404 (ignored; set `reload.probe`)", "GET /b returned 401"];
+        assert_eq!(guess.answered, expected);
+        assert_eq!(probe(true).answered(Ok(404)), Err("GET /a returned 404".to_owned()));
+        assert_eq!(probe(false).answered(Ok(500)), Err("GET /a returned 500".to_owned()));
+        assert_eq!(probe(true).answered(Err("it died".to_owned())), Err("GET /a: it died".to_owned()));
+    }
+}
