@@ -187,8 +187,12 @@ class CommandLineTest < Case
   it "quotes values as they were typed" do
     write("firebrick.toml", "[limits]\nmax_uri = 1e300\n")
     assert_includes refused("check"), "firebrick.toml:2: limits.max_uri = 1e300: expected a size"
+    write("firebrick.toml", "port = \"70000\"\n")
+    assert_includes refused("check"), 'port = "70000": expected a whole number from 0 to 65535'
+    write("firebrick.toml", "[timeouts]\nqueue = \"1m30\"\n")
+    assert_includes refused("check"), 'timeouts.queue = "1m30": expected a time such as 30, "30s", "500ms" or "2m", from 1ms to 24h; did you mean "1m30s"?'
     write("firebrick.toml", "port = \"3000\"\n")
-    assert_includes refused("check"), 'port = "3000": expected a whole number from 0 to 65535; did you mean "3000 without quotes"?'
+    assert_equal 0, firebrick("check").last
     write("firebrick.toml", "canonical_host = \"https://shop.example\"\n[timeouts]\nqueue = \"1m30s\"\n")
     assert_includes refused("check"), 'did you mean "shop.example"?'
   end

@@ -24,7 +24,7 @@ module Firebrick
     class << self
       # Returns the version of docs/internals/wire.md that this library implements.
       def wire
-        Pure::Wire::VERSION
+        Wire::VERSION
       end
 
       # Sets the state that all workers share; called in the template.
@@ -52,7 +52,7 @@ module Firebrick
       end
 
       def stopping
-        @worker&.tell_later(Pure::Frames.frame(Pure::Wire::Frame::STOPPING))
+        @worker&.tell_later(Pure::Frames.frame(Wire::Frame::STOPPING))
       end
 
       def serving
