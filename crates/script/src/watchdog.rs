@@ -118,6 +118,9 @@ fn start(alarm: &Alarm) {
         if let Err(error) = started {
             alarm(&format!("warning: mruby.step_time has no effect: no thread for it ({error})"));
         }
+        if !mruby::Vm::has_hook() && !mruby::Vm::can_stop() {
+            alarm("warning: mruby.step_time ends only code that allocates memory: this mruby has no debug hook, and its interpreter was not found");
+        }
     });
 }
 
