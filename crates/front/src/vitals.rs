@@ -8,8 +8,7 @@
 //! 2. A thread that has not started has no questions to answer.
 //! 3. A thread counts as silent only after [`PATIENCE`] without an answer, because it may lack CPU time for a while.
 
-use pool::Shared;
-use pool::dispatch::{Dispatch, SeatKind};
+use pool::{Dispatch, PoolIndex, Shared};
 use stats::{Health, ServerState};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,7 +77,7 @@ impl Vitals {
     /// Returns the health without asking the threads.
     pub(crate) fn known(&self) -> Health {
         let pool = self.pool.get().and_then(Option::as_ref);
-        let workers = pool.map(|shared| shared.dispatch(SeatKind::Thread).open_workers());
+        let workers = pool.map(|shared| shared.dispatch(PoolIndex::DEFAULT).open_workers());
         Health { state: self.state(), workers, silent: self.pulse.silent() }
     }
 

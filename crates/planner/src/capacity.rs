@@ -92,11 +92,6 @@ impl Capacity {
         }
         Some(low)
     }
-
-    /// Returns the requests in service at once: one per thread or fiber, whatever the limiting resource.
-    pub fn in_hand(size: &Size) -> u64 {
-        u64::from(size.workers) * u64::from(size.threads) * u64::from(size.fibers.max(1))
-    }
 }
 
 #[cfg(test)]
@@ -147,8 +142,8 @@ mod tests {
         let computing = of(50.0, Some(1.0), &Size { threads: 2, ..fibers.clone() });
         assert_eq!((computing.limit, computing.servers), (Resource::Workers, 1));
         near(computing.rate_per_s, 1_000.0);
-        assert_eq!(Capacity::in_hand(&fibers), 1_000);
-        assert_eq!(Capacity::in_hand(&Size { workers: 3, threads: 2, ..fibers }), 6_000);
+        assert_eq!(fibers.seats(), 1_000);
+        assert_eq!(Size { workers: 3, threads: 2, ..fibers }.seats(), 6_000);
     }
 
     #[test]

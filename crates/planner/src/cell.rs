@@ -1,6 +1,7 @@
 //! One measured cell of a table of processes x threads. `firebrick tune` writes it; it is the input of everything in this crate.
 
 use serde::{Deserialize, Serialize};
+use wire::Seats;
 
 /// A number of processes and of threads per process, written `2x10`; with fibers `2x1x100`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -31,7 +32,7 @@ impl Shape {
 
     /// Returns the most requests that can be in a process at once.
     pub fn seats(self) -> u32 {
-        self.threads.saturating_mul(self.fibers.max(1))
+        Seats { threads: self.threads, fibers: self.fibers }.count()
     }
 
     /// Returns the most requests that can be in the app at once.

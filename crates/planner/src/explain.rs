@@ -153,7 +153,7 @@ fn waiting(facts: &Facts, capacity: &Capacity, sizing: &Sizing) -> Vec<Step> {
 
 fn burst(facts: &Facts, sizing: &Sizing) -> Vec<Step> {
     let burst = &sizing.burst;
-    let (each, in_hand) = (1_000.0 / sizing.instance_rate_per_s, Capacity::in_hand(&sizing.size));
+    let (each, in_hand) = (1_000.0 / sizing.instance_rate_per_s, sizing.size.seats());
     let filled = format!("({} - {in_hand}) x {}", whole(burst.requests), millis(each));
     let mut steps = vec![Step::new(
         "wait of the last request of a burst",

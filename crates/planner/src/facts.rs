@@ -1,6 +1,7 @@
 //! The input of sizing: request rate, response times, instance sizes and prices.
 
 use serde::{Deserialize, Serialize};
+use wire::Seats;
 
 use crate::slo::Slo;
 
@@ -68,7 +69,7 @@ pub struct Size {
 impl Size {
     /// Returns the most requests that an instance has in service: one per thread, or per fiber.
     pub fn seats(&self) -> u32 {
-        self.workers.saturating_mul(self.threads).saturating_mul(self.fibers.max(1))
+        self.workers.saturating_mul(Seats { threads: self.threads, fibers: self.fibers }.count())
     }
 }
 

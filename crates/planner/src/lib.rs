@@ -38,3 +38,4 @@ pub use profile::{Kind, Profile, profile};
 pub use recommend::{Budget, Choice, Recommendation, RunnerUp, recommend, worth_measuring};
 pub use slo::Slo;
 pub use usl::Usl;
+pub use wire::Seats;

@@ -274,7 +274,7 @@ fn keeps(load: &Load, slo: Slo) -> bool {
 
 fn burst(facts: &Facts, size: &Size, capacity: &Capacity, instances: u32) -> Burst {
     let instance = Instance {
-        in_hand: Capacity::in_hand(size),
+        in_hand: size.seats().into(),
         capacity_per_s: capacity.rate_per_s,
         rate_per_s: facts.rate_per_s / f64::from(instances),
         response_ms: facts.response_ms,

@@ -1,11 +1,11 @@
 //! One request on its way through the pool: its frame, its state and its reply.
 
 use crate::deaths::Served;
-use crate::dispatch::{SeatKind, Serial, Ticket};
 use crate::reply::{Reply, ReplyEvent};
 use bytes::Bytes;
 use handler::held::{Account, Holding, Upload};
 use handler::{Client, Failure, Trace};
+use queue::{PoolIndex, Serial, Ticket};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::rc::{Rc, Weak};
@@ -23,7 +23,7 @@ pub(crate) struct Call {
     /// The client, as long as its exchange keeps it. A probe request has none.
     client: Option<Weak<dyn Client>>,
     asked: Cell<Instant>,
-    kind: SeatKind,
+    pool: PoolIndex,
     state: Cell<CallState>,
     /// The worker that the request was last sent to.
     serial: Cell<Serial>,
@@ -54,7 +54,8 @@ pub(crate) enum CallState {
     New,
     Waiting(Ticket),
     Sent {
-        ticket: Ticket,
+        /// `None` for a probe request.
+        ticket: Option<Ticket>,
         serial: Serial,
         id: u32,
     },
@@ -63,13 +64,13 @@ pub(crate) enum CallState {
 }
 
 impl Call {
-    /// Creates a request that asks for a seat of this kind at `asked`.
+    /// Creates a request that asks for a seat of this pool at `asked`.
     pub(crate) fn new(
         frame: Vec<u8>,
         body: Carried,
         trace: Rc<Trace>,
         client: Option<Weak<dyn Client>>,
-        kind: SeatKind,
+        pool: PoolIndex,
         asked: Instant,
     ) -> Call {
         trace.asked.set(Some(asked));
@@ -84,7 +85,7 @@ impl Call {
             trace,
             client,
             asked: Cell::new(asked),
-            kind,
+            pool,
             state,
             serial,
             sent_us,
@@ -94,8 +95,8 @@ impl Call {
         }
     }
 
-    pub(crate) fn kind(&self) -> SeatKind {
-        self.kind
+    pub(crate) fn pool(&self) -> PoolIndex {
+        self.pool
     }
 
     pub(crate) fn state(&self) -> CallState {

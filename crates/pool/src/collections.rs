@@ -5,11 +5,11 @@
 //!
 //! Contract:
 //! 1. One worker collects at a time, in the order in which their collections became due.
-//! 2. A worker collects only while it can [rest](crate::dispatch::Dispatch::rest): it has no requests, no
+//! 2. A worker collects only while it can [rest](queue::Dispatch::rest): it has no requests, no
 //!    request waits, and others have free seats. A worker that cannot rest does not delay those behind it.
 //! 3. A worker that does not report the end within [`LONGEST`] gets requests again.
 
-use crate::dispatch::Serial;
+use queue::Serial;
 use std::time::{Duration, Instant};
 
 /// The longest time without requests.

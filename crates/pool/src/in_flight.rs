@@ -3,9 +3,10 @@
 //! Nothing is recorded for this list while requests are served. Front threads keep the REQUEST frame of each
 //! request anyway, in case the worker dies before it has started, and describe the request from that frame.
 
-use crate::dispatch::Serial;
+use crate::messages::ThreadMessage;
 use crate::os;
-use crate::shared::{Shared, ThreadMessage};
+use crate::shared::Shared;
+use queue::Serial;
 use std::time::Duration;
 use tokio::sync::mpsc;
 

@@ -1,12 +1,10 @@
-//! Serves Rack apps: holds the request queue, decides which worker serves next, and manages the worker
-//! processes.
+//! Serves Rack apps: carries requests to workers, and manages the worker processes.
 //!
-//! Why: CRuby runs one thread of a process at a time, so a request must go to a process that is free *now*,
-//! and wait in a single queue when none is. That queue is in the front, where keep-alive cannot tie a client
-//! to a process.
-//!
-//! The path of a request: [`rack`] encodes it and asks [`dispatch`] for a seat; [`link`] carries it to the
-//! worker and puts the response into a [`reply`]; bytes that the client has not read yet wait in [`spool`].
+//! The life of a request, in the order of the files: [`rack`] encodes it; `local/submit.rs` asks the [`queue`]
+//! of its pool for a seat, and keeps it while it waits; `link/outgoing.rs` sends it to the worker;
+//! `link/incoming.rs` puts the response into a [`reply`]; bytes that the client has not read yet wait in
+//! [`spool`]; [`local::Local`] gives the seat back. `local/take_back.rs` and `local/overdue.rs` are the ways
+//! that end otherwise.
 //!
 //! The management of processes: the [`reconciler`] decides (pure), with [`room`], [`verdict`], [`progress`]
 //! and [`services`]; [`supervisor`] carries its acts out, [`spawner`] starts processes, and [`os`] and
@@ -22,13 +20,12 @@
 mod call;
 pub mod collections;
 mod deaths;
-pub mod dispatch;
-mod fiber_paths;
 mod in_flight;
 mod link;
 mod loan;
 mod local;
 mod memory;
+mod messages;
 mod oom;
 mod orphans;
 mod os;
@@ -40,22 +37,24 @@ pub mod reconciler;
 mod reply;
 pub mod room;
 mod scores;
+mod seating;
 pub mod services;
 mod shared;
 pub mod spawner;
 mod spool;
 pub mod supervisor;
 mod system;
-mod throughput;
 mod tunnel;
 pub mod verdict;
-pub mod waits;
 mod websocket;
 
 pub use deaths::Deaths;
 pub use in_flight::{InFlight, Sent};
 pub use local::Local;
+pub use messages::Mailbox;
+pub use queue::{Dispatch, PoolIndex, Serial};
 pub use rack::Rack;
-pub use shared::{Mailbox, Shared};
+pub use seating::Seating;
+pub use shared::Shared;
 pub use wire::scoreboard::{Busy, Serving, Slot};
 pub use wire::traces::Trace;

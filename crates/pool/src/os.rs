@@ -14,6 +14,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use wire::scoreboard::{Layout, Slot, withdrawn_at};
 
 /// The largest number of descriptors in one message: the links of one worker (the kernel's limit is 253).
 pub(crate) const MOST_FDS: usize = 64;
@@ -81,13 +82,12 @@ pub(crate) fn scoreboard_memory(slots: usize, slot_len: usize) -> io::Result<Fil
 pub(crate) fn write_withdrawn(
     scoreboard: &File,
     index: usize,
-    (threads, links): (usize, usize),
+    layout: Layout,
     link: usize,
     count: u64,
 ) -> io::Result<()> {
-    let slot = index * wire::scoreboard::slot_len(threads, links);
-    scoreboard
-        .write_all_at(&count.to_le_bytes(), (slot + wire::scoreboard::withdrawn_at(threads, link)) as u64)
+    let at = index * layout.slot_len() + withdrawn_at(layout.threads, link);
+    scoreboard.write_all_at(&count.to_le_bytes(), at as u64)
 }
 
 /// Returns whether a process is stopped by a signal (SIGSTOP, SIGTSTP).
@@ -100,18 +100,12 @@ pub(crate) fn is_dead(pid: u32) -> bool {
     matches!(system::state(pid), None | Some(b'Z'))
 }
 
-/// Copies one slot from the scoreboard of workers with `threads` threads and `links` links.
-pub(crate) fn read_slot(
-    scoreboard: &File,
-    index: usize,
-    threads: usize,
-    links: usize,
-) -> wire::scoreboard::Slot {
-    let slot_len = wire::scoreboard::slot_len(threads, links);
-    let mut bytes = vec![0; slot_len];
-    let read = scoreboard.read_at(&mut bytes, (index * slot_len) as u64).unwrap_or(0);
+/// Copies one slot from the scoreboard of workers with this layout.
+pub(crate) fn read_slot(scoreboard: &File, index: usize, layout: Layout) -> Slot {
+    let mut bytes = vec![0; layout.slot_len()];
+    let read = scoreboard.read_at(&mut bytes, (index * layout.slot_len()) as u64).unwrap_or(0);
     bytes.truncate(read);
-    wire::scoreboard::Slot::read(&bytes, threads, links)
+    Slot::read(&bytes, layout)
 }
 
 /// Returns the time of the monotonic clock in microseconds. Workers use the same clock for the scoreboard.
@@ -163,7 +157,8 @@ mod tests {
 
     #[test]
     fn an_empty_scoreboard_is_all_idle() {
-        let memory = scoreboard_memory(2, wire::scoreboard::slot_len(4, 1)).unwrap();
-        assert_eq!(read_slot(&memory, 1, 4, 1).busy, []);
+        let layout = Layout { threads: 4, links: 1 };
+        let memory = scoreboard_memory(2, layout.slot_len()).unwrap();
+        assert_eq!(read_slot(&memory, 1, layout).busy, []);
     }
 }

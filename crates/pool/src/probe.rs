@@ -1,31 +1,55 @@
-//! Creates the probe requests that the server itself sends to a worker on trial.
+//! Sends the probe requests of the server itself to a worker on trial. They have no position in the queue and
+//! are never sent to another worker.
 
-use crate::call::{Call, Carried};
-use crate::dispatch::{SeatKind, Ticket};
+use crate::call::{Call, CallState, Carried};
+use crate::link::End;
+use crate::local::Local;
+use crate::messages::Report;
 use crate::reply::ReplyEvent;
 use handler::Trace;
+use queue::{PoolIndex, Serial};
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wire::request::{Encoder, Head, Put};
 
-/// The ticket of all probe requests: they have no position in the queue and are never sent to another worker.
-pub(crate) const TICKET: Ticket =
-    Ticket { number: u64::MAX, thread: u16::MAX, slot: u32::MAX, kind: SeatKind::Thread };
+impl Local {
+    /// Sends a probe request to a worker that gets no client requests.
+    pub(crate) fn probe(self: &Rc<Local>, serial: Serial, target: &str, limit: Duration) {
+        let now = Instant::now();
+        let settings = self.settings();
+        let pool_of = |path: &[u8]| self.shared().pool_of(path, &settings);
+        let call = call(target, pool_of, self.monotonic_us(now), now);
+        let Some(link) = self.link(End { serial, pool: call.pool() }) else {
+            return self.shared().report(Report::Probed { serial, result: Err("its link ended".to_owned()) });
+        };
+        call.sent_to(serial, link.index);
+        match link.send(call.clone()) {
+            Ok(id) => call.set_state(CallState::Sent { ticket: None, serial, id }),
+            Err(e) => return self.shared().report(Report::Probed { serial, result: Err(e.to_string()) }),
+        }
+        let local = self.clone();
+        tokio::task::spawn_local(async move {
+            let result = match tokio::time::timeout(limit, status(&call)).await {
+                Ok(result) => result,
+                Err(_) => Err(format!("no response within {} s", limit.as_secs_f64())),
+            };
+            if call.state() != CallState::Finished {
+                local.abandon(&call);
+            }
+            local.shared().report(Report::Probed { serial, result });
+        });
+    }
+}
 
-/// Creates a GET request for `target` that appears to come from this machine. `kind_of` decides whether a
-/// thread or a fiber serves it, as for a client's request with this path.
-pub(crate) fn call(
-    target: &str,
-    kind_of: impl FnOnce(&[u8]) -> SeatKind,
-    asked_us: u64,
-    now: Instant,
-) -> Rc<Call> {
+/// Creates a GET request for `target` that appears to come from this machine. `pool_of` chooses
+/// its pool, as for a client's request with this path.
+fn call(target: &str, pool_of: impl FnOnce(&[u8]) -> PoolIndex, asked_us: u64, now: Instant) -> Rc<Call> {
     let (path, query) = match target.split_once('?') {
         Some((path, query)) => ((0, path.len() as u32), (path.len() as u32 + 1, query.len() as u32)),
         None => ((0, target.len() as u32), (0, 0)),
     };
-    let kind = kind_of(&target.as_bytes()[..path.1 as usize]);
+    let pool = pool_of(&target.as_bytes()[..path.1 as usize]);
     let head = Head {
         version: 11,
         https: false,
@@ -45,11 +69,11 @@ pub(crate) fn call(
     encoder.field(b"host", b"localhost");
     encoder.field(b"user-agent", b"Firebrick reload");
     encoder.finish(Put::None);
-    Rc::new(Call::new(frame, Carried::Nothing, Rc::new(Trace::default()), None, kind, now))
+    Rc::new(Call::new(frame, Carried::Nothing, Rc::new(Trace::default()), None, pool, now))
 }
 
 /// Returns the status of the response, or the reason why there is none.
-pub(crate) async fn status(call: &Call) -> Result<u16, String> {
+async fn status(call: &Call) -> Result<u16, String> {
     loop {
         match poll_fn(|cx| call.reply.poll_event(cx)).await {
             ReplyEvent::Interim(..) | ReplyEvent::Postponed => {}

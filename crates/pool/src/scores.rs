@@ -4,7 +4,8 @@
 //! Contract: a request counts as taken up when it is sent, so no request that was sent to such a worker is
 //! given to another one.
 
-use crate::shared::{Shared, locked};
+use crate::messages::locked;
+use crate::shared::Shared;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use wire::scoreboard::{self, Serving};
@@ -36,7 +37,7 @@ struct State {
 impl Scores {
     /// Creates the view of the first link, for the worker in slot `index`, and clears the slot.
     pub(crate) fn new(pool: Arc<Shared>, index: usize) -> Scores {
-        let (threads, slot_len) = (pool.worker_threads(), pool.slot_len());
+        let (threads, slot_len) = (pool.layout().threads, pool.layout().slot_len());
         let state = State { threads: vec![None; threads], requests: 0, failures: 0 };
         let worker = Worker { pool, index, state: Mutex::new(state) };
         worker.write(0, &vec![0; slot_len]);
@@ -53,7 +54,7 @@ impl Scores {
     pub(crate) fn taken(&self, id: u32, count: u64) {
         let worker = &*self.worker;
         let mut state = locked(&worker.state);
-        worker.put(scoreboard::link_at(worker.pool.worker_threads(), self.link.into()), count);
+        worker.put(scoreboard::link_at(worker.pool.layout().threads, self.link.into()), count);
         // A worker is sent no more requests than it has threads.
         let Some(thread) = state.threads.iter().position(Option::is_none) else { return };
         let serving = Serving { link: self.link.into(), id };
@@ -94,7 +95,7 @@ impl Worker {
     }
 
     fn write(&self, at: usize, bytes: &[u8]) {
-        let at = self.index * self.pool.slot_len() + at;
+        let at = self.index * self.pool.layout().slot_len() + at;
         // The scoreboard is memory of this length, so the write cannot fail.
         let _ = self.pool.scoreboard().write_all_at(bytes, at as u64);
     }
@@ -103,15 +104,19 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dispatch::Dispatch;
     use crate::os;
+    use crate::seating::Seating;
+    use queue::Dispatch;
+    use wire::Seats;
 
     #[test]
     fn the_slot_is_as_a_worker_would_write_it() {
         let (reports, _) = tokio::sync::mpsc::unbounded_channel();
-        let memory = os::scoreboard_memory(2, scoreboard::slot_len(2, 2)).unwrap();
-        memory.write_all_at(&[7; 16], scoreboard::slot_len(2, 2) as u64).unwrap();
-        let pool = Arc::new(Shared::new(Dispatch::new(10), None, 2, reports, memory, 2));
+        let seating = Seating::new([Seats { threads: 2, fibers: 0 }], 2);
+        let slot_len = seating.layout().slot_len();
+        let memory = os::scoreboard_memory(2, slot_len).unwrap();
+        memory.write_all_at(&[7; 16], slot_len as u64).unwrap();
+        let pool = Arc::new(Shared::new([Dispatch::new(10)], seating, reports, memory));
         let first = Scores::new(pool.clone(), 1);
         let second = first.of_link(1);
         assert_eq!((pool.slot(1).requests, pool.slot(1).taken), (0, vec![0, 0]));

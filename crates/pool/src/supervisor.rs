@@ -23,19 +23,21 @@ mod worker;
 
 use crate::collections::Collections;
 use crate::deaths;
-use crate::dispatch::{Dispatch, SeatKind, Serial};
+use crate::messages::{Report, ThreadMessage};
 use crate::orphans::{self, Orphans};
 use crate::os;
 use crate::reconciler::{
     Act, FIRST, FIRST_CODE, Generation, Health, Phase, Reconciler, Row, Seen, Stage, Timeouts, Wish, recycle,
     slots_for,
 };
-use crate::shared::{Report, Shared, ThreadMessage};
+use crate::seating::Seating;
+use crate::shared::Shared;
 use crate::spawner::{TemplateReport, message};
 use history::History;
 use jobs::Jobs;
 use meter::Meter;
 pub use orders::{AppFacts, BootError, Command, Notice, Options, Processes, Refresh, ReloadStep, Steps};
+use queue::{Dispatch, Reason, Serial};
 use releases::Releases;
 use sizing::Sampler;
 pub use sizing::Sizing;
@@ -46,7 +48,6 @@ use std::time::{Duration, Instant};
 use templates::RunningTemplate;
 use tokio::sync::mpsc;
 use trials::Trials;
-use wire::scoreboard::slot_len;
 use worker::Worker;
 
 /// The interval at which the supervisor checks whether workers with fibers are computing.
@@ -114,17 +115,12 @@ impl Supervisor {
             timeouts: Timeouts { boot, shutdown: limits.shutdown, worker: limits.worker },
             phase: Phase::Serving,
         };
-        let slot_len = slot_len(options.scoreboard_threads(), options.links());
-        let scoreboard = os::scoreboard_memory(slots, slot_len)?;
+        let seating = Seating::of(&options.boot.settings);
+        let scoreboard = os::scoreboard_memory(slots, seating.layout().slot_len())?;
         let (to_supervisor, reports) = mpsc::unbounded_channel();
-        let (max_queue, apart) = (options.settings.borrow().limits.max_queue, options.fibers_apart());
-        let mut dispatch = Dispatch::new(max_queue);
-        if (options.fibers() && !apart) || spawns {
-            dispatch = dispatch.without_prefetching();
-        }
-        let of_fibers = apart.then(|| Dispatch::of_fibers(max_queue));
-        let (threads, worker_threads) = (options.front_threads(), options.worker_threads());
-        let shared = Shared::new(dispatch, of_fibers, threads, to_supervisor, scoreboard, worker_threads);
+        let max_queue = options.settings.borrow().limits.max_queue;
+        let queues: Vec<Dispatch> = seating.queues(max_queue, !spawns).collect();
+        let shared = Shared::new(queues, seating, to_supervisor, scoreboard);
         Ok(Supervisor {
             reconciler: Reconciler::new(source, wish, slots, workers, now),
             releases: Releases::new(options.boot.clone()),
@@ -178,7 +174,7 @@ impl Supervisor {
         let mut looks_at = Instant::now();
         while !self.outbox.empty {
             // Both ticks have their own deadlines, so that other events cannot postpone them.
-            let looks = self.options.fibers() && !self.is_calm();
+            let looks = self.has_fibers() && !self.is_calm();
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(self.subjects.next_tick.into()) => self.tick(),
@@ -215,6 +211,10 @@ impl Supervisor {
 
     fn is_stopping(&self) -> bool {
         self.reconciler.wish().phase == Phase::Stopping
+    }
+
+    fn has_fibers(&self) -> bool {
+        self.shared.seating().fibers() > 0
     }
 
     fn is_attached(&self) -> bool {
@@ -296,9 +296,8 @@ impl Supervisor {
     fn reported(&mut self, report: Report) {
         match report {
             Report::Ready { serial, seats, fiber_seats } => {
-                let fiber_seats = if self.shared.is_apart() { fiber_seats.max(1).into() } else { 0 };
                 if let Some(worker) = self.workers.get_mut(&serial) {
-                    worker.seats = [seats.max(1).into(), fiber_seats];
+                    worker.seats = self.shared.seating().reported(seats, fiber_seats);
                 }
                 self.see(Seen::Ready(serial));
             }

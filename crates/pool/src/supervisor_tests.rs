@@ -1,11 +1,11 @@
 //! Tests the supervisor's decisions, with programs that do nothing as templates.
 
 use super::*;
-use crate::dispatch::Admission;
 use crate::link::End;
 use crate::progress::Progress;
 use crate::reconciler::End as Ended;
 use crate::spawner::{BootConfig, ExitStatus, Handoff, TemplateMessage};
+use queue::{Admission, PoolIndex};
 use settings::Settings;
 use stats::DeathCause;
 use std::os::unix::fs::FileExt;
@@ -134,7 +134,7 @@ impl Scene {
 
 fn overdue(messages: &[ThreadMessage]) -> Vec<u32> {
     let id = |message: &ThreadMessage| match message {
-        ThreadMessage::Overdue { end: End { serial: 1, kind: SeatKind::Thread }, id } => Some(*id),
+        ThreadMessage::Overdue { end: End { serial: 1, pool: PoolIndex::DEFAULT }, id } => Some(*id),
         _ => None,
     };
     messages.iter().filter_map(id).collect()
@@ -234,7 +234,7 @@ fn waits_are_predicted_while_all_workers_are_there() {
     with_scene(async |scene| {
         let waiting = |scene: &mut Scene| {
             scene.supervisor.observe_size();
-            scene.supervisor.shared.dispatch(SeatKind::Thread).is_predicting()
+            scene.supervisor.shared.dispatch(PoolIndex::DEFAULT).is_predicting()
         };
         assert!(waiting(scene));
         assert_eq!(scene.supervisor.shared.wanted(), 1);
@@ -260,7 +260,7 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
         let messages = scene.messages();
         assert!(messages.iter().any(|message| matches!(message, ThreadMessage::Drain(1))), "{messages:?}");
         assert!(messages.iter().any(|message| matches!(message, ThreadMessage::Withdraw(1))), "{messages:?}");
-        let admission = scene.supervisor.shared.dispatch(SeatKind::Thread).ask(0, 0, Instant::now()).1;
+        let admission = scene.supervisor.shared.dispatch(PoolIndex::DEFAULT).ask(0, 0, Instant::now()).1;
         assert_eq!(admission, Admission::Wait, "it gets no requests");
         scene.exits(ExitStatus::Signal(9));
         let served = crate::deaths::Served {
@@ -287,7 +287,7 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
 fn a_request_that_is_not_taken_up_is_withdrawn_and_its_worker_gets_no_more() {
     with_scene(async |scene| {
         assert_eq!(
-            scene.supervisor.shared.dispatch(SeatKind::Thread).ask(0, 0, Instant::now()).1,
+            scene.supervisor.shared.dispatch(PoolIndex::DEFAULT).ask(0, 0, Instant::now()).1,
             Admission::Go(1)
         );
         assert!(scene.tick().is_empty());
@@ -295,7 +295,7 @@ fn a_request_that_is_not_taken_up_is_withdrawn_and_its_worker_gets_no_more() {
         worker.progress = Progress::new(Instant::now() - crate::progress::SUSPEND_AFTER);
         assert!(matches!(scene.tick()[..], [ThreadMessage::Withdraw(1)]));
         assert_eq!(
-            scene.supervisor.shared.dispatch(SeatKind::Thread).ask(0, 0, Instant::now()).1,
+            scene.supervisor.shared.dispatch(PoolIndex::DEFAULT).ask(0, 0, Instant::now()).1,
             Admission::Wait
         );
         scene.reported(Report::Withdrawn { serial: 1, count: 1 });

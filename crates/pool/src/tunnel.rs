@@ -2,7 +2,7 @@
 //! with the client and counts it for its worker.
 //!
 //! Why: such connections hold no seat but cost their worker time, so new ones should go to workers that have
-//! few ([`crate::dispatch`]). WebSockets of a worker that is leaving are closed here with status 1012
+//! few ([`queue::Dispatch`]). WebSockets of a worker that is leaving are closed here with status 1012
 //! ([`crate::websocket`]).
 
 use crate::call::Call;
@@ -33,20 +33,20 @@ struct Counted {
 
 impl Counted {
     fn new(local: &Rc<Local>, call: &Call) -> Counted {
-        let end = End { serial: call.serial(), kind: call.kind() };
-        local.shared().dispatch(end.kind).tunnel_opened(end.serial);
+        let end = End { serial: call.serial(), pool: call.pool() };
+        local.shared().dispatch(end.pool).tunnel_opened(end.serial);
         Counted { local: local.clone(), end, _descriptor: descriptors::Held::begin() }
     }
 
     /// Returns whether the worker gets no more requests or is gone.
     fn is_leaving(&self) -> bool {
-        !self.local.shared().dispatch(self.end.kind).is_open(self.end.serial)
+        !self.local.shared().dispatch(self.end.pool).is_open(self.end.serial)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.local.shared().dispatch(self.end.kind).tunnel_closed(self.end.serial);
+        self.local.shared().dispatch(self.end.pool).tunnel_closed(self.end.serial);
     }
 }
 

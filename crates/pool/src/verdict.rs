@@ -7,6 +7,7 @@
 //! 3. There is no verdict before [`ENOUGH`] requests or the end of the trial, because the first requests with
 //!    cold caches say little.
 
+use queue::Tally;
 use std::time::Duration;
 
 /// The number of requests of the new code that make its failures and its time meaningful.
@@ -21,47 +22,12 @@ const MORE_FAILURES: f64 = 0.02;
 const SLOWER: f64 = 3.0;
 const SLOWER_BY: Duration = Duration::from_millis(50);
 
-/// The totals of one or more workers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
-    /// Finished requests.
-    pub requests: u64,
-    /// Responses with a status of 500 or more, which is also the result of exceptions.
-    pub failures: u64,
-    /// The time in the app, in microseconds.
-    pub app_us: u64,
+fn failing(tally: Tally) -> f64 {
+    tally.failures as f64 / tally.requests.max(1) as f64
 }
 
-impl std::ops::Sub for Tally {
-    type Output = Tally;
-
-    fn sub(self, before: Tally) -> Tally {
-        Tally {
-            requests: self.requests.saturating_sub(before.requests),
-            failures: self.failures.saturating_sub(before.failures),
-            app_us: self.app_us.saturating_sub(before.app_us),
-        }
-    }
-}
-
-impl std::iter::Sum for Tally {
-    fn sum<I: Iterator<Item = Tally>>(all: I) -> Tally {
-        all.fold(Tally::default(), |sum, one| Tally {
-            requests: sum.requests + one.requests,
-            failures: sum.failures + one.failures,
-            app_us: sum.app_us + one.app_us,
-        })
-    }
-}
-
-impl Tally {
-    fn failing(self) -> f64 {
-        self.failures as f64 / self.requests.max(1) as f64
-    }
-
-    fn mean_ms(self) -> f64 {
-        self.app_us as f64 / self.requests.max(1) as f64 / 1e3
-    }
+fn mean_ms(tally: Tally) -> f64 {
+    tally.app_us as f64 / tally.requests.max(1) as f64 / 1e3
 }
 
 /// Returns the verdict on `new` compared with `old`, once there is one: a summary, or the reason to revert.
@@ -70,8 +36,8 @@ pub fn verdict(new: Tally, old: Tally, over: bool) -> Option<Result<String, Stri
     if new.requests < ENOUGH && !over {
         return None;
     }
-    let percent = |tally: Tally| tally.failing() * 100.0;
-    if new.failures > ACCIDENTS && new.failing() > old.failing() + MORE_FAILURES {
+    let percent = |tally: Tally| failing(tally) * 100.0;
+    if new.failures > ACCIDENTS && failing(new) > failing(old) + MORE_FAILURES {
         return Some(Err(format!(
             "{} of {} requests failed with 5xx ({:.0} %; of the old code {:.0} %)",
             new.failures,
@@ -80,13 +46,13 @@ pub fn verdict(new: Tally, old: Tally, over: bool) -> Option<Result<String, Stri
             percent(old)
         )));
     }
-    let limit = old.mean_ms() * SLOWER + SLOWER_BY.as_secs_f64() * 1e3;
-    if new.requests.min(old.requests) >= COMPARABLE && new.mean_ms() > limit {
+    let limit = mean_ms(old) * SLOWER + SLOWER_BY.as_secs_f64() * 1e3;
+    if new.requests.min(old.requests) >= COMPARABLE && mean_ms(new) > limit {
         return Some(Err(format!(
             "its {} requests took {:.0} ms on average, those of the old code {:.0} ms",
             new.requests,
-            new.mean_ms(),
-            old.mean_ms()
+            mean_ms(new),
+            mean_ms(old)
         )));
     }
     over.then(|| {
@@ -96,7 +62,7 @@ pub fn verdict(new: Tally, old: Tally, over: bool) -> Option<Result<String, Stri
                 format!(
                     "{requests} requests, {:.0} % failed, {:.1} ms on average",
                     percent(new),
-                    new.mean_ms()
+                    mean_ms(new)
                 )
             }
         })

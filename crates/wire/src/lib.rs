@@ -19,11 +19,13 @@ pub mod response;
 #[cfg(test)]
 mod ruby;
 pub mod scoreboard;
+pub mod seats;
 pub mod template;
 pub mod times;
 pub mod traces;
 
 pub use frame::{Frame, Header, Kind, flag};
+pub use seats::Seats;
 
 /// The version of docs/internals/wire.md that this crate implements. Both sides compare it before the app is loaded.
 pub const VERSION: u8 = 7;

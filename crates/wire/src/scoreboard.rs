@@ -25,9 +25,18 @@ const BUSY: u64 = 1 << 63;
 /// The bytes of each link.
 pub const LINK: usize = 16;
 
-/// Returns the size in bytes of the slot of a worker with `threads` threads and `links` links.
-pub const fn slot_len(threads: usize, links: usize) -> usize {
-    (HEADER + THREAD * threads + LINK * links).next_multiple_of(64)
+/// The numbers of threads and links of a worker, on which the layout of its slot depends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    pub threads: usize,
+    pub links: usize,
+}
+
+impl Layout {
+    /// Returns the size of the slot in bytes.
+    pub const fn slot_len(self) -> usize {
+        (HEADER + THREAD * self.threads + LINK * self.links).next_multiple_of(64)
+    }
 }
 
 /// Returns the offset of the number of requests taken up from link `link`, in the slot of a worker with
@@ -112,8 +121,8 @@ impl Slot {
         1u64.checked_shl(thread).is_some_and(|bit| self.computing & bit != 0)
     }
 
-    /// Reads a slot of [`slot_len`] bytes. Missing bytes count as zero.
-    pub fn read(bytes: &[u8], threads: usize, links: usize) -> Slot {
+    /// Reads a slot of [`Layout::slot_len`] bytes. Missing bytes count as zero.
+    pub fn read(bytes: &[u8], Layout { threads, links }: Layout) -> Slot {
         let word =
             |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
         Slot {
@@ -148,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_slot_is_read_back() {
-        let mut bytes = vec![0; slot_len(3, 2)];
+        let layout = Layout { threads: 3, links: 2 };
+        let mut bytes = vec![0; layout.slot_len()];
         bytes[0..8].copy_from_slice(&9u64.to_le_bytes());
         bytes[32..40].copy_from_slice(&3u64.to_le_bytes());
         bytes[40..48].copy_from_slice(&450_000u64.to_le_bytes());
@@ -158,10 +168,10 @@ mod tests {
         bytes[at + 8..at + 16].copy_from_slice(&77u64.to_le_bytes());
         let at = link_at(3, 1);
         bytes[at..at + 8].copy_from_slice(&4u64.to_le_bytes());
-        let slot = Slot::read(&bytes, 3, 2);
+        let slot = Slot::read(&bytes, layout);
         assert_eq!(slot.taken, [0, 4]);
         assert_eq!(withdrawn_at(3, 1), link_at(3, 1) + 8);
-        assert!(withdrawn_at(3, 1) + 8 <= slot_len(3, 2));
+        assert!(withdrawn_at(3, 1) + 8 <= layout.slot_len());
         assert_eq!(slot.requests, 9);
         assert_eq!([0, 1, 63, 64].map(|thread| slot.computes(thread)), [false, true, true, false]);
         assert_eq!((slot.blocking_calls, slot.blocked_us), (3, 450_000));

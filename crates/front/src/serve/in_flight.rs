@@ -1,7 +1,7 @@
 //! The requests in progress, and their positions in the app's code, for `GET /requests`.
 
 use super::snapshot::Snapshotter;
-use pool::dispatch::Serial;
+use pool::Serial;
 use pool::reconciler::Row;
 use pool::supervisor::Command;
 use pool::{Busy, InFlight as RequestInFlight, Slot, Trace};

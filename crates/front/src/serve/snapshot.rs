@@ -8,10 +8,9 @@ use crate::services::Board;
 use crate::tls::Encryption;
 use crate::vitals::Vitals;
 use control::reload::{ReloadLine, ReloadWish};
-use pool::Shared;
-use pool::dispatch::{Dispatch, SeatKind};
 use pool::reconciler::{FIRST, Row, Stage};
 use pool::supervisor::{Command, Processes, ReloadStep, Sizing};
+use pool::{Dispatch, Shared};
 use ratelimit::Ledger;
 use settings::{Machine, Settings};
 use stats::{
@@ -307,9 +306,8 @@ impl Snapshotter {
         let shared = self.shared()?;
         let slot = shared.slot(row.index as usize);
         let in_flight = shared.each(|dispatch| dispatch.taken(row.serial)).sum();
-        let fibers = pool::spawner::fibers(&self.settings);
-        let busy = shared.serving(&slot, fibers > 0) as u32;
-        let threads = u32::from(self.settings.threads.max);
+        let seating = shared.seating();
+        let busy = seating.serving(&slot) as u32;
         Some(WorkerSnapshot {
             index: row.index,
             pid: row.pid,
@@ -327,9 +325,11 @@ impl Snapshotter {
             blocked_ms: slot.blocked_us / 1000,
             busy_threads: busy,
             threads_started: slot.threads as u32,
-            threads_max: if shared.is_apart() { threads + fibers } else { threads * fibers.max(1) },
-            fibers,
-            fiber_paths: shared.is_apart().then_some(FiberSeats { busy: slot.serving as u32, max: fibers }),
+            threads_max: seating.count(),
+            fibers: seating.fibers(),
+            fiber_paths: seating
+                .fiber_paths()
+                .map(|(_, seats)| FiberSeats { busy: slot.serving as u32, max: seats.count() }),
             in_flight,
             waiting: u32::saturating_sub(in_flight, busy),
             pss_bytes: taken.pss_bytes,
@@ -342,7 +342,10 @@ impl Snapshotter {
     fn queue(&self, now: Instant) -> QueueSnapshot {
         let Some(shared) = self.shared() else { return QueueSnapshot::default() };
         let mut queue = QueueSnapshot {
-            for_fibers: shared.is_apart().then(|| shared.dispatch(SeatKind::Fiber).waiting() as u64),
+            for_fibers: shared
+                .seating()
+                .fiber_paths()
+                .map(|(pool, _)| shared.dispatch(pool).waiting() as u64),
             ..QueueSnapshot::default()
         };
         let one = |dispatch: &mut Dispatch| {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use control::client::{Client, explain};
+use planner::Seats;
 use planner::format::{figure, millis};
 use serde::Deserialize;
 use settings::{Argument, ControlAddress, ProcessEnvironment};
@@ -167,7 +168,10 @@ fn threads_and_fibers(workers: &[WorkerSnapshot]) -> (u32, u32) {
     largest.map_or((0, 0), |worker| match worker.fiber_paths {
         // The seats are fibers, most of which only wait.
         Some(_) => (1, worker.threads_max),
-        None => (worker.threads_max / worker.fibers.max(1), worker.fibers),
+        None => {
+            let Seats { threads, fibers } = Seats::of_count(worker.threads_max, worker.fibers);
+            (threads, fibers)
+        }
     })
 }
 

@@ -1,8 +1,8 @@
 //! The steps that the [reconciler](super) decides, and the state of processes as others see it.
 
 use super::wish::{Code, Pool};
-use crate::dispatch::Serial;
 use crate::spawner::ExitStatus;
+use queue::Serial;
 use stats::{DeathCause, ReforkOutcome, ReloadOutcome};
 use std::time::{Duration, Instant};
 

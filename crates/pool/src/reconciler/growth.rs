@@ -24,8 +24,7 @@
 //! 6. A number that an operator has set by signal stays ([`Growth::pin`]) until the range is set again.
 
 use crate::deaths::mebibytes;
-use crate::dispatch::Load;
-use crate::waits::Waits;
+use queue::{Load, Waits};
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};

@@ -55,9 +55,9 @@ mod templates;
 mod wish;
 mod workers;
 
-use crate::dispatch::Serial;
 pub use act::*;
 use generation::{GenerationState, Role, Template};
+use queue::Serial;
 use recycle::Recycler;
 use refork::Refork;
 use reload::Reload;

@@ -19,7 +19,7 @@
 
 use super::{Act, Cause, Line, Reconciler};
 use crate::deaths::{mebibytes, span};
-use crate::dispatch::Serial;
+use queue::Serial;
 use stats::DeathCause;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -4,9 +4,9 @@ use super::act::Generation;
 use super::growth::Sample;
 use super::recycle::Figures;
 use super::wish::{Code, Plan};
-use crate::dispatch::Serial;
 use crate::room;
 use crate::spawner::ExitStatus;
+use queue::Serial;
 
 /// A change.
 #[derive(Debug, Clone)]

@@ -38,11 +38,6 @@ pub fn fibers(settings: &Settings) -> u32 {
     if settings.fibers > 0 && without_fork(settings).is_some() { 0 } else { settings.fibers }
 }
 
-/// Returns whether fibers serve only some paths, and threads all others.
-pub fn fibers_apart(settings: &Settings) -> bool {
-    !settings.fiber_paths.is_empty() && fibers(settings) > 0
-}
-
 fn ask(settings: &Settings, environment: &[(OsString, Option<OsString>)]) -> Option<String> {
     let output = command(settings, environment).args(["-e", QUESTION]).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

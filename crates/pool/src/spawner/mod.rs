@@ -16,7 +16,7 @@ mod source;
 mod spawned;
 mod template;
 
-pub use engine::{fibers, fibers_apart, without_fork};
+pub use engine::{fibers, without_fork};
 pub use environment::before_bundler;
 pub(crate) use message::{Booted, TemplateMessage};
 pub use prepared::{Handoff, Prepared};

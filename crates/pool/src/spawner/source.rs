@@ -8,7 +8,7 @@
 //! [`TemplateMessage`]: super::TemplateMessage
 
 use super::{BootConfig, ServiceOrder};
-use crate::dispatch::Serial;
+use queue::Serial;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;

@@ -14,13 +14,14 @@ use super::prepared::command;
 use super::source::{Exit, Source};
 use super::template::TemplateReport;
 use super::{BootConfig, Booted, ExitStatus, ServiceOrder, TemplateMessage};
-use crate::dispatch::{SeatKind, Serial};
 use crate::link::{Connections, Descriptors, End};
+use crate::messages::{ThreadMessage, locked};
 use crate::os;
 use crate::process::Process;
 use crate::reconciler::Generation;
 use crate::scores::Scores;
-use crate::shared::{Shared, ThreadMessage, locked};
+use crate::shared::Shared;
+use queue::{PoolIndex, Serial};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -255,7 +256,7 @@ impl Common {
             };
             let scores = worker.scores.as_ref().map(|scores| scores.of_link(number));
             self.pool.mailbox(number).post(ThreadMessage::Link {
-                end: End { serial, kind: SeatKind::Thread },
+                end: End { serial, pool: PoolIndex::DEFAULT },
                 index,
                 socket,
                 descriptors,

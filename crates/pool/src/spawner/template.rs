@@ -3,11 +3,11 @@
 use super::message::{self, TemplateMessage};
 use super::source::{Exit, Source};
 use super::{BootConfig, Prepared, ServiceOrder, fibers};
-use crate::dispatch::Serial;
 use crate::os;
 use crate::process::Process as Known;
 use crate::reconciler::Generation;
 use crate::system::{DUMP, catches_dump};
+use queue::Serial;
 use rustix::process::Signal;
 use std::collections::VecDeque;
 use std::io;

@@ -39,7 +39,7 @@ impl Supervisor {
             Act::Try(Trial::Read(code)) => return Some(Seen::Read(code, self.read(code))),
             Act::Try(Trial::Weigh) => self.weigh_memory(),
             Act::Try(Trial::Probe(serial, code)) => self.probe(serial, code),
-            Act::Try(Trial::Watch(_)) => self.trials.watch(self.shared.tallies()),
+            Act::Try(Trial::Watch(_)) => self.trials.watch(self.shared.pools().tallies()),
             Act::Say(line) => self.say(line),
             Act::Reached(milestone) => self.reached(milestone),
         }
@@ -87,21 +87,19 @@ impl Supervisor {
         self.workers.insert(serial, worker);
         let template =
             self.templates.get(&generation).ok_or_else(|| io::Error::other("there is no template"))?;
-        let mut theirs = Vec::with_capacity(self.shared.links());
-        let kinds = if template.process.passes_links() { self.shared.kinds() } else { &[] };
-        for &kind in kinds {
-            for thread in 0..self.options.front_threads() {
-                let (ours, end) = os::pair()?;
-                end.set_nonblocking(false)?;
-                theirs.push(end);
-                self.shared.mailbox(thread as u16).post(ThreadMessage::Link {
-                    end: End { serial, kind },
-                    index: index as u16,
-                    socket: ours,
-                    descriptors: Descriptors::WithFrames,
-                    scores: None,
-                });
-            }
+        let mut theirs = Vec::with_capacity(self.shared.layout().links);
+        let passed = self.shared.seating().links().take_while(|_| template.process.passes_links());
+        for (thread, pool) in passed {
+            let (ours, end) = os::pair()?;
+            end.set_nonblocking(false)?;
+            theirs.push(end);
+            self.shared.mailbox(thread).post(ThreadMessage::Link {
+                end: End { serial, pool },
+                index: index as u16,
+                socket: ours,
+                descriptors: Descriptors::WithFrames,
+                scores: None,
+            });
         }
         template.process.fork(index, serial, &theirs)
     }
@@ -143,11 +141,11 @@ impl Supervisor {
         let (now, mut assigned) = (Instant::now(), Vec::new());
         let Some(worker) = self.workers.get_mut(&serial) else { return };
         worker.progress = Progress::new(now);
-        for &kind in self.shared.kinds() {
-            let (mut dispatch, seats) = (self.shared.dispatch(kind), worker.seats[kind as usize]);
+        for (pool, &seats) in self.shared.pools().indexes().zip(&worker.seats) {
+            let mut queue = self.shared.dispatch(pool);
             match share {
-                None => dispatch.worker_up(serial, seats, now, &mut assigned),
-                Some(share) => dispatch.worker_on_trial(serial, seats, share * 10, now, &mut assigned),
+                None => queue.worker_up(serial, seats, now, &mut assigned),
+                Some(share) => queue.worker_on_trial(serial, seats, share * 10, now, &mut assigned),
             }
         }
         self.shared.deliver(&assigned);
@@ -159,7 +157,7 @@ impl Supervisor {
             let usable = Err(format!("no socket for its template: {e}"));
             Some(Seen::Template { generation, usable })
         });
-        self.shared.each(|dispatch| dispatch.worker_closed(serial)).for_each(drop);
+        self.shared.pools().pass_over(serial, Reason::Leaving);
         self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
         let generation = self.workers.get(&serial).map(|worker| worker.generation);
         if let Some(template) = generation.and_then(|generation| self.templates.get(&generation)) {

@@ -1,9 +1,9 @@
 //! Carries out full garbage collections between requests. [`crate::collections`] decides which worker is
-//! next, [`crate::dispatch`] whether the others can do without it.
+//! next, [`queue`] whether the others can do without it.
 
 use super::Supervisor;
-use crate::dispatch::Serial;
-use crate::shared::ThreadMessage;
+use crate::messages::ThreadMessage;
+use queue::{Reason, Serial};
 use std::time::{Duration, Instant};
 
 impl Supervisor {
@@ -34,9 +34,6 @@ impl Supervisor {
     }
 
     fn rested(&self, serial: Serial) {
-        let mut assigned = Vec::new();
-        let now = Instant::now();
-        self.shared.each(|dispatch| dispatch.rested(serial, now, &mut assigned)).for_each(drop);
-        self.shared.deliver(&assigned);
+        self.shared.restore(serial, Reason::Resting, Instant::now());
     }
 }

@@ -139,28 +139,23 @@ impl Supervisor {
         self.check_progress(row, &slot, now);
         self.trace_slow(row, &slot);
         let Some(timeout) = self.options.timeouts().worker else { return };
-        if self.options.fibers() {
+        if self.has_fibers() {
             // The scoreboard does not show which fibers are waiting.
             self.shared.to_all(|| ThreadMessage::OverdueSince { serial: row.serial, timeout });
         }
         let Some(worker) = self.workers.get_mut(&row.serial) else { return };
         let overdue = worker.requests.overdue(&slot, timeout, os::monotonic_us());
         for busy in &overdue {
-            let Some((thread, kind)) = self.shared.link_end(busy.serving.link) else { continue };
-            let end = End { serial: row.serial, kind };
+            let link = self.shared.seating().links().nth(busy.serving.link as usize);
+            let Some((thread, pool)) = link else { continue };
+            let end = End { serial: row.serial, pool };
             self.shared.mailbox(thread).post(ThreadMessage::Overdue { end, id: busy.serving.id });
         }
-        let serves = self.shared.serving(&slot, self.options.fibers()) as usize;
+        let seating = self.shared.seating();
+        let serves = seating.serving(&slot) as usize;
         // Most fibers are waiting, which the scoreboard does not show; the front threads report them.
-        let kept = worker.requests.kept_now(now);
-        let held = match (self.options.fibers(), self.shared.is_apart()) {
-            (false, _) => overdue.len(),
-            (true, false) => kept,
-            (true, true) => {
-                let threads = self.options.worker_threads() as u32;
-                kept + overdue.iter().filter(|busy| busy.thread < threads).count()
-            }
-        };
+        let on_threads = overdue.iter().filter(|busy| !seating.is_loop(busy.thread)).count();
+        let held = worker.requests.kept_now(now) + on_threads;
         if !worker.requests.stuck.is_empty() && (held >= serves || os::is_stopped(row.pid)) {
             self.see(Seen::Health(row.serial, Health::OthersFinished));
         }
@@ -169,18 +164,19 @@ impl Supervisor {
     /// With fibers: finds workers that are computing on all of their threads. They get new requests only when
     /// all others are full.
     pub(super) fn look_for_held(&self) {
-        let limit = os::monotonic_us().saturating_sub(HELD.as_micros() as u64);
-        let threads = self.options.worker_threads() as u32;
-        let (kind, loops) = match self.shared.is_apart() {
-            true => (SeatKind::Fiber, threads..threads + 1),
-            false => (SeatKind::Thread, 0..threads),
-        };
+        let limit_us = os::monotonic_us().saturating_sub(HELD.as_micros() as u64);
+        let (now, mut assigned) = (Instant::now(), Vec::new());
         for row in self.reconciler.rows().filter(|row| row.stage == Stage::Up) {
             let slot = self.shared.slot(row.index as usize);
-            let stuck = |thread| slot.busy.iter().any(|busy| busy.thread == thread && busy.since_us < limit);
-            let held = loops.clone().all(|thread| slot.computes(thread) || stuck(thread));
-            self.shared.dispatch(kind).worker_held(row.serial, held);
+            for (pool, threads) in self.shared.seating().loops() {
+                let mut queue = self.shared.dispatch(pool);
+                match Seating::computes(&slot, threads, limit_us) {
+                    true => queue.pass_over(row.serial, Reason::Computing),
+                    false => queue.restore(row.serial, Reason::Computing, now, &mut assigned),
+                }
+            }
         }
+        self.shared.deliver(&assigned);
     }
 
     fn trace_slow(&mut self, row: &Row, slot: &Slot) {
@@ -205,7 +201,7 @@ impl Supervisor {
         let seen = Observation {
             handed,
             stalled,
-            busy: self.shared.serving(slot, self.options.fibers()) as u32,
+            busy: self.shared.seating().serving(slot) as u32,
             threads: worker.seats.iter().sum(),
             work: slot.taken.iter().sum::<u64>().wrapping_add(slot.requests),
         };
@@ -213,16 +209,12 @@ impl Supervisor {
         let health = match worker.progress.observe(seen, now, threads, timeout, || os::is_stopped(pid)) {
             Decision::None => return,
             Decision::Suspend { idle_thread } => {
-                self.shared.each(|dispatch| dispatch.worker_suspended(serial)).for_each(drop);
+                self.shared.pools().pass_over(serial, Reason::Suspended);
                 self.shared.to_all(|| ThreadMessage::Withdraw(serial));
                 Health::Suspended { idle_thread }
             }
             Decision::Resume => {
-                let mut assigned = Vec::new();
-                self.shared
-                    .each(|dispatch| dispatch.worker_resumed(serial, now, &mut assigned))
-                    .for_each(drop);
-                self.shared.deliver(&assigned);
+                self.shared.restore(serial, Reason::Suspended, now);
                 Health::Resumed
             }
             Decision::Freeze => Health::Frozen,

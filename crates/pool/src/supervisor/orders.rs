@@ -1,9 +1,9 @@
 //! The front's side of a pool: how it is configured, what it may be ordered to do, and what it reports.
 
 use super::sizing::Sizing;
-use crate::dispatch::Serial;
 use crate::reconciler::{Capabilities, Code, Row};
-use crate::spawner::{BootConfig, ServiceOrder, fibers, fibers_apart, without_fork};
+use crate::spawner::{BootConfig, ServiceOrder, without_fork};
+use queue::Serial;
 use settings::puma::Call;
 use settings::{Machine, Service, Settings};
 use stats::Library;
@@ -31,31 +31,6 @@ pub struct Options {
 }
 
 impl Options {
-    pub(super) fn worker_threads(&self) -> usize {
-        self.boot.settings.threads.max.into()
-    }
-
-    /// Returns whether threads serve with fibers.
-    pub(super) fn fibers(&self) -> bool {
-        fibers(&self.boot.settings) > 0
-    }
-
-    /// Returns whether fibers serve only some paths (`fiber_paths`), beside threads. An attached process has
-    /// threads only.
-    pub(super) fn fibers_apart(&self) -> bool {
-        self.attached.is_none() && fibers_apart(&self.boot.settings)
-    }
-
-    /// Returns the threads of a worker, including the extra thread that runs the fibers of `fiber_paths`.
-    pub(super) fn scoreboard_threads(&self) -> usize {
-        self.worker_threads() + usize::from(self.fibers_apart())
-    }
-
-    /// Returns the links of a worker: one per front thread and kind of seat.
-    pub(super) fn links(&self) -> usize {
-        self.front_threads() * if self.fibers_apart() { 2 } else { 1 }
-    }
-
     /// Returns whether workers are spawned, because this Ruby cannot fork.
     pub(super) fn spawns(&self) -> bool {
         self.attached.is_none() && without_fork(&self.boot.settings).is_some()

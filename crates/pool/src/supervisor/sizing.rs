@@ -2,8 +2,8 @@
 //! meaningful.
 
 use super::*;
-use crate::dispatch::Load;
 use crate::reconciler::growth::{Memory, Range, Sample};
+use queue::Load;
 use settings::{Chosen, CpuClock, Machine, Workers, auto_workers};
 use stats::SizeChange;
 use std::cmp::Reverse;

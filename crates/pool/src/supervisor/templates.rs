@@ -63,9 +63,8 @@ impl Supervisor {
 
     /// Returns the number of links of a worker, and the number of slots with their size in bytes.
     fn template_sizes(&self) -> (usize, (usize, usize)) {
-        let options = &self.options;
-        let slot_len = slot_len(options.scoreboard_threads(), options.links());
-        (options.links(), (self.reconciler.slots(), slot_len))
+        let layout = self.shared.layout();
+        (layout.links, (self.reconciler.slots(), layout.slot_len()))
     }
 
     /// Records the facts about the app that a template reports.
@@ -87,7 +86,7 @@ impl Supervisor {
         // A template that does not read messages now is about to be replaced.
         let _ = template.process.tell(&message::unlink(&self.options.boot.unlink));
         if let Some(facts) = template.facts.clone().filter(|_| !is_refork) {
-            facts.notes(self.options.fibers()).for_each(|note| self.log(note));
+            facts.notes(self.has_fibers()).for_each(|note| self.log(note));
             if !is_reload {
                 self.log("a new template has loaded the app".to_owned());
             }

@@ -4,7 +4,8 @@
 use super::*;
 use crate::reconciler::Code;
 use crate::room::Figures;
-use crate::verdict::{self, Tally, verdict};
+use crate::verdict::{self, verdict};
+use queue::Tally;
 use settings::Machine;
 
 /// How long the memory check waits for the end of a template.
@@ -133,7 +134,7 @@ impl Supervisor {
     /// Compares what was served since the comparison began, as soon as a verdict is possible.
     pub(super) fn judge(&mut self) {
         let Some((new, over)) = self.reconciler.watched(Instant::now()) else { return };
-        let [ours, theirs] = self.trials.since(new, &self.shared.tallies());
+        let [ours, theirs] = self.trials.since(new, &self.shared.pools().tallies());
         if let Some(verdict) = verdict(ours, theirs, over) {
             let verdict = verdict.and_then(|text| self.weigh(new).map(|()| text));
             self.see(Seen::Tried(verdict));

@@ -17,8 +17,8 @@ pub(super) struct Worker {
     pub(super) generation: Generation,
     /// `None` until the fork has been reported.
     pub(super) process: Option<Process>,
-    /// The number of requests that the worker serves at a time, for each [`SeatKind`].
-    pub(super) seats: [u32; 2],
+    /// The number of requests that the worker serves at a time, by pool. Empty until it is ready.
+    pub(super) seats: Vec<u32>,
     pub(super) progress: Progress,
     pub(super) memory: Memory,
     pub(super) requests: deadlines::Requests,
@@ -47,7 +47,7 @@ impl Worker {
         Worker {
             generation,
             process: None,
-            seats: [1, 0],
+            seats: Vec::new(),
             progress: Progress::new(now),
             memory: Memory::default(),
             requests: deadlines::Requests::default(),
@@ -98,7 +98,7 @@ impl Supervisor {
         let kernel = deaths::may_be_the_kernels(&exit);
         let oom = self.subjects.meter.oom_kills.death(Machine::oom_kills(), kernel, Instant::now());
         let (serial, stuck) = (exit.serial, exit.cause == Cause::Stuck);
-        self.shared.each(|dispatch| dispatch.worker_gone(serial)).for_each(drop);
+        self.shared.pools().worker_gone(serial);
         self.subjects.collections.gone(serial);
         self.shared.to_all(|| ThreadMessage::Gone { serial, taken: taken.clone(), stuck });
         if let Some(worker) = self.workers.get_mut(&serial) {

@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use wire::Kind;
+use wire::{Kind, Seats};
 
 static OPTIONS: Guarded<Option<Options>> = Guarded::new(None);
 
@@ -69,12 +69,12 @@ fn read(gvl: &mut Gvl, base: Value, given: Named) -> Options {
 pub(super) fn start(gvl: &mut Gvl, index: Value, links: Value, scoreboard: Value, slot_len: Value) -> Value {
     let options = OPTIONS.with(gvl, |slot| *slot).expect("prepare comes first");
     let fds = descriptors(gvl, links);
-    let apart = options.fibers_apart && options.fibers > 0;
-    let threads = options.threads_max + usize::from(apart);
-    let board = board(gvl, number(scoreboard), number(index), number(slot_len), threads);
-    let (fds, of_fibers) = fds.split_at(if apart { fds.len() / 2 } else { fds.len() });
-    let fibers = if apart { 0 } else { options.fibers };
-    if let Err(error) = install(gvl, Options { fibers, ..options }, fds, board) {
+    let (own, beside) =
+        Seats::of_process(options.threads_max as u32, options.fibers as u32, options.fibers_apart);
+    let threads = own.threads + beside.map_or(0, |beside| beside.threads);
+    let board = board(gvl, number(scoreboard), number(index), number(slot_len), threads as usize);
+    let (fds, of_fibers) = fds.split_at(if beside.is_some() { fds.len() / 2 } else { fds.len() });
+    if let Err(error) = install(gvl, Options { fibers: own.fibers as usize, ..options }, fds, board) {
         failed(gvl, no_install(&error));
     }
     match ServingThread::obtain(gvl, 0) {
@@ -83,12 +83,10 @@ pub(super) fn start(gvl: &mut Gvl, index: Value, links: Value, scoreboard: Value
     }
     board.thread_started();
     (1..options.threads_min).for_each(|index| serve::provide(gvl, Help::Spawn(index)));
-    if apart {
+    if beside.is_some() {
         begin_fibers(gvl, options, of_fibers, board.behind(options.threads_max, fds.len()));
-        ready(gvl, options.threads_max, options.fibers);
-    } else {
-        ready(gvl, options.threads_max * options.fibers.max(1), 0);
     }
+    ready(gvl, own.count(), beside.map_or(0, Seats::count));
     NIL
 }
 
@@ -157,7 +155,7 @@ fn begin_attached(
         Worker::uninstall(gvl);
         return Err("cannot start a thread".to_owned());
     }
-    ready(gvl, options.threads_max, 0);
+    ready(gvl, options.threads_max as u32, 0);
     Ok(serial)
 }
 
@@ -185,7 +183,7 @@ fn no_install(error: &io::Error) -> String {
 }
 
 /// Sends READY with the number of requests that can be served at the same time, and the number of those served by fibers with their own links.
-fn ready(gvl: &Gvl, seats: usize, fiber_seats: usize) {
+fn ready(gvl: &Gvl, seats: u32, fiber_seats: u32) {
     let [seats, fiber_seats] = [seats, fiber_seats].map(|count| u16::try_from(count).unwrap_or(u16::MAX));
     let ready = wire::frame::Ready { pid: std::process::id(), seats, fiber_seats };
     send_frame(gvl, |out| wire::frame::append(out, Kind::Ready, 0, 0, &ready.to_bytes()));

@@ -1,4 +1,4 @@
-//! Decides by the paths of `fiber_paths` which requests fibers serve, while threads serve the others. Pure.
+//! Compares the path of a request with the paths of a pool.
 //!
 //! Contract: a path is compared byte by byte as it appears in the request, which is also the app's PATH_INFO.
 //! Nothing is decoded, and slashes are not merged. So `/%65vents` and `//events` differ from `/events`, as

@@ -1,20 +1,22 @@
-//! The handler for Rack apps: encodes a request for a worker and returns the worker's response.
+//! The handler for Rack apps: passes a request to a worker and returns the worker's response.
+
+mod encode;
+mod head;
+mod reply_body;
 
 use crate::call::{Call, CallState, Carried};
-use crate::link::End;
-use crate::loan::Offer;
 use crate::local::Local;
-use crate::reply::{Head, Next, ReplyEvent};
+use crate::reply::{Head, ReplyEvent};
 use crate::tunnel::{self, SocketBody};
 use crate::websocket::Follower;
-use h1::is_token;
+use encode::{Samples, encode};
 use handler::held::{Account, Turn};
 use handler::{
-    After, Body, BodyStream, Chunk, Client, Departure, Exchange, Failure, Handler, Incoming, Lent, PeerAddr,
-    Request, Response, Trace, Version,
+    After, Body, Chunk, Client, Departure, Exchange, Failure, Handler, Incoming, Lent, Response, Trace,
 };
+use head::{check, is_status};
 use http::body::{Bounds, Collected, collect};
-use std::cell::RefCell;
+use reply_body::ReplyBody;
 use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
@@ -22,28 +24,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
-use wire::Kind;
-use wire::request::{Encoder, Head as WireHead, Put};
 
 /// Serves requests with the app.
 pub struct Rack {
     local: Rc<Local>,
     samples: Samples,
-}
-
-/// Chooses one request in [`Samples::OF`] for measurement, at random, because apps and clients may have a
-/// rhythm of their own.
-struct Samples(RefCell<fastrand::Rng>);
-
-impl Samples {
-    /// Measuring costs some system calls, so not every request is measured.
-    const OF: u32 = 16;
-
-    /// Returns whether the next request is measured.
-    #[inline]
-    fn next(&self) -> bool {
-        self.0.borrow_mut().u32(..).is_multiple_of(Self::OF)
-    }
 }
 
 /// How long the server waits for a half-closed client whose request is served by a fiber. Most such clients
@@ -59,7 +44,7 @@ enum RackEvent {
 impl Rack {
     /// Creates a handler that uses `local`'s workers.
     pub fn new(local: Rc<Local>) -> Rack {
-        Rack { local, samples: Samples(RefCell::new(fastrand::Rng::new())) }
+        Rack { local, samples: Samples::default() }
     }
 
     /// Serves an exchange whose request has been encoded.
@@ -150,8 +135,8 @@ impl Rack {
             Collected::Memory(bytes) => Carried::Bytes(bytes),
             Collected::Spooled { file, place, .. } => Carried::File { file, _place: place },
         };
-        let kind = self.local.shared().kind_of(request.path(), &self.local.settings());
-        Rc::new(Call::new(frame, body, trace, Some(Rc::downgrade(client)), kind, asked))
+        let pool = self.local.shared().pool_of(request.path(), &self.local.settings());
+        Rc::new(Call::new(frame, body, trace, Some(Rc::downgrade(client)), pool, asked))
     }
 
     fn respond(
@@ -295,149 +280,10 @@ impl Drop for PendingCall<'_> {
     }
 }
 
-/// A response body that arrives in frames.
-struct ReplyBody {
-    first: bytes::Bytes,
-    second: Option<Chunk>,
-    call: Rc<Call>,
-    /// Kept because the response's memory is counted for this client.
-    _client: Rc<dyn Client>,
-    local: Rc<Local>,
-    over: bool,
-}
-
-impl BodyStream for ReplyBody {
-    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
-        if !self.first.is_empty() {
-            return Poll::Ready(Some(Ok(Chunk::Bytes(std::mem::take(&mut self.first)))));
-        }
-        if let Some(chunk) = self.second.take() {
-            return Poll::Ready(Some(Ok(chunk)));
-        }
-        let Poll::Ready((chunk, grant)) = self.call.reply.poll_chunk(&self.local.room().of(&self.call), cx)
-        else {
-            return Poll::Pending;
-        };
-        self.over = !matches!(chunk, Some(Ok(_)));
-        let chunk = chunk.map(|next| next.map(|next| self.chunk(next)));
-        if let (1.., CallState::Sent { serial, id, .. }) = (grant, self.call.state()) {
-            let end = End { serial, kind: self.call.kind() };
-            self.local.send_frame(end, Kind::Window, id, &grant.to_le_bytes());
-        }
-        Poll::Ready(chunk)
-    }
-}
-
-impl ReplyBody {
-    fn chunk(&self, next: Next) -> Chunk {
-        match next {
-            Next::Chunk(chunk) => chunk,
-            Next::Offer(len) => {
-                Chunk::Offer(Box::new(Offer::new(self.call.clone(), self.local.clone(), len)))
-            }
-        }
-    }
-}
-
-impl Drop for ReplyBody {
-    fn drop(&mut self) {
-        if !self.over {
-            self.local.abandon(&self.call);
-        }
-    }
-}
-
 fn socket_error(error: std::io::Error) -> Failure {
     internal(format!("a socket of the app: {error}"))
 }
 
 fn internal(why: impl Into<std::borrow::Cow<'static, str>>) -> Failure {
     Failure::server(500, why)
-}
-
-fn is_status(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"status")
-}
-
-/// Refuses header fields that would become another field or another response (RFC 9110 section 5.5). Returns
-/// whether there is a `Status` field.
-fn check(head: &Head) -> Result<bool, Failure> {
-    let mut has_status = false;
-    if head.status < 200 && !(head.status == 101 && head.stream.is_some()) {
-        let why = format!("the app responded with status {}, which is not final", head.status);
-        return Err(Failure::app(502, why));
-    }
-    for (name, value) in head.fields.iter() {
-        if !is_token(name) {
-            let why = format!("the app sent a header named {:?}", name.escape_ascii().to_string());
-            return Err(Failure::app(502, why));
-        }
-        if value.iter().any(|&byte| matches!(byte, 0 | b'\r' | b'\n')) {
-            let why = format!("the app's header {} has a line break or NUL in it", name.escape_ascii());
-            return Err(Failure::app(502, why));
-        }
-        has_status |= is_status(name);
-    }
-    Ok(has_status)
-}
-
-fn encode(request: &Request, body: &Collected, asked_us: u64, measure: bool, frame: &mut Vec<u8>) {
-    let (server_name, server_port) = request.server();
-    let target = request.target;
-    // The implied path of `http://host` is not in the target. The worker uses `/` if there is none.
-    let inside = |part: handler::Span| match part.start.checked_sub(target.start) {
-        Some(start) if start + part.len <= target.len => (start, part.len),
-        _ => (0, 0),
-    };
-    let remote_port = match request.peer.remote {
-        PeerAddr::Inet(addr) => addr.port(),
-        PeerAddr::Unix => 0,
-    };
-    let head = WireHead {
-        version: match request.version {
-            Version::Http10 => 10,
-            Version::Http11 => 11,
-            Version::Http2 => 20,
-            Version::Http3 => 30,
-        },
-        https: request.https,
-        remote_port,
-        measure,
-        asked_us,
-        method: request.method(),
-        target: request.target(),
-        path: inside(request.path),
-        query: inside(request.query),
-        remote_addr: request.peer.remote_text.as_bytes(),
-        server_name,
-        server_port,
-    };
-    let mut encoder = Encoder::new(frame, &head);
-    for (name, value) in request.fields.iter() {
-        encoder.field(name, value);
-    }
-    for (name, value) in &request.variables {
-        encoder.variable(name, value);
-    }
-    match body {
-        Collected::Empty => encoder.finish(Put::None),
-        Collected::Memory(bytes) => encoder.finish(Put::Behind(bytes.len())),
-        Collected::Spooled { len, .. } => encoder.finish(Put::Descriptor(*len)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Samples;
-    use std::cell::RefCell;
-
-    #[test]
-    fn one_in_sixteen_is_measured_without_a_rhythm() {
-        let samples = Samples(RefCell::new(fastrand::Rng::with_seed(1)));
-        let chosen: Vec<bool> = (0..160_000).map(|_| samples.next()).collect();
-        let in_step =
-            |step: usize, from: usize| chosen.iter().skip(from).step_by(step).filter(|&&c| c).count();
-        assert!((9_500..10_500).contains(&in_step(1, 0)));
-        assert!((0..16).all(|from| (500..750).contains(&in_step(16, from))));
-    }
 }

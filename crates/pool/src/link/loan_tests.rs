@@ -2,17 +2,21 @@
 
 use super::*;
 use crate::call::CallState;
-use crate::dispatch::Dispatch;
 use crate::loan::Offer;
 use crate::local::Local;
+use crate::os;
+use crate::seating::Seating;
 use crate::shared::Shared;
-use handler::{Lender, Trace};
+use handler::{Failure, Lender, Trace};
+use queue::Dispatch;
 use settings::Current;
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use wire::response;
+use std::time::Instant;
 use wire::times::Times;
+use wire::{Frame, Kind, Seats, flag, frame, response};
 
 /// A link with one request in flight, and the worker's end of it.
 struct Scene {
@@ -28,11 +32,12 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     runtime.unwrap().block_on(async {
         let (reports, _) = tokio::sync::mpsc::unbounded_channel();
-        let scoreboard = os::scoreboard_memory(1, wire::scoreboard::slot_len(1, 1)).unwrap();
-        let shared = Shared::new(Dispatch::new(10), None, 1, reports, scoreboard, 1);
+        let seating = Seating::new([Seats { threads: 1, fibers: 0 }], 1);
+        let scoreboard = os::scoreboard_memory(1, seating.layout().slot_len()).unwrap();
+        let shared = Shared::new([Dispatch::new(10)], seating, reports, scoreboard);
         let local = Local::new(0, Arc::new(shared), Current::default(), Box::new(|_| ()));
         let (ours, worker) = os::pair().unwrap();
-        let end = End { serial: 0, kind: SeatKind::Thread };
+        let end = End { serial: 0, pool: PoolIndex::DEFAULT };
         let link = Rc::new(Link::new(end, 0, ours, Descriptors::WithFrames, None).unwrap());
         let mut frame = Vec::new();
         frame::append(&mut frame, Kind::Request, 0, 0, &[0; 24]);
@@ -41,7 +46,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
             crate::call::Carried::Nothing,
             Rc::<Trace>::default(),
             None,
-            SeatKind::Thread,
+            PoolIndex::DEFAULT,
             Instant::now(),
         ));
         let id = local.adopt(&link, &call).unwrap();

@@ -1,7 +1,7 @@
 //! Tests refusals by prediction in a simulation of the real queue: admitted requests meet the limit, and none
 //! is refused without need.
 
-use crate::dispatch::{Admission, Assignment, Dispatch, Serial};
+use crate::{Admission, Assignment, Dispatch, Serial};
 use fastrand::Rng;
 use proptest::prelude::*;
 use std::cmp::Reverse;
@@ -282,7 +282,7 @@ fn more_seats_are_a_faster_queue() {
     // 300 requests at 20 a second: 15 s. With one worker less: 30 s.
     simulation.ask(MS);
     assert_eq!(simulation.refused.len(), 0);
-    simulation.dispatch.worker_suspended(1);
+    simulation.dispatch.pass_over(1, crate::Reason::Suspended);
     let mut assigned = Vec::new();
     simulation.dispatch.put_back(1, 0, &[], simulation.now(), &mut assigned);
     simulation.ask(MS);

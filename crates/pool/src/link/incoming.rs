@@ -1,0 +1,356 @@
+//! Receives frames: reads them, does what each says, and settles their effects on seats.
+
+use super::{Descriptors, End, Link};
+use crate::call::Call;
+use crate::messages::{Report, locked};
+use crate::os::{self, Dropped, Passed};
+use crate::reply::{Head, ReplyEvent};
+use crate::spool::Room;
+use bytes::Bytes;
+use handler::held::{Amount, OpenFile};
+use handler::{Failure, Fields, FileRegion};
+use settings::{Limits, Settings};
+use std::cell::RefMut;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::io::Interest;
+use wire::{Frame, Kind, Malformed, flag, frame, frame::Ready, response::Response, times::Times};
+
+/// The services of the front thread that a link uses.
+pub(crate) trait Owner {
+    fn report(&self, report: Report);
+
+    fn log(&self, line: &str);
+
+    fn settings(&self) -> Rc<Settings>;
+
+    /// Returns how much of a response may wait for its client.
+    fn room(&self) -> Room;
+
+    /// Returns a buffer for one read, which must not be kept across another call of a link.
+    fn scratch(&self) -> RefMut<'_, Vec<u8>>;
+
+    /// Gives a request of the worker time until `until_us`, in microseconds of the monotonic clock.
+    fn extended(&self, end: End, id: u32, until_us: u64);
+
+    /// Carries out the effects of a batch of frames on seats.
+    fn settle(self: &Rc<Self>, end: End, settlement: Settlement);
+}
+
+/// The effects of one batch of frames on seats, applied together after the batch.
+pub(crate) struct Settlement {
+    /// The times in the app of the requests that have ended.
+    pub(crate) apps: Vec<Duration>,
+    /// Requests whose waits for the GVL were measured: their number, microseconds in the app, and
+    /// microseconds of waiting.
+    pub(crate) measured: (u32, u64, u64),
+    /// Responses with a status of 500 or more.
+    pub(crate) failed: u64,
+    /// The requests that the worker has sent back unstarted, by RETURNED frame.
+    pub(crate) returned: Vec<Vec<Rc<Call>>>,
+    /// The number of RESUMED frames.
+    pub(crate) resumed: usize,
+    pub(crate) now: Instant,
+}
+
+impl Settlement {
+    fn new() -> Settlement {
+        let now = Instant::now();
+        Settlement { apps: Vec::new(), measured: (0, 0, 0), failed: 0, returned: Vec::new(), resumed: 0, now }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.apps.is_empty() && self.returned.is_empty() && self.resumed == 0 && self.failed == 0
+    }
+
+    /// Adds a request that has ended.
+    fn add(&mut self, times: Times) {
+        self.apps.push(Duration::from_micros(times.app_us.into()));
+        if let Some(gvl_us) = times.gvl_us {
+            let (count, app, gvl) = self.measured;
+            self.measured = (count + 1, app + u64::from(times.app_us), gvl + u64::from(gvl_us));
+        }
+    }
+}
+
+impl Link {
+    /// Reads the remaining frames of a dead worker.
+    pub(crate) fn read_rest(&self, owner: &Rc<impl Owner>) {
+        while self.receive(owner, true).is_ok_and(|n| n > 0) {}
+    }
+
+    /// Reads once. A short read does not mean that no more bytes are available, because a read also ends
+    /// before bytes that carry a descriptor. If `asks` is set, the socket is read even if the event loop has
+    /// not reported it as readable.
+    pub(super) fn receive(&self, owner: &Rc<impl Owner>, asks: bool) -> io::Result<usize> {
+        let mut buffer = owner.scratch();
+        let mut fds = self.fds.borrow_mut();
+        let mut read = || os::receive(&self.socket, &mut buffer, &mut fds);
+        let n = if asks { read() } else { self.socket.try_io(Interest::READABLE, read) }?;
+        drop(fds);
+        let mut partial = self.partial.borrow_mut();
+        let mut settlement = Settlement::new();
+        let bad = |e: Malformed| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
+        if partial.is_empty() {
+            let used = self.frames(&buffer[..n], owner, &mut settlement).map_err(bad)?;
+            partial.extend_from_slice(&buffer[used..n]);
+        } else {
+            partial.extend_from_slice(&buffer[..n]);
+            let used = self.frames(&partial, owner, &mut settlement).map_err(bad)?;
+            partial.drain(..used);
+        }
+        drop((partial, buffer));
+        if !settlement.is_empty() {
+            owner.settle(self.end, settlement);
+        }
+        Ok(n)
+    }
+
+    /// Handles all complete frames and returns their total length.
+    fn frames(
+        &self,
+        bytes: &[u8],
+        owner: &Rc<impl Owner>,
+        settled: &mut Settlement,
+    ) -> Result<usize, Malformed> {
+        let mut used = 0;
+        while let Some((frame, len)) = Frame::cut(&bytes[used..])? {
+            self.frame(&frame, owner, settled)?;
+            used += len;
+        }
+        Ok(used)
+    }
+
+    /// Does what a frame says: first the frames about the worker, then those about a request, in the order in
+    /// which they can come.
+    fn frame(
+        &self,
+        frame: &Frame<'_>,
+        owner: &Rc<impl Owner>,
+        settled: &mut Settlement,
+    ) -> Result<(), Malformed> {
+        let fd = self.descriptor(frame)?;
+        let (id, payload, serial) = (frame.header.id, frame.payload, self.end.serial);
+        match frame.header.kind {
+            Kind::Ready => {
+                let Ready { seats, fiber_seats, .. } = Ready::decode(payload)?;
+                owner.report(Report::Ready { serial, seats, fiber_seats });
+            }
+            Kind::Stopping => owner.report(Report::Stopping(serial)),
+            Kind::Due => owner.report(Report::Due(serial)),
+            Kind::Collected => {
+                let took = Duration::from_micros(frame::u64_payload(payload)?);
+                owner.report(Report::Collected { serial, took });
+            }
+            Kind::Traces => {
+                let traces = wire::traces::decode(payload)?;
+                owner.report(Report::Traces { serial, traces });
+            }
+            Kind::Returned => self.returned(frame::u64_payload(payload)?, settled)?,
+            Kind::Resumed => settled.resumed += 1,
+            Kind::Interim => {
+                let (call, response) = (self.call(frame)?, Response::decode_interim(payload)?);
+                call.reply.on_event(ReplyEvent::Interim(response.status, fields(&response)));
+            }
+            Kind::Extend => {
+                let (call, ms) = (self.call(frame)?, frame::u64_payload(payload)?);
+                let until_us = os::monotonic_us().saturating_add(ms.saturating_mul(1_000));
+                owner.extended(self.end, id, call.extend(until_us));
+            }
+            Kind::Response => {
+                let (call, response) = (self.call(frame)?, Response::decode(payload)?);
+                // If the client has gone, the status says nothing about the app.
+                settled.failed += u64::from(response.status >= 500 && !call.reply.is_unwanted());
+                call.reply.on_event(match fd.map(app_stream).transpose() {
+                    Ok(stream) => ReplyEvent::Head(head(&response, stream)),
+                    Err(failure) => ReplyEvent::Failed(failure),
+                });
+                if is_last(frame) {
+                    end(&call, response.times, Ok(()), settled);
+                } else {
+                    call.took(settled.now, response.times);
+                }
+            }
+            Kind::Hijack => {
+                let (call, fd) = (self.call(frame)?, fd.ok_or(Malformed("HIJACK without a descriptor"))?);
+                call.reply.on_event(match app_stream(fd) {
+                    Ok(fd) => ReplyEvent::Hijacked(fd),
+                    Err(failure) => ReplyEvent::Failed(failure),
+                });
+            }
+            Kind::Body => self.body(&*self.call(frame)?, frame, owner),
+            Kind::File => {
+                let (call, fd) = (self.call(frame)?, fd.ok_or(Malformed("FILE without a descriptor"))?);
+                file(&call, fd, frame, &owner.settings().limits)?;
+            }
+            Kind::Offer => {
+                let (call, len) = (self.call(frame)?, frame::u64_payload(payload)?);
+                if len == 0 || !call.reply.headed() {
+                    return Err(Malformed("OFFER of nothing, or before RESPONSE"));
+                }
+                if !call.reply.on_offer(len) {
+                    self.lend(id, None);
+                }
+            }
+            Kind::Taken => {
+                let (call, count) = (self.call(frame)?, frame::u64_payload(payload)?);
+                if !call.reply.on_taken(count) {
+                    return Err(Malformed("TAKEN without a loan, or of more than was offered"));
+                }
+            }
+            Kind::End => {
+                let (call, times) = (self.call(frame)?, Times::decode(payload)?);
+                let result = match frame.header.flags & flag::FAILED {
+                    0 => Ok(()),
+                    _ => Err(Failure::app(502, "the app failed inside the response body")),
+                };
+                end(&call, times, result, settled);
+            }
+            _ => return Err(Malformed("a kind that only the front may send")),
+        }
+        Ok(())
+    }
+
+    /// Returns the descriptor that a frame refers to.
+    fn descriptor(&self, frame: &Frame<'_>) -> Result<Option<Passed>, Malformed> {
+        if !frame.header.has_fd() {
+            return Ok(None);
+        }
+        let mut fds = self.fds.borrow_mut();
+        match &self.descriptors {
+            // The descriptor was sent before the frame. A missing one is reported below.
+            Descriptors::Beside(beside) if fds.is_empty() => {
+                drop(os::receive(beside, &mut [0], &mut fds));
+            }
+            // The same for connections.
+            Descriptors::Connections(come) => fds.extend(locked(come).pop_front().map(Ok)),
+            Descriptors::Beside(_) | Descriptors::WithFrames => {}
+        }
+        fds.pop_front().map(Some).ok_or(Malformed("a frame came without its descriptor"))
+    }
+
+    /// Returns the request that a frame is about, and forgets it if the frame is its last.
+    fn call(&self, frame: &Frame<'_>) -> Result<Rc<Call>, Malformed> {
+        let (id, last) = (frame.header.id, is_last(frame));
+        if let Some(scores) = self.scores.as_ref().filter(|_| last) {
+            scores.finished(id, has_failed(frame));
+        }
+        let call = if last { self.land(id) } else { self.flight(id) };
+        let call = call.ok_or(Malformed("a frame for a request that is not in flight"))?;
+        // Only the frame that ends a loan may come while the worker waits for LEND or has the client's socket.
+        let ends_loan = frame.header.kind == Kind::Taken || has_failed(frame);
+        if call.reply.is_lending() && !call.reply.is_unwanted() && !ends_loan {
+            return Err(Malformed("a frame other than TAKEN while an offer is open"));
+        }
+        Ok(call)
+    }
+
+    /// Takes back the requests from number `from` on. The front may have withdrawn some of them already.
+    fn returned(&self, from: u64, settled: &mut Settlement) -> Result<(), Malformed> {
+        let calls = self.take_from(from);
+        if calls.iter().any(|call| call.reply.headed()) {
+            return Err(Malformed("RETURNED takes back a request whose response has begun"));
+        }
+        self.send_frame(Kind::Resume, 0, &[]);
+        settled.returned.push(calls);
+        Ok(())
+    }
+
+    fn body(&self, call: &Call, frame: &Frame<'_>, owner: &Rc<impl Owner>) {
+        let settings = owner.settings();
+        let dir = &settings.process.temp_dir;
+        let holding = || call.holding();
+        let (grant, unspooled) = call.reply.on_body(frame.payload, owner.room().of(call), dir, &holding);
+        if grant > 0 {
+            self.send_frame(Kind::Window, frame.header.id, &grant.to_le_bytes());
+        }
+        if let Some(error) = unspooled {
+            let dir = dir.display();
+            owner.log(&format!(
+                "a response cannot be spooled to {dir}: {error}; the app waits for the client"
+            ));
+        }
+    }
+}
+
+/// Returns whether a frame is the last of its request.
+fn is_last(frame: &Frame<'_>) -> bool {
+    match frame.header.kind {
+        Kind::End => true,
+        Kind::Response => frame.header.flags & flag::END != 0,
+        _ => false,
+    }
+}
+
+/// Returns whether the app has broken off the response.
+fn has_failed(frame: &Frame<'_>) -> bool {
+    frame.header.kind == Kind::End && frame.header.flags & flag::FAILED != 0
+}
+
+fn end(call: &Call, times: Times, result: Result<(), Failure>, settled: &mut Settlement) {
+    call.took(settled.now, times);
+    if !call.reply.headed() {
+        let failure = Failure::app(502, "the worker ended without a response");
+        call.reply.on_event(ReplyEvent::Failed(failure));
+    }
+    call.reply.on_end(result);
+    call.finished();
+    settled.add(times);
+}
+
+fn file(call: &Call, fd: Passed, frame: &Frame<'_>, limits: &Limits) -> Result<(), Malformed> {
+    let (offset, len) = frame::file_payload(frame.payload)?;
+    match fd {
+        Ok(file) => {
+            let amount = amount(len, frame.header.flags, limits);
+            let hold = || call.holding().map(|holding| holding.hold(amount));
+            call.reply.on_file(|| {
+                let file = OpenFile::of_response(File::from(file), hold());
+                FileRegion { file: Rc::new(file), offset, len }
+            });
+        }
+        Err(Dropped) => {
+            handler::held::relieve();
+            call.reply.on_end(Err(Failure::busy(net::descriptors::shortage())));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the resources that a file of a response holds.
+fn amount(len: u64, flags: u8, limits: &Limits) -> Amount {
+    match flags & flag::MADE != 0 {
+        false => Amount::FILE,
+        true if len <= limits.response_memory as u64 => Amount { memory: len, ..Amount::FILE },
+        true => Amount { disk: len, ..Amount::FILE },
+    }
+}
+
+/// Returns the app's end of a stream, unless it would use up the last descriptors. In that case the app's end
+/// is closed.
+fn app_stream(passed: Passed) -> Result<OwnedFd, Failure> {
+    match passed {
+        Ok(fd) if net::descriptors::admit_stream(&fd) => Ok(fd),
+        _ => Err(Failure::busy(net::descriptors::shortage())),
+    }
+}
+
+fn head(response: &Response<'_>, stream: Option<OwnedFd>) -> Head {
+    Head {
+        status: response.status,
+        fields: fields(response),
+        body: Bytes::copy_from_slice(response.body),
+        stream,
+    }
+}
+
+fn fields(response: &Response<'_>) -> Fields {
+    let mut fields = Fields::with_capacity(response.field_count(), 256);
+    for (name, value) in response.fields() {
+        fields.push(name, value);
+    }
+    fields
+}

@@ -1,0 +1,255 @@
+//! A front thread's part of the pool: its links, its queued requests and its mailbox.
+//!
+//! A request is [submitted](submit), and sent on a [link](crate::link). It ends with the last frame of its
+//! response ([`Local::settle`]), or in one of the ways of [`take_back`] and [`overdue`].
+
+mod overdue;
+mod submit;
+mod take_back;
+mod waiting;
+
+use crate::call::{Call, CallState};
+use crate::in_flight::{InFlight, Sent};
+use crate::link::{End, Link, Owner, Settlement};
+use crate::messages::{Report, ThreadMessage};
+use crate::os;
+use crate::shared::Shared;
+use crate::spool::Room;
+use queue::{PoolIndex, Reason, Serial};
+use settings::{Current, Settings};
+use std::cell::{RefCell, RefMut};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+use waiting::Waiting;
+use wire::Kind;
+
+/// The bytes read from a link at once.
+const SCRATCH: usize = 256 << 10;
+
+/// One front thread's view of the pool. Not `Send`, because it stays on its thread.
+pub struct Local {
+    index: u16,
+    shared: Arc<Shared>,
+    links: RefCell<Vec<Rc<Link>>>,
+    waiting: Waiting,
+    scratch: RefCell<Vec<u8>>,
+    settings: Current,
+    log: Box<dyn Fn(&str)>,
+    /// The same moment as an `Instant` and in microseconds of the clock that workers read.
+    clock: (Instant, u64),
+}
+
+impl Local {
+    /// Creates the part of front thread `index`. `log` writes to the error log.
+    pub fn new(index: u16, shared: Arc<Shared>, settings: Current, log: Box<dyn Fn(&str)>) -> Rc<Local> {
+        Rc::new(Local {
+            index,
+            shared,
+            links: RefCell::default(),
+            waiting: Waiting::default(),
+            scratch: RefCell::new(vec![0; SCRATCH]),
+            settings,
+            log,
+            clock: (Instant::now(), os::monotonic_us()),
+        })
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Converts `at` to microseconds of the monotonic clock.
+    pub(crate) fn monotonic_us(&self, at: Instant) -> u64 {
+        let (base, base_us) = self.clock;
+        base_us + at.saturating_duration_since(base).as_micros() as u64
+    }
+
+    pub(crate) fn settings(&self) -> Rc<Settings> {
+        self.settings.get()
+    }
+
+    /// Returns how much of a response may wait for its client.
+    pub(crate) fn room(&self) -> Room {
+        let limits = &self.settings.get().limits;
+        Room { memory: limits.response_memory, file: limits.response_spool }
+    }
+
+    /// Handles messages as long as the thread lives.
+    pub async fn run(self: Rc<Local>) {
+        loop {
+            self.read_messages();
+            self.shared.mailbox(self.index).posted().await;
+        }
+    }
+
+    pub(crate) fn send_frame(&self, end: End, kind: Kind, id: u32, payload: &[u8]) {
+        if let Some(link) = self.link(end) {
+            link.send_frame(kind, id, payload);
+        }
+    }
+
+    /// Answers the offer of a call's worker. Returns false if there is no open offer.
+    pub(crate) fn lend(&self, call: &Call, socket: Option<OwnedFd>) -> bool {
+        let CallState::Sent { serial, id, .. } = call.state() else { return false };
+        if !call.reply.close_offer(socket.is_some()) {
+            return false;
+        }
+        if let Some(link) = self.link(End { serial, pool: call.pool() }) {
+            link.lend(id, socket);
+        }
+        true
+    }
+
+    /// Sends a call on a link that a test has created.
+    #[cfg(test)]
+    pub(crate) fn adopt(&self, link: &Rc<Link>, call: &Rc<Call>) -> std::io::Result<u32> {
+        let (ticket, _) = self.shared.dispatch(call.pool()).ask(self.index, 0, Instant::now());
+        self.links.borrow_mut().push(link.clone());
+        let id = link.send(call.clone())?;
+        call.set_state(CallState::Sent { ticket: Some(ticket), serial: link.end.serial, id });
+        Ok(id)
+    }
+
+    #[inline]
+    pub(crate) fn link(&self, end: End) -> Option<Rc<Link>> {
+        self.links.borrow().iter().find(|link| link.end == end).cloned()
+    }
+
+    fn links(&self, serial: Serial) -> impl Iterator<Item = Rc<Link>> {
+        self.shared.pools().indexes().filter_map(move |pool| self.link(End { serial, pool }))
+    }
+
+    /// Returns the number that the worker uses for a link of this thread.
+    fn number(&self, link: &Link) -> u16 {
+        self.shared.seating().link_number(self.index, link.end.pool)
+    }
+
+    /// Returns whether a fiber serves the request.
+    pub(crate) fn is_on_fiber(&self, call: &Call) -> bool {
+        self.shared.seating().has_fibers(call.pool())
+    }
+
+    fn read_messages(self: &Rc<Local>) {
+        for message in self.shared.mailbox(self.index).take() {
+            match message {
+                ThreadMessage::Assigned(assignment) => self.deliver(vec![assignment]),
+                ThreadMessage::Expired(ticket) => self.expired(ticket),
+                ThreadMessage::Link { end, index, socket, descriptors, scores } => {
+                    self.open(end, Link::new(end, index, socket, descriptors, scores));
+                }
+                ThreadMessage::Drain(serial) => self.drain(serial),
+                ThreadMessage::Collect(serial) => {
+                    self.send_frame(End { serial, pool: PoolIndex::DEFAULT }, Kind::Collect, 0, &[]);
+                }
+                ThreadMessage::Promote { serial, socket } => self.promote(serial, socket.into()),
+                ThreadMessage::Gone { serial, taken, stuck } => self.gone(serial, &taken, stuck),
+                ThreadMessage::Overdue { end, id } => self.overdue(end, id),
+                ThreadMessage::OverdueSince { serial, timeout } => self.overdue_since(serial, timeout),
+                ThreadMessage::Withdraw(serial) => self.withdraw(serial),
+                ThreadMessage::Probe { serial, target, limit } => self.probe(serial, &target, limit),
+                // The receiver may have timed out.
+                ThreadMessage::List { limit, to } => drop(to.send(self.in_flight(limit))),
+                ThreadMessage::Hopeless => self.hopeless(),
+            }
+        }
+    }
+
+    /// Returns the `limit` oldest requests that are queued or sent to a worker.
+    fn in_flight(&self, limit: usize) -> Vec<InFlight> {
+        let waiting = self.waiting.calls().into_iter();
+        let mut calls: Vec<(Option<Sent>, Rc<Call>)> = waiting.map(|call| (None, call)).collect();
+        for link in self.links.borrow().iter() {
+            let sent = |id| Some(Sent { serial: link.end.serial, link: self.number(link), id });
+            link.each_flight(|id, call| calls.push((sent(id), call.clone())));
+        }
+        calls.sort_by_key(|(_, call)| call.asked());
+        calls.truncate(limit);
+        let describe = |(sent, call): (Option<Sent>, Rc<Call>)| {
+            call.with_head(|head| InFlight {
+                sent,
+                method: head.method.escape_ascii().to_string(),
+                path: head.path().escape_ascii().to_string(),
+                asked_us: head.asked_us,
+                responding: call.reply.headed(),
+            })
+        };
+        calls.into_iter().filter_map(describe).collect()
+    }
+
+    fn open(self: &Rc<Local>, end: End, link: std::io::Result<Link>) {
+        match link {
+            Ok(link) => {
+                let link = Rc::new(link);
+                self.links.borrow_mut().push(link.clone());
+                tokio::task::spawn_local(link.run(self.clone()));
+            }
+            Err(e) => self.shared.report(Report::LinkLost { serial: end.serial, why: e.to_string() }),
+        }
+    }
+
+    fn drain(&self, serial: Serial) {
+        if self.index == 0 {
+            self.links(serial).for_each(|link| link.send_frame(Kind::Drain, 0, &[]));
+        }
+    }
+
+    /// Passes a template's socket to a worker. If the worker is gone, the socket is dropped, which ends the
+    /// refork.
+    fn promote(&self, serial: Serial, socket: OwnedFd) {
+        if let Some(link) = self.link(End { serial, pool: PoolIndex::DEFAULT }) {
+            link.promote(socket);
+        }
+    }
+}
+
+impl Owner for Local {
+    fn report(&self, report: Report) {
+        self.shared.report(report);
+    }
+
+    fn log(&self, line: &str) {
+        (self.log)(line);
+    }
+
+    fn settings(&self) -> Rc<Settings> {
+        self.settings.get()
+    }
+
+    fn room(&self) -> Room {
+        Local::room(self)
+    }
+
+    fn scratch(&self) -> RefMut<'_, Vec<u8>> {
+        self.scratch.borrow_mut()
+    }
+
+    fn extended(&self, end: End, id: u32, until_us: u64) {
+        let link = self.shared.seating().link_number(self.index, end.pool);
+        self.shared.report(Report::Extended { serial: end.serial, link, id, until_us });
+    }
+
+    fn settle(self: &Rc<Local>, End { serial, pool }: End, settlement: Settlement) {
+        let Settlement { apps, measured: (count, app_us, gvl_us), failed, returned, resumed, now } =
+            settlement;
+        let returned = returned.into_iter().map(|calls| (calls.len() as u32, self.wait_again(calls)));
+        let (returned, mut assigned) = (returned.collect::<Vec<_>>(), Vec::new());
+        let mut queue = self.shared.dispatch(pool);
+        for (seats, tickets) in returned {
+            // Another request in the worker is slow, so it gets no more until it resumes.
+            queue.pass_over(serial, Reason::Stalled);
+            queue.put_back(serial, seats, &tickets, now, &mut assigned);
+        }
+        if failed > 0 {
+            queue.failed(serial, failed);
+        }
+        queue.measured(count, app_us, gvl_us);
+        for app in apps {
+            queue.finished(serial, Some(app), now, &mut assigned);
+        }
+        (0..resumed).for_each(|_| queue.restore(serial, Reason::Stalled, now, &mut assigned));
+        drop(queue);
+        self.deliver(assigned);
+    }
+}

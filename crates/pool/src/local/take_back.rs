@@ -1,0 +1,135 @@
+//! The ways of a request from a worker or the queue: it is abandoned, expires, is taken back unstarted, or its
+//! worker dies.
+
+use super::Local;
+use crate::call::{Call, CallState};
+use crate::deaths::Served;
+use crate::link::{End, Link};
+use crate::messages::Report;
+use handler::Failure;
+use queue::{Serial, Ticket};
+use std::rc::Rc;
+use std::time::Instant;
+use wire::Kind;
+
+impl Local {
+    /// Gives up a request whose handler no longer wants the response.
+    pub(crate) fn abandon(&self, call: &Call) {
+        call.reply.unwanted();
+        match call.state() {
+            CallState::Waiting(ticket) => {
+                self.waiting.take(ticket);
+                // If it has left the queue, an assignment is on its way, and `deliver` frees the seat.
+                self.shared.dispatch(ticket.pool).cancel(ticket);
+            }
+            CallState::Sent { serial, id, .. } => {
+                self.send_frame(End { serial, pool: call.pool() }, Kind::Abort, id, &[]);
+            }
+            CallState::New | CallState::Finished => {}
+        }
+    }
+
+    pub(super) fn expired(&self, ticket: Ticket) {
+        if let Some(call) = self.waiting.take(ticket) {
+            call.was_queued(Instant::now(), 0);
+            call.set_state(CallState::Finished);
+            call.fail(Failure::busy("waited for timeouts.queue"));
+        }
+    }
+
+    pub(super) fn hopeless(&self) {
+        for (ticket, call) in self.waiting.take_all() {
+            self.shared.dispatch(ticket.pool).cancel(ticket);
+            call.set_state(CallState::Finished);
+            call.fail(Failure::busy("no worker can be started"));
+        }
+    }
+
+    /// Makes sent requests wait again. Returns their tickets and the times when they were submitted.
+    pub(super) fn wait_again(&self, calls: Vec<Rc<Call>>) -> Vec<(Ticket, Instant)> {
+        let mut tickets = Vec::new();
+        for call in calls {
+            let CallState::Sent { ticket, .. } = call.state() else { continue };
+            match ticket {
+                Some(ticket) if !call.reply.is_unwanted() => {
+                    let asked = call.asked();
+                    tickets.push((self.waiting.keep(ticket, call), asked));
+                }
+                Some(_) => call.finished(),
+                None => {
+                    call.fail(not_taken_up());
+                    call.finished();
+                }
+            }
+        }
+        tickets
+    }
+
+    /// Takes back the requests that a worker has not started. The worker will return those that it has not
+    /// read yet.
+    pub(super) fn withdraw(self: &Rc<Local>, serial: Serial) {
+        let count = self.links(serial).map(|link| self.withdraw_from(&link)).sum();
+        self.shared.report(Report::Withdrawn { serial, count });
+    }
+
+    fn withdraw_from(self: &Rc<Local>, link: &Link) -> usize {
+        let taken = match self.shared.withdraw(link.index.into(), self.number(link), link.sent()) {
+            Ok(Some(taken)) => taken,
+            Ok(None) => return 0,
+            Err(e) => {
+                (self.log)(&format!("requests cannot be withdrawn from worker {}: {e}", link.index));
+                return 0;
+            }
+        };
+        let calls = link.take_from(taken);
+        let count = calls.len();
+        let (tickets, mut assigned) = (self.wait_again(calls), Vec::new());
+        let End { serial, pool } = link.end;
+        let mut queue = self.shared.dispatch(pool);
+        queue.put_back(serial, count as u32, &tickets, Instant::now(), &mut assigned);
+        drop(queue);
+        self.deliver(assigned);
+        count
+    }
+
+    pub(super) fn gone(self: &Rc<Local>, serial: Serial, taken: &[u64], stuck: bool) {
+        let links: Vec<Rc<Link>> = self.links(serial).collect();
+        links.iter().for_each(|link| link.read_rest(self));
+        self.links.borrow_mut().retain(|link| link.end.serial != serial);
+        let served = links.iter().flat_map(|link| self.lost(link, taken, stuck)).collect();
+        self.shared.report(Report::Cleared { serial, served });
+    }
+
+    /// Handles the requests of a dead worker's link: those it had taken up fail, the others go to another
+    /// worker. Returns those that it had taken up.
+    fn lost(self: &Rc<Local>, link: &Link, taken: &[u64], stuck: bool) -> Vec<Served> {
+        let (mut served, name) = (Vec::new(), self.number(link));
+        let taken = taken.get(usize::from(name)).copied().unwrap_or(u64::MAX);
+        for (id, number, call) in link.take_flights() {
+            let CallState::Sent { ticket, .. } = call.state() else { continue };
+            let (wanted, started) = (!call.reply.is_unwanted(), number < taken || call.reply.headed());
+            if started {
+                served.extend(call.served(name, id, wanted));
+            }
+            match ticket {
+                _ if !wanted => {}
+                Some(ticket) if !started => self.again(ticket, &call),
+                None if !started => call.fail(not_taken_up()),
+                _ => {
+                    call.set_state(CallState::Finished);
+                    call.fail(if stuck { stuck_failure() } else { Failure::app(502, "the worker died") });
+                }
+            }
+        }
+        served
+    }
+}
+
+/// The failure of a probe request, which has no position in the queue and goes to no other worker.
+fn not_taken_up() -> Failure {
+    Failure::app(502, "the worker did not take it up")
+}
+
+pub(super) fn stuck_failure() -> Failure {
+    Failure::app(504, "no response for timeouts.worker")
+}

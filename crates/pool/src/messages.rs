@@ -1,0 +1,113 @@
+//! The messages between front threads and supervisor.
+
+use crate::deaths::Served;
+use crate::in_flight::InFlight;
+use crate::link::{Descriptors, End};
+use crate::room::Figures;
+use crate::scores::Scores;
+use queue::{Assignment, Serial, Ticket};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use wire::traces::Trace;
+
+/// A message to a front thread.
+#[derive(Debug)]
+pub(crate) enum ThreadMessage {
+    /// A queued request of this thread has got a seat.
+    Assigned(Assignment),
+    /// A request of this thread has waited too long and was removed from the queue.
+    Expired(Ticket),
+    /// The link to a worker that is about to be forked or has connected. `scores` is set if the worker does
+    /// not write the scoreboard itself.
+    Link { end: End, index: u16, socket: UnixStream, descriptors: Descriptors, scores: Option<Scores> },
+    /// A worker gets no more requests. The thread with link 0 tells it to finish.
+    Drain(Serial),
+    /// A worker leaves a template behind when it has finished, and gets this end of the template's socket.
+    /// [`ThreadMessage::Drain`] follows.
+    Promote { serial: Serial, socket: UnixStream },
+    /// Tell a worker that gets no requests to collect garbage.
+    Collect(Serial),
+    /// A worker is dead. `taken`: the number of requests of each link that it had taken up, by
+    /// the number of the link.
+    Gone { serial: Serial, taken: Arc<[u64]>, stuck: bool },
+    /// A worker makes no progress: take back the requests that it has not started.
+    Withdraw(Serial),
+    /// Send a worker a probe request, and report the result within `limit`.
+    Probe { serial: Serial, target: String, limit: Duration },
+    /// This request has held a worker for `worker_timeout`.
+    Overdue { end: End, id: u32 },
+    /// With fibers: end the requests of this worker that were sent longer than `timeout` ago.
+    OverdueSince { serial: Serial, timeout: Duration },
+    /// No worker can be started: fail the queued requests.
+    Hopeless,
+    /// Send the `limit` oldest requests of this thread.
+    List { limit: usize, to: mpsc::UnboundedSender<Vec<InFlight>> },
+}
+
+/// A message to the supervisor.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// A worker can take requests.
+    Ready { serial: Serial, seats: u16, fiber_seats: u16 },
+    /// A worker was told to stop by a signal.
+    Stopping(Serial),
+    /// A full garbage collection is due in a worker.
+    Due(Serial),
+    /// The collection is done. Zero means that it was no longer due.
+    Collected { serial: Serial, took: Duration },
+    /// The process of a worker has ended.
+    Ended(Serial),
+    /// A link ended, or a frame on it was malformed.
+    LinkLost { serial: Serial, why: String },
+    /// A request has held the worker for `worker_timeout`.
+    Stuck { serial: Serial, request: String },
+    /// The number of the worker's fibers that still run requests of a front thread that were given up.
+    Kept { serial: Serial, thread: u16, count: usize },
+    /// The status of the response to a probe, or the reason why there is none.
+    Probed { serial: Serial, result: Result<u16, String> },
+    /// A front thread has withdrawn `count` requests from the worker.
+    Withdrawn { serial: Serial, count: usize },
+    /// The backtraces of a worker's threads, as requested.
+    Traces { serial: Serial, traces: Vec<Trace> },
+    /// A request of link `link` may take until `until_us`, in microseconds of the monotonic clock.
+    Extended { serial: Serial, link: u16, id: u32, until_us: u64 },
+    /// The PSS of a worker, in bytes.
+    Measured { serial: Serial, pss: u64 },
+    /// The PSS of all templates, in bytes.
+    TemplatesMeasured(u64),
+    /// The memory figures for a reload.
+    Weighed(Figures),
+    /// A front thread has cleaned up after a worker's death. `served` are the requests that the worker had
+    /// taken up.
+    Cleared { serial: Serial, served: Vec<Served> },
+}
+
+/// The messages to one front thread.
+#[derive(Debug, Default)]
+pub struct Mailbox {
+    messages: Mutex<Vec<ThreadMessage>>,
+    posted: Notify,
+}
+
+impl Mailbox {
+    pub(crate) fn post(&self, message: ThreadMessage) {
+        locked(&self.messages).push(message);
+        self.posted.notify_one();
+    }
+
+    pub(crate) fn take(&self) -> Vec<ThreadMessage> {
+        std::mem::take(&mut *locked(&self.messages))
+    }
+
+    pub(crate) async fn posted(&self) {
+        self.posted.notified().await;
+    }
+}
+
+/// Locks a mutex, even if it is poisoned: the data is plain and valid after every statement, so a panic
+/// elsewhere leaves it usable.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

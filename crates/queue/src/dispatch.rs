@@ -1,0 +1,413 @@
+//! The queue and the seats of one pool.
+//!
+//! Contract:
+//! 1. Requests leave the queue in order of arrival. A request that is put back keeps its number and so its
+//!    position.
+//! 2. A request goes to the worker with the most free seats, because the threads of one process share a GVL.
+//!    Among equals, it goes to the worker with the fewest open tunnels (WebSockets and other connections that
+//!    the app has taken over). A worker is passed over while a [`Reason`] holds; one that computes comes
+//!    after all other workers with free seats.
+//! 3. A request is handed to a worker in advance only when no seat is free anywhere, and only while requests
+//!    are fast ([`Pace`]). Such prefetching creates batches, and batches make small requests cheap.
+//! 4. A worker on trial gets its share of the requests and no more, as long as another worker is open.
+//! 5. A seat is given back exactly once, through [`Dispatch::finished`], [`Dispatch::put_back`] or
+//!    [`Dispatch::worker_gone`].
+//! 6. A new request is refused at once if, at the queue's current rate ([`Throughput`]), it would wait longer
+//!    than allowed; but never while fewer requests wait than there are seats. A request that has already
+//!    waited is never refused.
+
+use crate::availability::Reason;
+use crate::fifo::Fifo;
+use crate::load::{Load, Refusals};
+use crate::pace::Pace;
+use crate::tally::Tally;
+use crate::throughput::Throughput;
+use crate::ticket::{Admission, Assignment, PoolIndex, Serial, Ticket};
+use crate::trial::Trial;
+use crate::worker::Worker;
+use std::time::{Duration, Instant};
+
+#[derive(Debug)]
+pub struct Dispatch {
+    pool: PoolIndex,
+    workers: Vec<Worker>,
+    queue: Fifo,
+    next: u64,
+    max_queue: usize,
+    pace: Pace,
+    /// Whether requests are handed over in advance.
+    prefetches: bool,
+    trial: Option<Trial>,
+    /// The longest predicted wait that is accepted; `None` while predictions are off.
+    longest_wait: Option<Duration>,
+    throughput: Throughput,
+    refusals: Refusals,
+    load: Load,
+}
+
+/// Requests: from their arrival to the end.
+impl Dispatch {
+    /// Creates an empty queue with room for `max_queue` waiting requests.
+    pub fn new(max_queue: usize) -> Dispatch {
+        Dispatch {
+            pool: PoolIndex::DEFAULT,
+            workers: Vec::new(),
+            queue: Fifo::default(),
+            next: 0,
+            max_queue,
+            pace: Pace::default(),
+            prefetches: true,
+            trial: None,
+            longest_wait: None,
+            throughput: Throughput::default(),
+            refusals: Refusals::default(),
+            load: Load::default(),
+        }
+    }
+
+    /// Turns prefetching off: for workers that serve with fibers, where each request that a worker should hold
+    /// has its own fiber, and for workers that cannot return requests.
+    pub fn without_prefetching(self) -> Dispatch {
+        Dispatch { prefetches: false, ..self }
+    }
+
+    pub(crate) fn of_pool(self, pool: PoolIndex) -> Dispatch {
+        Dispatch { pool, ..self }
+    }
+
+    /// Asks for a seat for a new request, which front thread `thread` keeps in its `slot`.
+    #[inline]
+    pub fn ask(&mut self, thread: u16, slot: u32, now: Instant) -> (Ticket, Admission) {
+        let ticket = Ticket { number: self.next, thread, slot, pool: self.pool };
+        self.next += 1;
+        let admission = match self.too_long(now) {
+            Some(wait) => {
+                self.refusals.early += 1;
+                Admission::Late(wait)
+            }
+            None => self.ask_again(ticket, now, now),
+        };
+        (ticket, admission)
+    }
+
+    /// Returns the predicted wait of a new request if it is too long.
+    fn too_long(&mut self, now: Instant) -> Option<Duration> {
+        let waiting = self.waiting();
+        let limit = self.longest_wait.filter(|_| waiting > 0 && waiting >= self.seats() as usize)?;
+        self.throughput.wait(waiting, now).filter(|wait| *wait > limit)
+    }
+
+    /// Like [`Dispatch::ask`], for a request that already has a ticket and has waited since `since`.
+    pub fn ask_again(&mut self, ticket: Ticket, since: Instant, now: Instant) -> Admission {
+        // While requests are queued, no seat is free, or it belongs to a queued request.
+        let seat = if self.waiting() == 0 { self.free_seat(now) } else { None };
+        match seat {
+            Some(serial) => {
+                self.load.waits.none();
+                Admission::Go(serial)
+            }
+            None if self.waiting() >= self.max_queue => {
+                self.refusals.full += 1;
+                Admission::Full
+            }
+            None => {
+                self.queue.insert(ticket, since);
+                self.measure(now);
+                Admission::Wait
+            }
+        }
+    }
+
+    /// Cancels a waiting request. Returns false if it was not waiting, because it had been assigned.
+    pub fn cancel(&mut self, ticket: Ticket) -> bool {
+        self.queue.cancel(ticket)
+    }
+
+    /// Removes the requests that have waited since `limit` or longer.
+    pub fn expire(&mut self, limit: Instant) -> Vec<Ticket> {
+        let expired = self.queue.expire(limit);
+        self.refusals.expired += expired.len() as u64;
+        expired
+    }
+
+    /// Frees a seat: a worker has finished a request that took `app` in the app, or the request never reached
+    /// it (`None`). Queued requests that get a seat are appended to `assigned`.
+    #[inline]
+    pub fn finished(
+        &mut self,
+        serial: Serial,
+        app: Option<Duration>,
+        now: Instant,
+        assigned: &mut Vec<Assignment>,
+    ) {
+        if let Some(app) = app {
+            self.pace.note(app, now);
+            if self.throughput.is_measuring() {
+                self.throughput.done(now);
+            }
+        }
+        if let Some(worker) = self.worker(serial) {
+            worker.finished(app, now);
+        }
+        self.assign(now, assigned);
+    }
+
+    /// Takes `seats` requests back from a worker. Those in `tickets`, each with the time since which it has
+    /// waited, return to their positions in the queue, even if the queue is full.
+    pub fn put_back(
+        &mut self,
+        serial: Serial,
+        seats: u32,
+        tickets: &[(Ticket, Instant)],
+        now: Instant,
+        assigned: &mut Vec<Assignment>,
+    ) {
+        if let Some(worker) = self.worker(serial) {
+            worker.free_up(seats);
+        }
+        tickets.iter().for_each(|&(ticket, since)| self.queue.insert(ticket, since));
+        self.assign(now, assigned);
+    }
+
+    fn assign(&mut self, now: Instant, assigned: &mut Vec<Assignment>) {
+        while self.waiting() > 0 {
+            let Some(serial) = self.free_seat(now) else { break };
+            if let Some((ticket, since)) = self.queue.pop() {
+                self.load.waits.record(now.saturating_duration_since(since));
+                assigned.push(Assignment { ticket, serial });
+            }
+        }
+        self.measure(now);
+    }
+
+    /// Takes a seat of the worker with the most free seats; if no seat is free, one in advance from the least
+    /// loaded worker.
+    #[inline]
+    fn free_seat(&mut self, now: Instant) -> Option<Serial> {
+        let Some(trial) = &self.trial else { return self.seat_of(|_| true, now) };
+        let (on_trial, due) = (trial.serial, trial.is_due());
+        let others = |w: &Worker| w.serial != on_trial;
+        let alone = !self.workers.iter().any(|w| others(w) && w.is_open());
+        let first = if due || alone { self.seat_of(|w| !others(w), now) } else { None };
+        let serial = first.or_else(|| self.seat_of(others, now))?;
+        self.trial.iter_mut().for_each(|trial| trial.went_to(serial));
+        Some(serial)
+    }
+
+    #[inline]
+    fn seat_of(&mut self, may: impl Fn(&Worker) -> bool, now: Instant) -> Option<Serial> {
+        let open = self.workers.iter_mut().filter(|w| w.availability.gets_requests() && may(w));
+        // The first among equals wins: an idle worker that stays idle keeps sharing its memory with the
+        // template.
+        let best = open.min_by_key(|w| w.rank())?;
+        best.take(self.prefetches.then_some(&self.pace), now).then_some(best.serial)
+    }
+}
+
+/// Workers: from READY to the end.
+impl Dispatch {
+    /// Adds a worker that gets `share` of 1,000 requests, until [`Dispatch::worker_up`] makes it equal to the
+    /// others.
+    pub fn worker_on_trial(
+        &mut self,
+        serial: Serial,
+        seats: u32,
+        share: u32,
+        now: Instant,
+        assigned: &mut Vec<Assignment>,
+    ) {
+        self.trial = Some(Trial::new(serial, share));
+        self.workers.push(Worker::new(serial, seats, now));
+        self.assign(now, assigned);
+    }
+
+    /// Adds a worker, or ends its trial: it takes requests from now on.
+    pub fn worker_up(&mut self, serial: Serial, seats: u32, now: Instant, assigned: &mut Vec<Assignment>) {
+        if self.trial.take_if(|trial| trial.serial == serial).is_none() {
+            self.workers.push(Worker::new(serial, seats, now));
+        }
+        self.assign(now, assigned);
+    }
+
+    /// Passes a worker over for a reason, until [`Dispatch::restore`]. The worker finishes the requests that it
+    /// has.
+    pub fn pass_over(&mut self, serial: Serial, reason: Reason) {
+        if let Some(worker) = self.worker(serial) {
+            worker.availability.add(reason);
+        }
+    }
+
+    /// Sends requests again to a worker, unless it has to be passed over for another reason.
+    pub fn restore(&mut self, serial: Serial, reason: Reason, now: Instant, assigned: &mut Vec<Assignment>) {
+        if let Some(worker) = self.worker(serial) {
+            worker.availability.remove(reason);
+        }
+        self.assign(now, assigned);
+    }
+
+    /// Passes a worker over as [`Reason::Resting`], if the others can do without it: it holds no request, no
+    /// request waits, and the others together have at least as many free seats as it has. Returns whether it
+    /// rests.
+    pub fn rest(&mut self, serial: Serial) -> bool {
+        let on_trial = self.trial.as_ref().map(|trial| trial.serial);
+        let stands_in =
+            |w: &&Worker| w.serial != serial && w.availability.gets_requests() && Some(w.serial) != on_trial;
+        let free: u32 = self.workers.iter().filter(stands_in).map(Worker::free).sum();
+        let calm = self.waiting() == 0;
+        let Some(worker) = self.worker(serial) else { return false };
+        let may = calm && worker.taken == 0 && worker.availability.gets_requests() && free >= worker.seats;
+        if may {
+            worker.availability.add(Reason::Resting);
+        }
+        may
+    }
+
+    /// Removes a worker with all its seats.
+    pub fn worker_gone(&mut self, serial: Serial) {
+        self.workers.retain(|worker| worker.serial != serial);
+        self.trial.take_if(|trial| trial.serial == serial);
+    }
+
+    /// Counts a connection that the app of a worker has taken over.
+    pub fn tunnel_opened(&mut self, serial: Serial) {
+        if let Some(worker) = self.worker(serial) {
+            worker.tunnels += 1;
+        }
+    }
+
+    /// Counts the end of such a connection.
+    pub fn tunnel_closed(&mut self, serial: Serial) {
+        if let Some(worker) = self.worker(serial) {
+            worker.tunnels = worker.tunnels.saturating_sub(1);
+        }
+    }
+
+    fn worker(&mut self, serial: Serial) -> Option<&mut Worker> {
+        self.workers.iter_mut().find(|worker| worker.serial == serial)
+    }
+}
+
+/// Figures.
+impl Dispatch {
+    /// Refuses new requests whose predicted wait is longer than `longest_wait`. `None` turns predictions off
+    /// and discards the measured rate, because workers boot or run new code.
+    pub fn predict(&mut self, longest_wait: Option<Duration>, now: Instant) {
+        if longest_wait.is_none() {
+            self.throughput.forget();
+        }
+        self.longest_wait = longest_wait;
+        self.measure(now);
+    }
+
+    /// Returns whether new requests are refused if their predicted wait is too long.
+    pub fn is_predicting(&self) -> bool {
+        self.longest_wait.is_some()
+    }
+
+    /// Updates the measurement of the throughput. Costs nothing while no request waits.
+    #[inline]
+    fn measure(&mut self, now: Instant) {
+        let waits = self.waiting() > 0;
+        if self.longest_wait.is_some() && (waits || self.throughput.is_measuring()) {
+            let seats = self.seats();
+            self.throughput.set(waits, seats, now);
+        }
+    }
+
+    /// Adds `count` requests whose waits for the GVL were measured: microseconds in the app, and microseconds
+    /// of waiting.
+    pub fn measured(&mut self, count: u32, app_us: u64, gvl_us: u64) {
+        self.load.measured += count;
+        self.load.app_us += app_us;
+        self.load.gvl_us += gvl_us;
+    }
+
+    /// Counts `count` responses of a worker with a status of 500 or more.
+    pub fn failed(&mut self, serial: Serial, count: u64) {
+        if let Some(worker) = self.worker(serial) {
+            worker.tally.failures += count;
+        }
+    }
+
+    /// Returns the load since the last call.
+    pub fn take_load(&mut self) -> Load {
+        std::mem::take(&mut self.load)
+    }
+
+    pub fn refusals(&self) -> Refusals {
+        self.refusals
+    }
+
+    /// Returns the number of requests, failures and the time in the app of each worker so far.
+    pub fn tallies(&self) -> impl Iterator<Item = (Serial, Tally)> + '_ {
+        self.workers.iter().map(|worker| (worker.serial, worker.tally))
+    }
+
+    /// Returns the number of seats of the workers that take requests.
+    pub fn seats(&self) -> u32 {
+        let takes = |w: &&Worker| w.is_open() && !w.availability.has(Reason::Suspended);
+        self.workers.iter().filter(takes).map(|w| w.seats).sum()
+    }
+
+    /// Returns the number of seats whose request is being served.
+    pub fn busy(&self) -> u32 {
+        self.workers.iter().map(|worker| worker.taken.min(worker.seats)).sum()
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.queue.waiting()
+    }
+
+    /// Returns the largest number of requests that have ever waited at the same time.
+    pub fn longest(&self) -> usize {
+        self.queue.longest()
+    }
+
+    /// Returns the time since which the first request of the queue has waited.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.queue.oldest()
+    }
+
+    /// Returns the number of requests that wait or that a worker holds.
+    pub fn in_progress(&self) -> usize {
+        self.waiting() + self.workers.iter().map(|worker| worker.taken as usize).sum::<usize>()
+    }
+
+    /// Returns whether no worker holds a request.
+    pub fn is_idle(&self) -> bool {
+        self.workers.iter().all(|worker| worker.taken == 0)
+    }
+
+    /// Returns the number of workers that take new requests.
+    pub fn open_workers(&self) -> usize {
+        self.workers.iter().filter(|worker| worker.is_open()).count()
+    }
+
+    /// Returns whether a worker takes new requests, now or when it has finished its own; false when it is
+    /// leaving or gone.
+    pub fn is_open(&self, serial: Serial) -> bool {
+        self.known(serial).is_some_and(Worker::is_open)
+    }
+
+    /// Returns whether a worker has returned requests and has not resumed.
+    pub fn is_stalled(&self, serial: Serial) -> bool {
+        self.known(serial).is_some_and(|worker| worker.availability.has(Reason::Stalled))
+    }
+
+    /// Returns the number of connections that a worker's app has taken over.
+    pub fn tunnels(&self, serial: Serial) -> u32 {
+        self.known(serial).map_or(0, |worker| worker.tunnels)
+    }
+
+    /// Returns the number of requests that a worker holds.
+    pub fn taken(&self, serial: Serial) -> u32 {
+        self.known(serial).map_or(0, |worker| worker.taken)
+    }
+
+    fn known(&self, serial: Serial) -> Option<&Worker> {
+        self.workers.iter().find(|worker| worker.serial == serial)
+    }
+}
+
+#[cfg(test)]
+mod tests;

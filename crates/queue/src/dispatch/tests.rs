@@ -1,0 +1,305 @@
+//! Events of requests and workers, and who serves next.
+
+use super::*;
+use crate::pace::DEEPEST;
+use crate::worker::SILENT;
+use proptest::prelude::*;
+
+fn up(dispatch: &mut Dispatch, serial: Serial, threads: u32, now: Instant) -> Vec<Assignment> {
+    let mut assigned = Vec::new();
+    dispatch.worker_up(serial, threads, now, &mut assigned);
+    assigned
+}
+
+fn finish(dispatch: &mut Dispatch, serial: Serial, app_ms: u64, now: Instant) -> Vec<Assignment> {
+    let mut assigned = Vec::new();
+    dispatch.finished(serial, Some(Duration::from_millis(app_ms)), now, &mut assigned);
+    assigned
+}
+
+#[test]
+fn a_worker_on_trial_gets_its_share_however_idle_the_others_are() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(10);
+    up(&mut dispatch, 1, 4, now);
+    dispatch.worker_on_trial(2, 4, 100, now, &mut Vec::new());
+    let mut given = 0;
+    for _ in 0..200 {
+        let Admission::Go(serial) = dispatch.ask(0, 0, now).1 else { panic!("there is a seat") };
+        given += u32::from(serial == 2);
+        finish(&mut dispatch, serial, 20, now);
+    }
+    assert_eq!(given, 20);
+    dispatch.failed(2, 3);
+    let tally = dispatch.tallies().find(|(serial, _)| *serial == 2).unwrap().1;
+    assert_eq!(tally, Tally { requests: 20, failures: 3, app_us: 400_000 });
+    up(&mut dispatch, 2, 4, now);
+    assert_eq!(dispatch.tallies().count(), 2, "it is no third worker");
+    dispatch.pass_over(1, Reason::Leaving);
+    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(2));
+}
+
+#[test]
+fn a_worker_that_computes_is_chosen_last_but_before_one_that_is_full() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(10).without_prefetching();
+    up(&mut dispatch, 1, 3, now);
+    up(&mut dispatch, 2, 2, now);
+    dispatch.pass_over(1, Reason::Computing);
+    let asked: Vec<Admission> = (0..6).map(|slot| dispatch.ask(0, slot, now).1).collect();
+    let go = Admission::Go;
+    assert_eq!(asked, [go(2), go(2), go(1), go(1), go(1), Admission::Wait], "nothing in advance");
+    assert_eq!(finish(&mut dispatch, 2, 1, now).len(), 1);
+    dispatch.restore(1, Reason::Computing, now, &mut Vec::new());
+    finish(&mut dispatch, 1, 1, now);
+    finish(&mut dispatch, 1, 1, now);
+    assert_eq!(dispatch.ask(0, 9, now).1, go(1));
+}
+
+#[test]
+fn a_worker_on_trial_serves_alone_when_there_is_no_other() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(10);
+    dispatch.worker_on_trial(1, 2, 100, now, &mut Vec::new());
+    assert_eq!([dispatch.ask(0, 0, now).1, dispatch.ask(0, 1, now).1], [Admission::Go(1); 2]);
+    dispatch.worker_gone(1);
+    up(&mut dispatch, 2, 1, now);
+    assert_eq!(dispatch.ask(0, 2, now).1, Admission::Go(2));
+}
+
+#[test]
+fn a_worker_rests_only_while_nobody_misses_it() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(10);
+    up(&mut dispatch, 1, 2, now);
+    assert!(!dispatch.rest(1), "it is alone");
+    up(&mut dispatch, 2, 2, now);
+    assert!(!dispatch.rest(3), "there is no such worker");
+    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1));
+    assert!(!dispatch.rest(1), "it has a request");
+    assert!(!dispatch.rest(2), "the other has fewer free threads");
+    finish(&mut dispatch, 1, 1, now);
+    assert!(dispatch.rest(1));
+    assert!(!dispatch.rest(2) && !dispatch.rest(1), "nobody else takes requests");
+    let went: Vec<_> = (0..3).map(|_| dispatch.ask(0, 0, now).1).collect();
+    assert_eq!(went, [Admission::Go(2), Admission::Go(2), Admission::Wait]);
+    let mut assigned = Vec::new();
+    dispatch.restore(1, Reason::Resting, now, &mut assigned);
+    assert_eq!(assigned.iter().map(|one| one.serial).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn a_worker_that_leaves_or_is_suspended_stands_in_for_nobody() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(10);
+    (1..=3).for_each(|serial| drop(up(&mut dispatch, serial, 1, now)));
+    dispatch.pass_over(2, Reason::Suspended);
+    assert!(!dispatch.rest(2));
+    dispatch.pass_over(3, Reason::Leaving);
+    assert!(!dispatch.rest(1) && !dispatch.rest(3));
+    dispatch.restore(2, Reason::Suspended, now, &mut Vec::new());
+    assert!(dispatch.rest(1));
+}
+
+#[test]
+fn processes_come_before_threads() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(10);
+    up(&mut dispatch, 1, 2, now);
+    up(&mut dispatch, 2, 2, now);
+    let went: Vec<_> = (0..5).map(|_| dispatch.ask(0, 0, now).1).collect();
+    assert_eq!(
+        went,
+        [Admission::Go(1), Admission::Go(2), Admission::Go(1), Admission::Go(2), Admission::Wait]
+    );
+}
+
+#[test]
+fn slow_requests_are_never_given_in_advance() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(10);
+    up(&mut dispatch, 1, 1, now);
+    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1));
+    let (second, admission) = dispatch.ask(0, 0, now);
+    assert_eq!(admission, Admission::Wait);
+    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Wait);
+    assert_eq!(finish(&mut dispatch, 1, 20, now), [Assignment { ticket: second, serial: 1 }]);
+    assert_eq!(dispatch.waiting(), 1);
+}
+
+#[test]
+fn fast_requests_are_batched_until_one_is_slow() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(1000);
+    up(&mut dispatch, 1, 1, now);
+    dispatch.ask(0, 0, now);
+    finish(&mut dispatch, 1, 0, now);
+    let given = (0..100).filter(|_| dispatch.ask(0, 0, now).1 == Admission::Go(1)).count();
+    assert_eq!(given, DEEPEST as usize);
+    finish(&mut dispatch, 1, 50, now);
+    assert_eq!(dispatch.taken(1), DEEPEST - 1, "nothing in advance while a slow request is recent");
+    let later = now + Duration::from_secs(5);
+    for _ in 0..60 {
+        finish(&mut dispatch, 1, 0, later);
+    }
+    assert!(dispatch.taken(1) > 1);
+}
+
+#[test]
+fn a_request_that_is_put_back_keeps_its_position() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(10);
+    up(&mut dispatch, 1, 1, now);
+    let (first, _) = dispatch.ask(0, 0, now);
+    let (second, _) = dispatch.ask(0, 0, now);
+    dispatch.worker_gone(1);
+    assert_eq!(dispatch.ask_again(first, now, now), Admission::Wait);
+    assert_eq!(up(&mut dispatch, 2, 1, now), [Assignment { ticket: first, serial: 2 }]);
+    assert_eq!(finish(&mut dispatch, 2, 20, now), [Assignment { ticket: second, serial: 2 }]);
+}
+
+#[test]
+fn returned_requests_go_to_other_workers_in_their_order() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(1);
+    up(&mut dispatch, 1, 1, now);
+    dispatch.ask(0, 0, now);
+    finish(&mut dispatch, 1, 0, now);
+    let [_slow, second, third]: [Ticket; 3] = std::array::from_fn(|_| dispatch.ask(0, 0, now).0);
+    assert_eq!(dispatch.taken(1), 3);
+    let mut assigned = Vec::new();
+    dispatch.pass_over(1, Reason::Stalled);
+    dispatch.put_back(1, 2, &[(third, now), (second, now)], now, &mut assigned);
+    assert_eq!(
+        (assigned.as_slice(), dispatch.taken(1), dispatch.waiting()),
+        (&[][..], 1, 2),
+        "over max_queue"
+    );
+    assert_eq!(up(&mut dispatch, 2, 1, now), [second, third].map(|ticket| Assignment { ticket, serial: 2 }));
+    finish(&mut dispatch, 1, 0, now);
+    let (fourth, admission) = dispatch.ask(0, 0, now + SILENT * 2);
+    assert_eq!(admission, Admission::Wait, "1 has not resumed");
+    dispatch.restore(1, Reason::Stalled, now + SILENT * 2, &mut assigned);
+    assert_eq!(assigned, [Assignment { ticket: fourth, serial: 1 }]);
+}
+
+#[test]
+fn a_worker_that_finishes_nothing_gets_nothing_in_advance() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(10);
+    up(&mut dispatch, 1, 1, now);
+    dispatch.ask(0, 0, now);
+    finish(&mut dispatch, 1, 0, now);
+    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1));
+    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1));
+    assert_eq!(dispatch.ask(0, 0, now + SILENT * 2).1, Admission::Wait);
+}
+
+#[test]
+fn the_queue_is_bounded_by_length_and_time() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(1);
+    let (ticket, admission) = dispatch.ask(0, 0, now);
+    assert_eq!((admission, dispatch.ask(0, 0, now).1), (Admission::Wait, Admission::Full));
+    assert_eq!(dispatch.expire(now - Duration::from_millis(1)), []);
+    assert_eq!(dispatch.expire(now), [ticket]);
+    assert!(!dispatch.cancel(ticket));
+}
+
+#[test]
+fn a_cancelled_request_leaves_no_gap() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(2);
+    let (first, _) = dispatch.ask(0, 0, now);
+    let (second, _) = dispatch.ask(0, 0, now);
+    assert!(dispatch.cancel(first) && !dispatch.cancel(first));
+    assert_eq!((dispatch.waiting(), dispatch.oldest()), (1, Some(now)));
+    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Wait, "its entry no longer counts");
+    assert_eq!(up(&mut dispatch, 1, 1, now), [Assignment { ticket: second, serial: 1 }]);
+}
+
+#[test]
+fn a_closed_worker_gets_nothing_more() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(10);
+    up(&mut dispatch, 1, 1, now);
+    dispatch.pass_over(1, Reason::Leaving);
+    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Wait);
+}
+
+#[test]
+fn tunnels_spread_over_workers_that_are_equally_free() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(10);
+    (1..=4).for_each(|serial| drop(up(&mut dispatch, serial, 5, now)));
+    let mut sockets = [0; 4];
+    for _ in 0..200 {
+        let Admission::Go(serial) = dispatch.ask(0, 0, now).1 else { panic!("a free seat") };
+        dispatch.tunnel_opened(serial);
+        sockets[serial as usize - 1] += 1;
+        finish(&mut dispatch, serial, 1, now);
+    }
+    assert_eq!(sockets, [50; 4]);
+    (0..50).for_each(|_| dispatch.tunnel_closed(3));
+    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(3));
+    assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1), "free threads count before tunnels");
+}
+
+#[test]
+fn a_suspended_worker_gets_nothing_until_it_is_resumed() {
+    let now = Instant::now();
+    let mut dispatch = Dispatch::new(10);
+    up(&mut dispatch, 1, 1, now);
+    up(&mut dispatch, 2, 1, now);
+    let (first, _) = dispatch.ask(0, 0, now);
+    dispatch.pass_over(1, Reason::Suspended);
+    let mut assigned = Vec::new();
+    dispatch.finished(1, None, now, &mut assigned);
+    assert_eq!(dispatch.ask_again(first, now, now), Admission::Go(2));
+    let (second, admission) = dispatch.ask(0, 0, now);
+    assert_eq!(admission, Admission::Wait);
+    dispatch.restore(1, Reason::Suspended, now, &mut assigned);
+    assert_eq!(assigned, [Assignment { ticket: second, serial: 1 }]);
+}
+
+#[test]
+fn fibers_get_nothing_in_advance_however_fast_they_are() {
+    let now = Instant::now();
+    let mut fibers = Dispatch::new(100).without_prefetching();
+    up(&mut fibers, 1, 2, now);
+    for _ in 0..50 {
+        fibers.ask(0, 0, now);
+        finish(&mut fibers, 1, 0, now);
+    }
+    let given = (0..20).filter(|_| fibers.ask(0, 0, now).1 == Admission::Go(1)).count();
+    assert_eq!(given, 2);
+}
+
+proptest! {
+    /// Queued requests are served in the order of their numbers, and no worker holds more than its limit.
+    #[test]
+    fn first_come_first_served(steps in proptest::collection::vec(0u8..4, 1..200), workers in 1u32..4) {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(1000);
+        for serial in 0..workers { up(&mut dispatch, serial, 2, now); }
+        let mut last = None;
+        for step in steps {
+            if step == 0 {
+                let (ticket, admission) = dispatch.ask(0, 0, now);
+                if let Admission::Go(_) = admission {
+                    prop_assert!(last < Some(ticket));
+                    last = Some(ticket);
+                }
+            } else {
+                let serial = u32::from(step) % workers;
+                if dispatch.taken(serial) > 0 {
+                    for assignment in finish(&mut dispatch, serial, 20, now) {
+                        prop_assert!(last < Some(assignment.ticket));
+                        last = Some(assignment.ticket);
+                    }
+                }
+            }
+            prop_assert!((0..workers).all(|serial| dispatch.taken(serial) <= 2));
+        }
+    }
+}

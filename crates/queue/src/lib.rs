@@ -1,0 +1,37 @@
+//! Decides which worker serves next: one queue for each pool of workers, shared by all front threads. Pure:
+//! times are passed in; knows no process, no socket and no Ruby.
+//!
+//! Why: CRuby runs one thread of a process at a time, so a request must go to a process that is free *now*,
+//! and wait in a single queue when none is. That queue is in the front, where keep-alive cannot tie a client
+//! to a process.
+//!
+//! The way of a request: [`Pools::choose`] finds its pool by its path, [`Dispatch::ask`] gives it a seat of a
+//! worker or a position in the queue, and [`Dispatch::finished`] frees the seat for the next one.
+//!
+//! Contract:
+//! 1. Pools share nothing: each has its own queue, seats, limit, pace and figures. No request changes from
+//!    one pool to another, and no two locks are held at a time.
+//! 2. A worker here is what one pool has of a process. Each pool knows it by the same [`Serial`].
+#![forbid(unsafe_code)]
+
+mod availability;
+mod dispatch;
+mod fifo;
+mod load;
+mod pace;
+mod paths;
+mod pools;
+mod tally;
+mod throughput;
+mod ticket;
+mod trial;
+mod waits;
+mod worker;
+
+pub use availability::Reason;
+pub use dispatch::Dispatch;
+pub use load::{Load, Refusals};
+pub use pools::Pools;
+pub use tally::Tally;
+pub use ticket::{Admission, Assignment, PoolIndex, Serial, Ticket};
+pub use waits::Waits;
