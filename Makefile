@@ -170,10 +170,11 @@ deny:
 	  echo "Known vulnerabilities were NOT checked: the advisory database cannot be fetched from here." >&2; \
 	fi
 
-# Updates generated documents: docs/settings.md from the table of options, docs/mruby-waiting.md from its test's table, and
+# Updates generated documents: docs/settings.md from the table of options, tables of docs/stats.md and docs/metrics.md from that of figures, docs/mruby-waiting.md from its test's table, and
 # the column "used by" of ARCHITECTURE.md's code map.
 docs:
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p settings docs
+	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p stats docs
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p script --test it waiting
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p cli --test house
 

@@ -3,7 +3,7 @@
 use text::people::grouped;
 
 use crate::table::{grid, mib, span};
-use stats::{Death, DeathRequest};
+use stats::{Death, DeathRequest, Kind};
 use std::fmt::Write;
 
 /// Returns the output of `firebrick deaths`.
@@ -43,7 +43,7 @@ fn row(death: &Death) -> Vec<String> {
         mib(death.peak_rss_bytes),
         death.pss_bytes.map_or("?".to_owned(), mib),
         end,
-        death.cause.to_string(),
+        death.cause.name().to_owned(),
     ]
 }
 

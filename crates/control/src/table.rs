@@ -1,7 +1,7 @@
 //! Formats statistics for people.
 
 use stats::{
-    CertificateSnapshot, Changes, DurationSummary, HandlerThread, HandlersSnapshot, Kind, QueueSnapshot,
+    CertificateSnapshot, Changes, DurationSummary, HandlerFigures, HandlersSnapshot, Kind, QueueSnapshot,
     RateLimitsSnapshot, ServedCertificate, ServerSnapshot, ServiceSnapshot, TlsSnapshot, WorkerSnapshot,
 };
 use std::collections::BTreeMap;
@@ -133,39 +133,19 @@ fn worker_row(worker: &WorkerSnapshot, now: SystemTime) -> Vec<String> {
 
 /// Returns a line for each front thread, because each has its own limits, and a line for all of them.
 fn handler_rows(handlers: &HandlersSnapshot) -> impl Iterator<Item = Vec<String>> {
-    let threads =
-        handlers.threads.iter().map(|thread| handler_row(&format!("thread {}", thread.index), thread, true));
-    // The maxima of two threads at different times cannot be added up.
-    let all = handler_row("all", &together(handlers), false);
-    threads.chain(Some(all).filter(|_| handlers.threads.len() > 1))
+    let all = Some(&handlers.all).filter(|_| handlers.threads.len() > 1);
+    handlers.threads.iter().chain(all).map(handler_row)
 }
 
-fn together(all: &HandlersSnapshot) -> HandlerThread {
-    HandlerThread {
-        index: 0,
-        requests: all.requests,
-        failures: all.failures,
-        refused: all.refused,
-        tasks: all.tasks,
-        waiting: all.waiting,
-        tasks_most: 0,
-        tasks_max: all.tasks_max,
-        heap_bytes: all.heap_bytes,
-        heap_max_bytes: all.heap_max_bytes,
-        vms_replaced: all.vms_replaced,
-        reloads: all.reloads,
-    }
-}
-
-fn handler_row(name: &str, of: &HandlerThread, one: bool) -> Vec<String> {
+fn handler_row(of: &HandlerFigures) -> Vec<String> {
     vec![
-        name.to_owned(),
+        of.index.map_or("all".to_owned(), |index| format!("thread {index}")),
         grouped(of.requests),
         grouped(of.failures),
         grouped(of.refused),
         format!("{}/{}", grouped(of.tasks), grouped(of.tasks_max)),
         grouped(of.waiting),
-        if one { grouped(of.tasks_most) } else { String::new() },
+        of.tasks_most.map(grouped).unwrap_or_default(),
         format!("{}/{}", mib(of.heap_bytes), mib(of.heap_max_bytes)),
         grouped(of.vms_replaced),
         grouped(of.reloads),
@@ -231,7 +211,8 @@ fn counters(facts: &mut Facts, server: &ServerSnapshot) {
     let made = format!("{open} open, {accepted} accepted, {displaced}{refused}");
     facts.line("connections", format!("{made}{sent} MiB of bodies sent"));
     let died = server.deaths.iter().filter(|(_, count)| *count > 0);
-    let died: Vec<String> = died.map(|(cause, count)| format!("{cause} {}", grouped(count))).collect();
+    let died: Vec<String> =
+        died.map(|(cause, count)| format!("{} {}", cause.name(), grouped(count))).collect();
     if !died.is_empty() {
         facts.line("deaths", format!("of workers: {} (`firebrick deaths`)", died.join(", ")));
     }

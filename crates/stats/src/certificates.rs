@@ -1,35 +1,38 @@
 //! The certificates that the server obtains, and the next planned steps.
 
+use crate::figures::figures;
 use crate::when;
-use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
 
-/// A certificate that the server obtains itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CertificateSnapshot {
-    pub names: Vec<String>,
-    /// The issuer; `None` if there is no certificate yet.
-    pub issuer: Option<String>,
-    /// The first moment of its validity.
-    #[serde(default, with = "when::maybe")]
-    pub not_before: Option<SystemTime>,
-    /// The last moment of its validity.
-    #[serde(default, with = "when::maybe")]
-    pub not_after: Option<SystemTime>,
-    /// When it is ordered or renewed next; in the past while an order is running.
-    #[serde(default, with = "when::maybe")]
-    pub next_order: Option<SystemTime>,
-    /// The failed orders since the last successful one.
-    pub failures: u32,
-    /// The reason for the last failure; `None` after a success.
-    pub error: Option<String>,
-    /// The directory URL of the CA.
-    pub directory: String,
-    /// Where it is stored.
-    pub storage: String,
-    /// Whether it was ordered because a client asked for its name.
+figures! {
+    /// A certificate that the server obtains itself.
+    #[derive(Default, Eq)]
     #[serde(default)]
-    pub on_demand: bool,
+    pub struct CertificateSnapshot {
+        /// Its names.
+        names: Vec<String>,
+        /// The issuer of the served certificate; null if there is none yet.
+        issuer: Option<String>,
+        /// The beginning of its validity, or null.
+        #[serde(with = "when::maybe")]
+        not_before: Option<SystemTime>,
+        /// The end of its validity, or null.
+        #[serde(with = "when::maybe")]
+        not_after: Option<SystemTime>,
+        /// When it is ordered or renewed next; in the past while an order runs or waits for another machine's.
+        #[serde(with = "when::maybe")]
+        next_order: Option<SystemTime>,
+        /// Failed orders since the last success.
+        failures: u32,
+        /// The reason of the last failure; null after a success.
+        error: Option<String>,
+        /// The directory of the CA.
+        directory: String,
+        /// The folder or Redis where it is kept.
+        storage: String,
+        /// It was ordered because a client asked for its name.
+        on_demand: bool,
+    }
 }
 
 impl CertificateSnapshot {

@@ -2,6 +2,7 @@
 //! reforks, upgrades. Shows the running change, the last one, and the number of each outcome.
 
 use crate::counts::{Counts, Kind};
+use crate::figures::{Label, Metric, Page, Value};
 use crate::when;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime};
@@ -58,6 +59,13 @@ pub struct Changes<K> {
 impl<K: Kind> Default for Changes<K> {
     fn default() -> Changes<K> {
         Changes { counts: Counts::default(), running: None, last: None }
+    }
+}
+
+/// Its counts are its metric.
+impl<K: Kind> Value for Changes<K> {
+    fn sample(&self, metric: &'static Metric, labels: &[Label<'_>], page: &mut dyn Page) {
+        self.counts.sample(metric, labels, page);
     }
 }
 

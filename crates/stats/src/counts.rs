@@ -6,11 +6,40 @@ use std::collections::BTreeMap;
 /// A small fixed set of kinds that are counted separately, so that every member can be shown even before it
 /// has occurred.
 pub trait Kind: Copy + Ord + 'static {
-    const EVERY: &'static [Self];
+    /// Every kind with its name in JSON and in metrics, and the text of the documentation.
+    const EVERY: &'static [(Self, &'static str, &'static str)];
 
     /// Returns the name used in JSON and in metrics.
-    fn name(self) -> &'static str;
+    fn name(self) -> &'static str {
+        Self::EVERY.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, name, _)| name)
+    }
 }
+
+/// Declares enums of kinds, each with its name.
+macro_rules! kinds {
+    ($($(#[$about:meta])* pub enum $name:ident {$($(#[doc = $doc:literal])* $kind:ident = $text:literal),* $(,)?})+) => {$(
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        pub enum $name {$(
+            $(#[doc = $doc])*
+            #[serde(rename = $text)]
+            $kind,
+        )*}
+
+        impl $crate::Kind for $name {
+            const EVERY: &'static [($name, &'static str, &'static str)] =
+                &[$(($name::$kind, $text, concat!($($doc),*))),*];
+        }
+
+        /// The name as words.
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&$crate::Kind::name(*self).replace('_', " "))
+            }
+        }
+    )+};
+}
+pub(crate) use kinds;
 
 /// The number of occurrences of each kind since the start of the server. Every kind is present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +48,7 @@ pub struct Counts<K>(BTreeMap<K, u64>);
 
 impl<K: Kind> Default for Counts<K> {
     fn default() -> Counts<K> {
-        Counts(K::EVERY.iter().map(|kind| (*kind, 0)).collect())
+        Counts(K::EVERY.iter().map(|(kind, ..)| (*kind, 0)).collect())
     }
 }
 

@@ -4,7 +4,8 @@
 //! 1. Only one thread counts with a [`HandlerCounts`], so each count is a load and a store, without a lock.
 //! 2. The counters outlive the VMs. When a VM ends, its tasks and its heap have to be subtracted.
 
-use serde::{Deserialize, Serialize};
+use crate::figures::{Merged, figures};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,18 +17,14 @@ pub struct HandlerCounts(Arc<Counted>);
 /// Has its own cache line, so that threads do not slow each other down.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Counted {
-    requests: AtomicU64,
-    failures: AtomicU64,
-    refused: AtomicU64,
-    tasks: AtomicU64,
-    tasks_most: AtomicU64,
-    tasks_max: AtomicU64,
-    waiting: AtomicU64,
-    heap_bytes: AtomicU64,
-    heap_max_bytes: AtomicU64,
-    vms_replaced: AtomicU64,
-    reloads: AtomicU64,
+struct Counted(HandlerCells);
+
+impl Deref for Counted {
+    type Target = HandlerCells;
+
+    fn deref(&self) -> &HandlerCells {
+        &self.0
+    }
 }
 
 /// Changes a number without an atomic operation. Not allowed for numbers that other threads write too.
@@ -112,81 +109,53 @@ impl HandlerCounts {
     pub fn reloaded(&self) {
         more(&self.0.reloads);
     }
+}
 
-    fn look(&self, index: u32) -> HandlerThread {
-        let now = |number: &AtomicU64| number.load(Relaxed);
-        let counted = &*self.0;
-        HandlerThread {
-            index,
-            requests: now(&counted.requests),
-            failures: now(&counted.failures),
-            refused: now(&counted.refused),
-            tasks: now(&counted.tasks),
-            waiting: now(&counted.waiting),
-            tasks_most: now(&counted.tasks_most),
-            tasks_max: now(&counted.tasks_max),
-            heap_bytes: now(&counted.heap_bytes),
-            heap_max_bytes: now(&counted.heap_max_bytes),
-            vms_replaced: now(&counted.vms_replaced),
-            reloads: now(&counted.reloads),
-        }
+figures! {
+    /// The mruby handlers of all front threads.
+    #[derive(Default, Eq)]
+    pub struct HandlersSnapshot {
+        /// Their figures together.
+        #[serde(flatten)]
+        all: HandlerFigures = flat,
+        /// The same for each front thread.
+        threads: Vec<HandlerFigures>,
     }
-}
 
-/// The mruby handlers of all front threads together.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HandlersSnapshot {
-    /// Requests for the handlers.
-    pub requests: u64,
-    /// Requests that the handlers failed to serve.
-    pub failures: u64,
-    /// Failures because no task was available (`mruby.max_tasks`).
-    pub refused: u64,
-    /// Existing tasks: requests, and blocks given to `task`.
-    pub tasks: u64,
-    /// Tasks that wait.
-    pub waiting: u64,
-    /// The largest possible number of tasks in all threads.
-    pub tasks_max: u64,
-    /// The heap bytes of all VMs.
-    pub heap_bytes: u64,
-    /// The largest possible heap in all threads.
-    pub heap_max_bytes: u64,
-    /// VMs that failed or were full, and were replaced.
-    pub vms_replaced: u64,
-    /// How often changed handlers were activated, by the thread with the highest count.
-    pub reloads: u64,
-    /// The figures of each front thread.
-    pub threads: Vec<HandlerThread>,
-}
-
-/// The mruby handlers of one front thread.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HandlerThread {
-    /// The index of the thread, from 0.
-    pub index: u32,
-    /// See [`HandlersSnapshot`].
-    pub requests: u64,
-    /// See [`HandlersSnapshot`].
-    pub failures: u64,
-    /// See [`HandlersSnapshot`].
-    pub refused: u64,
-    /// See [`HandlersSnapshot`].
-    pub tasks: u64,
-    /// See [`HandlersSnapshot`].
-    pub waiting: u64,
-    /// The largest `tasks` since the start.
-    pub tasks_most: u64,
-    /// The limit of `tasks` (`mruby.max_tasks`, the largest of all routes).
-    pub tasks_max: u64,
-    /// The heap bytes of its VM, and of earlier VMs that still have requests.
-    pub heap_bytes: u64,
-    /// The heap limit of its VM (`mruby.heap`).
-    pub heap_max_bytes: u64,
-    /// See [`HandlersSnapshot`].
-    pub vms_replaced: u64,
-    /// How often changed handlers were activated.
-    pub reloads: u64,
+    /// The mruby handlers of one front thread, or of all together.
+    #[derive(Default, Eq)]
+    #[serde(default)]
+    pub struct HandlerFigures: Merged, HandlerCells {
+        /// In `threads[]`: the number of the thread, from 0.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        index: Option<u64> = own,
+        /// Requests that went to handlers; a request that a handler sends through the server again (`H2O.reprocess`, `x-reproxy-url`)
+        /// counts again.
+        requests: u64 = counter,
+        /// Failures of handlers: an exception, no response, a limit (`max_tasks`, `request_heap`, `step_time`, `deadline`), a VM that
+        /// broke, an `x-reproxy-url` that leads nowhere; also after the head of a response. Not failures of clients, and not a 500 that a
+        /// handler returns itself.
+        failures: u64 = counter,
+        /// Those of `failures` that arrived while `max_tasks` were running (503).
+        refused: u64 = counter,
+        /// Current tasks: requests, blocks given to `task`, and those of either that were cancelled and run their `ensure`.
+        tasks: u64 = gauge,
+        /// Those of them that wait for something; the others are ready to run, and one of each thread may be running.
+        waiting: u64 = gauge,
+        /// In `threads[]`: the largest `tasks` since the start. The maxima of two threads at different times cannot be added up.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tasks_most: Option<u64> = own,
+        /// The limit of `tasks`: `mruby.max_tasks`, the largest of all routes.
+        tasks_max: u64 = gauge,
+        /// Memory of the VMs, including garbage that is not collected yet. A VM that was replaced counts until its last request ends.
+        heap_bytes: u64 = gauge,
+        /// The limit: `mruby.heap` for each thread.
+        heap_max_bytes: u64 = gauge,
+        /// VMs that were replaced because they broke or were full of uncollectable objects.
+        vms_replaced: u64 = counter,
+        /// Number of reloads of changed handlers, of the thread with the most.
+        reloads: u64 = peak,
+    }
 }
 
 impl HandlersSnapshot {
@@ -195,36 +164,27 @@ impl HandlersSnapshot {
         if threads.is_empty() {
             return None;
         }
-        let threads: Vec<HandlerThread> =
-            (0..).zip(threads).map(|(index, counts)| counts.look(index)).collect();
-        let sum = |of: fn(&HandlerThread) -> u64| threads.iter().map(of).fold(0, u64::saturating_add);
-        Some(HandlersSnapshot {
-            requests: sum(|thread| thread.requests),
-            failures: sum(|thread| thread.failures),
-            refused: sum(|thread| thread.refused),
-            tasks: sum(|thread| thread.tasks),
-            waiting: sum(|thread| thread.waiting),
-            tasks_max: sum(|thread| thread.tasks_max),
-            heap_bytes: sum(|thread| thread.heap_bytes),
-            heap_max_bytes: sum(|thread| thread.heap_max_bytes),
-            vms_replaced: sum(|thread| thread.vms_replaced),
-            reloads: threads.iter().map(|thread| thread.reloads).max().unwrap_or_default(),
-            threads,
-        })
+        let threads: Vec<HandlerFigures> = (0..)
+            .zip(threads)
+            .map(|(index, counts)| HandlerFigures { index: Some(index), ..counts.0.load() })
+            .collect();
+        let mut all = HandlerFigures::default();
+        threads.iter().for_each(|thread| all.add(thread));
+        Some(HandlersSnapshot { all, threads })
     }
 
     /// Returns the thread with the least free heap, which will reach its limit first.
-    pub fn fullest(&self) -> Option<&HandlerThread> {
+    pub fn fullest(&self) -> Option<&HandlerFigures> {
         self.threads.iter().max_by(|one, other| one.heap_share().total_cmp(&other.heap_share()))
     }
 
     /// Returns the thread with the fewest free tasks.
-    pub fn busiest(&self) -> Option<&HandlerThread> {
+    pub fn busiest(&self) -> Option<&HandlerFigures> {
         self.threads.iter().max_by(|one, other| one.tasks_share().total_cmp(&other.tasks_share()))
     }
 }
 
-impl HandlerThread {
+impl HandlerFigures {
     /// Returns the used share of the heap limit.
     pub fn heap_share(&self) -> f64 {
         share(self.heap_bytes, self.heap_max_bytes)
@@ -264,11 +224,12 @@ mod tests {
         one.reloaded();
         one.reloaded();
         other.reloaded();
-        let all = HandlersSnapshot::of(&threads).unwrap();
+        let HandlersSnapshot { all, threads } = HandlersSnapshot::of(&threads).unwrap();
         assert_eq!((all.requests, all.failures, all.refused), (3, 1, 1));
         assert_eq!((all.tasks, all.waiting, all.tasks_max), (2, 1, 40));
         assert_eq!((all.vms_replaced, all.reloads, all.heap_max_bytes), (1, 2, 2_000));
-        let each: Vec<_> = all.threads.iter().map(|thread| (thread.index, thread.tasks_most)).collect();
+        let each: Vec<_> =
+            threads.iter().map(|thread| (thread.index.unwrap(), thread.tasks_most.unwrap())).collect();
         assert_eq!(each, [(0, 3), (1, 0)]);
         assert_eq!(HandlersSnapshot::of(&[]), None);
     }
@@ -276,7 +237,7 @@ mod tests {
     #[test]
     fn the_heap_is_that_of_all_vms_of_a_thread() {
         let counts = HandlerCounts::default();
-        let heap = || HandlersSnapshot::of(std::slice::from_ref(&counts)).unwrap().heap_bytes;
+        let heap = || HandlersSnapshot::of(std::slice::from_ref(&counts)).unwrap().all.heap_bytes;
         counts.heap(0, 300);
         counts.heap(0, 500);
         assert_eq!(heap(), 800);
@@ -295,9 +256,9 @@ mod tests {
         threads[2].heap(0, 800);
         threads[2].began();
         let all = HandlersSnapshot::of(&threads).unwrap();
-        assert_eq!(all.fullest().map(|thread| (thread.index, thread.heap_share())), Some((1, 0.9)));
-        assert_eq!(all.busiest().map(|thread| (thread.index, thread.tasks_share())), Some((2, 0.1)));
+        assert_eq!(all.fullest().map(|thread| (thread.index, thread.heap_share())), Some((Some(1), 0.9)));
+        assert_eq!(all.busiest().map(|thread| (thread.index, thread.tasks_share())), Some((Some(2), 0.1)));
         assert_eq!(HandlersSnapshot::default().fullest(), None);
-        assert_eq!(HandlerThread { heap_bytes: 7, ..HandlerThread::default() }.heap_share(), 0.0);
+        assert_eq!(HandlerFigures { heap_bytes: 7, ..HandlerFigures::default() }.heap_share(), 0.0);
     }
 }

@@ -4,6 +4,7 @@
 //! Contract: at most [`History::POINTS`] points and one snapshot are kept.
 
 use crate::durations::DurationSummary;
+use crate::figures::figures;
 use crate::interval::Interval;
 use crate::server::{ServerSnapshot, WorkerState};
 use crate::when;
@@ -18,43 +19,44 @@ pub struct History {
     last: Option<(ServerSnapshot, Instant)>,
 }
 
-/// One step. Counts and times are those of the requests that ended in the step; all other figures are those
-/// at its end.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Point {
-    /// When the step ended.
-    #[serde(with = "when")]
-    pub at: SystemTime,
-    /// The length of the step.
-    pub seconds: f64,
-    /// Requests that ended in the step.
-    pub requests: u64,
-    /// Requests with status 500 to 599.
-    pub errors: u64,
-    /// Requests with status 400 to 499.
-    pub client_errors: u64,
-    /// Requests whose client left before there was a response.
-    pub client_gone: u64,
-    /// The time from the first byte of a request to the last of its response.
-    pub total_ms: Times,
-    /// The wait for a worker.
-    pub queue_ms: Times,
-    /// Requests in the queue.
-    pub queue: u64,
-    /// The busy threads of all workers.
-    pub busy_threads: u32,
-    /// The largest possible number of threads of all workers.
-    pub threads_max: u32,
-    /// The memory of all processes: private memory plus a proportional part of shared memory (PSS).
-    pub pss_bytes: u64,
-    /// The sum of the resident memory of all processes, in which shared memory counts several times.
-    pub rss_bytes: u64,
-    /// The number of CPUs used.
-    pub cpus: f64,
-    /// The number of ready workers.
-    pub workers: u32,
-    /// The workers that were replaced in the step.
-    pub restarts: u32,
+figures! {
+    /// One step. Counts and times are those of the requests that ended in the step; all other figures are those
+    /// at its end.
+    pub struct Point {
+        /// End of the step.
+        #[serde(with = "when")]
+        at: SystemTime,
+        /// Length of the step.
+        seconds: f64,
+        /// Requests.
+        requests: u64,
+        /// Those with 5xx.
+        errors: u64,
+        /// Those with 4xx.
+        client_errors: u64,
+        /// Those whose client disconnected before there was a response.
+        client_gone: u64,
+        /// From the first byte of a request to the last of its response: `mean`, `p50`, `p95`, `p99`, `max`; 0 when there were no requests.
+        total_ms: Times,
+        /// Waiting for a worker: the same.
+        queue_ms: Times,
+        /// Requests that waited for a worker.
+        queue: u64,
+        /// Busy threads of all workers.
+        busy_threads: u32,
+        /// The largest possible number of threads of all workers.
+        threads_max: u32,
+        /// PSS of all processes.
+        pss_bytes: u64,
+        /// Resident memory of all processes, which counts shared memory for each process.
+        rss_bytes: u64,
+        /// CPU time of all processes per second: 1.5 is one and a half CPUs.
+        cpus: f64,
+        /// Ready workers.
+        workers: u32,
+        /// Workers replaced in the step.
+        restarts: u32,
+    }
 }
 
 /// Key figures of a histogram in milliseconds; 0 if it is empty.

@@ -1,28 +1,33 @@
 //! A request in flight, as `GET /requests` returns it.
 
+use crate::figures::figures;
 use serde::{Deserialize, Serialize};
 
-/// A request for the app that its worker has not finished.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct InFlight {
-    /// The index of its worker; `None` while it is in the queue.
-    pub worker: Option<u32>,
-    /// The process id of that worker.
-    pub pid: Option<u32>,
-    /// The worker's thread that serves it, from 0; `None` before a thread has taken it up.
-    pub thread: Option<u32>,
-    pub method: String,
-    /// The path as sent, without the query. Bytes that are not ASCII text are escaped.
-    pub path: String,
-    /// The time since it was queued for a worker, in milliseconds.
-    pub age_ms: f64,
-    /// The part of that time before a thread took it up, in milliseconds.
-    pub queue_ms: f64,
-    pub state: Phase,
-    /// The backtrace of its thread in the app, innermost call first: `file:line:in 'method'`. `None` if it
-    /// was not requested, or if the worker did not report in time.
-    #[serde(default)]
-    pub backtrace: Option<Vec<String>>,
+figures! {
+    /// A request for the app that its worker has not finished.
+    #[derive(Default)]
+    pub struct InFlight {
+        /// The number of the worker that has the request; null while it is in the queue.
+        worker: Option<u32>,
+        /// The process id of that worker, or null.
+        pid: Option<u32>,
+        /// The worker's thread that serves the request, from 0; null while none has started it.
+        thread: Option<u32>,
+        /// As sent.
+        method: String,
+        /// As sent, without the query. Bytes that are not ASCII text are escaped.
+        path: String,
+        /// Time since the request was ready for a worker.
+        age_ms: f64,
+        /// Part of that until a thread started it.
+        queue_ms: f64,
+        /// `queued` (no thread has started it), `app` (in the app), `sending` (the response has begun).
+        state: Phase,
+        /// With `backtraces`: the backtrace of its thread, innermost call first, as Ruby prints it, files relative to the app's folder;
+        /// else null. Also null if the worker did not respond within a second, because native code holds the GVL.
+        #[serde(default)]
+        backtrace: Option<Vec<String>>,
+    }
 }
 
 /// The phase of a request in flight.

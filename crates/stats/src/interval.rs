@@ -2,27 +2,25 @@
 //! time between.
 
 use crate::durations::{DurationSummary, Steps};
-use crate::handlers::HandlersSnapshot;
+use crate::figures::Merged;
+use crate::handlers::HandlerFigures;
 use crate::server::{ServerSnapshot, WorkerSnapshot};
-use crate::snapshot::{FaultCounts, RequestCounts};
-use serde::Serialize;
+use crate::snapshot::{ConnectionCounts, FaultCounts, RequestCounts};
 
 /// The difference between two snapshots.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Interval {
     /// The length of the interval.
     pub seconds: f64,
     /// Requests that ended in the interval.
     pub requests: RequestCounts,
     pub failures: FaultCounts,
-    /// Connections that were accepted.
-    pub accepted: u64,
+    pub connections: ConnectionCounts,
     /// Body bytes that were sent.
     pub sent_body_bytes: u64,
     /// The time from the first byte of a request to the last of its response, in milliseconds.
     pub total_ms: DurationSummary,
     /// The same by fine bucket, to be added to those of other servers.
-    #[serde(skip)]
     pub total: Steps,
     /// The wait for a worker, in milliseconds.
     pub queue_ms: DurationSummary,
@@ -35,24 +33,11 @@ pub struct Interval {
     /// The figures of each worker, in the order of the later snapshot.
     pub workers: Vec<WorkerInterval>,
     /// The figures of mruby handlers; `None` if there are none.
-    pub handlers: Option<HandlersInterval>,
-}
-
-/// The figures of mruby handlers between two snapshots.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct HandlersInterval {
-    /// Requests for the handlers.
-    pub requests: u64,
-    /// Requests that the handlers failed to serve.
-    pub failures: u64,
-    /// Failures because no task was available.
-    pub refused: u64,
-    /// VMs that were replaced.
-    pub vms_replaced: u64,
+    pub handlers: Option<HandlerFigures>,
 }
 
 /// The figures of one worker between two snapshots.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct WorkerInterval {
     /// Its index.
     pub index: u32,
@@ -81,7 +66,7 @@ impl Interval {
             seconds,
             requests: new.requests.since(&old.requests),
             failures: new.failures.since(&old.failures),
-            accepted: new.connections.accepted.saturating_sub(old.connections.accepted),
+            connections: new.connections.since(&old.connections),
             sent_body_bytes: new.sent_body_bytes.saturating_sub(old.sent_body_bytes),
             total_ms: total.summary(),
             total,
@@ -90,7 +75,11 @@ impl Interval {
             cpus: front_cpus + workers.iter().map(|worker| worker.cpus).sum::<f64>(),
             restarts: restarts(later).saturating_sub(restarts(earlier)),
             workers,
-            handlers: later.handlers.as_ref().map(|new| new.since(earlier.handlers.as_ref())),
+            // Routes are never added while a server runs. Counts that were not read before began at 0.
+            handlers: later.handlers.as_ref().map(|new| match &earlier.handlers {
+                Some(old) => new.all.since(&old.all),
+                None => new.all.clone(),
+            }),
         })
     }
 
@@ -114,20 +103,6 @@ impl WorkerSnapshot {
     }
 }
 
-impl HandlersSnapshot {
-    fn since(&self, earlier: Option<&HandlersSnapshot>) -> HandlersInterval {
-        // Routes are never added while a server runs. Counts that were not read before began at 0.
-        let none = HandlersSnapshot::default();
-        let old = earlier.unwrap_or(&none);
-        HandlersInterval {
-            requests: self.requests.saturating_sub(old.requests),
-            failures: self.failures.saturating_sub(old.failures),
-            refused: self.refused.saturating_sub(old.refused),
-            vms_replaced: self.vms_replaced.saturating_sub(old.vms_replaced),
-        }
-    }
-}
-
 fn restarts(server: &ServerSnapshot) -> u32 {
     server.workers.iter().map(|worker| worker.restarts).fold(0, u32::saturating_add)
 }
@@ -136,36 +111,10 @@ fn cpus(cpu_ms: u64, seconds: f64) -> f64 {
     cpu_ms as f64 / 1_000.0 / seconds
 }
 
-impl RequestCounts {
-    /// Returns the counts since `earlier`.
-    pub fn since(&self, earlier: &RequestCounts) -> RequestCounts {
-        RequestCounts {
-            total: self.total.saturating_sub(earlier.total),
-            informational: self.informational.saturating_sub(earlier.informational),
-            successful: self.successful.saturating_sub(earlier.successful),
-            redirected: self.redirected.saturating_sub(earlier.redirected),
-            client_errors: self.client_errors.saturating_sub(earlier.client_errors),
-            server_errors: self.server_errors.saturating_sub(earlier.server_errors),
-            client_gone: self.client_gone.saturating_sub(earlier.client_gone),
-            hijacked: self.hijacked.saturating_sub(earlier.hijacked),
-        }
-    }
-}
-
-impl FaultCounts {
-    /// Returns the counts since `earlier`.
-    pub fn since(&self, earlier: &FaultCounts) -> FaultCounts {
-        FaultCounts {
-            client: self.client.saturating_sub(earlier.client),
-            app: self.app.saturating_sub(earlier.app),
-            server: self.server.saturating_sub(earlier.server),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handlers::HandlersSnapshot;
     use crate::server::tests::server;
     use crate::{Finished, Recorder, Snapshot};
 
@@ -209,17 +158,14 @@ mod tests {
     #[test]
     fn handlers_count_as_everybody_does() {
         let counted = |requests, failures, refused, vms_replaced| HandlersSnapshot {
-            requests,
-            failures,
-            refused,
-            vms_replaced,
-            ..HandlersSnapshot::default()
+            all: HandlerFigures { requests, failures, refused, vms_replaced, ..HandlerFigures::default() },
+            threads: Vec::new(),
         };
         let (mut earlier, mut later) = (server(0), server(0));
         assert_eq!(Interval::between(&earlier, &later, 1.0).unwrap().handlers, None);
         earlier.handlers = Some(counted(10, 3, 1, 1));
         later.handlers = Some(counted(25, 5, 2, 1));
-        let expected = HandlersInterval { requests: 15, failures: 2, refused: 1, vms_replaced: 0 };
+        let expected = HandlerFigures { requests: 15, failures: 2, refused: 1, ..HandlerFigures::default() };
         assert_eq!(Interval::between(&earlier, &later, 1.0).unwrap().handlers, Some(expected));
     }
 

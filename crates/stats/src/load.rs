@@ -1,31 +1,35 @@
 //! The load of a server: [`Load`] at one moment, and [`RecentLoad`] for autoscalers. Pure.
 
+use crate::figures::figures;
 use crate::server::{FiberSeats, QueueSnapshot, ServerSnapshot, WorkerSnapshot, WorkerState};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The number of requests, and the capacity for them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Requests being served.
-    pub busy: u64,
-    /// Requests that wait, in the queue or in a worker.
-    pub waiting: u64,
-    /// Threads and fibers of the workers that take requests.
-    pub seats: u64,
-    /// The part of these figures that belongs to the fibers beside threads.
-    pub fibers: Option<FiberLoad>,
-}
+figures! {
+    /// The number of requests, and the capacity for them.
+    #[derive(Default, Eq)]
+    pub struct Load {
+        /// Requests that wait, in the queue or in a worker.
+        waiting: u64 = gauge("firebrick_requests_in_flight", stage = "queue"; "Requests for the app by where they are"),
+        /// Requests being served.
+        busy: u64 = gauge("firebrick_requests_in_flight", stage = "app"),
+        /// Threads of the ready workers; with fibers, requests that they serve at a time.
+        seats: u64 = gauge("firebrick_seats"; "Threads of the workers that take requests"),
+        /// The part of these figures that belongs to the fibers beside threads, with [`fiber_paths`](fibers.md#fibers-for-some-paths).
+        fibers: Option<FiberLoad> = part,
+    }
 
-/// The load of the fibers of `fiber_paths`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FiberLoad {
-    /// Requests being served.
-    pub busy: u64,
-    /// Requests that wait.
-    pub waiting: u64,
-    /// Fibers of the workers that take requests.
-    pub seats: u64,
+    /// The load of the fibers of `fiber_paths`.
+    #[derive(Default, Eq)]
+    pub struct FiberLoad {
+        /// Fibers of the ready workers; only with [`fiber_paths`](fibers.md#fibers-for-some-paths).
+        seats: u64 = gauge("firebrick_fiber_seats"; "Those of the seats that are fibers, for fiber_paths"),
+        /// Requests that wait for a fiber.
+        waiting: u64 =
+            gauge("firebrick_fiber_requests", stage = "queue"; "Requests for fiber_paths by where they are"),
+        /// Requests that fibers are serving.
+        busy: u64 = gauge("firebrick_fiber_requests", stage = "app"),
+    }
 }
 
 impl Load {

@@ -4,6 +4,7 @@
 //! requests are shown as spread evenly over the workers, in addition to those that each worker was sent and
 //! has not begun.
 
+use crate::figures::{Merged, figures};
 use crate::server::{RubyVersion, ServerSnapshot, WorkerSnapshot, WorkerState};
 use crate::when;
 use serde::Serialize;
@@ -26,7 +27,7 @@ enum Stats<'a> {
     Single {
         started_at: String,
         #[serde(flatten)]
-        status: Status,
+        status: PumaStatus,
         versions: Versions<'a>,
     },
 }
@@ -39,35 +40,32 @@ struct WorkerStatus {
     phase: u32,
     booted: bool,
     last_checkin: String,
-    last_status: Status,
+    last_status: PumaStatus,
 }
 
-#[derive(Debug, Default, PartialEq, Serialize)]
-struct Status {
-    backlog: u64,
-    running: u64,
-    pool_capacity: u64,
-    busy_threads: u64,
-    io_threads: u64,
-    backlog_max: u64,
-    max_threads: u64,
-    requests_count: u64,
-    reactor_max: u64,
-}
-
-/// Puma's figures, summed over all workers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PumaSums {
-    /// Requests that wait for a thread.
-    pub backlog: u64,
-    /// Threads that have been started.
-    pub running: u64,
-    /// The number of requests that could be started now.
-    pub pool_capacity: u64,
-    /// Threads at work, plus the requests that wait for one.
-    pub busy_threads: u64,
-    /// The largest possible number of threads.
-    pub max_threads: u64,
+figures! {
+    /// The figures that Puma has for each worker.
+    #[derive(Default)]
+    pub struct PumaStatus: Merged {
+        /// Requests that wait in the worker, and an equal share of the queue: Firebrick has one queue, Puma one for each worker.
+        backlog: u64 = gauge("puma_backlog"; "As Puma's: requests that wait for a thread"),
+        /// `threads_started`.
+        running: u64 = gauge("puma_running"; "As Puma's: threads that have been started"),
+        /// `threads_max` minus the busy threads.
+        pool_capacity: u64 = gauge("puma_pool_capacity"; "As Puma's: requests that could be started now"),
+        /// Threads that are busy plus `backlog`, as Puma defines it.
+        busy_threads: u64 = gauge("puma_busy_threads"; "As Puma's: threads at work, and what waits for one"),
+        /// 0: Firebrick has none.
+        io_threads: u64 = gauge,
+        /// An equal share of `queue.longest`.
+        backlog_max: u64 = gauge,
+        /// `threads_max`.
+        max_threads: u64 = gauge("puma_max_threads"; "As Puma's: threads that may be started"),
+        /// `requests`.
+        requests_count: u64 = counter,
+        /// 0: Firebrick has no reactor of this type.
+        reactor_max: u64 = gauge,
+    }
 }
 
 #[derive(Serialize)]
@@ -88,24 +86,18 @@ impl ServerSnapshot {
     }
 
     /// Returns the sums of Puma's figures over all workers.
-    pub fn puma_sums(&self) -> PumaSums {
-        let sum = self.statuses().map(|(_, status)| status).fold(Status::default(), Status::plus);
-        PumaSums {
-            backlog: sum.backlog,
-            running: sum.running,
-            pool_capacity: sum.pool_capacity,
-            busy_threads: sum.busy_threads,
-            max_threads: sum.max_threads,
-        }
+    pub(crate) fn puma_sum(&self) -> PumaStatus {
+        let mut sum = PumaStatus::default();
+        self.statuses().for_each(|(_, status)| sum.add(&status));
+        sum
     }
 
     fn cluster(&self) -> Stats<'_> {
-        let booted = self.workers.iter().filter(|worker| worker.is_booted()).count();
         Stats::Cluster {
             started_at: when::seconds(self.started_at),
             workers: self.workers.len(),
             phase: self.phase,
-            booted_workers: booted,
+            booted_workers: self.workers.iter().filter(|worker| worker.is_booted()).count(),
             old_workers: self.workers.iter().filter(|worker| worker.phase != self.phase).count(),
             worker_status: self.statuses().map(|(worker, status)| worker.puma_status(status)).collect(),
             versions: self.versions(),
@@ -113,14 +105,14 @@ impl ServerSnapshot {
     }
 
     fn single(&self) -> Stats<'_> {
-        let mut sum = self.statuses().map(|(_, status)| status).fold(Status::default(), Status::plus);
+        let mut sum = self.puma_sum();
         if self.workers.is_empty() {
             (sum.backlog, sum.backlog_max) = (self.queue.length, self.queue.longest);
         }
         Stats::Single { started_at: when::seconds(self.started_at), status: sum, versions: self.versions() }
     }
 
-    fn statuses(&self) -> impl Iterator<Item = (&WorkerSnapshot, Status)> {
+    fn statuses(&self) -> impl Iterator<Item = (&WorkerSnapshot, PumaStatus)> {
         let workers = self.workers.len() as u64;
         self.workers.iter().zip(0..).map(move |(worker, place)| {
             let queued = share(self.queue.length, workers, place);
@@ -139,11 +131,11 @@ fn share(total: u64, parts: u64, place: u64) -> u64 {
 }
 
 impl WorkerSnapshot {
-    fn is_booted(&self) -> bool {
+    pub(crate) fn is_booted(&self) -> bool {
         matches!(self.state, WorkerState::Ready | WorkerState::Draining)
     }
 
-    fn puma_status(&self, last_status: Status) -> WorkerStatus {
+    fn puma_status(&self, last_status: PumaStatus) -> WorkerStatus {
         WorkerStatus {
             started_at: when::seconds(self.started_at),
             pid: self.pid,
@@ -155,9 +147,9 @@ impl WorkerSnapshot {
         }
     }
 
-    fn thread_status(&self, queued: u64, queued_max: u64) -> Status {
+    fn thread_status(&self, queued: u64, queued_max: u64) -> PumaStatus {
         let backlog = queued + u64::from(self.waiting);
-        Status {
+        PumaStatus {
             backlog,
             running: self.threads_started.into(),
             pool_capacity: self.threads_max.saturating_sub(self.busy_threads).into(),
@@ -168,22 +160,6 @@ impl WorkerSnapshot {
             max_threads: self.threads_max.into(),
             requests_count: self.requests,
             reactor_max: 0,
-        }
-    }
-}
-
-impl Status {
-    fn plus(self, other: Status) -> Status {
-        Status {
-            backlog: self.backlog + other.backlog,
-            running: self.running + other.running,
-            pool_capacity: self.pool_capacity + other.pool_capacity,
-            busy_threads: self.busy_threads + other.busy_threads,
-            io_threads: self.io_threads + other.io_threads,
-            backlog_max: self.backlog_max + other.backlog_max,
-            max_threads: self.max_threads + other.max_threads,
-            requests_count: self.requests_count + other.requests_count,
-            reactor_max: self.reactor_max + other.reactor_max,
         }
     }
 }

@@ -1,34 +1,42 @@
 //! Statistics of rate limits: admitted and refused requests.
 
-use serde::{Deserialize, Serialize};
+use crate::figures::figures;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RateLimitsSnapshot {
-    /// In the order of the settings.
-    pub limits: Vec<RateLimitSnapshot>,
-    /// Whether the Redis that holds the shared counts answers; `None` without Redis.
-    pub redis_up: Option<bool>,
-    /// The number of servers at the last query of Redis, including this one.
-    pub servers: u32,
-}
+figures! {
+    #[derive(Eq)]
+    pub struct RateLimitsSnapshot {
+        /// The limits, in the order of the settings.
+        limits: Vec<RateLimitSnapshot> = part,
+        /// The Redis that holds the shared counts answers; null without [`shared.redis`](several-servers.md).
+        redis_up: Option<bool> =
+            gauge("firebrick_rate_limit_redis_up"; "Whether the Redis of shared rate limits answers"),
+        /// The last known number of servers that share the limits, this one included.
+        servers: u32 = gauge(
+            "firebrick_rate_limit_servers"; "Servers that share rate limits, as seen last" if redis_up.is_some()
+        ),
+    }
 
-/// One rate limit. Its counts are never reset.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RateLimitSnapshot {
-    /// The name in the settings.
-    pub name: String,
-    /// The rate as written in the settings: `100/s`.
-    pub rate: String,
-    /// The number of requests that may arrive at once.
-    pub burst: u32,
-    /// Whether all servers count together.
-    pub shared: bool,
-    /// Whether refused requests are admitted anyway.
-    pub dry_run: bool,
-    /// Requests within the limit.
-    pub admitted: u64,
-    /// Requests above the limit.
-    pub refused: u64,
-    /// Requests of both kinds that this server counted alone, because Redis was unavailable.
-    pub alone: u64,
+    /// One rate limit. Its counts are never reset.
+    #[derive(Default, Eq)]
+    pub struct RateLimitSnapshot [limit = |it| it.name.clone()] {
+        /// The name in the settings.
+        name: String,
+        /// The rate as written in the settings, such as `100/s`.
+        rate: String,
+        /// Requests that may arrive at once.
+        burst: u32,
+        /// All servers count together.
+        shared: bool,
+        /// Refused requests are admitted all the same.
+        dry_run: bool,
+        /// Requests within the limit.
+        admitted: u64 = counter("firebrick_rate_limit_requests", result = "admitted"; "Requests that a rate limit has judged"),
+        /// Requests beyond the limit, also those that a dry run admits.
+        refused: u64 = counter("firebrick_rate_limit_requests", result = "refused"),
+        /// Of a [shared](several-servers.md) limit: requests that were checked without Redis, by this server's share.
+        alone: u64 = counter(
+            "firebrick_rate_limit_alone";
+            "Requests that a shared rate limit has judged without Redis, by this server's share" if shared
+        ),
+    }
 }

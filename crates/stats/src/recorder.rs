@@ -1,10 +1,10 @@
 //! The counters of one front thread.
 
 use crate::durations::Durations;
-use crate::gauge::{Gauge, Held};
-use crate::snapshot::ConnectionCounts;
+use crate::figures::Merged;
+use crate::snapshot::{ConnectionCells, ConnectionCounts, FaultCounts, RequestCounts};
 use crate::tls::{Handshake, Handshakes};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The party that caused a failure.
@@ -47,35 +47,28 @@ pub struct Recorder(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    accepted: AtomicU64,
-    open: Gauge,
-    displaced: AtomicU64,
-    refused_of_address: AtomicU64,
+    connections: ConnectionCells,
     counted: Mutex<Counted>,
     handshakes: Mutex<Handshakes>,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counted {
-    pub requests: u64,
-    /// By the first digit of the status, 1 to 5. Slot 0 is for values out of range.
-    pub classes: [u64; 6],
-    pub client_gone: u64,
-    pub hijacked: u64,
+    pub requests: RequestCounts,
+    pub failures: FaultCounts,
     pub body_bytes: u64,
-    /// In the order of [`Fault`].
-    pub faults: [u64; 3],
-    pub queue: Durations,
-    pub app: Durations,
-    pub total: Durations,
-    pub cpu: Durations,
-    pub gvl: Durations,
+    /// Queue, app, total, processor time, GVL.
+    pub times: [Durations; 5],
 }
 
 /// An open connection, counted until it is dropped.
 #[derive(Debug)]
-pub struct Connection {
-    _open: Held,
+pub struct Connection(Recorder);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.0.connections.open.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Recorder {
@@ -86,23 +79,24 @@ impl Recorder {
     /// Counts an accepted connection. It counts as open until the guard is dropped.
     #[must_use = "the connection counts as closed as soon as the guard is dropped"]
     pub fn connection(&self) -> Connection {
-        self.0.accepted.fetch_add(1, Relaxed);
-        Connection { _open: self.0.open.hold() }
+        self.0.connections.accepted.fetch_add(1, Relaxed);
+        self.0.connections.open.fetch_add(1, Relaxed);
+        Connection(self.clone())
     }
 
     /// Counts a connection that is closed to make room for another one.
     pub fn displaced(&self) {
-        self.0.displaced.fetch_add(1, Relaxed);
+        self.0.connections.displaced.fetch_add(1, Relaxed);
     }
 
     /// Counts a connection that is refused because its address has too many.
     pub fn refused_address(&self) {
-        self.0.refused_of_address.fetch_add(1, Relaxed);
+        self.0.connections.refused_of_address.fetch_add(1, Relaxed);
     }
 
     /// Returns the number of open connections.
     pub fn open_connections(&self) -> u64 {
-        self.0.open.get()
+        self.0.connections.open.load(Relaxed)
     }
 
     /// Counts a request that has ended.
@@ -112,7 +106,12 @@ impl Recorder {
     }
 
     pub fn failed(&self, fault: Fault) {
-        self.counted().faults[fault as usize] += 1;
+        let failures = &mut self.counted().failures;
+        *match fault {
+            Fault::Client => &mut failures.client,
+            Fault::App => &mut failures.app,
+            Fault::Server => &mut failures.server,
+        } += 1;
     }
 
     /// Counts a complete TLS handshake.
@@ -135,12 +134,7 @@ impl Recorder {
 
     /// Returns the counts of connections.
     pub(crate) fn connections(&self) -> ConnectionCounts {
-        ConnectionCounts {
-            accepted: self.0.accepted.load(Relaxed),
-            open: self.open_connections(),
-            displaced: self.0.displaced.load(Relaxed),
-            refused_of_address: self.0.refused_of_address.load(Relaxed),
-        }
+        self.0.connections.load()
     }
 
     /// Locks the counters. Each counter is valid by itself, so a panic elsewhere leaves them usable.
@@ -150,34 +144,34 @@ impl Recorder {
 }
 
 impl Counted {
+    pub(crate) fn add(&mut self, other: &Counted) {
+        self.requests.add(&other.requests);
+        self.failures.add(&other.failures);
+        self.body_bytes = self.body_bytes.saturating_add(other.body_bytes);
+        self.times.iter_mut().zip(&other.times).for_each(|(sum, times)| sum.add(times));
+    }
+
     #[inline]
     fn finished(&mut self, request: &Finished) {
-        self.requests += 1;
-        if request.hijacked {
-            self.hijacked += 1;
-        } else {
-            self.total.record(request.total_us);
-        }
+        let counts = &mut self.requests;
+        counts.total += 1;
+        counts.hijacked += u64::from(request.hijacked);
         match request.status {
             0 if request.hijacked => {}
-            0 => self.client_gone += 1,
-            status => {
-                let class = usize::from(status / 100);
-                self.classes[if class < self.classes.len() { class } else { 0 }] += 1;
-            }
+            0 => counts.client_gone += 1,
+            100..200 => counts.informational += 1,
+            200..300 => counts.successful += 1,
+            300..400 => counts.redirected += 1,
+            400..500 => counts.client_errors += 1,
+            500..600 => counts.server_errors += 1,
+            _ => {}
         }
         self.body_bytes = self.body_bytes.saturating_add(request.body_bytes);
-        if let Some(us) = request.queue_us {
-            self.queue.record(us.into());
-        }
-        if let Some(us) = request.app_us {
-            self.app.record(us.into());
-        }
-        if let Some(us) = request.cpu_us {
-            self.cpu.record(us.into());
-        }
-        if let Some(us) = request.gvl_us {
-            self.gvl.record(us.into());
+        let [queue, app, cpu, gvl] = [request.queue_us, request.app_us, request.cpu_us, request.gvl_us];
+        let total = (!request.hijacked).then_some(request.total_us);
+        let times = [queue.map(u64::from), app.map(u64::from), total, cpu.map(u64::from), gvl.map(u64::from)];
+        for (durations, us) in self.times.iter_mut().zip(times) {
+            us.into_iter().for_each(|us| durations.record(us));
         }
     }
 }

@@ -1,119 +1,47 @@
 //! The outcomes of reloads, reforks and upgrades.
 
 use crate::changes::{Changes, Ended, Running};
-use crate::counts::{Counts, Kind};
-use serde::{Deserialize, Serialize};
-use std::fmt;
+use crate::counts::{Counts, kinds};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReloadOutcome {
-    /// The new code serves.
-    Done,
-    /// The new code was given up before it served a client.
-    Failed,
-    /// The new code had served clients, and the old code serves again.
-    Reverted,
-    /// The old code serves again, because an undo was requested.
-    Undone,
-    /// The new code serves although it was given up, because the template of the old code had died.
-    NoWayBack,
-    /// A newer reload replaced it while it waited.
-    Superseded,
+kinds! {
+    pub enum ReloadOutcome {
+        /// The new code serves.
+        Done = "done",
+        /// The new code failed before it served a client: boot, probe.
+        Failed = "failed",
+        /// The new code had served clients; the old code serves again.
+        Reverted = "reverted",
+        /// The old code serves again after `--undo`, during a reload or after it.
+        Undone = "undone",
+        /// The new code failed but serves, because the template of the old code had died.
+        NoWayBack = "no_way_back",
+        /// It waited for another reload, and a newer one took its place.
+        Superseded = "superseded",
+    }
+
+    pub enum ReforkOutcome {
+        /// All workers were forked from a warm one.
+        Done = "done",
+        /// It created no template that could fork a worker, for example because `Firebrick.before_refork` raised; nothing has changed.
+        Failed = "failed",
+        /// Workers of the new template had served; those of the old one serve again.
+        Reverted = "reverted",
+        /// It was cancelled before it created a template, for an outside reason: a reload began, or the chosen worker ended.
+        Dropped = "dropped",
+    }
+
+    pub enum UpgradeOutcome {
+        /// A new process has taken over.
+        Done = "done",
+        /// The new process failed, and the old one keeps serving.
+        Failed = "failed",
+    }
 }
 
 impl ReloadOutcome {
     /// Returns whether the requested code serves.
     pub fn is_success(self) -> bool {
         matches!(self, ReloadOutcome::Done | ReloadOutcome::Undone)
-    }
-}
-
-impl Kind for ReloadOutcome {
-    const EVERY: &'static [ReloadOutcome] = &[
-        ReloadOutcome::Done,
-        ReloadOutcome::Failed,
-        ReloadOutcome::Reverted,
-        ReloadOutcome::Undone,
-        ReloadOutcome::NoWayBack,
-        ReloadOutcome::Superseded,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            ReloadOutcome::Done => "done",
-            ReloadOutcome::Failed => "failed",
-            ReloadOutcome::Reverted => "reverted",
-            ReloadOutcome::Undone => "undone",
-            ReloadOutcome::NoWayBack => "no_way_back",
-            ReloadOutcome::Superseded => "superseded",
-        }
-    }
-}
-
-impl fmt::Display for ReloadOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name().replace('_', " "))
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReforkOutcome {
-    /// All workers were forked from a warm one.
-    Done,
-    /// No usable template resulted, and nothing has changed.
-    Failed,
-    /// Workers of the new template had served, and those of the old one serve again.
-    Reverted,
-    /// It was cancelled before there was a template, for an external reason: a reload began, or the chosen
-    /// worker had to end.
-    Dropped,
-}
-
-impl Kind for ReforkOutcome {
-    const EVERY: &'static [ReforkOutcome] =
-        &[ReforkOutcome::Done, ReforkOutcome::Failed, ReforkOutcome::Reverted, ReforkOutcome::Dropped];
-
-    fn name(self) -> &'static str {
-        match self {
-            ReforkOutcome::Done => "done",
-            ReforkOutcome::Failed => "failed",
-            ReforkOutcome::Reverted => "reverted",
-            ReforkOutcome::Dropped => "dropped",
-        }
-    }
-}
-
-impl fmt::Display for ReforkOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UpgradeOutcome {
-    /// A new program has taken over.
-    Done,
-    /// The new program was given up, and the previous one keeps serving.
-    Failed,
-}
-
-impl Kind for UpgradeOutcome {
-    const EVERY: &'static [UpgradeOutcome] = &[UpgradeOutcome::Done, UpgradeOutcome::Failed];
-
-    fn name(self) -> &'static str {
-        match self {
-            UpgradeOutcome::Done => "done",
-            UpgradeOutcome::Failed => "failed",
-        }
-    }
-}
-
-impl fmt::Display for UpgradeOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 
@@ -134,14 +62,16 @@ pub type UpgradesSnapshot = Changes<UpgradeOutcome>;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde::de::DeserializeOwned;
+    use crate::Kind;
+    use serde::{Serialize, de::DeserializeOwned};
+    use std::fmt;
 
     fn named<K: Kind + Serialize + DeserializeOwned + fmt::Debug>(one: K) {
         let mut counts = Counts::default();
         counts.count(one);
         let json = serde_json::to_value(&counts).unwrap();
         assert_eq!(json.as_object().unwrap().len(), K::EVERY.len());
-        for kind in K::EVERY {
+        for (kind, ..) in K::EVERY {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
             assert_eq!(json[kind.name()], u64::from(*kind == one));
             assert_eq!(counts.of(*kind), u64::from(*kind == one));

@@ -1,10 +1,11 @@
-//! The state of the whole server: plain structs that the pool fills in.
+//! The state of the whole server: structs of [figures](crate::figures) that the front fills in.
 //!
-//! [`ServerSnapshot::to_json`] returns the native format, which docs/stats.md specifies. Field names contain
-//! their units.
+//! [`ServerSnapshot::to_json`] returns the native format, whose tables in docs/stats.md are made from the comments here. Field names
+//! contain their units.
 
 use crate::certificates::CertificateSnapshot;
 use crate::deaths::DeathCounts;
+use crate::figures::figures;
 use crate::handlers::HandlersSnapshot;
 use crate::health::ServerState;
 use crate::libraries::Library;
@@ -15,112 +16,257 @@ use crate::snapshot::Snapshot;
 use crate::tls::TlsSnapshot;
 use crate::when;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-/// The state of a running server at one moment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ServerSnapshot {
-    /// The version of Firebrick.
-    pub version: String,
-    /// The Ruby that runs the app.
-    pub ruby: RubyVersion,
-    /// The release of the Rack that the app loads.
-    pub rack: String,
-    /// How well the app's libraries work with fibers, the worst first; empty if this Ruby does not report it.
-    #[serde(default)]
-    pub libraries: Vec<Library>,
-    /// `RACK_ENV`.
-    pub environment: String,
-    /// The folder of the app.
-    pub dir: String,
-    /// The process id of the front.
-    pub pid: u32,
-    #[serde(with = "when")]
-    pub started_at: SystemTime,
-    /// When this snapshot was taken.
-    #[serde(with = "when")]
-    pub taken_at: SystemTime,
-    /// How often the app was restarted while the server ran (phased restarts).
-    pub phase: u32,
-    #[serde(default)]
-    pub state: ServerState,
-    /// Whether the server was started with more than one worker. Selects the shape of Puma's stats.
-    pub clustered: bool,
-    /// The memory of front and template in bytes, including their share of shared memory (PSS).
-    pub pss_bytes: u64,
-    /// The resident memory of front and template in bytes, in which shared memory counts twice.
-    #[serde(default)]
-    pub rss_bytes: u64,
-    /// The CPU time of front and template since the start, in milliseconds; 0 if the system does not report
-    /// it.
-    #[serde(default)]
-    pub cpu_ms: u64,
-    /// The number of CPUs that the server may use: the CPUs of its affinity, or the cgroup's quota if that is
-    /// less. 0 if unknown.
-    #[serde(default)]
-    pub cores: f64,
-    /// The memory that the server may use, in bytes: the cgroup's limit, or otherwise the machine's memory. 0
-    /// if unknown.
-    #[serde(default)]
-    pub memory_limit_bytes: u64,
-    /// The resources that the front holds for clients.
-    #[serde(default)]
-    pub held: HeldSnapshot,
-    /// The wanted number of workers; `None` if there is no app.
-    #[serde(default)]
-    pub sizing: Option<SizingSnapshot>,
-    /// The workers by index.
-    pub workers: Vec<WorkerSnapshot>,
-    /// The workers that have ended, by cause.
-    #[serde(default)]
-    pub deaths: DeathCounts,
-    /// The calls that have blocked a thread's fibers for longer than allowed, including those in workers that
-    /// have ended.
-    #[serde(default)]
-    pub blocking_calls: u64,
-    /// The total duration of those calls, in milliseconds.
-    #[serde(default)]
-    pub blocked_ms: u64,
-    #[serde(default)]
-    pub reloads: ReloadsSnapshot,
-    #[serde(default)]
-    pub reforks: ReforksSnapshot,
-    #[serde(default)]
-    pub upgrades: UpgradesSnapshot,
-    /// The services, by name.
-    #[serde(default)]
-    pub services: Vec<ServiceSnapshot>,
-    /// Full garbage collections between requests.
-    #[serde(default)]
-    pub out_of_band_gc: OutOfBandGc,
-    /// Requests that wait for a worker.
-    pub queue: QueueSnapshot,
-    /// The mruby handlers; `None` if no route leads to one.
-    #[serde(default)]
-    pub handlers: Option<HandlersSnapshot>,
-    /// The rate limits; `None` without any.
-    #[serde(default)]
-    pub rate_limits: Option<RateLimitsSnapshot>,
-    /// The certificates that the server obtains itself; empty if there are none.
-    #[serde(default)]
-    pub acme: Vec<CertificateSnapshot>,
-    /// Handshakes and certificates; `None` if no address uses TLS.
-    #[serde(default)]
-    pub tls: Option<TlsSnapshot>,
-    /// The counters of the front threads.
-    #[serde(flatten)]
-    pub front: Snapshot,
-}
+figures! {
+    /// The state of a running server at one moment.
+    pub struct ServerSnapshot {
+        /// Version of Firebrick.
+        version: String,
+        /// `engine`, `version`, `patchlevel` (null when unknown) of the Ruby that runs the app.
+        ruby: RubyVersion,
+        /// Release of the Rack that the app loads.
+        rack: String,
+        /// How the app's loaded libraries work with [fibers](fibers.md): `name`, `with_fibers` (`forbids`, `stops` the thread, `slows`,
+        /// `waits`), `text`; the worst first. Empty if this Ruby does not report it.
+        #[serde(default)]
+        libraries: Vec<Library>,
+        /// `RACK_ENV`.
+        environment: String,
+        /// The app's folder.
+        dir: String,
+        /// Process id of the front.
+        pid: u32,
+        /// When the server started.
+        #[serde(with = "when")]
+        started_at: SystemTime = own("firebrick_start_time_seconds"; "When the server started, since the epoch"),
+        /// When these numbers were read.
+        #[serde(with = "when")]
+        taken_at: SystemTime,
+        /// Number of templates before the newest: reloads, reforks, and templates that have died.
+        phase: u32,
+        /// `booting`, `serving`, `leaving` (`timeouts.lame_duck`), `draining`.
+        #[serde(default)]
+        state: ServerState,
+        /// Started with more than one worker. Selects the shape of Puma's stats.
+        clustered: bool,
+        /// Proportional set size (PSS) of front and template, measured at most twice a second.
+        pss_bytes: u64 = gauge(
+            "firebrick_memory_pss_bytes", process = "front";
+            "Memory by process (PSS: private memory plus its share of shared memory)"
+        ),
+        /// Resident memory of front and template; shared memory counts for each.
+        #[serde(default)]
+        rss_bytes: u64 = gauge(
+            "firebrick_memory_rss_bytes", process = "front"; "Resident memory by process; what is shared counts for each"
+        ),
+        /// CPU time of front and template since the start; 0 if the system does not report it.
+        #[serde(default)]
+        cpu_ms: u64,
+        /// CPUs that the server may use: by affinity, or the cgroup's quota if that is less; 0 when unknown.
+        #[serde(default)]
+        cores: f64 = gauge("firebrick_cpus"; "CPUs' worth of time that the server may use; 0 when unknown"),
+        /// Memory limit of the cgroup, or else the machine's memory; 0 when unknown.
+        #[serde(default)]
+        memory_limit_bytes: u64 =
+            gauge("firebrick_memory_limit_bytes"; "Memory that the server may use; 0 when unknown"),
+        /// Resources that the front holds for responses that clients have not read, and for uploads in files ([clients that do not
+        /// read](http2.md#clients-that-do-not-read)).
+        #[serde(default)]
+        held: HeldSnapshot = part,
+        /// The wanted number of workers ([workers](workers.md#how-many)). Null without an app.
+        #[serde(default)]
+        sizing: Option<SizingSnapshot> = part,
+        /// See below.
+        workers: Vec<WorkerSnapshot> = part(newest_workers),
+        /// Workers that have ended since the start of the server, by [cause](#deaths-of-workers).
+        #[serde(default)]
+        deaths: DeathCounts = counter("firebrick_worker_deaths", cause; "Workers that have ended, by why" if sizing.is_some()),
+        /// Calls that have [stopped a thread's fibers](fibers.md#calls-that-stop-a-thread) for longer than `rack.blocking_call`, in any
+        /// worker since the start.
+        #[serde(default)]
+        blocking_calls: u64 = counter(
+            "firebrick_worker_blocking_calls";
+            "Calls that have stopped a thread's fibers for longer than rack.blocking_call" if sizing.is_some()
+        ),
+        /// The total time of those calls.
+        #[serde(default)]
+        blocked_ms: u64 = counter("firebrick_worker_blocking_seconds"; "How long those calls took" if sizing.is_some()),
+        /// [Reloads](reload.md) of the app, see [below](#reloads).
+        #[serde(default)]
+        reloads: ReloadsSnapshot = counter("firebrick_reloads", outcome; "Reloads of the app that have ended, by how"),
+        /// Warm workers that became the next template ([reforks](refork.md)), see [below](#reforks).
+        #[serde(default)]
+        reforks: ReforksSnapshot = counter(
+            "firebrick_reforks", outcome; "Warm workers that were to become the next template, by how that ended"
+        ),
+        /// New processes that took over ([upgrades](upgrade.md)), see [below](#upgrades).
+        #[serde(default)]
+        upgrades: UpgradesSnapshot =
+            counter("firebrick_upgrades", outcome; "New programs that were to take over, by how that ended"),
+        /// [Services](services.md).
+        #[serde(default)]
+        services: Vec<ServiceSnapshot> = part,
+        /// Full garbage collections between requests ([workers](workers.md#garbage-collection-between-requests)).
+        #[serde(default)]
+        out_of_band_gc: OutOfBandGc = part,
+        /// See below.
+        queue: QueueSnapshot = part,
+        /// Handlers on mruby, see below; null without `[routes]` to any.
+        #[serde(default)]
+        handlers: Option<HandlersSnapshot> = part,
+        /// [Rate limits](rate-limits.md), null without any.
+        #[serde(default)]
+        rate_limits: Option<RateLimitsSnapshot> = part,
+        /// Certificates that the server obtains by itself, see below; empty without `[acme]`.
+        #[serde(default)]
+        acme: Vec<CertificateSnapshot> = part,
+        /// Handshakes and certificates, see below; null when no address begins with `ssl://`.
+        #[serde(default)]
+        tls: Option<TlsSnapshot> = part,
+        /// The counters of the front threads.
+        #[serde(flatten)]
+        front: Snapshot = flat,
+    }
 
-/// The resources that the front holds for uploads, and for responses that clients have not taken.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldSnapshot {
-    /// Open files.
-    pub descriptors: u32,
-    /// Bytes in memory, including those of files in memory.
-    pub memory_bytes: u64,
-    /// Bytes of files that exist for one response or upload.
-    pub disk_bytes: u64,
+    /// The resources that the front holds for uploads, and for responses that clients have not taken.
+    #[derive(Copy, Default, Eq)]
+    pub struct HeldSnapshot {
+        /// Open files.
+        descriptors: u32 = gauge(
+            "firebrick_held_descriptors"; "Open files of responses that clients have not taken, and of uploads"
+        ),
+        /// Bytes in memory, files in memory included.
+        memory_bytes: u64 =
+            gauge("firebrick_held_memory_bytes"; "Memory of responses that clients have not taken"),
+        /// Bytes of files that exist for one response or upload.
+        disk_bytes: u64 = gauge(
+            "firebrick_held_disk_bytes"; "Files made for responses that clients have not taken, and for uploads"
+        ),
+    }
+
+    /// Full garbage collections of workers between requests.
+    #[derive(Copy, Default, Eq)]
+    pub struct OutOfBandGc {
+        /// Their number.
+        count: u64,
+        /// Their total duration in milliseconds.
+        ms: u64,
+    }
+
+    /// A worker process.
+    pub struct WorkerSnapshot [worker = |it| it.index.to_string()] {
+        /// Its number, from 0.
+        index: u32,
+        /// Process id; 0 while there is none.
+        pid: u32,
+        /// `booting`, `ready`, `draining` (takes no more requests), `gone` (its replacement has not started).
+        state: WorkerState,
+        /// The server's `phase` when it was forked: its generation is one more.
+        phase: u32,
+        /// When it was forked.
+        #[serde(with = "when")]
+        started_at: SystemTime,
+        /// When it last reported.
+        #[serde(with = "when")]
+        last_checkin: SystemTime,
+        /// Requests it has finished.
+        requests: u64,
+        /// Those of them that ended in an exception of the app.
+        failures: u64,
+        /// Calls that have stopped a thread's fibers for longer than `rack.blocking_call`
+        /// ([fibers](fibers.md#calls-that-stop-a-thread)).
+        #[serde(default)]
+        blocking_calls: u64,
+        /// The total time of those calls.
+        #[serde(default)]
+        blocked_ms: u64,
+        /// Threads that are serving a request; with fibers, requests that are being served.
+        busy_threads: u32,
+        /// Threads that run.
+        threads_started: u32,
+        /// Threads that may run. With fibers, the number of requests that it serves at a time: threads x fibers, with `fiber_paths`
+        /// threads + fibers.
+        threads_max: u32,
+        /// Fibers of each thread, with `fiber_paths` of one thread; 0 if threads serve.
+        #[serde(default)]
+        fibers: u32,
+        /// With [`fiber_paths`](fibers.md#fibers-for-some-paths): the fibers' part of `busy_threads` and `threads_max`; otherwise null.
+        #[serde(default)]
+        fiber_paths: Option<FiberSeats> = part,
+        /// Requests it was given and has not finished.
+        in_flight: u32,
+        /// Those of them that no thread has started.
+        #[serde(default)]
+        waiting: u32,
+        /// Proportional set size, which can be added up over processes. Resident size if the system does not report it; 0 outside of
+        /// Linux.
+        pss_bytes: u64 = gauge(
+            "firebrick_worker_pss_bytes"; "Memory of a worker (PSS: private memory plus its share of shared memory)"
+        ),
+        /// Resident memory, shared memory included; 0 outside of Linux.
+        #[serde(default)]
+        rss_bytes: u64 = gauge("firebrick_worker_rss_bytes"; "Resident memory of a worker, what is shared included"),
+        /// CPU time since it was forked, in steps of 10 ms; 0 outside of Linux.
+        #[serde(default)]
+        cpu_ms: u64,
+        /// Number of times that the worker with this number was replaced.
+        restarts: u32 = gauge("firebrick_worker_restarts"; "How often the worker of this number was replaced"),
+    }
+
+    /// The seats of a worker's fibers that serve beside its threads.
+    #[derive(Copy, Default, Eq)]
+    pub struct FiberSeats {
+        /// Requests that the fibers are serving.
+        busy: u32,
+        /// Requests that the fibers can serve at a time.
+        max: u32,
+    }
+
+    /// The wanted number of workers.
+    #[derive(Default, Eq)]
+    pub struct SizingSnapshot {
+        /// The wanted number of workers now.
+        wanted: u32 = gauge("firebrick_workers_wanted"; "How many workers there should be"),
+        /// The least that the setting `workers` allows.
+        min: u32 = gauge(
+            "firebrick_workers_limit", bound = "min"; "The least and the most workers that the settings allow"
+        ),
+        /// The most that it allows; the same as `min` if the number does not follow the load.
+        max: u32 = gauge("firebrick_workers_limit", bound = "max"),
+        /// A signal (TTIN, TTOU) has set `wanted`, so that it does not follow the load until the next reload.
+        pinned: bool,
+        /// When and why it changed last: `at`, `from`, `to`, `why`; null when it has not.
+        #[serde(default)]
+        last: Option<SizeChange>,
+    }
+
+    /// Requests that wait for a worker.
+    #[derive(Copy, Default)]
+    #[serde(default)]
+    pub struct QueueSnapshot: Merged {
+        /// Number of requests that wait now.
+        length: u64 = gauge,
+        /// Wait of the first of them.
+        oldest_wait_ms: f64 = peak(
+            "firebrick_queue_oldest_seconds"; "How long the first request of the queue has been waiting"
+        ),
+        /// The largest `length` since the start.
+        longest: u64 = peak,
+        /// The limit (`limits.max_queue`). With [`fiber_paths`](fibers.md#fibers-for-some-paths) there are two queues: `max` is twice the
+        /// limit, `longest` and `oldest_wait_ms` are the greater of both, all other numbers their sums.
+        max: u64 = gauge("firebrick_queue_limit"; "Requests that may wait (limits.max_queue)"),
+        /// Requests since the start that got 503 because `max` were waiting.
+        refused_full: u64 = counter("firebrick_queue_refusals", reason = "full"; "Requests for the app that got no seat (503), by why"),
+        /// Requests that got 503 at once, because they would have waited longer than `timeouts.queue`
+        /// ([workers](workers.md#requests-that-would-wait-too-long)).
+        refused_early: u64 = counter("firebrick_queue_refusals", reason = "early"),
+        /// Requests that got 503 after `timeouts.queue`.
+        expired: u64 = counter("firebrick_queue_refusals", reason = "expired"),
+        /// With `fiber_paths`: the part of `length` that waits for a fiber; otherwise null.
+        for_fibers: Option<u64> = own,
+    }
 }
 
 /// Engine, version and patch level of a Ruby.
@@ -132,14 +278,6 @@ pub struct RubyVersion {
     pub version: String,
     /// `RUBY_PATCHLEVEL`, if known.
     pub patchlevel: Option<i32>,
-}
-
-/// Full garbage collections of workers between requests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutOfBandGc {
-    pub count: u64,
-    /// Their total duration in milliseconds.
-    pub ms: u64,
 }
 
 /// The state of a worker.
@@ -154,88 +292,6 @@ pub enum WorkerState {
     Draining,
     /// Ended; its successor does not exist yet.
     Gone,
-}
-
-/// A worker process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WorkerSnapshot {
-    /// The index, from 0.
-    pub index: u32,
-    /// The process id; 0 if there is no process at the moment.
-    pub pid: u32,
-    pub state: WorkerState,
-    /// The server's `phase` when it was forked.
-    pub phase: u32,
-    /// When it was forked.
-    #[serde(with = "when")]
-    pub started_at: SystemTime,
-    /// When it last reported.
-    #[serde(with = "when")]
-    pub last_checkin: SystemTime,
-    /// Finished requests.
-    pub requests: u64,
-    /// Finished requests that ended in an exception of the app.
-    pub failures: u64,
-    /// Calls that have blocked a thread's fibers for longer than allowed.
-    #[serde(default)]
-    pub blocking_calls: u64,
-    /// The total duration of those calls, in milliseconds.
-    #[serde(default)]
-    pub blocked_ms: u64,
-    /// The threads that are serving a request; with fibers, the requests being served.
-    pub busy_threads: u32,
-    /// The threads that have been started.
-    pub threads_started: u32,
-    /// The threads that it may start; with fibers, the requests that it can serve at a time: threads x
-    /// fibers.
-    pub threads_max: u32,
-    /// The fibers of each thread; 0 if threads serve.
-    #[serde(default)]
-    pub fibers: u32,
-    /// With `fiber_paths`: the fibers of an additional thread, for these paths; the other threads have none.
-    /// `busy_threads` and `threads_max` include both. `None`: fibers serve all requests or none.
-    #[serde(default)]
-    pub fiber_paths: Option<FiberSeats>,
-    /// Requests that it was sent and has not finished, both served and prefetched.
-    pub in_flight: u32,
-    /// Requests that it was sent and no thread has taken up.
-    #[serde(default)]
-    pub waiting: u32,
-    /// The memory in bytes: private memory plus its share of shared memory ([`crate::memory::pss_bytes`]).
-    pub pss_bytes: u64,
-    /// The resident memory in bytes, including shared memory.
-    #[serde(default)]
-    pub rss_bytes: u64,
-    /// The CPU time since its fork, in milliseconds; 0 if the system does not report it.
-    #[serde(default)]
-    pub cpu_ms: u64,
-    /// How often the worker with this index was replaced.
-    pub restarts: u32,
-}
-
-/// The seats of a worker's fibers that serve beside its threads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FiberSeats {
-    /// Requests that the fibers are serving.
-    pub busy: u32,
-    /// Requests that the fibers can serve at a time.
-    pub max: u32,
-}
-
-/// The wanted number of workers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SizingSnapshot {
-    pub wanted: u32,
-    /// The smallest and largest number that the settings allow; equal if the number does not follow the load.
-    pub min: u32,
-    /// See `min`.
-    pub max: u32,
-    /// Whether a signal (TTIN, TTOU) has set `wanted`, so that it does not follow the load until the next
-    /// reload.
-    pub pinned: bool,
-    /// The time of the last change of `wanted`, and its reason.
-    #[serde(default)]
-    pub last: Option<SizeChange>,
 }
 
 /// A change of the wanted number of workers.
@@ -257,31 +313,6 @@ impl SizeChange {
     }
 }
 
-/// Requests that wait for a worker.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct QueueSnapshot {
-    pub length: u64,
-    /// How long the first of them has waited, in milliseconds.
-    pub oldest_wait_ms: f64,
-    /// The largest `length` since the start.
-    pub longest: u64,
-    /// The limit of `length` (`max_queue`).
-    pub max: u64,
-    /// Requests that were refused since the start because `max` requests were waiting.
-    #[serde(default)]
-    pub refused_full: u64,
-    /// Requests that were refused because their predicted wait was longer than `timeouts.queue`.
-    #[serde(default)]
-    pub refused_early: u64,
-    /// Requests that have waited for `timeouts.queue` without getting a seat.
-    #[serde(default)]
-    pub expired: u64,
-    /// With `fiber_paths`: how many of `length` wait for a fiber. Each kind of seat has its own queue; `max`
-    /// is the sum of both, `longest` and `oldest_wait_ms` the larger value.
-    #[serde(default)]
-    pub for_fibers: Option<u64>,
-}
-
 impl ServerSnapshot {
     /// Returns the native JSON format, indented.
     ///
@@ -294,6 +325,12 @@ impl ServerSnapshot {
     /// Returns the seconds since the start.
     pub fn uptime(&self) -> f64 {
         when::between(self.started_at, self.taken_at)
+    }
+
+    /// Returns the workers with the newest of each number: while one worker replaces another, both have the same.
+    fn newest_workers(&self) -> impl Iterator<Item = &WorkerSnapshot> {
+        let mut seen = BTreeSet::new();
+        self.workers.iter().rev().filter(move |worker| seen.insert(worker.index))
     }
 
     /// Returns the CPU time of all processes that are running, in milliseconds.
@@ -362,7 +399,7 @@ impl From<&str> for RubyVersion {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::handlers::HandlerThread;
+    use crate::handlers::HandlerFigures;
     use std::time::Duration;
 
     /// Creates a server with `workers` workers, each with five threads, of which two are busy, and one
@@ -441,8 +478,10 @@ pub(crate) mod tests {
         let server = server(2);
         let read: ServerSnapshot = serde_json::from_str(&server.to_json().unwrap()).unwrap();
         assert_eq!(read, server);
-        let threads = vec![HandlerThread { index: 0, tasks_most: 7, ..HandlerThread::default() }];
-        let handlers = HandlersSnapshot { requests: 9, threads, ..HandlersSnapshot::default() };
+        let threads =
+            vec![HandlerFigures { index: Some(0), tasks_most: Some(7), ..HandlerFigures::default() }];
+        let handlers =
+            HandlersSnapshot { all: HandlerFigures { requests: 9, ..HandlerFigures::default() }, threads };
         let with_handlers = ServerSnapshot { handlers: Some(handlers), ..server.clone() };
         assert_eq!(
             serde_json::from_str::<ServerSnapshot>(&with_handlers.to_json().unwrap()).unwrap(),

@@ -1,5 +1,6 @@
 //! Statistics of services: processes beside the workers, which get no requests.
 
+use crate::figures::{Label, Metric, Page, Value, figures};
 use crate::when;
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
@@ -30,20 +31,31 @@ impl ServiceState {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ServiceSnapshot {
-    /// The name in the settings.
-    pub name: String,
-    /// The process id; 0 while it does not run.
-    pub pid: u32,
-    pub state: ServiceState,
-    /// When the state began.
-    #[serde(with = "when")]
-    pub since: SystemTime,
-    /// How often it was started again because it had ended.
-    pub restarts: u64,
-    /// How it ended the last time; empty if it never has.
-    pub last_end: String,
+figures! {
+    pub struct ServiceSnapshot [service = |it| it.name.clone()] {
+        /// The name in the settings.
+        name: String,
+        /// The process id; 0 while it does not run.
+        pid: u32,
+        /// `running`, `waiting` for its next start, `stopping`, `ended`.
+        state: ServiceState = gauge("firebrick_service_up"; "Whether a service runs"),
+        /// When the state began.
+        #[serde(with = "when")]
+        since: SystemTime,
+        /// How often it was started again because it had ended.
+        restarts: u64 = counter(
+            "firebrick_service_restarts"; "How often a service was started again because it had ended"
+        ),
+        /// Its last exit; empty if there was none.
+        last_end: String,
+    }
+}
+
+/// 1 while it runs.
+impl Value for ServiceState {
+    fn sample(&self, metric: &'static Metric, labels: &[Label<'_>], page: &mut dyn Page) {
+        (*self == ServiceState::Running).sample(metric, labels, page);
+    }
 }
 
 impl ServiceSnapshot {

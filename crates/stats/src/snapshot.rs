@@ -1,90 +1,92 @@
 //! A snapshot of the counters of all front threads.
 
-use crate::durations::DurationSummary;
+use crate::durations::{DurationSummary, Durations};
+use crate::figures::{Merged, figures};
 use crate::recorder::{Counted, Recorder};
-use serde::{Deserialize, Serialize};
 
-/// The sums of all front threads since the start of the server.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Snapshot {
-    pub requests: RequestCounts,
+figures! {
+    /// The sums of all front threads since the start of the server.
+    #[derive(Default)]
+    #[serde(default)]
+    pub struct Snapshot {
+        /// Requests by outcome.
+        requests: RequestCounts = part,
+        /// Failures by the party that caused them.
+        failures: FaultCounts = part,
+        /// Client connections.
+        connections: ConnectionCounts = part,
+        /// Bytes of response bodies, without framing.
+        sent_body_bytes: u64 = counter("firebrick_response_body_bytes"; "Bytes of response bodies sent"),
+        /// Waiting for a worker; requests that went to one.
+        queue_ms: DurationSummary = histogram("firebrick_queue_seconds"; "Waiting for a worker, of requests for the app"),
+        /// In the app, as its worker measured it; requests that went to a worker.
+        app_ms: DurationSummary = histogram("firebrick_app_seconds"; "In the app"),
+        /// From the first byte of the request to the last of the response; all but connections that the app took over.
+        total_ms: DurationSummary =
+            histogram("firebrick_request_seconds"; "From the first byte of a request to the last of its response"),
+        /// CPU time of the thread that served the request; measured requests.
+        app_cpu_ms: DurationSummary = histogram(
+            "firebrick_app_cpu_seconds"; "Processor time in the app, of the requests that were measured (one in 16)"
+        ),
+        /// Waiting for Ruby's global lock (GVL) while ready to run; measured requests. None before Ruby 3.2.
+        gvl_ms: DurationSummary = histogram(
+            "firebrick_gvl_wait_seconds";
+            "Waiting for Ruby's global lock, of the requests that were measured; needs Ruby 3.2"
+        ),
+    }
+
+    /// Requests by outcome.
+    #[derive(Default, Eq)]
+    #[serde(default)]
+    pub struct RequestCounts: Merged {
+        /// Finished requests.
+        total: u64 = counter,
+        /// Requests with the final status 101.
+        informational as "1xx": u64 = counter(
+            "firebrick_requests", status = "1xx";
+            "Requests that are over, by class of their status; none: the client left before there was one"
+        ),
+        /// Requests with a status from 200 to 299.
+        successful as "2xx": u64 = counter("firebrick_requests", status = "2xx"),
+        /// Requests with a status from 300 to 399.
+        redirected as "3xx": u64 = counter("firebrick_requests", status = "3xx"),
+        /// Requests with a status from 400 to 499.
+        client_errors as "4xx": u64 = counter("firebrick_requests", status = "4xx"),
+        /// Requests with a status from 500 to 599.
+        server_errors as "5xx": u64 = counter("firebrick_requests", status = "5xx"),
+        /// The client disconnected before there was a response: 499 in the access log, not part of `4xx`.
+        client_gone: u64 = counter("firebrick_requests", status = "none"),
+        /// Connections that the app has taken over, such as WebSockets. Those that began with a response count in its class, too.
+        hijacked: u64 =
+            counter("firebrick_hijacked_connections"; "Connections that the app has taken over, such as WebSockets"),
+    }
+
     /// Failures by the party that caused them.
-    pub failures: FaultCounts,
-    pub connections: ConnectionCounts,
-    /// Response body bytes sent.
-    pub sent_body_bytes: u64,
-    /// The wait for a worker of requests that went to the app, in milliseconds.
-    pub queue_ms: DurationSummary,
-    /// The time in the app, in milliseconds.
-    pub app_ms: DurationSummary,
-    /// The time from the first byte of a request to the last of its response, in milliseconds.
-    pub total_ms: DurationSummary,
-    /// The processor time of the app's threads, for the measured requests, in milliseconds.
+    #[derive(Default, Eq)]
     #[serde(default)]
-    pub app_cpu_ms: DurationSummary,
-    /// The wait for Ruby's global lock (GVL), for the measured requests, in milliseconds. Empty before Ruby
-    /// 3.2.
+    pub struct FaultCounts: Merged {
+        /// Invalid requests (bad syntax, too large, too slow).
+        client: u64 = counter("firebrick_failures", fault = "client"; "Failures by whose fault they were"),
+        /// The app or its worker failed (502, 504).
+        app: u64 = counter("firebrick_failures", fault = "app"),
+        /// Limits and errors of the server (500, 503).
+        server: u64 = counter("firebrick_failures", fault = "server"),
+    }
+
+    /// Client connections.
+    #[derive(Default, Eq)]
     #[serde(default)]
-    pub gvl_ms: DurationSummary,
-}
-
-/// Requests by outcome.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RequestCounts {
-    pub total: u64,
-    /// Final status 101.
-    #[serde(rename = "1xx")]
-    pub informational: u64,
-    /// Status 200 to 299.
-    #[serde(rename = "2xx")]
-    pub successful: u64,
-    /// Status 300 to 399.
-    #[serde(rename = "3xx")]
-    pub redirected: u64,
-    /// Status 400 to 499.
-    #[serde(rename = "4xx")]
-    pub client_errors: u64,
-    /// Status 500 to 599.
-    #[serde(rename = "5xx")]
-    pub server_errors: u64,
-    /// The client left before there was a response (499 in the access log). Not part of `4xx`.
-    pub client_gone: u64,
-    /// Connections that the app took over. Those that began with a response also count in its class.
-    pub hijacked: u64,
-}
-
-/// Failures by the party that caused them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FaultCounts {
-    /// The request was invalid.
-    pub client: u64,
-    /// The app or its worker failed.
-    pub app: u64,
-    /// The server has reached one of its limits.
-    pub server: u64,
-}
-
-/// Client connections.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConnectionCounts {
-    /// Accepted since the start.
-    pub accepted: u64,
-    /// Open now.
-    pub open: u64,
-    /// Closed since the start to make room for others.
-    #[serde(default)]
-    pub displaced: u64,
-    /// Refused since the start because their addresses had too many.
-    #[serde(default)]
-    pub refused_of_address: u64,
-}
-
-impl ConnectionCounts {
-    fn add(&mut self, other: &ConnectionCounts) {
-        self.accepted += other.accepted;
-        self.open += other.open;
-        self.displaced += other.displaced;
-        self.refused_of_address += other.refused_of_address;
+    pub struct ConnectionCounts: Merged, ConnectionCells {
+        /// Connections accepted.
+        accepted: u64 = counter("firebrick_accepted_connections"),
+        /// Connections that are open.
+        open: u64 = gauge("firebrick_connections"),
+        /// Connections closed to make room for others (`limits.max_connections`).
+        displaced: u64 = counter("firebrick_displaced_connections"; "Connections closed to make room for others"),
+        /// Connections refused because their addresses had too many (`limits.max_connections_per_address`).
+        refused_of_address: u64 = counter(
+            "firebrick_refused_connections"; "Connections refused because their addresses had too many"
+        ),
     }
 }
 
@@ -96,7 +98,18 @@ impl Snapshot {
             sum.add(&recorder.counted());
             connections.add(&recorder.connections());
         }
-        sum.snapshot(connections)
+        let [queue_ms, app_ms, total_ms, app_cpu_ms, gvl_ms] = sum.times.each_ref().map(Durations::summary);
+        Snapshot {
+            requests: sum.requests,
+            failures: sum.failures,
+            connections,
+            sent_body_bytes: sum.body_bytes,
+            queue_ms,
+            app_ms,
+            total_ms,
+            app_cpu_ms,
+            gvl_ms,
+        }
     }
 
     /// Removes the buckets of the histograms.
@@ -114,49 +127,6 @@ impl Snapshot {
     fn summaries(&mut self) -> impl Iterator<Item = &mut DurationSummary> {
         let times = [&mut self.queue_ms, &mut self.app_ms, &mut self.total_ms];
         times.into_iter().chain([&mut self.app_cpu_ms, &mut self.gvl_ms])
-    }
-}
-
-impl Counted {
-    fn add(&mut self, other: &Counted) {
-        let pairs = self.classes.iter_mut().zip(other.classes);
-        for (sum, count) in pairs.chain(self.faults.iter_mut().zip(other.faults)) {
-            *sum += count;
-        }
-        self.client_gone += other.client_gone;
-        self.hijacked += other.hijacked;
-        self.requests += other.requests;
-        self.body_bytes = self.body_bytes.saturating_add(other.body_bytes);
-        self.queue.add(&other.queue);
-        self.app.add(&other.app);
-        self.total.add(&other.total);
-        self.cpu.add(&other.cpu);
-        self.gvl.add(&other.gvl);
-    }
-
-    fn snapshot(&self, connections: ConnectionCounts) -> Snapshot {
-        let [_, informational, successful, redirected, client_errors, server_errors] = self.classes;
-        let [client, app, server] = self.faults;
-        Snapshot {
-            requests: RequestCounts {
-                total: self.requests,
-                informational,
-                successful,
-                redirected,
-                client_errors,
-                server_errors,
-                client_gone: self.client_gone,
-                hijacked: self.hijacked,
-            },
-            failures: FaultCounts { client, app, server },
-            connections,
-            sent_body_bytes: self.body_bytes,
-            queue_ms: self.queue.summary(),
-            app_ms: self.app.summary(),
-            total_ms: self.total.summary(),
-            app_cpu_ms: self.cpu.summary(),
-            gvl_ms: self.gvl.summary(),
-        }
     }
 }
 

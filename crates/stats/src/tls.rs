@@ -1,7 +1,7 @@
 //! Statistics of TLS handshakes, and the certificates in force.
 
+use crate::figures::figures;
 use crate::when;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
@@ -38,46 +38,58 @@ impl Handshakes {
     }
 }
 
-/// The statistics of TLS, and the certificates in force.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TlsSnapshot {
-    /// Complete handshakes that began a session.
-    pub full: u64,
-    /// Complete handshakes that resumed a session.
-    pub resumed: u64,
-    /// Complete handshakes by version: `TLSv1.2`, `TLSv1.3`.
-    pub versions: BTreeMap<String, u64>,
-    /// Complete handshakes by cipher suite.
-    pub ciphers: BTreeMap<String, u64>,
-    /// Failed handshakes, by reason.
-    pub failed: BTreeMap<String, u64>,
-    pub certificates: Vec<ServedCertificate>,
-}
+figures! {
+    /// The statistics of TLS, and the certificates in force.
+    #[derive(Default, Eq)]
+    pub struct TlsSnapshot {
+        /// Completed handshakes with a new session.
+        full: u64 = counter("firebrick_tls_handshakes", outcome = "full"; "Handshakes of TLS by what became of them"),
+        /// Completed handshakes with a resumed session.
+        resumed: u64 = counter("firebrick_tls_handshakes", outcome = "resumed"),
+        /// Completed handshakes by version: `TLSv1.2`, `TLSv1.3`.
+        versions: BTreeMap<String, u64>,
+        /// The same by cipher suite.
+        ciphers: BTreeMap<String, u64>,
+        /// Failed handshakes, by reason: `plain_http`, `not_tls`, `version` (only old versions), `nothing_in_common`, `unknown_name`,
+        /// `no_certificate`, `client_certificate` (none, or a wrong one), `client_refused` (an alert of the client), `timeout`, `closed`,
+        /// `displaced` (to make room), `malformed`.
+        failed: BTreeMap<String, u64> = counter("firebrick_tls_handshakes", outcome = "failed"),
+        /// The certificates in force.
+        certificates: Vec<ServedCertificate> = part(shown_certificates),
+    }
 
-/// A certificate in force.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServedCertificate {
-    /// The source: `files`, `acme` or `local`.
-    pub source: String,
-    /// The file with its chain.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
-    /// Host names and addresses.
-    pub names: Vec<String>,
-    /// The issuer (RFC 4514).
-    pub issuer: String,
-    /// Hexadecimal digits.
-    pub serial: String,
-    /// Hexadecimal digits.
-    pub fingerprint_sha256: String,
-    /// The beginning of its validity.
-    #[serde(with = "when")]
-    pub not_before: SystemTime,
-    /// The end of its validity.
-    #[serde(with = "when")]
-    pub not_after: SystemTime,
-    /// Whether it had expired when the snapshot was taken.
-    pub expired: bool,
+    /// A certificate in force.
+    #[derive(Eq)]
+    pub struct ServedCertificate [
+        name = |it| it.names.first().cloned().unwrap_or_default(),
+        serial = |it| it.serial.clone(),
+        source = |it| it.source.clone()
+    ] {
+        /// `files`, `acme` or `local`.
+        source: String,
+        /// The file with its chain; only with `files`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+        /// Host names and addresses.
+        names: Vec<String>,
+        /// The issuer (RFC 4514).
+        issuer: String,
+        /// Hexadecimal digits.
+        serial: String,
+        /// Hexadecimal digits.
+        fingerprint_sha256: String,
+        /// The beginning of its validity.
+        #[serde(with = "when")]
+        not_before: SystemTime,
+        /// The end of its validity.
+        #[serde(with = "when")]
+        not_after: SystemTime = own(
+            "firebrick_certificate_expiry_timestamp_seconds";
+            "When a certificate in force ends, since the epoch; the first 100"
+        ),
+        /// It had expired when these numbers were read.
+        expired: bool,
+    }
 }
 
 impl TlsSnapshot {
@@ -99,6 +111,11 @@ impl TlsSnapshot {
         let mut all = TlsSnapshot { certificates, ..TlsSnapshot::default() };
         recorders.iter().for_each(|recorder| all.add(&recorder.handshakes()));
         all
+    }
+
+    /// Returns the certificates in `/metrics`: there can be one for each of very many names.
+    fn shown_certificates(&self) -> impl Iterator<Item = &ServedCertificate> {
+        self.certificates.iter().take(100)
     }
 
     /// Returns the number of failed handshakes.

@@ -1,7 +1,7 @@
 //! A view: the last sample of the server, and the interval since the previous one. Pure.
 
 use serde_json::{Value, json};
-use stats::{Death, HandlersInterval, InFlight, Interval, ServerSnapshot, WorkerInterval, WorkerSnapshot};
+use stats::{Death, HandlerFigures, InFlight, Interval, ServerSnapshot, WorkerInterval, WorkerSnapshot};
 use std::time::Instant;
 
 /// A sample of the server.
@@ -59,7 +59,7 @@ impl View {
     }
 
     /// Returns the counts of handlers on mruby in the interval.
-    pub(crate) fn handled(&self) -> Option<&HandlersInterval> {
+    pub(crate) fn handled(&self) -> Option<&HandlerFigures> {
         self.between.as_ref()?.handlers.as_ref()
     }
 
@@ -90,16 +90,16 @@ impl View {
             })
         });
         let handlers = server.handlers.as_ref().map(|now| {
-            let did = self.handled().copied().unwrap_or_default();
+            let did = self.handled().cloned().unwrap_or_default();
             json!({
                 "requests_per_s": per_s(did.requests),
                 "failures_per_s": per_s(did.failures),
                 "refused_per_s": per_s(did.refused),
-                "tasks": now.tasks,
-                "waiting": now.waiting,
-                "tasks_max": now.tasks_max,
-                "heap_bytes": now.heap_bytes,
-                "heap_max_bytes": now.heap_max_bytes,
+                "tasks": now.all.tasks,
+                "waiting": now.all.waiting,
+                "tasks_max": now.all.tasks_max,
+                "heap_bytes": now.all.heap_bytes,
+                "heap_max_bytes": now.all.heap_max_bytes,
                 "vms_replaced": did.vms_replaced,
             })
         });
@@ -119,7 +119,7 @@ impl View {
                 "app": per_s(between.failures.app),
                 "server": per_s(between.failures.server),
             },
-            "accepted_per_s": per_s(between.accepted),
+            "accepted_per_s": per_s(between.connections.accepted),
             "sent_body_bytes_per_s": per_s(between.sent_body_bytes),
             "total_ms": between.total_ms,
             "queue_ms": between.queue_ms,

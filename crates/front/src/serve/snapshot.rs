@@ -14,9 +14,9 @@ use pool::{Dispatch, Shared};
 use ratelimit::Ledger;
 use settings::{Machine, Settings};
 use stats::{
-    Death, FiberSeats, HandlerCounts, HandlersSnapshot, HeldSnapshot, Load, OutOfBandGc, QueueSnapshot,
-    RateLimitsSnapshot, Recorder, RubyVersion, ServerSnapshot, SizingSnapshot, Snapshot, TlsSnapshot,
-    WorkerSnapshot, WorkerState,
+    Death, FiberSeats, HandlerCounts, HandlersSnapshot, HeldSnapshot, Load, Merged, OutOfBandGc,
+    QueueSnapshot, RateLimitsSnapshot, Recorder, RubyVersion, ServerSnapshot, SizingSnapshot, Snapshot,
+    TlsSnapshot, WorkerSnapshot, WorkerState,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -341,28 +341,27 @@ impl Snapshotter {
 
     fn queue(&self, now: Instant) -> QueueSnapshot {
         let Some(shared) = self.shared() else { return QueueSnapshot::default() };
-        let mut queue = QueueSnapshot {
-            for_fibers: shared
-                .seating()
-                .fiber_paths()
-                .map(|(pool, _)| shared.dispatch(pool).waiting() as u64),
-            ..QueueSnapshot::default()
-        };
+        let for_fibers =
+            shared.seating().fiber_paths().map(|(pool, _)| shared.dispatch(pool).waiting() as u64);
         let one = |dispatch: &mut Dispatch| {
-            let oldest =
-                dispatch.oldest().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-            (dispatch.waiting(), oldest, dispatch.longest(), dispatch.refusals())
+            let refusals = dispatch.refusals();
+            let oldest = dispatch.oldest().map(|since| now.saturating_duration_since(since));
+            QueueSnapshot {
+                length: dispatch.waiting() as u64,
+                oldest_wait_ms: oldest.unwrap_or_default().as_secs_f64() * 1e3,
+                longest: dispatch.longest() as u64,
+                max: self.settings.limits.max_queue as u64,
+                refused_full: refusals.full,
+                refused_early: refusals.early,
+                expired: refusals.expired,
+                for_fibers,
+            }
         };
-        for (waiting, oldest, longest, refusals) in shared.each(one) {
-            queue.length += waiting as u64;
-            queue.oldest_wait_ms = queue.oldest_wait_ms.max(oldest.as_secs_f64() * 1e3);
-            queue.longest = queue.longest.max(longest as u64);
-            queue.max += self.settings.limits.max_queue as u64;
-            queue.refused_full += refusals.full;
-            queue.refused_early += refusals.early;
-            queue.expired += refusals.expired;
-        }
-        queue
+        let all = shared.each(one).reduce(|mut sum, kind| {
+            sum.add(&kind);
+            sum
+        });
+        all.unwrap_or_default()
     }
 }
 

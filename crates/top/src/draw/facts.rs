@@ -8,8 +8,8 @@ use crate::view::View;
 use ratatui::style::Style;
 use ratatui::text::Span;
 use stats::{
-    Changes, Death, HandlerThread, HandlersInterval, HandlersSnapshot, Kind, ReforkOutcome, ReloadOutcome,
-    SizingSnapshot, TlsSnapshot, UpgradeOutcome,
+    Changes, Death, HandlerFigures, HandlersSnapshot, Kind, ReforkOutcome, ReloadOutcome, SizingSnapshot,
+    TlsSnapshot, UpgradeOutcome,
 };
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
@@ -149,7 +149,7 @@ fn queue(view: &View, theme: Theme) -> Vec<Span<'static>> {
         ));
     }
     let connections = &server.front.connections;
-    let new = view.between.as_ref().map_or(0.0, |between| between.per_second(between.accepted));
+    let new = view.between.as_ref().map_or(0.0, |between| between.per_second(between.connections.accepted));
     spans.push(name("Connections", theme));
     spans.push(Span::raw(format!("{} open, {} new/s", grouped(connections.open), significant(new))));
     spans
@@ -208,7 +208,7 @@ fn errors(view: &View, theme: Theme) -> Vec<Span<'static>> {
 
 /// Returns rates and tasks of handlers on mruby.
 fn handled(handlers: &HandlersSnapshot, view: &View, theme: Theme) -> Vec<Span<'static>> {
-    let per_s = |count: fn(&HandlersInterval) -> u64| {
+    let per_s = |count: fn(&HandlerFigures) -> u64| {
         let between = view.between.as_ref().zip(view.handled());
         between.map_or(0.0, |(between, did)| between.per_second(count(did)))
     };
@@ -225,13 +225,13 @@ fn handled(handlers: &HandlersSnapshot, view: &View, theme: Theme) -> Vec<Span<'
         spans.push(Span::styled(format!("{}/s  ", significant(refused)), alarming(refused)));
     }
     // Each thread has its own limit; the busiest one refuses requests first.
-    let share = handlers.busiest().map_or(0.0, HandlerThread::tasks_share);
+    let share = handlers.busiest().map_or(0.0, HandlerFigures::tasks_share);
     spans.push(name(" Tasks", theme));
     spans.push(Span::styled(
-        format!("{} of {}", grouped(handlers.tasks), grouped(handlers.tasks_max)),
+        format!("{} of {}", grouped(handlers.all.tasks), grouped(handlers.all.tasks_max)),
         near_limit(share, theme),
     ));
-    spans.push(Span::raw(format!(", {} waiting", grouped(handlers.waiting))));
+    spans.push(Span::raw(format!(", {} waiting", grouped(handlers.all.waiting))));
     spans
 }
 
@@ -251,7 +251,7 @@ fn heap(handlers: &HandlersSnapshot, view: &View, theme: Theme, columns: u16) ->
     let replaced = view.handled().is_some_and(|did| did.vms_replaced > 0);
     spans.push(name("   VMs replaced", theme));
     spans.push(Span::styled(
-        grouped(handlers.vms_replaced),
+        grouped(handlers.all.vms_replaced),
         if replaced { theme.alarm() } else { Style::new() },
     ));
     spans

@@ -6,7 +6,7 @@ use handler::{
     Version,
 };
 use script::{Hops, Limits, Next, Observed, Plan, Route, Script, Source};
-use stats::HandlersSnapshot;
+use stats::{HandlerFigures, HandlersSnapshot};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -72,8 +72,8 @@ impl Server {
         }
     }
 
-    pub fn counted(&self) -> HandlersSnapshot {
-        HandlersSnapshot::of(std::slice::from_ref(&self.observed.counts)).expect("one thread")
+    pub fn counted(&self) -> HandlerFigures {
+        HandlersSnapshot::of(std::slice::from_ref(&self.observed.counts)).expect("one thread").all
     }
 
     /// Returns the log as one text.
