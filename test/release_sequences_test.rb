@@ -80,7 +80,10 @@ class ReleaseSequencesTest < Case
   def reload_with(number, *args)
     switch(number)
     command("reload", @own.dir, *args) do |text|
-      @before, @serving = @serving, number if text.include?("the new code serves")
+      if text.include?("the new code serves")
+        @before = @serving
+        @serving = number
+      end
     end
   end
 
@@ -89,7 +92,10 @@ class ReleaseSequencesTest < Case
     switch(number = new_release)
     @own.signal("USR1")
     ended = wait_until("the reload to end", within: 60) { @own.stderr.lines.drop(before).grep(/the new code serves|reload failed/).last }
-    @before, @serving = @serving, number if ended.include?("the new code serves")
+    return unless ended.include?("the new code serves")
+
+    @before = @serving
+    @serving = number
   end
 
   # The new program loads the release that the link names.
@@ -99,7 +105,8 @@ class ReleaseSequencesTest < Case
       next unless code.zero?
 
       @own.follow(new_pid(text))
-      @before, @serving = nil, number
+      @before = nil
+      @serving = number
     end
   end
 
