@@ -7,12 +7,14 @@
 #   SEQUENCE=1234 test/run release_sequences_test     the one with this number, again
 
 require "support/case"
+require "support/releases"
 require "support/upgrading"
 
 class ReleaseSequencesTest < Case
   parallel! slow: true
 
   include Upgrading
+  include Releases
 
   THREADS = 3
   WORKERS = 2
@@ -100,7 +102,7 @@ class ReleaseSequencesTest < Case
 
   # The new program loads the release that the link names.
   def upgrade_program
-    number = link
+    number = linked
     command("upgrade", @own.dir, between: false) do |text, code|
       next unless code.zero?
 
@@ -169,26 +171,14 @@ class ReleaseSequencesTest < Case
   def new_release(more = {})
     number = (@last += 1).to_s
     files = { "config.ru" => APP, "firebrick.toml" => SETTINGS, "public/asset.txt" => "asset #{number}" }.merge(more)
-    files.each do |name, content|
-      path = File.join(@root, "releases", number, name)
-      FileUtils.mkdir_p(File.dirname(path))
-      File.write(path, content)
-    end
+    write_release(@root, number, files)
     number
   end
 
   def switch(number)
     @steps << "link to #{number}"
-    File.symlink("releases/#{number}", File.join(@root, "next"))
-    File.rename(File.join(@root, "next"), File.join(@root, "current"))
+    link(@root, number)
   end
 
-  def link = File.basename(File.readlink(File.join(@root, "current")))
-
-  def released
-    root = File.realpath(Dir.mktmpdir("firebrick-releases"))
-    yield root
-  ensure
-    FileUtils.rm_rf(root)
-  end
+  def linked = File.basename(File.readlink(File.join(@root, "current")))
 end

@@ -4,6 +4,7 @@
 
 require "support/case"
 require "support/load"
+require "support/releases"
 require "support/reloading"
 
 class ReloadTest < Case
@@ -238,6 +239,7 @@ class ReloadReleasesTest < Case
   parallel! slow: true
 
   include Reloading
+  include Releases
 
   it "follows the current link anew, although the old release is gone" do
     firebrick_only
@@ -409,19 +411,7 @@ class ReloadReleasesTest < Case
 
   def release(root, number, files = {}, app: APP_OF_A_RELEASE)
     files = { "config.ru" => app }.merge(files) if app
-    files.each do |name, content|
-      path = File.join(root, "releases", number, name)
-      FileUtils.mkdir_p(File.dirname(path))
-      File.write(path, content)
-    end
-  end
-
-  # A folder for releases, removed afterwards.
-  def released
-    root = File.realpath(Dir.mktmpdir("firebrick-releases"))
-    yield root
-  ensure
-    FileUtils.rm_rf(root)
+    write_release(root, number, files)
   end
 
   # A server of the folder that +target+ points to; the link points to the first release.
@@ -433,9 +423,4 @@ class ReloadReleasesTest < Case
   end
 
   def bodies(own, *paths) = paths.map { |path| get(path, to: own).body }
-
-  def link(root, number)
-    File.symlink("releases/#{number}", File.join(root, "next"))
-    File.rename(File.join(root, "next"), File.join(root, "current"))
-  end
 end

@@ -1,4 +1,4 @@
-//! What responds to requests on one thread: handlers, sites, files and the app of one release.
+//! The handlers, sites, files and app of one release, as one front thread serves them.
 //!
 //! Contract: a `Content` does not change. A request keeps the one that it began with, also where a handler passes it on.
 
@@ -26,8 +26,8 @@ pub(crate) struct App {
 
 /// Everything that responds to requests. A mruby handler can pass its request back to it.
 pub(crate) struct Content {
-    /// What it was made of.
-    serving: Serving,
+    /// The release, and the tried files, that this content was built from.
+    pub(crate) serving: Serving,
     /// mruby handlers. They run before the sites and the app.
     pub(crate) scripts: Option<Rc<LocalScripts>>,
     sites: Rc<LocalSites>,
@@ -63,14 +63,9 @@ impl Content {
     /// Returns the content of what serves next. Parts that are the same keep what they know: opened files, connections to origins.
     pub(crate) fn next(&self, serving: Serving, scripts: Option<Rc<LocalScripts>>) -> Content {
         let (before, release) = (&self.serving.release, &serving.release);
-        let files = |of: &Arc<AppFiles>| {
-            let known = [(Some(&before.files), &self.files), (self.serving.tried.as_ref(), &self.tried)];
-            let same =
-                |(known, _): &(Option<&Arc<AppFiles>>, _)| known.is_some_and(|known| Arc::ptr_eq(known, of));
-            match known.into_iter().find(same) {
-                Some((_, files)) => files.clone(),
-                None => public_files(of, &release.settings),
-            }
+        let files = |of: &Arc<AppFiles>| match self.opened(of) {
+            Some(files) => files.clone(),
+            None => public_files(of, &release.settings),
         };
         Content {
             scripts,
@@ -86,9 +81,14 @@ impl Content {
         }
     }
 
-    /// Returns what it was made of.
-    pub(crate) fn serving(&self) -> &Serving {
-        &self.serving
+    /// Returns the opened files of an app, as far as this content has them.
+    fn opened(&self, files: &Arc<AppFiles>) -> Option<&Option<Rc<PublicFiles>>> {
+        let is_tried = || self.serving.tried.as_ref().is_some_and(|tried| Arc::ptr_eq(tried, files));
+        if Arc::ptr_eq(&self.serving.release.files, files) {
+            Some(&self.files)
+        } else {
+            is_tried().then_some(&self.tried)
+        }
     }
 }
 

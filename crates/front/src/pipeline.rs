@@ -35,7 +35,7 @@ pub(crate) struct Pipeline {
     pub(crate) timing: Timing,
     /// `None` when distributed tracing is off.
     pub(crate) traces: Option<Tracing>,
-    /// What serves the requests that arrive now: that of the release in force.
+    /// The content of the release in force. A request that arrives takes it.
     pub(crate) content: Rc<RefCell<Rc<Content>>>,
     pub(crate) recorder: stats::Recorder,
     pub(crate) access_log: Option<AccessLog>,

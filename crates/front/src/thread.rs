@@ -56,7 +56,7 @@ pub(crate) enum Phase {
 /// The inputs of a front thread.
 pub(crate) struct Seed {
     pub(crate) index: u16,
-    /// What is served. It changes when another release goes into force.
+    /// The release in force, and the files of one that is being tried.
     pub(crate) serving: watch::Receiver<Serving>,
     /// The pool that runs the app; `None` without an app.
     pub(crate) shared: Option<Arc<Shared>>,
@@ -231,8 +231,7 @@ async fn run(seed: Seed) {
     std::future::pending::<()>().await;
 }
 
-/// Puts what serves next into the place of what serves now: settings, rate limits, handlers, sites and files at once. Handlers are evaluated
-/// before.
+/// Follows the release in force: replaces settings, rate limits, handlers, sites and files at once. Handlers are evaluated before.
 async fn follow(
     mut arriving: watch::Receiver<Serving>,
     content: Rc<RefCell<Rc<Content>>>,
@@ -243,13 +242,13 @@ async fn follow(
     while arriving.changed().await.is_ok() {
         let next = arriving.borrow_and_update().clone();
         let now = content.borrow().clone();
-        let scripts = match (&now.serving().release.handlers, &next.release.handlers) {
+        let scripts = match (&now.serving.release.handlers, &next.release.handlers) {
             (Some(known), Some(edition)) if !Arc::ptr_eq(known, edition) => {
                 made_ready(edition, &log, &observed).await.ok().or_else(|| now.scripts.clone())
             }
             _ => now.scripts.clone(),
         };
-        if !Arc::ptr_eq(&now.serving().release.settings, &next.release.settings) {
+        if !Arc::ptr_eq(&now.serving.release.settings, &next.release.settings) {
             limits.replace(&next.release.settings);
             current.replace(Settings::clone(&next.release.settings));
         }

@@ -1,8 +1,8 @@
-//! Which threads and links of a worker process serve which pool.
+//! The seating of a worker process: its threads and links, by pool.
 //!
 //! Why: a process has seats in every pool. With `fiber_paths` its threads serve one pool, and one more thread
-//! with fibers the other. Only this file knows that;
-//! the other files ask for the seats of a pool by its number.
+//! with fibers the other. Only this file knows that; the other files ask for the seats of a pool by its
+//! number.
 //!
 //! Contract: a process numbers its threads and its links pool by pool, in the order of the pools, and has one
 //! link per pool and front thread.

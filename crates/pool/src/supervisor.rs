@@ -73,13 +73,13 @@ pub struct Supervisor {
     outbox: Outbox,
 }
 
-/// What arrives from other threads and from templates.
+/// The messages of other threads and of templates.
 struct Inbox {
     reports: mpsc::UnboundedReceiver<Report>,
     templates: (mpsc::UnboundedSender<TemplateReport>, mpsc::UnboundedReceiver<TemplateReport>),
 }
 
-/// What the supervisor has to report.
+/// The supervisor's notices and its end.
 #[derive(Default)]
 struct Outbox {
     notices: Vec<Notice>,

@@ -1,4 +1,4 @@
-//! What workers have served, for the comparison of new code with old.
+//! Totals of the requests that workers have served, for the comparison of new code with old.
 
 /// The totals of one or more workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

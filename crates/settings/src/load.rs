@@ -48,7 +48,7 @@ impl Loaded {
     /// # Errors
     /// All mistakes together.
     pub fn evaluated(&self, environment: &dyn Environment, calls: &[Call]) -> Result<Loaded, Errors> {
-        self.reading.clone().load(environment, Some(calls))
+        self.reading.load(environment, Some(calls))
     }
 }
 
@@ -109,9 +109,9 @@ impl Reading {
         Reading { given, typed_in, target, config, puma_rb, attached: attached.cloned(), errors }
     }
 
-    fn load(self, environment: &dyn Environment, calls: Option<&[Call]>) -> Result<Loaded, Errors> {
+    fn load(&self, environment: &dyn Environment, calls: Option<&[Call]>) -> Result<Loaded, Errors> {
         let reading = self.clone();
-        let Reading { mut given, typed_in, mut target, config, puma_rb, attached, mut errors } = self;
+        let Reading { mut given, typed_in, mut target, config, puma_rb, attached, mut errors } = self.clone();
         let app_only = attached.as_ref().is_some_and(|attached| attached.app_only);
         let asked_in = target.typed_dir.clone();
         let mapped = puma_rb.as_ref().and(calls).map(puma::map);

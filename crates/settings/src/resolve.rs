@@ -101,7 +101,7 @@ pub struct Loaded {
     pub puma_toml: Option<String>,
     /// The number of values that are only comments in it, because `puma.rb` sets them under a condition.
     pub puma_left_out: usize,
-    /// What these settings were made of, for [`Loaded::evaluated`].
+    /// The files and arguments that these settings come from, for [`Loaded::evaluated`].
     pub(crate) reading: Reading,
 }
 

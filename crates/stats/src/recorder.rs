@@ -94,11 +94,6 @@ impl Recorder {
         self.0.connections.refused_of_address.fetch_add(1, Relaxed);
     }
 
-    /// Returns the number of open connections.
-    pub fn open_connections(&self) -> u64 {
-        self.0.connections.open.load(Relaxed)
-    }
-
     /// Counts a request that has ended.
     #[inline]
     pub fn finished(&self, request: &Finished) {

@@ -1,6 +1,6 @@
 //! The reason why a text was refused.
 
-/// What a reader of a text expected, and what was probably meant.
+/// A refused text: the valid values, and the most similar one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mistake {
     /// A description of valid values that fits after "expected"; `None`: the reader's general description.

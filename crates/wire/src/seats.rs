@@ -1,4 +1,4 @@
-//! What a worker can hold: the number of requests that it serves at a time.
+//! Seats: the number of requests that a worker serves at a time.
 //!
 //! Contract: front, worker and planner all ask this type, so that they agree.
 

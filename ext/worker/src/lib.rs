@@ -1,7 +1,8 @@
 //! The worker: serves Rack requests that come as frames (docs/internals/wire.md) inside a CRuby process.
 //!
 //! `raw/` contains the unsafe code. `serve.rs` is the loop of a thread; `worker.rs` holds the state that the threads share, `worker/roles.rs`
-//! divides the work, by the pace of the requests (`pace.rs`). `link.rs` is a socket to the front, `outbox.rs` its unsent frames, `intake.rs` the count of the requests taken up from it.
+//! divides the work, by the pace of the requests (`pace.rs`). `link.rs` is a socket to the front, `outbox.rs` its unsent frames, `intake.rs`
+//! the count of the requests taken up from it.
 //! The app holds its request by a ticket (`ticket.rs`), because its code runs on any thread; the app's own threads wait in `guest.rs`.
 //! `watchdog.rs` sends and returns while a request is slow. `place.rs` separates the workers of a
 //! process that has several. `job.rs` takes one request from its frame to its END:

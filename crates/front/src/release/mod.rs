@@ -3,8 +3,8 @@
 //! Contract:
 //! 1. [`Releases::read`] reads a release once, through the path as it was typed. Its id comes with the order to read it. `puma.rb` is evaluated later, by the
 //!    template; its calls complete what was read then ([`Releases::evaluated`]), and nothing is read again.
-//! 2. A release does not change. What its app declares once it is loaded ([`Releases::declared`]), and a change of its rules or handlers on
-//!    disk, makes another value with the same id.
+//! 2. A release does not change. The declarations of its app ([`Releases::declared`]), and changed rules or handlers on disk, make another
+//!    value with the same id.
 //! 3. Front threads get all parts of a release in one message ([`Releases::watch`]). A request is served by the release that was in force
 //!    when it arrived.
 //! 4. A release goes into force by its id ([`Releases::put_in_force`]): the one that was read for a reload, or the one before, for an undo.
@@ -61,7 +61,7 @@ pub(crate) struct Release {
     notes: Vec<String>,
 }
 
-/// What front threads serve.
+/// The release that front threads serve, and the files of one that is being tried.
 #[derive(Clone)]
 pub(crate) struct Serving {
     pub(crate) release: Arc<Release>,

@@ -30,8 +30,8 @@ impl LocalSite {
 
 /// The sites of a release on one thread.
 pub(crate) struct LocalSites {
-    main: Option<Rc<LocalSite>>,
-    hosts: Vec<(String, Rc<LocalSite>)>,
+    main: Option<LocalSite>,
+    hosts: Vec<(String, LocalSite)>,
 }
 
 impl LocalSites {
@@ -41,14 +41,14 @@ impl LocalSites {
             let log = log.clone();
             let site = Site::new(plan.plan.clone(), Box::new(move |what| log(what)));
             let debug = (plan.plan.rules.error_level() == "debug").then(|| plan.plan.clone());
-            Rc::new(LocalSite { site, proxies: proxies.collect(), debug })
+            LocalSite { site, proxies: proxies.collect(), debug }
         };
         let hosts = sites.hosts.iter().map(|(host, plan)| (host.clone(), local(plan)));
         LocalSites { main: sites.main.as_ref().map(local), hosts: hosts.collect() }
     }
 
     /// Returns the site of a request.
-    pub(crate) fn of(&self, request: &Request) -> Option<&Rc<LocalSite>> {
+    pub(crate) fn of(&self, request: &Request) -> Option<&LocalSite> {
         match of_host(&self.hosts, request.authority()) {
             Some(index) => Some(&self.hosts[index].1),
             None => self.main.as_ref(),

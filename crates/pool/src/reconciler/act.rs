@@ -184,7 +184,7 @@ pub enum Cause {
     SlowDrain,
 }
 
-/// What a worker does.
+/// The stage of a worker's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Forked but not ready.

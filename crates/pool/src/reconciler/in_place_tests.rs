@@ -100,15 +100,8 @@ proptest! {
         let mut world = world(wanted, serving);
         world.reload();
         for (what, number) in moves {
-            match what {
-                0 => world.boot(),
-                1 | 2 => world.fork(),
-                3..=5 => world.ready(number),
-                6 if world.row(number).is_some_and(|row| row.stage == Stage::Leaving) => {
-                    world.kill_worker(number);
-                }
-                6 => {}
-                _ => world.answer(Ok("200")),
+            if !world.advance(what, number) {
+                world.answer(Ok("200"));
             }
             prop_assert!(world.open.len() >= serving, "{} serve, not {serving}", world.open.len());
             let old_left = world.machine.rows().any(|row| row.generation == FIRST);

@@ -35,9 +35,9 @@
 //!    including those that leave, and only the ordered template is started.
 //! 10. Without [`Capabilities::can_replace`] there is never another worker, the end of the template is the end
 //!     of the server, and the worker may be asked to stop but is never replaced.
-//! 11. [`Act::Gone`] is reported exactly once for every worker whose fork was ordered: when its template has
-//!     reported its exit, or when its process has ended and no template is left to report it. The end of a
-//!     worker's links is only a hint.
+//! 11. Every ordered fork ends in exactly one [`Act::Gone`]. The reconciler returns it when the template has
+//!     reported the worker's exit, or when the process has ended and no template is left to report it. The
+//!     end of a worker's links is only a hint.
 //! 12. Each pool has its own number of workers. All pools are forked from one template, and a generation takes
 //!     over in all of them.
 
@@ -75,6 +75,9 @@ pub const FIRST_CODE: Code = 1;
 /// The number of consecutive boot failures after which a generation that never had a ready worker is given
 /// up. Also the number of templates that may die before any worker is ready until the server is given up.
 const HOPELESS: u32 = 4;
+/// The number of new workers that may die during a takeover before the old generation takes over again. A
+/// single death may be an accident.
+const DEATHS: u32 = 3;
 /// The time that a stuck worker, or one that boots for too long, has to log its backtraces. Also the interval
 /// between two KILLs.
 const KILL_AFTER: Duration = Duration::from_secs(1);
@@ -126,7 +129,7 @@ struct InPlace {
     ordered: bool,
 }
 
-/// What changes the wish or moves workers on its own.
+/// The rules that change the wish, or move workers, without an order from outside.
 #[derive(Debug)]
 struct Rules {
     reload: Reload,

@@ -35,9 +35,6 @@ const FAILURES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(10);
 /// How long the old template stays, in case workers of the new one die.
 const SETTLE: Duration = Duration::from_secs(5);
-/// The number of new workers that may die before the old generation takes over again. A single death may be
-/// an accident.
-const DEATHS: u32 = 3;
 
 /// Returns the worker that becomes the next template: the oldest that has finished `after` requests and does
 /// not exceed `memory` bytes of PSS (`limits.worker_memory`), because its successors would start with that
@@ -68,7 +65,7 @@ enum State {
     },
 }
 
-/// What happened to the chosen worker or to the new generation.
+/// An event of the chosen worker or of the new generation.
 #[derive(Debug)]
 enum News {
     TemplateFailed(String),

@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! Idle ─► Weighing (─► Vacating) ─► Booting ─► Probing ─► Watching ─► Rolling ─► Settling ─► Idle (new)
-//!                                        └──────────┴───────────┴──────────┴─────► Reverting ─► Idle (old)
-//!                                                              Settling ─► Undoing ─► Idle (old)
+//!                                      └──────────┴──────────┘           │           │
+//!                                          Abandoning ─► Idle (old)      └───────────┴─► Returning ─► Idle (old)
 //! ```
 //!
 //! Contract:
@@ -33,9 +33,6 @@ use crate::deaths;
 use crate::room::Figures;
 use stats::ReloadOutcome;
 
-/// The number of new workers that may die during the takeover before the old code returns. A single death may
-/// be an accident.
-const DEATHS: u32 = 3;
 /// The time limit of the memory check.
 const WEIGHING: Duration = Duration::from_secs(10);
 const STOPPING: &str = "the server is stopping";
@@ -133,7 +130,7 @@ impl Story {
     }
 }
 
-/// What happened to the new generation.
+/// An event of the new generation.
 #[derive(Debug)]
 enum News {
     TemplateFailed(String),

@@ -422,19 +422,10 @@ proptest! {
         let mut world = World::with(wanted, plan);
         world.reload();
         for (what, number) in moves {
-            match what {
-                0 => world.boot(),
-                1 | 2 => world.fork(),
-                3..=5 => world.ready(number),
-                6 if world.row(number).is_some_and(|row| row.stage == Stage::Leaving) => {
-                    world.kill_worker(number);
-                }
-                6 => {}
-                _ => {
-                    world.now += pause;
-                    take(&mut world, Turn::Probed(true), 0);
-                    take(&mut world, Turn::Judged(true), 0);
-                }
+            if !world.advance(what, number) {
+                world.now += pause;
+                take(&mut world, Turn::Probed(true), 0);
+                take(&mut world, Turn::Judged(true), 0);
             }
             prop_assert!(world.open.len() >= wanted, "{} of {wanted} ready", world.open.len());
             let rolling = world.stage() == Some("rolling");

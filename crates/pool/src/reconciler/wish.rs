@@ -1,4 +1,4 @@
-//! The wish: what should exist.
+//! The wish: the processes that should exist.
 
 use super::recycle::Limits;
 use settings::Step;
@@ -13,7 +13,7 @@ pub type Pool = usize;
 /// The pool of the workers that no other pool claims.
 pub const DEFAULT: Pool = 0;
 
-/// What should exist. Reloads, signals, the load and limits change it, and nothing else.
+/// The processes that should exist. Only reloads, signals, the load and limits change this value.
 #[derive(Debug, Clone)]
 pub struct Wish {
     /// The code in force: that of templates which replace dead ones.
@@ -72,7 +72,7 @@ impl Default for Plan {
     }
 }
 
-/// What the source of the workers can do.
+/// The abilities of the source of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// Whether a worker can be ended and another one started in its place, also of other code.

@@ -252,6 +252,19 @@ impl World {
         self.machine.rows().find(|row| row.serial == serial)
     }
 
+    /// Lets a template boot or fork, or a worker become ready or leave, as `what` says. Returns whether there is such a step.
+    pub(super) fn advance(&mut self, what: u8, serial: Serial) -> bool {
+        match what {
+            0 => self.boot(),
+            1 | 2 => self.fork(),
+            3..=5 => self.ready(serial),
+            6 if self.row(serial).is_some_and(|row| row.stage == Stage::Leaving) => self.kill_worker(serial),
+            6 => {}
+            _ => return false,
+        }
+        true
+    }
+
     /// Kills a worker as with `kill -9`.
     pub(super) fn kill_worker(&mut self, serial: Serial) {
         let Some(row) = self.row(serial) else { return };

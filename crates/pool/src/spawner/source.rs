@@ -1,4 +1,4 @@
-//! What the workers of a generation come from: a template that forks them, a process that is the worker
+//! The source of a generation's workers: a template that forks them, a process that is the worker
 //! itself, or a spawner that starts them.
 //!
 //! Contract:

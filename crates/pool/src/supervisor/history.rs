@@ -6,7 +6,7 @@ use stats::{
 };
 use std::time::SystemTime;
 
-/// What runs: its stage in one word, and the same as a sentence.
+/// The stage of a running change in one word, and as a sentence.
 type Stage = Option<(&'static str, String)>;
 
 #[derive(Default)]

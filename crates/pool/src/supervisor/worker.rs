@@ -26,7 +26,7 @@ pub(super) struct Worker {
     pub(super) death: Death,
 }
 
-/// What is collected about the death of a worker.
+/// The facts about the death of a worker, collected until all front threads have reported.
 #[derive(Default)]
 pub(super) struct Death {
     exit: Option<WorkerExit>,

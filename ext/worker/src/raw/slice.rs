@@ -10,9 +10,8 @@
 //!
 //! Relies on Linux's timers of a thread with SIGEV_THREAD_ID, a real-time signal without a handler, and Ruby's postponed jobs, which
 //! are looked up at run time: since Ruby 3.3 `rb_postponed_job_preregister` and `_trigger`, before `rb_postponed_job_register_one` and
-//! `ruby_thread_has_gvl_p`. Checked with Ruby 3.1 (`script/test-in` runs the same test
-//! with another release's Ruby). Without one of these there are no slices: the log says so once, and a fiber that
-//! computes keeps its thread. Off by `rack.fiber_slice = "off"`. Test: `ext/worker/tests/preempt_test.rb`.
+//! `ruby_thread_has_gvl_p`. Checked with Ruby 3.1 (`script/test-in` runs the same test with another release's Ruby).
+//! Without one of these there are no slices: the log says so once, and a fiber that computes keeps its thread. Off by `rack.fiber_slice = "off"`. Test: `ext/worker/tests/preempt_test.rb`.
 //!
 //! Contract:
 //! 1. The handler uses atomics of its own thread, and calls one function of Ruby that is made for signal handlers.
