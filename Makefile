@@ -3,7 +3,7 @@
 CARGO   ?= cargo
 PORT    ?= 9292
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
-NATIVE  := lib/firebrick/native.so
+NATIVE  := worker/lib/firebrick/native.so
 # The stand-ins for other systems, compiled and tested on Linux.
 PORTABLE := $(abspath $(TARGET))/portable
 # Seconds of fuzzing per target, and the targets; all if none is named.
@@ -12,7 +12,7 @@ FUZZ    ?=
 # Plugins of installed gems (Rails has one) must not change the output of tests.
 export MT_NO_PLUGINS = 1
 
-.PHONY: all build optimised dist dist-test demo test lint unit unit-build plots e2e worker-test bench-test chart-test docs-chart gem-test portable-test portable-unit test-debian13 test-forky test-jruby setup setup-test setup-dist bench bench-check shootout fuzz deny docs gem clean
+.PHONY: all build server optimised dist dist-test demo test lint unit unit-build plots e2e worker-test bench-test chart-test docs-chart gem-test portable-test portable-unit test-debian13 test-forky test-jruby setup setup-test setup-dist bench bench-check shootout fuzz deny docs gem clean
 
 all: build
 
@@ -31,8 +31,16 @@ build: setup
 	ZSTD_SYS_USE_PKG_CONFIG=1 $(CARGO) build --release --locked -p cli -p worker
 	@cp -f $(TARGET)/release/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
+# The build without measuring commands, which are a quarter of the work.
+SERVER := ZSTD_SYS_USE_PKG_CONFIG=1 $(CARGO) build --release --locked -p cli -p worker --no-default-features --features cli/mruby
+
+# As `build`, but without the measuring commands (folder measure): bench, tune, plan, top.
+server: setup
+	$(SERVER)
+	@cp -f $(TARGET)/release/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
+
 # As `build`, but optimised as for packages: target/dist/firebrick. Takes several times as long, and twice that if there is no profile yet.
-# -addrsig: see crates/cli/build.rs.
+# -addrsig: see server/cli/build.rs.
 optimised: setup
 	@flags=$$(script/profile) && set -x && \
 	  FIREBRICK_PACKED=1 RUSTFLAGS="$$RUSTFLAGS $$flags -Cllvm-args=-addrsig" $(CARGO) build --profile dist --locked -p cli -p worker
@@ -47,12 +55,10 @@ dist-test: setup-dist
 	script/package-test $(PACKAGES)
 
 # Installs missing packages, builds, serves the Sinatra example and prints its address. One worker, because the guestbook keeps its
-# entries in memory. This program is built without the measuring commands, which are a quarter of the work.
-DEMO := ZSTD_SYS_USE_PKG_CONFIG=1 $(CARGO) build --release --locked -p cli -p worker --no-default-features --features cli/mruby
-
+# entries in memory.
 demo:
-	@MEANWHILE='$(DEMO)' script/setup
-	$(DEMO)
+	@MEANWHILE='$(SERVER)' script/setup
+	$(SERVER)
 	@cp -f $(TARGET)/release/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 	$(TARGET)/release/firebrick serve examples/sinatra -p $(PORT) -w 1
 
@@ -88,7 +94,7 @@ CONNECTING_SUITES := rack_spec framing broken_apps file_bodies large_bodies cont
 
 test-jruby: build
 	command -v jruby >/dev/null || apt-get install -y --no-install-recommends jruby
-	GEM_PATH=/usr/share/rubygems-integration/all CONNECTING_RUBY=jruby ruby ext/worker/tests/run.rb connecting
+	GEM_PATH=/usr/share/rubygems-integration/all CONNECTING_RUBY=jruby ruby worker/native/tests/run.rb connecting
 	GEM_PATH=/usr/share/rubygems-integration/all RUBY=jruby MT_CPU=2 FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run spawned
 	for ruby in connecting_ruby streaming_ruby; do \
 	  RUBY=$(abspath test/support)/$$ruby FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run $(CONNECTING_SUITES) || exit 1; \
@@ -103,7 +109,7 @@ chart-test: build
 
 # Updates the table of values in deploy/chart/README.md from values.yaml.
 docs-chart:
-	ruby -r./script/kubernetes/values -e Kubernetes::Values.new.write
+	ruby -r./deploy/kube/lab/values -e Kubernetes::Values.new.write
 
 e2e: build
 	TEST_AGAIN=1 FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run
@@ -117,7 +123,7 @@ test-forky:
 
 # Compiles and tests the files named portable.rs, which replace the Linux code on other systems. Excludes tests
 # that expect HTTP/3 on every thread.
-PORTABLE_CRATES := control firebrick-http front load net pool quic script settings site tls tuner
+PORTABLE_CRATES := control firebrick-http front load net workers quic script settings site tls tuner
 PORTABLE_UNIT := $(CARGO) test --locked $(addprefix -p ,$(PORTABLE_CRATES)) --lib --tests
 PORTABLE_SUITES := rack_spec framing files site_ large_bodies workers reload services upgrade https http3 mruby_handlers
 
@@ -126,8 +132,8 @@ portable-test: setup-test
 	  NATIVE=$(PORTABLE)/debug/libfirebrick_worker.so FIREBRICK=$(PORTABLE)/debug/firebrick ZSTD_SYS_USE_PKG_CONFIG=1 && \
 	$(CARGO) build --locked -p cli -p worker && \
 	$(PORTABLE_UNIT) && \
-	rm -rf $(PORTABLE)/lib && cp -R lib $(PORTABLE)/lib && \
-	ruby ext/worker/tests/run.rb && \
+	rm -rf $(PORTABLE)/lib && cp -R worker/lib $(PORTABLE)/lib && \
+	ruby worker/native/tests/run.rb && \
 	test/run $(PORTABLE_SUITES) --exclude '/announces|shares the UDP port/'
 
 # Runs the unit tests of the crates with such files, compiled for this system.

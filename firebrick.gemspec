@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "lib/firebrick/version"
+require_relative "worker/lib/firebrick/version"
 
 Gem::Specification.new do |spec|
   spec.name = "firebrick"
@@ -14,15 +14,16 @@ Gem::Specification.new do |spec|
   spec.required_ruby_version = ">= 3.1"
   spec.metadata = { "rubygems_mfa_required" => "true", "source_code_uri" => spec.homepage }
 
-  sources = "{crates,ext}/**/*.{rs,toml,rb,c,h,html,css,js,lua}"
+  sources = "{server,handlers,measure,worker/native}/**/*.{rs,toml,rb,c,h,html,css,js,lua}"
   build = "{Cargo.{toml,lock},.cargo/config.toml,rust-toolchain.toml}"
   papers = "{README,LICENSE,CHANGELOG,ARCHITECTURE,CONTRIBUTING,SECURITY}*"
   spec.files = Dir.chdir(__dir__) do
-    Dir[build, sources, "lib/**/*.rb", "exe/*", "docs/**/*", papers]
-      .select { |file| File.file?(file) }.reject { |file| file.start_with?("ext/worker/tests/") }.sort
+    Dir[build, sources, "worker/lib/**/*.rb", "exe/*", "docs/**/*", papers]
+      .select { |file| File.file?(file) }.reject { |file| file.start_with?("worker/native/tests/") }.sort
   end
+  spec.require_paths = ["worker/lib"]
   spec.bindir = "exe"
   spec.executables = ["firebrick"]
-  spec.extensions = ["ext/worker/extconf.rb"]
+  spec.extensions = ["worker/native/extconf.rb"]
   spec.add_dependency "rack", ">= 2.2", "< 4"
 end

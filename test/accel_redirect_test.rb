@@ -6,7 +6,7 @@ require "support/case"
 require "support/peers"
 require "uri"
 require "time"
-require_relative "../lib/firebrick/sendfile_rules"
+require_relative "../worker/lib/firebrick/sendfile_rules"
 
 ACCEL_APP = <<~'RUBY'
   require "rack"

@@ -7,7 +7,7 @@ require "support/acme_case"
 class AcmeMachinesTest < AcmeCase
   parallel! slow: true
 
-  # The duration of a lease that is not renewed (crates/certs/src/store).
+  # The duration of a lease that is not renewed (server/protocols/certs/src/store).
   LEASE = 30
 
   # A server on its own ports: [server, TLS port].

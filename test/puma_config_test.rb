@@ -265,7 +265,7 @@ class PumaConfigTest < Case
       files = { "plugins/puma/plugin/ours.rb" => ours, "plugins/puma/plugin/dies.rb" => dies, "beside.rb" => "$stdout.sync = true\n#{BESIDE}",
                 "Gemfile" => "source 'https://rubygems.org'\n#{gemfile}\n" }
       own = folder(config, files: files)
-      lib = [File.join(Server::ROOT, "lib"), own.path("plugins")]
+      lib = [File.join(Server::ROOT, "worker/lib"), own.path("plugins")]
       env = { "BUNDLE_GEMFILE" => own.path("Gemfile"), "RACK_ENV" => "test" }
       out, status = Open3.capture2e(env, ENV.fetch("RUBY", "ruby"), "-rbundler/setup", *lib.flat_map { |dir| ["-I", dir] }, "beside.rb", chdir: own.dir)
       assert status.success?, out
@@ -277,7 +277,7 @@ class PumaConfigTest < Case
   end
 
   it "runs a plugin in a service, which does not take the server along when it dies" do
-    skip "there are no services of the app yet" unless File.exist?(File.join(Server::ROOT, "lib/firebrick/service.rb"))
+    skip "there are no services of the app yet" unless File.exist?(File.join(Server::ROOT, "worker/lib/firebrick/service.rb"))
     plugin = <<~'RUBY'
       Puma::Plugin.create do
         def start(launcher)
@@ -338,7 +338,7 @@ class PumaConfigTest < Case
     table = File.read(File.join(Server::ROOT, "docs/puma-rb.md")).scan(/^\| (`.*?) \| /).flatten
     rows = table.flat_map { |cell| cell.scan(/`([^`]+)`/).flatten }
     ruby = "require 'firebrick/puma_file'; require 'firebrick/puma_file/dsl'; puts Firebrick::PumaFile::PUMAS"
-    out, status = Open3.capture2(ENV.fetch("RUBY", "ruby"), "-I", File.join(Server::ROOT, "lib"), "-e", ruby)
+    out, status = Open3.capture2(ENV.fetch("RUBY", "ruby"), "-I", File.join(Server::ROOT, "worker/lib"), "-e", ruby)
     assert status.success?
     assert_equal rows.sort, out.split.sort
   end

@@ -3,7 +3,7 @@
 require "etc"
 require "open3"
 require "rbconfig"
-require_relative "../../lib/firebrick/version"
+require_relative "../../worker/lib/firebrick/version"
 
 # Packages of Firebrick, for `make dist`.
 module Packages

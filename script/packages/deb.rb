@@ -4,7 +4,7 @@ require_relative "stage"
 
 module Packages
   # Makes Debian's package with cargo-deb: the program and its Ruby files in /usr/lib/firebrick, `firebrick` in the path, a disabled systemd
-  # unit. Ruby is recommended, not required: sites and mruby handlers need none. crates/cli/Cargo.toml lists the dependencies.
+  # unit. Ruby is recommended, not required: sites and mruby handlers need none. server/cli/Cargo.toml lists the dependencies.
   class Deb
     HOME = "usr/lib/firebrick"
 
@@ -33,7 +33,7 @@ module Packages
       file
     end
 
-    # crates/cli/Cargo.toml names this folder.
+    # server/cli/Cargo.toml names this folder.
     def root = File.join(ROOT, "dist", "deb")
 
     def fill(root)

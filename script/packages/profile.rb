@@ -75,7 +75,7 @@ module Packages
 
     # The Ruby files, with the instrumented worker.
     def lib(dir, built)
-      FileUtils.cp_r(File.join(ROOT, "lib"), dir)
+      FileUtils.cp_r(File.join(ROOT, "worker/lib"), dir)
       File.join(dir, "lib").tap { |copy| FileUtils.cp(File.join(built, "libfirebrick_worker.so"), File.join(copy, "firebrick", "native.so")) }
     end
 

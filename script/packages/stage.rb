@@ -38,7 +38,7 @@ module Packages
     def program_size = File.size(program_path)
 
     # Ruby files, relative to `lib`.
-    def ruby_files = Dir.chdir(File.join(ROOT, "lib")) { Dir["**/*.rb"].sort }
+    def ruby_files = Dir.chdir(File.join(ROOT, "worker/lib")) { Dir["**/*.rb"].sort }
 
     # Sets the time of all files below a folder.
     def settle(path = @path)
@@ -63,7 +63,7 @@ module Packages
     end
 
     def library
-      ruby_files.each { |file| put("lib/#{file}", File.read(File.join(ROOT, "lib", file))) }
+      ruby_files.each { |file| put("lib/#{file}", File.read(File.join(ROOT, "worker/lib", file))) }
       @build.natives.each do |abi, library|
         file = File.join(@path, "lib/firebrick", abi, "native.so")
         FileUtils.mkdir_p(File.dirname(file))

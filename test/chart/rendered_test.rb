@@ -5,7 +5,7 @@
 require "minitest"
 require "open3"
 require "tmpdir"
-require_relative "../../script/kubernetes/chart"
+require_relative "../../deploy/kube/lab/chart"
 
 class ChartRenderedTest < Minitest::Test
   ROOT = Kubernetes::ROOT
@@ -91,7 +91,7 @@ class ChartRenderedTest < Minitest::Test
         File.write(File.join(dir, "config.ru"), "run ->(_) { [200, {}, []] }")
         File.write(File.join(dir, "firebrick.toml"), answer["ConfigMap"].dig("data", "firebrick.toml")) if answer["ConfigMap"]
         args = server(answer)["args"].map { |arg| arg.sub("/etc/firebrick", dir) }
-        env = { "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "lib"), "FIREBRICK_CONTROL_TOKEN" => "t" * 16, "TMPDIR" => dir }
+        env = { "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "worker/lib"), "FIREBRICK_CONTROL_TOKEN" => "t" * 16, "TMPDIR" => dir }
         out, status = Open3.capture2e(env, PROGRAM, "check", *args, chdir: dir)
         assert_predicate status, :success?, "firebrick check #{args.join(' ')}\n#{out}"
       end
@@ -109,7 +109,7 @@ class ChartRenderedTest < Minitest::Test
   def test_what_is_planned_can_be_installed
     plan = ["plan", "--rate", "300/s", "--response-time", "100ms", "--cpu-time", "5ms", "--workers", "2", "--threads", "5", "--cores", "1.5", "--helm"]
     [[], ["--fibers", "100", "--slo", "p95<1s", "--average-rate", "20/s"]].each do |more|
-      out, status = Open3.capture2({ "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "lib") }, PROGRAM, *plan, *more)
+      out, status = Open3.capture2({ "FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "worker/lib") }, PROGRAM, *plan, *more)
       assert_predicate status, :success?
       planned = YAML.safe_load(out)
       answer = render(merge(LEAST, planned))

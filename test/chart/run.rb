@@ -7,7 +7,7 @@
 #   ruby test/chart/run.rb -n /grace/   minitest's own options
 #
 # FIREBRICK  the program; otherwise target/release/firebrick
-# GO         the command of Go; KUBE_CACHE  where the checker is kept (script/kubernetes/cache.rb)
+# GO         the command of Go; KUBE_CACHE  where the checker is kept (deploy/kube/lab/cache.rb)
 
 ENV["MT_NO_PLUGINS"] ||= "1"
 require "minitest"

@@ -2,7 +2,7 @@
 
 # values.yaml, values.schema.json and the table of README.md have the same values.
 
-require_relative "../../script/kubernetes/values"
+require_relative "../../deploy/kube/lab/values"
 
 class ChartValuesTest < Minitest::Test
   VALUES = Kubernetes::Values.new
@@ -54,7 +54,7 @@ class ChartValuesTest < Minitest::Test
   end
 
   def test_the_version_is_that_of_the_server
-    require_relative "../../lib/firebrick/version"
+    require_relative "../../worker/lib/firebrick/version"
     assert_equal Firebrick::VERSION, YAML.safe_load_file(File.join(Kubernetes::Chart::FOLDER, "Chart.yaml"))["appVersion"]
   end
 end

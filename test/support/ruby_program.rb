@@ -14,7 +14,7 @@ require "support/server"
 class RubyProgram
   include Clock
 
-  LIB = File.join(Server::ROOT, "lib")
+  LIB = File.join(Server::ROOT, "worker/lib")
 
   attr_reader :base, :pid
 

@@ -39,7 +39,7 @@ class Server
     # A binary outside the checkout's own target directory does not find the checkout's Ruby files by itself.
     def ruby_files
       built_by_cargo = !puma? && binary.match?(%r{/(release|debug|dist)/firebrick\z})
-      built_by_cargo && !ENV["FIREBRICK_LIB"] ? { "FIREBRICK_LIB" => File.join(ROOT, "lib") } : {}
+      built_by_cargo && !ENV["FIREBRICK_LIB"] ? { "FIREBRICK_LIB" => File.join(ROOT, "worker/lib") } : {}
     end
 
     # Returns the Rack version that apps load, for tests that depend on it.

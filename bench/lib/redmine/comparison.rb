@@ -75,7 +75,7 @@ module Bench
       end
 
       def start(peer)
-        environment = ::Redmine::Instance::ENVIRONMENT.merge("FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "lib"), "XDG_RUNTIME_DIR" => @dir)
+        environment = ::Redmine::Instance::ENVIRONMENT.merge("FIREBRICK_LIB" => ENV["FIREBRICK_LIB"] || File.join(ROOT, "worker/lib"), "XDG_RUNTIME_DIR" => @dir)
         peer.server = Server.new(@commands.fetch(peer.name), log: File.join(@dir, "#{peer.name}.log"), env: environment)
         peer.server.start(peer.instance.dir, @shape, within: BOOT_SECONDS) { |port| Net::HTTP.get_response("127.0.0.1", "/login", port).code == "200" }
         peer.visitors = Visitors.new(peer.server.port, @clients)

@@ -3,7 +3,7 @@
 //
 //	chart CHART SCHEMAS
 //
-// CHART is the folder of the chart. SCHEMAS is a folder of JSON schemas, GROUP/kind-version.json (script/kubernetes/schemas.rb makes it). Each
+// CHART is the folder of the chart. SCHEMAS is a folder of JSON schemas, GROUP/kind-version.json (deploy/kube/lab/schemas.rb makes it). Each
 // line of standard input is a JSON object, and is answered by a line with one:
 //
 //	{"values": {…}, "name": "shop", "namespace": "web"}  lints, renders and checks the chart with these values

@@ -1,4 +1,4 @@
-// KEDA for script/kube, in the version whose definitions the chart is compared with (script/kubernetes/schemas.rb). Nothing of this is shipped.
+// KEDA for script/kube, in the version whose definitions the chart is compared with (deploy/kube/lab/schemas.rb). Nothing of this is shipped.
 module firebrick/keda
 
 go 1.26.0

@@ -1,0 +1,59 @@
+//! Reads the crates of the workspace and their dependencies from `cargo metadata`.
+
+use crate::map::IN_TESTS;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Each crate of the workspace with its dependencies in the workspace; dependencies of tests alone end in [`IN_TESTS`].
+pub type Dependencies = BTreeMap<String, BTreeSet<String>>;
+
+/// The crates with a folder of each, relative to the root.
+pub type Folders = BTreeMap<String, PathBuf>;
+
+/// Reads the metadata of the workspace in `root`. Crates are named after the last part of their folders, because a package may need another
+/// name (`http` is taken on crates.io); the worker is `worker/native`.
+pub fn crates(root: &Path) -> (Dependencies, Folders) {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--no-deps", "--locked", "--offline"])
+        .current_dir(root)
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON of cargo metadata");
+
+    let root = Path::new(text(&metadata["workspace_root"]));
+    let folder = |path: &Path| path.strip_prefix(root).expect("a crate inside the workspace").to_owned();
+    let name = |path: &Path| {
+        let path = folder(path);
+        let name =
+            if path.starts_with("worker") { path.as_os_str() } else { path.file_name().expect("a folder") };
+        name.to_string_lossy().into_owned()
+    };
+    let mut folders = Folders::new();
+    let packages = list(&metadata["packages"]).iter().map(|package| {
+        let manifest = Path::new(text(&package["manifest_path"]));
+        let (mut used, mut tested) = (BTreeSet::new(), BTreeSet::new());
+        for dependency in list(&package["dependencies"]) {
+            let Some(path) = dependency["path"].as_str() else { continue };
+            let crates = if dependency["kind"] == "dev" { &mut tested } else { &mut used };
+            crates.insert(name(Path::new(path)));
+        }
+        let tested: Vec<_> = tested.difference(&used).map(|name| format!("{name}{IN_TESTS}")).collect();
+        used.extend(tested);
+        let path = manifest.parent().expect("a folder");
+        folders.insert(name(path), folder(path));
+        (name(path), used)
+    });
+    (packages.collect(), folders)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("text in cargo's metadata")
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().expect("a list in cargo's metadata")
+}

@@ -1,0 +1,105 @@
+//! Loads the app: for `serve`, which keeps it, and for `check`, which discards it.
+
+use crate::release::Reread;
+use settings::{Loaded, Settings};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::watch;
+use workers::spawner::{BootConfig, Handoff, Prepared, without_fork};
+use workers::supervisor::{BootError, Options, Refresh, Supervisor};
+
+/// The variable with the path of the server's Ruby files, set by the gem's launcher.
+const LIB: &str = "FIREBRICK_LIB";
+
+/// Returns the settings with those of `puma.rb`, and the process that has evaluated the file and will load the app. Starts nothing without
+/// a `puma.rb`. The process at the other end of `attached` evaluates the file itself.
+///
+/// # Errors
+/// The file raised, or calls a method that Puma does not have; a value in it is invalid; it took longer than `timeouts.worker_boot`.
+pub fn configure(
+    loaded: Loaded,
+    reread: &Reread,
+    attached: Option<&UnixStream>,
+) -> Result<(Loaded, Handoff), String> {
+    if loaded.settings.puma_rb.is_none() {
+        return Ok((loaded, Handoff::default()));
+    }
+    let within = loaded.settings.timeouts.worker_boot;
+    let (prepared, evaluated) = match attached {
+        Some(socket) => (None, Prepared::configure_attached(&loaded.settings, socket, within)?),
+        None => {
+            if let (Some(ruby), Some(file)) = (without_fork(&loaded.settings), &loaded.settings.puma_rb) {
+                let shown = file.shown.display();
+                return Err(format!(
+                    "{shown}: puma.rb needs a Ruby that forks, and this is {ruby}: write its settings into a firebrick.toml, which takes its place"
+                ));
+            }
+            let (prepared, evaluated) = Prepared::configure(&loaded.settings, &lib()?, within)?;
+            (Some(prepared), evaluated)
+        }
+    };
+    let calls = evaluated.map_err(|refusal| refusal.to_string())?;
+    Ok((reread.evaluated(&loaded, &calls)?, Handoff::new(prepared)))
+}
+
+/// Starts the template and waits until it has loaded the app. If the front is killed, the template removes the files in `unlink`.
+///
+/// # Errors
+/// There is no app; the server's Ruby files are not found; the app raised, or took longer than `timeouts.worker_boot`.
+pub(crate) async fn boot(
+    settings: watch::Receiver<Arc<Settings>>,
+    refresh: Refresh,
+    unlink: Vec<PathBuf>,
+    prepared: Handoff,
+    attached: Option<Arc<UnixStream>>,
+) -> Result<Supervisor, String> {
+    let now = settings.borrow().clone();
+    let app = now.app.clone().ok_or("there is no app to run")?;
+    // An attached process has found them itself.
+    let lib = if attached.is_some() { PathBuf::new() } else { lib()? };
+    let boot = BootConfig { app, lib, settings: now.clone(), environment: Vec::new(), unlink, prepared };
+    let options = Options { boot, settings, refresh, attached };
+    Supervisor::boot(options).await.map_err(|error| explain(&error, &now))
+}
+
+fn explain(error: &BootError, settings: &Settings) -> String {
+    match error {
+        BootError::App(text) => {
+            let app = settings.app.as_deref().unwrap_or(&settings.dir).display();
+            format!("{app} cannot be loaded:\n{}", text.trim_end())
+        }
+        BootError::Template(error) => error.to_string(),
+        BootError::Slow(place) => {
+            let seconds = settings.timeouts.worker_boot.as_secs_f64();
+            let text = format!("the app did not load within timeouts.worker_boot ({seconds} s)");
+            match place {
+                Some(lines) => format!("{text}; it was here:\n{}", lines.trim_end()),
+                None => {
+                    format!("{text}, and what it calls does not return to Ruby, so it cannot say where it is")
+                }
+            }
+        }
+    }
+}
+
+/// Finds the folder of Ruby files: named by the launcher, or near the executable: `lib` of a package beside its `bin`, `worker/lib` of a
+/// checkout above its `target/release`.
+pub(crate) fn lib() -> Result<PathBuf, String> {
+    let holds = |lib: &Path| lib.join("firebrick/template.rb").is_file();
+    if let Some(named) = std::env::var_os(LIB).map(PathBuf::from) {
+        return if holds(&named) {
+            Ok(named)
+        } else {
+            Err(format!("{LIB} is {}, but there is no firebrick/template.rb in it", named.display()))
+        };
+    }
+    let exe = std::env::current_exe()
+        .and_then(std::fs::canonicalize)
+        .map_err(|e| format!("cannot find the program's own path: {e}"))?;
+    let near = exe.ancestors().skip(1).take(4);
+    let found = near.flat_map(|dir| [dir.join("lib"), dir.join("worker/lib")]).find(|lib| holds(lib));
+    found.ok_or_else(|| {
+        format!("Firebrick's Ruby files are not near {}; install the gem, or set {LIB} to the folder that holds firebrick/template.rb", exe.display())
+    })
+}

@@ -1,0 +1,182 @@
+//! The handlers, sites, files and app of one release, as one front thread serves them.
+//!
+//! Contract: a `Content` does not change. A request keeps the one that it began with, also where a handler passes it on.
+
+use crate::release::Serving;
+use crate::scripts::local::{Found, LocalScripts};
+use crate::sites::load::bounds;
+use crate::sites::local::{LocalSite, LocalSites, Log};
+use crate::stamp::Stamp;
+use handler::{Exchange, Handler as _, Request, Response};
+use script::{Hops, Next};
+use settings::Settings;
+use site::{AppFiles, Outcome, PublicFiles};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+use workers::Rack;
+
+/// The app, whatever its release.
+pub(crate) struct App {
+    pub(crate) stamp: Stamp,
+    pub(crate) rack: Rack,
+}
+
+/// Everything that responds to requests. A mruby handler can pass its request back to it.
+pub(crate) struct Content {
+    /// The release, and the tried files, that this content was built from.
+    pub(crate) serving: Serving,
+    /// mruby handlers. They run before the sites and the app.
+    pub(crate) scripts: Option<Rc<LocalScripts>>,
+    sites: Rc<LocalSites>,
+    /// Files that the app's middleware would send. A site that serves a request takes precedence.
+    files: Option<Rc<PublicFiles>>,
+    /// The same of a release that is being tried, for files that this one does not have.
+    tried: Option<Rc<PublicFiles>>,
+    app: Option<Rc<App>>,
+    log: Log,
+}
+
+/// The target of a request after the mruby handlers.
+pub(crate) enum Target<'a> {
+    Site(&'a LocalSite),
+    App(&'a App),
+    Nothing,
+}
+
+impl Content {
+    pub(crate) fn new(
+        serving: Serving,
+        app: Option<Rc<App>>,
+        scripts: Option<Rc<LocalScripts>>,
+        log: Log,
+    ) -> Content {
+        let release = &serving.release;
+        let sites = Rc::new(LocalSites::new(&release.sites, &log));
+        let files = |of: &Arc<AppFiles>| public_files(of, &release.settings);
+        let (files, tried) = (files(&release.files), serving.tried.as_ref().and_then(files));
+        Content { scripts, sites, files, tried, app, log, serving }
+    }
+
+    /// Returns the content of what serves next. Parts that are the same keep what they know: opened files, connections to origins.
+    pub(crate) fn next(&self, serving: Serving, scripts: Option<Rc<LocalScripts>>) -> Content {
+        let (before, release) = (&self.serving.release, &serving.release);
+        let files = |of: &Arc<AppFiles>| match self.opened(of) {
+            Some(files) => files.clone(),
+            None => public_files(of, &release.settings),
+        };
+        Content {
+            scripts,
+            sites: match Arc::ptr_eq(&before.sites, &release.sites) {
+                true => self.sites.clone(),
+                false => Rc::new(LocalSites::new(&release.sites, &self.log)),
+            },
+            files: files(&release.files),
+            tried: serving.tried.as_ref().and_then(files),
+            app: self.app.clone(),
+            log: self.log.clone(),
+            serving,
+        }
+    }
+
+    /// Returns the opened files of an app, as far as this content has them.
+    fn opened(&self, files: &Arc<AppFiles>) -> Option<&Option<Rc<PublicFiles>>> {
+        let is_tried = || self.serving.tried.as_ref().is_some_and(|tried| Arc::ptr_eq(tried, files));
+        if Arc::ptr_eq(&self.serving.release.files, files) {
+            Some(&self.files)
+        } else {
+            is_tried().then_some(&self.tried)
+        }
+    }
+}
+
+/// Returns the caches of an app's files; `None` without any.
+fn public_files(files: &AppFiles, settings: &Settings) -> Option<Rc<PublicFiles>> {
+    let any = files.roots().next().is_some();
+    any.then(|| Rc::new(PublicFiles::new(files, bounds(settings))))
+}
+
+/// The targets after the mruby handlers.
+impl Next for Content {
+    fn respond(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
+        Box::pin(async move { self.serve(self.target(&exchange.request), exchange).await })
+    }
+
+    fn reprocess(self: Rc<Self>, exchange: Exchange, hops: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
+        match self.script(&exchange.request) {
+            Some(found) => Box::pin(found.handle(exchange, self, hops)),
+            None => self.respond(exchange),
+        }
+    }
+}
+
+impl Content {
+    /// Returns the mruby handlers of the request's route.
+    pub(crate) fn script(&self, request: &Request) -> Option<Found> {
+        self.scripts.as_ref()?.find(request)
+    }
+
+    /// Returns the site of the request's host, or else the app.
+    pub(crate) fn target(&self, request: &Request) -> Target<'_> {
+        match (self.sites.of(request), self.app.as_deref()) {
+            (Some(site), _) => Target::Site(site),
+            (None, Some(app)) => Target::App(app),
+            (None, None) => Target::Nothing,
+        }
+    }
+
+    pub(crate) async fn serve(&self, target: Target<'_>, exchange: Exchange) -> Response {
+        match target {
+            Target::Site(site) => self.site(site, exchange).await,
+            Target::App(app) => self.app(app, exchange).await,
+            // Every site belongs to a host, and no site has this one.
+            Target::Nothing => Response::text(404, "text/plain; charset=utf-8", "404 Not Found\n"),
+        }
+    }
+
+    /// Lets the site respond, or forwards the request to the target that the site names.
+    async fn site(&self, local: &LocalSite, exchange: Exchange) -> Response {
+        if let Some(explained) = local.explain(&exchange.request) {
+            (self.log)(&explained);
+        }
+        let (mut response, edits) = match local.site.respond(&exchange.request).await {
+            Outcome::Response(response) => return response,
+            Outcome::Proxy(forwarding) => {
+                let proxy = &local.proxies[forwarding.id];
+                if let Some(active) = exchange.trace.span.get() {
+                    active.forwarded.set(Some(Instant::now()));
+                }
+                (Box::pin(proxy.forward(exchange, forwarding.target)).await, forwarding.edits)
+            }
+            Outcome::App(edits) => {
+                let target = self.app.as_deref().map_or(Target::Nothing, Target::App);
+                (Box::pin(self.serve(target, exchange)).await, edits)
+            }
+        };
+        local.site.finish(&edits, &mut response);
+        response
+    }
+
+    /// Serves a file that the app's middleware would send, or else calls the app.
+    async fn app(&self, app: &App, mut exchange: Exchange) -> Response {
+        match self.file(app, &mut exchange).await {
+            Some(response) => response,
+            None => app.rack.handle(exchange).await,
+        }
+    }
+
+    /// Stamps the request. Returns a response if the request is for a file of the app.
+    pub(crate) async fn file(&self, app: &App, exchange: &mut Exchange) -> Option<Response> {
+        app.stamp.apply(&mut exchange.request);
+        let request = &exchange.request;
+        let find = |files: &Option<Rc<PublicFiles>>| files.as_ref()?.find(request);
+        if let Some(file) = find(&self.files)
+            && let Some(response) = Box::pin(file.respond(request)).await
+        {
+            return Some(response);
+        }
+        Box::pin(find(&self.tried)?.respond(request)).await
+    }
+}

@@ -1,0 +1,66 @@
+//! The front: everything between the network and the workers, in one process that never runs Ruby. A static site needs no workers.
+//!
+//! [`serve`] is the whole program from top to bottom: read, bind, boot, start threads, serve until a signal,
+//! drain. [`pipeline`] is the life of one request.
+//!
+//! Contract:
+//! 1. The port opens only when the app can respond.
+//! 2. TERM, QUIT and the first INT finish the requests that have arrived, and the exit code is 0. A second INT exits at once.
+//! 3. However the server ends, it leaves no process, socket file, pid file or temporary file behind.
+#![forbid(unsafe_code)]
+
+mod accept;
+pub mod access_log;
+mod admission;
+mod admit;
+mod attached;
+mod banner;
+mod boot;
+mod check;
+mod content;
+mod control_socket;
+mod error_log;
+pub mod explain;
+mod failure_log;
+mod forwarded;
+mod handover;
+mod leftovers;
+mod libraries;
+mod listen;
+mod log_file;
+mod pipeline;
+mod probes;
+mod proxied;
+mod public;
+mod quic;
+mod quic_handshakes;
+mod redirect;
+mod release;
+mod request_id;
+mod room;
+mod scripts;
+mod serve;
+mod server_timing;
+mod services;
+mod signals;
+mod sites;
+mod stamp;
+mod system;
+mod systemd;
+mod thread;
+mod tls;
+mod traces;
+mod vitals;
+
+pub use attached::{attached, refuse, serve_attached};
+pub use boot::configure;
+pub use check::check;
+pub use explain::explain;
+pub use handover::{Started, decline};
+pub use release::{Reread, Rereads};
+pub use script::about as mruby;
+pub use serve::serve;
+pub use services::guard;
+pub use workers::spawner::Handoff;
+
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

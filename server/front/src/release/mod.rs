@@ -1,0 +1,289 @@
+//! Releases: everything that was read from the app's folder, together, at one moment.
+//!
+//! Contract:
+//! 1. [`Releases::read`] reads a release once, through the path as it was typed. Its id comes with the order to read it. `puma.rb` is evaluated later, by the
+//!    template; its calls complete what was read then ([`Releases::evaluated`]), and nothing is read again.
+//! 2. A release does not change. The declarations of its app ([`Releases::declared`]), and changed rules or handlers on disk, make another
+//!    value with the same id.
+//! 3. Front threads get all parts of a release in one message ([`Releases::watch`]). A request is served by the release that was in force
+//!    when it arrived.
+//! 4. A release goes into force by its id ([`Releases::put_in_force`]): the one that was read for a reload, or the one before, for an undo.
+//!    Both are kept until the next one is read.
+//! 5. While a release is being tried, its files are served where the release in force has none: its first workers refer to them.
+
+mod merge;
+
+use crate::public;
+use crate::scripts::{self, Edition};
+use crate::sites::{self, Sites};
+use merge::{merge, takes_restart};
+use settings::puma::Call;
+use settings::{AccessLog, Bind, Choice, Loaded, Origin, Service, Settings};
+use site::AppFiles;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::watch;
+use workers::reconciler::{Code as ReleaseId, FIRST_CODE as FIRST};
+
+/// Loads the settings of `serve` again.
+pub trait Rereads {
+    /// Loads the settings with the arguments and the directory (as typed) of the start.
+    ///
+    /// # Errors
+    /// The mistakes in them.
+    fn read(&self) -> Result<Loaded, String>;
+
+    /// Completes settings by the calls of the `puma.rb` that they name.
+    ///
+    /// # Errors
+    /// The mistakes in them.
+    fn evaluated(&self, loaded: &Loaded, calls: &[Call]) -> Result<Loaded, String>;
+}
+
+pub type Reread = Rc<dyn Rereads>;
+
+/// Everything that was read from the app's folder at one moment.
+#[derive(Clone)]
+pub(crate) struct Release {
+    pub(crate) id: ReleaseId,
+    /// The settings in which this release is served: its own, where they take effect without a restart.
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) sites: Arc<Sites>,
+    /// The mruby handlers; `None` without routes to any.
+    pub(crate) handlers: Option<Arc<Edition>>,
+    /// The app's files that the front serves. Empty until the app is loaded.
+    pub(crate) files: Arc<AppFiles>,
+    /// The services that the app has declared.
+    pub(crate) services: Vec<Service>,
+    /// Sentences for the log when the release goes into force.
+    notes: Vec<String>,
+}
+
+/// The release that front threads serve, and the files of one that is being tried.
+#[derive(Clone)]
+pub(crate) struct Serving {
+    pub(crate) release: Arc<Release>,
+    /// The files of a release that is being tried.
+    pub(crate) tried: Option<Arc<AppFiles>>,
+}
+
+/// The releases that serve, are being loaded, or can be returned to.
+pub(crate) struct Releases {
+    reread: Reread,
+    serving: watch::Sender<Serving>,
+    /// The settings of the release in force.
+    settings: watch::Sender<Arc<Settings>>,
+    others: RefCell<BTreeMap<ReleaseId, Arc<Release>>>,
+    /// The settings that were read last, for the calls of their `puma.rb`.
+    loaded: RefCell<Option<(ReleaseId, Loaded)>>,
+    /// Warnings about settings of the start that are valid but probably not intended. For the error log.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Releases {
+    /// Reads the first release, and puts it in force.
+    ///
+    /// # Errors
+    /// There is nothing to serve, or it cannot be served.
+    pub(crate) fn first(loaded: Loaded, reread: Reread) -> Result<Releases, String> {
+        loaded.settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
+        ratelimit::check(&loaded.settings)?;
+        let (sites, warnings) = sites::load::load(&loaded.settings)?;
+        let settings = Arc::new(with_rules(loaded.settings, &loaded.choices, &sites));
+        let handlers = scripts::plan(&settings)?.map(Edition::new);
+        let warnings = warnings.iter().map(ToString::to_string).collect();
+        Ok(Releases::of(settings, sites, handlers, reread, warnings))
+    }
+
+    fn of(
+        settings: Arc<Settings>,
+        sites: Sites,
+        handlers: Option<Arc<Edition>>,
+        reread: Reread,
+        warnings: Vec<String>,
+    ) -> Releases {
+        let release = Arc::new(Release {
+            id: FIRST,
+            settings: settings.clone(),
+            sites: Arc::new(sites),
+            handlers,
+            files: Arc::default(),
+            services: Vec::new(),
+            notes: Vec::new(),
+        });
+        Releases {
+            reread,
+            serving: watch::Sender::new(Serving { release, tried: None }),
+            settings: watch::Sender::new(settings),
+            others: RefCell::default(),
+            loaded: RefCell::default(),
+            warnings,
+        }
+    }
+
+    /// Returns the release in force.
+    pub(crate) fn in_force(&self) -> Arc<Release> {
+        self.serving.borrow().release.clone()
+    }
+
+    /// Returns the settings in force.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.settings.borrow().clone()
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Serving> {
+        self.serving.subscribe()
+    }
+
+    pub(crate) fn watch_settings(&self) -> watch::Receiver<Arc<Settings>> {
+        self.settings.subscribe()
+    }
+
+    /// Reads a release that is to replace the one in force.
+    ///
+    /// # Errors
+    /// Its settings, rules or handlers are wrong. Nothing of it will serve.
+    pub(crate) fn read(&self, id: ReleaseId) -> Result<Arc<Release>, String> {
+        let loaded = self.reread.read()?;
+        let release = self.release(id, loaded.clone())?;
+        self.loaded.replace(Some((id, loaded)));
+        // The reload before this one has ended, and can no longer be undone.
+        self.others.replace(BTreeMap::from([(id, release.clone())]));
+        Ok(release)
+    }
+
+    /// Completes a release that was read by the calls of its `puma.rb`.
+    ///
+    /// # Errors
+    /// See [`Releases::read`].
+    pub(crate) fn evaluated(&self, id: ReleaseId, calls: &[Call]) -> Result<Arc<Release>, String> {
+        let read = self.loaded.borrow();
+        let Some((_, read)) = read.as_ref().filter(|(read, _)| *read == id) else {
+            return Err(format!("release {id} has been replaced by a newer one"));
+        };
+        let release = self.release(id, self.reread.evaluated(read, calls)?)?;
+        self.others.borrow_mut().insert(id, release.clone());
+        Ok(release)
+    }
+
+    fn release(&self, id: ReleaseId, loaded: Loaded) -> Result<Arc<Release>, String> {
+        let now = self.in_force();
+        let rules = sites::load::load(&merge(&now.settings, loaded.settings.clone()))?.0;
+        let fresh = with_rules(loaded.settings, &loaded.choices, &rules);
+        let takes_restart = takes_restart(&now.settings, &fresh);
+        let settings = merge(&now.settings, fresh);
+        let plan = scripts::plan(&settings)?;
+        let late = plan.is_some() && now.handlers.is_none();
+        let late =
+            late.then(|| "handlers on mruby take a restart: the server has started without any".to_owned());
+        let warnings = takes_restart.into_iter().chain(late);
+        // Rules and handlers that are the same keep what threads know of them: connections to origins, and the state of a VM.
+        let same_rules = now.sites.sources == rules.sources && sites::load::agree(&now.settings, &settings);
+        let sites = if same_rules { now.sites.clone() } else { Arc::new(rules) };
+        let handlers = match (&now.handlers, plan) {
+            (Some(edition), Some(plan)) if edition.plan == plan => Some(edition.clone()),
+            (Some(_), Some(plan)) => Some(Edition::new(plan)),
+            // Threads that have started without handlers have no VM.
+            _ => now.handlers.clone(),
+        };
+        Ok(Arc::new(Release {
+            id,
+            settings: Arc::new(settings),
+            sites,
+            handlers,
+            files: Arc::default(),
+            services: Vec::new(),
+            notes: warnings.map(|text| format!("warning: {text}")).collect(),
+        }))
+    }
+
+    /// Records what the app of a release has declared once it is loaded: its services, and how its middleware handles files. Returns notes
+    /// about surprising results if the release is in force.
+    pub(crate) fn declared(&self, id: ReleaseId, services: Vec<Service>, files: &[String]) -> Vec<String> {
+        let now = self.in_force();
+        let (is_in_force, known) = match self.others.borrow().get(&id) {
+            Some(other) => (false, other.clone()),
+            None if now.id == id => (true, now.clone()),
+            None => return Vec::new(),
+        };
+        let (files, notes) = public::plan(&known.settings, files);
+        let odd = |unlike: &AppFiles| if *unlike == files { Vec::new() } else { public::odd(&notes) };
+        let (odd, mut release) = (odd(&now.files), Release::clone(&known));
+        if files != *known.files {
+            release.files = Arc::new(files);
+        }
+        release.services = services;
+        if is_in_force {
+            self.serving.send_modify(|serving| serving.release = Arc::new(release));
+            return odd;
+        }
+        release.notes.extend(odd);
+        let tried = release.files.clone();
+        self.others.borrow_mut().insert(id, Arc::new(release));
+        self.serving.send_modify(|serving| serving.tried = Some(tried));
+        Vec::new()
+    }
+
+    /// Puts a release in force that has been read. Returns sentences for the log.
+    pub(crate) fn put_in_force(&self, id: ReleaseId) -> Vec<String> {
+        let mut others = self.others.borrow_mut();
+        let Some(mut release) = others.remove(&id) else { return Vec::new() };
+        let notes = std::mem::take(&mut Arc::make_mut(&mut release).notes);
+        self.settings.send_replace(release.settings.clone());
+        let before = self.serving.send_replace(Serving { release, tried: None }).release;
+        others.insert(before.id, before);
+        notes
+    }
+
+    /// Stops serving the files of a release that was tried.
+    pub(crate) fn end_trial(&self) {
+        self.serving.send_if_modified(|serving| serving.tried.take().is_some());
+    }
+
+    /// Replaces the rules of the sites, whose files have changed, in the release that they were read for.
+    pub(crate) fn replace_sites(&self, id: ReleaseId, sites: Arc<Sites>) {
+        self.replace(id, |release| release.sites = sites);
+    }
+
+    /// Replaces the handlers, whose files have changed, in the release that they were read for.
+    pub(crate) fn replace_handlers(&self, id: ReleaseId, handlers: Arc<Edition>) {
+        self.replace(id, |release| release.handlers = Some(handlers));
+    }
+
+    fn replace(&self, id: ReleaseId, change: impl FnOnce(&mut Release)) {
+        self.serving.send_if_modified(|serving| {
+            let is_it = serving.release.id == id;
+            if is_it {
+                change(Arc::make_mut(&mut serving.release));
+            }
+            is_it
+        });
+    }
+}
+
+/// Applies the server options of `static.json` to the settings, unless a flag or the settings file sets them.
+fn with_rules(mut settings: Settings, choices: &[Choice], sites: &Sites) -> Settings {
+    // `static.json` takes precedence over environment variables, as in the buildpack.
+    let outranks = |choice: &Choice| !matches!(choice.origin, Origin::Env(_));
+    let chosen = |key: &str| choices.iter().any(|choice| choice.key == key && outranks(choice));
+    let Some(rules) = sites.main.as_ref().map(|site| &site.plan.rules) else { return settings };
+    if let Some(port) = rules.port().filter(|_| !chosen("port") && !chosen("bind"))
+        && let [Bind::Tcp { port: default, .. }] = settings.binds.as_mut_slice()
+    {
+        *default = port;
+    }
+    if let Some(connections) = rules.worker_connections().filter(|_| !chosen("limits.max_connections")) {
+        // nginx's limit applies per worker process.
+        settings.limits.max_connections =
+            (connections as usize).saturating_mul(settings.front_threads as usize);
+    }
+    if let Some(access) = rules.access_log().filter(|_| !chosen("log.access")) {
+        settings.logs.access = if access { AccessLog::Stdout } else { AccessLog::Off };
+    }
+    settings
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,396 @@
+//! The server's life from the start of the workers to the end of the last: when ports open, the effects of signals, the order of shutdown.
+//!
+//! Contract:
+//! 1. The ports open when all workers are ready. Then the banner is printed.
+//! 2. TERM, QUIT and the first INT drain the front threads, then the workers. A second INT halts both at
+//!    once; in development the first INT does. An attached process handles INT itself.
+//! 3. After TERM or QUIT, the server is a lame duck for `timeouts.lame_duck` before it drains: not ready, but
+//!    still accepting. INT or a second TERM ends that phase at once.
+//! 4. USR2 starts a new program that takes over; then this one drains. The new program opens its ports when the old one sends `go`.
+//! 5. Services start when the workers are ready and stop after the last worker has exited. A second INT kills them.
+//! 6. Clients that have not finished after `timeouts.shutdown` do not delay the workers' shutdown further.
+
+use super::logs::Logs;
+use super::observer::Observer;
+use super::pool::RunningPool;
+use super::sockets::Sockets;
+use super::threads::Threads;
+use super::upgrade::{Upgrades, joined};
+use crate::banner::Banner;
+use crate::listen::{Address, Bound, Listener};
+use crate::release::Releases;
+use crate::services::Services;
+use crate::signals::{SignalAction, Signals};
+use crate::systemd::notify::Notifier;
+use crate::tls::Encryption;
+use crate::vitals::Vitals;
+use stats::ServerState;
+use std::io::IsTerminal as _;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use workers::supervisor::{Command, Notice};
+
+/// Time-out for tunnels to end once the workers are gone. In that time, WebSockets get a Close frame.
+const LAST_TUNNELS: Duration = Duration::from_millis(500);
+
+/// The parts of a running server beside its pool and its threads.
+pub(super) struct Server<'a> {
+    pub(super) releases: &'a Releases,
+    pub(super) logs: &'a Logs,
+    pub(super) encryption: &'a Encryption,
+    pub(super) vitals: &'a Arc<Vitals>,
+    pub(super) systemd: Rc<Notifier>,
+    pub(super) observer: Observer,
+    /// Whether the worker is the process that started this one.
+    pub(super) attached: bool,
+}
+
+pub(super) struct Lifecycle<'a> {
+    pub(super) server: Server<'a>,
+    pub(super) sockets: Sockets,
+    /// Ports that are bound but do not listen yet.
+    ports: Vec<Bound>,
+    pub(super) pool: RunningPool,
+    /// The front threads; `None` once they have drained.
+    pub(super) threads: Option<Threads>,
+    pub(super) services: Services,
+    /// See [`Threads::ended`].
+    tunnels: Option<mpsc::Receiver<()>>,
+    banner: Banner,
+    interrupted: bool,
+    /// Whether INT has arrived twice.
+    halted: bool,
+    /// When the lame duck phase ends, or, after a handover, when idle connections are closed. `None` otherwise.
+    pub(super) lame_until: Option<Instant>,
+    outcome: Result<(), String>,
+    pub(super) upgrades: Upgrades,
+}
+
+impl<'a> Lifecycle<'a> {
+    pub(super) fn new(
+        server: Server<'a>,
+        mut sockets: Sockets,
+        pool: RunningPool,
+        mut threads: Threads,
+        services: Services,
+        banner: Banner,
+        upgrades: Upgrades,
+    ) -> Lifecycle<'a> {
+        let (ports, tunnels) = (sockets.ports(), threads.ended.take());
+        Lifecycle {
+            server,
+            sockets,
+            ports,
+            pool,
+            threads: Some(threads),
+            services,
+            tunnels,
+            banner,
+            interrupted: false,
+            halted: false,
+            lame_until: None,
+            outcome: Ok(()),
+            upgrades,
+        }
+    }
+
+    /// Runs until the pool has ended.
+    ///
+    /// # Errors
+    /// A port cannot be opened, or no worker can be started.
+    pub(super) async fn run(mut self, mut signals: Signals) -> Result<(), String> {
+        loop {
+            tokio::select! {
+                // A panic in the pool also ends the server.
+                _ = &mut self.pool.task => break,
+                () = drained(&mut self.threads) => {
+                    self.threads = None;
+                    self.order(Command::Drain).await;
+                }
+                Some(notice) = self.pool.notices.recv() => self.notice(notice).await,
+                (name, action) = signals.next() => {
+                    self.log_signal(name, action);
+                    self.signal(action).await;
+                }
+                () = until(self.lame_until) => self.drain(),
+                Some(lines) = self.upgrades.wishes.recv() => self.upgrade(Some(lines)).await,
+                outcome = joined(&mut self.upgrades.running) => self.upgraded(outcome).await,
+                go = joined(&mut self.upgrades.waiting) => self.may_serve(go).await,
+                _ = joined(&mut self.upgrades.old) => self.alone().await,
+            }
+        }
+        self.stop_services(&mut signals).await;
+        self.upgrades.end().await;
+        while let Ok(notice) = self.pool.notices.try_recv() {
+            if let Notice::Log(text) = notice {
+                self.server.logs.error.write(&text);
+            }
+        }
+        if let (None, Some(mut tunnels)) = (self.threads, self.tunnels) {
+            // The tunnels ended with the workers; their last bytes are still on the way to the clients.
+            let _ = tokio::time::timeout(LAST_TUNNELS, tunnels.recv()).await;
+        }
+        self.outcome
+    }
+
+    async fn notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::Log(text) => self.server.logs.error.write(&text),
+            Notice::Stop => self.signal(SignalAction::Stop).await,
+            Notice::Reloading => {
+                self.upgrades.reloading = true;
+                self.server.systemd.reloading("Loading the app again");
+            }
+            Notice::ReloadEnded => {
+                self.upgrades.reloading = false;
+                self.server.releases.end_trial();
+                self.server.systemd.reloaded();
+            }
+            Notice::Reloaded(release) => {
+                self.log(self.server.releases.put_in_force(release));
+                let release = self.server.releases.in_force();
+                self.services.replace(&release.settings, release.services.clone());
+            }
+            Notice::Declared { release, services, files } => {
+                self.log(self.server.releases.declared(release, services.clone(), &files));
+                let in_force = self.server.releases.in_force();
+                if in_force.id == release {
+                    self.services.declared(&in_force.settings, services);
+                }
+            }
+            Notice::Settled if self.wait_for_old() => {}
+            Notice::Settled => match self.open_ports() {
+                Ok(addresses) => {
+                    let status = self.opened(&addresses);
+                    let places = addresses.iter().map(ToString::to_string).collect();
+                    self.order(Command::Listening(places)).await;
+                    self.server.systemd.ready(&status);
+                    self.server.systemd.keep_alive(self.server.vitals);
+                }
+                Err(error) => self.fail(error).await,
+            },
+            Notice::Hopeless(why) => self.fail(why.to_owned()).await,
+        }
+    }
+
+    fn log(&self, lines: Vec<String>) {
+        lines.iter().for_each(|line| self.server.logs.error.write(line));
+    }
+
+    /// Logs the effect of a signal.
+    fn log_signal(&self, name: &str, action: SignalAction) {
+        let settings = self.server.releases.settings();
+        let has_app = settings.app.is_some();
+        let ending = || {
+            let within = settings.timeouts.shutdown.as_secs_f64();
+            format!("ending: requests in progress have {within} s (timeouts.shutdown)")
+        };
+        let effect = match action {
+            SignalAction::Stop if self.lame_until.is_some() => format!("{}, at once", ending()),
+            SignalAction::Stop => ending(),
+            SignalAction::Interrupt if self.server.attached => {
+                "left to the program that this server runs in".to_owned()
+            }
+            SignalAction::Interrupt if self.interrupted => "ending at once".to_owned(),
+            SignalAction::Interrupt if settings.is_development() => "ending".to_owned(),
+            SignalAction::Interrupt => format!("{}; another INT ends at once", ending()),
+            SignalAction::ReopenLogs => "the logs are opened again".to_owned(),
+            SignalAction::AddWorker | SignalAction::RemoveWorker | SignalAction::Reload if !has_app => {
+                "no effect, there is no app".to_owned()
+            }
+            SignalAction::AddWorker => "one worker more".to_owned(),
+            SignalAction::RemoveWorker => "one worker fewer".to_owned(),
+            SignalAction::Reload => "loading the app again".to_owned(),
+            SignalAction::Upgrade => "starting the program anew, to take over".to_owned(),
+            // A terminal sends WINCH at each change of the window's size.
+            SignalAction::Nothing if name == "WINCH" && std::io::stdin().is_terminal() => return,
+            SignalAction::Nothing => match name {
+                "WINCH" => "no effect (TTOU: one worker fewer)".to_owned(),
+                _ => format!("no effect here; a worker logs what its threads do when {name} is sent to it"),
+            },
+        };
+        self.server.logs.error.write(&format!("{name}: {effect}"));
+    }
+
+    async fn signal(&mut self, action: SignalAction) {
+        match action {
+            SignalAction::Nothing => {}
+            SignalAction::ReopenLogs => {
+                self.server.systemd.reloading("Opening the logs again");
+                self.server.logs.reopen();
+                self.server.systemd.reloaded();
+            }
+            SignalAction::AddWorker => self.order(Command::More).await,
+            SignalAction::RemoveWorker => self.order(Command::Fewer).await,
+            SignalAction::Reload => self.order(Command::Reload(None)).await,
+            SignalAction::Upgrade => self.upgrade(None).await,
+            SignalAction::Stop => {
+                self.order(Command::Leave).await;
+                self.leave();
+            }
+            SignalAction::Interrupt if self.server.attached => {}
+            SignalAction::Interrupt if self.interrupted => {
+                self.halted = true;
+                self.order(Command::Halt).await;
+            }
+            SignalAction::Interrupt => {
+                self.interrupted = true;
+                self.order(Command::Leave).await;
+                if self.server.releases.settings().is_development() {
+                    self.order(Command::Halt).await;
+                } else {
+                    self.drain();
+                }
+            }
+        }
+    }
+
+    /// Makes the ports listen and hands the listeners to the threads.
+    fn open_ports(&mut self) -> Result<Vec<Address>, String> {
+        let listening = self.listen()?;
+        Ok(self.accept(listening))
+    }
+
+    /// Makes the ports listen. Nothing accepts yet.
+    pub(super) fn listen(&mut self) -> Result<Vec<(Address, Vec<Listener>)>, String> {
+        let mut listening = Vec::new();
+        let keepalive = self.server.releases.settings().timeouts.tcp_keepalive;
+        for bound in self.ports.drain(..) {
+            bound.prepare(keepalive);
+            let address = bound.address().clone();
+            let failed = |e| format!("cannot listen on {address}: {e}");
+            self.upgrades.keep(bound.copies().map_err(failed)?);
+            let (listeners, later) = bound.listen().map_err(failed)?;
+            self.upgrades.later.extend(later);
+            listening.push((address, listeners));
+        }
+        Ok(listening)
+    }
+
+    /// Hands the listeners to the threads.
+    pub(super) fn accept(&self, listening: Vec<(Address, Vec<Listener>)>) -> Vec<Address> {
+        let mut addresses = Vec::new();
+        for (address, listeners) in listening {
+            if let Some(threads) = &self.threads {
+                threads.listen(listeners);
+            }
+            addresses.push(address);
+        }
+        addresses
+    }
+
+    /// Announces that the ports are open, and starts the services. Returns the status line for the service manager.
+    pub(super) fn opened(&mut self, addresses: &[Address]) -> String {
+        self.server.vitals.enter(ServerState::Serving);
+        self.server.observer.opened(addresses);
+        self.banner.print(&self.server.releases.in_force().sites, addresses);
+        self.server.encryption.opened();
+        self.services.start(&self.server.releases.settings());
+        let places: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        format!("Serving {}", places.join(", "))
+    }
+
+    /// Becomes a lame duck, and drains after `timeouts.lame_duck`. The second call drains at once.
+    fn leave(&mut self) {
+        self.upgrades.stop();
+        let settings = self.server.releases.settings();
+        let lame = settings.timeouts.lame_duck.unwrap_or_default();
+        // Without open ports, no client has to learn of the shutdown.
+        let serving = self.server.vitals.state() == ServerState::Serving;
+        let Some(threads) = self.threads.as_ref().filter(|_| serving && !lame.is_zero()) else {
+            return self.drain();
+        };
+        self.server.vitals.enter(ServerState::Leaving);
+        self.server
+            .systemd
+            .stopping("Leaving: connections are still accepted", lame + settings.timeouts.shutdown);
+        threads.leave();
+        self.lame_until = Some(Instant::now() + lame);
+        self.server.logs.error.write(&format!(
+            "leaving: /ready says no, connections are accepted for {} s more (timeouts.lame_duck)",
+            lame.as_secs_f64()
+        ));
+    }
+
+    /// Drains the front threads. The workers follow when the threads have drained, or after `timeouts.shutdown`.
+    fn drain(&mut self) {
+        self.lame_until = None;
+        self.upgrades.stop();
+        // The kept sockets would let new clients wait in a backlog that no process accepts from.
+        self.upgrades.forget_sockets();
+        self.server.vitals.enter(ServerState::Draining);
+        let within = self.server.releases.settings().timeouts.shutdown;
+        self.server.systemd.stopping("Finishing requests", within);
+        let Some(threads) = &self.threads else { return };
+        threads.drain();
+        let commands = self.pool.commands.clone();
+        let timeout = self.server.releases.settings().timeouts.shutdown;
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(timeout).await;
+            // The pool may have ended by then.
+            let _ = commands.send(Command::Drain).await;
+        });
+    }
+
+    /// Stops the services, after the workers have exited.
+    async fn stop_services(&mut self, signals: &mut Signals) {
+        if let Some(within) = self.services.longest_stop() {
+            self.server.systemd.stopping("Stopping services", within);
+        }
+        if self.halted {
+            self.services.kill()
+        } else {
+            self.services.stop()
+        }
+        loop {
+            tokio::select! {
+                () = self.services.ended() => return,
+                (name, action) = signals.next() => match action {
+                    SignalAction::Interrupt if self.interrupted => {
+                        self.server.logs.error.write(&format!("{name} again: services are killed"));
+                        self.services.kill();
+                    }
+                    SignalAction::Interrupt => {
+                        self.server.logs.error.write(&format!("{name}: services are ending; another one kills them"));
+                        self.interrupted = true;
+                    }
+                    SignalAction::ReopenLogs => {
+                        self.server.logs.reopen();
+                        self.log_signal(name, action);
+                    }
+                    SignalAction::Nothing => {}
+                    _ => self.server.logs.error.write(&format!("{name}: no effect, the server is ending")),
+                },
+            }
+        }
+    }
+
+    pub(super) async fn fail(&mut self, error: String) {
+        self.outcome = Err(error);
+        self.order(Command::Halt).await;
+    }
+
+    pub(super) async fn order(&self, command: Command) {
+        // The send fails if the pool has ended.
+        let _ = self.pool.commands.send(command).await;
+    }
+}
+
+/// Waits until the time `at`. Never returns if `at` is `None`.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until all front threads have drained. Never returns if they had drained before.
+async fn drained(threads: &mut Option<Threads>) {
+    match threads {
+        Some(threads) => threads.drained().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,405 @@
+//! Takes snapshots of the whole server for the control server.
+
+use super::pool::{RunningApp, RunningPool};
+use super::threads::Threads;
+use super::upgrade_record::UpgradeRecord;
+use crate::release::Releases;
+use crate::services::Board;
+use crate::tls::Encryption;
+use crate::vitals::Vitals;
+use control::reload::{ReloadLine, ReloadWish};
+use ratelimit::Ledger;
+use settings::{Machine, Settings};
+use stats::{
+    Death, FiberSeats, HandlerCounts, HandlersSnapshot, HeldSnapshot, Load, Merged, OutOfBandGc,
+    QueueSnapshot, RateLimitsSnapshot, Recorder, RubyVersion, ServerSnapshot, SizingSnapshot, Snapshot,
+    TlsSnapshot, WorkerSnapshot, WorkerState,
+};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::{mpsc, oneshot, watch};
+use workers::reconciler::{FIRST, Row, Stage};
+use workers::supervisor::{Command, Processes, ReloadStep, Sizing};
+use workers::{Dispatch, Shared};
+
+#[derive(Clone)]
+pub(crate) struct Snapshotter {
+    /// The settings at the start.
+    settings: Arc<Settings>,
+    /// The settings in force.
+    current: watch::Receiver<Arc<Settings>>,
+    app: Option<RunningApp>,
+    recorders: Vec<Recorder>,
+    handlers: Vec<HandlerCounts>,
+    ledger: Arc<Ledger>,
+    encryption: Arc<Encryption>,
+    vitals: Arc<Vitals>,
+    services: Board,
+    upgrades: UpgradeRecord,
+    commands: mpsc::Sender<Command>,
+    started: SystemTime,
+    memory: MemoryMeter,
+    machine: MachineMeter,
+}
+
+/// Measures the PSS of processes and caches the result. The kernel walks the page tables of a process for it, which delays the process's
+/// own page faults. Clients that poll without a pause must not cause that all the time.
+#[derive(Clone, Default)]
+struct MemoryMeter(Arc<Mutex<HashMap<u32, (Instant, u64)>>>);
+
+/// The maximum age of a measured PSS for interactive readers.
+const PSS_AGE: Duration = Duration::from_millis(500);
+/// The maximum age for scrapes. The history measures more often, so a scrape finds all workers measured, except new ones.
+const SCRAPED_AGE: Duration = Duration::from_secs(30);
+
+/// The figures of processes that a reader needs. Others are not read: each file of `/proc` costs as much as
+/// all other figures of the process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Detail {
+    /// The maximum age of a measured PSS.
+    age: Duration,
+    /// Whether to read the CPU time.
+    cpu: bool,
+}
+
+impl Detail {
+    pub(super) const ALL: Detail = Detail { age: PSS_AGE, cpu: true };
+    /// The figures in `/metrics`.
+    pub(super) const SCRAPED: Detail = Detail { age: SCRAPED_AGE, cpu: false };
+}
+
+/// Reads the machine's limits and caches them: this takes a dozen files, and a socket to test for IPv6.
+#[derive(Clone, Default)]
+struct MachineMeter(Arc<Mutex<Option<(Instant, Machine)>>>);
+
+impl MachineMeter {
+    fn read(&self, age: Duration) -> Machine {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some((at, machine)) if at.elapsed() < age => machine.clone(),
+            _ => known.insert((Instant::now(), Machine::read())).1.clone(),
+        }
+    }
+}
+
+impl MemoryMeter {
+    fn pss_bytes(&self, pid: u32, age: Duration) -> u64 {
+        let mut measured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, pss)) = measured.get(&pid).filter(|(at, _)| at.elapsed() < age) {
+            return *pss;
+        }
+        // Drops the entries of processes that have exited.
+        measured.retain(|_, (at, _)| at.elapsed() < SCRAPED_AGE);
+        let pss = stats::memory::pss_bytes(pid);
+        measured.insert(pid, (Instant::now(), pss));
+        pss
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Usage {
+    pss_bytes: u64,
+    rss_bytes: u64,
+    cpu_ms: u64,
+}
+
+impl Usage {
+    fn of(pid: u32, memory: &MemoryMeter, detail: Detail) -> Usage {
+        Usage {
+            pss_bytes: memory.pss_bytes(pid, detail.age),
+            rss_bytes: stats::memory::rss_bytes(pid),
+            cpu_ms: if detail.cpu { stats::memory::cpu_ms(pid) } else { 0 },
+        }
+    }
+}
+
+impl std::iter::Sum for Usage {
+    fn sum<I: Iterator<Item = Usage>>(all: I) -> Usage {
+        all.fold(Usage::default(), |sum, one| Usage {
+            pss_bytes: sum.pss_bytes + one.pss_bytes,
+            rss_bytes: sum.rss_bytes + one.rss_bytes,
+            cpu_ms: sum.cpu_ms + one.cpu_ms,
+        })
+    }
+}
+
+impl Snapshotter {
+    /// Takes a snapshot, with memory figures as old as `detail` allows. Measures memory on another thread because it blocks for some time.
+    pub(crate) async fn stats(&self, detail: Detail) -> ServerSnapshot {
+        let processes = self.processes().await;
+        let pids: Vec<u32> = processes.workers.iter().map(|row| row.pid).collect();
+        let own: Vec<u32> = std::iter::once(std::process::id()).chain(processes.templates.clone()).collect();
+        let (memory, machine) = (self.memory.clone(), self.machine.clone());
+        let measured = tokio::task::spawn_blocking(move || {
+            let own: Usage = own.into_iter().map(|pid| Usage::of(pid, &memory, detail)).sum();
+            (
+                own,
+                machine.read(detail.age),
+                pids.into_iter().map(|pid| Usage::of(pid, &memory, detail)).collect::<Vec<Usage>>(),
+            )
+        });
+        let Ok((own, machine, workers)) = measured.await else {
+            // Only a panic leads here. The figures are then left out.
+            return self.snapshot(Usage::default(), None, &processes, std::iter::repeat(Usage::default()));
+        };
+        self.snapshot(own, Some(&machine), &processes, workers)
+    }
+
+    /// Returns the server's load. Reads no file.
+    pub(crate) async fn load(&self) -> Load {
+        if self.app.is_none() {
+            return Load::default();
+        }
+        let (processes, now) = (self.processes().await, (Instant::now(), SystemTime::now()));
+        let rows = processes.workers.iter();
+        let workers: Vec<WorkerSnapshot> =
+            rows.filter_map(|row| self.worker(row, Usage::default(), now)).collect();
+        Load::of_workers(&workers, &self.queue(now.0))
+    }
+
+    pub(crate) fn deaths(&self) -> Vec<Death> {
+        self.shared().map(|shared| shared.deaths().list()).unwrap_or_default()
+    }
+
+    pub(crate) fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine> {
+        let (lines, receiver) = mpsc::unbounded_channel();
+        let (to, mut steps) = mpsc::unbounded_channel();
+        let commands = self.commands.clone();
+        tokio::task::spawn_local(async move {
+            let command = match wish {
+                ReloadWish::Reload => Command::Reload(Some(to)),
+                ReloadWish::InPlace => Command::ReloadInPlace(Some(to)),
+                ReloadWish::Undo => Command::UndoReload(Some(to)),
+            };
+            let mut ended = commands.send(command).await.is_err();
+            while let Some(step) = steps.recv().await {
+                ended |= matches!(step, ReloadStep::End(_));
+                // The client may be gone. The reload continues.
+                let _ = lines.send(line(step));
+            }
+            if !ended {
+                let _ = lines.send(ReloadLine::Failed { failed: "the server is stopping".to_owned() });
+            }
+        });
+        receiver
+    }
+
+    pub(crate) fn new(
+        releases: &Releases,
+        pool: &RunningPool,
+        threads: &Threads,
+        encryption: &Arc<Encryption>,
+        vitals: &Arc<Vitals>,
+        upgrades: &UpgradeRecord,
+        started: SystemTime,
+    ) -> Snapshotter {
+        Snapshotter {
+            settings: releases.settings(),
+            current: releases.watch_settings(),
+            app: pool.app().cloned(),
+            recorders: threads.recorders.clone(),
+            handlers: threads.handlers.clone(),
+            ledger: threads.ledger.clone(),
+            encryption: encryption.clone(),
+            vitals: vitals.clone(),
+            services: Board::default(),
+            upgrades: upgrades.clone(),
+            commands: pool.commands.clone(),
+            started,
+            memory: MemoryMeter::default(),
+            machine: MachineMeter::default(),
+        }
+    }
+
+    /// Returns the counts of the rate limits in force.
+    fn rate_limits(&self) -> Option<RateLimitsSnapshot> {
+        let settings = self.current.borrow();
+        self.ledger.snapshot(&settings.rate_limits, settings.shared.redis.is_some())
+    }
+
+    /// Returns the state of the services, for the manager to update.
+    pub(crate) fn services(&self) -> Board {
+        self.services.clone()
+    }
+
+    /// Returns the state that front threads and workers share, if there is an app.
+    pub(crate) fn shared(&self) -> Option<&Shared> {
+        self.app.as_ref().map(|app| &*app.shared)
+    }
+
+    /// The sender of orders to the supervisor, for example for backtraces.
+    pub(crate) fn commands(&self) -> &mpsc::Sender<Command> {
+        &self.commands
+    }
+
+    pub(crate) async fn processes(&self) -> Processes {
+        let (reply, processes) = oneshot::channel();
+        // During shutdown the supervisor no longer replies; then no workers are shown.
+        if self.commands.send(Command::Processes(reply)).await.is_err() {
+            return Processes::default();
+        }
+        processes.await.unwrap_or_default()
+    }
+
+    fn snapshot(
+        &self,
+        own: Usage,
+        machine: Option<&Machine>,
+        processes: &Processes,
+        workers: impl IntoIterator<Item = Usage>,
+    ) -> ServerSnapshot {
+        let now = (Instant::now(), SystemTime::now());
+        let rows = processes.workers.iter().zip(workers);
+        let facts = processes.facts.as_ref().or(self.app.as_ref().map(|app| &app.facts));
+        let workers: Vec<WorkerSnapshot> =
+            rows.filter_map(|(row, taken)| self.worker(row, taken, now)).collect();
+        let (calls_before, us_before) =
+            self.shared().map(|shared| shared.blocked_before()).unwrap_or_default();
+        let blocking_calls = calls_before + workers.iter().map(|worker| worker.blocking_calls).sum::<u64>();
+        let blocked_ms = us_before / 1000 + workers.iter().map(|worker| worker.blocked_ms).sum::<u64>();
+        ServerSnapshot {
+            version: crate::VERSION.to_owned(),
+            ruby: facts.map(|facts| RubyVersion::from(facts.ruby.as_str())).unwrap_or_default(),
+            rack: facts.map(|facts| facts.rack.clone()).unwrap_or_default(),
+            libraries: facts.map(|facts| facts.libraries.clone()).unwrap_or_default(),
+            environment: self.settings.process.environment.clone(),
+            dir: self.settings.dir.display().to_string(),
+            pid: std::process::id(),
+            started_at: self.started,
+            taken_at: now.1,
+            phase: processes.phase,
+            state: self.vitals.state(),
+            clustered: self.app.is_some() && self.settings.workers.max > 1,
+            pss_bytes: own.pss_bytes,
+            rss_bytes: own.rss_bytes,
+            cpu_ms: own.cpu_ms,
+            cores: machine.map_or(0.0, Machine::cpu_time),
+            memory_limit_bytes: machine.and_then(Machine::memory).unwrap_or(0),
+            held: held(),
+            sizing: self.app.as_ref().map(|_| sizing(&processes.sizing)),
+            workers,
+            deaths: self.shared().map(|shared| shared.deaths().counts()).unwrap_or_default(),
+            blocking_calls,
+            blocked_ms,
+            reloads: processes.reloads.clone(),
+            reforks: processes.reforks.clone(),
+            upgrades: self.upgrades.snapshot(),
+            services: self.services.list(),
+            out_of_band_gc: OutOfBandGc {
+                count: processes.collections.0,
+                ms: processes.collections.1.as_millis() as u64,
+            },
+            queue: self.queue(now.0),
+            handlers: HandlersSnapshot::of(&self.handlers),
+            rate_limits: self.rate_limits(),
+            acme: self.encryption.obtained(),
+            tls: self
+                .encryption
+                .is_used()
+                .then(|| TlsSnapshot::of(&self.recorders, crate::tls::certificates(&self.encryption))),
+            front: Snapshot::of(&self.recorders),
+        }
+    }
+
+    fn worker(&self, row: &Row, taken: Usage, (now, wall): (Instant, SystemTime)) -> Option<WorkerSnapshot> {
+        let shared = self.shared()?;
+        let slot = shared.slot(row.index as usize);
+        let in_flight = shared.each(|dispatch| dispatch.taken(row.serial)).sum();
+        let seating = shared.seating();
+        let busy = seating.serving(&slot) as u32;
+        Some(WorkerSnapshot {
+            index: row.index,
+            pid: row.pid,
+            state: match row.stage {
+                Stage::Booting => WorkerState::Booting,
+                Stage::Up => WorkerState::Ready,
+                Stage::Leaving => WorkerState::Draining,
+            },
+            phase: row.generation - FIRST,
+            started_at: wall.checked_sub(now.saturating_duration_since(row.forked)).unwrap_or(wall),
+            last_checkin: wall,
+            requests: slot.requests,
+            failures: slot.failures,
+            blocking_calls: slot.blocking_calls,
+            blocked_ms: slot.blocked_us / 1000,
+            busy_threads: busy,
+            threads_started: slot.threads as u32,
+            threads_max: seating.count(),
+            fibers: seating.fibers(),
+            fiber_paths: seating
+                .fiber_paths()
+                .map(|(_, seats)| FiberSeats { busy: slot.serving as u32, max: seats.count() }),
+            in_flight,
+            waiting: u32::saturating_sub(in_flight, busy),
+            pss_bytes: taken.pss_bytes,
+            rss_bytes: taken.rss_bytes,
+            cpu_ms: taken.cpu_ms,
+            restarts: row.restarts,
+        })
+    }
+
+    fn queue(&self, now: Instant) -> QueueSnapshot {
+        let Some(shared) = self.shared() else { return QueueSnapshot::default() };
+        let for_fibers =
+            shared.seating().fiber_paths().map(|(pool, _)| shared.dispatch(pool).waiting() as u64);
+        let one = |dispatch: &mut Dispatch| {
+            let refusals = dispatch.refusals();
+            let oldest = dispatch.oldest().map(|since| now.saturating_duration_since(since));
+            QueueSnapshot {
+                length: dispatch.waiting() as u64,
+                oldest_wait_ms: oldest.unwrap_or_default().as_secs_f64() * 1e3,
+                longest: dispatch.longest() as u64,
+                max: self.settings.limits.max_queue as u64,
+                refused_full: refusals.full,
+                refused_early: refusals.early,
+                expired: refusals.expired,
+                for_fibers,
+            }
+        };
+        let all = shared.each(one).reduce(|mut sum, kind| {
+            sum.add(&kind);
+            sum
+        });
+        all.unwrap_or_default()
+    }
+}
+
+fn held() -> HeldSnapshot {
+    let held = handler::held::total();
+    HeldSnapshot { descriptors: held.descriptors, memory_bytes: held.memory, disk_bytes: held.disk }
+}
+
+fn sizing(of: &Sizing) -> SizingSnapshot {
+    let [wanted, min, max] =
+        [of.wanted, of.min, of.max].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    SizingSnapshot { wanted, min, max, pinned: of.pinned, last: of.last.clone() }
+}
+
+fn line(step: ReloadStep) -> ReloadLine {
+    match step {
+        ReloadStep::Step { stage, text } => ReloadLine::Step { stage: stage.to_owned(), text },
+        ReloadStep::End(Ok(done)) => ReloadLine::Done { done },
+        ReloadStep::End(Err(failed)) => ReloadLine::Failed { failed },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_measured_once_in_a_while() {
+        let (meter, own) = (MemoryMeter::default(), std::process::id());
+        let (begun, first) = (Instant::now(), meter.pss_bytes(own, PSS_AGE));
+        let held = std::hint::black_box(vec![1_u8; 8 << 20]);
+        let second = meter.pss_bytes(own, PSS_AGE);
+        assert!(second == first || begun.elapsed() >= PSS_AGE, "kept");
+        std::thread::sleep(PSS_AGE);
+        assert_ne!(meter.pss_bytes(own, PSS_AGE), first, "measured again");
+        let known = meter.pss_bytes(own, SCRAPED_AGE);
+        std::thread::sleep(PSS_AGE);
+        assert_eq!(meter.pss_bytes(own, SCRAPED_AGE), known, "old enough for a scrape");
+        drop(held);
+    }
+}

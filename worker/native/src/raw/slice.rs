@@ -1,0 +1,268 @@
+//! Time slices of a thread that runs fibers: detects that a fiber computes for too long, and brings the thread to one of Ruby's safe
+//! points.
+//!
+//! Why: a fiber that computes would keep its thread until it is done. A quick request beside ten clients that each compute for 100 ms, one thread:
+//! 43 ms with slices of 10 ms, 1,300 to 3,200 ms without (medians, three interleaved runs, Debian 12, Ruby 3.1, a busy machine).
+//!
+//! How: the thread has a timer of its own processor time (timer_create(2)). So it gets a signal while it computes, and never while it waits
+//! in a system call or for the GVL. The handler checks whether the loop has entered a fiber since the last signals. If not, it requests
+//! a postponed job, which Ruby runs on this thread where it would also switch threads. The job does the rest ([`crate::fibers::preempt`]).
+//!
+//! Relies on Linux's timers of a thread with SIGEV_THREAD_ID, a real-time signal without a handler, and Ruby's postponed jobs, which
+//! are looked up at run time: since Ruby 3.3 `rb_postponed_job_preregister` and `_trigger`, before `rb_postponed_job_register_one` and
+//! `ruby_thread_has_gvl_p`. Checked with Ruby 3.1 (`script/test-in` runs the same test with another release's Ruby).
+//! Without one of these there are no slices: the log says so once, and a fiber that computes keeps its thread. Off by `rack.fiber_slice = "off"`. Test: `worker/native/tests/preempt_test.rb`.
+//!
+//! Contract:
+//! 1. The handler uses atomics of its own thread, and calls one function of Ruby that is made for signal handlers.
+//! 2. Before Ruby 3.3 a job must not be requested while another thread may run jobs. So none is requested while this thread is without the GVL.
+//! 3. Jobs of other threads, and jobs that come too late, have no effect: [`Slices::is_over`].
+//! 4. A forked child has no timers, so it gets no signals.
+
+use super::gvl::enter;
+use std::cell::Cell;
+use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+pub(crate) use timer::Timer;
+
+/// Signals per slice: a fiber that gets this many in a row has used up its slice.
+const SIGNALS: u32 = 2;
+
+pub(crate) struct Slices {
+    /// How often the loop has entered a fiber.
+    turns: AtomicU64,
+    /// The value of `turns` at the last signal, and the number of signals with that value.
+    seen: AtomicU64,
+    signals: AtomicU32,
+    over: AtomicBool,
+}
+
+thread_local! {
+    // It has no destructor and is first used before there are signals, so the handler may read it.
+    static OWN: Cell<Option<&'static Slices>> = const { Cell::new(None) };
+}
+
+type Job = unsafe extern "C" fn(*mut c_void);
+type Preregister = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_uint;
+type Trigger = unsafe extern "C" fn(c_uint);
+type Register = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_int;
+type HasGvl = unsafe extern "C" fn() -> c_int;
+
+/// How a job is requested from Ruby.
+#[derive(Clone, Copy)]
+enum Ask {
+    /// Since Ruby 3.3.
+    Trigger(Trigger, c_uint),
+    /// Before Ruby 3.3. The second function tells whether the thread has the GVL.
+    Register(Register, HasGvl),
+}
+
+/// How a job is requested; set once. The library cannot ask for one while this is empty or `None`.
+static ASK: OnceLock<Option<Ask>> = OnceLock::new();
+
+/// The number of the signal; set once.
+static SIGNAL: OnceLock<Option<c_int>> = OnceLock::new();
+
+/// Finds the function of this name in the running Ruby.
+pub(super) fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a C string; the search has no side effects.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+/// Registers the job with Ruby, so that [`ask_from_elsewhere`] can request it.
+pub(crate) fn prepare() {
+    ask();
+}
+
+/// Requests the job on the thread that runs Ruby or did so last, without a signal and from any thread. Only since Ruby 3.3.
+pub(crate) fn ask_from_elsewhere() {
+    if let Some(Some(Ask::Trigger(trigger, handle))) = ASK.get() {
+        // SAFETY: made for signal handlers and for threads that are not Ruby's.
+        unsafe { trigger(*handle) };
+    }
+}
+
+fn ask() -> Option<Ask> {
+    *ASK.get_or_init(find)
+}
+
+fn find() -> Option<Ask> {
+    // SAFETY: the functions have these types in debug.h and thread.c.
+    unsafe {
+        if let (Some(preregister), Some(trigger)) =
+            (symbol(c"rb_postponed_job_preregister"), symbol(c"rb_postponed_job_trigger"))
+        {
+            let preregister = std::mem::transmute::<*mut c_void, Preregister>(preregister);
+            let handle = preregister(0, job, std::ptr::null_mut());
+            let trigger = std::mem::transmute::<*mut c_void, Trigger>(trigger);
+            return (handle != c_uint::MAX).then_some(Ask::Trigger(trigger, handle));
+        }
+        let (register, has_gvl) =
+            (symbol(c"rb_postponed_job_register_one")?, symbol(c"ruby_thread_has_gvl_p")?);
+        Some(Ask::Register(
+            std::mem::transmute::<*mut c_void, Register>(register),
+            std::mem::transmute::<*mut c_void, HasGvl>(has_gvl),
+        ))
+    }
+}
+
+extern "C" fn handler(_signal: c_int) {
+    let Some(slices) = OWN.get() else { return };
+    let turns = slices.turns.load(Relaxed);
+    if slices.seen.swap(turns, Relaxed) != turns {
+        slices.signals.store(0, Relaxed);
+        return;
+    }
+    if slices.signals.fetch_add(1, Relaxed) + 1 < SIGNALS {
+        return;
+    }
+    let Some(Some(ask)) = ASK.get() else { return };
+    slices.over.store(true, Relaxed);
+    // SAFETY: both are made for signal handlers.
+    unsafe {
+        match *ask {
+            Ask::Trigger(trigger, handle) => trigger(handle),
+            Ask::Register(register, has_gvl) => {
+                if has_gvl() != 0 {
+                    register(0, job, std::ptr::null_mut());
+                }
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn job(_data: *mut c_void) {
+    // SAFETY: Ruby runs jobs with the GVL, at a point where it could run other threads.
+    unsafe { enter(crate::fibers::slice_is_over) };
+}
+
+impl Slices {
+    /// Returns the slices of the calling thread. They start with [`Slices::begin`].
+    pub(crate) fn here() -> &'static Slices {
+        OWN.get().unwrap_or_else(|| {
+            let made = Box::leak(Box::new(Slices {
+                turns: AtomicU64::new(0),
+                seen: AtomicU64::new(0),
+                signals: AtomicU32::new(0),
+                over: AtomicBool::new(false),
+            }));
+            OWN.set(Some(made));
+            made
+        })
+    }
+
+    /// Starts slices: one is over when a fiber has computed for `us` of processor time, or at most half as long again.
+    ///
+    /// # Errors
+    /// As timer_create(2); `Unsupported`: this Ruby or system cannot do it.
+    pub(crate) fn begin(&self, us: u64) -> io::Result<Timer> {
+        let signal = *SIGNAL.get_or_init(|| ask().and_then(|_| timer::take_signal(handler)));
+        let Some(signal) = signal else { return Err(io::ErrorKind::Unsupported.into()) };
+        Timer::start(signal, us / u64::from(SIGNALS))
+    }
+
+    /// Begins a slice, because the calling thread enters a fiber or begins another request.
+    #[inline]
+    pub(crate) fn turn_here() {
+        if let Some(own) = OWN.get() {
+            own.turns.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Returns whether the slice of the running fiber is over. Called in a job; resets the answer.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.swap(false, Relaxed) && self.seen.load(Relaxed) == self.turns.load(Relaxed)
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod timer {
+    use std::ffi::c_int;
+    use std::io;
+
+    /// The shortest time between signals, in microseconds. The system checks such timers once per tick of its clock.
+    const SHORTEST_US: u64 = 1000;
+
+    /// Installs `handler` for a real-time signal that is not in use. Neither an app's `trap` nor profilers use these.
+    pub(super) fn take_signal(handler: extern "C" fn(c_int)) -> Option<c_int> {
+        (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(|&signal| {
+            // SAFETY: all zero is a valid sigaction; the handler has the type that is called without SA_SIGINFO.
+            unsafe {
+                let mut old: libc::sigaction = std::mem::zeroed();
+                if libc::sigaction(signal, std::ptr::null(), &raw mut old) != 0
+                    || old.sa_sigaction != libc::SIG_DFL
+                {
+                    return false;
+                }
+                let mut new: libc::sigaction = std::mem::zeroed();
+                new.sa_sigaction = handler as *const () as usize;
+                // Interrupted system calls are restarted. Where Ruby has set an alternate stack, the handler needs no room on a fiber's stack.
+                new.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+                libc::sigaction(signal, &raw const new, std::ptr::null_mut()) == 0
+            }
+        })
+    }
+
+    pub(crate) struct Timer(libc::timer_t);
+
+    impl Timer {
+        /// Starts sending `signal` to the calling thread for each `us` of processor time that it uses.
+        ///
+        /// # Errors
+        /// As timer_create(2).
+        pub(super) fn start(signal: c_int, us: u64) -> io::Result<Timer> {
+            // SAFETY: all zero is a valid sigevent; the pointers are to it, to a writable timer_t and to a valid itimerspec.
+            unsafe {
+                let mut event: libc::sigevent = std::mem::zeroed();
+                event.sigev_notify = libc::SIGEV_THREAD_ID;
+                event.sigev_signo = signal;
+                event.sigev_notify_thread_id = libc::gettid();
+                let mut timer = std::mem::zeroed();
+                if libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut event, &raw mut timer) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                let timer = Timer(timer);
+                let us = us.max(SHORTEST_US);
+                let every =
+                    libc::timespec { tv_sec: (us / 1_000_000) as _, tv_nsec: (us % 1_000_000 * 1000) as _ };
+                let times = libc::itimerspec { it_interval: every, it_value: every };
+                if libc::timer_settime(timer.0, 0, &raw const times, std::ptr::null_mut()) != 0 {
+                    let error = io::Error::last_os_error();
+                    timer.end();
+                    return Err(error);
+                }
+                Ok(timer)
+            }
+        }
+
+        /// Stops the signals. Must not be called in a forked child: it has no timers, so the number may be another timer's.
+        pub(crate) fn end(self) {
+            // SAFETY: it exists, for it is deleted once.
+            unsafe { libc::timer_delete(self.0) };
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod timer {
+    use std::ffi::c_int;
+    use std::io;
+
+    pub(super) fn take_signal(_handler: extern "C" fn(c_int)) -> Option<c_int> {
+        None
+    }
+
+    pub(crate) struct Timer(());
+
+    impl Timer {
+        pub(super) fn start(_signal: c_int, _us: u64) -> io::Result<Timer> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(crate) fn end(self) {}
+    }
+}

@@ -1,0 +1,104 @@
+# frozen_string_literal: true
+
+# The times that a worker reports, and the places of its threads.
+class TimingTest < Case
+  BURN = "BURN = ->(s) { t = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + s; " \
+         "nil until Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) >= t }"
+  APP = <<~RUBY.freeze
+    #{BURN}
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/mixed" then sleep 0.05; BURN[0.02]
+      when "/burn" then BURN[0.2]
+      when "/stream"
+        sleep 0.02
+        next [200, {}, Enumerator.new { |y| y << "a"; BURN[0.02]; y << "b" }]
+      when "/nap" then sleep 1.5
+      end
+      [200, {}, ["ok"]]
+    }
+  RUBY
+
+  def test_unmeasured_requests_tell_only_how_long_they_took
+    serve(APP) do |worker|
+      took, *parts = worker.take_for(worker.start(target: "/mixed"), :response).times
+      assert_operator took, :>=, 70_000
+      assert_equal [nil, nil], parts
+    end
+  end
+
+  def test_a_measured_request_tells_what_was_work
+    serve(APP) do |worker|
+      took, cpu, gvl = worker.take_for(worker.start(target: "/mixed", measure: true), :response).times
+      assert_operator took, :>=, 70_000
+      assert_includes 20_000..(took - 50_000), cpu
+      assert_equal knows_gvl?, !gvl.nil?
+      assert_operator gvl, :<=, took - cpu if gvl
+    end
+  end
+
+  def test_measuring_ends_with_the_request
+    serve(APP) do |worker|
+      worker.get("/mixed", measure: true)
+      assert_equal [nil, nil], worker.take_for(worker.start, :response).times.drop(1)
+    end
+  end
+
+  def test_a_stream_tells_times_so_far_and_in_the_end
+    serve(APP) do |worker|
+      id = worker.start(target: "/stream", measure: true)
+      head = worker.take_for(id, :response).times
+      all = worker.take_for(id, :end).times
+      assert_operator head[0], :>=, 20_000
+      assert_operator all[0], :>=, head[0] + 20_000
+      assert_operator all[1], :>=, head[1] + 20_000
+    end
+  end
+
+  def test_threads_in_each_others_way_wait_for_the_gvl
+    threads_only "a thread waits for all of its fibers"
+    skip "Ruby #{RUBY_VERSION} does not tell" unless knows_gvl?
+
+    serve(APP, threads: [4, 4]) do |worker|
+      times = Array.new(4) { worker.start(target: "/burn", measure: true) }.map { |id| worker.take_for(id, :response).times }
+      times.each do |took, cpu, gvl|
+        assert_operator cpu, :>=, 200_000
+        assert_operator cpu + gvl, :<=, took + 1_000
+      end
+      # Four threads share one lock: the last to finish has waited while the others worked.
+      assert_operator times.map(&:last).max, :>=, 300_000
+    end
+  end
+
+  def test_threads_that_serve_tell_where_they_are
+    threads_only "it looks at the scoreboard, which does not show what waits"
+    serve(APP, threads: [3, 3]) do |worker, front|
+      ids = Array.new(2) { worker.start(target: "/nap") }
+      eventually("two requests are served") { front.slot(0)[:serving].count(&:positive?) == 2 }
+      Process.kill("URG", worker.pid)
+      traces = worker.take { |frame| frame.kind == :traces }.traces
+      assert_equal ids, traces.map { |_, id, _| id }.sort
+      traces.each do |_, _, lines|
+        assert_match(/\Aconfig\.ru:9:in .*sleep/, lines.first)
+        refute_match(%r{worker/lib/firebrick}, lines.join("\n"))
+      end
+      ids.each { |id| assert_equal 200, worker.response(id).first }
+    end
+  end
+
+  def test_an_idle_worker_has_nothing_to_tell
+    serve(APP) do |worker|
+      worker.get
+      Process.kill("URG", worker.pid)
+      assert_empty worker.take { |frame| frame.kind == :traces }.traces
+      assert_equal 200, worker.get.first
+    end
+  end
+
+  private
+
+  # With fibers the time is not known: a thread waits for all of its requests.
+  def knows_gvl?
+    ENV.fetch("TEST_FIBERS", "0") == "0" && Gem::Version.new(RUBY_VERSION) >= Gem::Version.new("3.2")
+  end
+end
