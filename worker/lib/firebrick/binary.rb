@@ -6,7 +6,7 @@ module Firebrick
   # Finds the `firebrick` program: in an installed gem or package, or in a checkout.
   module Binary
     LIB = File.expand_path("..", __dir__)
-    # The folder of the gem or the checkout, where these files are in worker/lib, or of a package, where they are in lib.
+    # The folder of the gem or the checkout, with these files in worker/lib, or of a package, with these files in lib.
     ROOT = LIB.delete_suffix("/lib").delete_suffix("/worker")
     LOCATIONS = %w[libexec/firebrick bin/firebrick target/release/firebrick target/debug/firebrick].freeze
 
