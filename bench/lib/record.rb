@@ -3,6 +3,7 @@
 require "fileutils"
 require "json"
 require_relative "failure"
+require_relative "json_lines"
 require_relative "ratio"
 require_relative "report"
 require_relative "shootout/chapter"
@@ -50,7 +51,7 @@ module Bench
     def write(order)
       FileUtils.mkdir_p(@folder)
       sorted = @entries.sort_by { |name, _entry| order.index(name) || order.size }
-      replace(@path, "#{JSON.pretty_generate('scenarios' => sorted.to_h)}\n")
+      replace(@path, "#{JsonLines.generate({ 'scenarios' => sorted.to_h }, 2)}\n")
       table = File.join(@folder, TABLE)
       replace(table, CHAPTER.replace(File.exist?(table) ? File.read(table) : "# Figures\n", section(sorted)))
     end

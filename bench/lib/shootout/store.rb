@@ -4,6 +4,7 @@ require "fileutils"
 require "json"
 require "time"
 require_relative "../machine"
+require_relative "../json_lines"
 require_relative "figures"
 require_relative "programs"
 
@@ -77,7 +78,7 @@ module Bench
       def save
         @data["ended"] = Time.now.utc.iso8601
         FileUtils.mkdir_p(File.dirname(@path))
-        File.write("#{@path}.new", "#{JSON.pretty_generate(@data)}\n")
+        File.write("#{@path}.new", "#{JsonLines.generate(@data, 4)}\n")
         File.rename("#{@path}.new", @path)
       end
 
