@@ -63,7 +63,7 @@ pub(crate) fn finish_cancelled(runtime: &Rc<Runtime>, task: Task) {
     let (runtime, context) = (runtime.clone(), TaskContext::default());
     // Begins at once, because the next step of another task overwrites `out`.
     let waiting = begin(&runtime, &context);
-    tokio::task::spawn_local(async move {
+    net::task::spawn_local(async move {
         let rest = async {
             let step = task.resume(&waiting.await);
             // The client has disconnected, so an error cannot be reported to it.
@@ -84,7 +84,7 @@ pub(crate) fn start_spawned(runtime: &Rc<Runtime>) {
     let location = Location { route: None, ..runtime.last_location() };
     for block in blocks {
         let runtime = runtime.clone();
-        tokio::task::spawn_local(async move {
+        net::task::spawn_local(async move {
             let Some(task) = runtime.new_task(&runtime.loosest_limits, location) else {
                 (runtime.basic.log)("a task could not be started: mruby.max_tasks are running");
                 return;

@@ -91,7 +91,7 @@ mod tests {
         if depth < most {
             let next = nested(passing.clone(), notes.clone(), depth + 1, most);
             let next: std::pin::Pin<Box<dyn Future<Output = ()>>> = Box::pin(next);
-            tokio::task::spawn_local(next);
+            net::task::spawn_local(next);
             passing.wait().await;
         }
         notes.borrow_mut().push(-depth);
@@ -114,10 +114,10 @@ mod tests {
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let passing = Rc::new(Passing::default());
             let others = passing.clone();
-            let busy = tokio::task::spawn_local(async move {
+            let busy = net::task::spawn_local(async move {
                 loop {
                     let one = others.clone();
-                    tokio::task::spawn_local(async move { one.wait().await });
+                    net::task::spawn_local(async move { one.wait().await });
                     tokio::task::yield_now().await;
                 }
             });

@@ -92,7 +92,7 @@ impl Script {
         let apps = RefCell::default();
         let loaded = watch::Sender::new(0);
         let script = Rc::new(Script { runtime, names, plan, apps, loaded });
-        tokio::task::spawn_local(load(script.clone()));
+        net::task::spawn_local(load(script.clone()));
         Ok(script)
     }
 
@@ -269,7 +269,7 @@ impl Script {
                 let (script, position) = (self.clone(), position.clone());
                 let lost = context.client_lost();
                 let failed = context.outlet.as_ref().map(|outlet| outlet.borrow().failure());
-                tokio::task::spawn_local(async move {
+                net::task::spawn_local(async move {
                     let ended = tokio::select! {
                         biased;
                         ended = driven => ended,

@@ -10,6 +10,7 @@ use crate::tls::handshakes::Handshakes;
 use ::tls::Endpoint;
 use handler::{Peer, PeerAddr};
 use http::Context;
+use net::task::spawn_local;
 use net::{Connection, Listener as TcpListener, descriptors};
 use settings::{Bind, Current};
 use std::cell::{Cell, RefCell};
@@ -21,7 +22,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
-use tokio::task::spawn_local;
 
 /// The state that all acceptors of a front thread share.
 pub(crate) struct Acceptor {

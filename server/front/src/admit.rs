@@ -15,6 +15,7 @@ use ::tls::{Endpoint, Refusal};
 use handler::{Failure, Fault, Peer};
 use http::{Arrival, Context, Rank};
 use net::proxy_protocol::Accepted;
+use net::task::spawn_local;
 use net::{Connection, Subnet, Transport, descriptors};
 use settings::Bind;
 use std::net::IpAddr;
@@ -24,7 +25,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 /// Time-out for the handshake of a refused client, and for its requests over HTTP/2.

@@ -19,6 +19,7 @@ use ::tls::Refusal;
 use handler::{Peer, PeerAddr, Session};
 use http::Arrival;
 use net::Subnet;
+use net::task::spawn_local;
 use rustls::pki_types::CertificateDer;
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +27,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::spawn_local;
 
 /// H3_EXCESSIVE_LOAD (RFC 9114 section 8.1).
 const EXCESSIVE_LOAD: u32 = 0x107;

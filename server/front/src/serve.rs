@@ -147,8 +147,8 @@ async fn run(
     let traces = Traces::start(&settings, &logs.error)?;
     let threads =
         Threads::start(&releases, pool.shared(), &encryption, &vitals, &logs, traces.as_ref()).await?;
-    tokio::task::spawn_local(sites::watch::run(releases.clone(), logs.error.clone()));
-    tokio::task::spawn_local(scripts::watch::run(releases.clone(), logs.error.clone()));
+    net::task::spawn_local(sites::watch::run(releases.clone(), logs.error.clone()));
+    net::task::spawn_local(scripts::watch::run(releases.clone(), logs.error.clone()));
     encryption.follow_files(settings.clone(), logs.error.clone());
     let pool = pool.run();
     if let Some(facts) = pool.facts() {

@@ -24,6 +24,7 @@ use crate::traces::{Tracing, TracingSeed};
 use crate::vitals::Vitals;
 use http::Context;
 use net::Timers;
+use net::task::spawn_local;
 use ratelimit::{Ledger, Limiter};
 use script::Observed;
 use settings::{Current, Settings};
@@ -34,7 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, spawn_local};
+use tokio::task::JoinHandle;
 use workers::{Local, Rack, Shared};
 
 /// Time-out for the packets that close QUIC connections.

@@ -29,7 +29,7 @@ impl Local {
             Err(e) => return self.shared().report(Report::Probed { serial, result: Err(e.to_string()) }),
         }
         let local = self.clone();
-        tokio::task::spawn_local(async move {
+        net::task::spawn_local(async move {
             let result = match tokio::time::timeout(limit, status(&call)).await {
                 Ok(result) => result,
                 Err(_) => Err(format!("no response within {} s", limit.as_secs_f64())),

@@ -11,13 +11,14 @@ mod body;
 pub(crate) use body::Source;
 
 use handler::{Failure, Response};
+use net::task::spawn_local;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
-use tokio::task::{AbortHandle, spawn_local};
+use tokio::task::AbortHandle;
 
 pub(crate) type Number = i64;
 

@@ -14,6 +14,7 @@ use crate::{Upstreams, Via};
 use h1::{body_framing, syntax};
 use handler::{After, Body, Client, Departure, Exchange, Failure, Fault, Incoming, Peer, Request, Response};
 use net::Timers;
+use net::task::spawn_local;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -21,7 +22,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tokio::task::{AbortHandle, spawn_local};
+use tokio::task::AbortHandle;
 
 /// The time between two checks of idle connections.
 const REAP: Duration = Duration::from_secs(1);

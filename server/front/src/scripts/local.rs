@@ -102,7 +102,7 @@ impl LocalScripts {
         self.observed.counts.replaced();
         (self.log)("the mruby VM of a front thread broke; its handlers are evaluated anew in another");
         let (scripts, log, mut renewed) = (Rc::downgrade(self), self.log.clone(), self.renew());
-        tokio::task::spawn_local(async move {
+        net::task::spawn_local(async move {
             while let Err(why) = ready(&renewed).await {
                 log(&why);
                 tokio::time::sleep(RETRY).await;

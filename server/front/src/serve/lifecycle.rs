@@ -328,7 +328,7 @@ impl<'a> Lifecycle<'a> {
         threads.drain();
         let commands = self.pool.commands.clone();
         let timeout = self.server.releases.settings().timeouts.shutdown;
-        tokio::task::spawn_local(async move {
+        net::task::spawn_local(async move {
             tokio::time::sleep(timeout).await;
             // The pool may have ended by then.
             let _ = commands.send(Command::Drain).await;

@@ -120,7 +120,7 @@ impl Provider for Observer {
     }
 
     fn order(&self, order: Order) {
-        tokio::task::spawn_local(async move {
+        net::task::spawn_local(async move {
             tokio::time::sleep(ANSWERED).await;
             let signal = match order {
                 Order::Stop => Signal::TERM,

@@ -70,8 +70,8 @@ impl Pool {
             Some(RunningApp { facts, shared: supervisor.shared() })
         });
         let task = match self.0 {
-            Some(supervisor) => tokio::task::spawn_local(supervisor.run(orders, notify)),
-            None => tokio::task::spawn_local(without_app(orders, notify)),
+            Some(supervisor) => net::task::spawn_local(supervisor.run(orders, notify)),
+            None => net::task::spawn_local(without_app(orders, notify)),
         };
         RunningPool { task, commands, notices, app }
     }

@@ -67,6 +67,6 @@ fn touched(file: &Path) -> Option<SystemTime> {
 pub(super) fn follow(settings: &Settings, pool: &RunningPool) {
     if pool.app().is_some() {
         let dir = settings.typed_dir.clone();
-        tokio::task::spawn_local(follow_restart_file(dir, pool.commands.clone()));
+        net::task::spawn_local(follow_restart_file(dir, pool.commands.clone()));
     }
 }

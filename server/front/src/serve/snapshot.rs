@@ -166,7 +166,7 @@ impl Snapshotter {
         let (lines, receiver) = mpsc::unbounded_channel();
         let (to, mut steps) = mpsc::unbounded_channel();
         let commands = self.commands.clone();
-        tokio::task::spawn_local(async move {
+        net::task::spawn_local(async move {
             let command = match wish {
                 ReloadWish::Reload => Command::Reload(Some(to)),
                 ReloadWish::InPlace => Command::ReloadInPlace(Some(to)),

@@ -94,7 +94,7 @@ impl Sockets {
         if self.quiet {
             control_socket::print_token(&control);
         }
-        tokio::task::spawn_local(control.run(observer));
+        net::task::spawn_local(control.run(observer));
     }
 
     /// Takes over from an old program: owns its files from now on, and serves its control socket.

@@ -16,6 +16,7 @@ use crate::error_log::ErrorLog;
 use crate::handover::{Offer, Place, Predecessor, Started, Successor};
 use crate::listen::LaterUdp;
 use control::reload::ReloadLine;
+use net::task::spawn_local;
 use stats::{ServerState, UpgradeOutcome};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,7 +25,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{JoinError, JoinHandle, spawn_local};
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use workers::supervisor::Command;
 

@@ -153,7 +153,7 @@ impl Services {
         for (name, Running { wish, task, .. }) in before {
             let _ = wish.send(Wish::Stop);
             let board = self.board.clone();
-            let task = tokio::task::spawn_local(async move {
+            let task = net::task::spawn_local(async move {
                 let _ = task.await;
                 board.lock().remove(&name);
             });
@@ -170,7 +170,7 @@ impl Services {
             board: self.board.clone(),
             wishes,
         };
-        let task = tokio::task::spawn_local(async move {
+        let task = net::task::spawn_local(async move {
             if let Some(predecessor) = predecessor {
                 let _ = predecessor.await;
             }

@@ -67,9 +67,7 @@ impl Checks {
         let upstreams = sites.all().flat_map(|site| &site.upstreams);
         let checked = upstreams.filter(|upstreams| upstreams.config().health.is_some());
         Checks(
-            checked
-                .map(|upstreams| tokio::task::spawn_local(proxy::check_health(upstreams.clone())))
-                .collect(),
+            checked.map(|upstreams| net::task::spawn_local(proxy::check_health(upstreams.clone()))).collect(),
         )
     }
 }

@@ -10,6 +10,7 @@
 use crate::error_log::ErrorLog;
 use crate::system::abstract_address;
 use crate::vitals::Vitals;
+use net::task::spawn_local;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
@@ -19,7 +20,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::{AbortHandle, spawn_local};
+use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
 /// While the app loads: how often systemd's time-out is extended, and by how much.

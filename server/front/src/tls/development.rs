@@ -35,7 +35,7 @@ pub(crate) fn serve(
     let leaves = Leaves::new(authority).map_err(failed)?;
     let log = log.clone();
     let fresh = local::serve(leaves, certificates, move |what| log.write(what)).map_err(failed)?;
-    tokio::task::spawn_local(fresh);
+    net::task::spawn_local(fresh);
     Ok(())
 }
 

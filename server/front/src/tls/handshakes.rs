@@ -94,7 +94,7 @@ impl Drop for Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::task::spawn_local;
+    use net::task::spawn_local;
 
     fn run(work: impl Future<Output = ()>) {
         let runtime =

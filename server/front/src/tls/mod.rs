@@ -154,10 +154,10 @@ impl Encryption {
     /// Starts watching the files, and the retries for a missed ticket secret.
     pub(crate) fn follow_files(self: &Arc<Encryption>, settings: Arc<Settings>, log: Arc<ErrorLog>) {
         if self.is_used() {
-            tokio::task::spawn_local(watch::run(self.clone(), settings.clone(), log.clone()));
+            net::task::spawn_local(watch::run(self.clone(), settings.clone(), log.clone()));
         }
         if let Some(group) = self.missed.clone() {
-            tokio::task::spawn_local(tickets::join(self.clone(), group, settings, log));
+            net::task::spawn_local(tickets::join(self.clone(), group, settings, log));
         }
     }
 

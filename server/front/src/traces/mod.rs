@@ -66,7 +66,7 @@ impl Traces {
         let thread = TracingSeed { sampler: config.sampler, to, crowded: crowded.clone() };
         let losses = Losses::new(log.clone(), crowded);
         let exporter = Exporter { config, collector, records, stop: stopped, losses };
-        Ok(Some(Traces { thread, stop, task: tokio::task::spawn_local(exporter.run()) }))
+        Ok(Some(Traces { thread, stop, task: net::task::spawn_local(exporter.run()) }))
     }
 
     /// Returns the parameters for one front thread.

@@ -18,6 +18,7 @@ pub mod proxy_protocol;
 mod stream;
 mod subnet;
 mod system;
+pub mod task;
 mod timers;
 mod tls;
 mod transport;

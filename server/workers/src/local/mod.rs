@@ -183,7 +183,7 @@ impl Local {
             Ok(link) => {
                 let link = Rc::new(link);
                 self.links.borrow_mut().push(link.clone());
-                tokio::task::spawn_local(link.run(self.clone()));
+                net::task::spawn_local(link.run(self.clone()));
             }
             Err(e) => self.shared.report(Report::LinkLost { serial: end.serial, why: e.to_string() }),
         }

@@ -20,6 +20,7 @@ use crate::pool::Connection;
 use crate::upstreams::Active;
 use body::Held;
 use handler::{Client, Departure, Failure, Peer, Version};
+use net::task::spawn_local;
 use place::Waiting;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -29,7 +30,6 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use tokio::task::spawn_local;
 
 /// The most origin connections that a client's connection uses at a time.
 const OF_CLIENT: usize = 32;

@@ -13,6 +13,7 @@ use fieldcode::{Budget, Flood};
 use handler::{Failure, Handler, Peer};
 use http3::control::{Kind, goaway, opening};
 use http3::{Code, Error, UniStream};
+use net::task::spawn_local;
 use net::{Lane, Subnet, Timer};
 use quic::UNI_STREAMS;
 use quic::quinn::{Connection, ReadError, RecvStream, SendStream, VarInt};
@@ -23,7 +24,6 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
-use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 /// The greatest identifier of a request stream. The first step of a drain announces it and so refuses nothing yet.
