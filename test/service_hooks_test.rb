@@ -278,7 +278,7 @@ class ServiceHooksTest < Case
       Firebrick.service("jobs") { abort "it runs" }
       puts "loaded"
     RUBY
-    lib = File.expand_path("../lib", __dir__)
+    lib = File.join(Server::ROOT, "worker/lib")
     assert_equal "loaded\n", IO.popen([RbConfig.ruby, "-I", lib, "-e", script], &:read)
   end
 end

@@ -8,7 +8,7 @@ require_relative "wire"
 
 # Plays the front: starts a template, orders workers, talks to them. One instance per test.
 class FakeFront
-  LIB = ENV.fetch("FIREBRICK_LIB", File.expand_path("../../../lib", __dir__))
+  LIB = ENV.fetch("FIREBRICK_LIB", File.expand_path("../../lib", __dir__))
   RUBY = ENV.fetch("RUBY", RbConfig.ruby).split.freeze
 
   class Gone < StandardError; end

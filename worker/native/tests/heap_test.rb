@@ -34,7 +34,7 @@ class HeapTest < Case
 
   def test_gaps_are_filled_and_released
     skip "not glibc" unless RbConfig::CONFIG["host_os"] == "linux-gnu" || RbConfig::CONFIG["host_os"] == "linux"
-    lib = ENV.fetch("FIREBRICK_LIB", File.expand_path("../../../lib", __dir__))
+    lib = ENV.fetch("FIREBRICK_LIB", File.expand_path("../../lib", __dir__))
     out, status = Open3.capture2({ "LD_PRELOAD" => nil }, RbConfig.ruby, "-I", lib, "-e", SCRIPT)
     assert_predicate status, :success?
     before, settled, released = out.split.map(&:to_i)
