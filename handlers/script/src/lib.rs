@@ -38,7 +38,6 @@ mod script;
 mod stdlib;
 mod stream;
 mod subject;
-mod system;
 mod task;
 mod waiting;
 mod watchdog;

@@ -9,12 +9,12 @@
 use crate::observed::Alarm;
 use crate::plan::Plan;
 use crate::subject::{Location, RequestLine, Subject};
-use crate::system::ThreadClock;
 use mruby::Interrupt;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::Duration;
+use sys::process::ThreadClock;
 
 /// The interval between checks; a step may exceed its limit by this time.
 const INTERVAL: Duration = Duration::from_millis(20);

@@ -2,7 +2,7 @@
 //!
 //! A child inherits the CPU affinity of the thread that starts it, so the calling thread changes its own for that moment.
 
-use crate::system;
+use sys::process::{affinity, run_on};
 
 /// A division of the machine's CPUs.
 #[derive(Debug, Clone, Default)]
@@ -17,9 +17,9 @@ pub(crate) struct Cpus {
 
 #[derive(Debug, Clone)]
 struct Divided {
-    all: system::Cpus,
-    server: system::Cpus,
-    load: system::Cpus,
+    all: Vec<usize>,
+    server: Vec<usize>,
+    load: Vec<usize>,
 }
 
 impl Cpus {
@@ -31,11 +31,13 @@ impl Cpus {
         if whole >= all {
             return undivided;
         }
-        match system::divide(whole as usize) {
-            Some([every, server, load]) => {
+        let every = affinity().unwrap_or_default();
+        match every.split_at_checked(whole as usize) {
+            Some((server, load)) if !load.is_empty() => {
+                let (server, load) = (server.to_vec(), load.to_vec());
                 Cpus { divided: Some(Divided { all: every, server, load }), server: whole, all }
             }
-            None => undivided,
+            _ => undivided,
         }
     }
 
@@ -49,12 +51,12 @@ impl Cpus {
         self.on(|divided| &divided.load, start)
     }
 
-    fn on<T>(&self, which: impl Fn(&Divided) -> &system::Cpus, act: impl FnOnce() -> T) -> T {
+    fn on<T>(&self, which: impl Fn(&Divided) -> &[usize], act: impl FnOnce() -> T) -> T {
         let Some(divided) = &self.divided else { return act() };
         // If this fails, the results are those of all CPUs, which the CPU column shows.
-        system::run_on(which(divided));
+        run_on(which(divided));
         let result = act();
-        system::run_on(&divided.all);
+        run_on(&divided.all);
         result
     }
 }
@@ -66,19 +68,19 @@ mod tests {
     #[cfg(all(target_os = "linux", not(firebrick_portable)))]
     #[test]
     fn server_and_load_generator_use_different_cpus() {
-        use rustix::thread::{CpuSet, sched_getaffinity};
-        let count = sched_getaffinity(None).unwrap().count();
+        let here = || affinity().unwrap();
+        let count = here().len() as u32;
         let cpus = Cpus::divide(Some(0.5), count);
         if count < 2 {
             assert!(cpus.divided.is_none(), "one CPU cannot be divided");
             return;
         }
         assert_eq!((cpus.server, cpus.all), (1.0, f64::from(count)));
-        let server = cpus.for_server(|| sched_getaffinity(None).unwrap());
-        let load = cpus.for_load(|| sched_getaffinity(None).unwrap());
-        assert_eq!((server.count(), load.count()), (1, count - 1));
-        assert!((0..CpuSet::MAX_CPU).all(|cpu| !(server.is_set(cpu) && load.is_set(cpu))));
-        assert_eq!(sched_getaffinity(None).unwrap().count(), count, "the affinity is restored");
+        let server = cpus.for_server(here);
+        let load = cpus.for_load(here);
+        assert_eq!((server.len(), load.len() as u32), (1, count - 1));
+        assert!(server.iter().all(|cpu| !load.contains(cpu)));
+        assert_eq!(here().len() as u32, count, "the affinity is restored");
     }
 
     #[test]

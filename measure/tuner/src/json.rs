@@ -82,8 +82,8 @@ pub(crate) fn document(
             cpus_of_server,
             memory_bytes: machine.memory_total,
             memory_limit_bytes: machine.memory_limit,
-            processor: processor(),
-            system: system(),
+            processor: sys::machine::processor(),
+            system: sys::machine::kernel(),
         },
         budget,
         seconds: done.seconds,
@@ -100,17 +100,4 @@ pub(crate) fn document(
     serde_json::to_string_pretty(&document)
         .map(|text| text + "\n")
         .map_err(|error| format!("cannot write the results as JSON: {error}"))
-}
-
-/// Returns the processor's name, if the kernel provides it.
-pub(crate) fn processor() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
-}
-
-/// Returns the kernel's name and release.
-fn system() -> String {
-    let name = rustix::system::uname();
-    format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy())
 }

@@ -27,7 +27,6 @@ mod server;
 mod slice;
 mod stop;
 mod summary;
-mod system;
 mod table;
 mod verdict;
 mod work;

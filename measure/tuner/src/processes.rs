@@ -7,12 +7,11 @@
 //! 3. Without `/proc` there are no marks, CPU times are 0, and shared memory counts for each process.
 
 use std::collections::HashMap;
-use std::fs;
 use std::time::Duration;
 
-pub(crate) use crate::system::Memory;
-use crate::system::{self, Stat};
 use rustix::process::{Pid, Signal, kill_process};
+pub(crate) use sys::process::Memory;
+use sys::process::{self, Stat, running};
 
 /// The name of the environment variable with a server's mark.
 pub(crate) const MARK: &str = "FIREBRICK_TUNE_SERVER";
@@ -31,7 +30,8 @@ pub(crate) struct ServerProcesses {
 impl ServerProcesses {
     /// Returns the processes of a server that was just started.
     pub(crate) fn of(leader: i32, mark: String) -> ServerProcesses {
-        ServerProcesses { leader, started: system::started(leader), mark }
+        let started = running().iter().find(|stat| stat.pid == leader).map_or(0, |stat| stat.started);
+        ServerProcesses { leader, started, mark }
     }
 
     /// Returns the pids of all running processes of the server.
@@ -40,7 +40,7 @@ impl ServerProcesses {
     }
 
     fn members(&self) -> Vec<Stat> {
-        let all = system::running();
+        let all = running();
         let mut members: Vec<Stat> = all.iter().copied().filter(|stat| self.is_root(stat)).collect();
         let mut next = 0;
         while let Some(parent) = members.get(next).map(|stat| stat.pid) {
@@ -59,8 +59,7 @@ impl ServerProcesses {
 
     fn is_marked(&self, pid: i32) -> bool {
         let wanted = format!("{MARK}={}", self.mark);
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
+        process::environment(pid).split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
     }
 
     /// Returns the CPU time of all processes since their start, including reaped children.
@@ -71,19 +70,14 @@ impl ServerProcesses {
 
     /// Returns how long each thread has run on a CPU and waited for one.
     pub(crate) fn sched_times(&self) -> SchedTimes {
-        let tasks = self.members().into_iter().flat_map(|stat| tasks(stat.pid));
-        SchedTimes(
-            tasks
-                .filter_map(|(task, path)| Some((task, parse_schedstat(&fs::read_to_string(path).ok()?)?)))
-                .collect(),
-        )
+        SchedTimes(self.members().iter().flat_map(|stat| process::schedules(stat.pid)).collect())
     }
 
     /// Returns the memory of all processes. Takes milliseconds for each large one.
     pub(crate) fn memory(&self) -> Memory {
         self.members()
             .iter()
-            .map(|stat| system::memory_of(stat.pid))
+            .map(|stat| process::memory(stat.pid))
             .fold(Memory::default(), |sum, one| Memory { pss: sum.pss + one.pss, rss: sum.rss + one.rss })
     }
 
@@ -113,36 +107,9 @@ impl SchedTimes {
     }
 }
 
-/// Returns the threads of a process with their `schedstat` files.
-fn tasks(pid: i32) -> Vec<(i32, String)> {
-    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    ids.map(|task| (task, format!("/proc/{pid}/task/{task}/schedstat"))).collect()
-}
-
-/// Parses a line of `schedstat`: nanoseconds on a CPU, nanoseconds waiting for one, time slices.
-fn parse_schedstat(line: &str) -> Option<(u64, u64)> {
-    let mut fields = line.split_whitespace();
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-}
-
-/// Returns idle ticks and all ticks of all CPUs since boot; `None` if unknown.
-pub(crate) fn machine_ticks() -> Option<(u64, u64)> {
-    idle_and_all(fs::read_to_string("/proc/stat").ok()?.lines().next()?)
-}
-
-fn idle_and_all(line: &str) -> Option<(u64, u64)> {
-    let fields: Vec<u64> =
-        line.strip_prefix("cpu ")?.split_whitespace().map_while(|field| field.parse().ok()).collect();
-    // user nice system idle iowait irq softirq steal; the following fields are included in user and nice.
-    let idle = fields.get(3)?.checked_add(*fields.get(4)?)?;
-    Some((idle, fields.iter().take(8).try_fold(0_u64, |sum, ticks| sum.checked_add(*ticks))?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn scheduling_differences_of_living_threads() {
@@ -151,15 +118,6 @@ mod tests {
         };
         let (before, now) = (sched_times(&[(1, 10, 1), (2, 90, 9)]), sched_times(&[(1, 30, 5), (3, 7, 2)]));
         assert_eq!(now.since(&before), (Duration::from_nanos(27), Duration::from_nanos(6)));
-        assert_eq!(parse_schedstat("123 45 6\n"), Some((123, 45)));
-        assert_eq!(parse_schedstat(""), None);
-    }
-
-    #[test]
-    fn idle_time_includes_iowait() {
-        assert_eq!(idle_and_all("cpu  10 1 5 100 7 2 3 4 99 99"), Some((107, 132)));
-        assert_eq!(idle_and_all("cpu0 10 1 5 100 7 2 3 4 0 0"), None);
-        assert_eq!(idle_and_all("intr 1"), None);
     }
 
     #[cfg(all(target_os = "linux", not(firebrick_portable)))]
@@ -206,12 +164,5 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
         }
         assert_eq!(processes.pids(), Vec::<i32>::new());
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_accepted(text in any::<String>()) {
-            let _ = (idle_and_all(&text), parse_schedstat(&text));
-        }
     }
 }

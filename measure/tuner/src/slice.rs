@@ -9,7 +9,7 @@ use load::{Flow, Histogram, Outcome, Progress};
 use planner::{LimitedBy, MemoryPoint, Shape};
 
 use crate::counters::{Stages, Sum};
-use crate::processes::{Memory, ServerProcesses, machine_ticks};
+use crate::processes::{Memory, ServerProcesses};
 use crate::running::{Context, Failure, RunningServer};
 use crate::server::Kind;
 use crate::workload::{Portion, scenario};
@@ -70,8 +70,12 @@ pub(crate) fn measure(
 ) -> Result<Slice, Failure> {
     let wants_stages = running.kind == Kind::Firebrick;
     let scenario = scenario(&context.options.load, portion, running.port, wants_stages);
-    let (counters, ticks, cpu, sched_times) =
-        (running.counters(), machine_ticks(), running.processes().cpu(), running.processes().sched_times());
+    let (counters, ticks, cpu, sched_times) = (
+        running.counters(),
+        sys::machine::ticks(),
+        running.processes().cpu(),
+        running.processes().sched_times(),
+    );
     let mut memory = MemorySampler::new(running.processes().clone(), before);
     let over = Arc::new(AtomicBool::new(false));
     let mut stopping = false;
@@ -241,7 +245,7 @@ fn limit(outcome: &Outcome, shares: &Shares) -> Option<LimitedBy> {
     if outcome.busy > BUSY {
         return Some(LimitedBy::LoadGenerator);
     }
-    let ((idle_before, all_before), (idle, all)) = (shares.ticks?, machine_ticks()?);
+    let ((idle_before, all_before), (idle, all)) = (shares.ticks?, sys::machine::ticks()?);
     let all = all.saturating_sub(all_before) as f64;
     let hz = rustix::param::clock_ticks_per_second() as f64;
     if all <= 0.0 || shares.seconds <= 0.0 {

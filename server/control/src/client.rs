@@ -3,7 +3,6 @@
 use crate::deaths;
 use crate::socket::connect_to;
 use crate::stop::of_this_machine;
-use crate::system;
 use crate::table;
 use rustix::process::Pid;
 use serde::de::DeserializeOwned;
@@ -118,7 +117,7 @@ impl Client {
     pub(crate) fn server_pid(&self) -> Result<Pid, Error> {
         match &self.address {
             ControlAddress::Unix(path) => {
-                let pid = connect_to(path, self.timeout).and_then(system::listener);
+                let pid = connect_to(path, self.timeout).and_then(sys::socket::peer);
                 match pid.map_err(|error| self.failed(error))? {
                     Some(pid) => Ok(pid),
                     None => of_this_machine(&self.address, &self.status()?),

@@ -28,7 +28,6 @@ mod routes;
 mod server;
 mod socket;
 mod stop;
-mod system;
 mod table;
 
 pub use provider::{Order, Provider};

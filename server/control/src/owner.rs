@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use crate::system::{PROGRAMS_ARE_KNOWN, Program, program};
+use sys::process::{PROGRAMS_ARE_KNOWN, Program, program};
 
 /// Programs that serve Ruby apps and write pid files.
 const SERVERS: &[&str] = &[

@@ -1,6 +1,5 @@
 //! Unix stream sockets with features that the standard library lacks: a connect with a time-out, and permissions that hold from the start.
 
-use crate::system::KEEPS_MODE;
 use rustix::fs::Mode;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen};
@@ -8,6 +7,7 @@ use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
+use sys::socket::FILE_KEEPS_MODE;
 
 pub(crate) const BACKLOG: i32 = 64;
 
@@ -25,7 +25,7 @@ pub(crate) fn listen_on(path: &Path) -> io::Result<UnixListener> {
     let owner_only = Mode::RUSR | Mode::WUSR;
     let socket = new_socket()?;
     // If the file does not take its mode from the socket, the mode is set afterwards.
-    let private = KEEPS_MODE && rustix::fs::fchmod(&socket, owner_only).is_ok();
+    let private = FILE_KEEPS_MODE && rustix::fs::fchmod(&socket, owner_only).is_ok();
     bind(&socket, &address(path)?)?;
     if !private {
         rustix::fs::chmod(path, owner_only)?;

@@ -8,15 +8,15 @@
 //! 3. `stop` never kills. If the server does not exit in time, it continues, and the exit code is 1.
 
 use crate::client::{Client, Error, explain};
-use crate::system::Process;
 use rustix::io::Errno;
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use settings::ControlAddress;
 use stats::{ServerState, Status};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use sys::process::Handle;
 
 /// The interval between two checks of a stopping server's phase.
 const LOOK: Duration = Duration::from_millis(500);
@@ -132,14 +132,17 @@ fn stop(target: &Target, timeout: Duration) -> Result<String, String> {
         _ => format!("cannot signal process {number}: {e}"),
     };
     let begun = Instant::now();
-    let process = match Process::end(pid) {
+    let process = match Ending::begin(pid) {
         Ok(Some(process)) => process,
         Ok(None) => return Ok(format!("process {number} has ended")),
         Err(e) => return Err(refused(e)),
     };
     say(true, &format!("TERM sent to process {number}"));
     let mut last = None;
-    while !process.ended(LOOK.min(deadline.saturating_duration_since(Instant::now())))? {
+    while !process
+        .ended(LOOK.min(deadline.saturating_duration_since(Instant::now())))
+        .map_err(|e| format!("cannot wait for the process: {e}"))?
+    {
         let status = client.status().ok();
         let now = status.as_ref().map(progress);
         if Instant::now() >= deadline {
@@ -155,6 +158,47 @@ fn stop(target: &Target, timeout: Duration) -> Result<String, String> {
         }
     }
     Ok(format!("process {number} has ended after {:.1} s", begun.elapsed().as_secs_f64()))
+}
+
+/// A process that got TERM.
+enum Ending {
+    Exact(Handle),
+    /// The system has no better handle for a process than its id.
+    ByNumber(Pid),
+}
+
+impl Ending {
+    /// Sends TERM. `None` if there is no such process.
+    fn begin(pid: Pid) -> Result<Option<Ending>, Errno> {
+        let process = match Handle::open(pid) {
+            Err(Errno::SRCH) => return Ok(None),
+            opened => opened.map_or(Ending::ByNumber(pid), Ending::Exact),
+        };
+        let sent = match &process {
+            Ending::Exact(handle) => handle.signal(Signal::TERM),
+            Ending::ByNumber(pid) => kill_process(*pid, Signal::TERM),
+        };
+        match sent {
+            Err(Errno::SRCH) => Ok(None),
+            sent => sent.map(|()| Some(process)),
+        }
+    }
+
+    /// Waits until the process has exited. Returns whether it has.
+    fn ended(&self, wait: Duration) -> Result<bool, Errno> {
+        let pid = match self {
+            Ending::Exact(handle) => return handle.wait(wait),
+            Ending::ByNumber(pid) => *pid,
+        };
+        let until = Instant::now() + wait;
+        while test_kill_process(pid).is_ok() {
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(true)
+    }
 }
 
 /// Describes the phase of a stopping server.

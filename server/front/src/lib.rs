@@ -45,7 +45,6 @@ mod services;
 mod signals;
 mod sites;
 mod stamp;
-mod system;
 mod systemd;
 mod thread;
 mod tls;

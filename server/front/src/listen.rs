@@ -11,7 +11,6 @@
 mod families;
 
 use crate::handover::{Handed, Place, Taken, takes_both};
-use crate::system::{self, SPREADS};
 use crate::systemd::activation::{Activated, Claim};
 use rustix::fs::{Mode, RawMode};
 use settings::Bind;
@@ -24,8 +23,14 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use sys::socket::{self, SPREADS};
 
 use families::{Wanted, without_ipv6};
+
+/// How long a client that sends nothing is not accepted.
+const SILENT: Duration = Duration::from_secs(1);
+/// How long a client may take to close its side of a connection that the server has closed.
+const END: Duration = Duration::from_secs(15);
 
 /// All sockets of one address.
 #[derive(Debug)]
@@ -180,7 +185,7 @@ fn backlog_of(backlog: u32) -> i32 {
 fn explain_port(name: &str, address: SocketAddr, error: &io::Error) -> String {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => {
-            let (holder, look) = match system::listener_of(address.port()) {
+            let (holder, look) = match socket::listener_of(address.port()) {
                 Some(holder) => (format!(" by {holder}"), ""),
                 None => (String::new(), "; `ss -ltnp` as root shows the process"),
             };
@@ -272,9 +277,10 @@ fn tcp_socket(address: SocketAddr, both: bool, shared: bool) -> io::Result<Socke
     // Responses are written whole, so Nagle's algorithm would only delay them. Accepted sockets inherit this.
     socket.set_tcp_nodelay(true)?;
     socket.set_reuse_port(shared)?;
-    system::defer_accept(&socket);
+    // The kernel counts in retransmissions, the first of which comes after a second.
+    socket::defer_accept(&socket, SILENT);
     if address.ip().is_loopback() {
-        system::do_not_pace(&socket);
+        socket::do_not_pace(&socket);
     }
     socket.bind(&address.into())?;
     Ok(socket)
@@ -447,7 +453,8 @@ impl Bound {
             return;
         }
         for socket in &self.sockets {
-            system::bound_unsent(socket);
+            socket::bound_unsent(socket, net::UNSENT);
+            socket::wait_for_end(socket, END);
             // If the system refuses, its default stays in force.
             let _ = match keepalive.filter(|time| !time.is_zero()) {
                 Some(time) => socket.set_tcp_keepalive(&asking(time)),

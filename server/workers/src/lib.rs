@@ -7,8 +7,8 @@
 //! that end otherwise.
 //!
 //! The management of processes: the [`reconciler`] decides (pure), with [`room`], [`verdict`], [`progress`]
-//! and [`services`]; [`supervisor`] carries its acts out, [`spawner`] starts processes, and [`os`] and
-//! `system` contain every system call.
+//! and [`services`]; [`supervisor`] carries its acts out, [`spawner`] starts processes, and [`os`]
+//! contains every system call that [`sys`] does not.
 //!
 //! Contract:
 //! 1. At most one worker starts a request. Another worker gets it only if the first has not started it and
@@ -43,7 +43,6 @@ mod shared;
 pub mod spawner;
 mod spool;
 pub mod supervisor;
-mod system;
 mod tunnel;
 pub mod verdict;
 mod websocket;

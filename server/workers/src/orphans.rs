@@ -7,7 +7,6 @@
 //!    children that have been dead since the previous check are reaped ([`LOOK_EVERY`]).
 //! 2. Does nothing except on Linux, because other systems adopt orphans themselves.
 
-use crate::system;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,7 +16,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Adopts orphaned descendants from now on.
 pub(crate) fn adopt() {
-    system::adopt_orphans();
+    // Fails on old kernels; then the system adopts orphans.
+    let _ = sys::process::adopt_orphans();
 }
 
 fn pid_of(pid: u32) -> Option<Pid> {
@@ -55,7 +55,7 @@ impl Orphans {
 
 /// Returns the children that have ended and have not been reaped.
 fn dead_children() -> impl Iterator<Item = u32> {
-    system::children().into_iter().filter(|pid| crate::os::is_dead(*pid))
+    sys::process::children().into_iter().filter(|pid| crate::os::is_dead(*pid))
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
     /// Returns all children except this one. The others belong to other tests, and each test checks without
     /// waiting.
     fn all_but(pid: u32) -> Vec<u32> {
-        system::children().into_iter().filter(|child| *child != pid).collect()
+        sys::process::children().into_iter().filter(|child| *child != pid).collect()
     }
 
     fn kill(pid: u32) {
@@ -112,7 +112,7 @@ mod tests {
         assert!(exists(), "somebody may be about to wait for it");
         orphans.reap(&all_but(pid), now + LOOK_EVERY / 2);
         assert!(exists(), "it is too early to look again");
-        orphans.reap(&system::children(), now + LOOK_EVERY);
+        orphans.reap(&sys::process::children(), now + LOOK_EVERY);
         assert!(exists(), "it is waited for elsewhere");
         orphans.reap(&all_but(pid), now + 2 * LOOK_EVERY);
         orphans.reap(&all_but(pid), now + 3 * LOOK_EVERY);
@@ -125,7 +125,7 @@ mod tests {
         wait_until("it has exited", || crate::os::is_dead(child.id()));
         let (mut orphans, now) = (Orphans::new(Instant::now()), Instant::now());
         for look in 0..3 {
-            orphans.reap(&system::children(), now + LOOK_EVERY * look);
+            orphans.reap(&sys::process::children(), now + LOOK_EVERY * look);
         }
         assert!(child.wait().unwrap().success());
     }

@@ -1,10 +1,9 @@
 //! The system calls of the pool: socket pairs, descriptors in messages, the scoreboard's memory, the state of
 //! processes. Makes no decisions.
 
-use crate::system::{self, RECEIVE, SEND};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,16 +12,16 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixStream;
+pub(crate) use sys::socket::pair;
+use sys::socket::{ARRIVES_CLOSED_ON_EXEC, NO_SIGNAL};
 use wire::scoreboard::{Layout, Slot, withdrawn_at};
 
 /// The largest number of descriptors in one message: the links of one worker (the kernel's limit is 253).
 pub(crate) const MOST_FDS: usize = 64;
 
-/// Returns a connected pair of non-blocking stream sockets that are closed on exec.
-pub(crate) fn pair() -> io::Result<(UnixStream, UnixStream)> {
-    system::pair()
-}
+/// Flags for calls that never wait.
+const SEND: SendFlags = NO_SIGNAL.union(SendFlags::DONTWAIT);
+const RECEIVE: RecvFlags = ARRIVES_CLOSED_ON_EXEC.union(RecvFlags::DONTWAIT);
 
 /// Sends two byte strings, one after the other, and passes descriptors with the first byte. Never blocks;
 /// returns the number of bytes sent.
@@ -61,7 +60,7 @@ pub(crate) fn receive(socket: impl AsFd, into: &mut [u8], fds: &mut VecDeque<Pas
     };
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(arrived) = message {
-            fds.extend(arrived.map(system::close_on_exec).map(Ok));
+            fds.extend(arrived.map(sys::socket::close_on_exec).map(Ok));
         }
     }
     // A read ends after bytes that carry a descriptor, and workers send one at a time.
@@ -73,7 +72,7 @@ pub(crate) fn receive(socket: impl AsFd, into: &mut [u8], fds: &mut VecDeque<Pas
 
 /// Creates zeroed memory for `slots` scoreboard slots of `slot_len` bytes, as a file that can be passed on.
 pub(crate) fn scoreboard_memory(slots: usize, slot_len: usize) -> io::Result<File> {
-    let memory = system::memory_file()?;
+    let memory = sys::file::in_memory("firebrick-scoreboard")?;
     memory.set_len((slots * slot_len) as u64)?;
     Ok(memory)
 }
@@ -92,12 +91,12 @@ pub(crate) fn write_withdrawn(
 
 /// Returns whether a process is stopped by a signal (SIGSTOP, SIGTSTP).
 pub(crate) fn is_stopped(pid: u32) -> bool {
-    system::state(pid) == Some(b'T')
+    sys::process::state(pid) == Some(b'T')
 }
 
 /// Returns whether a process has exited and has not been reaped, or does not exist.
 pub(crate) fn is_dead(pid: u32) -> bool {
-    matches!(system::state(pid), None | Some(b'Z'))
+    matches!(sys::process::state(pid), None | Some(b'Z'))
 }
 
 /// Copies one slot from the scoreboard of workers with this layout.
@@ -122,7 +121,7 @@ mod tests {
     #[test]
     fn descriptors_travel_with_bytes() {
         let (a, b) = pair().unwrap();
-        let mut file = http::body::unnamed_file(&std::env::temp_dir()).unwrap();
+        let mut file = sys::file::unnamed(&std::env::temp_dir()).unwrap();
         io::Write::write_all(&mut file, b"inside").unwrap();
         assert_eq!(send(&a, [b"wi", b"th"], &[file.as_fd()]).unwrap(), 4);
         let (mut bytes, mut fds) = ([0; 16], VecDeque::new());

@@ -10,11 +10,12 @@
 
 use crate::os;
 use crate::spawner::ExitStatus;
-use crate::system::Exact;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::sync::Arc;
 use std::time::Duration;
+use sys::process::Handle;
+use tokio::io::{Interest, unix::AsyncFd};
 
 /// The polling interval on systems without pidfd.
 const LOOK: Duration = Duration::from_millis(500);
@@ -25,17 +26,23 @@ pub(crate) struct Process(Arc<Known>);
 
 #[derive(Debug)]
 enum Known {
-    Exact(Exact),
+    Exact(AsyncFd<Handle>),
     ByNumber(Pid),
     /// The process had been reaped before it was opened.
     Gone,
+}
+
+#[expect(deprecated, reason = "its replacement is unsafe, and a Handle has what that asks for")]
+fn exact(pid: Pid) -> Result<AsyncFd<Handle>, Errno> {
+    // Without an event loop, `ended` could not wait.
+    AsyncFd::with_interest(Handle::open(pid)?, Interest::READABLE).map_err(|_| Errno::NOSYS)
 }
 
 impl Process {
     /// Opens the process that has this id now.
     pub(crate) fn open(pid: u32) -> Process {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        Process(Arc::new(match pid.map(|pid| (pid, Exact::open(pid))) {
+        Process(Arc::new(match pid.map(|pid| (pid, exact(pid))) {
             None | Some((_, Err(Errno::SRCH))) => Known::Gone,
             Some((_, Ok(exact))) => Known::Exact(exact),
             Some((pid, Err(_))) => Known::ByNumber(pid),
@@ -50,7 +57,10 @@ impl Process {
     /// Waits until the process has exited, reaped or not.
     pub(crate) async fn ended(&self) {
         match &*self.0 {
-            Known::Exact(exact) => exact.ended().await,
+            Known::Exact(exact) => {
+                // Fails only when the event loop ends.
+                let _ = exact.readable().await;
+            }
             Known::ByNumber(pid) => {
                 while !os::is_dead(pid.as_raw_nonzero().get().unsigned_abs()) {
                     tokio::time::sleep(LOOK).await;
@@ -63,7 +73,10 @@ impl Process {
     /// Sends a signal, if the process has not exited.
     pub(crate) fn signal(&self, signal: Signal) {
         match &*self.0 {
-            Known::Exact(exact) => exact.signal(signal),
+            Known::Exact(exact) => {
+                // Fails if the process has ended.
+                let _ = exact.get_ref().signal(signal);
+            }
             Known::ByNumber(pid) if !os::is_dead(pid.as_raw_nonzero().get().unsigned_abs()) => {
                 // The process may have just exited.
                 let _ = kill_process(*pid, signal);
@@ -75,7 +88,7 @@ impl Process {
     /// Reaps the process, if it is a child that has exited, and returns its exit status. Works only once.
     pub(crate) fn reap(&self) -> Option<ExitStatus> {
         let how = match &*self.0 {
-            Known::Exact(exact) => exact.reap()?,
+            Known::Exact(exact) => exact.get_ref().reap()?,
             Known::ByNumber(pid) => {
                 let (_, status) = waitpid(Some(*pid), WaitOptions::NOHANG).ok().flatten()?;
                 status.exit_status().ok_or(status.terminating_signal().unwrap_or_default())

@@ -16,7 +16,6 @@ use crate::call::Call;
 use bytes::Bytes;
 use handler::held::{Amount, Hold, Holding, OpenFile};
 use handler::{Chunk, FileRegion};
-use http::body::unnamed_file;
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -125,7 +124,7 @@ impl Backlog {
             Some(file) => file,
             None => {
                 self.end = 0;
-                let file = unnamed_file(temp_dir)?;
+                let file = sys::file::unnamed(temp_dir)?;
                 let hold = holding().map(|holding| holding.hold(Amount::FILE));
                 self.file.insert(Rc::new(OpenFile::of_response(file, hold)))
             }

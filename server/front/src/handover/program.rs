@@ -142,7 +142,7 @@ impl Surroundings {
             },
             pid: std::process::id(),
             parent: std::os::unix::process::parent_id(),
-            first: std::fs::read_to_string("/proc/1/comm").ok().map(|name| name.trim().to_owned()),
+            first: sys::process::name(1),
             measured: std::env::var_os(MEASURED).is_some(),
         }
     }

@@ -91,7 +91,7 @@ impl MemoryMeter {
         }
         // Drops the entries of processes that have exited.
         measured.retain(|_, (at, _)| at.elapsed() < SCRAPED_AGE);
-        let pss = stats::memory::pss_bytes(pid);
+        let pss = sys::process::pss_bytes(pid);
         measured.insert(pid, (Instant::now(), pss));
         pss
     }
@@ -108,8 +108,8 @@ impl Usage {
     fn of(pid: u32, memory: &MemoryMeter, detail: Detail) -> Usage {
         Usage {
             pss_bytes: memory.pss_bytes(pid, detail.age),
-            rss_bytes: stats::memory::rss_bytes(pid),
-            cpu_ms: if detail.cpu { stats::memory::cpu_ms(pid) } else { 0 },
+            rss_bytes: sys::process::rss_bytes(pid),
+            cpu_ms: if detail.cpu { sys::process::cpu_ms(pid) } else { 0 },
         }
     }
 }

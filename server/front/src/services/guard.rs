@@ -15,7 +15,6 @@
 //! 6. The guard ignores signals: they are meant for the server, which controls the guard.
 
 use super::lines::{finish, pump};
-use crate::system;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getppid, kill_process, kill_process_group, test_kill_process_group,
     wait,
@@ -98,7 +97,7 @@ pub fn guard(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
 /// # Errors
 /// The system does not report the program's path.
 pub(super) fn program() -> io::Result<Command> {
-    let mut command = Command::new(system::program()?);
+    let mut command = Command::new(sys::process::own_program()?);
     command.arg0(NAME);
     Ok(command)
 }
@@ -106,7 +105,7 @@ pub(super) fn program() -> io::Result<Command> {
 /// Becomes the command. The kernel kills it when its parent dies.
 fn exec(arguments: Vec<OsString>) -> ExitCode {
     let [parent, program, arguments @ ..] = arguments.as_slice() else { return ExitCode::from(NOT_RUN) };
-    system::die_with_parent();
+    sys::process::die_with_parent();
     let alive =
         getppid().is_some_and(|pid| parent.to_str() == Some(pid.as_raw_nonzero().to_string().as_str()));
     if alive {
@@ -157,7 +156,7 @@ impl Ward {
 
 /// Opens a pipe that this process inherited under a number.
 fn inherited(number: i32) -> io::Result<std::fs::File> {
-    std::fs::File::open(format!("{}/{number}", system::DESCRIPTORS))
+    std::fs::File::open(format!("{}/{number}", sys::process::DESCRIPTORS))
 }
 
 fn run(task: &Task<'_>, ward: &Ward) -> io::Result<()> {
@@ -178,7 +177,7 @@ fn run(task: &Task<'_>, ward: &Ward) -> io::Result<()> {
             drop(signal(kind)?);
         }
         // Processes that the service leaves behind become children of the guard.
-        system::adopt_orphans()?;
+        sys::process::adopt_orphans()?;
         let mut exits = signal(SignalKind::child())?;
         if let Ward::Child(_) = ward {
             say(&socket, &format!("{} {}", word::GUARD, std::process::id()));
@@ -330,12 +329,12 @@ fn signal_of(signal: StopSignal) -> Signal {
 /// Kills processes that left the group and lost their parent: the guard has adopted them.
 fn end_strays() {
     for _ in 0..100 {
-        let strays = system::children();
+        let strays = sys::process::children();
         if strays.is_empty() {
             return;
         }
         for pid in strays {
-            let _ = kill_process(pid, Signal::KILL);
+            let _ = Pid::from_raw(pid.cast_signed()).map(|pid| kill_process(pid, Signal::KILL));
         }
         std::thread::sleep(Duration::from_millis(10));
         while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}

@@ -1,7 +1,6 @@
 //! The server's end of a running service: the guard, and its reports.
 
 use super::guard::{ADOPT, GUARD, Task, program};
-use crate::system::BY_DESCRIPTOR;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use settings::{SERVICE_MANAGER_VARIABLES, Service, ServiceProgram};
 use std::ffi::OsString;
@@ -11,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use sys::process::BY_DESCRIPTOR;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use wire::template::{end, guard as word};

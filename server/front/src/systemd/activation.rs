@@ -12,7 +12,6 @@
 //! 2. `0.0.0.0` matches a socket of `[::]` that accepts IPv4 as well, which is what `ListenStream=80` creates.
 //! 3. systemd keeps owning the socket: its file is not removed and its mode not changed.
 
-use crate::system;
 use listenfd::ListenFd;
 use socket2::Socket;
 use std::fmt;
@@ -172,7 +171,7 @@ impl Place {
 
 impl Passed {
     fn new(socket: Socket, name: &str) -> Result<Passed, String> {
-        if !system::listens(&socket) {
+        if !sys::socket::is_listener(&socket) {
             return Err("does not listen; the socket unit needs Accept=no".to_owned());
         }
         let address = socket.local_addr().map_err(|e| format!("has no address: {e}"))?;

@@ -8,7 +8,6 @@
 //! 5. The server never waits for systemd. An unusable socket is logged once.
 
 use crate::error_log::ErrorLog;
-use crate::system::abstract_address;
 use crate::vitals::Vitals;
 use net::task::spawn_local;
 use rustix::time::{ClockId, clock_gettime};
@@ -20,6 +19,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use sys::socket::abstract_address;
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 

@@ -10,7 +10,6 @@
 //!
 //! [`Transport`]: crate::Transport
 
-use crate::system;
 use crate::transport::Socket;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io::{self, ErrorKind};
@@ -142,7 +141,7 @@ impl Listener {
     /// # Errors
     /// As accept(2).
     pub async fn accept(&self) -> io::Result<(OwnedFd, SocketAddr)> {
-        self.socket.async_io(Interest::READABLE, || system::accept(self.socket.as_fd())).await
+        self.socket.async_io(Interest::READABLE, || sys::socket::accept(self.socket.as_fd())).await
     }
 }
 
@@ -156,7 +155,7 @@ mod tests {
     use std::task::Waker;
 
     fn accept(listener: &TcpListener) -> (Connection, SocketAddr) {
-        let (socket, remote) = system::accept(listener.as_fd()).unwrap();
+        let (socket, remote) = sys::socket::accept(listener.as_fd()).unwrap();
         (Connection::new(socket), remote)
     }
 

@@ -9,7 +9,6 @@
 //! 3. A stream and its [`Timer`] belong to one thread and its tokio runtime.
 #![forbid(unsafe_code)]
 
-mod cached;
 mod connect;
 mod connection;
 pub mod descriptors;
@@ -17,21 +16,23 @@ mod output;
 pub mod proxy_protocol;
 mod stream;
 mod subnet;
-mod system;
 pub mod task;
 mod timers;
 mod tls;
 mod transport;
 mod tunnel;
 
-pub use cached::read_cached;
 pub use connect::connect_tcp;
 pub use connection::{Connection, Listener};
 pub use output::Output;
 pub use stream::Stream;
 pub use subnet::Subnet;
-pub use system::{Delivery, UNSENT};
+pub use sys::socket::Delivery;
 pub use timers::{Lane, Timer, Timers};
 pub use tls::Tls;
 pub use transport::Transport;
 pub use tunnel::{TunnelEnd, tunnel_end};
+
+/// The limit of unsent bytes in the system per client, until the client has shown that it reads. With a larger limit, a client that reads
+/// nothing would cost megabytes, and a slow one would make room for the next write only once in minutes.
+pub const UNSENT: u32 = 128 << 10;

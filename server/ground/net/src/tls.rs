@@ -8,7 +8,7 @@
 //! 2. A read that does not fill its buffer has drained the session and the socket.
 //! 3. Bytes accepted by [`Transport::try_write`] may stay buffered here until [`Transport::poll_flush`].
 
-use crate::{Delivery, Transport, read_cached};
+use crate::{Delivery, Transport};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use std::cell::{Cell, RefCell};
@@ -21,6 +21,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use sys::file::read_cached;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;

@@ -9,8 +9,7 @@
 //!    the next wait needs no extra call to find that out.
 //! 3. Bytes accepted by `try_write` are sent once `poll_flush` is ready: TLS may buffer them.
 
-use crate::Connection;
-use crate::system::{self, Delivery, SEND, SEND_MORE, send_file};
+use crate::{Connection, Delivery};
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, Shutdown, recv, sendmsg};
 use std::fs::File;
@@ -19,6 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use sys::socket::{MORE, NO_SIGNAL, send_file};
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -116,7 +116,7 @@ fn append_fd(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<usize> {
 }
 
 fn write_fd(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
-    let flags = if more { SEND_MORE } else { SEND };
+    let flags = if more { NO_SIGNAL.union(MORE) } else { NO_SIGNAL };
     loop {
         let sent = match parts {
             [one] => rustix::net::send(fd, one, flags),
@@ -276,19 +276,19 @@ macro_rules! transport {
             }
 
             fn delivery(&self) -> Option<Delivery> {
-                self.on(|fd| Ok(system::delivery(fd))).ok().flatten()
+                self.on(|fd| Ok(sys::socket::delivery(fd))).ok().flatten()
             }
 
             fn abandon_after(&self, time: Duration) {
                 let _ = self.on(|fd| {
-                    system::abandon_after(fd, time);
+                    sys::socket::abandon_after(fd, time);
                     Ok(())
                 });
             }
 
             fn bound_unsent(&self, bytes: u32) {
                 let _ = self.on(|fd| {
-                    system::bound_unsent(fd, bytes);
+                    sys::socket::bound_unsent(fd, bytes);
                     Ok(())
                 });
             }

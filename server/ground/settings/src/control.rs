@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
-use crate::system::MAX_SOCKET_PATH;
+use sys::socket::LONGEST_PATH;
 
 /// Returns the `auto` path of the control socket of the app in `dir` (canonical). The server and `stats` compute the same path.
 ///
@@ -16,7 +16,7 @@ pub fn control_path(dir: &Path, environment: &dyn Environment, uid: u32) -> Path
     let runtime = environment.var("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     runtime
         .map(|runtime| runtime.join("firebrick").join(&name))
-        .filter(|path| path.as_os_str().len() <= MAX_SOCKET_PATH)
+        .filter(|path| path.as_os_str().len() <= LONGEST_PATH)
         .unwrap_or_else(|| PathBuf::from(format!("/tmp/firebrick-{uid}")).join(&name))
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::machine::Machine;
+use sys::Machine;
 
 /// Variables with which a service manager addresses the server (`sd_notify(3)`, `sd_listen_fds(3)`). The app must not inherit them, or it could
 /// send notifications in the server's name.

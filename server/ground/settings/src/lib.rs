@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod auto;
 mod control;
 mod current;
 mod discover;
@@ -22,19 +23,18 @@ mod file;
 mod given;
 mod kind;
 mod load;
-mod machine;
 mod nearest;
 mod origin;
 pub mod puma;
 mod raw;
 mod resolve;
 mod settings;
-mod system;
 pub mod table;
 #[cfg(test)]
 mod testing;
 mod value;
 
+pub use auto::{Chosen, auto_front_threads, auto_workers};
 pub use control::control_path;
 pub use current::Current;
 pub use discover::{Discovered, STATIC_JSON};
@@ -45,7 +45,6 @@ pub use given::{Argument, Given, Written};
 pub use kind::numbers::period;
 pub use kind::{Completion, Mistake};
 pub use load::{Attached, CONFIG_FILE, load, load_attached};
-pub use machine::{Chosen, CpuClock, Machine, auto_front_threads, auto_workers};
 pub use origin::Origin;
 pub use raw::Raw;
 pub use resolve::{Choice, Loaded};
@@ -53,6 +52,7 @@ pub use settings::{
     Control, FileCache, Files, HandlerLimits, Health, HostSite, Https, Limits, Logs, Mruby, NothingToServe,
     Process, Rack, Reload, Route, Settings, Shared, Site, Sites, Timeouts, Tls, Traces,
 };
+pub use sys::{CpuClock, Machine};
 pub use value::acme::{Acme, Challenge as AcmeChallenge, DomainKind, ExternalAccount, OnDemand, Order};
 pub use value::allocator::Allocator;
 pub use value::bind::{Bind, DEFAULT_BACKLOG, ProxyProtocol};

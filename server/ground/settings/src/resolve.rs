@@ -18,12 +18,13 @@ mod threads;
 mod tls;
 
 use std::path::{Path, PathBuf};
+use sys::Machine;
 
+use crate::auto::{Chosen, auto_front_threads, auto_workers, worker_room};
 use crate::discover::Discovered;
 use crate::error::Error;
 use crate::given::{Given, Route, Written};
 use crate::load::Reading;
-use crate::machine::{Chosen, Machine, auto_front_threads, auto_workers, worker_room};
 use crate::nearest::nearest;
 use crate::origin::Origin;
 use crate::puma::{Mapped, PumaFile, Row, left_out, toml};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::environment::Environment;
-use crate::machine::Machine;
+use sys::Machine;
 
 pub(crate) struct Fake {
     pub(crate) vars: Vec<(String, String)>,

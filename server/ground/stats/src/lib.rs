@@ -26,7 +26,6 @@ mod in_flight;
 mod interval;
 mod libraries;
 mod load;
-pub mod memory;
 mod puma;
 mod rate_limits;
 mod recorder;

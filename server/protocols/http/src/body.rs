@@ -8,7 +8,6 @@
 //! 3. A spool file has no name by the time its first byte is written, so a crash leaves nothing behind.
 //! 4. [`handler::held`] limits the number of spool files. A body that gets no place is not read, so its client waits; then it is refused.
 
-pub use crate::unnamed::unnamed_file;
 use bytes::Bytes;
 use handler::held::{Account, Upload};
 use handler::{Failure, Incoming};
@@ -158,9 +157,11 @@ impl Spool {
         blocking(move || {
             let mut spool = match spool {
                 Some(spool) => spool,
-                None => {
-                    Spool { file: unnamed_file(&dir).map_err(|error| unusable(&dir, &error))?, len: 0, dir }
-                }
+                None => Spool {
+                    file: sys::file::unnamed(&dir).map_err(|error| unusable(&dir, &error))?,
+                    len: 0,
+                    dir,
+                },
             };
             spool.write(&block)?;
             let mut block = block;

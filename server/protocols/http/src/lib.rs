@@ -21,7 +21,6 @@ mod preface;
 mod room;
 pub mod three;
 pub mod two;
-mod unnamed;
 mod unproved;
 mod unsent;
 mod uploads;

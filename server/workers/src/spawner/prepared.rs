@@ -10,7 +10,6 @@
 use super::message::{self, TemplateMessage};
 use super::{allocator, fiber_stack};
 use crate::os;
-use crate::system::{DUMP, catches_dump};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, kill_process};
 use settings::Settings;
@@ -23,6 +22,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use sys::process::{DUMP, catches_dump};
 
 /// A process that has been told nothing about the app yet. Dropping it kills the process.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use crate::link::{Descriptors, End};
 use crate::progress::Progress;
 use crate::reconciler::{Hopeless, Line, Milestone, Trial};
 use crate::spawner::Template;
-use crate::system::{DUMP, catches_dump};
 use rustix::process::Signal;
+use sys::process::{DUMP, catches_dump};
 
 /// The message when start-up is given up because templates keep dying.
 const TEMPLATES_DIE: &str = "the template keeps dying before a worker is ready; check the app's fork hooks (`before_worker_fork`, \

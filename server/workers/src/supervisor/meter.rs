@@ -37,7 +37,7 @@ impl Supervisor {
         self.subjects.meter.oom_kills.read(Machine::oom_kills(), now);
         for row in rows {
             if let Some(worker) = self.workers.get_mut(&row.serial) {
-                worker.memory.resident(stats::memory::rss_bytes(row.pid));
+                worker.memory.resident(sys::process::rss_bytes(row.pid));
             }
         }
         self.measure(now);
@@ -69,7 +69,7 @@ impl Supervisor {
         self.subjects.meter.measuring = Some(serial);
         let shared = self.shared.clone();
         tokio::task::spawn_blocking(move || {
-            shared.report(Report::Measured { serial, pss: stats::memory::pss_bytes(pid) });
+            shared.report(Report::Measured { serial, pss: sys::process::pss_bytes(pid) });
         });
     }
 }

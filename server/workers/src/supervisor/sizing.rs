@@ -149,7 +149,7 @@ impl Supervisor {
         let clock = Machine::cpu_clock();
         let before = self.subjects.sampler.clock.replace(clock.clone());
         let cpu_ms: BTreeMap<Serial, u64> =
-            rows.iter().map(|row| (row.serial, stats::memory::cpu_ms(row.pid))).collect();
+            rows.iter().map(|row| (row.serial, sys::process::cpu_ms(row.pid))).collect();
         let last = std::mem::replace(&mut self.subjects.sampler.cpu_ms, cpu_ms);
         let used: u64 = (self.subjects.sampler.cpu_ms.iter())
             .filter_map(|(serial, now)| Some(now.saturating_sub(*last.get(serial)?)))
@@ -197,7 +197,7 @@ impl Supervisor {
         let largest = rows.iter().filter_map(pss).max();
         // A worker that has not been measured yet may become as large as the others.
         let workers: u64 = rows.iter().map(|row| pss(row).or(largest).unwrap_or(0)).sum();
-        let front = stats::memory::rss_bytes(std::process::id());
+        let front = sys::process::rss_bytes(std::process::id());
         Memory {
             taken: workers + front + self.subjects.sampler.templates_pss.unwrap_or(0),
             worker: largest.filter(|_| self.subjects.sampler.templates_pss.is_some()),
@@ -215,7 +215,7 @@ impl Supervisor {
         let pids: Vec<u32> = self.templates.values().map(|template| template.process.pid()).collect();
         let shared = self.shared.clone();
         tokio::task::spawn_blocking(move || {
-            let pss = pids.into_iter().map(stats::memory::pss_bytes).sum();
+            let pss = pids.into_iter().map(sys::process::pss_bytes).sum();
             shared.report(Report::TemplatesMeasured(pss));
         });
     }

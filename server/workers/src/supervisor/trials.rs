@@ -76,7 +76,7 @@ impl Supervisor {
         let workers: Vec<u32> = up.map(|row| row.pid).collect();
         let (shared, ending) = (self.shared.clone(), self.trials.ending.take());
         tokio::task::spawn_blocking(move || {
-            use stats::memory::{anonymous_bytes, private_bytes, rss_bytes};
+            use sys::process::{anonymous_bytes, private_bytes, rss_bytes};
             // The spare template of the previous reload is about to free its memory.
             let until = Instant::now() + ENDING;
             while ending.is_some_and(|pid| rss_bytes(pid) > 0) && Instant::now() < until {
@@ -144,7 +144,7 @@ impl Supervisor {
     /// Compares the memory of the worker on trial with that of the others.
     fn weigh(&self, new: Serial) -> Result<(), String> {
         let up = || self.reconciler.rows().filter(|row| row.stage == Stage::Up);
-        let resident = |row: Row| stats::memory::rss_bytes(row.pid);
+        let resident = |row: Row| sys::process::rss_bytes(row.pid);
         let ours = up().find(|row| row.serial == new).map_or(0, resident);
         let others: Vec<u64> = up().filter(|row| row.serial != new).map(resident).collect();
         verdict::weigh(ours, &others)

@@ -8,12 +8,9 @@
 use handler::FileRegion;
 use handler::held::OpenFile;
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
 use std::hash::Hash;
-use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most bytes of a file.
 const LONGEST: u64 = 128 << 20;
@@ -52,7 +49,7 @@ impl<K: Copy + Eq + Hash> Spill<K> {
         if self.newer.as_ref().is_none_or(full) {
             self.older = self.newer.take();
             // Without a file, nothing is kept.
-            self.newer = unnamed().ok().map(|file| Pack {
+            self.newer = sys::file::unnamed(&std::env::temp_dir()).ok().map(|file| Pack {
                 file: Rc::new(OpenFile::from(file)),
                 len: 0,
                 index: HashMap::new(),
@@ -71,18 +68,6 @@ impl<K: Eq + Hash> Pack<K> {
         let (offset, len) = *self.index.get(key)?;
         Some(FileRegion { file: self.file.clone(), offset, len })
     }
-}
-
-/// Creates a file in the folder for temporary files that no other process can open, and that disappears with this process.
-fn unnamed() -> io::Result<File> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let nanos = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
-    let name = format!("firebrick-{}-{number}-{nanos:x}", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    std::fs::remove_file(path)?;
-    Ok(file)
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use super::Taker;
 use crate::origin::Origin;
 use crate::settings::Settings;
-use crate::system::MAX_SOCKET_PATH;
 use crate::table::app;
 use crate::table::entry::{About, Category};
 use crate::table::listen::{BIND, CONTROL, HOST, PORT};
@@ -16,6 +15,7 @@ use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
 use crate::value::log::{AccessLog, ErrorLog};
 use crate::value::tls::BindTls;
+use sys::socket::LONGEST_PATH;
 
 /// All IPv4 addresses, for a machine without IPv6.
 const ALL_OF_IPV4: &str = "0.0.0.0";
@@ -121,9 +121,9 @@ fn warn_of_unused(taker: &Taker<'_>, binds: &Origin, parts: [(&str, &Origin); 2]
 /// Reports a path that is too long for a Unix socket address.
 pub(super) fn fits_a_socket(taker: &Taker<'_>, about: &About, path: &Path) {
     let length = path.as_os_str().len();
-    if length > MAX_SOCKET_PATH {
+    if length > LONGEST_PATH {
         let text = path.display();
-        let limit = format!("the path of a Unix socket may have at most {MAX_SOCKET_PATH} bytes");
+        let limit = format!("the path of a Unix socket may have at most {LONGEST_PATH} bytes");
         taker.conflict(about, format!("{limit}, {text} has {length}"));
     }
 }

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use handler::FileRegion;
-use net::read_cached;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
+use sys::file::read_cached;
 
 /// Bytes per read.
 pub(super) const SLICE: usize = 64 << 10;

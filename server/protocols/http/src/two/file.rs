@@ -8,11 +8,11 @@ use bytes::Bytes;
 use handler::FileRegion;
 use handler::held::Hold;
 use http2::{Connection, StreamId};
-use net::read_cached;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use sys::file::read_cached;
 use tokio::task::JoinHandle;
 
 /// Bytes per read.

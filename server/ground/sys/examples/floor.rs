@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let response = response(&std::fs::read(file)?);
     let listener = TcpListener::bind(("127.0.0.1", port.parse()?))?;
     listener.set_nonblocking(true)?;
-    sockopt::defer_accept(&listener, Duration::from_secs(1))?;
+    sys::socket::defer_accept(&listener, Duration::from_secs(1));
     let queue = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&queue, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
     // Indexed by descriptor number.

@@ -1,8 +1,6 @@
-//! Socket options that neither std nor rustix nor socket2 sets.
-//!
-//! Why a separate crate: setting an option by its number needs `unsafe`, which the crates that use it forbid.
-#![cfg(target_os = "linux")]
+//! TCP options that neither std nor rustix nor socket2 sets. Setting an option by its number needs `unsafe`.
 
+use crate::socket::Delivery;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -52,15 +50,6 @@ fn set(socket: impl AsFd, option: c_int, value: c_int) -> io::Result<()> {
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// The progress of the other side of a TCP socket in receiving the written bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Delivery {
-    /// Acknowledged bytes since the connection began.
-    pub acknowledged: u64,
-    /// Unacknowledged bytes: those in flight, which are known as a number of segments and therefore estimated, and those that are unsent.
-    pub outstanding: u64,
 }
 
 /// The requested bytes of `struct tcp_info`, and the offsets of the fields that are read (linux/tcp.h; the layout only grows at its end).

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::cgroup;
-use crate::system::affinity;
+use crate::process::affinity;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CpuClock {
@@ -27,7 +27,7 @@ impl CpuClock {
         CpuClock {
             at: Instant::now(),
             idle: idle_ticks(&stat, |cpu| usable.as_ref().is_none_or(|usable| usable.contains(&cpu)))
-                .map(ticks),
+                .map(time_of),
             cpus: super::cores(),
             groups: cgroup::quotas(Path::new("/sys/fs/cgroup"), &membership),
         }
@@ -58,8 +58,8 @@ impl CpuClock {
     }
 }
 
-fn ticks(number: u64) -> Duration {
-    Duration::from_secs_f64(number as f64 / rustix::param::clock_ticks_per_second().max(1) as f64)
+fn time_of(ticks: u64) -> Duration {
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second().max(1) as f64)
 }
 
 /// Returns the sum of `idle` and `iowait` of the CPUs that `counts` selects, from `/proc/stat` (proc_stat(5)).
@@ -76,14 +76,42 @@ fn idle_ticks(stat: &str, counts: impl Fn(usize) -> bool) -> Option<u64> {
         let mut times = times.split_whitespace().map(str::parse::<u64>);
         let idle = times.nth(3)?.ok()?;
         let iowait = times.next()?.ok()?;
-        sum = Some(sum.unwrap_or(0) + idle + iowait);
+        sum = Some(u64::saturating_add(idle, iowait).saturating_add(sum.unwrap_or(0)));
     }
     sum
+}
+
+/// Returns idle ticks and all ticks of all CPUs since boot; `None` if unknown.
+pub fn ticks() -> Option<(u64, u64)> {
+    idle_and_all(std::fs::read_to_string("/proc/stat").ok()?.lines().next()?)
+}
+
+fn idle_and_all(line: &str) -> Option<(u64, u64)> {
+    let fields: Vec<u64> =
+        line.strip_prefix("cpu ")?.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    // user nice system idle iowait irq softirq steal; the following fields are included in user and nice.
+    let idle = fields.get(3)?.checked_add(*fields.get(4)?)?;
+    Some((idle, fields.iter().take(8).try_fold(0_u64, |sum, ticks| sum.checked_add(*ticks))?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_accepted(text in any::<String>()) {
+            let _ = (idle_and_all(&text), idle_ticks(&text, |_| true));
+        }
+    }
+
+    #[test]
+    fn idle_time_includes_iowait() {
+        assert_eq!(idle_and_all("cpu  10 1 5 100 7 2 3 4 99 99"), Some((107, 132)));
+        assert_eq!(idle_and_all("cpu0 10 1 5 100 7 2 3 4 0 0"), None);
+        assert_eq!(idle_and_all("intr 1"), None);
+    }
 
     #[test]
     fn idle_time_is_that_of_the_own_cpus() {

@@ -1,0 +1,92 @@
+//! Files without a name, which disappear with the last process that has them open; and reads that do not wait for a disk.
+
+use crate::system;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Creates a file without a name in `dir` that only this user may read and write. Linux can create files that never have a name, on most
+/// file systems. Elsewhere a file is created and its name removed at once.
+///
+/// # Errors
+/// As open(2): the folder does not exist, is full or is not writable.
+pub fn unnamed(dir: &Path) -> io::Result<File> {
+    system::unnamed(dir)
+}
+
+/// Creates an empty file without a name, in memory where the system supports that.
+///
+/// # Errors
+/// As [`unnamed`], in the folder for temporary files.
+pub fn in_memory(name: &str) -> io::Result<File> {
+    system::in_memory(name)
+}
+
+/// Reads the part of a file that is in memory, like read_at(2). Returns fewer bytes than `buffer` holds if
+/// only a part is in memory, and 0 at the end of the file. Never waits for a disk.
+///
+/// # Errors
+/// `WouldBlock`: nothing at `offset` is in memory; read it on a blocking thread. `Unsupported`: the file
+/// system or the operating system cannot tell. Others as read(2).
+#[inline]
+pub fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    system::read_cached(file, offset, buffer)
+}
+
+/// Creates a file and removes its name.
+pub(crate) fn without_its_name(dir: &Path) -> io::Result<File> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = dir.join(format!(".firebrick-{}-{number}", std::process::id()));
+        match File::options().read(true).write(true).create_new(true).mode(0o600).open(&path) {
+            Ok(file) => return std::fs::remove_file(&path).map(|()| file),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{ErrorKind, Read, Seek, Write};
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn files_have_no_name_and_one_user_whichever_way() {
+        let dir = tempfile::tempdir().unwrap();
+        for create in [unnamed, without_its_name] {
+            let mut file = create(dir.path()).unwrap();
+            file.write_all(b"text").unwrap();
+            file.rewind().unwrap();
+            let mut text = String::new();
+            file.read_to_string(&mut text).unwrap();
+            let found = file.metadata().unwrap();
+            assert_eq!((text.as_str(), found.nlink(), found.mode() & 0o777), ("text", 0, 0o600));
+            assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+        }
+        let missing = dir.path().join("missing");
+        assert!(unnamed(&missing).is_err() && without_its_name(&missing).is_err());
+        assert_eq!(in_memory("firebrick-test").unwrap().metadata().unwrap().nlink(), 0);
+    }
+
+    #[test]
+    fn what_has_just_been_written_is_in_memory() {
+        let mut file = unnamed(&std::env::temp_dir()).unwrap();
+        file.write_all(b"0123456789").unwrap();
+        let mut buffer = [0; 4];
+        // `Unsupported` is valid: not every file system can tell.
+        match read_cached(&file, 8, &mut buffer) {
+            Ok(read) => assert_eq!((read, &buffer[..2]), (2, &b"89"[..])),
+            Err(error) => return assert_eq!(error.kind(), ErrorKind::Unsupported),
+        }
+        assert_eq!(read_cached(&file, 3, &mut buffer).unwrap(), 4);
+        assert_eq!(&buffer, b"3456");
+        assert_eq!(read_cached(&file, 10, &mut buffer).unwrap(), 0);
+        let folder = File::open(std::env::temp_dir()).unwrap();
+        assert!(read_cached(&folder, 0, &mut buffer).is_err());
+    }
+}

@@ -1,0 +1,256 @@
+//! Processes: what `/proc` tells of them, handles, orphans.
+//!
+//! Contract:
+//! 1. Without `/proc` all figures of memory and time are 0, except those of [`running`] and [`memory`], which ask ps(1).
+//! 2. [`state`]: the state of a process as a letter of ps(1), `T` for stopped, `Z` for not reaped yet; `None` if there is no such process.
+//! 3. [`program`]: the program of a process; `None` if there is no such process, it has exited, or the system does not tell
+//!    ([`PROGRAMS_ARE_KNOWN`]).
+//! 4. [`own_program`]: a path of this program that works even if its file was replaced. [`BY_DESCRIPTOR`]: whether that path only works in
+//!    this process, so that others need an open file. [`DESCRIPTORS`]: the directory of this process's descriptors.
+//! 5. [`DUMP`]: the signal that makes a worker write the backtraces of its threads, with its name for Ruby
+//!    (`Firebrick::Template::DUMP`). [`catches_dump`]: whether it is certain that the signal does not end the process, which may have just
+//!    been started.
+//! 6. [`die_with_parent`]: the kernel kills this process when its parent exits. [`adopt_orphans`] and [`children`]: orphaned descendants
+//!    become children of this process. Systems without these features reap orphans themselves; there the functions do nothing, and
+//!    `children` is empty.
+//! 7. [`Handle`]: stays valid when the number of its process is reused. Opening returns `Errno::SRCH` if there is no such process, and
+//!    another error if the system has no such handles. It is readable when the process has exited; `wait` waits for that, and returns
+//!    whether it has happened. `signal` reaches this process or none. `reap` reaps it if it is a child that has exited, and returns its exit
+//!    code, or the signal as an error.
+//! 8. [`affinity`]: the CPUs on which the calling thread may run, if the system tells. [`run_on`] moves the thread, and the processes that
+//!    it starts, to these CPUs, if the system can.
+//! 9. [`ThreadClock`]: the computing time of the thread that created it; any thread may read it. It never goes back.
+
+use std::io::Read;
+
+pub use crate::system::{
+    BY_DESCRIPTOR, DESCRIPTORS, DUMP, Handle, PROGRAMS_ARE_KNOWN, ThreadClock, adopt_orphans, affinity,
+    catches_dump, children, die_with_parent, memory, own_program, program, run_on, running, state,
+};
+
+/// The program of a process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Program {
+    /// The command line, or the title that the process has set.
+    pub words: Vec<String>,
+    /// The executable file, if this user may see it.
+    pub file: Option<std::path::PathBuf>,
+    pub began: Option<std::time::SystemTime>,
+}
+
+/// A process that has not ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stat {
+    pub pid: i32,
+    pub parent: i32,
+    pub group: i32,
+    /// CPU time in ticks, including that of reaped children; 0 if unknown.
+    pub ticks: u64,
+    /// The start time in ticks since boot; together with the pid it identifies a process uniquely. 0 if unknown.
+    pub started: u64,
+}
+
+impl Stat {
+    /// Parses a line of `/proc/PID/stat`; `None` for a zombie.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) fn parse(line: &str) -> Option<Stat> {
+        let (pid, rest) = line.split_once(' ')?;
+        // The name is in parentheses and may contain any character, including parentheses.
+        let fields: Vec<&str> = rest.get(rest.rfind(')')? + 1..)?.split_whitespace().collect();
+        if ["Z", "X"].contains(fields.first()?) {
+            return None;
+        }
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        Some(Stat {
+            pid: pid.parse().ok()?,
+            parent: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
+            ticks: (11..=14).try_fold(0_u64, |sum, at| sum.checked_add(number(at)?))?,
+            started: number(19)?,
+        })
+    }
+}
+
+/// Memory of processes in bytes; 0 if unknown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Proportional set size: shared pages are divided among the processes that share them.
+    pub pss: u64,
+    /// Resident set size: shared pages count for each process.
+    pub rss: u64,
+}
+
+/// More than `stat` and `statm` can contain: 52 numbers of at most 20 digits, and a name of at most 64 bytes.
+const SHORT: usize = 2_048;
+
+/// Returns the proportional set size of a process in bytes: its private memory plus its share of shared
+/// memory. This figure can be added up over forked workers. If the kernel does not report it (before Linux
+/// 4.14, or for another user's process), returns the resident set size, or 0 if that is unknown too, as on
+/// other systems.
+///
+/// The kernel walks the page tables of the process, which takes milliseconds for a large one. Do not call
+/// this in an event loop.
+pub fn pss_bytes(pid: u32) -> u64 {
+    let [pss] = rollup(pid, ["Pss:"]);
+    pss.or_else(|| rss(pid)).unwrap_or(0)
+}
+
+/// Returns the resident set size of a process in bytes, including all shared memory. 0 if the kernel does not
+/// report it, as on other systems than Linux.
+pub fn rss_bytes(pid: u32) -> u64 {
+    rss(pid).unwrap_or(0)
+}
+
+/// Returns the memory of a process that is not backed by a file, in bytes: the memory that a similar process
+/// would need if it shared nothing with this one. 0 if the kernel does not report it (before Linux 4.5).
+pub fn anonymous_bytes(pid: u32) -> u64 {
+    kib_of(&status(pid), "RssAnon:").unwrap_or(0)
+}
+
+/// Returns the memory that a process shares with no other, in bytes: the memory that its end would free. 0 if
+/// the kernel does not report it. Takes as long as [`pss_bytes`].
+pub fn private_bytes(pid: u32) -> u64 {
+    let [private] = rollup(pid, ["Private_Dirty:"]);
+    private.unwrap_or(0)
+}
+
+/// Returns the CPU time of all threads of a process, in user and kernel mode, in milliseconds, with the
+/// precision of the kernel's clock tick (10 ms). 0 if the system does not report it, as on other systems than
+/// Linux.
+pub fn cpu_ms(pid: u32) -> u64 {
+    let ticks = read_short(pid, "stat", stat_ticks);
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    ticks.unwrap_or(0).saturating_mul(1_000) / per_second
+}
+
+/// Returns the name of a process's program, at most 15 bytes.
+pub fn name(pid: i32) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim().to_owned())
+}
+
+/// Returns the entries of the environment with which a process was started: names and values, separated by NUL.
+pub fn environment(pid: i32) -> Vec<u8> {
+    std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()
+}
+
+/// Returns for each thread of a process the nanoseconds on a CPU, and those waiting for one.
+pub fn schedules(pid: i32) -> impl Iterator<Item = (i32, (u64, u64))> {
+    let tasks = format!("/proc/{pid}/task");
+    numbers(&tasks).filter_map(move |task| Some((task, schedstat(&format!("{tasks}/{task}/schedstat"))?)))
+}
+
+/// Reads a file of scheduler statistics (proc(5)): nanoseconds on a CPU, nanoseconds waiting for one.
+pub(crate) fn schedstat(path: &str) -> Option<(u64, u64)> {
+    parse_schedstat(&std::fs::read_to_string(path).ok()?)
+}
+
+fn parse_schedstat(line: &str) -> Option<(u64, u64)> {
+    let mut fields = line.split_whitespace();
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// Returns the entries of a folder whose names are numbers.
+pub(crate) fn numbers(folder: &str) -> impl Iterator<Item = i32> + use<> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+pub(crate) fn status(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default()
+}
+
+/// Returns figures of a process's memory maps in bytes. The kernel walks the page tables for them.
+pub(crate) fn rollup<const N: usize>(pid: impl std::fmt::Display, names: [&str; N]) -> [Option<u64>; N] {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    names.map(|name| kib_of(&text, name))
+}
+
+fn rss(pid: u32) -> Option<u64> {
+    let pages = read_short(pid, "statm", statm_resident)?;
+    pages.checked_mul(rustix::param::page_size() as u64)
+}
+
+/// Applies `find` to a file of a process that consists of one short line. The kernel produces such a file
+/// completely on the first read, so there is no second read. Its size is not queried, because it would be 0.
+/// Scrapes read such a file for each worker.
+fn read_short(pid: u32, name: &str, find: fn(&str) -> Option<u64>) -> Option<u64> {
+    let mut text = [0; SHORT];
+    let length = std::fs::File::open(format!("/proc/{pid}/{name}")).ok()?.read(&mut text).ok()?;
+    find(std::str::from_utf8(&text[..length]).ok()?)
+}
+
+/// Returns the figure after `name`, in bytes, from a text with one figure per line.
+pub(crate) fn kib_of(text: &str, name: &str) -> Option<u64> {
+    let kib = text.lines().find_map(|line| line.strip_prefix(name))?.trim().strip_suffix("kB")?;
+    kib.trim().parse::<u64>().ok()?.checked_mul(1_024)
+}
+
+fn statm_resident(text: &str) -> Option<u64> {
+    text.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Returns the sum of `utime` and `stime`. The second field is a name in parentheses that may contain any
+/// characters.
+fn stat_ticks(text: &str) -> Option<u64> {
+    let (_, fields) = text.rsplit_once(") ")?;
+    let mut times = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);
+    times.next()?.ok()?.checked_add(times.next()?.ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_accepted(text in any::<String>()) {
+            let _ = (Stat::parse(&text), parse_schedstat(&text), stat_ticks(&text), kib_of(&text, ""));
+        }
+    }
+
+    #[test]
+    fn stat_lines_are_parsed() {
+        let line = "42 (a (b) c) S 1 40 40 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 777 1 2";
+        assert_eq!(Stat::parse(line), Some(Stat { pid: 42, parent: 1, group: 40, ticks: 100, started: 777 }));
+        assert_eq!(Stat::parse(&line.replace(") S", ") Z")), None, "a zombie is ignored");
+        assert_eq!(parse_schedstat("123 45 6\n"), Some((123, 45)));
+        assert_eq!(parse_schedstat(""), None);
+    }
+
+    #[test]
+    fn the_kernels_tables_are_read() {
+        let rollup =
+            "55d0-7ffc ---p 00000000 00:00 0 [rollup]\nRss:  18432 kB\nPss:   9216 kB\nPss_Dirty: 12 kB\n";
+        assert_eq!(kib_of(rollup, "Pss:"), Some(9_216 * 1_024));
+        assert_eq!(kib_of("VmRSS:\t 90 kB\nRssAnon:\t  50 kB\n", "RssAnon:"), Some(50 * 1_024));
+        assert_eq!(kib_of("Rss: 1 kB\n", "Pss:"), None);
+        assert_eq!(kib_of("Pss: many kB\n", "Pss:"), None);
+        assert_eq!(statm_resident("2000 150 90 1 0 60 0\n"), Some(150));
+        assert_eq!(statm_resident(""), None);
+        let stat = "42 (a ) R 1 2) name) S 1 42 42 0 -1 4194560 900 80 0 0 150 25 7 3 20 0 4 0 12345 0 0";
+        assert_eq!(stat_ticks(stat), Some(175));
+        assert_eq!(stat_ticks("42 (ruby) S 1"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn this_process_has_memory_and_no_process_has_none() {
+        let held = std::hint::black_box(vec![1_u8; 8 << 20]);
+        assert!(pss_bytes(std::process::id()) > held.len() as u64);
+        assert!(rss_bytes(std::process::id()) > held.len() as u64);
+        assert!(anonymous_bytes(std::process::id()) > held.len() as u64);
+        assert!(private_bytes(std::process::id()) > held.len() as u64);
+        assert_eq!((pss_bytes(u32::MAX), rss_bytes(u32::MAX), cpu_ms(u32::MAX)), (0, 0, 0));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn work_takes_processor_time() {
+        let id = std::process::id();
+        let (before, begun) = (cpu_ms(id), std::time::Instant::now());
+        while cpu_ms(id) < before + 20 {
+            assert!(begun.elapsed().as_secs() < 60, "busy for a minute and it does not show");
+        }
+    }
+}
