@@ -31,7 +31,7 @@ impl Cpus {
         if whole >= all {
             return undivided;
         }
-        let every = affinity().unwrap_or_default();
+        let every = affinity(None).unwrap_or_default();
         match every.split_at_checked(whole as usize) {
             Some((server, load)) if !load.is_empty() => {
                 let (server, load) = (server.to_vec(), load.to_vec());
@@ -68,7 +68,7 @@ mod tests {
     #[cfg(all(target_os = "linux", not(firebrick_portable)))]
     #[test]
     fn server_and_load_generator_use_different_cpus() {
-        let here = || affinity().unwrap();
+        let here = || affinity(None).unwrap();
         let count = here().len() as u32;
         let cpus = Cpus::divide(Some(0.5), count);
         if count < 2 {

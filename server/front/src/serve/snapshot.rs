@@ -15,8 +15,7 @@ use stats::{
     QueueSnapshot, RateLimitsSnapshot, Recorder, RubyVersion, ServerSnapshot, SizingSnapshot, Snapshot,
     TlsSnapshot, WorkerSnapshot, WorkerState,
 };
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot, watch};
 use workers::reconciler::{FIRST, Row, Stage};
@@ -39,19 +38,10 @@ pub(crate) struct Snapshotter {
     upgrades: UpgradeRecord,
     commands: mpsc::Sender<Command>,
     started: SystemTime,
-    memory: MemoryMeter,
-    machine: MachineMeter,
 }
-
-/// Measures the PSS of processes and caches the result. The kernel walks the page tables of a process for it, which delays the process's
-/// own page faults. Clients that poll without a pause must not cause that all the time.
-#[derive(Clone, Default)]
-struct MemoryMeter(Arc<Mutex<HashMap<u32, (Instant, u64)>>>);
 
 /// The maximum age of a measured PSS for interactive readers.
 const PSS_AGE: Duration = Duration::from_millis(500);
-/// The maximum age for scrapes. The history measures more often, so a scrape finds all workers measured, except new ones.
-const SCRAPED_AGE: Duration = Duration::from_secs(30);
 
 /// The figures of processes that a reader needs. Others are not read: each file of `/proc` costs as much as
 /// all other figures of the process.
@@ -66,35 +56,7 @@ pub(super) struct Detail {
 impl Detail {
     pub(super) const ALL: Detail = Detail { age: PSS_AGE, cpu: true };
     /// The figures in `/metrics`.
-    pub(super) const SCRAPED: Detail = Detail { age: SCRAPED_AGE, cpu: false };
-}
-
-/// Reads the machine's limits and caches them: this takes a dozen files, and a socket to test for IPv6.
-#[derive(Clone, Default)]
-struct MachineMeter(Arc<Mutex<Option<(Instant, Machine)>>>);
-
-impl MachineMeter {
-    fn read(&self, age: Duration) -> Machine {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*known {
-            Some((at, machine)) if at.elapsed() < age => machine.clone(),
-            _ => known.insert((Instant::now(), Machine::read())).1.clone(),
-        }
-    }
-}
-
-impl MemoryMeter {
-    fn pss_bytes(&self, pid: u32, age: Duration) -> u64 {
-        let mut measured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, pss)) = measured.get(&pid).filter(|(at, _)| at.elapsed() < age) {
-            return *pss;
-        }
-        // Drops the entries of processes that have exited.
-        measured.retain(|_, (at, _)| at.elapsed() < SCRAPED_AGE);
-        let pss = sys::process::pss_bytes(pid);
-        measured.insert(pid, (Instant::now(), pss));
-        pss
-    }
+    pub(super) const SCRAPED: Detail = Detail { age: sys::process::KEPT, cpu: false };
 }
 
 #[derive(Clone, Copy, Default)]
@@ -105,9 +67,9 @@ struct Usage {
 }
 
 impl Usage {
-    fn of(pid: u32, memory: &MemoryMeter, detail: Detail) -> Usage {
+    fn of(pid: u32, detail: Detail) -> Usage {
         Usage {
-            pss_bytes: memory.pss_bytes(pid, detail.age),
+            pss_bytes: sys::process::recent_pss_bytes(pid, detail.age),
             rss_bytes: sys::process::rss_bytes(pid),
             cpu_ms: if detail.cpu { sys::process::cpu_ms(pid) } else { 0 },
         }
@@ -130,13 +92,12 @@ impl Snapshotter {
         let processes = self.processes().await;
         let pids: Vec<u32> = processes.workers.iter().map(|row| row.pid).collect();
         let own: Vec<u32> = std::iter::once(std::process::id()).chain(processes.templates.clone()).collect();
-        let (memory, machine) = (self.memory.clone(), self.machine.clone());
         let measured = tokio::task::spawn_blocking(move || {
-            let own: Usage = own.into_iter().map(|pid| Usage::of(pid, &memory, detail)).sum();
+            let own: Usage = own.into_iter().map(|pid| Usage::of(pid, detail)).sum();
             (
                 own,
-                machine.read(detail.age),
-                pids.into_iter().map(|pid| Usage::of(pid, &memory, detail)).collect::<Vec<Usage>>(),
+                Machine::recent(),
+                pids.into_iter().map(|pid| Usage::of(pid, detail)).collect::<Vec<Usage>>(),
             )
         });
         let Ok((own, machine, workers)) = measured.await else {
@@ -207,8 +168,6 @@ impl Snapshotter {
             upgrades: upgrades.clone(),
             commands: pool.commands.clone(),
             started,
-            memory: MemoryMeter::default(),
-            machine: MachineMeter::default(),
         }
     }
 
@@ -381,25 +340,5 @@ fn line(step: ReloadStep) -> ReloadLine {
         ReloadStep::Step { stage, text } => ReloadLine::Step { stage: stage.to_owned(), text },
         ReloadStep::End(Ok(done)) => ReloadLine::Done { done },
         ReloadStep::End(Err(failed)) => ReloadLine::Failed { failed },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_measured_once_in_a_while() {
-        let (meter, own) = (MemoryMeter::default(), std::process::id());
-        let (begun, first) = (Instant::now(), meter.pss_bytes(own, PSS_AGE));
-        let held = std::hint::black_box(vec![1_u8; 8 << 20]);
-        let second = meter.pss_bytes(own, PSS_AGE);
-        assert!(second == first || begun.elapsed() >= PSS_AGE, "kept");
-        std::thread::sleep(PSS_AGE);
-        assert_ne!(meter.pss_bytes(own, PSS_AGE), first, "measured again");
-        let known = meter.pss_bytes(own, SCRAPED_AGE);
-        std::thread::sleep(PSS_AGE);
-        assert_eq!(meter.pss_bytes(own, SCRAPED_AGE), known, "old enough for a scrape");
-        drop(held);
     }
 }

@@ -219,8 +219,8 @@ pub fn memory(pid: i32) -> Memory {
     Memory { pss, rss }
 }
 
-pub fn affinity() -> Option<Vec<usize>> {
-    let set = sched_getaffinity(None).ok()?;
+pub fn affinity(of: Option<Pid>) -> Option<Vec<usize>> {
+    let set = sched_getaffinity(of).ok()?;
     Some((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 

@@ -5,10 +5,16 @@ mod cpu;
 
 use std::num::NonZero;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 pub use cpu::{CpuClock, ticks};
 
 use crate::process::{affinity, kib_of};
+
+/// The maximum age of [`Machine::recent`]. A pod can be resized while it runs; but a reading takes a dozen files, and a socket to test for
+/// IPv6.
+pub const AGE: Duration = Duration::from_secs(5);
 
 /// The resources that this process may use.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +68,16 @@ impl Machine {
         }
     }
 
+    /// Returns a reading that is at most [`AGE`] old. All readers in this program share it.
+    pub fn recent() -> Machine {
+        static LAST: Mutex<Option<(Instant, Machine)>> = Mutex::new(None);
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((at, machine)) if at.elapsed() < AGE => machine.clone(),
+            _ => last.insert((Instant::now(), Machine::read())).1.clone(),
+        }
+    }
+
     /// Returns how many processes the kernel has killed because memory ran out: in this process's control group, or on the whole machine where the
     /// group has no counter. `None` if neither has one.
     pub fn oom_kills() -> Option<u64> {
@@ -101,9 +117,14 @@ impl Machine {
     }
 }
 
+/// Returns the CPUs of the first thread: `taskset -p` changes only that one, and any thread may read them.
+fn usable_cpus() -> Option<Vec<usize>> {
+    affinity(Some(rustix::process::getpid()))
+}
+
 /// Returns the number of CPUs in the affinity mask. Without a mask, uses `available_parallelism`, which includes the quota, rounded down.
 fn cores() -> u32 {
-    let count = match affinity() {
+    let count = match usable_cpus() {
         Some(cpus) => cpus.len().max(1),
         None => std::thread::available_parallelism().map_or(1, NonZero::get),
     };
@@ -139,5 +160,17 @@ mod tests {
     #[test]
     fn this_machine_has_a_core() {
         assert!(Machine::read().cores >= 1 && !kernel().is_empty());
+    }
+
+    #[cfg(all(target_os = "linux", not(firebrick_portable)))]
+    #[test]
+    fn any_thread_reads_the_cpus_of_the_first() {
+        use crate::process::run_on;
+        let all = Machine::read().cores;
+        let pinned = std::thread::spawn(|| {
+            run_on(&affinity(None).unwrap()[..1]);
+            (affinity(None).unwrap().len(), Machine::read().cores)
+        });
+        assert_eq!(pinned.join().unwrap(), (1, all));
     }
 }

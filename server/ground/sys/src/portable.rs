@@ -185,7 +185,7 @@ fn ps(arguments: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&told.stdout).into_owned())
 }
 
-pub fn affinity() -> Option<Vec<usize>> {
+pub fn affinity(_of: Option<Pid>) -> Option<Vec<usize>> {
     None
 }
 

@@ -17,11 +17,14 @@
 //!    another error if the system has no such handles. It is readable when the process has exited; `wait` waits for that, and returns
 //!    whether it has happened. `signal` reaches this process or none. `reap` reaps it if it is a child that has exited, and returns its exit
 //!    code, or the signal as an error.
-//! 8. [`affinity`]: the CPUs on which the calling thread may run, if the system tells. [`run_on`] moves the thread, and the processes that
-//!    it starts, to these CPUs, if the system can.
+//! 8. [`affinity`]: the CPUs on which the first thread of a process may run, or the calling thread, if the system tells. [`run_on`] moves
+//!    the calling thread, and the processes that it starts, to these CPUs, if the system can.
 //! 9. [`ThreadClock`]: the computing time of the thread that created it; any thread may read it. It never goes back.
 
+use std::collections::BTreeMap;
 use std::io::Read;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 pub use crate::system::{
     BY_DESCRIPTOR, DESCRIPTORS, DUMP, Handle, PROGRAMS_ARE_KNOWN, ThreadClock, adopt_orphans, affinity,
@@ -80,6 +83,9 @@ pub struct Memory {
     pub rss: u64,
 }
 
+/// The maximum age of [`recent_pss_bytes`]: a history that is taken more often leaves all processes measured, except new ones.
+pub const KEPT: Duration = Duration::from_secs(30);
+
 /// More than `stat` and `statm` can contain: 52 numbers of at most 20 digits, and a name of at most 64 bytes.
 const SHORT: usize = 2_048;
 
@@ -93,6 +99,21 @@ const SHORT: usize = 2_048;
 pub fn pss_bytes(pid: u32) -> u64 {
     let [pss] = rollup(pid, ["Pss:"]);
     pss.or_else(|| rss(pid)).unwrap_or(0)
+}
+
+/// Returns the proportional set size of a process in bytes, measured at most `age` ago. The kernel walks the page tables of a process for it,
+/// which delays the process's own page faults, so readers that poll share what was measured. `age` is at most [`KEPT`].
+pub fn recent_pss_bytes(pid: u32, age: Duration) -> u64 {
+    static MEASURED: Mutex<BTreeMap<u32, (Instant, u64)>> = Mutex::new(BTreeMap::new());
+    let mut measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, pss)) = measured.get(&pid).filter(|(at, _)| at.elapsed() < age) {
+        return *pss;
+    }
+    // Drops the entries of processes that have exited.
+    measured.retain(|_, (at, _)| at.elapsed() < KEPT);
+    let pss = pss_bytes(pid);
+    measured.insert(pid, (Instant::now(), pss));
+    pss
 }
 
 /// Returns the resident set size of a process in bytes, including all shared memory. 0 if the kernel does not
@@ -242,6 +263,23 @@ mod tests {
         assert!(anonymous_bytes(std::process::id()) > held.len() as u64);
         assert!(private_bytes(std::process::id()) > held.len() as u64);
         assert_eq!((pss_bytes(u32::MAX), rss_bytes(u32::MAX), cpu_ms(u32::MAX)), (0, 0, 0));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn memory_is_measured_once_in_a_while() {
+        const AGE: Duration = Duration::from_millis(500);
+        let own = std::process::id();
+        let (begun, first) = (Instant::now(), recent_pss_bytes(own, AGE));
+        let held = std::hint::black_box(vec![1_u8; 8 << 20]);
+        let second = recent_pss_bytes(own, AGE);
+        assert!(second == first || begun.elapsed() >= AGE, "kept");
+        std::thread::sleep(AGE);
+        assert_ne!(recent_pss_bytes(own, AGE), first, "measured again");
+        let known = recent_pss_bytes(own, KEPT);
+        std::thread::sleep(AGE);
+        assert_eq!(recent_pss_bytes(own, KEPT), known, "old enough for a scrape");
+        drop(held);
     }
 
     #[cfg(target_os = "linux")]

@@ -34,7 +34,6 @@ pub(super) struct Sampler {
     next: Instant,
     /// When `auto` is calculated again.
     next_auto: Instant,
-    machine: Option<(Instant, Machine)>,
     clock: Option<CpuClock>,
     /// The CPU time of each worker at the last sample, in milliseconds.
     cpu_ms: BTreeMap<Serial, u64>,
@@ -49,7 +48,6 @@ impl Sampler {
         Sampler {
             next: now,
             next_auto: now + LIMITS,
-            machine: None,
             clock: None,
             cpu_ms: BTreeMap::new(),
             templates_pss: None,
@@ -60,12 +58,6 @@ impl Sampler {
 
     pub(super) fn templates_measured(&mut self, pss: u64, now: Instant) {
         (self.templates_pss, self.next_templates) = (Some(pss), now + TEMPLATES);
-    }
-
-    fn machine(&mut self, now: Instant) -> &Machine {
-        let old = |(read, _): &mut (Instant, Machine)| now.saturating_duration_since(*read) >= LIMITS;
-        self.machine.take_if(old);
-        &self.machine.get_or_insert_with(|| (now, Machine::read())).1
     }
 }
 
@@ -114,7 +106,7 @@ impl Supervisor {
             return;
         }
         self.subjects.sampler.next_auto = now + LIMITS;
-        let Chosen { number, why } = auto_workers(self.subjects.sampler.machine(now), estimate);
+        let Chosen { number, why } = auto_workers(&Machine::recent(), estimate);
         let workers = Workers::exactly(number.min(self.reconciler.capacity()));
         let acts = self.reconciler.allow(workers, &why, now);
         self.carry_out(acts);
@@ -156,7 +148,7 @@ impl Supervisor {
             .sum();
         let passed = before.as_ref().map(|before| clock.at().saturating_duration_since(before.at()));
         let worker_cpus = passed.map(|passed| used as f64 / 1e3 / passed.as_secs_f64().max(0.1));
-        let cpus = self.subjects.sampler.machine(now).cpu_time().max(0.01);
+        let cpus = Machine::recent().cpu_time().max(0.01);
         Sample {
             load,
             oldest,
@@ -192,7 +184,7 @@ impl Supervisor {
 
     fn memory_sample(&mut self, rows: &[Row], now: Instant) -> Memory {
         self.measure_templates(now);
-        let limit = self.subjects.sampler.machine(now).memory();
+        let limit = Machine::recent().memory();
         let pss = |row: &Row| self.workers.get(&row.serial).and_then(|worker| worker.memory.pss_at_most());
         let largest = rows.iter().filter_map(pss).max();
         // A worker that has not been measured yet may become as large as the others.

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::cgroup;
-use crate::process::affinity;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CpuClock {
@@ -23,7 +22,7 @@ impl CpuClock {
     pub(super) fn read() -> CpuClock {
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let usable = affinity();
+        let usable = super::usable_cpus();
         CpuClock {
             at: Instant::now(),
             idle: idle_ticks(&stat, |cpu| usable.as_ref().is_none_or(|usable| usable.contains(&cpu)))
