@@ -9,54 +9,12 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use serde_json::json;
 use stats::{History, RecentLoad};
 use std::cell::RefCell;
 use std::time::Instant;
 use tokio::sync::mpsc;
-
-const ENDPOINTS: [(&str, &str, &str); 14] = [
-    (
-        "GET",
-        "/stats",
-        "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \
-         counted, ?format=puma is /puma/stats",
-    ),
-    (
-        "GET",
-        "/requests",
-        "requests under way, slowest first; ?limit=N (20), &backtraces adds where in the app they are",
-    ),
-    (
-        "GET",
-        "/deaths",
-        "how the last 256 workers that are gone ended, and what they were serving; the newest first; ?limit=N",
-    ),
-    ("GET", "/history", "the last hour in steps of 10 s"),
-    ("GET", "/metrics", "the figures of /stats for Prometheus: OpenMetrics, or its older text format"),
-    ("GET", "/live", "whether the server responds: 200, or 503 with the reason; needs no token"),
-    ("GET", "/ready", "whether the server wants requests: 200, or 503 with the reason; needs no token"),
-    ("GET", "/status", "what the server is at, also while it starts and ends"),
-    ("GET", "/dashboard", "a page that shows all of this"),
-    ("GET", "/puma/stats", "the same as /stats in the shape of Puma's stats"),
-    (
-        "POST",
-        "/reload",
-        "loads the app again, ?undo goes back, ?in_place where memory is short; a line for each step",
-    ),
-    (
-        "POST",
-        "/upgrade",
-        "starts the program again beside this one, which hands over to it; a line for each step",
-    ),
-    (
-        "GET",
-        "/stop, /halt, /restart, /phased-restart",
-        "for pumactl and other tools of Puma: as TERM, as INT twice, as USR2, as USR1; answered at once",
-    ),
-    ("GET", "/", "this list; the page for browsers"),
-];
 
 /// The requested resolution of the histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,70 +193,147 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
 /// The default limit of `/requests`.
 const SHOWN: usize = 20;
 
-fn route(head: &Parts) -> Route {
-    let query = head.uri.query().unwrap_or_default();
-    let parameters = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let given = |name: &str| parameters.clone().find(|(given, _)| *given == name).map(|(_, value)| value);
-    let on = |name: &str| given(name).is_some_and(|value| text::switch::parse(value).unwrap_or(true));
-    let limit = |default: usize| {
-        let count = given("limit").map_or(Some(default as u64), |text| text::count::parse(text).ok());
-        count.and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0)
-    };
-    let route = match head.uri.path() {
-        "/" if reads_html(head) => Route::Dashboard,
-        "/" => Route::Index,
-        "/dashboard" => Route::Dashboard,
-        "/puma/stats" => Route::PumaStats,
-        "/stats" => match given("format") {
-            None | Some("native") => Route::Stats(match given("buckets") {
-                None | Some("0") => Buckets::None,
-                Some("fine") => Buckets::Fine,
-                Some(_) => Buckets::Coarse,
-            }),
-            Some("puma") => Route::PumaStats,
-            Some(_) => Route::UnknownFormat,
+/// Paths that are understood.
+struct Endpoint {
+    methods: &'static str,
+    paths: &'static [&'static str],
+    /// The entry in the list of endpoints; empty if there is none.
+    gives: &'static str,
+    route: fn(&Query<'_>) -> Route,
+}
+
+const fn get(path: &'static [&'static str], gives: &'static str, route: fn(&Query<'_>) -> Route) -> Endpoint {
+    Endpoint { methods: "GET, HEAD", paths: path, gives, route }
+}
+
+const fn post(
+    path: &'static [&'static str],
+    gives: &'static str,
+    route: fn(&Query<'_>) -> Route,
+) -> Endpoint {
+    Endpoint { methods: "POST", paths: path, gives, route }
+}
+
+/// For `pumactl` and other tools of Puma, which send GET.
+const fn order(
+    paths: &'static [&'static str],
+    gives: &'static str,
+    route: fn(&Query<'_>) -> Route,
+) -> Endpoint {
+    Endpoint { methods: "GET, POST", paths, gives, route }
+}
+
+const ENDPOINTS: [Endpoint; 18] = [
+    get(
+        &["/stats"],
+        "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \
+         counted, ?format=puma is /puma/stats",
+        |query| match (query.given("format"), query.given("buckets")) {
+            (None | Some("native"), None | Some("0")) => Route::Stats(Buckets::None),
+            (None | Some("native"), Some("fine")) => Route::Stats(Buckets::Fine),
+            (None | Some("native"), Some(_)) => Route::Stats(Buckets::Coarse),
+            (Some("puma"), _) => Route::PumaStats,
+            (Some(_), _) => Route::UnknownFormat,
         },
-        "/requests" => match limit(SHOWN) {
-            Some(limit) => Route::Requests { limit, backtraces: on("backtraces") },
+    ),
+    get(
+        &["/requests"],
+        "requests under way, slowest first; ?limit=N (20), &backtraces adds where in the app they are",
+        |query| match query.limit(SHOWN) {
+            Some(limit) => Route::Requests { limit, backtraces: query.on("backtraces") },
             None => Route::BadLimit,
         },
-        "/history" => Route::History,
-        "/deaths" => limit(usize::MAX).map_or(Route::BadLimit, Route::Deaths),
-        "/reload" | "/upgrade" if head.method != Method::POST => return Route::MethodNotAllowed("POST"),
-        "/reload" => {
-            return Route::Reload(match (on("undo"), on("in_place")) {
+    ),
+    get(
+        &["/deaths"],
+        "how the last 256 workers that are gone ended, and what they were serving; the newest first; ?limit=N",
+        |query| query.limit(usize::MAX).map_or(Route::BadLimit, Route::Deaths),
+    ),
+    get(&["/history"], "the last hour in steps of 10 s", |_| Route::History),
+    get(
+        &["/metrics"],
+        "the figures of /stats for Prometheus: OpenMetrics, or its older text format",
+        |query| Route::Metrics(Format::accepted(accepted(query.0))),
+    ),
+    get(&["/live"], "whether the server responds: 200, or 503 with the reason; needs no token", |_| {
+        Route::Live
+    }),
+    get(
+        &["/ready"],
+        "whether the server wants requests: 200, or 503 with the reason; needs no token",
+        |_| Route::Ready,
+    ),
+    get(&["/status"], "what the server is at, also while it starts and ends", |_| Route::Status),
+    get(&["/dashboard"], "a page that shows all of this", |_| Route::Dashboard),
+    get(&["/puma/stats"], "the same as /stats in the shape of Puma's stats", |_| Route::PumaStats),
+    post(
+        &["/reload"],
+        "loads the app again, ?undo goes back, ?in_place where memory is short; a line for each step",
+        |query| {
+            Route::Reload(match (query.on("undo"), query.on("in_place")) {
                 (true, _) => ReloadWish::Undo,
                 (false, true) => ReloadWish::InPlace,
                 (false, false) => ReloadWish::Reload,
-            });
-        }
-        "/upgrade" => return Route::Upgrade,
-        "/stop" | "/halt" | "/restart" | "/phased-restart" | "/reload-worker-directory"
-            if !matches!(head.method, Method::GET | Method::POST) =>
-        {
-            return Route::MethodNotAllowed("GET, POST");
-        }
-        "/stop" => return Route::Order(Some(Order::Stop)),
-        "/halt" => return Route::Order(Some(Order::Halt)),
-        "/restart" => return Route::Order(Some(Order::Restart)),
-        "/phased-restart" => return Route::Order(Some(Order::PhasedRestart)),
-        // Every reload resolves the directory again, as it was typed.
-        "/reload-worker-directory" => return Route::Order(None),
-        "/refork" => Route::Unsupported("reforking goes by requests: rack.refork_after"),
-        "/gc" | "/gc-stats" => Route::Unsupported(
-            "the server itself runs no Ruby; rack.out_of_band_gc collects between requests",
-        ),
-        "/thread-backtraces" => Route::Unsupported("/requests?backtraces says where requests are"),
-        "/metrics" => Route::Metrics(Format::accepted(accepted(head))),
-        "/live" => Route::Live,
-        "/ready" => Route::Ready,
-        "/status" => Route::Status,
-        _ => return Route::NotFound,
+            })
+        },
+    ),
+    post(
+        &["/upgrade"],
+        "starts the program again beside this one, which hands over to it; a line for each step",
+        |_| Route::Upgrade,
+    ),
+    order(
+        &["/stop", "/halt", "/restart", "/phased-restart"],
+        "for pumactl and other tools of Puma: as TERM, as INT twice, as USR2, as USR1; answered at once",
+        |query| {
+            Route::Order(Some(match query.0.uri.path() {
+                "/stop" => Order::Stop,
+                "/halt" => Order::Halt,
+                "/restart" => Order::Restart,
+                _ => Order::PhasedRestart,
+            }))
+        },
+    ),
+    get(&["/"], "this list; the page for browsers", |query| {
+        if reads_html(query.0) { Route::Dashboard } else { Route::Index }
+    }),
+    // Every reload resolves the directory again, as it was typed.
+    order(&["/reload-worker-directory"], "", |_| Route::Order(None)),
+    get(&["/refork"], "", |_| Route::Unsupported("reforking goes by requests: rack.refork_after")),
+    get(&["/gc", "/gc-stats"], "", |_| {
+        Route::Unsupported("the server itself runs no Ruby; rack.out_of_band_gc collects between requests")
+    }),
+    get(&["/thread-backtraces"], "", |_| Route::Unsupported("/requests?backtraces says where requests are")),
+];
+
+/// The parameters of a request.
+struct Query<'a>(&'a Parts);
+
+impl Query<'_> {
+    fn given(&self, name: &str) -> Option<&str> {
+        let parameters = self.0.uri.query().unwrap_or_default().split('&');
+        let mut pairs = parameters.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        pairs.find(|(given, _)| *given == name).map(|(_, value)| value)
+    }
+
+    fn on(&self, name: &str) -> bool {
+        self.given(name).is_some_and(|value| text::switch::parse(value).unwrap_or(true))
+    }
+
+    fn limit(&self, default: usize) -> Option<usize> {
+        let count = self.given("limit").map_or(Some(default as u64), |text| text::count::parse(text).ok());
+        count.and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0)
+    }
+}
+
+fn route(head: &Parts) -> Route {
+    let Some(endpoint) = ENDPOINTS.iter().find(|one| one.paths.contains(&head.uri.path())) else {
+        return Route::NotFound;
     };
-    if matches!(head.method, Method::GET | Method::HEAD) {
-        route
+    if endpoint.methods.split(", ").any(|method| head.method == method) {
+        (endpoint.route)(&Query(head))
     } else {
-        Route::MethodNotAllowed("GET, HEAD")
+        Route::MethodNotAllowed(endpoint.methods)
     }
 }
 
@@ -312,9 +347,9 @@ fn accepted(head: &Parts) -> &str {
 }
 
 fn endpoints() -> serde_json::Value {
-    ENDPOINTS
-        .iter()
-        .map(|(method, path, text)| json!({ "method": method, "path": path, "gives": text }))
+    let listed = ENDPOINTS.iter().filter(|one| !one.gives.is_empty());
+    listed
+        .map(|one| json!({ "method": one.methods.split(',').next(), "path": one.paths.join(", "), "gives": one.gives }))
         .collect()
 }
 
@@ -380,6 +415,19 @@ pub(crate) fn json_response(status: StatusCode, mut text: String) -> Response<Fu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hyper::Method;
+
+    #[test]
+    fn the_list_is_documented() {
+        let page = include_str!("../../../docs/stats.md");
+        for one in ENDPOINTS.iter().filter(|one| !one.gives.is_empty()) {
+            for path in one.paths {
+                assert!(page.contains(&format!("{path}`")) || page.contains(&format!("{path}?")), "{path}");
+            }
+        }
+        assert_eq!(endpoints()[12]["path"], "/stop, /halt, /restart, /phased-restart");
+        assert_eq!((endpoints().as_array().unwrap().len(), &endpoints()[12]["method"]), (14, &json!("GET")));
+    }
 
     fn requested(method: &Method, path: &str, accept: &str) -> Route {
         let request = Request::builder().method(method).uri(path).header(ACCEPT, accept);
