@@ -140,7 +140,7 @@ class ReloadTest < Case
     assert_equal({ "undone" => 1, "failed" => 1 }, outcomes.call)
     assert_equal "failed", own.stats.dig("reloads", "last", "outcome")
     assert_match(/broken on purpose/, own.stats.dig("reloads", "last", "text"))
-    assert_match(/^last reload +failed, \d+s ago: .*broken on purpose/, own.command_line("stats", own.dir).first)
+    assert_match(/^last reload +failed, \d+ s ago: .*broken on purpose/, own.command_line("stats", own.dir).first)
   end
 
   it "shows the phase, and counts both templates' memory" do

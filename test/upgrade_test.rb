@@ -29,7 +29,7 @@ class UpgradeTest < Case
     assert_equal [{ "done" => 1, "failed" => 0 }, nil], [counts, running]
     assert_equal ["done", "process #{own.pid} took over from process #{before}"], last.values_at("outcome", "text")
     assert_operator last["took_s"], :>, 0
-    assert_match(/^last upgrade done, \d+s ago: process #{own.pid} took over/, own.command_line("stats", own.dir).first)
+    assert_match(/^last upgrade done, \d+ s ago: process #{own.pid} took over/, own.command_line("stats", own.dir).first)
     assert_match(/^pid +#{own.pid}$/, own.command_line("status", own.dir).first)
     stopped, = own.command_line("stop", own.dir)
     assert_match(/process #{own.pid} has ended/, stopped)

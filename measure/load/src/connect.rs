@@ -73,7 +73,7 @@ impl Attempts {
     /// Backs off, so that a server that is down is not flooded with connection attempts.
     pub(crate) async fn pause(&self, lane: &Lane) {
         let failures = self.failures.replace((self.failures.get() + 1).min(16));
-        let pause = (SHORTEST_PAUSE * 2u32.saturating_pow(failures)).min(LONGEST_PAUSE);
+        let pause = net::backoff(SHORTEST_PAUSE, failures, LONGEST_PAUSE);
         let mut sleep = pin!(tokio::time::sleep(pause));
         poll_fn(|cx| match lane.cut.get() || lane.now() >= lane.run.end() {
             true => Poll::Ready(()),

@@ -151,21 +151,21 @@ fn not_tls(error: &io::Error) -> Option<&'static str> {
 }
 
 async fn open_tcp(addresses: &[SocketAddr], good: &AtomicUsize) -> io::Result<TcpStream> {
-    let first = good.load(Ordering::Relaxed);
-    let mut last = None;
-    for turn in 0..addresses.len() {
-        let index = (first + turn) % addresses.len();
-        match TcpStream::connect(addresses[index]).await {
-            Ok(stream) => {
-                good.store(index, Ordering::Relaxed);
-                // Requests are written whole, so waiting for more data gains nothing.
-                stream.set_nodelay(true)?;
-                return Ok(stream);
-            }
-            Err(error) => last = Some(error),
+    let stream = match addresses {
+        [one] => TcpStream::connect(one).await?,
+        _ => {
+            let mut in_turn = addresses.to_vec();
+            in_turn.rotate_left(good.load(Ordering::Relaxed));
+            let stream = net::connect_tcp(&in_turn).await?;
+            let connected = stream.peer_addr()?;
+            let index = addresses.iter().position(|address| *address == connected);
+            good.store(index.unwrap_or_default(), Ordering::Relaxed);
+            stream
         }
-    }
-    Err(last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
+    };
+    // Requests are written whole, so waiting for more data gains nothing.
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 fn look_up(origin: &Origin) -> Result<Vec<SocketAddr>, String> {

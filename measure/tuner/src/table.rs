@@ -21,7 +21,7 @@ pub(crate) fn mebibytes(bytes: u64) -> String {
 
 /// Formats bytes with unit.
 pub(crate) fn size(bytes: f64) -> String {
-    if bytes.abs() < 1_024.0 { format!("{bytes:.0} bytes") } else { text::people::size(bytes, figure) }
+    text::people::size(bytes, figure)
 }
 
 /// The columns: headings, units, widths.
@@ -130,7 +130,7 @@ mod tests {
     fn three_significant_digits() {
         let texts: Vec<String> = [0.0, 0.1234, 1.234, 12.34, 123.4, 1_234.0, 98_765.0].map(figure).to_vec();
         assert_eq!(texts, ["0", "0.123", "1.23", "12.3", "123", "1,230", "98,800"]);
-        assert_eq!([figure(f64::NAN), size(3.5 * 1_048_576.0), size(12.0)], ["-", "3.50 MiB", "12 bytes"]);
+        assert_eq!([figure(f64::NAN), size(3.5 * 1_048_576.0), size(12.0)], ["-", "3.50 MiB", "12 B"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use stats::{
 };
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use text::people::grouped;
 
 /// Returns the output of `firebrick stats`.
@@ -319,16 +319,9 @@ pub(crate) fn mib(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Formats seconds with the two largest units: `3d 4h`, `5m 6s`, `7s`.
+/// Formats seconds in their two largest units.
 pub(crate) fn span(seconds: f64) -> String {
-    let seconds = seconds.max(0.0) as u64;
-    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3_600 => format!("{minutes}m {}s", seconds % 60),
-        3_600..86_400 => format!("{hours}h {}m", minutes % 60),
-        _ => format!("{days}d {}h", hours % 24),
-    }
+    text::people::span(Duration::from_secs_f64(seconds.clamp(0.0, 1e12)))
 }
 
 #[cfg(test)]
@@ -338,7 +331,7 @@ mod tests {
     #[test]
     fn numbers_for_people() {
         let spans = [0.9, 59.0, 61.0, 3_720.0, 90_000.0, -1.0].map(span);
-        assert_eq!(spans, ["0s", "59s", "1m 1s", "1h 2m", "1d 1h", "0s"]);
+        assert_eq!(spans, ["0 s", "59 s", "1 min 1 s", "1 h 2 min", "1 d 1 h", "0 s"]);
         assert_eq!([0.0, 0.014, 9.994, 10.04].map(ms), ["0.000", "0.014", "9.99", "10.0"]);
     }
 
@@ -385,12 +378,15 @@ mod tests {
         (site.workers, site.rack) = (Vec::new(), String::new());
         let alone = stats(&site);
         assert!(!alone.contains("mruby"), "{alone}");
-        assert!(alone.starts_with("Firebrick 0.1.0 · static site · pid 99 · up 1m 5s · 5.0 MiB"), "{alone}");
+        assert!(
+            alone.starts_with("Firebrick 0.1.0 · static site · pid 99 · up 1 min 5 s · 5.0 MiB"),
+            "{alone}"
+        );
         assert!(!alone.contains("worker") && !alone.contains("queue") && alone.contains("total"), "{alone}");
         let text = stats(&server);
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert!(text.starts_with(
-            "Firebrick 0.1.0 · ruby 3.1.2 · Rack 2.2.4 · production · pid 99 · up 1m 5s · 15.0 MiB"
+            "Firebrick 0.1.0 · ruby 3.1.2 · Rack 2.2.4 · production · pid 99 · up 1 min 5 s · 15.0 MiB"
         ));
         assert!(
             lines.contains(&vec!["0", "100", "ready", "1,234", "1", "2/5", "3", "10.0", "6", "1m", "0s"]),
@@ -413,10 +409,7 @@ mod tests {
             }],
         }));
         let text = stats(&server);
-        assert!(
-            text.contains("certificates a.test, b.test: valid for 1d 0h, next order in 1h 0m\n"),
-            "{text}"
-        );
+        assert!(text.contains("certificates a.test, b.test: valid for 1 d, next order in 1 h\n"), "{text}");
         assert!(text.contains("failed 2 times: the CA is away\n"), "{text}");
         server.acme[0].not_after = None;
         assert!(stats(&server).contains("a.test, b.test: missing"));
@@ -433,7 +426,7 @@ mod tests {
             ],
         }));
         let text = stats(&server);
-        assert!(text.contains("services     jobs running (pid 7) for 1m 0s, 0 restarts\n"), "{text}");
+        assert!(text.contains("services     jobs running (pid 7) for 1 min, 0 restarts\n"), "{text}");
         assert!(
             text.contains("             push waiting for 2s, 1,234 restarts; ended with exit code 3\n"),
             "{text}"
@@ -470,10 +463,10 @@ mod tests {
         }));
         let text = stats(&server);
         for line in [
-            "reload       watching: on its way\nlast reload  no way back, 1m 0s ago: why\n",
-            "refork       becoming: on its way\nlast refork  dropped, 1m 0s ago: why\n",
-            "upgrade      booting: on its way\nlast upgrade failed, 1m 0s ago: why\n",
-            "workers      3 of 2:8; grew 2 → 3, 5s ago: requests wait\n",
+            "reload       watching: on its way\nlast reload  no way back, 1 min ago: why\n",
+            "refork       becoming: on its way\nlast refork  dropped, 1 min ago: why\n",
+            "upgrade      booting: on its way\nlast upgrade failed, 1 min ago: why\n",
+            "workers      3 of 2:8; grew 2 → 3, 5 s ago: requests wait\n",
         ] {
             assert!(text.contains(line), "{line:?} is missing in\n{text}");
         }

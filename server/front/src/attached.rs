@@ -92,9 +92,7 @@ fn take(socket: UnixStream) -> io::Result<UnixStream> {
 }
 
 fn fail(socket: &mut impl Write, why: &str) {
-    let text = format!("{}\0{}", wire::template::order::FAILED, why.replace('\0', ""));
-    let mut message = (text.len() as u32).to_le_bytes().to_vec();
-    message.extend(text.as_bytes());
+    let message = wire::template::encode(&[wire::template::order::FAILED, &why.replace('\0', "")]);
     // An error means that Ruby is gone.
     let _ = socket.write_all(&message);
 }

@@ -285,14 +285,9 @@ pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Formats a duration: `0.3 s`, `12 s`, `5 min`, `3 h 20 min`.
+/// Formats a duration, a short one with a decimal: `0.3 s`, `12 s`, `3 h 20 min`.
 pub(crate) fn span(time: Duration) -> String {
-    match time.as_secs() {
-        0..10 => format!("{:.1} s", time.as_secs_f64()),
-        seconds @ 10..120 => format!("{seconds} s"),
-        seconds @ 120..3_600 => format!("{} min", seconds / 60),
-        seconds => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
-    }
+    if time.as_secs() < 10 { format!("{:.1} s", time.as_secs_f64()) } else { text::people::span(time) }
 }
 
 #[cfg(test)]

@@ -144,6 +144,6 @@ fn spans_are_short() {
     let text = |seconds: f64| span(Duration::from_secs_f64(seconds));
     assert_eq!(
         [text(0.25), text(9.0), text(119.0), text(3599.0), text(12_000.0)],
-        ["0.2 s", "9.0 s", "119 s", "59 min", "3 h 20 min"]
+        ["0.2 s", "9.0 s", "1 min 59 s", "59 min 59 s", "3 h 20 min"]
     );
 }

@@ -35,7 +35,7 @@ impl Schedule {
         if lived >= STEADY {
             self.short = 0;
         }
-        let wait = FIRST.saturating_mul(1 << self.short.min(10)).min(LONGEST);
+        let wait = net::backoff(FIRST, self.short, LONGEST);
         self.short = self.short.saturating_add(1);
         again.then_some(wait)
     }

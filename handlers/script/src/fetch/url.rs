@@ -2,6 +2,7 @@
 
 use h1::syntax;
 use proxy::Origin;
+use text::url::Parts;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
@@ -52,10 +53,8 @@ fn split(url: &str) -> Option<(String, &str, &str)> {
         let (socket, target) = rest.split_once(']')?;
         return Some((format!("unix:{socket}"), "localhost", target));
     }
-    let (scheme, rest) = url.split_once("://")?;
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, target) = rest.split_at(end);
-    Some((format!("{scheme}://{authority}"), authority, target))
+    let Parts { scheme, authority, rest } = text::url::split(url)?;
+    Some((format!("{scheme}://{authority}"), authority, rest))
 }
 
 #[cfg(test)]

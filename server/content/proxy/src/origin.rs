@@ -3,6 +3,7 @@
 use h1::syntax;
 use std::fmt;
 use std::path::PathBuf;
+use text::url::{self, Parts};
 
 /// The network address of an origin.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -39,21 +40,21 @@ impl Origin {
         if let Some(rest) = text.strip_prefix("unix:") {
             return unix(text, rest).map_err(wrong);
         }
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("a scheme is missing"))?;
+        let Parts { scheme, authority, rest: base } =
+            url::split(text).ok_or_else(|| wrong("a scheme is missing"))?;
         let tls = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,
             "https" => true,
             _ => return Err(wrong("its scheme is neither http nor https")),
         };
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (authority, base) = rest.split_at(end);
         if authority.contains('@') {
             return Err(wrong("user names and passwords cannot be sent"));
         }
-        if !syntax::is_authority(authority.as_bytes()) {
-            return Err(wrong("its host or port is malformed"));
-        }
-        let (host, port) = split_port(authority, if tls { 443 } else { 80 });
+        let (host, port) = Some(authority)
+            .filter(|authority| syntax::is_authority(authority.as_bytes()))
+            .and_then(url::host_and_port)
+            .ok_or_else(|| wrong("its host or port is malformed"))?;
+        let port = port.and_then(|port| port.parse().ok()).unwrap_or(if tls { 443 } else { 80 });
         if port == 0 {
             return Err(wrong("port 0 cannot be connected to"));
         }
@@ -112,15 +113,6 @@ fn base_path(base: &str) -> Result<String, &'static str> {
         return Err("a byte in the base path must be percent-encoded");
     }
     Ok(base.trim_end_matches('/').to_owned())
-}
-
-/// Returns the host without brackets, and the port.
-fn split_port(authority: &str, default: u16) -> (&str, u16) {
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port.parse().unwrap_or(default)),
-        _ => (authority, default),
-    };
-    (host.trim_start_matches('[').trim_end_matches(']'), port)
 }
 
 #[cfg(test)]

@@ -164,11 +164,10 @@ fn based(url: &str) -> Result<(String, String), String> {
 /// Splits an address into the origin, and path with query.
 fn split(url: &str) -> Result<(String, String), String> {
     let url = url.trim();
-    let lower = url.to_ascii_lowercase();
-    let scheme = ["https://", "http://"].into_iter().find(|scheme| lower.starts_with(scheme));
-    let scheme = scheme.ok_or_else(|| format!("{url:?} begins with neither http:// nor https://"))?;
-    let end = url[scheme.len()..].find(['/', '?', '#']).map_or(url.len(), |at| scheme.len() + at);
-    let (origin, rest) = url.split_at(end);
+    let is_http = |scheme: &str| ["http", "https"].iter().any(|one| scheme.eq_ignore_ascii_case(one));
+    let parts = text::url::split(url).filter(|parts| is_http(parts.scheme));
+    let parts = parts.ok_or_else(|| format!("{url:?} begins with neither http:// nor https://"))?;
+    let (origin, rest) = url.split_at(url.len() - parts.rest.len());
     proxy::Origin::parse(origin)?;
     let rest = rest.split('#').next().unwrap_or_default();
     let target = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };

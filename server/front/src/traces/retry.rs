@@ -51,7 +51,7 @@ pub(crate) fn pause(attempt: u32, after: Option<Duration>, spread: f64) -> Optio
     if attempt >= ATTEMPTS {
         return None;
     }
-    let own = (FIRST * 2_u32.pow(attempt - 1)).mul_f64(0.8 + 0.4 * spread.clamp(0.0, 1.0));
+    let own = net::backoff(FIRST, attempt - 1, LONGEST).mul_f64(0.8 + 0.4 * spread.clamp(0.0, 1.0));
     Some(after.map_or(own, |after| after.max(Duration::from_millis(100))).min(LONGEST))
 }
 

@@ -11,7 +11,16 @@ use tokio::net::TcpStream;
 /// The delay before the next address is tried in parallel (RFC 8305 section 5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
-type Attempt = Pin<Box<dyn Future<Output = io::Result<TcpStream>>>>;
+type Attempt = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+
+/// Looks up a name and connects to one of its addresses, as [`connect_tcp`] does.
+///
+/// # Errors
+/// The error of the lookup, or that of [`connect_tcp`].
+pub async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
+    let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
+    connect_tcp(&addresses).await
+}
 
 /// Connects to the first of `addresses` that accepts. They are tried in order; the next one starts when one
 /// has failed, or after a quarter of a second.
@@ -77,6 +86,8 @@ mod tests {
             let error = connect_tcp(&[refused, refused]).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
             assert_eq!(connect_tcp(&[]).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+            let port = good.local_addr().unwrap().port();
+            assert_eq!(dial("localhost", port).await.unwrap().peer_addr().unwrap().port(), port);
         });
     }
 }

@@ -9,6 +9,7 @@
 //! 3. A stream and its [`Timer`] belong to one thread and its tokio runtime.
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod connect;
 mod connection;
 pub mod descriptors;
@@ -22,7 +23,8 @@ mod tls;
 mod transport;
 mod tunnel;
 
-pub use connect::connect_tcp;
+pub use backoff::backoff;
+pub use connect::{connect_tcp, dial};
 pub use connection::{Connection, Listener};
 pub use output::Output;
 pub use stream::Stream;

@@ -29,7 +29,7 @@ pub fn auto_workers(machine: &Machine, worker_memory: u64) -> Chosen {
 pub(crate) fn worker_room(machine: &Machine, worker_memory: u64) -> Option<(u32, String)> {
     let (memory, what) = memory_bound(machine)?;
     let room = u32::try_from(memory / worker_memory.max(1)).unwrap_or(u32::MAX).max(1);
-    Some((room, format!("{what} of {}", mebibytes(memory))))
+    Some((room, format!("{what} of {}", text::people::size(memory as f64, text::people::figure))))
 }
 
 /// Returns the number of event-loop threads for this machine. `workers`: whether it also runs workers.
@@ -67,10 +67,6 @@ fn memory_bound(machine: &Machine) -> Option<(u64, &'static str)> {
     let limit = machine.memory_limit.map(|bytes| (bytes, "the cgroup's memory limit"));
     let total = machine.memory_total.map(|bytes| (bytes, "the machine's memory"));
     limit.into_iter().chain(total).min_by_key(|(bytes, _)| *bytes)
-}
-
-fn mebibytes(bytes: u64) -> String {
-    format!("{} MiB", bytes >> 20)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
 use sys::socket::LONGEST_PATH;
+use text::fnv1a;
 
 /// Returns the `auto` path of the control socket of the app in `dir` (canonical). The server and `stats` compute the same path.
 ///
@@ -59,24 +60,10 @@ fn elsewhere(of_services: &Path, dirs: &[&Path], typed: bool, uid: u32) -> Optio
     sockets.next().filter(|_| sockets.next().is_none())
 }
 
-/// Returns the 64-bit FNV-1a hash. `std`'s hasher may differ between builds, and two builds must compute the same path.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::Fake;
-
-    #[test]
-    fn hash_is_the_published_one() {
-        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
-        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
-    }
 
     #[test]
     fn a_service_is_found_by_who_has_another_runtime_directory() {

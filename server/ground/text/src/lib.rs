@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod count;
+mod hash;
 mod mistake;
 mod number;
 pub mod people;
@@ -15,7 +16,9 @@ pub mod size;
 pub mod span;
 pub mod switch;
 mod token;
+pub mod url;
 
+pub use hash::fnv1a;
 pub use mistake::{Mistake, OrMistake};
 pub use number::{digits, number};
 pub use token::{alphanumeric_and, is_token, is_token_byte, token_len};

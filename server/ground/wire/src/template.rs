@@ -2,6 +2,14 @@
 //!
 //! Contract: each word is declared here only. `worker/lib/firebrick/wire.rb` is made from this file, so that both sides use the same constants.
 
+/// Encodes a message: its length in four bytes, then its parts with a NUL between them.
+pub fn encode(parts: &[impl AsRef<[u8]>]) -> Vec<u8> {
+    let body = parts.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(&0);
+    let mut message = (body.len() as u32).to_le_bytes().to_vec();
+    message.extend(body);
+    message
+}
+
 macro_rules! words {
     ($($(#[$about:meta])* $module:ident { $($(#[$doc:meta])* $name:ident = $word:literal),* $(,)? })*) => {
         $($(#[$about])* pub mod $module {

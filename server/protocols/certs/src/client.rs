@@ -23,7 +23,6 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// Time-out of an exchange, including the connect.
@@ -167,7 +166,7 @@ impl Client {
     }
 
     async fn connect(&self, origin: &Origin) -> Result<Sender, String> {
-        let stream = TcpStream::connect((origin.host.as_str(), origin.port)).await;
+        let stream = net::dial(&origin.host, origin.port).await;
         let stream = stream.map_err(|error| format!("cannot connect: {error}"))?;
         // A small request must not wait for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);

@@ -23,7 +23,7 @@ pub type Moment = i64;
 /// Shorter lifetimes are renewed at half their length. In seconds.
 const SHORT_LIVED: i64 = 10 * 86_400;
 /// The longest pause without `Retry-After`, in seconds.
-const LONGEST_PAUSE: f64 = 86_400.0;
+const LONGEST_PAUSE: Duration = Duration::from_secs(86_400);
 /// The longest pause that a CA can ask for.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
 /// The age at which the CA's window is read again, unless the CA says otherwise. In seconds.
@@ -77,7 +77,7 @@ pub struct Schedule {
     /// Whether the CA has a staging directory.
     has_staging: bool,
     /// The first pause after a failure, in seconds.
-    first_pause: f64,
+    first_pause: Duration,
     have: Option<Lifetime>,
     renew_at: Moment,
     /// Consecutive renewals before their time, and the earliest moment of the next.
@@ -100,7 +100,7 @@ impl Schedule {
     pub fn new(has_staging: bool, first_pause: Duration) -> Schedule {
         Schedule {
             has_staging,
-            first_pause: first_pause.as_secs_f64().max(1.0),
+            first_pause: first_pause.max(Duration::from_secs(1)),
             have: None,
             renew_at: 0,
             early: 0,
@@ -133,8 +133,8 @@ impl Schedule {
 
     fn begin(&mut self, lifetime: Lifetime, early: bool, now: Moment, random: f64) {
         self.early = if early { self.early.saturating_add(1) } else { 0 };
-        let spacing = self.first_pause * 2_f64.powi(self.early.min(32) as i32);
-        self.earliest = now.saturating_add(spacing.min(LONGEST_PAUSE) as i64);
+        let spacing = net::backoff(self.first_pause, self.early, LONGEST_PAUSE);
+        self.earliest = now.saturating_add(spacing.as_secs() as i64);
         self.have = Some(lifetime);
         self.window = None;
         self.ask_at = Some(Moment::MIN);
@@ -208,12 +208,11 @@ impl Schedule {
 
     /// Returns the pause after the failures so far, in seconds.
     fn pause(&self, random: f64, now: Moment) -> f64 {
-        let doublings = self.failures.saturating_sub(1).min(32);
-        let whole =
-            (self.first_pause * 2_f64.powi(doublings as i32)).min(LONGEST_PAUSE.max(self.first_pause));
+        let longest = LONGEST_PAUSE.max(self.first_pause);
+        let whole = net::backoff(self.first_pause, self.failures.saturating_sub(1), longest).as_secs_f64();
         let left = self.have.map_or(0, |have| have.until.saturating_sub(now));
         let whole = if left > 0 { whole.min(left as f64 / 4.0) } else { whole };
-        (whole / 2.0 + whole / 2.0 * unit(random)).max(self.first_pause / 2.0)
+        (whole / 2.0 + whole / 2.0 * unit(random)).max(self.first_pause.as_secs_f64() / 2.0)
     }
 
     /// Returns the step to take at `now`.

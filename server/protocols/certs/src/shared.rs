@@ -159,12 +159,7 @@ pub fn when(moment: Moment) -> String {
 
 /// Formats seconds for people.
 pub fn span(seconds: i64) -> String {
-    match seconds.max(0) {
-        seconds if seconds >= 2 * 86_400 => format!("{} days", seconds / 86_400),
-        seconds if seconds >= 2 * 3_600 => format!("{} h", seconds / 3_600),
-        seconds if seconds >= 120 => format!("{} min", seconds / 60),
-        seconds => format!("{seconds} s"),
-    }
+    text::people::span(Duration::from_secs(seconds.max(0).unsigned_abs()))
 }
 
 /// Returns a random number from 0 to 1.

@@ -4,6 +4,7 @@ use crate::tls::Tls;
 use std::path::PathBuf;
 use std::time::Duration;
 use text::percent::decode;
+use text::url::host_and_port;
 
 /// Redis's default port.
 pub const PORT: u16 = 6379;
@@ -97,7 +98,9 @@ impl Config {
                 self.address = Address::Unix(path.into());
             }
             "redis" | "rediss" => {
-                let (host, port) = split_port(host).ok_or_else(|| wrong("no valid port"))?;
+                let (host, port) = host_and_port(host).ok_or_else(|| wrong("no valid port"))?;
+                let port = port.map_or(Ok(PORT), str::parse).ok().filter(|port| *port > 0);
+                let port = port.ok_or_else(|| wrong("no valid port"))?;
                 let host = if host.is_empty() { "127.0.0.1" } else { host };
                 self.address = Address::Tcp(host.to_owned(), port);
                 self.tls = (scheme == "rediss").then(Tls::default);
@@ -115,17 +118,6 @@ impl Config {
             self.db = db(number)?;
         }
         Ok(())
-    }
-}
-
-fn split_port(authority: &str) -> Option<(&str, u16)> {
-    let (host, rest) = match authority.strip_prefix('[') {
-        Some(rest) => rest.split_once(']')?,
-        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
-    };
-    match rest.strip_prefix(':') {
-        Some(port) => port.parse().ok().filter(|port| *port > 0).map(|port| (host, port)),
-        None => rest.is_empty().then_some((host, PORT)),
     }
 }
 

@@ -62,7 +62,8 @@ struct Inner<S> {
 /// No connecting before `until`.
 struct Pause {
     until: Instant,
-    length: Duration,
+    /// The number of failures before the last one.
+    earlier: u32,
     error: Error,
 }
 

@@ -52,7 +52,7 @@ async fn connect(config: &Config) -> Result<Box<dyn Duplex>, String> {
     match &config.address {
         Address::Unix(path) => Ok(Box::new(connect_unix(path).await.map_err(message)?)),
         Address::Tcp(host, port) => {
-            let socket = TcpStream::connect((host.as_str(), *port)).await.map_err(message)?;
+            let socket = net::dial(host, *port).await.map_err(message)?;
             socket.set_nodelay(true).map_err(message)?;
             set_keepalive(&socket).map_err(|error| message(error.into()))?;
             match &config.tls {

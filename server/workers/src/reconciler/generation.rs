@@ -89,7 +89,7 @@ impl GenerationState {
         self.boot_failures += 1;
         // A single failure after successes may be an accident; from the second on there is a cause.
         let counted = self.boot_failures - u32::from(self.proven);
-        self.not_before = Some(now + doubling(counted).min(LONGEST_BOOT_WAIT));
+        self.not_before = Some(now + wait(counted, LONGEST_BOOT_WAIT));
     }
 
     /// Counts the exit of a worker that had been ready since `ready`. Only a short life without a single
@@ -99,11 +99,11 @@ impl GenerationState {
             self.idle_deaths = 0;
         } else {
             self.idle_deaths += 1;
-            self.not_before = Some(now + doubling(self.idle_deaths - 1).min(LONGEST_IDLE_WAIT));
+            self.not_before = Some(now + wait(self.idle_deaths - 1, LONGEST_IDLE_WAIT));
         }
     }
 }
 
-fn doubling(failures: u32) -> Duration {
-    if failures == 0 { Duration::ZERO } else { FIRST_WAIT * (1 << (failures - 1).min(10)) }
+fn wait(failures: u32, longest: Duration) -> Duration {
+    failures.checked_sub(1).map_or(Duration::ZERO, |earlier| net::backoff(FIRST_WAIT, earlier, longest))
 }

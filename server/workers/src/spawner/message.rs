@@ -7,6 +7,7 @@ use stats::Library;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
+pub(super) use wire::template::encode;
 use wire::template::{boot, booted, end, order, report};
 
 /// The longest message that is accepted. The text of an exception with its backtrace fits.
@@ -174,13 +175,6 @@ pub(crate) fn stopping(within: Duration) -> Vec<Vec<u8>> {
 
 fn list(word: &str, parts: impl Iterator<Item = Vec<u8>>) -> Vec<Vec<u8>> {
     std::iter::once(word.as_bytes().to_vec()).chain(parts).collect()
-}
-
-pub(super) fn encode(parts: &[Vec<u8>]) -> Vec<u8> {
-    let body = parts.join(&0);
-    let mut message = (body.len() as u32).to_le_bytes().to_vec();
-    message.extend(body);
-    message
 }
 
 /// Returns the first message in `bytes` and its length.

@@ -290,8 +290,7 @@ pub(crate) struct Host;
 impl Kind<String> for Host {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let text = raw.text().or_mistake()?;
-        if let Some((_, rest)) = text.split_once("://") {
-            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        if let Some(text::url::Parts { authority: host, .. }) = text::url::split(text) {
             let near = crate::value::bind::parse_host(host).is_ok().then(|| host.to_owned());
             return Err(Mistake::expected("a host without scheme and path").near(near));
         }

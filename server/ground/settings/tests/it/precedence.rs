@@ -432,7 +432,7 @@ fn a_range_of_workers() {
     let mut small = production();
     small.machine.memory_limit = Some(1 << 30);
     let warnings = small.loaded().warnings;
-    let expected = "workers is 2:8, but the cgroup's memory limit of 1024 MiB has room for 4 of 256MiB each";
+    let expected = "workers is 2:8, but the cgroup's memory limit of 1 GiB has room for 4 of 256MiB each";
     assert!(warnings.iter().any(|warning| warning.contains(expected)), "{warnings:?}");
 }
 

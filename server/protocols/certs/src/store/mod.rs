@@ -135,11 +135,9 @@ pub fn id_of(names: &[String]) -> String {
     }
 }
 
-/// FNV-1a folded to 32 bits, because file names must be the same in every build.
+/// Folds the hash to 32 bits.
 fn short_hash(text: &str) -> u32 {
-    let hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let hash = text::fnv1a(text.as_bytes());
     (hash ^ (hash >> 32)) as u32
 }
 

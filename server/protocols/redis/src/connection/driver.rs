@@ -219,9 +219,10 @@ pub(super) async fn drive<S: ReplySink>(connection: Rc<Connection<S>>) {
     let (mut stream, mut parser) = match opened {
         Some(Ok(opened)) => opened,
         Some(Err(error)) => {
-            let last = connection.inner.borrow().pause.as_ref().map(|pause| pause.length);
-            let length = last.map_or(MIN_PAUSE, |last| (last * 2).min(MAX_PAUSE));
-            let pause = Pause { until: Instant::now() + length, length, error: error.clone() };
+            let earlier =
+                connection.inner.borrow().pause.as_ref().map_or(0, |last| last.earlier.saturating_add(1));
+            let until = Instant::now() + net::backoff(MIN_PAUSE, earlier, MAX_PAUSE);
+            let pause = Pause { until, earlier, error: error.clone() };
             connection.inner.borrow_mut().pause = Some(pause);
             return connection.fail(&error, None);
         }
