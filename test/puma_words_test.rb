@@ -52,10 +52,19 @@ class PumaWordsTest < Case
   it "accepts only IPv6 with ipv6only, which nginx writes on" do
     skip "no IPv6" unless ipv6?
     %w[true on].each do |on|
-      own = serve(binds: ["tcp://[::]:0?ipv6only=#{on}"])
+      servers = Enumerator.produce { serve(binds: ["tcp://[::]:0?ipv6only=#{on}"]) }.lazy.take(5)
+      own = servers.find { |server| free_on_ipv4?(server.port) }
+      assert own, "each server has its port on IPv4, too"
       assert_equal "::1", from("::1", own)
-      assert_raises(Errno::ECONNREFUSED) { from("127.0.0.1", own) }
     end
+  end
+
+  # Another test's server may have the same port on IPv4.
+  def free_on_ipv4?(port)
+    TCPServer.open("127.0.0.1", port, &:itself)
+    true
+  rescue Errno::EADDRINUSE
+    false
   end
 
   it "leaves IPv4 to 0.0.0.0 at the same port, and says what else cannot be" do

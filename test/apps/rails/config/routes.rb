@@ -6,7 +6,7 @@ Rails.application.routes.draw do
   get "up" => "rails/health#show" if Rails::VERSION::STRING >= "7.1"
   get "form" => "forms#new"
   post "form" => "forms#create"
-  get "notice" => "forms#notice"
+  get "notice" => "forms#saved"
   get "cookies/set" => "cookies#set"
   get "cookies/show" => "cookies#show"
   match "echo" => "requests#echo", via: :all
