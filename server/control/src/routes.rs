@@ -196,30 +196,25 @@ const SHOWN: usize = 20;
 /// Paths that are understood.
 struct Endpoint {
     methods: &'static str,
-    paths: &'static [&'static str],
+    paths: Words,
     /// The entry in the list of endpoints; empty if there is none.
     gives: &'static str,
-    route: fn(&Query<'_>) -> Route,
+    route: Find,
 }
 
-const fn get(path: &'static [&'static str], gives: &'static str, route: fn(&Query<'_>) -> Route) -> Endpoint {
-    Endpoint { methods: "GET, HEAD", paths: path, gives, route }
+type Find = fn(&Query<'_>) -> Route;
+type Words = &'static [&'static str];
+
+const fn get(paths: Words, gives: &'static str, route: Find) -> Endpoint {
+    Endpoint { methods: "GET, HEAD", paths, gives, route }
 }
 
-const fn post(
-    path: &'static [&'static str],
-    gives: &'static str,
-    route: fn(&Query<'_>) -> Route,
-) -> Endpoint {
-    Endpoint { methods: "POST", paths: path, gives, route }
+const fn post(paths: Words, gives: &'static str, route: Find) -> Endpoint {
+    Endpoint { methods: "POST", paths, gives, route }
 }
 
 /// For `pumactl` and other tools of Puma, which send GET.
-const fn order(
-    paths: &'static [&'static str],
-    gives: &'static str,
-    route: fn(&Query<'_>) -> Route,
-) -> Endpoint {
+const fn order(paths: Words, gives: &'static str, route: Find) -> Endpoint {
     Endpoint { methods: "GET, POST", paths, gives, route }
 }
 
@@ -269,12 +264,10 @@ const ENDPOINTS: [Endpoint; 18] = [
     post(
         &["/reload"],
         "loads the app again, ?undo goes back, ?in_place where memory is short; a line for each step",
-        |query| {
-            Route::Reload(match (query.on("undo"), query.on("in_place")) {
-                (true, _) => ReloadWish::Undo,
-                (false, true) => ReloadWish::InPlace,
-                (false, false) => ReloadWish::Reload,
-            })
+        |query| match (query.on("undo"), query.on("in_place")) {
+            (true, _) => Route::Reload(ReloadWish::Undo),
+            (false, true) => Route::Reload(ReloadWish::InPlace),
+            (false, false) => Route::Reload(ReloadWish::Reload),
         },
     ),
     post(
@@ -285,13 +278,11 @@ const ENDPOINTS: [Endpoint; 18] = [
     order(
         &["/stop", "/halt", "/restart", "/phased-restart"],
         "for pumactl and other tools of Puma: as TERM, as INT twice, as USR2, as USR1; answered at once",
-        |query| {
-            Route::Order(Some(match query.0.uri.path() {
-                "/stop" => Order::Stop,
-                "/halt" => Order::Halt,
-                "/restart" => Order::Restart,
-                _ => Order::PhasedRestart,
-            }))
+        |query| match query.0.uri.path() {
+            "/stop" => Route::Order(Some(Order::Stop)),
+            "/halt" => Route::Order(Some(Order::Halt)),
+            "/restart" => Route::Order(Some(Order::Restart)),
+            _ => Route::Order(Some(Order::PhasedRestart)),
         },
     ),
     get(&["/"], "this list; the page for browsers", |query| {

@@ -389,7 +389,7 @@ mod tests {
             "Firebrick 0.1.0 · ruby 3.1.2 · Rack 2.2.4 · production · pid 99 · up 1 min 5 s · 15.0 MiB"
         ));
         assert!(
-            lines.contains(&vec!["0", "100", "ready", "1,234", "1", "2/5", "3", "10.0", "6", "1m", "0s"]),
+            lines.contains(&vec!["0", "100", "ready", "1,234", "1", "2/5", "3", "10.0", "6", "1", "min"]),
             "{text}"
         );
         assert!(
@@ -428,7 +428,7 @@ mod tests {
         let text = stats(&server);
         assert!(text.contains("services     jobs running (pid 7) for 1 min, 0 restarts\n"), "{text}");
         assert!(
-            text.contains("             push waiting for 2s, 1,234 restarts; ended with exit code 3\n"),
+            text.contains("             push waiting for 2 s, 1,234 restarts; ended with exit code 3\n"),
             "{text}"
         );
         let page = crate::metrics::render(
