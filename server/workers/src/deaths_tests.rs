@@ -79,7 +79,7 @@ fn each_end_has_its_cause() {
         let death = record(facts(&exit));
         assert_eq!(death.cause, wanted, "{cause:?}");
         assert!(death.text.contains(words), "{}", death.text);
-        assert!(death.text.contains("90 s old and had finished 7 requests"), "{}", death.text);
+        assert!(death.text.contains("1 min 30 s old and had finished 7 requests"), "{}", death.text);
     }
 }
 

@@ -103,7 +103,7 @@ module Firebrick
 
 #[test]
 fn wire_rb_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../lib/firebrick/wire.rb");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../worker/lib/firebrick/wire.rb");
     let made = ruby();
     if std::env::var_os("FIREBRICK_REGENERATE").is_some() {
         std::fs::write(&path, &made).expect("worker/lib/firebrick/wire.rb can be written");

@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn methods_rb_of_puma_is_up_to_date() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../lib/firebrick/puma_file/methods.rb");
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../worker/lib/firebrick/puma_file/methods.rb");
         let made = super::ruby();
         if std::env::var_os("FIREBRICK_REGENERATE").is_some() {
             std::fs::write(&path, &made).expect("methods.rb can be written");
