@@ -55,9 +55,8 @@ class FiberPathsTest < Case
 
   # The busy seats of all workers: threads, fibers.
   def busy(own)
-    workers = own.stats["workers"]
-    fibers = workers.sum { |worker| worker["fiber_paths"]["busy"] }
-    [workers.sum { |worker| worker["busy_threads"] } - fibers, fibers]
+    of_fibers, others = own.stats["workers"].partition { |worker| worker["fiber_paths"] }
+    [others, of_fibers].map { |workers| workers.sum { |worker| worker["busy_threads"] } }
   end
 
   def busy_with(own, threads, fibers)
@@ -71,7 +70,8 @@ class FiberPathsTest < Case
 
   it "serves the requests below the paths with fibers, and all others with threads" do
     own = server_with
-    assert_includes own.stdout, "* 1 worker x (1:2 threads + 10 fibers for /slow)"
+    assert_includes own.stdout, "* 1 worker x 1:2 threads"
+    assert_includes own.stdout, "* Pool fibers: 1 worker x 10 fibers for /slow"
     { "/slow" => "fiber", "/slow/" => "fiber", "/slow/x?y" => "fiber", "/" => "thread", "/slowly" => "thread", "/x/slow" => "thread",
       "/%73low" => "thread", "/slow%2Fx" => "thread", "//slow" => "thread", "/Slow" => "thread" }.each do |path, expected|
       assert_equal expected, who(path, to: own), path
@@ -118,17 +118,18 @@ class FiberPathsTest < Case
     own = server_with(fibers: 7, threads: "2:3", workers: 2)
     sleeping = sleepers(own, 3, "/slow/sleep?4") + sleepers(own, 2, "/sleep?4")
     busy_with(own, 2, 3)
-    worker = own.stats["workers"].first
-    assert_equal [10, 7, 7, 3], [worker["threads_max"], worker["fibers"], worker["fiber_paths"]["max"], worker["threads_started"]]
+    default, fibers = own.stats["workers"].group_by { |worker| worker["pool"] }.values_at("default", "fibers")
+    assert_equal([[3, 0, nil], [3, 0, nil]], default.map { |worker| worker.values_at("threads_max", "fibers", "fiber_paths") })
+    assert_equal([[7, 7, 7, 1]] * 2, fibers.map { |worker| [*worker.values_at("threads_max", "fibers"), worker["fiber_paths"]["max"], worker["threads_started"]] })
     text = own.command_line("stats", own.dir).first
-    assert_match(%r{ 1/3\+[12]/7 }, text)
+    assert_match(%r{ fibers .* [12]/7 }, text)
     assert_match(/0 waiting \(0 for fibers\)/, text)
     page = own.metrics
     assert_includes page, "firebrick_seats 20\n"
     assert_includes page, "firebrick_fiber_seats 14\n"
     assert_includes page, "firebrick_fiber_requests{stage=\"app\"} 3\n"
     assert(wait_until { own.metrics.match?(/^firebrick_saturation 0\.\d/) })
-    assert_match(%r{busy seats.*1/3\+[12]/7}m, own.command_line("top", own.dir, "--once").first)
+    assert_match(%r{busy seats.* 1/3 .*fibers.* [12]/7 }m, own.command_line("top", own.dir, "--once").first)
     assert_equal(%w[fiber fiber fiber thread thread], bodies(sleeping))
   end
 
@@ -173,7 +174,6 @@ class FiberPathsTest < Case
       "fibers = 5\nfiber_paths = []" => [2, "a list of paths"], "fibers = 5\nfiber_paths = [\"/a*\"]" => [2, "without * and query"],
       "fibers = 5\nfiber_paths = [\"/a?b\"]" => [2, "a list of paths"], "fibers = 5\nfiber_paths = 7" => [2, "a list of paths"],
       "fibers = 5\nfiber_paths = [\"/a b\"]" => [2, "a list of paths"], "fiber_paths = [\"/slow\"]" => [1, "fibers is not set"],
-      "fibers = 5\nfront_threads = 33\nfiber_paths = [\"/slow\"]" => [3, "front_threads of 32 or less, and there are 33"],
       "fiber_paths = [\"/slow\"]\nfibers = \"auto\"" => [2, "fibers"] }.each do |settings, (line, words)|
       own = Server.new(app: APP, settings: "#{settings}\n", fibers: nil)
       _, err, code = own.command_line("check", own.dir)
@@ -190,8 +190,8 @@ class FiberPathsTest < Case
     assert_equal "thread", who("/slow", to: own)
   end
 
-  it "has links to as many as 32 front threads" do
-    own = server_with(fibers: 50, workers: 2, more: { front_threads: 32 })
+  it "has links to as many as 64 front threads" do
+    own = server_with(fibers: 50, workers: 2, more: { front_threads: 64 })
     sleeping = sleepers(own, 60, "/slow/sleep?1.5")
     others = Array.new(60) { who("/", to: own) }
     assert_equal %w[thread], others.uniq
@@ -200,16 +200,16 @@ class FiberPathsTest < Case
 
   it "loses what a killed worker had begun, of both kinds, and serves the rest by the next one" do
     own = server_with(fibers: 2, threads: "1:1")
-    pid = get("/pid", to: own).body.to_i
+    pids = %w[/slow/pid /pid].map { |path| who(path, to: own).to_i }
     begun = sleepers(own, 2, "/slow/forever") + sleepers(own, 1, "/forever")
     busy_with(own, 1, 2)
     queued = sleepers(own, 3, "/slow/sleep?0") + sleepers(own, 3, "/sleep?0")
     wait_until("they wait") { own.stats["queue"]["length"] == 6 }
-    Process.kill("KILL", pid)
+    pids.each { |pid| Process.kill("KILL", pid) }
     begun.each { |one| assert_status 502, one.read_response }
     assert_equal %w[fiber fiber fiber thread thread thread], bodies(queued)
-    death = own.control("/deaths").find { |one| one["pid"] == pid }
-    assert_equal ["/forever", "/slow/forever", "/slow/forever"], death["in_flight"].map { |one| one["path"] }.sort
+    begun = pids.map { |pid| own.control("/deaths").find { |one| one["pid"] == pid }["in_flight"].map { |one| one["path"] } }
+    assert_equal [["/slow/forever", "/slow/forever"], ["/forever"]], begun
   end
 
   it "ends the wait of clients that leave a fiber" do
@@ -223,22 +223,22 @@ class FiberPathsTest < Case
 
   it "answers 504 to what takes too long, keeps the worker for a fiber that waits, and replaces it for a thread" do
     own = server_with(more: { timeouts: { worker: 2 } })
-    pid = who("/slow/pid", to: own)
+    fibers, threads = %w[/slow/pid /pid].map { |path| who(path, to: own) }
     assert_status 504, get("/slow/forever", to: own)
     busy_with(own, 0, 0)
-    assert_equal pid, who("/pid", to: own)
+    assert_equal fibers, who("/slow/pid", to: own)
     slow = sleepers(own, 1, "/slow/sleep?1").first
     assert_status 504, get("/forever", to: own)
     assert_equal "fiber", slow.read_response.body
-    wait_until("another worker", within: 30) { who("/slow/pid", to: own) != pid }
+    wait_until("another worker", within: 30) { who("/pid", to: own) != threads }
+    assert_equal fibers, who("/slow/pid", to: own)
   end
 
-  it "starts the thread of the fibers again when the app has killed it" do
+  it "serves with fibers again when the app has killed their thread" do
     own = server_with
-    pid = who("/slow/pid", to: own)
     2.times do
       get("/slow/end-thread", to: own)
-      assert_equal([pid, "fiber", "thread"], %w[/slow/pid /slow /].map { |path| who(path, to: own) })
+      assert_equal(%w[fiber thread], %w[/slow /].map { |path| who(path, to: own) })
     end
   end
 
@@ -297,11 +297,11 @@ class FiberPathsTest < Case
 
   it "takes what a stopped worker has not begun back, of both kinds" do
     own = server_with(fibers: 20, workers: 2, threads: "1:3")
-    victim = get("/pid", to: own).body.to_i
-    Process.kill("STOP", victim)
+    victims = %w[/slow/pid /pid].map { |path| who(path, to: own).to_i }
+    victims.each { |victim| Process.kill("STOP", victim) }
     clients = sleepers(own, 6, "/slow/count") + sleepers(own, 4, "/count")
     clients.each { |client| assert_status 200, client.read_response }
-    wait_until("the worker to be killed", within: 60) { !Processes.alive?(victim) }
+    wait_until("the workers to be killed", within: 60) { victims.none? { |victim| Processes.alive?(victim) } }
     assert_equal 10, File.size(own.path("count.log"))
   end
 end

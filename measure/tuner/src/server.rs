@@ -125,7 +125,7 @@ impl Kind {
         launch: &Launch<'_>,
     ) -> io::Result<Vec<String>> {
         let words = match self {
-            Kind::Firebrick => return Ok(firebrick(program, shape, launch)),
+            Kind::Firebrick => return firebrick(program, shape, launch),
             Kind::Puma => puma(shape, launch)?,
             Kind::Unicorn => unicorn(shape, launch)?,
             Kind::Webrick => webrick(shape, launch)?,
@@ -149,12 +149,12 @@ pub(crate) fn control_socket(temp: &Path) -> PathBuf {
     temp.join("control.sock")
 }
 
-fn firebrick(program: &Path, shape: Shape, launch: &Launch<'_>) -> Vec<String> {
+fn firebrick(program: &Path, shape: Shape, launch: &Launch<'_>) -> io::Result<Vec<String>> {
     let text = |path: PathBuf| path.display().to_string();
     let (processes, threads) = (shape.processes, shape.threads);
     let fibers = if shape.fibers > 0 { shape.fibers.to_string() } else { "off".to_owned() };
     // The app's own settings apply, except those that would conflict with a running server.
-    vec![
+    let mut words = vec![
         text(program.to_path_buf()),
         "serve".to_owned(),
         text(launch.dir.to_path_buf()),
@@ -171,7 +171,18 @@ fn firebrick(program: &Path, shape: Shape, launch: &Launch<'_>) -> Vec<String> {
         "--access-log=off".to_owned(),
         "--error-log=-".to_owned(),
         "--quiet".to_owned(),
-    ]
+    ];
+    if let Some(settings) = without_pools(launch.dir) {
+        words.push(format!("--config={}", write_file(launch, "firebrick.toml", &settings)?));
+    }
+    Ok(words)
+}
+
+/// Returns the app's settings without its pools, if it has any. Settings that cannot be read are left to the server.
+fn without_pools(dir: &Path) -> Option<String> {
+    let mut file: toml_edit::DocumentMut =
+        fs::read_to_string(dir.join("firebrick.toml")).ok()?.parse().ok()?;
+    file.remove("pools").map(|_| file.to_string())
 }
 
 fn write_file(launch: &Launch<'_>, name: &str, text: &str) -> io::Result<String> {

@@ -138,6 +138,7 @@ impl Plan<'_> {
         if settings.app.is_some() {
             let seats = settings.seats_text(settings.fibers);
             lines.push(("workers", format!("{} x {seats} ({workers_why})", settings.workers)));
+            lines.extend(settings.pools.iter().map(|pool| ("pool", format!("{}: {pool}", pool.name))));
             lines.push(("files", path(&settings.files.public, "off")));
         }
         lines.extend(settings.sendfile.iter().map(|rule| {

@@ -15,8 +15,7 @@ pub(crate) fn stats(server: &ServerSnapshot) -> String {
     text.push('\n');
     if has_app(server) {
         let rows = server.workers.iter().map(|worker| worker_row(worker, server.taken_at));
-        let word = server.workers.first().map_or("threads", WorkerSnapshot::seats_word);
-        text.push_str(&table(&WORKERS.replace("threads", word), rows));
+        text.push_str(&table(&WORKERS.replace("threads", server.seats_word()), rows));
         text.push('\n');
     }
     if let Some(handlers) = &server.handlers {
@@ -116,9 +115,18 @@ fn headline(server: &ServerSnapshot) -> String {
     )
 }
 
+/// Returns the number of a worker, and the name of its pool if that is not the default one.
+fn name(worker: &WorkerSnapshot) -> String {
+    if worker.pool == "default" {
+        worker.index.to_string()
+    } else {
+        format!("{} {}", worker.index, worker.pool)
+    }
+}
+
 fn worker_row(worker: &WorkerSnapshot, now: SystemTime) -> Vec<String> {
     vec![
-        worker.index.to_string(),
+        name(worker),
         worker.pid.to_string(),
         format!("{:?}", worker.state).to_lowercase(),
         grouped(worker.requests),
@@ -374,6 +382,8 @@ mod tests {
         (fibers.workers[0].fibers, fibers.workers[0].threads_max) = (500, 1_000);
         let shown = stats(&fibers);
         assert!(shown.contains("busy/fibers") && shown.contains(" 2/1000 "), "{shown}");
+        fibers.workers[0].pool = "slow".to_owned();
+        assert!(stats(&fibers).lines().any(|line| line.trim().starts_with("0 slow")), "{}", stats(&fibers));
         let mut site = server.clone();
         (site.workers, site.rack) = (Vec::new(), String::new());
         let alone = stats(&site);

@@ -67,14 +67,18 @@ impl Banner {
             }
             Some(facts) => {
                 writeln!(out, "* Environment: {}", environment(settings))?;
-                let fibers = workers::spawner::fibers(settings);
-                writeln!(out, "* {} x {}, {process}", workers(settings), settings.seats_text(fibers))?;
+                let pools = workers::spawner::pools(settings);
+                let own = settings.seats_text(pools.first().map_or(0, |pool| pool.fibers));
+                writeln!(out, "* {} x {own}, {process}", workers(settings))?;
+                for pool in pools.iter().skip(1) {
+                    writeln!(out, "* Pool {}: {pool}", pool.name)?;
+                }
                 let (all, app) = (self.begun.elapsed().as_secs_f64(), facts.took.as_secs_f64());
                 writeln!(out, "* Ready in {all:.2} s, of which the app took {app:.2} s")?;
             }
             None => writeln!(out, "* {process}")?,
         }
-        for note in self.facts.iter().flat_map(|facts| facts.notes(settings.fibers > 0)) {
+        for note in self.facts.iter().flat_map(|facts| facts.notes(settings.has_fibers())) {
             writeln!(out, "* {note}")?;
         }
         for note in self.facts.iter().flat_map(|facts| public::notes(settings, &facts.files)) {

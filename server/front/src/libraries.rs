@@ -26,15 +26,15 @@ fn verdict(settings: &Settings, libraries: &[Library]) -> String {
         (None, Some(slows)) => format!(", but requests wait for one another in {slows}"),
         (None, None) => String::new(),
     };
+    if let Some(pool) = settings.pools.iter().find(|pool| pool.fibers > 0) {
+        return format!("{} fibers for {}{but} (docs/fibers.md):", pool.fibers, pool.paths_text());
+    }
     match (settings.fibers, named(WithFibers::Forbids)) {
         (0, Some(why)) => {
             format!("Fibers are off, and could not be used, because of {why} (docs/fibers.md):")
         }
         (0, None) => format!("Fibers are off. They could be used{but} (docs/fibers.md):"),
-        (fibers, _) => match settings.fiber_paths_text() {
-            None => format!("{fibers} fibers in each thread{but} (docs/fibers.md):"),
-            Some(paths) => format!("{fibers} fibers for {paths}{but} (docs/fibers.md):"),
-        },
+        (fibers, _) => format!("{fibers} fibers in each thread{but} (docs/fibers.md):"),
     }
 }
 
@@ -68,7 +68,9 @@ mod tests {
         settings.fibers = 100;
         let with = |settings: &Settings| lines(settings, std::slice::from_ref(&stops)).remove(0);
         assert!(with(&settings).starts_with("100 fibers in each thread, but a wait in sqlite3"));
-        settings.fiber_paths = vec!["/events".to_owned(), String::new()];
+        let paths = vec!["/events".to_owned(), String::new()];
+        settings.pools = vec![settings::Pool { paths, ..settings.default_pool() }];
+        settings.fibers = 0;
         assert!(with(&settings).starts_with("100 fibers for /events, /, but a wait in sqlite3"));
     }
 }

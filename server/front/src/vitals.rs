@@ -77,7 +77,11 @@ impl Vitals {
     /// Returns the health without asking the threads.
     pub(crate) fn known(&self) -> Health {
         let pool = self.pool.get().and_then(Option::as_ref);
-        let workers = pool.map(|shared| shared.dispatch(PoolIndex::DEFAULT).open_workers());
+        // Without a worker of the default pool, most requests would wait.
+        let workers = pool.map(|shared| {
+            let own = shared.dispatch(PoolIndex::DEFAULT).open_workers();
+            if own == 0 { 0 } else { shared.each(|dispatch: &mut Dispatch| dispatch.open_workers()).sum() }
+        });
         Health { state: self.state(), workers, silent: self.pulse.silent() }
     }
 

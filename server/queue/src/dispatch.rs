@@ -358,6 +358,11 @@ impl Dispatch {
         self.queue.waiting()
     }
 
+    /// Returns the number of requests that may wait.
+    pub fn max(&self) -> usize {
+        self.max_queue
+    }
+
     /// Returns the largest number of requests that have ever waited at the same time.
     pub fn longest(&self) -> usize {
         self.queue.longest()

@@ -11,7 +11,7 @@
 //! Contract:
 //! 1. Pools share nothing: each has its own queue, seats, limit, pace and figures. No request changes from
 //!    one pool to another, and no two locks are held at a time.
-//! 2. A worker here is what one pool has of a process. Each pool knows it by the same [`Serial`].
+//! 2. A worker belongs to one pool for its whole life.
 #![forbid(unsafe_code)]
 
 mod availability;

@@ -4,13 +4,14 @@
 //! Nothing is decoded, and slashes are not merged. So `/%65vents` and `//events` differ from `/events`, as
 //! they do for an app that looks at PATH_INFO.
 
-/// Returns whether one of the prefixes equals the path or a part of it that ends before a slash. Prefixes
-/// have no slash at their end; the root is empty.
+/// Returns the length of the longest prefix that equals the path or a part of it that ends before a slash.
+/// Prefixes have no slash at their end; the root is empty.
 #[inline]
-pub(crate) fn include(prefixes: &[String], path: &[u8]) -> bool {
-    prefixes.iter().any(|prefix| {
+pub(crate) fn longest(prefixes: &[String], path: &[u8]) -> Option<usize> {
+    let is_one = |prefix: &&String| {
         path.strip_prefix(prefix.as_bytes()).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
-    })
+    };
+    prefixes.iter().filter(is_one).map(String::len).max()
 }
 
 #[cfg(test)]
@@ -18,9 +19,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn include(prefixes: &[String], path: &[u8]) -> bool {
+        longest(prefixes, path).is_some()
+    }
+
     #[test]
     fn a_prefix_is_a_path_and_all_below_it() {
         let prefixes = ["/events".to_owned(), "/a/b".to_owned()];
+        assert_eq!(longest(&["/a".to_owned(), "/a/b".to_owned(), String::new()], b"/a/b/c"), Some(4));
         let within = ["/events", "/events/", "/events/1", "/events//x", "/a/b", "/a/b/c"];
         let others = [
             "/",

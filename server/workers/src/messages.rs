@@ -37,7 +37,7 @@ pub(crate) enum ThreadMessage {
     /// Send a worker a probe request, and report the result within `limit`.
     Probe { serial: Serial, target: String, limit: Duration },
     /// This request has held a worker for `worker_timeout`.
-    Overdue { end: End, id: u32 },
+    Overdue { serial: Serial, id: u32 },
     /// With fibers: end the requests of this worker that were sent longer than `timeout` ago.
     OverdueSince { serial: Serial, timeout: Duration },
     /// No worker can be started: fail the queued requests.
@@ -50,7 +50,7 @@ pub(crate) enum ThreadMessage {
 #[derive(Debug)]
 pub(crate) enum Report {
     /// A worker can take requests.
-    Ready { serial: Serial, seats: u16, fiber_seats: u16 },
+    Ready { serial: Serial, seats: u32 },
     /// A worker was told to stop by a signal.
     Stopping(Serial),
     /// A full garbage collection is due in a worker.

@@ -85,7 +85,7 @@ pub(crate) fn write_withdrawn(
     link: usize,
     count: u64,
 ) -> io::Result<()> {
-    let at = index * layout.slot_len() + withdrawn_at(layout.threads, link);
+    let at = index * layout.slot_len() + withdrawn_at(link);
     scoreboard.write_all_at(&count.to_le_bytes(), at as u64)
 }
 

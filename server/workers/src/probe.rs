@@ -2,7 +2,6 @@
 //! are never sent to another worker.
 
 use crate::call::{Call, CallState, Carried};
-use crate::link::End;
 use crate::local::Local;
 use crate::messages::Report;
 use crate::reply::ReplyEvent;
@@ -17,10 +16,8 @@ impl Local {
     /// Sends a probe request to a worker that gets no client requests.
     pub(crate) fn probe(self: &Rc<Local>, serial: Serial, target: &str, limit: Duration) {
         let now = Instant::now();
-        let settings = self.settings();
-        let pool_of = |path: &[u8]| self.shared().pool_of(path, &settings);
-        let call = call(target, pool_of, self.monotonic_us(now), now);
-        let Some(link) = self.link(End { serial, pool: call.pool() }) else {
+        let call = call(target, self.monotonic_us(now), now);
+        let Some(link) = self.link(serial) else {
             return self.shared().report(Report::Probed { serial, result: Err("its link ended".to_owned()) });
         };
         call.sent_to(serial, link.index);
@@ -42,14 +39,13 @@ impl Local {
     }
 }
 
-/// Creates a GET request for `target` that appears to come from this machine. `pool_of` chooses
-/// its pool, as for a client's request with this path.
-fn call(target: &str, pool_of: impl FnOnce(&[u8]) -> PoolIndex, asked_us: u64, now: Instant) -> Rc<Call> {
+/// Creates a GET request for `target` that appears to come from this machine. Its pool is that of the worker
+/// on trial, whatever its path is.
+fn call(target: &str, asked_us: u64, now: Instant) -> Rc<Call> {
     let (path, query) = match target.split_once('?') {
         Some((path, query)) => ((0, path.len() as u32), (path.len() as u32 + 1, query.len() as u32)),
         None => ((0, target.len() as u32), (0, 0)),
     };
-    let pool = pool_of(&target.as_bytes()[..path.1 as usize]);
     let head = Head {
         version: 11,
         https: false,
@@ -69,7 +65,7 @@ fn call(target: &str, pool_of: impl FnOnce(&[u8]) -> PoolIndex, asked_us: u64, n
     encoder.field(b"host", b"localhost");
     encoder.field(b"user-agent", b"Firebrick reload");
     encoder.finish(Put::None);
-    Rc::new(Call::new(frame, Carried::Nothing, Rc::new(Trace::default()), None, pool, now))
+    Rc::new(Call::new(frame, Carried::Nothing, Rc::new(Trace::default()), None, PoolIndex::DEFAULT, now))
 }
 
 /// Returns the status of the response, or the reason why there is none.

@@ -35,9 +35,10 @@ struct State {
 }
 
 impl Scores {
-    /// Creates the view of the first link, for the worker in slot `index`, and clears the slot.
-    pub(crate) fn new(pool: Arc<Shared>, index: usize) -> Scores {
-        let (threads, slot_len) = (pool.layout().threads, pool.layout().slot_len());
+    /// Creates the view of the first link, for the worker in slot `index` with so many threads, and clears the
+    /// slot.
+    pub(crate) fn new(pool: Arc<Shared>, index: usize, threads: usize) -> Scores {
+        let slot_len = pool.layout().slot_len();
         let state = State { threads: vec![None; threads], requests: 0, failures: 0 };
         let worker = Worker { pool, index, state: Mutex::new(state) };
         worker.write(0, &vec![0; slot_len]);
@@ -54,13 +55,13 @@ impl Scores {
     pub(crate) fn taken(&self, id: u32, count: u64) {
         let worker = &*self.worker;
         let mut state = locked(&worker.state);
-        worker.put(scoreboard::link_at(worker.pool.layout().threads, self.link.into()), count);
+        worker.put(scoreboard::link_at(self.link.into()), count);
         // A worker is sent no more requests than it has threads.
         let Some(thread) = state.threads.iter().position(Option::is_none) else { return };
         let serving = Serving { link: self.link.into(), id };
         state.threads[thread] = Some(serving);
-        worker.put(scoreboard::thread_at(thread) + 8, crate::os::monotonic_us());
-        worker.put(scoreboard::thread_at(thread), serving.pack());
+        worker.put(worker.thread_at(thread) + 8, crate::os::monotonic_us());
+        worker.put(worker.thread_at(thread), serving.pack());
     }
 
     /// Records that a request has ended; `failed`: the app broke off.
@@ -84,12 +85,16 @@ impl Scores {
         let serving = Some(Serving { link: self.link.into(), id });
         let thread = state.threads.iter().position(|one| *one == serving)?;
         state.threads[thread] = None;
-        self.worker.put(scoreboard::thread_at(thread), 0);
+        self.worker.put(self.worker.thread_at(thread), 0);
         Some(state)
     }
 }
 
 impl Worker {
+    fn thread_at(&self, thread: usize) -> usize {
+        scoreboard::thread_at(self.pool.layout().links, thread)
+    }
+
     fn put(&self, at: usize, word: u64) {
         self.write(at, &word.to_le_bytes());
     }
@@ -104,20 +109,16 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os;
-    use crate::seating::Seating;
     use queue::Dispatch;
     use wire::Seats;
 
     #[test]
     fn the_slot_is_as_a_worker_would_write_it() {
         let (reports, _) = tokio::sync::mpsc::unbounded_channel();
-        let seating = Seating::new([Seats { threads: 2, fibers: 0 }], 2);
-        let slot_len = seating.layout().slot_len();
-        let memory = os::scoreboard_memory(2, slot_len).unwrap();
-        memory.write_all_at(&[7; 16], slot_len as u64).unwrap();
-        let pool = Arc::new(Shared::new([Dispatch::new(10)], seating, reports, memory));
-        let first = Scores::new(pool.clone(), 1);
+        let pools = vec![(Dispatch::new(10), Seats { threads: 2, fibers: 0 })];
+        let pool = Arc::new(Shared::new(pools, 2, 2, reports).unwrap());
+        pool.scoreboard().write_all_at(&[7; 16], pool.layout().slot_len() as u64).unwrap();
+        let first = Scores::new(pool.clone(), 1, 2);
         let second = first.of_link(1);
         assert_eq!((pool.slot(1).requests, pool.slot(1).taken), (0, vec![0, 0]));
         first.taken(5, 1);

@@ -4,7 +4,6 @@
 use crate::deaths::Deaths;
 use crate::messages::{Mailbox, Report, ThreadMessage};
 use crate::os;
-use crate::seating::Seating;
 use queue::{Assignment, Dispatch, PoolIndex, Pools, Reason, Serial};
 use settings::Settings;
 use std::fs::File;
@@ -13,13 +12,15 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::time::Instant;
 use tokio::sync::mpsc;
+use wire::Seats;
 use wire::scoreboard::{Layout, Slot};
 
 /// The state of the workers that all threads share.
 #[derive(Debug)]
 pub struct Shared {
     pools: Pools,
-    seating: Seating,
+    /// The seats of a worker, by pool.
+    seats: Vec<Seats>,
     mailboxes: Vec<Mailbox>,
     reports: mpsc::UnboundedSender<Report>,
     scoreboard: File,
@@ -31,24 +32,32 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// `queues` are those of the pools of `seating`.
+    /// Creates the state of these pools, each with its queue and the seats of a worker, for `slots` workers in
+    /// all and so many front threads.
+    ///
+    /// # Errors
+    /// There is no memory for the scoreboard.
     pub(crate) fn new(
-        queues: impl IntoIterator<Item = Dispatch>,
-        seating: Seating,
+        pools: Vec<(Dispatch, Seats)>,
+        slots: usize,
+        fronts: usize,
         reports: mpsc::UnboundedSender<Report>,
-        scoreboard: File,
-    ) -> Shared {
-        Shared {
+    ) -> io::Result<Shared> {
+        let (queues, seats): (Vec<Dispatch>, Vec<Seats>) = pools.into_iter().unzip();
+        let threads = seats.iter().map(|seats| seats.threads as usize).max().unwrap_or_default();
+        // A worker has one link for each front thread.
+        let layout = Layout { threads, links: fronts };
+        Ok(Shared {
             pools: Pools::new(queues),
-            layout: seating.layout(),
-            mailboxes: (0..seating.fronts()).map(|_| Mailbox::default()).collect(),
-            seating,
+            seats,
+            mailboxes: (0..fronts).map(|_| Mailbox::default()).collect(),
             reports,
-            scoreboard,
+            scoreboard: os::scoreboard_memory(slots, layout.slot_len())?,
+            layout,
             deaths: Deaths::default(),
             wanted: AtomicUsize::new(0),
             blocked: [AtomicU64::new(0), AtomicU64::new(0)],
-        }
+        })
     }
 
     pub fn pools(&self) -> &Pools {
@@ -69,23 +78,25 @@ impl Shared {
     /// Returns the pool for a request with this path, which is the app's PATH_INFO.
     #[inline]
     pub(crate) fn pool_of(&self, path: &[u8], settings: &Settings) -> PoolIndex {
-        self.pools.choose(path, [settings.fiber_paths.as_slice()])
+        self.pools.choose(path, settings.pools.iter().map(|pool| pool.paths.as_slice()))
     }
 
-    /// Returns the seats of a worker.
-    pub fn seating(&self) -> &Seating {
-        &self.seating
+    /// Returns the seats of a worker of this pool.
+    #[inline]
+    pub fn seats(&self, pool: PoolIndex) -> Seats {
+        self.seats[usize::from(pool.0)]
     }
 
-    /// Sends requests again to a worker that was passed over for this reason; see [`Pools::restore`].
-    pub(crate) fn restore(&self, serial: Serial, reason: Reason, now: Instant) {
-        self.deliver(&self.pools.restore(serial, reason, now));
+    /// Returns whether fibers serve any pool.
+    pub(crate) fn has_fibers(&self) -> bool {
+        self.seats.iter().any(|seats| seats.has_fibers())
     }
 
-    /// Stops sending requests to a worker until it has rested, if the others can do without all of its seats.
-    /// Returns whether it rests.
-    pub(crate) fn rest(&self, serial: Serial) -> bool {
-        self.pools.rest(serial, Instant::now()).map_err(|assigned| self.deliver(&assigned)).is_ok()
+    /// Sends requests again to a worker that was passed over for this reason; see [`Dispatch::restore`].
+    pub(crate) fn restore(&self, pool: PoolIndex, serial: Serial, reason: Reason, now: Instant) {
+        let mut assigned = Vec::new();
+        self.dispatch(pool).restore(serial, reason, now, &mut assigned);
+        self.deliver(&assigned);
     }
 
     pub fn deaths(&self) -> &Deaths {

@@ -27,17 +27,16 @@ use crate::messages::{Report, ThreadMessage};
 use crate::orphans::{self, Orphans};
 use crate::os;
 use crate::reconciler::{
-    Act, FIRST, FIRST_CODE, Generation, Health, Phase, Reconciler, Row, Seen, Stage, Timeouts, Wish, recycle,
-    slots_for,
+    Act, DEFAULT, FIRST, FIRST_CODE, Generation, Health, Phase, Reconciler, Row, Seen, Stage, Timeouts, Wish,
+    recycle, slots_for,
 };
-use crate::seating::Seating;
 use crate::shared::Shared;
-use crate::spawner::{TemplateReport, message};
+use crate::spawner::{TemplateReport, message, pools, seats};
 use history::History;
 use jobs::Jobs;
 use meter::Meter;
 pub use orders::{AppFacts, BootError, Command, Notice, Options, Processes, Refresh, ReloadStep, Steps};
-use queue::{Dispatch, Reason, Serial};
+use queue::{Dispatch, PoolIndex, Reason, Serial};
 use releases::Releases;
 use sizing::Sampler;
 pub use sizing::Sizing;
@@ -102,25 +101,33 @@ impl Supervisor {
     fn new(options: Options) -> io::Result<Supervisor> {
         let now = Instant::now();
         let (workers, source) = (options.workers(), options.source());
-        let slots = if source.can_replace { slots_for(options.most_workers()) } else { 1 };
+        let pools = pools(&options.boot.settings);
+        let mut counts: Vec<usize> = pools.iter().map(|pool| pool.workers as usize).collect();
+        let others: usize = counts.iter().skip(1).sum();
+        let slots = if source.can_replace { slots_for(options.most_workers() + others) } else { 1 };
+        if !source.can_replace {
+            counts[DEFAULT] = 1;
+        }
         let limits = options.timeouts();
         let spawns = options.spawns();
         // A spawned worker loads the app itself, on a Ruby that takes seconds to start.
         let boot = limits.worker_boot * if spawns { SPAWNED_BOOT } else { 1 };
         let wish = Wish {
             code: FIRST_CODE,
-            counts: vec![if source.can_replace { workers.min as usize } else { 1 }],
+            counts,
             limits: recycle::Limits::default(),
             refork_after: None,
             timeouts: Timeouts { boot, shutdown: limits.shutdown, worker: limits.worker },
             phase: Phase::Serving,
         };
-        let seating = Seating::of(&options.boot.settings);
-        let scoreboard = os::scoreboard_memory(slots, seating.layout().slot_len())?;
         let (to_supervisor, reports) = mpsc::unbounded_channel();
-        let max_queue = options.settings.borrow().limits.max_queue;
-        let queues: Vec<Dispatch> = seating.queues(max_queue, !spawns).collect();
-        let shared = Shared::new(queues, seating, to_supervisor, scoreboard);
+        let with_queues = pools.iter().map(|pool| {
+            let (queue, seats) = (Dispatch::new(pool.max_queue), seats(pool));
+            // A spawned worker cannot return requests that it has not started.
+            let in_advance = seats.in_advance() && !spawns;
+            (if in_advance { queue } else { queue.without_prefetching() }, seats)
+        });
+        let shared = Shared::new(with_queues.collect(), slots, options.front_threads(), to_supervisor)?;
         Ok(Supervisor {
             reconciler: Reconciler::new(source, wish, slots, workers, now),
             releases: Releases::new(options.boot.clone()),
@@ -190,7 +197,7 @@ impl Supervisor {
             self.observe_jobs();
             self.observe_size();
             self.outbox.notices.drain(..).for_each(&mut notify);
-            let (calm, timeout) = (self.is_calm(), self.options.timeouts().worker);
+            let (calm, timeout) = (self.is_calm(), self.options.shortest_timeout());
             self.subjects.next_tick = next_tick(self.subjects.next_tick, Instant::now(), calm, timeout);
         }
         self.abandon().await;
@@ -214,7 +221,7 @@ impl Supervisor {
     }
 
     fn has_fibers(&self) -> bool {
-        self.shared.seating().fibers() > 0
+        self.shared.has_fibers()
     }
 
     fn is_attached(&self) -> bool {
@@ -295,9 +302,9 @@ impl Supervisor {
 
     fn reported(&mut self, report: Report) {
         match report {
-            Report::Ready { serial, seats, fiber_seats } => {
+            Report::Ready { serial, seats } => {
                 if let Some(worker) = self.workers.get_mut(&serial) {
-                    worker.seats = self.shared.seating().reported(seats, fiber_seats);
+                    worker.seats = seats.max(1);
                 }
                 self.see(Seen::Ready(serial));
             }
@@ -330,8 +337,10 @@ impl Supervisor {
 
     fn tick(&mut self) {
         let now = Instant::now();
-        if let Some(limit) = now.checked_sub(self.options.timeouts().queue) {
-            for ticket in self.shared.each(|dispatch| dispatch.expire(limit)).flatten() {
+        let settings = self.options.settings.borrow().clone();
+        for pool in self.shared.pools().indexes() {
+            let limit = now.checked_sub(settings.timeouts_of(pool.0.into()).0);
+            for ticket in limit.map(|limit| self.shared.dispatch(pool).expire(limit)).unwrap_or_default() {
                 self.shared.mailbox(ticket.thread).post(ThreadMessage::Expired(ticket));
             }
         }

@@ -1,7 +1,6 @@
 //! Tests the supervisor's decisions, with programs that do nothing as templates.
 
 use super::*;
-use crate::link::End;
 use crate::progress::Progress;
 use crate::reconciler::End as Ended;
 use crate::spawner::{BootConfig, ExitStatus, Handoff, TemplateMessage};
@@ -76,7 +75,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         let mut scene = Scene { supervisor };
         scene.supervisor.see(Seen::Template { generation: FIRST, usable: Ok(()) });
         scene.supervisor.see(Seen::Forked { generation: FIRST, index: 0, pid: Some(u32::MAX >> 1) });
-        scene.reported(Report::Ready { serial: 1, seats: 2, fiber_seats: 0 });
+        scene.reported(Report::Ready { serial: 1, seats: 2 });
         scene.messages();
         play(&mut scene).await;
     });
@@ -122,9 +121,9 @@ impl Scene {
         let put = |at: usize, word: u64| {
             self.supervisor.shared.scoreboard().write_all_at(&word.to_le_bytes(), at as u64).unwrap();
         };
-        put(thread_at(thread) + 8, since);
-        put(thread_at(thread), Serving { link: 0, id }.pack());
-        put(link_at(2, 0), u64::from(id) + 1);
+        put(thread_at(1, thread) + 8, since);
+        put(thread_at(1, thread), Serving { link: 0, id }.pack());
+        put(link_at(0), u64::from(id) + 1);
     }
 
     fn stage(&self) -> Option<Stage> {
@@ -134,7 +133,7 @@ impl Scene {
 
 fn overdue(messages: &[ThreadMessage]) -> Vec<u32> {
     let id = |message: &ThreadMessage| match message {
-        ThreadMessage::Overdue { end: End { serial: 1, pool: PoolIndex::DEFAULT }, id } => Some(*id),
+        ThreadMessage::Overdue { serial: 1, id } => Some(*id),
         _ => None,
     };
     messages.iter().filter_map(id).collect()
@@ -184,7 +183,7 @@ fn limits_are_carried_out() {
         scene.tick();
         scene.supervisor.see(Seen::Forked { generation: FIRST, index: 1, pid: Some(u32::MAX >> 2) });
         assert_eq!(scene.stage(), Some(Stage::Up), "its successor is not ready");
-        scene.reported(Report::Ready { serial: 2, seats: 2, fiber_seats: 0 });
+        scene.reported(Report::Ready { serial: 2, seats: 2 });
         assert_eq!(scene.stage(), Some(Stage::Leaving));
         scene.exits(ExitStatus::Exit(0));
         scene.reported(Report::Cleared { serial: 1, served: Vec::new() });

@@ -133,7 +133,7 @@ module Firebrick
 
     def execute(verb, arguments, descriptors)
       case verb
-      when Wire::Order::FORK then fork_worker(Integer(arguments.first), descriptors)
+      when Wire::Order::FORK then fork_worker(arguments.shift.to_i, Worker::Pool.parse(*arguments), descriptors)
       when Wire::Order::SERVICE then fork_service(arguments, descriptors)
       when Wire::Order::KILL then @children.kill(Integer(arguments[0]), arguments[1])
       when Wire::Order::UNLINK then @unlink = arguments

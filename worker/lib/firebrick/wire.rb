@@ -5,7 +5,7 @@
 module Firebrick
   # The constants of docs/internals/wire.md and docs/internals/processes.md.
   module Wire
-    VERSION = 7
+    VERSION = 8
     HEADER = 12
     MAX_PAYLOAD = 1_114_112
     INITIAL_WINDOW = 1_048_576
@@ -120,7 +120,6 @@ module Firebrick
       THREADS_MIN = "threads_min"
       THREADS_MAX = "threads_max"
       FIBERS = "fibers"
-      FIBER_PATHS = "fiber_paths"
       LINKS = "links"
       SHUTDOWN_MS = "shutdown_ms"
       SLOTS = "slots"

@@ -3,6 +3,7 @@
 require "firebrick/fork_guard"
 require "firebrick/worker/app_lines"
 require "firebrick/worker/out_of_band_gc"
+require "firebrick/worker/pool"
 
 module Firebrick
   # A forked process that serves requests. The serving itself is native (worker/native).
@@ -18,14 +19,16 @@ module Firebrick
     STOP = %w[TERM QUIT].freeze
 
     # Serves until the worker has finished. Returns nil; in a child that is to become a template, its control socket.
-    def self.run(index, links, boot)
-      new(index, boot).run(links)
+    def self.run(index, links, boot, pool)
+      new(index, boot, pool).run(links)
     end
 
-    def initialize(index, boot)
+    def initialize(index, boot, pool)
       @index = index
       @boot = boot
+      @pool = pool
       @stopping = false
+      pool.apply(boot.base)
       Exchange.app_lines = AppLines.new(Dir.pwd, boot.dir)
     end
 
@@ -33,7 +36,7 @@ module Firebrick
       name_process
       listen_to_signals
       hooks(:after_fork)
-      Native.start(@index, links, @boot.scoreboard, @boot.slot_len)
+      Native.start(@index, links, @boot.scoreboard, @boot.slot_len, @pool.shape)
       # The native part closes them from now on.
       ForkGuard.release(*links)
       answer_signals
@@ -71,7 +74,8 @@ module Firebrick
 
     def name_process
       Exchange.name = "worker #{@index} (pid #{Process.pid})"
-      Process.setproctitle(["firebrick: worker #{@index}", *("[#{@boot.tag}]" unless @boot.tag.empty?)].join(" "))
+      words = ["firebrick: worker #{@index}", @pool.label, ("[#{@boot.tag}]" unless @boot.tag.empty?)]
+      Process.setproctitle(words.compact.join(" "))
     end
 
     def listen_to_signals

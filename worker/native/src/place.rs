@@ -1,7 +1,6 @@
 //! The places of a process, one for each of its workers, and the state that a worker's threads share without the GVL.
 //!
-//! A forked worker is at the [`MAIN`] place; if it has fibers beside its threads, the fibers' worker is at another one. The servers that a Ruby
-//! process has started for its own apps (`Firebrick::Server`) are attached workers, each at a place of its own. A thread belongs to one place for
+//! A forked worker is at the [`MAIN`] place. The servers that a Ruby process has started for its own apps (`Firebrick::Server`) are attached workers, each at a place of its own. A thread belongs to one place for
 //! life.
 //!
 //! Contract: a place lives as long as the process, and is reused when its worker has been released. In a forked child, places that were in use at

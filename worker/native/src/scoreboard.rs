@@ -17,46 +17,25 @@ use wire::scoreboard::{
 #[derive(Clone, Copy)]
 pub(crate) struct Scoreboard {
     words: &'static [AtomicU64],
-    /// The mapping, which includes the slots before this one. Empty in a view, which does not own the mapping.
+    /// The mapping, which includes the slots before this one.
     mapped: &'static [AtomicU64],
-    threads_max: usize,
-    /// The number of this worker's thread 0 in the slot.
-    first_thread: usize,
-    /// The number of this worker's link 0 in the slot.
-    first_link: usize,
+    links: usize,
 }
 
 impl Scoreboard {
-    /// Maps slot `index` of a file of slots of `slot_len` bytes, for `threads_max` threads, and clears it.
-    pub(crate) fn map(
-        fd: RawFd,
-        index: usize,
-        slot_len: usize,
-        threads_max: usize,
-    ) -> io::Result<Scoreboard> {
+    /// Maps slot `index` of a file of slots of `slot_len` bytes, for a worker with so many links, and clears it.
+    pub(crate) fn map(fd: RawFd, index: usize, slot_len: usize, links: usize) -> io::Result<Scoreboard> {
         let mapped = os::map_words(fd, (index + 1) * slot_len)?;
         let words = &mapped[index * slot_len / 8..];
         for word in words {
             word.store(0, Release);
         }
-        Ok(Scoreboard { words, mapped, threads_max, first_thread: 0, first_link: 0 })
-    }
-
-    /// Returns a view of the same slot for a partner, whose threads and links are numbered after these.
-    pub(crate) fn behind(self, threads: usize, links: usize) -> Scoreboard {
-        Scoreboard { mapped: &[], first_thread: threads, first_link: links, ..self }
-    }
-
-    /// Returns the number of a link in the slot.
-    pub(crate) fn link_number(self, link: u32) -> u32 {
-        link + self.first_link as u32
+        Ok(Scoreboard { words, mapped, links })
     }
 
     /// Unmaps the memory. No copy of this may be used any more.
     pub(crate) fn unmap(self) {
-        if !self.mapped.is_empty() {
-            os::unmap_words(self.mapped);
-        }
+        os::unmap_words(self.mapped);
     }
 
     fn put(self, at: usize, value: u64) {
@@ -78,27 +57,27 @@ impl Scoreboard {
     /// Sets how many requests of a link have been taken up or discarded. Returns whether the front has withdrawn the last of them.
     #[inline]
     pub(crate) fn passed(self, link: u32, count: u64) -> bool {
-        let link = self.first_link + link as usize;
-        self.put(link_at(self.threads_max, link), count);
+        let link = link as usize;
+        self.put(link_at(link), count);
         // The front writes this word and then reads how many were taken up; the worker does it the other way round. So at least
         // one of the two sees the other's write (docs/internals/wire.md).
         fence(SeqCst);
-        let withdrawn = self.words.get(withdrawn_at(self.threads_max, link) / 8);
+        let withdrawn = self.words.get(withdrawn_at(link) / 8);
         withdrawn.is_some_and(|withdrawn| withdrawn.load(SeqCst) >= count)
     }
 
     /// Records that a thread begins to serve a request, or enters its fiber.
     #[inline]
     pub(crate) fn begin(self, thread: usize, link: u32, id: u32, now_us: u64) {
-        let at = thread_at(self.first_thread + thread);
+        let at = thread_at(self.links, thread);
         self.put(at + 8, now_us);
-        self.put(at, Serving { link: self.link_number(link), id }.pack());
+        self.put(at, Serving { link, id }.pack());
     }
 
     /// Records that no fiber runs on a thread.
     #[inline]
     pub(crate) fn rests(self, thread: usize) {
-        self.put(thread_at(self.first_thread + thread), 0);
+        self.put(thread_at(self.links, thread), 0);
     }
 
     /// Sets the number of requests being served by fibers.
@@ -109,7 +88,7 @@ impl Scoreboard {
 
     /// Records whether fibers of a thread have used up a slice and go on computing.
     pub(crate) fn computes(self, thread: usize, computes: bool) {
-        let Some(bit) = 1u64.checked_shl((self.first_thread + thread) as u32) else { return };
+        let Some(bit) = 1u64.checked_shl(thread as u32) else { return };
         if let Some(word) = self.words.get(COMPUTING / 8) {
             if computes {
                 word.fetch_or(bit, Release)

@@ -12,7 +12,7 @@ use crate::raw::ruby::{self, Value};
 use crate::task::{Loan, Stage, Task};
 use crate::thread::ServingThread;
 use crate::ticket::Writer;
-use crate::worker::{Help, Pair, STANDBY_AFTER, Step, Worker, worker, worker_at};
+use crate::worker::{Help, STANDBY_AFTER, Step, Worker, worker, worker_at};
 use crate::{collection, fibers, guest, job};
 use std::cell::Cell;
 use std::io;
@@ -45,10 +45,7 @@ pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
     tell(gvl, names().thread_ended);
     // A thread killed by the app is replaced, to keep the number of threads.
     if worker(gvl, |w| w.thread_ends(task.thread.index)) {
-        return again(gvl, task.thread.index);
-    }
-    if let Pair::Fibers(at) = worker(gvl, |w| w.pair) {
-        place::within(at, || worker(gvl, Worker::is_alone_now));
+        again(gvl, task.thread.index);
     }
 }
 

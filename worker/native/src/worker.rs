@@ -27,8 +27,6 @@ pub(crate) struct Options {
     pub(crate) threads_max: usize,
     /// Fibers per thread; 0: the threads serve without fibers.
     pub(crate) fibers: usize,
-    /// The fibers have their own thread and their own links; the other threads serve without fibers.
-    pub(crate) fibers_apart: bool,
     /// Processor time that a fiber may use while others are ready, in microseconds; 0: no limit.
     pub(crate) slice_us: u64,
     /// The time that a call may block a loop of fibers before it is logged, in microseconds; 0: never logged.
@@ -69,8 +67,6 @@ pub(crate) struct Worker {
     pub(crate) promotion: Option<RawFd>,
     /// The state of an attached worker; `None` for a forked one.
     pub(crate) attached: Option<Attached>,
-    /// Its partner in this process, if there is one; the front sees both as one worker.
-    pub(crate) pair: Pair,
 }
 
 /// Requests that fibers serve.
@@ -91,19 +87,6 @@ pub(crate) enum Phase {
     Finished,
     /// Finished because the front is gone; nothing more can be sent.
     Lost,
-}
-
-/// With fibers for some paths only, a process has two workers at two places with separate links: one whose threads serve without fibers, and
-/// one with a single thread that serves with fibers. They share the scoreboard's slot, and end together.
-#[derive(Clone, Copy, Default)]
-pub(crate) enum Pair {
-    /// There is no partner.
-    #[default]
-    None,
-    /// This worker serves without fibers, and its partner at this place has not finished.
-    Threads(&'static Place),
-    /// This worker serves with fibers, as the partner of the worker at this place.
-    Fibers(&'static Place),
 }
 
 /// Borrows the worker of the calling thread.

@@ -184,6 +184,9 @@ class FakeFront
     end
   end
 
+  # The most threads of a worker.
+  SLOT_THREADS = 16
+
   # The process id of the template that was followed last.
   attr_reader :heir
   attr_reader :pid, :booted, :stderr, :control, :dir, :slot_len
@@ -210,7 +213,7 @@ class FakeFront
   end
 
   def boot
-    @slot_len = (64 + (16 * slot_threads) + (16 * @links) + 63) / 64 * 64
+    @slot_len = (64 + (16 * SLOT_THREADS) + (16 * @links) + 63) / 64 * 64
     @scoreboard = Tempfile.create("scoreboard", @dir)
     @scoreboard.truncate(@slot_len * 16)
     defaults = {
@@ -263,9 +266,10 @@ class FakeFront
     @booted = Hash[*facts]
   end
 
-  def fork_worker(index = @workers.length, ready: true)
+  # The worker has the threads and fibers of the settings, or those given.
+  def fork_worker(index = @workers.length, ready: true, threads: @threads, fibers: @settings.fetch(:fibers, ENV.fetch("TEST_FIBERS", "0")))
     ours, theirs = Array.new(@links) { UNIXSocket.pair }.transpose
-    tell("fork", index, fds: theirs)
+    tell("fork", index, *threads, fibers, "default", fds: theirs)
     theirs.each(&:close)
     worker = Worker.new(self, index, ours)
     worker.pid = hear("forked").last.to_i
@@ -274,22 +278,17 @@ class FakeFront
     worker
   end
 
-  # With fiber_paths one more thread has the fibers.
-  def slot_threads
-    @threads.last + @settings[:fiber_paths].to_i
-  end
-
   def slot(index)
     bytes = File.binread(@scoreboard.path, @slot_len, @slot_len * index)
     { requests: bytes.unpack1("Q<"), failures: bytes.unpack1("Q<", offset: 8), threads: bytes.unpack1("Q<", offset: 16),
       blocking_calls: bytes.unpack1("Q<", offset: 32), blocked_us: bytes.unpack1("Q<", offset: 40),
-      serving: bytes.byteslice(64, 16 * slot_threads).unpack("Q<*").each_slice(2).map(&:first),
-      now: bytes.unpack1("Q<", offset: 24), taken: bytes.byteslice(64 + (16 * slot_threads), 16 * @links).unpack("Q<*").each_slice(2).map(&:first) }
+      serving: bytes.byteslice(64 + (16 * @links), 16 * @threads.last).unpack("Q<*").each_slice(2).map(&:first),
+      now: bytes.unpack1("Q<", offset: 24), taken: bytes.byteslice(64, 16 * @links).unpack("Q<*").each_slice(2).map(&:first) }
   end
 
   # Withdraws the first +count+ requests of a link that have not been started.
   def withdraw(index, count, link: 0)
-    IO.binwrite(@scoreboard.path, [count].pack("Q<"), (@slot_len * index) + 64 + (16 * slot_threads) + (16 * link) + 8)
+    IO.binwrite(@scoreboard.path, [count].pack("Q<"), (@slot_len * index) + 64 + (16 * link) + 8)
   end
 
   # Returns how a worker ended: "exit" or "signal", and the number.

@@ -136,7 +136,7 @@ class FibersTest < Case
   def test_ready_tells_the_seats
     FakeFront.open(MEETING, fibers: 20, threads: [1, 3], workers: 0) do |front|
       worker = front.fork_worker(ready: false)
-      assert_equal 60, worker.take { |frame| frame.kind == :ready }.payload.unpack("Vvv")[1]
+      assert_equal 60, worker.take { |frame| frame.kind == :ready }.payload.unpack("VV")[1]
     end
   end
 

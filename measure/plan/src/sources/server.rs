@@ -162,17 +162,18 @@ pub(super) fn shape(server: &ServerSnapshot, source: &str, found: &mut SourceFac
     }
 }
 
-/// Returns threads and fibers of the largest worker. Its counted threads are seats: a fiber holds a request, but has no core.
+/// Returns threads and fibers of the largest worker; of several pools, the mean of all workers. The counted threads
+/// of a worker with fibers are seats: a fiber holds a request, but has no core.
 fn threads_and_fibers(workers: &[WorkerSnapshot]) -> (u32, u32) {
-    let largest = workers.iter().max_by_key(|worker| worker.threads_max);
-    largest.map_or((0, 0), |worker| match worker.fiber_paths {
-        // The seats are fibers, most of which only wait.
-        Some(_) => (1, worker.threads_max),
-        None => {
-            let Seats { threads, fibers } = Seats::of_count(worker.threads_max, worker.fibers);
-            (threads, fibers)
-        }
-    })
+    let Some(largest) = workers.iter().max_by_key(|worker| worker.threads_max) else { return (0, 0) };
+    if workers.iter().all(|worker| worker.pool == largest.pool) {
+        let Seats { threads, fibers } = Seats::of_count(largest.threads_max, largest.fibers);
+        return (threads, fibers);
+    }
+    let seats: u32 = workers.iter().map(|worker| worker.threads_max).sum();
+    let mean = seats.div_ceil(workers.len() as u32);
+    // Most fibers only wait.
+    if largest.fibers > 0 { (1, mean) } else { (mean, 0) }
 }
 
 /// Reads the times in the app between two snapshots.
@@ -227,7 +228,7 @@ fn variation(times: &DurationSummary) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stats::{Durations, FiberSeats};
+    use stats::Durations;
 
     #[test]
     fn the_busiest_minute_is_six_points() {
@@ -256,8 +257,9 @@ mod tests {
         };
         assert_eq!(threads_and_fibers(&[worker(500)]), (2, 500));
         assert_eq!(threads_and_fibers(&[worker(0)]), (1_000, 0), "threads serve");
-        let both = WorkerSnapshot { fiber_paths: Some(FiberSeats { busy: 650, max: 995 }), ..worker(995) };
-        assert_eq!(threads_and_fibers(&[both]), (1, 1_000), "threads beside fibers");
+        let few = WorkerSnapshot { pool: "slow".to_owned(), threads_max: 5, ..worker(0) };
+        assert_eq!(threads_and_fibers(&[worker(1_000), few.clone()]), (1, 503), "a pool of fibers");
+        assert_eq!(threads_and_fibers(&[worker(0), few]), (503, 0));
         assert_eq!(threads_and_fibers(&[]), (0, 0));
     }
 

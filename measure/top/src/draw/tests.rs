@@ -89,18 +89,28 @@ fn fibers_are_counted_and_columns_stay_aligned() {
 }
 
 #[test]
-fn threads_and_fibers_beside_them_are_told_apart() {
+fn workers_of_several_pools_are_told_apart() {
     let mut state = state(3);
     let view = state.view.as_mut().unwrap();
-    for worker in &mut view.sample.server.workers {
-        (worker.fibers, worker.threads_max, worker.busy_threads) = (1_000, 1_005, 42);
-        worker.fiber_paths = Some(stats::FiberSeats { busy: 40, max: 1_000 });
-    }
+    let server = &mut view.sample.server;
+    server.pools = ["default", "fibers"].map(|name| pool(name)).into();
+    let worker = &mut server.workers[1];
+    (worker.fibers, worker.threads_max, worker.busy_threads) = (1_000, 1_000, 40);
+    worker.pool = "fibers".to_owned();
     let shown = text(&state, 100, 24);
-    assert!(shown.contains("busy seats") && shown.contains(" 2/5+40/1000 "), "{shown}");
+    assert!(shown.contains("busy seats") && shown.contains(" 40/1000 "), "{shown}");
     let line = |of: &str| shown.lines().find(|line| line.contains(of)).unwrap().to_owned();
     let end = |line: &str, of: &str| line[..line.find(of).unwrap() + of.len()].chars().count();
-    assert_eq!(end(&line("busy seats"), "memory"), end(&line("2/5+40/1000"), "MiB"), "{shown}");
+    assert_eq!(end(&line("busy seats"), "pool"), end(&line("40/1000"), "fibers"), "{shown}");
+    assert_eq!(end(&line("busy seats"), "memory"), end(&line("40/1000"), "MiB"), "{shown}");
+}
+
+fn pool(name: &str) -> stats::PoolSnapshot {
+    let figures = serde_json::json!({
+        "name": name, "workers": 1, "busy": 0, "seats": 5, "length": 0, "oldest_wait_ms": 0.0, "longest": 0,
+        "max": 10, "refused_full": 0, "refused_early": 0, "expired": 0,
+    });
+    serde_json::from_value(figures).unwrap()
 }
 
 #[test]

@@ -25,7 +25,11 @@ const GENERATION: &str = "gen";
 /// The smallest screen width that shows restarts beside it.
 const RESTARTS_FROM: u16 = 88;
 
-const COLUMNS: [Column; 8] = [
+/// Shown while there are several pools.
+const POOL: &str = "pool";
+
+const COLUMNS: [Column; 9] = [
+    Column { title: POOL, width: 10, from: 80, text: |worker, _| short(&worker.pool) },
     Column { title: GENERATION, width: 5, from: 72, text: |worker, _| (worker.phase + 1).to_string() },
     Column { title: "req/s", width: 8, from: 0, text: |worker, view| rate(worker, view) },
     Column {
@@ -51,23 +55,19 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, 
     let generations = view.has_generations();
     let fits = |column: &&Column| match column.title {
         GENERATION => generations && area.width >= column.from,
+        POOL => !view.server().pools.is_empty() && area.width >= column.from,
         "restarts" if generations => area.width >= RESTARTS_FROM,
         _ => area.width >= column.from,
     };
     let columns: Vec<&Column> = COLUMNS.iter().filter(fits).collect();
     let behind: usize = columns.iter().map(|column| column.width).sum();
     // With fibers there may be thousands.
-    let most = |worker: &WorkerSnapshot| {
-        let (_, threads) = worker.of_threads();
-        let fibers = worker.fiber_paths.map_or(0, |fibers| 2 * fibers.max.to_string().len() + 2);
-        2 * threads.to_string().len() + fibers
-    };
+    let most = |worker: &WorkerSnapshot| 2 * worker.threads_max.to_string().len();
     let count = COUNT.max(view.server().workers.iter().map(most).max().unwrap_or(0) + 2);
     let bar = usize::from(area.width).saturating_sub(BEFORE + count + behind).clamp(4, LONGEST_BAR);
     let titles =
         columns.iter().map(|column| format!("{:>1$}", column.title, column.width)).collect::<String>();
-    let word = view.server().workers.first().map_or("threads", WorkerSnapshot::seats_word);
-    let busy = format!("busy {word}");
+    let busy = format!("busy {}", view.server().seats_word());
     let heading = format!("{:<7}{:<8}{:<9}{:<4$}{titles}", "worker", "pid", "state", busy, bar + count);
     line(buffer, area, vec![Span::styled(heading, theme.heading())]);
     let workers = sorted(view, state.sort);
@@ -88,6 +88,11 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, 
         let text = format!("… {} more; s sorts", workers.len() - shown);
         line(buffer, rows(area, area.height - 1, 1), vec![Span::styled(text, theme.faint())]);
     }
+}
+
+/// Returns the beginning of a name that fits into its column.
+fn short(name: &str) -> String {
+    name.chars().take(9).collect()
 }
 
 fn rate(worker: &WorkerSnapshot, view: &View) -> String {

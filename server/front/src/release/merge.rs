@@ -1,28 +1,55 @@
 //! Which settings of a new release take effect without a restart.
 
-use settings::{Limits, Mruby, Rack, Route, Settings, Sites, Timeouts};
+use settings::{Limits, Mruby, Pool, Rack, Route, Settings, Sites, Timeouts};
 
-/// Returns a warning if the change of `fiber_paths` needs a restart.
-pub(super) fn takes_restart(now: &Settings, fresh: &Settings) -> Option<String> {
-    let text = |settings: &Settings| settings.fiber_paths_text().filter(|_| settings.fibers > 0);
-    match (text(now), text(fresh)) {
-        (None, Some(paths)) => Some(format!(
-            "fiber_paths ({paths}) takes effect only after a restart, because the running workers do not have both threads and fibers"
-        )),
-        (Some(paths), None) => Some(format!(
-            "without fiber_paths a restart is needed: fibers still serve {paths}, and threads all others"
-        )),
-        (None, None) | (Some(_), Some(_)) => None,
-    }
+/// Returns warnings of changes of pools that need a restart.
+pub(super) fn takes_restart(now: &Settings, fresh: &Settings) -> Vec<String> {
+    let is_in = |pools: &[Pool], name: &str| pools.iter().any(|pool| pool.name == name);
+    let added = fresh.pools.iter().filter(|pool| !is_in(&now.pools, &pool.name)).map(|pool| {
+        let (what, paths) = (called(pool), pool.paths_text());
+        format!(
+            "{what} ({paths}) takes effect only after a restart, because the running server has no such pool"
+        )
+    });
+    let removed = now.pools.iter().filter(|pool| !is_in(&fresh.pools, &pool.name)).map(|pool| {
+        let (what, paths) = (called(pool), pool.paths_text());
+        let still = if pool.fibers > 0 { "fibers still serve" } else { "its workers still serve" };
+        format!("without {what} a restart is needed: {still} {paths}")
+    });
+    let changed = now.pools.iter().filter_map(|pool| {
+        let other = fresh.pools.iter().find(|other| other.name == pool.name)?;
+        let what = match other {
+            other if (other.fibers > 0) != (pool.fibers > 0) => "threads or fibers",
+            other if other.threads != pool.threads => "threads",
+            other if other.fibers != pool.fibers => "fibers",
+            other if other.max_queue != pool.max_queue => "limits.max_queue",
+            _ => return None,
+        };
+        Some(format!("{what} of the pool {} takes effect only after a restart", pool.name))
+    });
+    added.chain(removed).chain(changed).collect()
+}
+
+/// Returns what users call the setting that makes a pool.
+fn called(pool: &Pool) -> String {
+    if pool.name == Pool::FIBERS { "fiber_paths".to_owned() } else { format!("pools.{}", pool.name) }
+}
+
+/// Merges the pools: which there are, their threads, fibers and the lengths of their queues stay.
+fn pools(now: &[Pool], fresh: &[Pool]) -> Vec<Pool> {
+    let merged = |pool: &Pool| match fresh.iter().find(|other| other.name == pool.name) {
+        None => pool.clone(),
+        Some(other) => {
+            Pool { threads: pool.threads, fibers: pool.fibers, max_queue: pool.max_queue, ..other.clone() }
+        }
+    };
+    now.iter().map(merged).collect()
 }
 
 /// Merges the settings in force with those of `fresh` that can change at run time: the options that the table marks as `reloadable`.
-///
-/// Whether workers have fibers beside threads (`fiber_paths`) determines their numbers of links and threads, which a reload cannot change.
 pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
-    let stays = now.fiber_paths.is_empty() || fresh.fiber_paths.is_empty();
     Settings {
-        fiber_paths: if stays { now.fiber_paths.clone() } else { fresh.fiber_paths },
+        pools: pools(&now.pools, &fresh.pools),
         dir: fresh.dir,
         typed_dir: fresh.typed_dir,
         app: fresh.app,

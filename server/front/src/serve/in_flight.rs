@@ -102,7 +102,16 @@ mod tests {
     #[test]
     fn a_request_is_found_in_its_workers_slot_and_among_its_traces() {
         let forked = std::time::Instant::now();
-        let row = Row { index: 2, serial: 7, generation: 1, pid: 70, stage: Stage::Up, forked, restarts: 0 };
+        let row = Row {
+            index: 2,
+            serial: 7,
+            pool: 0,
+            generation: 1,
+            pid: 70,
+            stage: Stage::Up,
+            forked,
+            restarts: 0,
+        };
         let serving = Serving { link: 1, id: 5 };
         let slot = Slot { busy: vec![Busy { thread: 3, serving, since_us: 3_500 }], ..Slot::default() };
         let slots = HashMap::from([(7, (&row, slot))]);

@@ -9,18 +9,18 @@ use crate::tls::Encryption;
 use crate::vitals::Vitals;
 use control::reload::{ReloadLine, ReloadWish};
 use ratelimit::Ledger;
-use settings::{Machine, Settings};
+use settings::{Machine, Pool, Settings};
 use stats::{
     Death, FiberSeats, HandlerCounts, HandlersSnapshot, HeldSnapshot, Load, Merged, OutOfBandGc,
-    QueueSnapshot, RateLimitsSnapshot, Recorder, RubyVersion, ServerSnapshot, SizingSnapshot, Snapshot,
-    TlsSnapshot, WorkerSnapshot, WorkerState,
+    PoolSnapshot, QueueSnapshot, RateLimitsSnapshot, Recorder, RubyVersion, ServerSnapshot, SizingSnapshot,
+    Snapshot, TlsSnapshot, WorkerSnapshot, WorkerState,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot, watch};
 use workers::reconciler::{FIRST, Row, Stage};
 use workers::supervisor::{Command, Processes, ReloadStep, Sizing};
-use workers::{Dispatch, Shared};
+use workers::{Dispatch, PoolIndex, Shared};
 
 #[derive(Clone)]
 pub(crate) struct Snapshotter {
@@ -116,7 +116,7 @@ impl Snapshotter {
         let rows = processes.workers.iter();
         let workers: Vec<WorkerSnapshot> =
             rows.filter_map(|row| self.worker(row, Usage::default(), now)).collect();
-        Load::of_workers(&workers, &self.queue(now.0))
+        Load::of_workers(&workers, &self.queue(now.0), &self.pools(&processes, now.0))
     }
 
     pub(crate) fn deaths(&self) -> Vec<Death> {
@@ -229,7 +229,8 @@ impl Snapshotter {
             taken_at: now.1,
             phase: processes.phase,
             state: self.vitals.state(),
-            clustered: self.app.is_some() && self.settings.workers.max > 1,
+            clustered: self.app.is_some()
+                && (self.settings.workers.max > 1 || !self.settings.pools.is_empty()),
             pss_bytes: own.pss_bytes,
             rss_bytes: own.rss_bytes,
             cpu_ms: own.cpu_ms,
@@ -250,6 +251,7 @@ impl Snapshotter {
                 ms: processes.collections.1.as_millis() as u64,
             },
             queue: self.queue(now.0),
+            pools: self.pools(processes, now.0),
             handlers: HandlersSnapshot::of(&self.handlers),
             rate_limits: self.rate_limits(),
             acme: self.encryption.obtained(),
@@ -264,9 +266,10 @@ impl Snapshotter {
     fn worker(&self, row: &Row, taken: Usage, (now, wall): (Instant, SystemTime)) -> Option<WorkerSnapshot> {
         let shared = self.shared()?;
         let slot = shared.slot(row.index as usize);
-        let in_flight = shared.each(|dispatch| dispatch.taken(row.serial)).sum();
-        let seating = shared.seating();
-        let busy = seating.serving(&slot) as u32;
+        let pool = PoolIndex(row.pool as u8);
+        let (in_flight, seats) = (shared.dispatch(pool).taken(row.serial), shared.seats(pool));
+        let busy = seats.serving(&slot) as u32;
+        let name = self.pool_name(row.pool);
         Some(WorkerSnapshot {
             index: row.index,
             pid: row.pid,
@@ -284,11 +287,10 @@ impl Snapshotter {
             blocked_ms: slot.blocked_us / 1000,
             busy_threads: busy,
             threads_started: slot.threads as u32,
-            threads_max: seating.count(),
-            fibers: seating.fibers(),
-            fiber_paths: seating
-                .fiber_paths()
-                .map(|(_, seats)| FiberSeats { busy: slot.serving as u32, max: seats.count() }),
+            threads_max: seats.count(),
+            fibers: seats.fibers,
+            fiber_paths: (name == Pool::FIBERS).then(|| FiberSeats { busy, max: seats.count() }),
+            pool: name.to_owned(),
             in_flight,
             waiting: u32::saturating_sub(in_flight, busy),
             pss_bytes: taken.pss_bytes,
@@ -300,27 +302,67 @@ impl Snapshotter {
 
     fn queue(&self, now: Instant) -> QueueSnapshot {
         let Some(shared) = self.shared() else { return QueueSnapshot::default() };
-        let for_fibers =
-            shared.seating().fiber_paths().map(|(pool, _)| shared.dispatch(pool).waiting() as u64);
-        let one = |dispatch: &mut Dispatch| {
-            let refusals = dispatch.refusals();
-            let oldest = dispatch.oldest().map(|since| now.saturating_duration_since(since));
-            QueueSnapshot {
-                length: dispatch.waiting() as u64,
-                oldest_wait_ms: oldest.unwrap_or_default().as_secs_f64() * 1e3,
-                longest: dispatch.longest() as u64,
-                max: self.settings.limits.max_queue as u64,
-                refused_full: refusals.full,
-                refused_early: refusals.early,
-                expired: refusals.expired,
-                for_fibers,
+        let mut for_fibers = None;
+        let all = shared.pools().indexes().map(|pool| {
+            let (queue, name) = (shared.dispatch(pool), self.pool_name(pool.0.into()));
+            let one = of_queue(&queue, now);
+            if name == Pool::FIBERS {
+                for_fibers = Some(one.length);
             }
-        };
-        let all = shared.each(one).reduce(|mut sum, kind| {
-            sum.add(&kind);
+            one
+        });
+        let sum = all.reduce(|mut sum, one| {
+            sum.add(&one);
             sum
         });
-        all.unwrap_or_default()
+        QueueSnapshot { for_fibers, ..sum.unwrap_or_default() }
+    }
+
+    /// Returns the figures of each pool; empty if there is only the default one.
+    fn pools(&self, processes: &Processes, now: Instant) -> Vec<PoolSnapshot> {
+        let Some(shared) = self.shared().filter(|shared| shared.pools().indexes().count() > 1) else {
+            return Vec::new();
+        };
+        let one = |pool: PoolIndex| {
+            let queue = shared.dispatch(pool);
+            let figures = of_queue(&queue, now);
+            PoolSnapshot {
+                name: self.pool_name(pool.0.into()).to_owned(),
+                workers: processes.workers.iter().filter(|row| row.pool == usize::from(pool.0)).count()
+                    as u64,
+                busy: queue.busy().into(),
+                seats: queue.seats().into(),
+                length: figures.length,
+                oldest_wait_ms: figures.oldest_wait_ms,
+                longest: figures.longest,
+                max: figures.max,
+                refused_full: figures.refused_full,
+                refused_early: figures.refused_early,
+                expired: figures.expired,
+            }
+        };
+        shared.pools().indexes().map(one).collect()
+    }
+
+    /// Returns the name of a pool by its number.
+    fn pool_name(&self, pool: usize) -> &str {
+        let other = pool.checked_sub(1).and_then(|at| self.settings.pools.get(at));
+        other.map_or(Pool::DEFAULT, |pool| pool.name.as_str())
+    }
+}
+
+fn of_queue(queue: &Dispatch, now: Instant) -> QueueSnapshot {
+    let refusals = queue.refusals();
+    let oldest = queue.oldest().map(|since| now.saturating_duration_since(since));
+    QueueSnapshot {
+        length: queue.waiting() as u64,
+        oldest_wait_ms: oldest.unwrap_or_default().as_secs_f64() * 1e3,
+        longest: queue.longest() as u64,
+        max: queue.max() as u64,
+        refused_full: refusals.full,
+        refused_early: refusals.early,
+        expired: refusals.expired,
+        for_fibers: None,
     }
 }
 

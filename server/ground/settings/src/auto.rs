@@ -11,15 +11,19 @@ pub struct Chosen {
     pub why: String,
 }
 
-/// Returns the number of workers for this machine if each takes about `worker_memory` bytes.
-pub fn auto_workers(machine: &Machine, worker_memory: u64) -> Chosen {
+/// Returns the number of workers for this machine if each takes about `worker_memory` bytes, beside `others` of
+/// other pools.
+pub fn auto_workers(machine: &Machine, worker_memory: u64, others: u32) -> Chosen {
     let cpus = machine.cpus();
     let why = format!("auto: {}", cpu_reason(machine));
-    match worker_room(machine, worker_memory).filter(|(room, _)| *room < cpus) {
+    let room = worker_room(machine, worker_memory);
+    match room.filter(|(room, _)| room.saturating_sub(others) < cpus) {
         None => Chosen { number: cpus, why },
         Some((room, what)) => {
             let each = text::size::exact(worker_memory);
-            Chosen { number: room, why: format!("auto: {what} has room for {room} of {each} each") }
+            let with = if others == 0 { String::new() } else { format!(", {others} of them for other pools") };
+            let why = format!("auto: {what} has room for {room} of {each} each{with}");
+            Chosen { number: room.saturating_sub(others).max(1), why }
         }
     }
 }
@@ -81,33 +85,34 @@ mod tests {
 
     #[test]
     fn cores_decide_when_nothing_is_limited() {
-        assert_eq!(auto_workers(&machine(8), 256 * MIB), Chosen { number: 8, why: "auto: 8 CPUs".into() });
-        assert_eq!(auto_workers(&machine(1), 256 * MIB).why, "auto: 1 CPU");
+        assert_eq!(auto_workers(&machine(8), 256 * MIB, 0), Chosen { number: 8, why: "auto: 8 CPUs".into() });
+        assert_eq!(auto_workers(&machine(1), 256 * MIB, 0).why, "auto: 1 CPU");
     }
 
     #[test]
     fn the_quota_is_rounded_up_and_never_raises() {
         let with = |quota| Machine { cpu_quota: Some(quota), ..machine(8) };
         assert_eq!(
-            auto_workers(&with(2.0), 256 * MIB),
+            auto_workers(&with(2.0), 256 * MIB, 0),
             Chosen { number: 2, why: "auto: 2 CPUs by cgroup quota".into() }
         );
-        let half = auto_workers(&with(1.5), 256 * MIB);
+        let half = auto_workers(&with(1.5), 256 * MIB, 0);
         assert_eq!((half.number, half.why.as_str()), (2, "auto: 2 CPUs by cgroup quota (1.50, rounded up)"));
-        assert_eq!(auto_workers(&with(0.1), 256 * MIB).number, 1);
-        assert_eq!(auto_workers(&with(64.0), 256 * MIB), Chosen { number: 8, why: "auto: 8 CPUs".into() });
+        assert_eq!(auto_workers(&with(0.1), 256 * MIB, 0).number, 1);
+        assert_eq!(auto_workers(&with(64.0), 256 * MIB, 0), Chosen { number: 8, why: "auto: 8 CPUs".into() });
     }
 
     #[test]
     fn memory_bounds_and_leaves_one() {
         let with = |limit| Machine { memory_limit: Some(limit), ..machine(8) };
-        let three = auto_workers(&with(900 * MIB), 256 * MIB);
+        let three = auto_workers(&with(900 * MIB), 256 * MIB, 0);
         assert_eq!(three.number, 3);
         assert_eq!(three.why, "auto: the cgroup's memory limit of 900 MiB has room for 3 of 256MiB each");
-        assert_eq!(auto_workers(&with(100 * MIB), 256 * MIB).number, 1);
-        assert_eq!(auto_workers(&with(u64::MAX), 256 * MIB).number, 8);
+        assert_eq!(auto_workers(&with(100 * MIB), 256 * MIB, 0).number, 1);
+        assert_eq!(auto_workers(&with(900 * MIB), 256 * MIB, 2).number, 1, "two are of other pools");
+        assert_eq!(auto_workers(&with(u64::MAX), 256 * MIB, 0).number, 8);
         let small = Machine { memory_total: Some(600 * MIB), ..machine(4) };
-        assert_eq!(auto_workers(&small, 256 * MIB).number, 2);
+        assert_eq!(auto_workers(&small, 256 * MIB, 0).number, 2);
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub(crate) const ROUTES: &str = "routes";
 pub(crate) const SENDFILE: &str = "sendfile";
 pub(crate) const SERVICES: &str = "services";
 pub(crate) const RATE_LIMITS: &str = "rate_limits";
+pub(crate) const POOLS: &str = "pools";
 /// The tables of certificates to obtain.
 pub(crate) const ORDERS: &str = "acme.certificates";
 /// The tables of certificate files.
@@ -63,6 +64,10 @@ impl Reader<'_> {
                 (None, Some(limits)) if key == RATE_LIMITS => {
                     let read = self.named(limits, "rate");
                     self.given.rate_limits.extend(read);
+                }
+                (None, Some(pools)) if key == POOLS => {
+                    let read = self.named(pools, "paths");
+                    self.given.pools.extend(read);
                 }
                 (None, _) if key == ORDERS && is_tables(item) => self.given.orders = self.tables(item),
                 (None, _) if key == FILES && is_tables(item) => self.given.files = self.tables(item),
@@ -252,6 +257,7 @@ fn sections() -> impl Iterator<Item = &'static str> {
         SENDFILE,
         SERVICES,
         RATE_LIMITS,
+        POOLS,
     ])
 }
 

@@ -67,6 +67,7 @@ pub struct Given {
     pub(crate) sendfile: Vec<(String, Written)>,
     pub(crate) services: Vec<Named>,
     pub(crate) rate_limits: Vec<Named>,
+    pub(crate) pools: Vec<Named>,
     pub(crate) orders: Vec<Table>,
     pub(crate) files: Vec<Table>,
     /// Numbers whose spelling in the file differs from their normal form, as pairs of both, each with its key.

@@ -59,6 +59,7 @@ pub use value::bind::{Bind, DEFAULT_BACKLOG, ProxyProtocol};
 pub use value::control::ControlAddress;
 pub use value::hsts::Hsts;
 pub use value::log::{AccessLog, ErrorLog, LogFormat};
+pub use value::pool::Pool;
 pub use value::proxies::{Cidr, TrustedProxies};
 pub use value::public::ServePublic;
 pub use value::rate_limit::{Rate, RateKey, RateLimit};

@@ -5,10 +5,10 @@
 mod acme;
 mod bounds;
 mod control;
-mod fibers;
 mod listen;
 mod mruby;
 mod named;
+mod pools;
 mod rate_limits;
 mod sendfile;
 mod services;
@@ -33,6 +33,7 @@ use crate::settings::{DEVELOPMENT, Files, Health, Logs, Process, Rack, Settings,
 use crate::table::entry::Section;
 use crate::table::{self, app, files, logs, traces, workers};
 use crate::value::log::{AccessLog, LogFormat};
+use crate::value::pool::Pool;
 use crate::value::public::{Public, ServePublic, USUAL};
 use crate::value::refork::ReforkAfter;
 use crate::value::workers::Workers;
@@ -121,7 +122,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     let taker = Taker::new(given, &facts.typed_in, &facts.base);
     let process = process(&taker, facts);
     let development = process.environment == DEVELOPMENT;
-    let (workers, workers_auto, workers_why) = workers_of(&taker, facts, development);
+    let workers = workers_of(&taker, facts, development);
     let front_threads = front_threads_of(&taker, facts);
     // These two were read before the file; this only records them as choices.
     taker.take(&app::TARGET);
@@ -136,11 +137,24 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     }
     let binds = listen::binds(&taker, https, acme.is_on(), facts.machine.ipv6);
     let threads = threads::threads(&taker);
-    let (fibers, fiber_paths) = fibers::fibers(&taker, threads, front_threads.number, facts);
+    let (limits, timeouts) =
+        (bounds::limits(&taker, facts, development), bounds::timeouts(&taker, facts, development));
+    let own = Pool {
+        name: Pool::DEFAULT.to_owned(),
+        paths: Vec::new(),
+        workers: workers.0.max,
+        threads,
+        fibers: 0,
+        max_queue: limits.max_queue,
+        queue: timeouts.queue,
+        worker: timeouts.worker,
+    };
+    let (fibers, pools) = pools::pools(&taker, given, facts, &own);
+    let (workers, workers_auto, workers_why) = beside(workers, &pools, facts);
     let shared: Shared = Section::take(&taker);
     let settings = Settings {
         fibers,
-        fiber_paths,
+        pools,
         tls: tls::tls(&taker, given, facts, &binds, https, acme.is_on()),
         https: Section::take(&taker),
         acme,
@@ -157,8 +171,8 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         workers_auto,
         threads,
         front_threads: front_threads.number,
-        limits: bounds::limits(&taker, facts, development),
-        timeouts: bounds::timeouts(&taker, facts, development),
+        limits,
+        timeouts,
         rack: rack_of(&taker, facts),
         reload: Section::take(&taker),
         files: files_of(&taker, facts),
@@ -209,8 +223,20 @@ fn health(taker: &Taker<'_>) -> Health {
     health
 }
 
-/// Returns the number of workers, the assumed memory of each if the machine decides the number, and the reason.
-fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> (Workers, Option<u64>, String) {
+/// The number of workers, the assumed memory of each if the machine decides the number, and the reason.
+type Number = (Workers, Option<u64>, String);
+
+/// Returns the number of workers of the default pool where the machine decides it: the workers of other pools
+/// take a part of the memory.
+fn beside((workers, auto, why): Number, pools: &[Pool], facts: &Facts) -> Number {
+    let Some(estimate) = auto.filter(|_| !pools.is_empty()) else { return (workers, auto, why) };
+    let others = pools.iter().map(|pool| pool.workers).sum();
+    let Chosen { number, why } = auto_workers(&facts.machine, estimate, others);
+    (Workers::exactly(number), auto, why)
+}
+
+/// Returns the number of workers of the default pool as if it were the only one.
+fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> Number {
     let written = taker.take(&workers::WORKERS);
     let estimate = taker.take(&workers::WORKER_MEMORY_ESTIMATE);
     if facts.attached {
@@ -226,7 +252,7 @@ fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> (Workers, 
         if development && written.origin == Origin::Default {
             return (Workers::exactly(1), None, "one in development".to_owned());
         }
-        let Chosen { number, why } = auto_workers(&facts.machine, estimate.value);
+        let Chosen { number, why } = auto_workers(&facts.machine, estimate.value, 0);
         return (Workers::exactly(number), Some(estimate.value), why);
     };
     if !workers.is_range() {

@@ -23,6 +23,7 @@ pub use crate::table::traces::Traces;
 use crate::value::acme::Acme;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
+use crate::value::pool::Pool;
 use crate::value::public::ServePublic;
 use crate::value::rate_limit::RateLimit;
 use crate::value::sendfile::SendfileRule;
@@ -58,16 +59,16 @@ pub struct Settings {
     /// Redirects to https and to the right host.
     pub https: Https,
     pub acme: Acme,
-    /// The number of worker processes, with `auto` resolved. Never a range in development.
+    /// The number of worker processes of the default pool, with `auto` resolved. Never a range in development.
     pub workers: Workers,
     /// With `workers = "auto"`: the assumed memory of each worker in bytes. The number changes with the limits of CPU and memory.
     pub workers_auto: Option<u64>,
-    /// Threads of each worker.
+    /// Threads of each worker of the default pool.
     pub threads: Threads,
-    /// Fibers per thread; 0: each thread serves one request at a time.
+    /// Fibers per thread of the default pool; 0: each thread serves one request at a time.
     pub fibers: u32,
-    /// Path prefixes whose requests run in fibers, without a trailing slash; empty: all requests do.
-    pub fiber_paths: Vec<String>,
+    /// The pools beside the default one: those of threads, then those of fibers.
+    pub pools: Vec<Pool>,
     /// Event-loop threads of the front, with `auto` resolved; at least 1.
     pub front_threads: u32,
     pub limits: Limits,
@@ -97,20 +98,14 @@ impl Settings {
         self.app.is_some() && self.process.environment == DEVELOPMENT
     }
 
-    /// Returns the paths that fibers serve as text: `/events, /cable`. `None`: all paths.
-    pub fn fiber_paths_text(&self) -> Option<String> {
-        let shown = |path: &String| if path.is_empty() { "/".to_owned() } else { path.clone() };
-        let all: Vec<String> = self.fiber_paths.iter().map(shown).collect();
-        (!all.is_empty()).then(|| all.join(", "))
-    }
-
-    /// Describes the threads and fibers of a worker that has `fibers` fibers per thread: `1:5 threads x 100 fibers`.
+    /// Describes the threads and fibers of a worker of the default pool that has `fibers` fibers per thread:
+    /// `1:5 threads x 100 fibers`.
     pub fn seats_text(&self, fibers: u32) -> String {
         let threads = self.threads;
-        match (fibers, self.fiber_paths_text()) {
-            (0, _) => format!("{threads} threads"),
-            (fibers, None) => format!("{threads} threads x {fibers} fibers"),
-            (fibers, Some(paths)) => format!("({threads} threads + {fibers} fibers for {paths})"),
+        if fibers == 0 {
+            format!("{threads} threads")
+        } else {
+            format!("{threads} threads x {fibers} fibers")
         }
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod bind;
 pub(crate) mod control;
 pub(crate) mod hsts;
 pub(crate) mod log;
+pub(crate) mod pool;
 pub(crate) mod proxies;
 pub(crate) mod public;
 pub(crate) mod rate_limit;

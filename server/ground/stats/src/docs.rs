@@ -11,14 +11,14 @@ use crate::in_flight::InFlight;
 use crate::puma::PumaStatus;
 use crate::reloads::{ReforkOutcome, ReloadOutcome, UpgradeOutcome};
 use crate::scrape::Scrape;
-use crate::server::{QueueSnapshot, ServerSnapshot, WorkerSnapshot};
+use crate::server::{PoolSnapshot, QueueSnapshot, ServerSnapshot, WorkerSnapshot};
 use crate::snapshot::Snapshot;
 use crate::{CertificateSnapshot, TlsSnapshot};
 use std::path::Path;
 
 const MARK: &str = "<!-- figures: ";
 /// The parts of the server that have tables of their own.
-const APART: [&str; 6] = ["workers", "queue", "handlers", "acme", "tls", "front"];
+const APART: [&str; 7] = ["workers", "queue", "pools", "handlers", "acme", "tls", "front"];
 
 fn table(name: &str) -> String {
     match name {
@@ -30,6 +30,7 @@ fn table(name: &str) -> String {
         "reforks" => kinds::<ReforkOutcome>("outcome"),
         "upgrades" => kinds::<UpgradeOutcome>("outcome"),
         "queue" => fields::<QueueSnapshot>("field", |_| true),
+        "pools" => fields::<PoolSnapshot>("field", |_| true),
         "acme" => fields::<CertificateSnapshot>("field", |_| true),
         "tls" => fields::<TlsSnapshot>("field", |_| true),
         "handlers" => fields::<HandlersSnapshot>("field", |_| true),

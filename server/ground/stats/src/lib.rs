@@ -58,8 +58,8 @@ pub use reloads::{
 };
 pub use scrape::metrics;
 pub use server::{
-    FiberSeats, HeldSnapshot, OutOfBandGc, QueueSnapshot, RubyVersion, ServerSnapshot, SizeChange,
-    SizingSnapshot, WorkerSnapshot, WorkerState,
+    FiberSeats, HeldSnapshot, OutOfBandGc, PoolSnapshot, QueueSnapshot, RubyVersion, ServerSnapshot,
+    SizeChange, SizingSnapshot, WorkerSnapshot, WorkerState,
 };
 pub use services::{ServiceSnapshot, ServiceState};
 pub use snapshot::{ConnectionCounts, FaultCounts, RequestCounts, Snapshot};

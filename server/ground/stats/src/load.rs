@@ -1,7 +1,7 @@
 //! The load of a server: [`Load`] at one moment, and [`RecentLoad`] for autoscalers. Pure.
 
 use crate::figures::figures;
-use crate::server::{FiberSeats, QueueSnapshot, ServerSnapshot, WorkerSnapshot, WorkerState};
+use crate::server::{PoolSnapshot, QueueSnapshot, ServerSnapshot, WorkerSnapshot, WorkerState};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,10 @@ figures! {
         busy: u64 = gauge("firebrick_requests_in_flight", stage = "app"),
         /// Threads of the ready workers; with fibers, requests that they serve at a time.
         seats: u64 = gauge("firebrick_seats"; "Threads of the workers that take requests"),
-        /// The part of these figures that belongs to the fibers beside threads, with [`fiber_paths`](fibers.md#fibers-for-some-paths).
+        /// The part of these figures that belongs to the pool `fibers`, with [`fiber_paths`](fibers.md#fibers-for-some-paths).
         fibers: Option<FiberLoad> = part,
+        /// Requests and seats of each pool; empty if there is only the default one.
+        pools: Vec<[u64; 2]>,
     }
 
     /// The load of the fibers of `fiber_paths`.
@@ -35,25 +37,33 @@ figures! {
 impl Load {
     /// Returns the load of a server.
     pub fn of(server: &ServerSnapshot) -> Load {
-        Load::of_workers(&server.workers, &server.queue)
+        Load::of_workers(&server.workers, &server.queue, &server.pools)
     }
 
-    /// Returns the load of these workers and their queue.
-    pub fn of_workers(workers: &[WorkerSnapshot], queue: &QueueSnapshot) -> Load {
-        let ready = || workers.iter().filter(|worker| worker.state == WorkerState::Ready);
-        let of_fibers =
-            |workers: &mut dyn Iterator<Item = &WorkerSnapshot>, what: fn(FiberSeats) -> u32| -> u64 {
-                workers.filter_map(|worker| worker.fiber_paths).map(|seats| u64::from(what(seats))).sum()
-            };
+    /// Returns the load of these workers and their queues.
+    pub fn of_workers(workers: &[WorkerSnapshot], queue: &QueueSnapshot, pools: &[PoolSnapshot]) -> Load {
+        let sums = |of: &dyn Fn(&WorkerSnapshot) -> bool| {
+            workers.iter().filter(|worker| of(worker)).fold([0; 3], |[busy, waiting, seats], worker| {
+                let ready = worker.state == WorkerState::Ready;
+                let its = if ready { u64::from(worker.threads_max) } else { 0 };
+                [busy + u64::from(worker.busy_threads), waiting + u64::from(worker.waiting), seats + its]
+            })
+        };
+        let [busy, waiting, seats] = sums(&|_| true);
+        let of_fibers = |queued| {
+            let [busy, _, seats] = sums(&|worker| worker.fiber_paths.is_some());
+            FiberLoad { busy, waiting: queued, seats }
+        };
+        let of_pool = |pool: &PoolSnapshot| {
+            let [busy, waiting, seats] = sums(&|worker| worker.pool == pool.name);
+            [pool.length + busy + waiting, seats]
+        };
         Load {
-            fibers: queue.for_fibers.map(|waiting| FiberLoad {
-                busy: of_fibers(&mut workers.iter(), |seats| seats.busy),
-                waiting,
-                seats: of_fibers(&mut ready(), |seats| seats.max),
-            }),
-            busy: workers.iter().map(|worker| u64::from(worker.busy_threads)).sum(),
-            waiting: queue.length + workers.iter().map(|worker| u64::from(worker.waiting)).sum::<u64>(),
-            seats: ready().map(|worker| u64::from(worker.threads_max)).sum(),
+            fibers: queue.for_fibers.map(of_fibers),
+            busy,
+            waiting: queue.length + waiting,
+            seats,
+            pools: pools.iter().map(of_pool).collect(),
         }
     }
 
@@ -61,26 +71,20 @@ impl Load {
         self.busy += other.busy;
         self.waiting += other.waiting;
         self.seats += other.seats;
-        if let Some(others) = &other.fibers {
-            let fibers = self.fibers.get_or_insert_default();
-            fibers.busy += others.busy;
-            fibers.waiting += others.waiting;
-            fibers.seats += others.seats;
+        self.pools.resize(self.pools.len().max(other.pools.len()), [0; 2]);
+        for ([requests, seats], [more, others]) in self.pools.iter_mut().zip(&other.pools) {
+            (*requests, *seats) = (*requests + more, *seats + others);
         }
     }
 
     /// Returns the requests per seat. Without seats, one seat is assumed, so that the number stays finite but
-    /// grows with the waiting requests. Of threads and the fibers beside them, the larger value counts,
-    /// because a free seat of one kind does not help a request that waits for the other.
+    /// grows with the waiting requests. Of several pools, the largest value counts, because a free seat of one
+    /// does not help a request that waits for another.
     pub fn saturation(&self) -> f64 {
-        let of = |busy: u64, waiting: u64, seats: u64| (busy + waiting) as f64 / seats.max(1) as f64;
-        let Some(fibers) = &self.fibers else { return of(self.busy, self.waiting, self.seats) };
-        let threads = of(
-            self.busy.saturating_sub(fibers.busy),
-            self.waiting.saturating_sub(fibers.waiting),
-            self.seats.saturating_sub(fibers.seats),
-        );
-        threads.max(of(fibers.busy, fibers.waiting, fibers.seats))
+        let of = |requests: u64, seats: u64| requests as f64 / seats.max(1) as f64;
+        let all = [[self.busy + self.waiting, self.seats]];
+        let pools = if self.pools.is_empty() { all.as_slice() } else { &self.pools };
+        pools.iter().map(|&[requests, seats]| of(requests, seats)).fold(0.0, f64::max)
     }
 }
 
@@ -131,7 +135,7 @@ mod tests {
     }
 
     fn load(busy: u64, waiting: u64, seats: u64) -> Load {
-        Load { busy, waiting, seats, fibers: None }
+        Load { busy, waiting, seats, ..Load::default() }
     }
 
     #[test]
@@ -153,9 +157,8 @@ mod tests {
     }
 
     #[test]
-    fn of_two_kinds_of_seats_the_fuller_counts() {
-        let fibers = FiberLoad { busy: 10, waiting: 0, seats: 100 };
-        let both = Load { busy: 13, waiting: 0, seats: 104, fibers: Some(fibers) };
+    fn of_several_pools_the_fuller_counts() {
+        let both = Load { pools: vec![[10, 100], [3, 4]], ..load(13, 0, 104) };
         assert_eq!(recent(&[both.clone(), both]).saturation(), Some(0.75));
     }
 }

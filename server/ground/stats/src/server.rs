@@ -113,6 +113,9 @@ figures! {
         out_of_band_gc: OutOfBandGc = part,
         /// See below.
         queue: QueueSnapshot = part,
+        /// The [pools of workers](pools.md), the default one first, see below; empty without `[pools]` and `fiber_paths`.
+        #[serde(default)]
+        pools: Vec<PoolSnapshot> = part,
         /// Handlers on mruby, see below; null without `[routes]` to any.
         #[serde(default)]
         handlers: Option<HandlersSnapshot> = part,
@@ -186,15 +189,18 @@ figures! {
         busy_threads: u32,
         /// Threads that run.
         threads_started: u32,
-        /// Threads that may run. With fibers, the number of requests that it serves at a time: threads x fibers, with `fiber_paths`
-        /// threads + fibers.
+        /// Threads that may run. With fibers, the number of requests that it serves at a time: threads x fibers.
         threads_max: u32,
-        /// Fibers of each thread, with `fiber_paths` of one thread; 0 if threads serve.
+        /// Fibers of each thread; 0 if threads serve.
         #[serde(default)]
         fibers: u32,
-        /// With [`fiber_paths`](fibers.md#fibers-for-some-paths): the fibers' part of `busy_threads` and `threads_max`; otherwise null.
+        /// In a worker of the pool `fibers` ([`fiber_paths`](fibers.md#fibers-for-some-paths)): `busy_threads` and `threads_max` again;
+        /// otherwise null.
         #[serde(default)]
         fiber_paths: Option<FiberSeats> = part,
+        /// The name of its [pool](pools.md).
+        #[serde(default = "default_pool")]
+        pool: String,
         /// Requests it was given and has not finished.
         in_flight: u32,
         /// Those of them that no thread has started.
@@ -215,7 +221,7 @@ figures! {
         restarts: u32 = gauge("firebrick_worker_restarts"; "How often the worker of this number was replaced"),
     }
 
-    /// The seats of a worker's fibers that serve beside its threads.
+    /// The seats of a worker of the pool `fibers`.
     #[derive(Copy, Default, Eq)]
     pub struct FiberSeats {
         /// Requests that the fibers are serving.
@@ -224,10 +230,36 @@ figures! {
         max: u32,
     }
 
-    /// The wanted number of workers.
+    /// A pool of workers.
+    pub struct PoolSnapshot [pool = |it| it.name.clone()] {
+        /// Its name; `default` for the paths of no other pool.
+        name: String,
+        /// Its workers, those that boot or leave included.
+        workers: u64,
+        /// Requests that its workers are serving.
+        busy: u64 = gauge("firebrick_pool_requests", stage = "app"; "Requests of a pool by where they are"),
+        /// Requests that its workers can serve at a time.
+        seats: u64 = gauge("firebrick_pool_seats"; "Requests that the workers of a pool can serve at a time"),
+        /// Requests that wait now.
+        length: u64 = gauge("firebrick_pool_requests", stage = "queue"),
+        /// Wait of the first of them.
+        oldest_wait_ms: f64,
+        /// The largest `length` since the start.
+        longest: u64,
+        /// The limit (`limits.max_queue` of the pool).
+        max: u64,
+        /// Requests since the start that got 503 because `max` were waiting.
+        refused_full: u64 = counter("firebrick_pool_refusals", reason = "full"; "Requests of a pool that got no seat (503), by why"),
+        /// Requests that got 503 at once, because they would have waited longer than `timeouts.queue` of the pool.
+        refused_early: u64 = counter("firebrick_pool_refusals", reason = "early"),
+        /// Requests that got 503 after `timeouts.queue` of the pool.
+        expired: u64 = counter("firebrick_pool_refusals", reason = "expired"),
+    }
+
+    /// The wanted number of workers of the default pool.
     #[derive(Default, Eq)]
     pub struct SizingSnapshot {
-        /// The wanted number of workers now.
+        /// The wanted number of workers of the default pool now.
         wanted: u32 = gauge("firebrick_workers_wanted"; "How many workers there should be"),
         /// The least that the setting `workers` allows.
         min: u32 = gauge(
@@ -254,8 +286,8 @@ figures! {
         ),
         /// The largest `length` since the start.
         longest: u64 = peak,
-        /// The limit (`limits.max_queue`). With [`fiber_paths`](fibers.md#fibers-for-some-paths) there are two queues: `max` is twice the
-        /// limit, `longest` and `oldest_wait_ms` are the greater of both, all other numbers their sums.
+        /// The limit (`limits.max_queue`). With [pools](pools.md) each has a queue: `longest` and `oldest_wait_ms` are the greatest of all,
+        /// all other numbers their sums.
         max: u64 = gauge("firebrick_queue_limit"; "Requests that may wait (limits.max_queue)"),
         /// Requests since the start that got 503 because `max` were waiting.
         refused_full: u64 = counter("firebrick_queue_refusals", reason = "full"; "Requests for the app that got no seat (503), by why"),
@@ -264,9 +296,13 @@ figures! {
         refused_early: u64 = counter("firebrick_queue_refusals", reason = "early"),
         /// Requests that got 503 after `timeouts.queue`.
         expired: u64 = counter("firebrick_queue_refusals", reason = "expired"),
-        /// With `fiber_paths`: the part of `length` that waits for a fiber; otherwise null.
+        /// With `fiber_paths`: the part of `length` that waits in the pool `fibers`; otherwise null.
         for_fibers: Option<u64> = own,
     }
+}
+
+fn default_pool() -> String {
+    "default".to_owned()
 }
 
 /// Engine, version and patch level of a Ruby.
@@ -333,6 +369,16 @@ impl ServerSnapshot {
         self.workers.iter().rev().filter(move |worker| seen.insert(worker.index))
     }
 
+    /// Returns the word for the seats of the workers: threads or fibers, or seats if there are both.
+    pub fn seats_word(&self) -> &'static str {
+        let fibers = |worker: &WorkerSnapshot| worker.fibers > 0;
+        match (self.workers.iter().any(fibers), self.workers.iter().all(fibers)) {
+            (false, _) => "threads",
+            (true, true) => "fibers",
+            (true, false) => "seats",
+        }
+    }
+
     /// Returns the CPU time of all processes that are running, in milliseconds.
     pub fn total_cpu_ms(&self) -> u64 {
         self.workers.iter().map(|worker| worker.cpu_ms).fold(self.cpu_ms, u64::saturating_add)
@@ -351,29 +397,9 @@ impl ServerSnapshot {
 }
 
 impl WorkerSnapshot {
-    /// Returns the word for its seats: threads or fibers, or seats if it has both.
-    pub fn seats_word(&self) -> &'static str {
-        match (self.fibers, self.fiber_paths) {
-            (0, _) => "threads",
-            (_, None) => "fibers",
-            (_, Some(_)) => "seats",
-        }
-    }
-
-    /// Returns busy and total seats: `2/5`. With `fiber_paths`, those of threads and those of fibers:
-    /// `2/5+7/100`.
+    /// Returns busy and total seats: `2/5`.
     pub fn seats_text(&self) -> String {
-        let (busy, max) = self.of_threads();
-        match self.fiber_paths {
-            None => format!("{busy}/{max}"),
-            Some(fibers) => format!("{busy}/{max}+{}/{}", fibers.busy, fibers.max),
-        }
-    }
-
-    /// Returns busy and total seats without those of the fibers that serve `fiber_paths`.
-    pub fn of_threads(&self) -> (u32, u32) {
-        let fibers = self.fiber_paths.unwrap_or_default();
-        (self.busy_threads.saturating_sub(fibers.busy), self.threads_max.saturating_sub(fibers.max))
+        format!("{}/{}", self.busy_threads, self.threads_max)
     }
 
     /// Returns the seconds from its fork to `now`.
@@ -422,6 +448,7 @@ pub(crate) mod tests {
             threads_max: 5,
             fibers: 0,
             fiber_paths: None,
+            pool: default_pool(),
             in_flight: 3,
             waiting: 1,
             pss_bytes: 10 << 20,
@@ -465,6 +492,7 @@ pub(crate) mod tests {
             services: Vec::new(),
             out_of_band_gc: OutOfBandGc::default(),
             queue: QueueSnapshot { longest: 8, max: 10_000, refused_early: 3, ..QueueSnapshot::default() },
+            pools: Vec::new(),
             handlers: None,
             rate_limits: None,
             acme: Vec::new(),

@@ -213,18 +213,15 @@ pub fn u64_payload(payload: &[u8]) -> Result<u64, Malformed> {
 pub struct Ready {
     /// The worker's process id.
     pub pid: u32,
-    /// The number of requests that it serves at a time from the links of threads.
-    pub seats: u16,
-    /// The same for the links of fibers; 0 if it has none.
-    pub fiber_seats: u16,
+    /// The number of requests that it serves at a time.
+    pub seats: u32,
 }
 
 impl Ready {
     pub fn to_bytes(self) -> [u8; 8] {
         let mut out = [0; 8];
         out[..4].copy_from_slice(&self.pid.to_le_bytes());
-        out[4..6].copy_from_slice(&self.seats.to_le_bytes());
-        out[6..].copy_from_slice(&self.fiber_seats.to_le_bytes());
+        out[4..].copy_from_slice(&self.seats.to_le_bytes());
         out
     }
 
@@ -234,7 +231,7 @@ impl Ready {
     /// Fails if the payload is not eight bytes long.
     pub fn decode(payload: &[u8]) -> Result<Ready, Malformed> {
         let mut cursor = crate::cursor::Cursor::new(payload);
-        let ready = Ready { pid: cursor.u32()?, seats: cursor.u16()?, fiber_seats: cursor.u16()? };
+        let ready = Ready { pid: cursor.u32()?, seats: cursor.u32()? };
         if cursor.rest.is_empty() { Ok(ready) } else { Err(Malformed("READY is longer than eight bytes")) }
     }
 }
@@ -316,8 +313,8 @@ mod tests {
         }
 
         #[test]
-        fn ready_survives_the_round_trip(pid in any::<u32>(), seats in any::<u16>(), fiber_seats in any::<u16>()) {
-            let ready = Ready { pid, seats, fiber_seats };
+        fn ready_survives_the_round_trip(pid in any::<u32>(), seats in any::<u32>()) {
+            let ready = Ready { pid, seats };
             prop_assert_eq!(Ready::decode(&ready.to_bytes()), Ok(ready));
         }
 

@@ -1,6 +1,6 @@
 //! The layout of the scoreboard (`docs/internals/wire.md`, "The scoreboard"): offsets and the packed thread state.
 
-/// The bytes before the first thread of a slot.
+/// The bytes before the first link of a slot.
 pub const HEADER: usize = 64;
 /// The bytes of each thread.
 pub const THREAD: usize = 16;
@@ -25,7 +25,8 @@ const BUSY: u64 = 1 << 63;
 /// The bytes of each link.
 pub const LINK: usize = 16;
 
-/// The numbers of threads and links of a worker, on which the layout of its slot depends.
+/// The numbers of links and threads on which the layout of the slots depends: the threads are the most that a
+/// worker may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     pub threads: usize,
@@ -39,21 +40,21 @@ impl Layout {
     }
 }
 
-/// Returns the offset of the number of requests taken up from link `link`, in the slot of a worker with
-/// `threads` threads.
-pub const fn link_at(threads: usize, link: usize) -> usize {
-    HEADER + THREAD * threads + LINK * link
+/// Returns the offset of the number of requests taken up from link `link`.
+pub const fn link_at(link: usize) -> usize {
+    HEADER + LINK * link
 }
 
 /// Returns the offset of the number of requests of link `link` that the front has withdrawn. This is the only
 /// word that the front writes.
-pub const fn withdrawn_at(threads: usize, link: usize) -> usize {
-    link_at(threads, link) + 8
+pub const fn withdrawn_at(link: usize) -> usize {
+    link_at(link) + 8
 }
 
-/// Returns the offset of thread `t` in its slot.
-pub const fn thread_at(t: usize) -> usize {
-    HEADER + THREAD * t
+/// Returns the offset of thread `t` in the slot of a worker with `links` links. Threads come last, because
+/// their number differs among pools.
+pub const fn thread_at(links: usize, t: usize) -> usize {
+    HEADER + LINK * links + THREAD * t
 }
 
 /// The request that a thread is serving.
@@ -135,11 +136,11 @@ impl Slot {
             computing: word(COMPUTING),
             busy: (0..threads)
                 .filter_map(|t| {
-                    let serving = Serving::unpack(word(thread_at(t)))?;
-                    Some(Busy { thread: t as u32, serving, since_us: word(thread_at(t) + 8) })
+                    let serving = Serving::unpack(word(thread_at(links, t)))?;
+                    Some(Busy { thread: t as u32, serving, since_us: word(thread_at(links, t) + 8) })
                 })
                 .collect(),
-            taken: (0..links).map(|link| word(link_at(threads, link))).collect(),
+            taken: (0..links).map(|link| word(link_at(link))).collect(),
         }
     }
 }
@@ -163,15 +164,15 @@ mod tests {
         bytes[32..40].copy_from_slice(&3u64.to_le_bytes());
         bytes[40..48].copy_from_slice(&450_000u64.to_le_bytes());
         bytes[48..56].copy_from_slice(&(1u64 << 63 | 2).to_le_bytes());
-        let at = thread_at(2);
+        let at = thread_at(2, 2);
         bytes[at..at + 8].copy_from_slice(&Serving { link: 1, id: 5 }.pack().to_le_bytes());
         bytes[at + 8..at + 16].copy_from_slice(&77u64.to_le_bytes());
-        let at = link_at(3, 1);
+        let at = link_at(1);
         bytes[at..at + 8].copy_from_slice(&4u64.to_le_bytes());
         let slot = Slot::read(&bytes, layout);
         assert_eq!(slot.taken, [0, 4]);
-        assert_eq!(withdrawn_at(3, 1), link_at(3, 1) + 8);
-        assert!(withdrawn_at(3, 1) + 8 <= layout.slot_len());
+        assert_eq!(withdrawn_at(1) + 8, thread_at(2, 0));
+        assert!(thread_at(2, 2) + 16 <= layout.slot_len());
         assert_eq!(slot.requests, 9);
         assert_eq!([0, 1, 63, 64].map(|thread| slot.computes(thread)), [false, true, true, false]);
         assert_eq!((slot.blocking_calls, slot.blocked_us), (3, 450_000));

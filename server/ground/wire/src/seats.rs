@@ -2,7 +2,9 @@
 //!
 //! Contract: front, worker and planner all ask this type, so that they agree.
 
-/// The seats of a worker, or of a part of it.
+use crate::scoreboard::Slot;
+
+/// The seats of a worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seats {
     pub threads: u32,
@@ -11,16 +13,6 @@ pub struct Seats {
 }
 
 impl Seats {
-    /// Returns the seats of a process of `threads` threads, each with `fibers` fibers. `apart` (`fiber_paths`):
-    /// the threads have none, and one more thread has them, whose seats are returned separately.
-    pub const fn of_process(threads: u32, fibers: u32, apart: bool) -> (Seats, Option<Seats>) {
-        if apart && fibers > 0 {
-            (Seats { threads, fibers: 0 }, Some(Seats { threads: 1, fibers }))
-        } else {
-            (Seats { threads, fibers }, None)
-        }
-    }
-
     /// Returns the seats of which there are `count` in all, with `fibers` in each thread.
     pub const fn of_count(count: u32, fibers: u32) -> Seats {
         Seats { threads: count / if fibers == 0 { 1 } else { fibers }, fibers }
@@ -41,23 +33,44 @@ impl Seats {
     pub const fn in_advance(self) -> bool {
         self.fibers == 0
     }
+
+    /// Returns the number of requests that a worker with these seats is serving according to its slot. Of
+    /// fibers, the list of busy threads shows only those that run, and not those that wait.
+    pub fn serving(self, slot: &Slot) -> u64 {
+        if self.has_fibers() { slot.serving } else { slot.busy.len() as u64 }
+    }
+
+    /// Returns whether the fibers of all threads have been computing since `limit_us` of the monotonic clock.
+    pub fn computes(self, slot: &Slot, limit_us: u64) -> bool {
+        let stuck = |thread| slot.busy.iter().any(|busy| busy.thread == thread && busy.since_us < limit_us);
+        (0..self.threads).all(|thread| slot.computes(thread) || stuck(thread))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scoreboard::{Busy, Serving};
+
+    fn slot(serving: u64, threads: &[u32]) -> Slot {
+        let busy = |&thread| Busy { thread, serving: Serving { link: 0, id: thread }, since_us: 10 };
+        Slot { serving, busy: threads.iter().map(busy).collect(), ..Slot::default() }
+    }
 
     #[test]
-    fn a_process_has_threads_or_fibers_or_both() {
-        let counts = |threads, fibers, apart| {
-            let (own, beside) = Seats::of_process(threads, fibers, apart);
-            (own.count(), beside.map(Seats::count))
-        };
-        assert_eq!(counts(3, 0, false), (3, None));
-        assert_eq!(counts(3, 7, false), (21, None));
-        assert_eq!(counts(3, 7, true), (3, Some(7)));
-        assert_eq!(counts(3, 0, true), (3, None), "there is no fiber for any path");
+    fn what_fibers_serve_is_counted_once() {
+        let served = |fibers| Seats { threads: 4, fibers }.serving(&slot(5, &[0, 1, 3]));
+        assert_eq!([served(0), served(7)], [3, 5]);
         assert_eq!(Seats { threads: u32::MAX, fibers: 2 }.count(), u32::MAX);
+    }
+
+    #[test]
+    fn a_worker_computes_when_all_its_threads_do() {
+        let seats = Seats { threads: 2, fibers: 7 };
+        let computes = |busy: &[u32], limit_us| seats.computes(&slot(9, busy), limit_us);
+        assert!(computes(&[0, 1], 11) && !computes(&[0, 1], 10) && !computes(&[1, 2], 11));
+        let sliced = Slot { computing: 0b01, ..slot(9, &[1]) };
+        assert!(seats.computes(&sliced, 11));
     }
 
     #[test]

@@ -76,7 +76,6 @@ words! {
         THREADS_MIN = "threads_min",
         THREADS_MAX = "threads_max",
         FIBERS = "fibers",
-        FIBER_PATHS = "fiber_paths",
         LINKS = "links",
         SHUTDOWN_MS = "shutdown_ms",
         SLOTS = "slots",

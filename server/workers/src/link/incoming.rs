@@ -9,6 +9,7 @@ use crate::spool::Room;
 use bytes::Bytes;
 use handler::held::{Amount, OpenFile};
 use handler::{Failure, Fields, FileRegion};
+use queue::Serial;
 use settings::{Limits, Settings};
 use std::cell::RefMut;
 use std::fs::File;
@@ -34,7 +35,7 @@ pub(crate) trait Owner {
     fn scratch(&self) -> RefMut<'_, Vec<u8>>;
 
     /// Gives a request of the worker time until `until_us`, in microseconds of the monotonic clock.
-    fn extended(&self, end: End, id: u32, until_us: u64);
+    fn extended(&self, serial: Serial, id: u32, until_us: u64);
 
     /// Carries out the effects of a batch of frames on seats.
     fn settle(self: &Rc<Self>, end: End, settlement: Settlement);
@@ -136,8 +137,8 @@ impl Link {
         let (id, payload, serial) = (frame.header.id, frame.payload, self.end.serial);
         match frame.header.kind {
             Kind::Ready => {
-                let Ready { seats, fiber_seats, .. } = Ready::decode(payload)?;
-                owner.report(Report::Ready { serial, seats, fiber_seats });
+                let Ready { seats, .. } = Ready::decode(payload)?;
+                owner.report(Report::Ready { serial, seats });
             }
             Kind::Stopping => owner.report(Report::Stopping(serial)),
             Kind::Due => owner.report(Report::Due(serial)),
@@ -158,7 +159,7 @@ impl Link {
             Kind::Extend => {
                 let (call, ms) = (self.call(frame)?, frame::u64_payload(payload)?);
                 let until_us = os::monotonic_us().saturating_add(ms.saturating_mul(1_000));
-                owner.extended(self.end, id, call.extend(until_us));
+                owner.extended(serial, id, call.extend(until_us));
             }
             Kind::Response => {
                 let (call, response) = (self.call(frame)?, Response::decode(payload)?);

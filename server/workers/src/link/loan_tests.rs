@@ -5,7 +5,6 @@ use crate::call::CallState;
 use crate::loan::Offer;
 use crate::local::Local;
 use crate::os;
-use crate::seating::Seating;
 use crate::shared::Shared;
 use handler::{Failure, Lender, Trace};
 use queue::Dispatch;
@@ -32,9 +31,8 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     runtime.unwrap().block_on(async {
         let (reports, _) = tokio::sync::mpsc::unbounded_channel();
-        let seating = Seating::new([Seats { threads: 1, fibers: 0 }], 1);
-        let scoreboard = os::scoreboard_memory(1, seating.layout().slot_len()).unwrap();
-        let shared = Shared::new([Dispatch::new(10)], seating, reports, scoreboard);
+        let pools = vec![(Dispatch::new(10), Seats { threads: 1, fibers: 0 })];
+        let shared = Shared::new(pools, 1, 1, reports).unwrap();
         let local = Local::new(0, Arc::new(shared), Current::default(), Box::new(|_| ()));
         let (ours, worker) = os::pair().unwrap();
         let end = End { serial: 0, pool: PoolIndex::DEFAULT };

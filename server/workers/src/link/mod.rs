@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use tokio::net::UnixStream;
 
-/// The other end of a link: the seats that a worker has in a pool.
+/// The other end of a link: a worker and its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) serial: Serial,

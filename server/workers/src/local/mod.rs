@@ -15,7 +15,7 @@ use crate::messages::{Report, ThreadMessage};
 use crate::os;
 use crate::shared::Shared;
 use crate::spool::Room;
-use queue::{PoolIndex, Reason, Serial};
+use queue::{Reason, Serial};
 use settings::{Current, Settings};
 use std::cell::{RefCell, RefMut};
 use std::os::fd::OwnedFd;
@@ -84,8 +84,8 @@ impl Local {
         }
     }
 
-    pub(crate) fn send_frame(&self, end: End, kind: Kind, id: u32, payload: &[u8]) {
-        if let Some(link) = self.link(end) {
+    pub(crate) fn send_frame(&self, serial: Serial, kind: Kind, id: u32, payload: &[u8]) {
+        if let Some(link) = self.link(serial) {
             link.send_frame(kind, id, payload);
         }
     }
@@ -96,7 +96,7 @@ impl Local {
         if !call.reply.close_offer(socket.is_some()) {
             return false;
         }
-        if let Some(link) = self.link(End { serial, pool: call.pool() }) {
+        if let Some(link) = self.link(serial) {
             link.lend(id, socket);
         }
         true
@@ -113,22 +113,13 @@ impl Local {
     }
 
     #[inline]
-    pub(crate) fn link(&self, end: End) -> Option<Rc<Link>> {
-        self.links.borrow().iter().find(|link| link.end == end).cloned()
-    }
-
-    fn links(&self, serial: Serial) -> impl Iterator<Item = Rc<Link>> {
-        self.shared.pools().indexes().filter_map(move |pool| self.link(End { serial, pool }))
-    }
-
-    /// Returns the number that the worker uses for a link of this thread.
-    fn number(&self, link: &Link) -> u16 {
-        self.shared.seating().link_number(self.index, link.end.pool)
+    pub(crate) fn link(&self, serial: Serial) -> Option<Rc<Link>> {
+        self.links.borrow().iter().find(|link| link.end.serial == serial).cloned()
     }
 
     /// Returns whether a fiber serves the request.
     pub(crate) fn is_on_fiber(&self, call: &Call) -> bool {
-        self.shared.seating().has_fibers(call.pool())
+        self.shared.seats(call.pool()).has_fibers()
     }
 
     fn read_messages(self: &Rc<Local>) {
@@ -140,12 +131,10 @@ impl Local {
                     self.open(end, Link::new(end, index, socket, descriptors, scores));
                 }
                 ThreadMessage::Drain(serial) => self.drain(serial),
-                ThreadMessage::Collect(serial) => {
-                    self.send_frame(End { serial, pool: PoolIndex::DEFAULT }, Kind::Collect, 0, &[]);
-                }
+                ThreadMessage::Collect(serial) => self.send_frame(serial, Kind::Collect, 0, &[]),
                 ThreadMessage::Promote { serial, socket } => self.promote(serial, socket.into()),
                 ThreadMessage::Gone { serial, taken, stuck } => self.gone(serial, &taken, stuck),
-                ThreadMessage::Overdue { end, id } => self.overdue(end, id),
+                ThreadMessage::Overdue { serial, id } => self.overdue(serial, id),
                 ThreadMessage::OverdueSince { serial, timeout } => self.overdue_since(serial, timeout),
                 ThreadMessage::Withdraw(serial) => self.withdraw(serial),
                 ThreadMessage::Probe { serial, target, limit } => self.probe(serial, &target, limit),
@@ -161,7 +150,7 @@ impl Local {
         let waiting = self.waiting.calls().into_iter();
         let mut calls: Vec<(Option<Sent>, Rc<Call>)> = waiting.map(|call| (None, call)).collect();
         for link in self.links.borrow().iter() {
-            let sent = |id| Some(Sent { serial: link.end.serial, link: self.number(link), id });
+            let sent = |id| Some(Sent { serial: link.end.serial, link: self.index, id });
             link.each_flight(|id, call| calls.push((sent(id), call.clone())));
         }
         calls.sort_by_key(|(_, call)| call.asked());
@@ -191,14 +180,14 @@ impl Local {
 
     fn drain(&self, serial: Serial) {
         if self.index == 0 {
-            self.links(serial).for_each(|link| link.send_frame(Kind::Drain, 0, &[]));
+            self.send_frame(serial, Kind::Drain, 0, &[]);
         }
     }
 
     /// Passes a template's socket to a worker. If the worker is gone, the socket is dropped, which ends the
     /// refork.
     fn promote(&self, serial: Serial, socket: OwnedFd) {
-        if let Some(link) = self.link(End { serial, pool: PoolIndex::DEFAULT }) {
+        if let Some(link) = self.link(serial) {
             link.promote(socket);
         }
     }
@@ -225,9 +214,8 @@ impl Owner for Local {
         self.scratch.borrow_mut()
     }
 
-    fn extended(&self, end: End, id: u32, until_us: u64) {
-        let link = self.shared.seating().link_number(self.index, end.pool);
-        self.shared.report(Report::Extended { serial: end.serial, link, id, until_us });
+    fn extended(&self, serial: Serial, id: u32, until_us: u64) {
+        self.shared.report(Report::Extended { serial, link: self.index, id, until_us });
     }
 
     fn settle(self: &Rc<Local>, End { serial, pool }: End, settlement: Settlement) {

@@ -2,7 +2,6 @@
 
 use super::Local;
 use super::take_back::stuck_failure;
-use crate::link::End;
 use crate::messages::Report;
 use crate::os;
 use queue::Serial;
@@ -15,11 +14,11 @@ const LOST_AFTER: Duration = Duration::from_secs(1);
 impl Local {
     /// Fails an overdue request: the client gets its response now, and the supervisor handles the worker.
     /// Later frames for this request are ignored.
-    pub(super) fn overdue(&self, end: End, id: u32) {
-        let call = self.link(end).and_then(|link| link.flight(id));
+    pub(super) fn overdue(&self, serial: Serial, id: u32) {
+        let call = self.link(serial).and_then(|link| link.flight(id));
         let call = call.filter(|call| !call.is_extended(os::monotonic_us()) && call.blames_worker());
         let Some(call) = call else { return };
-        self.shared.report(Report::Stuck { serial: end.serial, request: call.describe() });
+        self.shared.report(Report::Stuck { serial, request: call.describe() });
         // With fibers, the request may have been given up already while it was waiting.
         if !call.mark_overdue(os::monotonic_us()) && !call.reply.is_unwanted() {
             call.fail(stuck_failure());
@@ -33,8 +32,7 @@ impl Local {
         let now_us = os::monotonic_us();
         let limit_us = now_us.saturating_sub(timeout.as_micros() as u64);
         let (mut late, mut lost, mut kept) = (Vec::new(), Vec::new(), 0);
-        let loops = self.shared.seating().loops();
-        for link in loops.filter_map(|(pool, _)| self.link(End { serial, pool })) {
+        if let Some(link) = self.link(serial) {
             link.each_flight(|_, call| {
                 if let Some(for_us) = call.overdue_for_us(now_us) {
                     kept += 1;

@@ -2,7 +2,6 @@
 
 use super::Local;
 use crate::call::{Call, CallState};
-use crate::link::End;
 use crate::reply::ReplyEvent;
 use handler::Failure;
 use queue::{Admission, Assignment, Ticket};
@@ -72,12 +71,11 @@ impl Local {
     }
 
     fn send(self: &Rc<Local>, Assignment { ticket, serial }: Assignment, call: Rc<Call>) {
-        let end = End { serial, pool: call.pool() };
-        if self.link(end).is_none() {
+        if self.link(serial).is_none() {
             // The message with the link was posted before any request could be assigned to the worker.
             self.read_messages();
         }
-        let Some(link) = self.link(end) else {
+        let Some(link) = self.link(serial) else {
             return self.again(ticket, &call);
         };
         call.sent_to(serial, link.index);
@@ -86,7 +84,7 @@ impl Local {
             Err(e) => {
                 call.fail(Failure::server(500, format!("cannot pass the body on: {e}")));
                 let mut assigned = Vec::new();
-                self.shared.dispatch(end.pool).finished(serial, None, Instant::now(), &mut assigned);
+                self.shared.dispatch(ticket.pool).finished(serial, None, Instant::now(), &mut assigned);
                 self.deliver(assigned);
             }
         }

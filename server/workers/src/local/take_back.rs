@@ -23,7 +23,7 @@ impl Local {
                 self.shared.dispatch(ticket.pool).cancel(ticket);
             }
             CallState::Sent { serial, id, .. } => {
-                self.send_frame(End { serial, pool: call.pool() }, Kind::Abort, id, &[]);
+                self.send_frame(serial, Kind::Abort, id, &[]);
             }
             CallState::New | CallState::Finished => {}
         }
@@ -68,12 +68,12 @@ impl Local {
     /// Takes back the requests that a worker has not started. The worker will return those that it has not
     /// read yet.
     pub(super) fn withdraw(self: &Rc<Local>, serial: Serial) {
-        let count = self.links(serial).map(|link| self.withdraw_from(&link)).sum();
+        let count = self.link(serial).map_or(0, |link| self.withdraw_from(&link));
         self.shared.report(Report::Withdrawn { serial, count });
     }
 
     fn withdraw_from(self: &Rc<Local>, link: &Link) -> usize {
-        let taken = match self.shared.withdraw(link.index.into(), self.number(link), link.sent()) {
+        let taken = match self.shared.withdraw(link.index.into(), self.index, link.sent()) {
             Ok(Some(taken)) => taken,
             Ok(None) => return 0,
             Err(e) => {
@@ -93,23 +93,23 @@ impl Local {
     }
 
     pub(super) fn gone(self: &Rc<Local>, serial: Serial, taken: &[u64], stuck: bool) {
-        let links: Vec<Rc<Link>> = self.links(serial).collect();
-        links.iter().for_each(|link| link.read_rest(self));
+        let link = self.link(serial);
+        link.iter().for_each(|link| link.read_rest(self));
         self.links.borrow_mut().retain(|link| link.end.serial != serial);
-        let served = links.iter().flat_map(|link| self.lost(link, taken, stuck)).collect();
+        let served = link.map(|link| self.lost(&link, taken, stuck)).unwrap_or_default();
         self.shared.report(Report::Cleared { serial, served });
     }
 
     /// Handles the requests of a dead worker's link: those it had taken up fail, the others go to another
     /// worker. Returns those that it had taken up.
     fn lost(self: &Rc<Local>, link: &Link, taken: &[u64], stuck: bool) -> Vec<Served> {
-        let (mut served, name) = (Vec::new(), self.number(link));
-        let taken = taken.get(usize::from(name)).copied().unwrap_or(u64::MAX);
+        let mut served = Vec::new();
+        let taken = taken.get(usize::from(self.index)).copied().unwrap_or(u64::MAX);
         for (id, number, call) in link.take_flights() {
             let CallState::Sent { ticket, .. } = call.state() else { continue };
             let (wanted, started) = (!call.reply.is_unwanted(), number < taken || call.reply.headed());
             if started {
-                served.extend(call.served(name, id, wanted));
+                served.extend(call.served(self.index, id, wanted));
             }
             match ticket {
                 _ if !wanted => {}

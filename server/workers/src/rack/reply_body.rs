@@ -1,7 +1,6 @@
 //! A response body that arrives in frames.
 
 use crate::call::{Call, CallState};
-use crate::link::End;
 use crate::loan::Offer;
 use crate::local::Local;
 use crate::reply::Next;
@@ -35,8 +34,7 @@ impl BodyStream for ReplyBody {
         self.over = !matches!(chunk, Some(Ok(_)));
         let chunk = chunk.map(|next| next.map(|next| self.chunk(next)));
         if let (1.., CallState::Sent { serial, id, .. }) = (grant, self.call.state()) {
-            let end = End { serial, pool: self.call.pool() };
-            self.local.send_frame(end, Kind::Window, id, &grant.to_le_bytes());
+            self.local.send_frame(serial, Kind::Window, id, &grant.to_le_bytes());
         }
         Poll::Ready(chunk)
     }

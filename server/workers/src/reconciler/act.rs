@@ -200,6 +200,7 @@ pub struct Row {
     /// The scoreboard slot.
     pub index: u32,
     pub serial: Serial,
+    pub pool: Pool,
     /// The template that forked it.
     pub generation: Generation,
     pub pid: u32,

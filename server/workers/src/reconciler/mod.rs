@@ -312,9 +312,9 @@ impl Reconciler {
                 State::Up => Stage::Up,
                 State::Draining | State::Stuck { .. } | State::Ending(_) => Stage::Leaving,
             };
-            let Worker { serial, generation, pid, forked, .. } = *worker;
+            let Worker { serial, pool, generation, pid, forked, .. } = *worker;
             let (index, restarts) = (index as u32, self.slots.restarts[index]);
-            Some(Row { index, serial, generation, pid, stage, forked, restarts })
+            Some(Row { index, serial, pool, generation, pid, stage, forked, restarts })
         })
     }
 

@@ -184,7 +184,9 @@ impl Reconciler {
             && self.has_no_reload()
             && !self.rules.recycler.is_recycling();
         let Some(old) = self.newest().filter(|_| quiet).map(|generation| generation.number) else { return };
-        let of_old = |one: &&Figures| self.workers_of(old).any(|worker| worker.serial == one.serial);
+        // The default pool's workers have the warmest memory: others know the code of their paths only.
+        let is_it = |worker: &Worker, one: &Figures| worker.serial == one.serial && worker.pool == DEFAULT;
+        let of_old = |one: &&Figures| self.workers_of(old).any(|worker| is_it(worker, one));
         let seen: Vec<Figures> = figures.iter().filter(of_old).copied().collect();
         let Some(serial) = choose(&seen, after, self.wish.limits.memory) else { return };
         let row = self.rows().find(|row| row.serial == serial);

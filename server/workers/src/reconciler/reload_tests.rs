@@ -362,7 +362,7 @@ fn take(world: &mut World, turn: Turn, number: u32) -> usize {
 /// Returns whether what happens may take away a worker that serves.
 fn takes_away(turn: Turn) -> bool {
     let Turn::Step(step) = turn else { return false };
-    matches!(step, Step::KillWorker | Step::LoseLink | Step::Health(_) | Step::Size(_))
+    matches!(step, Step::KillWorker | Step::LoseLink | Step::Health(_) | Step::Size(_) | Step::Pools(_))
 }
 
 proptest! {
@@ -403,6 +403,34 @@ proptest! {
         prop_assert!(begun <= milestones.clone().count());
         prop_assert_eq!(world.outcomes().len(), milestones.count());
         world.check_rest();
+    }
+
+    /// For any order of forks and workers, as long as none is late: while new code takes over, no pool has fewer
+    /// ready workers than wanted, and in the end all workers of every pool are new.
+    #[test]
+    fn no_pool_falls_short_while_new_code_takes_over(
+        moves in proptest::collection::vec((0u8..8, 1u32..40), 1..200),
+        counts in proptest::collection::vec(1usize..4, 2..4),
+        step in 1u32..4,
+    ) {
+        let mut world = World::booting(counts.clone(), FORKING);
+        world.work(30);
+        let pause = ORDER_TIMEOUT / 2 / 200;
+        world.plan = Plan { probe: false, watch: None, share: 10, step: Size::Workers(step), keep: pause };
+        world.acts.clear();
+        world.reload();
+        for (what, number) in moves {
+            if !world.advance(what, number) {
+                world.now += pause;
+            }
+            for (pool, count) in counts.iter().enumerate() {
+                prop_assert!(world.open_in(pool) >= *count, "{} of {count} in pool {pool}", world.open_in(pool));
+            }
+        }
+        world.work(200);
+        prop_assert_eq!(world.outcome_kinds(), [Done], "{:?}", world.acts);
+        let open: Vec<usize> = (0..counts.len()).map(|pool| world.open_in(pool)).collect();
+        prop_assert_eq!((open, world.generations()), (counts, BTreeSet::from([2])));
     }
 
     /// For any order of forks and workers, as long as none is late: there are never fewer ready workers than

@@ -37,9 +37,31 @@ impl Reconciler {
         (self.rules.sizes.growth.range(), self.rules.sizes.growth.is_pinned())
     }
 
-    /// Returns the largest number of workers for which there are slots.
+    /// Returns the number of workers of all pools but the default.
+    pub fn others(&self) -> usize {
+        self.wish.counts.iter().skip(1).sum()
+    }
+
+    /// Returns the largest number of workers of the default pool for which there are slots.
     pub fn capacity(&self) -> u32 {
-        u32::try_from(self.slots().saturating_sub(SPARE_SLOTS) / 2).unwrap_or(u32::MAX).max(1)
+        u32::try_from(self.room().saturating_sub(self.others())).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Returns the largest number of workers of all pools for which there are slots.
+    fn room(&self) -> usize {
+        self.slots().saturating_sub(SPARE_SLOTS) / 2
+    }
+
+    /// Sets the numbers of workers of all pools but the default, whose number in `counts` is ignored, as far as
+    /// there are slots.
+    pub fn set_pools(&mut self, counts: &[usize], now: Instant) -> Vec<Act> {
+        self.now = now;
+        for (pool, &count) in counts.iter().enumerate().take(self.wish.counts.len()).skip(1) {
+            let before = self.wish.counts[pool];
+            let most = before.max((self.room() + before).saturating_sub(self.wanted()));
+            self.wish.counts[pool] = count.min(most);
+        }
+        self.settle_all()
     }
 
     /// Returns whether samples of the load are needed.
@@ -108,7 +130,7 @@ impl Reconciler {
 
     pub(super) fn want(&mut self, number: usize, why: &str) {
         let from = self.wish.counts[DEFAULT];
-        let to = number.clamp(1, self.slots());
+        let to = number.clamp(1, self.slots().saturating_sub(self.others()).max(1));
         self.wish.counts[DEFAULT] = to;
         if from != to {
             self.reached(Milestone::Resized { from, to, why: why.to_owned() });

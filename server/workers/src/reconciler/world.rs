@@ -24,6 +24,8 @@ pub(super) struct World {
     /// The workers whose fork was ordered, and those that were reported gone.
     begun: BTreeSet<Serial>,
     gone: BTreeSet<Serial>,
+    /// The pool of each worker.
+    begun_in: BTreeMap<Serial, Pool>,
     pub(super) plan: Plan,
     /// The number of old workers that stay in place; 0: memory has room for both versions.
     pub(super) serving: usize,
@@ -59,6 +61,7 @@ impl World {
             open: BTreeSet::new(),
             begun: BTreeSet::new(),
             gone: BTreeSet::new(),
+            begun_in: BTreeMap::new(),
             plan: Plan::default(),
             serving: 0,
             acts: Vec::new(),
@@ -108,7 +111,8 @@ impl World {
 
     fn act(&mut self, act: &Act) {
         match act {
-            Act::Fork { generation, index, serial, .. } => {
+            Act::Fork { generation, pool, index, serial } => {
+                self.begun_in.insert(*serial, *pool);
                 assert!(self.templates.contains(generation), "a fork without a template");
                 assert!(self.forking.replace((*generation, *index, *serial)).is_none(), "two forks");
                 assert!(self.begun.insert(*serial), "a number is given once");
@@ -121,8 +125,16 @@ impl World {
             Act::Close { serial, leaves } => {
                 self.open.remove(serial);
                 if let Some(generation) = leaves {
-                    let ready = self.machine.rows().filter(|row| row.stage == Stage::Up).count();
-                    assert!(ready >= self.machine.wanted(), "it has a successor");
+                    let pool = self.begun_in.get(serial).copied();
+                    assert_eq!(
+                        pool,
+                        Some(DEFAULT),
+                        "a template has the memory of a worker of the default pool"
+                    );
+                    assert!(
+                        self.machine.up(DEFAULT) >= self.machine.wish.counts[DEFAULT],
+                        "it has a successor"
+                    );
                     let code = self.machine.code_of(*generation).unwrap();
                     assert!(self.codes.insert(*generation, code).is_none(), "a number is given once");
                     self.templates.insert(*generation);
@@ -168,6 +180,11 @@ impl World {
     pub(super) fn codes_that_serve(&self) -> BTreeSet<Code> {
         let open = self.machine.rows().filter(|row| self.open.contains(&row.serial));
         open.map(|row| self.codes[&row.generation]).collect()
+    }
+
+    /// Returns the number of workers of a pool that the front sends requests to.
+    pub(super) fn open_in(&self, pool: Pool) -> usize {
+        self.open.iter().filter(|serial| self.begun_in[*serial] == pool).count()
     }
 
     pub(super) fn generations(&self) -> BTreeSet<Generation> {
@@ -334,6 +351,10 @@ impl World {
                 let acts = self.machine.resize(more, false, self.now);
                 self.carry_out(acts);
             }
+            Step::Pools(count) => {
+                let acts = self.machine.set_pools(&[0, count], self.now);
+                self.carry_out(acts);
+            }
             Step::Warm => {
                 let figures = |serial| recycle::Figures { serial, age: SECOND, requests: 99, pss: None };
                 let figures = self.up().into_iter().map(figures).collect();
@@ -357,6 +378,8 @@ pub(super) enum Step {
     LoseLink,
     Health(Health),
     Size(bool),
+    /// Settings change the number of workers of the second pool, if there is one.
+    Pools(usize),
     /// The workers have served enough requests for a refork.
     Warm,
     Wait,
@@ -382,6 +405,7 @@ pub(super) fn steps() -> impl proptest::strategy::Strategy<Value = (Step, u32)> 
         1 => Just(Step::LoseLink),
         2 => health.prop_map(Step::Health),
         1 => any::<bool>().prop_map(Step::Size),
+        1 => (1usize..4).prop_map(Step::Pools),
         1 => Just(Step::Warm),
         3 => Just(Step::Wait),
     ];

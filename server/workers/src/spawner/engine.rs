@@ -5,11 +5,12 @@
 //! error.
 
 use super::prepared::command;
-use settings::Settings;
+use settings::{Pool, Settings};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
+use wire::Seats;
 
 const QUESTION: &str = "print RUBY_ENGINE, ' ', RUBY_ENGINE_VERSION";
 
@@ -32,10 +33,22 @@ pub fn without_fork(settings: &Settings) -> Option<String> {
     answer
 }
 
-/// Returns the number of fibers per worker thread with this Ruby: 0 if it cannot fork, because threads serve
-/// then.
-pub fn fibers(settings: &Settings) -> u32 {
-    if settings.fibers > 0 && without_fork(settings).is_some() { 0 } else { settings.fibers }
+/// Returns the pools of workers with this Ruby, the default one first. One that cannot fork has no fibers:
+/// threads serve in the default pool, which also has the paths of the pools of fibers.
+pub fn pools(settings: &Settings) -> Vec<Pool> {
+    let mut all: Vec<Pool> =
+        std::iter::once(settings.default_pool()).chain(settings.pools.iter().cloned()).collect();
+    if all.iter().any(|pool| pool.fibers > 0) && without_fork(settings).is_some() {
+        all[0].fibers = 0;
+        // These are the last ones, so that the others keep their numbers.
+        all.retain(|pool| pool.fibers == 0);
+    }
+    all
+}
+
+/// Returns the seats of a worker of this pool.
+pub(crate) fn seats(pool: &Pool) -> Seats {
+    Seats { threads: pool.threads.max.into(), fibers: pool.fibers }
 }
 
 fn ask(settings: &Settings, environment: &[(OsString, Option<OsString>)]) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use super::{BootConfig, ExitStatus};
 use settings::puma::{Call, Evaluated, PumaFile, Refusal};
-use settings::{ControlAddress, ErrorLog, LogFormat, Restart, Service, ServiceProgram, StopSignal};
+use settings::{ControlAddress, ErrorLog, LogFormat, Pool, Restart, Service, ServiceProgram, StopSignal};
 use stats::Library;
 use std::io;
 use std::path::PathBuf;
@@ -69,10 +69,10 @@ pub(crate) enum TemplateMessage {
     },
 }
 
-/// Builds the `boot` message. `fibers`: the number per thread, or 0.
+/// Builds the `boot` message, with the threads and fibers of this pool.
 pub(super) fn boot(
     config: &BootConfig,
-    fibers: u32,
+    pool: &Pool,
     links: usize,
     slots: usize,
     slot_len: usize,
@@ -91,10 +91,9 @@ pub(super) fn boot(
     if let Some(ControlAddress::Unix(socket)) = settings.control.listen.first() {
         put(boot::CONTROL, path(socket));
     }
-    put(boot::THREADS_MIN, number(settings.threads.min.into()));
-    put(boot::THREADS_MAX, number(settings.threads.max.into()));
-    put(boot::FIBERS, number(fibers as usize));
-    put(boot::FIBER_PATHS, switch(fibers > 0 && !settings.fiber_paths.is_empty()));
+    put(boot::THREADS_MIN, number(pool.threads.min.into()));
+    put(boot::THREADS_MAX, number(pool.threads.max.into()));
+    put(boot::FIBERS, number(pool.fibers as usize));
     put(boot::LINKS, number(links));
     put(boot::SHUTDOWN_MS, number(settings.timeouts.shutdown.as_millis() as usize));
     put(boot::SLOTS, number(slots));
@@ -136,8 +135,10 @@ pub(super) fn configure(file: &PumaFile) -> Vec<Vec<u8>> {
     vec![order::CONFIGURE.into(), path, said(&file.workers), said(&file.environment)]
 }
 
-pub(super) fn fork(index: u32) -> Vec<Vec<u8>> {
-    vec![order::FORK.into(), index.to_string().into_bytes()]
+pub(super) fn fork(index: u32, pool: &Pool) -> Vec<Vec<u8>> {
+    let numbers = [index, pool.threads.min.into(), pool.threads.max.into(), pool.fibers];
+    let numbers = numbers.iter().map(|number| number.to_string().into_bytes());
+    list(order::FORK, numbers.chain([pool.name.clone().into_bytes()]))
 }
 
 pub(super) fn kill(pid: u32, signal: &str) -> Vec<Vec<u8>> {

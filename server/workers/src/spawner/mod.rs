@@ -16,7 +16,8 @@ mod source;
 mod spawned;
 mod template;
 
-pub use engine::{fibers, without_fork};
+pub(crate) use engine::seats;
+pub use engine::{pools, without_fork};
 pub use environment::before_bundler;
 pub(crate) use message::{Booted, TemplateMessage};
 pub use prepared::{Handoff, Prepared};

@@ -124,7 +124,7 @@ pub(super) fn command(settings: &Settings, environment: &[(OsString, Option<OsSt
     let now = |name: &str| changed(name).map_or_else(|| std::env::var_os(name), |(_, value)| value.clone());
     let jemalloc = allocator::jemalloc();
     let allocator = allocator::variables(settings.rack.allocator, jemalloc.as_deref(), now);
-    let stack = settings.rack.fiber_stack.filter(|_| super::fibers(settings) > 0);
+    let stack = settings.rack.fiber_stack.filter(|_| settings.has_fibers());
     command.current_dir(&settings.dir).envs(allocator).envs(fiber_stack::variables(stack, now));
     command
 }

@@ -8,7 +8,8 @@
 //! [`TemplateMessage`]: super::TemplateMessage
 
 use super::{BootConfig, ServiceOrder};
-use queue::Serial;
+use queue::{PoolIndex, Serial};
+use settings::Pool;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
@@ -43,11 +44,18 @@ pub(crate) trait Source: Send {
     /// Returns whether a worker gets the sockets of its links with the order. Otherwise it connects.
     fn passes_links(&self) -> bool;
 
-    /// Orders worker `serial` for scoreboard slot `index`, and passes its ends of the links.
+    /// Orders worker `serial` for scoreboard slot `index`, with the threads and fibers of this pool, and passes
+    /// its ends of the links.
     ///
     /// # Errors
     /// Fails if the process cannot be started, or the template is gone or does not read.
-    fn fork(&self, index: u32, serial: Serial, links: &[UnixStream]) -> io::Result<()>;
+    fn fork(
+        &self,
+        index: u32,
+        serial: Serial,
+        pool: (PoolIndex, &Pool),
+        links: &[UnixStream],
+    ) -> io::Result<()>;
 
     /// Ends a worker that should finish but has not connected and so cannot be told.
     fn dismiss(&self, _serial: Serial) {}

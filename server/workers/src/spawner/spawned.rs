@@ -23,6 +23,7 @@ use crate::scores::Scores;
 use crate::shared::Shared;
 use queue::{PoolIndex, Serial};
 use rustix::process::{Pid, Signal, kill_process};
+use settings::Pool;
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -74,6 +75,7 @@ struct Common {
 struct Spawned {
     index: u32,
     serial: Serial,
+    pool: (PoolIndex, Pool),
     child: Child,
     /// Kept open, because its end tells the process that the front has gone.
     control: Option<UnixStream>,
@@ -128,7 +130,13 @@ impl Spawner {
 }
 
 impl Source for Spawner {
-    fn fork(&self, index: u32, serial: Serial, _: &[UnixStream]) -> io::Result<()> {
+    fn fork(
+        &self,
+        index: u32,
+        serial: Serial,
+        (pool, own): (PoolIndex, &Pool),
+        _: &[UnixStream],
+    ) -> io::Result<()> {
         let common = &self.common;
         let token = token()?;
         let mut load_path = std::ffi::OsString::from("-I");
@@ -143,7 +151,8 @@ impl Source for Spawner {
         let pid = child.id();
         let links = (0..common.links).map(|_| Arriving::default()).collect();
         let (control, scores, linked, dismissed) = (None, None, false, false);
-        let worker = Spawned { index, serial, child, control, links, scores, linked, dismissed };
+        let pool = (pool, own.clone());
+        let worker = Spawned { index, serial, pool, child, control, links, scores, linked, dismissed };
         common.workers().insert(token.clone(), worker);
         common.report(TemplateMessage::Forked { index, pid });
         tokio::spawn(reap(common.clone(), token, pid));
@@ -222,7 +231,7 @@ impl Common {
         // The worker compares the versions; it gets the front's version with `boot`.
         match hello.role {
             Role::Control => {
-                self.boot(&stream, hello.can & can::BESIDE != 0)?;
+                self.boot(&stream, &worker.pool.1, hello.can & can::BESIDE != 0)?;
                 let told = stream.try_clone()?;
                 worker.control = Some(stream);
                 self.listen_to(told);
@@ -240,11 +249,12 @@ impl Common {
                 return Ok(());
             }
         }
-        let (serial, index) = (worker.serial, worker.index as u16);
+        let (serial, index, pool) = (worker.serial, worker.index as u16, worker.pool.0);
         let both = can::BESIDE | can::SCOREBOARD;
         // A worker that cannot be sent descriptors has no access to the scoreboard.
         if hello.can & both != both && worker.scores.is_none() {
-            worker.scores = Some(Scores::new(self.pool.clone(), usize::from(index)));
+            let threads = worker.pool.1.threads.max.into();
+            worker.scores = Some(Scores::new(self.pool.clone(), usize::from(index), threads));
         }
         let mut linked = worker.linked;
         for (number, link) in (0u16..).zip(&mut worker.links) {
@@ -256,7 +266,7 @@ impl Common {
             };
             let scores = worker.scores.as_ref().map(|scores| scores.of_link(number));
             self.pool.mailbox(number).post(ThreadMessage::Link {
-                end: End { serial, pool: PoolIndex::DEFAULT },
+                end: End { serial, pool },
                 index,
                 socket,
                 descriptors,
@@ -291,12 +301,11 @@ impl Common {
     }
 
     /// Sends the scoreboard, if the worker can receive it, and then the `boot` message of a template.
-    fn boot(&self, control: &UnixStream, with_scoreboard: bool) -> io::Result<()> {
+    fn boot(&self, control: &UnixStream, pool: &Pool, with_scoreboard: bool) -> io::Result<()> {
         let scoreboard = [self.pool.scoreboard().as_fd()];
         os::send(control, [&[0], &[]], if with_scoreboard { &scoreboard } else { &[] })?;
         let (slots, slot_len) = self.sizes;
-        // 0 fibers: threads serve, as `notes` says.
-        let bytes = message::encode(&message::boot(&self.config, 0, self.links, slots, slot_len));
+        let bytes = message::encode(&message::boot(&self.config, pool, self.links, slots, slot_len));
         match os::send(control, [&bytes, &[]], &[])? == bytes.len() {
             true => Ok(()),
             false => Err(io::Error::other("the settings do not fit into the socket's buffer")),
@@ -408,10 +417,10 @@ fn notes(config: &BootConfig) -> Vec<String> {
         (rack.yjit == settings::Yjit::On, "rack.yjit is CRuby's"),
         (rack.out_of_band_gc, "rack.out_of_band_gc is for CRuby's collector"),
         (rack.refork_after.threshold(0).is_some(), "rack.refork_after needs fork"),
-        (settings.fibers > 0 && settings.fiber_paths.is_empty(), "fibers are for CRuby: threads serve"),
+        (settings.fibers > 0, "fibers are for CRuby: threads serve"),
         (
-            settings.fibers > 0 && !settings.fiber_paths.is_empty(),
-            "fibers and fiber_paths are for CRuby: threads serve all paths",
+            settings.pools.iter().any(|pool| pool.fibers > 0),
+            "fibers and fiber_paths are for CRuby: the default pool, with threads, serves their paths",
         ),
     ];
     let ruby = rack.ruby.display();

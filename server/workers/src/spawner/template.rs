@@ -2,12 +2,13 @@
 
 use super::message::{self, TemplateMessage};
 use super::source::{Exit, Source};
-use super::{BootConfig, Prepared, ServiceOrder, fibers};
+use super::{BootConfig, Prepared, ServiceOrder, pools, seats};
 use crate::os;
 use crate::process::Process as Known;
 use crate::reconciler::Generation;
-use queue::Serial;
+use queue::{PoolIndex, Serial};
 use rustix::process::Signal;
+use settings::Pool;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -190,16 +191,26 @@ impl Source for Template {
         scoreboard: BorrowedFd<'_>,
         (slots, slot_len): (usize, usize),
     ) -> io::Result<()> {
-        self.send(&message::boot(config, fibers(&config.settings), links, slots, slot_len), &[scoreboard])
+        // The app is checked for the workers with the most fibers, or else with the most threads.
+        let most = |pool: &Pool| (pool.fibers > 0, seats(pool).count());
+        let pool = pools(&config.settings).into_iter().max_by_key(most);
+        let pool = pool.unwrap_or_else(|| config.settings.default_pool());
+        self.send(&message::boot(config, &pool, links, slots, slot_len), &[scoreboard])
     }
 
     fn passes_links(&self) -> bool {
         true
     }
 
-    fn fork(&self, index: u32, _: Serial, links: &[std::os::unix::net::UnixStream]) -> io::Result<()> {
+    fn fork(
+        &self,
+        index: u32,
+        _: Serial,
+        (_, pool): (PoolIndex, &Pool),
+        links: &[std::os::unix::net::UnixStream],
+    ) -> io::Result<()> {
         let fds: Vec<BorrowedFd<'_>> = links.iter().map(AsFd::as_fd).collect();
-        self.send(&message::fork(index), &fds)
+        self.send(&message::fork(index, pool), &fds)
     }
 
     fn kill(&self, pid: u32, signal: &str) -> io::Result<()> {

@@ -4,7 +4,7 @@ use super::templates::RunningTemplate;
 use super::*;
 use crate::link::{Descriptors, End};
 use crate::progress::Progress;
-use crate::reconciler::{Hopeless, Line, Milestone, Trial};
+use crate::reconciler::{Hopeless, Line, Milestone, Pool, Trial};
 use crate::spawner::Template;
 use rustix::process::Signal;
 use sys::process::{DUMP, catches_dump};
@@ -27,8 +27,8 @@ impl Supervisor {
                 return Some(Seen::Template { generation, usable: Err(why) });
             }
             Act::EndTemplate { generation, why } => self.end_template(generation, why),
-            Act::Fork { generation, index, serial, .. } => {
-                let Err(e) = self.fork(generation, index, serial) else { return None };
+            Act::Fork { generation, pool, index, serial } => {
+                let Err(e) = self.fork(generation, pool, index, serial) else { return None };
                 self.log(format!("worker {index} cannot be forked: {e}"));
                 return Some(Seen::Forked { generation, index, pid: None });
             }
@@ -39,7 +39,7 @@ impl Supervisor {
             Act::Try(Trial::Read(code)) => return Some(Seen::Read(code, self.read(code))),
             Act::Try(Trial::Weigh) => self.weigh_memory(),
             Act::Try(Trial::Probe(serial, code)) => self.probe(serial, code),
-            Act::Try(Trial::Watch(_)) => self.trials.watch(self.shared.pools().tallies()),
+            Act::Try(Trial::Watch(_)) => self.trials.watch(self.tallies()),
             Act::Say(line) => self.say(line),
             Act::Reached(milestone) => self.reached(milestone),
         }
@@ -82,14 +82,18 @@ impl Supervisor {
         }
     }
 
-    fn fork(&mut self, generation: Generation, index: u32, serial: Serial) -> io::Result<()> {
-        let worker = Worker::new(generation, self.options.front_threads(), Instant::now());
+    fn fork(&mut self, generation: Generation, pool: Pool, index: u32, serial: Serial) -> io::Result<()> {
+        let pool = PoolIndex(pool as u8);
+        let worker = Worker::new(pool, generation, self.options.front_threads(), Instant::now());
         self.workers.insert(serial, worker);
+        let code = self.reconciler.code_of(generation).unwrap_or(self.reconciler.wish().code);
+        let pools = pools(&self.releases.get(code).unwrap_or(&self.options.boot).settings);
+        let own = pools.get(usize::from(pool.0)).ok_or_else(|| io::Error::other("there is no such pool"))?;
         let template =
             self.templates.get(&generation).ok_or_else(|| io::Error::other("there is no template"))?;
         let mut theirs = Vec::with_capacity(self.shared.layout().links);
-        let passed = self.shared.seating().links().take_while(|_| template.process.passes_links());
-        for (thread, pool) in passed {
+        let fronts = if template.process.passes_links() { self.shared.threads() as u16 } else { 0 };
+        for thread in 0..fronts {
             let (ours, end) = os::pair()?;
             end.set_nonblocking(false)?;
             theirs.push(end);
@@ -101,7 +105,7 @@ impl Supervisor {
                 scores: None,
             });
         }
-        template.process.fork(index, serial, &theirs)
+        template.process.fork(index, serial, (pool, own), &theirs)
     }
 
     /// Sends a signal directly if the system guarantees that no other process can receive it. Otherwise the
@@ -141,13 +145,12 @@ impl Supervisor {
         let (now, mut assigned) = (Instant::now(), Vec::new());
         let Some(worker) = self.workers.get_mut(&serial) else { return };
         worker.progress = Progress::new(now);
-        for (pool, &seats) in self.shared.pools().indexes().zip(&worker.seats) {
-            let mut queue = self.shared.dispatch(pool);
-            match share {
-                None => queue.worker_up(serial, seats, now, &mut assigned),
-                Some(share) => queue.worker_on_trial(serial, seats, share * 10, now, &mut assigned),
-            }
+        let mut queue = self.shared.dispatch(worker.pool);
+        match share {
+            None => queue.worker_up(serial, worker.seats, now, &mut assigned),
+            Some(share) => queue.worker_on_trial(serial, worker.seats, share * 10, now, &mut assigned),
         }
+        drop(queue);
         self.shared.deliver(&assigned);
     }
 
@@ -157,11 +160,12 @@ impl Supervisor {
             let usable = Err(format!("no socket for its template: {e}"));
             Some(Seen::Template { generation, usable })
         });
-        self.shared.pools().pass_over(serial, Reason::Leaving);
         self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
-        let generation = self.workers.get(&serial).map(|worker| worker.generation);
-        if let Some(template) = generation.and_then(|generation| self.templates.get(&generation)) {
-            template.process.dismiss(serial);
+        if let Some(worker) = self.workers.get(&serial) {
+            self.shared.dispatch(worker.pool).pass_over(serial, Reason::Leaving);
+            if let Some(template) = self.templates.get(&worker.generation) {
+                template.process.dismiss(serial);
+            }
         }
         failed
     }

@@ -17,8 +17,9 @@ impl Supervisor {
 
     /// Lets the next worker collect, if one is due and the others can do without it.
     pub(super) fn grant_collection(&mut self) {
-        let shared = self.shared.clone();
-        let next = self.subjects.collections.next(|serial| shared.rest(serial), Instant::now());
+        let (shared, workers) = (&self.shared, &self.workers);
+        let rest = |serial| workers.get(&serial).is_some_and(|one| shared.dispatch(one.pool).rest(serial));
+        let next = self.subjects.collections.next(rest, Instant::now());
         if let Some(serial) = next {
             self.shared.mailbox(0).post(ThreadMessage::Collect(serial));
         }
@@ -34,6 +35,8 @@ impl Supervisor {
     }
 
     fn rested(&self, serial: Serial) {
-        self.shared.restore(serial, Reason::Resting, Instant::now());
+        if let Some(worker) = self.workers.get(&serial) {
+            self.shared.restore(worker.pool, serial, Reason::Resting, Instant::now());
+        }
     }
 }

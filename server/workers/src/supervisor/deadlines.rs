@@ -2,7 +2,6 @@
 //! where the slow ones are.
 
 use super::*;
-use crate::link::End;
 use crate::progress::{Decision, Observation};
 use tokio::sync::oneshot;
 use wire::scoreboard::{Busy, Slot};
@@ -138,23 +137,26 @@ impl Supervisor {
         let slot = self.shared.slot(row.index as usize);
         self.check_progress(row, &slot, now);
         self.trace_slow(row, &slot);
-        let Some(timeout) = self.options.timeouts().worker else { return };
-        if self.has_fibers() {
+        let pool = PoolIndex(row.pool as u8);
+        let (seats, timeout) = (self.shared.seats(pool), self.options.worker_timeout(pool));
+        let Some(timeout) = timeout else { return };
+        if seats.has_fibers() {
             // The scoreboard does not show which fibers are waiting.
             self.shared.to_all(|| ThreadMessage::OverdueSince { serial: row.serial, timeout });
         }
         let Some(worker) = self.workers.get_mut(&row.serial) else { return };
         let overdue = worker.requests.overdue(&slot, timeout, os::monotonic_us());
         for busy in &overdue {
-            let link = self.shared.seating().links().nth(busy.serving.link as usize);
-            let Some((thread, pool)) = link else { continue };
-            let end = End { serial: row.serial, pool };
-            self.shared.mailbox(thread).post(ThreadMessage::Overdue { end, id: busy.serving.id });
+            // The number of a link is that of its front thread.
+            let thread = busy.serving.link as usize;
+            if thread < self.shared.threads() {
+                let message = ThreadMessage::Overdue { serial: row.serial, id: busy.serving.id };
+                self.shared.mailbox(thread as u16).post(message);
+            }
         }
-        let seating = self.shared.seating();
-        let serves = seating.serving(&slot) as usize;
+        let serves = seats.serving(&slot) as usize;
         // Most fibers are waiting, which the scoreboard does not show; the front threads report them.
-        let on_threads = overdue.iter().filter(|busy| !seating.is_loop(busy.thread)).count();
+        let on_threads = if seats.has_fibers() { 0 } else { overdue.len() };
         let held = worker.requests.kept_now(now) + on_threads;
         if !worker.requests.stuck.is_empty() && (held >= serves || os::is_stopped(row.pid)) {
             self.see(Seen::Health(row.serial, Health::OthersFinished));
@@ -167,13 +169,16 @@ impl Supervisor {
         let limit_us = os::monotonic_us().saturating_sub(HELD.as_micros() as u64);
         let (now, mut assigned) = (Instant::now(), Vec::new());
         for row in self.reconciler.rows().filter(|row| row.stage == Stage::Up) {
+            let pool = PoolIndex(row.pool as u8);
+            let seats = self.shared.seats(pool);
+            if !seats.has_fibers() {
+                continue;
+            }
             let slot = self.shared.slot(row.index as usize);
-            for (pool, threads) in self.shared.seating().loops() {
-                let mut queue = self.shared.dispatch(pool);
-                match Seating::computes(&slot, threads, limit_us) {
-                    true => queue.pass_over(row.serial, Reason::Computing),
-                    false => queue.restore(row.serial, Reason::Computing, now, &mut assigned),
-                }
+            let mut queue = self.shared.dispatch(pool);
+            match seats.computes(&slot, limit_us) {
+                true => queue.pass_over(row.serial, Reason::Computing),
+                false => queue.restore(row.serial, Reason::Computing, now, &mut assigned),
             }
         }
         self.shared.deliver(&assigned);
@@ -191,30 +196,27 @@ impl Supervisor {
     fn check_progress(&mut self, row: &Row, slot: &Slot, now: Instant) {
         let (serial, pid) = (row.serial, row.pid);
         let Some(worker) = self.workers.get_mut(&serial) else { return };
-        let (mut handed, mut stalled) = (0, false);
-        self.shared.each(|dispatch| (dispatch.taken(serial), dispatch.is_stalled(serial))).for_each(
-            |(taken, stalls)| {
-                handed += taken;
-                stalled |= stalls;
-            },
-        );
+        let pool = worker.pool;
+        let queue = self.shared.dispatch(pool);
+        let (handed, stalled) = (queue.taken(serial), queue.is_stalled(serial));
+        drop(queue);
         let seen = Observation {
             handed,
             stalled,
-            busy: self.shared.seating().serving(slot) as u32,
-            threads: worker.seats.iter().sum(),
+            busy: self.shared.seats(pool).serving(slot) as u32,
+            threads: worker.seats,
             work: slot.taken.iter().sum::<u64>().wrapping_add(slot.requests),
         };
-        let (threads, timeout) = (self.options.front_threads(), self.options.timeouts().worker);
+        let (threads, timeout) = (self.options.front_threads(), self.options.worker_timeout(pool));
         let health = match worker.progress.observe(seen, now, threads, timeout, || os::is_stopped(pid)) {
             Decision::None => return,
             Decision::Suspend { idle_thread } => {
-                self.shared.pools().pass_over(serial, Reason::Suspended);
+                self.shared.dispatch(pool).pass_over(serial, Reason::Suspended);
                 self.shared.to_all(|| ThreadMessage::Withdraw(serial));
                 Health::Suspended { idle_thread }
             }
             Decision::Resume => {
-                self.shared.restore(serial, Reason::Suspended, now);
+                self.shared.restore(pool, serial, Reason::Suspended, now);
                 Health::Resumed
             }
             Decision::Freeze => Health::Frozen,

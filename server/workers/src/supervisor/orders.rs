@@ -3,7 +3,7 @@
 use super::sizing::Sizing;
 use crate::reconciler::{Capabilities, Code, Row};
 use crate::spawner::{BootConfig, ServiceOrder, without_fork};
-use queue::Serial;
+use queue::{PoolIndex, Serial};
 use settings::puma::Call;
 use settings::{Machine, Service, Settings};
 use stats::Library;
@@ -57,6 +57,17 @@ impl Options {
 
     pub(super) fn front_threads(&self) -> usize {
         self.boot.settings.front_threads as usize
+    }
+
+    /// Returns the shortest time after which a request is stuck in a worker of any pool.
+    pub(super) fn shortest_timeout(&self) -> Option<Duration> {
+        let settings = self.settings.borrow();
+        (0..=settings.pools.len()).filter_map(|pool| settings.timeouts_of(pool).1).min()
+    }
+
+    /// Returns the time after which a request is stuck in a worker of this pool.
+    pub(super) fn worker_timeout(&self, pool: PoolIndex) -> Option<Duration> {
+        self.settings.borrow().timeouts_of(pool.0.into()).1
     }
 
     pub(super) fn timeouts(&self) -> settings::Timeouts {

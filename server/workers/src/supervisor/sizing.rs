@@ -8,7 +8,7 @@ use settings::{Chosen, CpuClock, Machine, Workers, auto_workers};
 use stats::SizeChange;
 use std::cmp::Reverse;
 
-/// The current number of workers and its limits.
+/// The current number of workers of the default pool and its limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sizing {
     pub wanted: usize,
@@ -39,8 +39,8 @@ pub(super) struct Sampler {
     cpu_ms: BTreeMap<Serial, u64>,
     templates_pss: Option<u64>,
     next_templates: Instant,
-    /// The limit that the queue was given last.
-    longest_wait: Option<Duration>,
+    /// The limits that the queues were given last, by pool.
+    longest_waits: Vec<Option<Duration>>,
 }
 
 impl Sampler {
@@ -52,7 +52,7 @@ impl Sampler {
             cpu_ms: BTreeMap::new(),
             templates_pss: None,
             next_templates: now,
-            longest_wait: None,
+            longest_waits: Vec::new(),
         }
     }
 
@@ -64,13 +64,26 @@ impl Sampler {
 impl Supervisor {
     pub(super) fn sizing(&self) -> Sizing {
         let (Range { min, max }, pinned) = self.reconciler.range();
-        let (wanted, last) = (self.reconciler.wanted(), self.outbox.history.size());
+        let (wanted, last) = (self.reconciler.wish().counts[DEFAULT], self.outbox.history.size());
         Sizing { wanted, min, max, pinned, last }
     }
 
     /// Applies the number of workers from the settings of a reload.
     pub(super) fn reloaded_size(&mut self) {
         let mut workers = self.options.boot.settings.workers;
+        let pools = pools(&self.options.boot.settings);
+        let counts: Vec<usize> = pools.iter().map(|pool| pool.workers as usize).collect();
+        let acts = self.reconciler.set_pools(&counts, Instant::now());
+        self.carry_out(acts);
+        let wanted = self.reconciler.wish().counts.clone();
+        for (pool, most) in
+            pools.iter().zip(wanted).skip(1).filter(|(pool, most)| pool.workers as usize > *most)
+        {
+            self.log(format!(
+                "workers of the pool {} is {}, but there can be at most {most} in this server; restart it for more",
+                pool.name, pool.workers
+            ));
+        }
         let most = self.reconciler.capacity();
         if workers.max > most {
             self.log(format!(
@@ -79,7 +92,7 @@ impl Supervisor {
             workers = Workers { min: workers.min.min(most), max: most };
         }
         // The load figures collected in the meantime are outdated.
-        self.shared.each(Dispatch::take_load).for_each(drop);
+        drop(self.shared.dispatch(PoolIndex::DEFAULT).take_load());
         let acts = self.reconciler.allow(workers, &format!("the setting is {workers} now"), Instant::now());
         self.carry_out(acts);
     }
@@ -91,10 +104,13 @@ impl Supervisor {
         let settings = self.options.settings.borrow();
         let known =
             settings.limits.predict_wait && !self.reconciler.is_reloading() && self.reconciler.is_staffed();
-        let longest_wait = known.then_some(settings.timeouts.queue);
-        if longest_wait != self.subjects.sampler.longest_wait {
-            self.subjects.sampler.longest_wait = longest_wait;
-            self.shared.each(|dispatch| dispatch.predict(longest_wait, Instant::now())).for_each(drop);
+        self.subjects.sampler.longest_waits.resize(self.shared.pools().indexes().count(), None);
+        for (pool, last) in self.shared.pools().indexes().zip(&mut self.subjects.sampler.longest_waits) {
+            let longest_wait = known.then(|| settings.timeouts_of(pool.0.into()).0);
+            if longest_wait != *last {
+                *last = longest_wait;
+                self.shared.dispatch(pool).predict(longest_wait, Instant::now());
+            }
         }
     }
 
@@ -106,13 +122,14 @@ impl Supervisor {
             return;
         }
         self.subjects.sampler.next_auto = now + LIMITS;
-        let Chosen { number, why } = auto_workers(&Machine::recent(), estimate);
+        let others = self.reconciler.others() as u32;
+        let Chosen { number, why } = auto_workers(&Machine::recent(), estimate, others);
         let workers = Workers::exactly(number.min(self.reconciler.capacity()));
         let acts = self.reconciler.allow(workers, &why, now);
         self.carry_out(acts);
     }
 
-    /// Reports a sample of the load, if the number of workers follows it.
+    /// Reports a sample of the load of the default pool, if its number of workers follows it.
     pub(super) fn check_size(&mut self, rows: &[Row], now: Instant) {
         self.follow_machine(now);
         if now < self.subjects.sampler.next || !self.reconciler.follows_load() {
@@ -123,16 +140,13 @@ impl Supervisor {
         self.see(Seen::Load(Box::new(sample), least_missed));
     }
 
-    /// Returns the worker with the fewest open WebSockets, then the fewest requests. Among equals it is the
+    /// Returns the worker of the default pool with the fewest open WebSockets, then the fewest requests. Among equals it is the
     /// youngest, which has the coldest caches.
     fn least_missed(&self, rows: &[Row]) -> Option<Serial> {
-        let up = rows.iter().filter(|row| row.stage == Stage::Up).map(|row| row.serial);
-        up.min_by_key(|&serial| {
-            let of = |count: fn(&Dispatch, Serial) -> u32| -> u32 {
-                self.shared.each(|dispatch| count(dispatch, serial)).sum()
-            };
-            (of(Dispatch::tunnels), of(Dispatch::taken), Reverse(serial))
-        })
+        let queue = self.shared.dispatch(PoolIndex::DEFAULT);
+        let up = rows.iter().filter(|row| row.stage == Stage::Up && row.pool == DEFAULT);
+        up.map(|row| row.serial)
+            .min_by_key(|&serial| (queue.tunnels(serial), queue.taken(serial), Reverse(serial)))
     }
 
     fn sample(&mut self, rows: &[Row], now: Instant) -> Sample {
@@ -143,11 +157,13 @@ impl Supervisor {
         let cpu_ms: BTreeMap<Serial, u64> =
             rows.iter().map(|row| (row.serial, sys::process::cpu_ms(row.pid))).collect();
         let last = std::mem::replace(&mut self.subjects.sampler.cpu_ms, cpu_ms);
-        let used: u64 = (self.subjects.sampler.cpu_ms.iter())
-            .filter_map(|(serial, now)| Some(now.saturating_sub(*last.get(serial)?)))
-            .sum();
+        let now_ms = &self.subjects.sampler.cpu_ms;
+        let of = |row: &Row| Some(now_ms.get(&row.serial)?.saturating_sub(*last.get(&row.serial)?));
         let passed = before.as_ref().map(|before| clock.at().saturating_duration_since(before.at()));
-        let worker_cpus = passed.map(|passed| used as f64 / 1e3 / passed.as_secs_f64().max(0.1));
+        let cpus_of = |used: u64| passed.map(|passed| used as f64 / 1e3 / passed.as_secs_f64().max(0.1));
+        let all_cpus = cpus_of(rows.iter().filter_map(of).sum());
+        // The workers of other pools cannot serve in the place of one of these.
+        let worker_cpus = cpus_of(rows.iter().filter(|row| row.pool == DEFAULT).filter_map(of).sum());
         let cpus = Machine::recent().cpu_time().max(0.01);
         Sample {
             load,
@@ -155,31 +171,17 @@ impl Supervisor {
             busy,
             seats,
             worker_cpus,
-            worker_share: worker_cpus.map(|used| used / cpus),
+            worker_share: all_cpus.map(|used| used / cpus),
             idle_cpu: before.and_then(|before| clock.idle_since(&before)),
             memory,
         }
     }
 
-    /// Returns the load of all queues, the longest wait so far, and the busy and total seats of one kind: the
-    /// kind with the larger share of busy seats. A thousand idle fibers do not help a request that waits for
-    /// a thread.
+    /// Returns the load of the default pool's queue, the longest wait so far, and the busy and total seats.
     fn queue_sample(&self, now: Instant) -> (Load, Duration, u32, u32) {
-        let each = self.shared.each(|dispatch| {
-            let oldest =
-                dispatch.oldest().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-            (dispatch.take_load(), oldest, dispatch.busy(), dispatch.seats())
-        });
-        let fuller = |(busy, seats): (u32, u32), (other_busy, other_seats): (u32, u32)| {
-            u64::from(busy) * u64::from(other_seats) >= u64::from(other_busy) * u64::from(seats)
-        };
-        each.reduce(|(mut load, oldest, busy, seats), (others, also_oldest, other_busy, other_seats)| {
-            load.add(&others);
-            let is_fuller = fuller((busy, seats), (other_busy, other_seats));
-            let (busy, seats) = if is_fuller { (busy, seats) } else { (other_busy, other_seats) };
-            (load, oldest.max(also_oldest), busy, seats)
-        })
-        .unwrap_or_default()
+        let mut queue = self.shared.dispatch(PoolIndex::DEFAULT);
+        let oldest = queue.oldest().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        (queue.take_load(), oldest, queue.busy(), queue.seats())
     }
 
     fn memory_sample(&mut self, rows: &[Row], now: Instant) -> Memory {

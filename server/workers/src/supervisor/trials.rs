@@ -134,16 +134,21 @@ impl Supervisor {
     /// Compares what was served since the comparison began, as soon as a verdict is possible.
     pub(super) fn judge(&mut self) {
         let Some((new, over)) = self.reconciler.watched(Instant::now()) else { return };
-        let [ours, theirs] = self.trials.since(new, &self.shared.pools().tallies());
+        let [ours, theirs] = self.trials.since(new, &self.tallies());
         if let Some(verdict) = verdict(ours, theirs, over) {
             let verdict = verdict.and_then(|text| self.weigh(new).map(|()| text));
             self.see(Seen::Tried(verdict));
         }
     }
 
-    /// Compares the memory of the worker on trial with that of the others.
+    /// Returns the totals of the workers of the default pool, to which a worker on trial belongs.
+    pub(super) fn tallies(&self) -> BTreeMap<Serial, Tally> {
+        self.shared.dispatch(PoolIndex::DEFAULT).tallies().collect()
+    }
+
+    /// Compares the memory of the worker on trial with that of the others of its pool.
     fn weigh(&self, new: Serial) -> Result<(), String> {
-        let up = || self.reconciler.rows().filter(|row| row.stage == Stage::Up);
+        let up = || self.reconciler.rows().filter(|row| row.stage == Stage::Up && row.pool == DEFAULT);
         let resident = |row: Row| sys::process::rss_bytes(row.pid);
         let ours = up().find(|row| row.serial == new).map_or(0, resident);
         let others: Vec<u64> = up().filter(|row| row.serial != new).map(resident).collect();

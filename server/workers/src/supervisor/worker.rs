@@ -14,11 +14,12 @@ use std::time::SystemTime;
 /// The state of a worker beyond its row. Kept until all front threads have cleaned up after the worker's
 /// death.
 pub(super) struct Worker {
+    pub(super) pool: PoolIndex,
     pub(super) generation: Generation,
     /// `None` until the fork has been reported.
     pub(super) process: Option<Process>,
-    /// The number of requests that the worker serves at a time, by pool. Empty until it is ready.
-    pub(super) seats: Vec<u32>,
+    /// The number of requests that the worker serves at a time; 0 until it is ready.
+    pub(super) seats: u32,
     pub(super) progress: Progress,
     pub(super) memory: Memory,
     pub(super) requests: deadlines::Requests,
@@ -43,11 +44,12 @@ pub(super) struct Death {
 }
 
 impl Worker {
-    pub(super) fn new(generation: Generation, front_threads: usize, now: Instant) -> Worker {
+    pub(super) fn new(pool: PoolIndex, generation: Generation, front_threads: usize, now: Instant) -> Worker {
         Worker {
+            pool,
             generation,
             process: None,
-            seats: Vec::new(),
+            seats: 0,
             progress: Progress::new(now),
             memory: Memory::default(),
             requests: deadlines::Requests::default(),
@@ -98,10 +100,10 @@ impl Supervisor {
         let kernel = deaths::may_be_the_kernels(&exit);
         let oom = self.subjects.meter.oom_kills.death(Machine::oom_kills(), kernel, Instant::now());
         let (serial, stuck) = (exit.serial, exit.cause == Cause::Stuck);
-        self.shared.pools().worker_gone(serial);
         self.subjects.collections.gone(serial);
         self.shared.to_all(|| ThreadMessage::Gone { serial, taken: taken.clone(), stuck });
         if let Some(worker) = self.workers.get_mut(&serial) {
+            self.shared.dispatch(worker.pool).worker_gone(serial);
             worker.traces.close();
             let death = &mut worker.death;
             (death.exit, death.requests, death.oom) = (Some(exit), slot.requests, oom);
@@ -117,7 +119,8 @@ impl Supervisor {
         if death.uncleared > 0 {
             return;
         }
-        let Some(Worker { memory, requests: running, traces, death, .. }) = self.workers.remove(&serial)
+        let Some(Worker { pool, memory, requests: running, traces, death, .. }) =
+            self.workers.remove(&serial)
         else {
             return;
         };
@@ -136,7 +139,7 @@ impl Supervisor {
             stuck: running.stuck(),
             served,
             traces: traces.last(),
-            worker_timeout: self.options.timeouts().worker,
+            worker_timeout: self.options.worker_timeout(pool),
             noticed: Instant::now(),
         };
         let death = facts.record(SystemTime::now());

@@ -23,6 +23,11 @@ module Firebrick
 
       # Loads the app like a template, without the steps that only help forks.
       class Boot < Template::Boot
+        # Returns the worker's pool, which only the front knows by name.
+        def pool
+          Worker::Pool.new(*numbers(Key::THREADS_MIN, Key::THREADS_MAX, Key::FIBERS), "default")
+        end
+
         private
 
         def tidy; end
@@ -57,7 +62,7 @@ module Firebrick
         boot = load_app(settings, scoreboard, control)
         links = Array.new(Integer(settings.fetch(Wire::Boot::LINKS).last)) { |number| link(number) }
         require "firebrick/worker"
-        Firebrick::Worker.run(@index, links, boot)
+        Firebrick::Worker.run(@index, links, boot, boot.pool)
       end
 
       private

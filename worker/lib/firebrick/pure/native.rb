@@ -33,17 +33,18 @@ module Firebrick
         @base = base
         raise Error, "fibers need CRuby with the native part: set fibers to \"off\"" if options[:fibers].positive?
 
-        fewest, most = options.values_at(:threads_min, :threads_max).map { |count| [count, 1].max }
-        @options = Pure::Options.new(fewest, most, options[:max_head], options[:rack3])
+        @options = options.slice(:max_head, :rack3)
       end
 
       # Takes over the links, starts the threads and sends READY, after the fork.
       # links:: numbers of descriptors, or the objects that Pure::Descriptors has made of connections
-      def start(index, links, scoreboard, slot_len)
+      # shape:: the fewest and the most threads, and the number of fibers, which is 0
+      def start(index, links, scoreboard, slot_len, shape)
         file = scoreboard.is_a?(Integer) ? IO.for_fd(scoreboard, "r+b", autoclose: false) : scoreboard
-        board = Pure::Scoreboard.new(file, index, slot_len, @options.threads_max)
+        board = Pure::Scoreboard.new(file, index, slot_len, links.length)
         transports = links.map { |link| link.is_a?(Integer) ? transport(link) : link }
-        @worker = Pure::Worker.new(@app, @base, @options, transports, board)
+        options = Pure::Options.new(*shape.first(2), *@options.values_at(:max_head, :rack3))
+        @worker = Pure::Worker.new(@app, @base, options, transports, board)
         @worker.start
       end
 

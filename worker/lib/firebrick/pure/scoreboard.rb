@@ -62,9 +62,9 @@ module Firebrick
       end
 
       # file:: the scoreboard, open for reading and writing; nil where the front writes it
-      def initialize(file, index, slot_len, threads_max)
+      def initialize(file, index, slot_len, links)
         @slot = Scoreboard.memory(file, index * slot_len, slot_len)
-        @links = HEADER + (THREAD * threads_max)
+        @threads_at = HEADER + (LINK * links)
         @lock = Mutex.new
         @requests = @failures = @threads = 0
       end
@@ -76,7 +76,7 @@ module Firebrick
       # Sets how many requests of a link have been taken up or discarded. Returns whether the front has withdrawn the
       # last of them.
       def passed(link, count)
-        at = @links + (LINK * link)
+        at = HEADER + (LINK * link)
         @slot.put(at, count)
         @slot.fence
         @slot.get(at + 8) >= count
@@ -84,14 +84,14 @@ module Firebrick
 
       def begin(thread, link, id, now_us)
         # In this order, so that a request is never seen with the time of the previous one.
-        @slot.put(HEADER + (THREAD * thread) + 8, now_us)
+        @slot.put(@threads_at + (THREAD * thread) + 8, now_us)
         @slot.fence
-        @slot.put(HEADER + (THREAD * thread), BUSY | (link << 32) | id)
+        @slot.put(@threads_at + (THREAD * thread), BUSY | (link << 32) | id)
       end
 
       # Records that the thread has finished its request.
       def idle(thread)
-        @slot.put(HEADER + (THREAD * thread), 0)
+        @slot.put(@threads_at + (THREAD * thread), 0)
       end
 
       # Counts a request. The caller must hold a lock.

@@ -53,7 +53,7 @@ module Firebrick
         @watchdog.start
         @threads.start
         @links.each { |link| link.start(self) }
-        tell(Frames.frame(Wire::Frame::READY, 0, [Process.pid, @options.threads_max, 0].pack("Vvv")))
+        tell(Frames.frame(Wire::Frame::READY, 0, [Process.pid, @options.threads_max].pack("VV")))
       end
 
       # Runs full collections between requests, when +collector+ says that they are due.

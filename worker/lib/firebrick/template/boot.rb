@@ -16,7 +16,7 @@ module Firebrick
       include Configured
       include Started
 
-      attr_reader :scoreboard, :slot_len, :tag, :dir
+      attr_reader :scoreboard, :slot_len, :tag, :dir, :base
 
       # Returns the text of `failed`.
       def self.explain(error)

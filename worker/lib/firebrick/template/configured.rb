@@ -26,12 +26,12 @@ module Firebrick
         keys = [Key::THREADS_MIN, Key::THREADS_MAX, Key::FIBERS, Key::SLICE_US, Key::BLOCKING_US,
                 Key::MAX_HEAD, Key::RESPONSE_MEMORY, Key::RESPONSE_SPOOL]
         keys.to_h { |key| [key.to_sym, Integer(one(key))] }
-            .merge(fiber_paths: flag?(Key::FIBER_PATHS), temp_dir: one(Key::TEMP_DIR), rack3: Rack.release.to_i >= 3)
+            .merge(temp_dir: one(Key::TEMP_DIR), rack3: Rack.release.to_i >= 3)
       end
 
       # Returns facts about the app with this Ruby. Raises if the app cannot be served so.
       def facts_of_the_app
-        fibers = FiberCheck.new(@app, *numbers(Key::FIBERS, Key::THREADS_MAX), apart: flag?(Key::FIBER_PATHS))
+        fibers = FiberCheck.new(@app, *numbers(Key::FIBERS, Key::THREADS_MAX))
         [*Yjit.apply(one(Key::YJIT, "off")), [Wire::Booted::RACK, Rack.release]] + fibers.facts +
           Allocator.facts(one(Key::ALLOCATOR, "system")) + PublicFiles.facts(@app)
       end

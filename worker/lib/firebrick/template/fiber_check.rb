@@ -11,10 +11,9 @@ module Firebrick
       # @param app [#call] the app
       # @param fibers [Integer] the number per thread; 0 while they are off
       # @param threads [Integer] the number per worker
-      # @param apart [Boolean] whether the fibers have a separate thread, and these threads have none
-      def initialize(app, fibers, threads, apart:)
+      def initialize(app, fibers, threads)
         @fibers = fibers
-        @libraries = FiberLibraries.new(app, fibers, threads, apart: apart)
+        @libraries = FiberLibraries.new(app, fibers, threads)
       end
 
       # Returns facts for `booted`, also when fibers are off: they help to decide whether to turn them on.

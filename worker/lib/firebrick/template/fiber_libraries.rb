@@ -16,17 +16,15 @@ module Firebrick
       # @param app [#call] the app
       # @param fibers [Integer] the number per thread; 0 while they are off
       # @param threads [Integer] the number per worker
-      # @param apart [Boolean] whether the fibers have a separate thread, and these threads have none
-      def initialize(app, fibers, threads, apart: false)
+      def initialize(app, fibers, threads)
         @app = app
         @fibers = fibers
         @threads = threads
-        @apart = apart && fibers.positive?
       end
 
       # @return [Array<Library>] the loaded libraries, the worst first; Ruby itself counts as one
       def to_a
-        always = KnownLibraries.of(apart: @apart).select { |name, _| loaded(name) }.values
+        always = KnownLibraries::ALWAYS.select { |name, _| loaded(name) }.values
         all = [ruby, native_threads, rack_timeout, active_record, sequel, pg, *always].compact
         all.sort_by.with_index { |library, at| [%w[forbids stops slows waits].index(library.verdict), at] }
       end
@@ -105,7 +103,7 @@ module Firebrick
         return if size.nil? || size >= seats
 
         Library.new("slows", "Active Record",
-                    "Active Record's pool has #{size} connections for #{seats_text}: " \
+                    "Active Record's pool has #{size} connections for #{seats} fibers: " \
                     "requests wait for one another there, and raise after #{config.checkout_timeout} s " \
                     "(pool and checkout_timeout in config/database.yml)")
       rescue StandardError
@@ -114,11 +112,7 @@ module Firebrick
 
       # Returns the number of requests that a worker serves at a time.
       def seats
-        @apart ? @fibers + @threads : @fibers * @threads
-      end
-
-      def seats_text
-        @apart ? "#{@fibers} fibers and #{@threads} threads" : "#{seats} fibers"
+        @fibers * @threads
       end
 
       def sequel

@@ -16,9 +16,8 @@ module Firebrick
         end
       end
 
-      AMONG_THREADS = "keep what it does short, or set threads to 2 or more, so that another thread takes over"
-      # The same where one thread has all fibers, for fiber_paths.
-      APART = "keep what it does short, or leave its paths out of fiber_paths"
+      AMONG_THREADS = "keep what it does short, or let threads serve its paths (docs/pools.md); " \
+                      "with threads of 2 or more and fibers for all paths, another thread takes over"
       # By a constant of the library.
       ALWAYS = {
         "Mysql2::Client" =>
@@ -47,14 +46,6 @@ module Firebrick
         Library.new("waits", "rack-timeout",
                     "loaded, and not among the middleware of the app. A request that reaches it on a fiber passes it " \
                     "by: timeouts.worker ends what takes too long")
-
-      # @param apart [Boolean] whether one thread has all fibers, for fiber_paths
-      # @return [Hash{String => Library}] by a constant of the library
-      def self.of(apart:)
-        return ALWAYS unless apart
-
-        ALWAYS.transform_values { |one| Library.new(one.verdict, one.name, one.text.sub(AMONG_THREADS, APART)) }
-      end
     end
   end
 end

@@ -15,8 +15,8 @@ module Firebrick
         life = catch(NEXT) { life.call } while life
       end
 
-      def fork_worker(index, descriptors)
-        @children.fork_worker(index, descriptors) { throw NEXT, -> { work(index, descriptors) } }
+      def fork_worker(index, pool, descriptors)
+        @children.fork_worker(index, descriptors) { throw NEXT, -> { work(index, pool, descriptors) } }
       end
 
       def fork_service(words, descriptors)
@@ -30,8 +30,8 @@ module Firebrick
       end
 
       # Serves as a worker. A promoted worker leaves a child that becomes a template.
-      def work(index, descriptors)
-        control = Worker.run(index, descriptors, @boot)
+      def work(index, pool, descriptors)
+        control = Worker.run(index, descriptors, @boot, pool)
         throw NEXT, -> { succeed(control) } if control
       end
 

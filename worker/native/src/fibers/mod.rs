@@ -39,7 +39,7 @@ use crate::raw::slots::Slot;
 use crate::serve::{self, CURRENT};
 use crate::task::Task;
 use crate::thread::ServingThread;
-use crate::worker::{Pair, Step, worker};
+use crate::worker::{Step, worker};
 use crate::{collection, job};
 use preempt::Preempt;
 use std::cell::Cell;
@@ -132,12 +132,7 @@ fn slot_for(gvl: &mut Gvl, fiber: Value) -> &'static Slot {
 pub(crate) fn serve(gvl: &mut Gvl, own: &'static Task) {
     let index = own.thread.index;
     if let Err(error) = open(gvl, own.thread) {
-        serve::report(gvl, error);
-        if matches!(worker(gvl, |w| w.pair), Pair::Fibers(_)) {
-            // Otherwise no thread would serve its requests, while the other threads serve theirs.
-            serve::end(gvl, 70);
-        }
-        return;
+        return serve::report(gvl, error);
     }
     CURRENT.set(None);
     blocking::begin(gvl, own.thread);

@@ -11,7 +11,7 @@ use crate::link::Link;
 use crate::place::{self, Place};
 use crate::task::{Stage, Task};
 use crate::ticket::Ticket;
-use crate::worker::{self, Pair, Worker, worker};
+use crate::worker::{self, Worker, worker};
 use crate::{body, collection, emit, fibers, head, names, serve};
 use begin::{attach, prepare, start};
 use rb_sys::VALUE;
@@ -52,7 +52,7 @@ pub extern "C" fn Init_native() {
         methods! { module:
             c"wire" => wire_version();
             c"prepare" => prepare(app, base, options);
-            c"start" => start(index, links, scoreboard, slot_len);
+            c"start" => start(index, links, scoreboard, slot_len, shape);
             c"serve" => serve_main();
             c"attach" => attach(app, base, options, front);
             c"attached_serving" => attached_serving(serial);
@@ -170,19 +170,12 @@ const TRACES: usize = 1_000;
 
 /// Lists the requests being served: for each its thread or fiber, the number of its link, its id there.
 fn serving(gvl: &mut Gvl) -> Value {
-    let list = |gvl: &mut Gvl| {
-        worker(gvl, |w| -> Vec<(Value, u32, u32)> {
-            let runs_on = |task: &'static Task| {
-                task.fiber.as_ref().map_or(task.thread.ruby.get(), |fiber| fiber.ruby.get())
-            };
-            let number = |task: &'static Task| w.scoreboard.link_number(task.link.get());
-            w.serving().map(|task| (runs_on(task), number(task), task.id.get())).collect()
-        })
-    };
-    let mut active = list(gvl);
-    if let Pair::Threads(at) = worker(gvl, |w| w.pair) {
-        active.extend(place::within(at, || list(gvl)));
-    }
+    let active = worker(gvl, |w| -> Vec<(Value, u32, u32)> {
+        let runs_on = |task: &'static Task| {
+            task.fiber.as_ref().map_or(task.thread.ruby.get(), |fiber| fiber.ruby.get())
+        };
+        w.serving().map(|task| (runs_on(task), task.link.get(), task.id.get())).collect()
+    });
     let all = ruby::array(gvl, &[]);
     for (thread, link, id) in active.into_iter().take(TRACES) {
         let (link, id) = (ruby::integer(gvl, i64::from(link)), ruby::integer(gvl, i64::from(id)));

@@ -1,6 +1,6 @@
 //! The beginning and the end of a worker, also in forked children.
 
-use super::{Options, Pair, Phase, Worker};
+use super::{Options, Phase, Worker};
 use crate::link::Link;
 use crate::pace::Pace;
 use crate::place::{self, Place, place};
@@ -54,7 +54,6 @@ impl Worker {
             collect: false,
             promotion: None,
             attached: None,
-            pair: Pair::None,
         };
         place().worker.with(gvl, |here| *here = Some(worker));
     }

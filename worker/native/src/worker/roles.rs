@@ -10,7 +10,7 @@
 //!
 //! A thread that serves with fibers takes several requests at a time, so leadership is decided when its loop starts and stops waiting.
 
-use super::{Pair, Phase, Worker};
+use super::{Phase, Worker};
 use crate::link::Job;
 use crate::raw::os;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Worker {
         } else if !self.inbox.is_empty() {
             self.appoint();
         }
-        if self.phase == Phase::Drains && self.active == 0 && !matches!(self.pair, Pair::Threads(_)) {
+        if self.phase == Phase::Drains && self.active == 0 {
             self.finish();
             return Step::Stop;
         }
@@ -172,22 +172,12 @@ impl Worker {
 
     /// Returns whether the thread that reads the links has nothing else to wait for.
     pub(crate) fn only_reads(&self) -> bool {
-        self.options.threads_max == 1 && !matches!(self.pair, Pair::Threads(_))
+        self.options.threads_max == 1
     }
 
     /// Marks the worker as finished and wakes all its threads.
     fn finish(&mut self) {
         self.phase = Phase::Finished;
-        self.wake_all();
-    }
-
-    /// Records that its partner, the worker of the fibers, has finished.
-    pub(crate) fn is_alone_now(&mut self) {
-        self.pair = Pair::None;
-        self.wake_all();
-    }
-
-    fn wake_all(&self) {
         self.tasks.iter().for_each(|task| task.thread.wake());
     }
 
@@ -206,7 +196,7 @@ impl Worker {
         let finished = self.is_finished();
         match &mut self.attached {
             // The first thread is the process's main thread.
-            None => !finished && (me > 0 || matches!(self.pair, Pair::Fibers(_))),
+            None => !finished && me > 0,
             Some(attached) => {
                 attached.threads -= 1;
                 if !finished {

@@ -182,22 +182,39 @@ fn the_table_says_what_a_reload_changes() {
 }
 
 #[test]
-fn the_list_of_paths_changes_but_not_whether_there_is_one() {
-    let with = |fibers, paths: &[&str]| Settings {
+fn the_paths_and_workers_of_a_pool_change_but_not_which_pools_there_are() {
+    let pool = |name: &str, paths: &str, fibers| Pool {
+        name: name.to_owned(),
+        paths: vec![paths.to_owned()],
         fibers,
-        fiber_paths: paths.iter().map(|&path| path.to_owned()).collect(),
-        ..Settings::defaults(Path::new("/"))
+        ..Settings::defaults(Path::new("/")).default_pool()
     };
-    let [none, one, other] = [with(10, &[]), with(10, &["/a"]), with(10, &["/b", ""])];
-    assert_eq!(merge(&one, other.clone()).fiber_paths, other.fiber_paths);
-    assert_eq!(takes_restart(&one, &other), None);
-    assert_eq!(merge(&none, one.clone()).fiber_paths, none.fiber_paths);
-    assert!(
-        takes_restart(&none, &other)
-            .unwrap()
-            .contains("fiber_paths (/b, /) takes effect only after a restart")
-    );
-    assert_eq!(merge(&one, none.clone()).fiber_paths, one.fiber_paths);
-    assert!(takes_restart(&one, &none).unwrap().contains("fibers still serve /a"));
-    assert_eq!(takes_restart(&none, &with(0, &[])), None);
+    let with = |pools: &[Pool]| Settings { pools: pools.to_vec(), ..Settings::defaults(Path::new("/")) };
+    let (slow, fibers) = (pool("slow", "/a", 0), pool(Pool::FIBERS, "/b", 10));
+    let [none, one, both] = [with(&[]), with(&[slow.clone()]), with(&[slow.clone(), fibers.clone()])];
+    let warned = |now: &Settings, fresh: &Settings| takes_restart(now, fresh).join("; ");
+    assert_eq!((warned(&both, &both), warned(&none, &none)), (String::new(), String::new()));
+    assert_eq!(merge(&none, both.clone()).pools, []);
+    assert!(warned(&none, &one).contains("pools.slow (/a) takes effect only after a restart"));
+    assert!(warned(&one, &both).contains("fiber_paths (/b) takes effect only after a restart"));
+    assert_eq!(merge(&both, one.clone()).pools, both.pools);
+    assert!(warned(&both, &one).contains("without fiber_paths a restart is needed: fibers still serve /b"));
+    let other = Pool { workers: 7, queue: Duration::from_secs(1), worker: None, ..pool("slow", "/c", 0) };
+    let fresh = with(&[other.clone()]);
+    assert_eq!((warned(&one, &fresh), merge(&one, fresh).pools), (String::new(), vec![other]));
+    let more = with(&[slow.clone(), Pool { fibers: 20, ..fibers.clone() }]);
+    assert!(warned(&both, &more).contains("fibers of the pool fibers takes effect only after a restart"));
+    assert_eq!(merge(&both, more).pools, both.pools);
+    for (other, what) in [
+        (Pool { fibers: 3, ..slow.clone() }, "threads or fibers"),
+        (Pool { threads: settings::Threads { min: 9, max: 9 }, ..slow.clone() }, "threads"),
+        (Pool { max_queue: 3, ..slow.clone() }, "limits.max_queue"),
+    ] {
+        let fresh = with(&[other]);
+        assert_eq!(
+            warned(&one, &fresh),
+            format!("{what} of the pool slow takes effect only after a restart")
+        );
+        assert_eq!(merge(&one, fresh).pools, one.pools);
+    }
 }

@@ -49,10 +49,11 @@ entries! { Category::Workers;
         flags: &[long("fiber-paths", "PATHS")],
         env: &["FIREBRICK_FIBER_PATHS"],
         default_shown: Some("all, if `fibers` is set"),
-        more: "Each path includes all paths below it: /events matches /events and /events/1, but not /eventsource. A worker then has its \
-               usual threads and one more thread with `fibers` fibers. The server compares the paths with PATH_INFO as the app gets \
+        more: "A short form of a pool named fibers (docs/pools.md). It has as many fibers in all as `workers` x `fibers`, in one worker for \
+               four of `workers`, at least two where there are two: docs/fibers.md. Each path includes all paths below it: /events matches \
+               /events and /events/1, but not /eventsource. The server compares the paths with PATH_INFO as the app gets \
                it, not decoded: /%65vents is another path. Separate paths with commas or repeat the flag. A reload can change the list, but \
-               adding the first path or removing the last one needs a restart: docs/fibers.md.",
+               adding the first path or removing the last one needs a restart.",
         reloadable: true,
         known_as: &["fibers.paths", "fiber_path"],
     }

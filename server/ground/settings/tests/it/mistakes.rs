@@ -272,6 +272,99 @@ fn services_that_cannot_be_are_named_with_their_line_and_key() {
 }
 
 #[test]
+fn pools_are_judged_key_by_key() {
+    for (line, expected) in [
+        ("slow = {}", "pools.slow: expected paths: a list of paths"),
+        ("slow = []", "pools.slow.paths = : expected a list of paths, each beginning with /"),
+        ("slow = { paths = ['slow'] }", "pools.slow.paths = [\"slow\"]: expected a list of paths"),
+        ("slow = { paths = '/a', threads = '0' }", "pools.slow.threads = \"0\": expected"),
+        (
+            "slow = { paths = '/a', workers = 0 }",
+            "pools.slow.workers = 0: expected a whole number from 1 to 1024",
+        ),
+        (
+            "slow = { paths = '/a', fibers = 70000 }",
+            "pools.slow.fibers = 70000: expected a whole number from 1 to",
+        ),
+        (
+            "slow = { paths = '/a', threads = 2, fibers = 9 }",
+            "pools.slow.fibers = 9: a pool has threads or fibers, and threads is set as well (firebrick.toml:2)",
+        ),
+        (
+            "slow = { paths = '/a', worker = 2 }",
+            "pools.slow.worker = 2: unknown key; did you mean \"workers\"?",
+        ),
+        (
+            "slow = { paths = '/a', limits.max_queue = 0 }",
+            "pools.slow.limits.max_queue = 0: expected a whole number",
+        ),
+        (
+            "slow = { paths = '/a', timeouts.queue = '0' }",
+            "pools.slow.timeouts.queue = \"0\": expected a time",
+        ),
+        (
+            "default = '/a'",
+            "pools.default = \"/a\": the pool of this name has all paths that no other pool has",
+        ),
+        ("'a b' = '/a'", "pools.a b = \"/a\": expected a name of letters, digits, - and _"),
+        (
+            "a = '/x'\nb = ['/y', '/x/']",
+            "pools.b.paths = [\"/y\", \"/x/\"]: pools.a has the path \"/x\", too",
+        ),
+    ] {
+        let mistakes = App::with(&format!("[pools]\n{line}\n")).mistakes();
+        let line = if line.contains('\n') { 3 } else { 2 };
+        assert!(mistakes.contains(&format!("firebrick.toml:{line}: {expected}")), "{mistakes}");
+    }
+    let many: String = (0..17).map(|number| format!("p{number} = '/{number}'\n")).collect();
+    let mistakes = App::with(&format!("[pools]\n{many}")).mistakes();
+    assert!(
+        mistakes.contains("firebrick.toml:18: pools.p16 = \"/16\": there can be 16 pools or less"),
+        "{mistakes}"
+    );
+    for (pool, expected) in [
+        ("slow = '/b'", "pools.slow has the path \"/b\", too"),
+        ("fibers = '/c'", "pools.fibers is the pool of this name"),
+    ] {
+        let mistakes =
+            App::with(&format!("fibers = 5\nfiber_paths = ['/a', '/b']\npools.{pool}\n")).mistakes();
+        assert!(
+            mistakes.contains("firebrick.toml:2: fiber_paths") && mistakes.contains(expected),
+            "{mistakes}"
+        );
+    }
+}
+
+#[test]
+fn a_pool_is_as_the_default_where_it_says_nothing() {
+    let text = "threads = '2:3'\nlimits.max_queue = 7\ntimeouts.worker = '9s'\n[pools]\nstreams = { paths = '/s', fibers = 50 }\n\
+                slow = { paths = ['/a', '/b/'], workers = 2, limits.max_queue = 1, timeouts = { queue = '2s', worker = 'off' } }\n";
+    let settings = App::with(text).loaded().settings;
+    let [slow, streams] = settings.pools.as_slice() else { panic!("{:?}", settings.pools) };
+    assert_eq!(slow.to_string(), "2 workers x 2:3 threads for /a, /b");
+    assert_eq!((slow.max_queue, slow.queue.as_secs(), slow.worker), (1, 2, None));
+    assert_eq!(streams.to_string(), "1 worker x 50 fibers for /s");
+    let own = settings.default_pool();
+    assert_eq!((streams.max_queue, streams.queue, streams.worker), (7, own.queue, own.worker));
+    assert_eq!(own.worker.map(|time| time.as_secs()), Some(9));
+}
+
+#[test]
+fn fiber_paths_are_a_pool_with_as_many_fibers_in_all_as_before() {
+    for (workers, fibers, expected) in [
+        ("1", 10, "1 worker x 10 fibers"),
+        ("2", 10, "2 workers x 10 fibers"),
+        ("4", 10, "2 workers x 20 fibers"),
+        ("2:9", 10, "3 workers x 30 fibers"),
+    ] {
+        let text = format!("workers = '{workers}'\nfibers = {fibers}\nfiber_paths = ['/a', '/']\n");
+        let settings = App::with(&text).var("RACK_ENV", "production").loaded().settings;
+        assert_eq!((settings.fibers, settings.pools.len()), (0, 1));
+        assert_eq!(settings.pools[0].to_string(), format!("{expected} for /a, /"), "{workers}");
+    }
+}
+
+#[test]
 fn rate_limits_are_judged_key_by_key() {
     let wrong = [
         ("pages = 10", "rate_limits.pages.rate = 10: expected a number of requests"),

@@ -10,7 +10,7 @@ use crate::scoreboard::Scoreboard;
 use crate::serve;
 use crate::thread::ServingThread;
 use crate::watchdog::Port;
-use crate::worker::{Help, Options, Pair, Worker, worker};
+use crate::worker::{Help, Options, Worker, worker};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -52,7 +52,6 @@ fn read(gvl: &mut Gvl, base: Value, given: Named) -> Options {
         threads_min: given.number(gvl, "threads_min").max(1),
         threads_max: given.number(gvl, "threads_max").max(1),
         fibers: given.number(gvl, "fibers"),
-        fibers_apart: given.get(gvl, "fiber_paths").truthy(),
         slice_us: given.number(gvl, "slice_us") as u64,
         blocking_us: given.number(gvl, "blocking_us") as u64,
         // A frame must hold the head and an inline body.
@@ -65,16 +64,22 @@ fn read(gvl: &mut Gvl, base: Value, given: Named) -> Options {
     }
 }
 
-/// Takes over the links, starts the threads and sends READY, after the fork.
-pub(super) fn start(gvl: &mut Gvl, index: Value, links: Value, scoreboard: Value, slot_len: Value) -> Value {
-    let options = OPTIONS.with(gvl, |slot| *slot).expect("prepare comes first");
+/// Takes over the links, starts the threads and sends READY, after the fork. `shape` has the worker's `threads_min`, `threads_max` and
+/// `fibers`, which replace those of [`prepare`].
+pub(super) fn start(
+    gvl: &mut Gvl,
+    index: Value,
+    links: Value,
+    scoreboard: Value,
+    slot_len: Value,
+    shape: Value,
+) -> Value {
+    let [threads_min, threads_max, fibers] = [0, 1, 2].map(|at| number(shape.at(gvl, at)));
+    let prepared = OPTIONS.with(gvl, |slot| *slot).expect("prepare comes first");
+    let options = Options { threads_min, threads_max, fibers, ..prepared };
     let fds = descriptors(gvl, links);
-    let (own, beside) =
-        Seats::of_process(options.threads_max as u32, options.fibers as u32, options.fibers_apart);
-    let threads = own.threads + beside.map_or(0, |beside| beside.threads);
-    let board = board(gvl, number(scoreboard), number(index), number(slot_len), threads as usize);
-    let (fds, of_fibers) = fds.split_at(if beside.is_some() { fds.len() / 2 } else { fds.len() });
-    if let Err(error) = install(gvl, Options { fibers: own.fibers as usize, ..options }, fds, board) {
+    let board = board(gvl, number(scoreboard), number(index), number(slot_len), fds.len());
+    if let Err(error) = install(gvl, options, &fds, board) {
         failed(gvl, no_install(&error));
     }
     match ServingThread::obtain(gvl, 0) {
@@ -83,30 +88,8 @@ pub(super) fn start(gvl: &mut Gvl, index: Value, links: Value, scoreboard: Value
     }
     board.thread_started();
     (1..options.threads_min).for_each(|index| serve::provide(gvl, Help::Spawn(index)));
-    if beside.is_some() {
-        begin_fibers(gvl, options, of_fibers, board.behind(options.threads_max, fds.len()));
-    }
-    ready(gvl, own.count(), beside.map_or(0, Seats::count));
+    ready(gvl, options);
     NIL
-}
-
-/// Starts the thread that serves with fibers beside the threads of the worker just installed.
-fn begin_fibers(gvl: &mut Gvl, options: Options, fds: &[i32], board: Scoreboard) {
-    let (own, other) = (place(), place::free(gvl));
-    let options = Options { threads_min: 1, threads_max: 1, ..options };
-    let installed = place::within(other, || {
-        other.set_app(gvl, own.app(), own.base());
-        install(gvl, options, fds, board)?;
-        worker(gvl, |w| w.pair = Pair::Fibers(own));
-        serve::provide(gvl, Help::Spawn(0));
-        Ok(worker(gvl, |w| w.tasks.len()))
-    });
-    worker(gvl, |w| w.pair = Pair::Threads(other));
-    match installed {
-        Ok(1) => {}
-        Ok(_) => failed(gvl, "cannot start the thread of the fibers"),
-        Err::<_, io::Error>(error) => failed(gvl, no_install(&error)),
-    }
 }
 
 /// Starts an attached worker, which serves `app` in threads of this process: [`prepare`] and [`start`] in one. `front` has the descriptors of
@@ -117,8 +100,8 @@ pub(super) fn attach(gvl: &mut Gvl, app: Value, base: Value, options: Value, fro
     let options = read(gvl, base, Named(options));
     let front = Named(front);
     let [scoreboard, slot_len, bell] = ["scoreboard", "slot_len", "bell"].map(|name| front.number(gvl, name));
-    let board = board(gvl, scoreboard, 0, slot_len, options.threads_max);
     let links = front.get(gvl, "links");
+    let board = board(gvl, scoreboard, 0, slot_len, links.array_len(gvl));
     let (here, other) = (place(), place::free(gvl));
     let mut started = Err("out of memory".to_owned());
     let begun = ruby::protect(gvl, |gvl| {
@@ -155,12 +138,12 @@ fn begin_attached(
         Worker::uninstall(gvl);
         return Err("cannot start a thread".to_owned());
     }
-    ready(gvl, options.threads_max as u32, 0);
+    ready(gvl, options);
     Ok(serial)
 }
 
-fn board(gvl: &mut Gvl, fd: usize, index: usize, slot_len: usize, threads: usize) -> Scoreboard {
-    match Scoreboard::map(fd as i32, index, slot_len, threads) {
+fn board(gvl: &mut Gvl, fd: usize, index: usize, slot_len: usize, links: usize) -> Scoreboard {
+    match Scoreboard::map(fd as i32, index, slot_len, links) {
         Ok(board) => board,
         Err(error) => failed(gvl, format!("cannot map the scoreboard: {error}")),
     }
@@ -182,9 +165,9 @@ fn no_install(error: &io::Error) -> String {
     format!("cannot use a link, or start a thread: {error}")
 }
 
-/// Sends READY with the number of requests that can be served at the same time, and the number of those served by fibers with their own links.
-fn ready(gvl: &Gvl, seats: u32, fiber_seats: u32) {
-    let [seats, fiber_seats] = [seats, fiber_seats].map(|count| u16::try_from(count).unwrap_or(u16::MAX));
-    let ready = wire::frame::Ready { pid: std::process::id(), seats, fiber_seats };
+/// Sends READY with the number of requests that can be served at the same time.
+fn ready(gvl: &Gvl, options: Options) {
+    let seats = Seats { threads: options.threads_max as u32, fibers: options.fibers as u32 }.count();
+    let ready = wire::frame::Ready { pid: std::process::id(), seats };
     send_frame(gvl, |out| wire::frame::append(out, Kind::Ready, 0, 0, &ready.to_bytes()));
 }

@@ -1,0 +1,85 @@
+//! A pool of workers: the requests of some paths, with workers, seats and a queue of their own.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::threads::Threads;
+use crate::settings::Settings;
+
+/// A pool. All pools share the template; a worker serves the requests of its pool only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    pub name: String,
+    /// Path prefixes without a trailing slash. Those of the default pool are empty: it has all other paths.
+    pub paths: Vec<String>,
+    /// The number of workers; that of the default pool is the number at the start.
+    pub workers: u32,
+    /// Threads of each worker: one if fibers serve in a pool other than the default.
+    pub threads: Threads,
+    /// Fibers per thread; 0: each thread serves one request at a time.
+    pub fibers: u32,
+    /// The most requests that may wait.
+    pub max_queue: usize,
+    /// How long a request may wait.
+    pub queue: Duration,
+    /// How long a worker may take to begin a response.
+    pub worker: Option<Duration>,
+}
+
+impl Pool {
+    /// The name of the pool of all paths that belong to no other.
+    pub const DEFAULT: &str = "default";
+    /// The name of the pool that `fiber_paths` makes.
+    pub const FIBERS: &str = "fibers";
+    /// The most pools beside the default.
+    pub const MOST: usize = 16;
+
+    /// Returns the paths as text: `/events, /cable`.
+    pub fn paths_text(&self) -> String {
+        let shown = |path: &String| if path.is_empty() { "/".to_owned() } else { path.clone() };
+        self.paths.iter().map(shown).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Writes `2 workers x 1:5 threads for /reports`.
+impl fmt::Display for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.workers == 1 { "worker" } else { "workers" };
+        write!(f, "{} {plural} x ", self.workers)?;
+        match self.fibers {
+            0 => write!(f, "{} threads", self.threads)?,
+            fibers => write!(f, "{fibers} fibers")?,
+        }
+        write!(f, " for {}", self.paths_text())
+    }
+}
+
+impl Settings {
+    /// Returns the default pool.
+    pub fn default_pool(&self) -> Pool {
+        Pool {
+            name: Pool::DEFAULT.to_owned(),
+            paths: Vec::new(),
+            workers: self.workers.min,
+            threads: self.threads,
+            fibers: self.fibers,
+            max_queue: self.limits.max_queue,
+            queue: self.timeouts.queue,
+            worker: self.timeouts.worker,
+        }
+    }
+
+    /// Returns whether fibers serve any pool.
+    pub fn has_fibers(&self) -> bool {
+        self.fibers > 0 || self.pools.iter().any(|pool| pool.fibers > 0)
+    }
+
+    /// Returns how long a request of a pool may wait, and how long its worker may take. The default pool is
+    /// number 0, the others follow.
+    pub fn timeouts_of(&self, pool: usize) -> (Duration, Option<Duration>) {
+        match pool.checked_sub(1).and_then(|at| self.pools.get(at)) {
+            Some(pool) => (pool.queue, pool.worker),
+            None => (self.timeouts.queue, self.timeouts.worker),
+        }
+    }
+}
