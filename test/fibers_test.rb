@@ -120,7 +120,7 @@ class FibersTest < Case
     clients.each { |one| assert_status 504, one.read_response }
     wait_until("another worker", within: 30) { (response = get("/pid", to: own)).status == 200 && response.body != pid }
     wait_until("the worker to be killed", within: 30) { !Processes.alive?(pid.to_i) }
-    wait_until("the log tells") { own.stderr.match?(/worker 0 .*was stuck for more than timeouts\.worker \(3 s\) by #{method} #{path}/) }
+    wait_until("the log tells") { own.stderr.match?(/worker \d .*was stuck for more than timeouts\.worker \(3 s\) by #{method} #{path}/) }
   end
 
   it "replaces a worker whose fibers are lost, as one whose threads are" do
@@ -140,7 +140,7 @@ class FibersTest < Case
   end
 
   it "does so with fibers for some paths" do
-    assert_replaced("/stubborn", fiber_paths: ["/stubborn"])
+    assert_replaced("/stubborn", fiber_paths: ["/stubborn", "/pid"])
   end
 
   it "lets the others of such a worker finish" do

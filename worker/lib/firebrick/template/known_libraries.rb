@@ -16,8 +16,8 @@ module Firebrick
         end
       end
 
-      AMONG_THREADS = "keep what it does short, or let threads serve its paths (docs/pools.md); " \
-                      "with threads of 2 or more and fibers for all paths, another thread takes over"
+      AMONG_THREADS = "keep what it does short, set threads to 2 or more, so that another thread takes over, " \
+                      "or let a pool of threads serve its paths (docs/pools.md)"
       # By a constant of the library.
       ALWAYS = {
         "Mysql2::Client" =>
