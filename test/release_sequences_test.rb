@@ -139,18 +139,21 @@ class ReleaseSequencesTest < Case
   # Runs a command of Firebrick. Often a process is killed, or the link switched again, while it runs.
   def command(*args, between: true)
     running = @own.begin_command(*args)
-    meanwhile if between && @random.rand(2).zero?
+    meanwhile(running) if between && @random.rand(2).zero?
     running.wait
     @steps << running.output.strip.gsub(/^/, "    ")
     yield running.output, running.code
   end
 
-  def meanwhile
+  # The link is switched when the server has begun: a release that it names before is the one that is loaded.
+  def meanwhile(running)
     sleep(@random.rand * 1.5)
     case @random.rand(4)
     when 0, 1 then kill_template
     when 2 then kill_worker
-    else switch(new_release)
+    else
+      wait_until("the command to begin", within: 60) { !running.output.empty? }
+      switch(new_release)
     end
   end
 
