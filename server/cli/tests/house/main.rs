@@ -7,6 +7,7 @@
 //! 4. A crate uses crates of the folders only that the section "Folders" of ARCHITECTURE.md allows.
 //! 5. The column "used by" follows from "may use"; `FIREBRICK_REGENERATE=1 cargo test -p cli --test house` writes it.
 
+mod circles;
 mod examples;
 mod folders;
 mod map;
