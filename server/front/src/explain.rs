@@ -1,6 +1,6 @@
 //! `firebrick explain`: finds the rule that responds to a request, without a running server.
 
-use crate::redirect;
+use crate::pipeline::explain_redirects;
 use crate::sites::{load, of_host};
 use handler::Fields;
 use settings::Settings;
@@ -33,7 +33,7 @@ pub fn explain(settings: &Settings, question: &Question) -> Result<String, Strin
     }
     let host = host(question, &fields);
     let path = question.target.split(['?', '#']).next().unwrap_or_default().as_bytes();
-    let redirects = redirect::explain(settings, question.https, &host, &question.target);
+    let redirects = explain_redirects(settings, question.https, &host, &question.target);
     Ok(redirects
         + &limited(settings, path)
         + &first(settings, path)

@@ -2,8 +2,8 @@
 //!
 //! [`run`] lists the stages; each stage is a file below (settings, sites and handlers are a [release](crate::release)): [`logs`], [`sockets`] (ports,
 //! control socket, pid file), [`pool`] (the app's workers), [`reload`] (how new code is started), [`threads`] (front threads),
-//! [`lifecycle`] (from the open port to the end), [`upgrade`] (handovers from and to another program). The control socket reads
-//! [`observer`], [`snapshot`] and [`in_flight`].
+//! [`lifecycle`] (from the open port to the end), [`upgrade`] (handovers from and to another program). [`server`] holds the parts that both
+//! use. The control socket reads [`observer`], [`snapshot`] and [`in_flight`].
 
 mod in_flight;
 mod lifecycle;
@@ -11,30 +11,29 @@ mod logs;
 mod observer;
 mod pool;
 mod reload;
+mod server;
 mod snapshot;
 mod sockets;
 mod threads;
 mod upgrade;
-mod upgrade_record;
 
 use crate::banner::Banner;
 use crate::boot;
-use crate::handover::{self, Predecessor, Started};
-use crate::release::{Releases, Reread};
-use crate::scripts;
+use crate::handover::{self, Predecessor, Started, UpgradeRecord};
+use crate::listen::passed;
+use crate::release::{Releases, Reread, watch_handlers, watch_sites};
 use crate::services::Services;
 use crate::signals::Signals;
-use crate::sites;
 use crate::systemd::activation::Activated;
 use crate::systemd::notify::Notifier;
-use crate::systemd::passed;
 use crate::tls::{Encryption, development};
 use crate::traces::Traces;
 use crate::vitals::Vitals;
-use lifecycle::{Lifecycle, Server};
+use lifecycle::Lifecycle;
 use logs::Logs;
 use observer::Observer;
 use pool::Pool;
+use server::Server;
 use settings::Loaded;
 use snapshot::Snapshotter;
 use sockets::{Given, Sockets};
@@ -46,7 +45,6 @@ use std::time::{Duration, Instant, SystemTime};
 use threads::Threads;
 use tokio::runtime::{Builder, LocalOptions};
 use upgrade::Upgrades;
-use upgrade_record::UpgradeRecord;
 
 /// Extra boot time of a new program, beyond the app's.
 const BOOT_SPARE: Duration = Duration::from_secs(10);
@@ -147,8 +145,8 @@ async fn run(
     let traces = Traces::start(&settings, &logs.error)?;
     let threads =
         Threads::start(&releases, pool.shared(), &encryption, &vitals, &logs, traces.as_ref()).await?;
-    net::task::spawn_local(sites::watch::run(releases.clone(), logs.error.clone()));
-    net::task::spawn_local(scripts::watch::run(releases.clone(), logs.error.clone()));
+    net::task::spawn_local(watch_sites::run(releases.clone(), logs.error.clone()));
+    net::task::spawn_local(watch_handlers::run(releases.clone(), logs.error.clone()));
     encryption.follow_files(settings.clone(), logs.error.clone());
     let pool = pool.run();
     if let Some(facts) = pool.facts() {
@@ -172,10 +170,14 @@ async fn run(
         observer,
         systemd,
         attached: is_attached,
+        sockets,
+        pool,
+        threads: Some(threads),
+        services,
+        banner,
     };
     let upgrades = Upgrades::new(started_as, wishes, record, predecessor);
-    let outcome =
-        Lifecycle::new(server, sockets, pool, threads, services, banner, upgrades).run(signals).await;
+    let outcome = Lifecycle::new(server, upgrades).run(signals).await;
     encryption.stop_obtaining();
     if let Some(traces) = traces
         && !traces.close().await

@@ -1,26 +1,17 @@
 //! A front thread: an event loop with its own listeners, connections and part of the pool.
 
-use crate::accept::{Acceptor, accept};
+use crate::accept::{Acceptor, Admission, Handshakes, accept, drain_arrivals, serve_others};
 use crate::access_log::AccessLog;
-use crate::admission::Admission;
 use crate::content::{App, Content};
 use crate::error_log::ErrorLog;
-use crate::failure_log::FailureLog;
-use crate::forwarded::Forwarded;
 use crate::listen::Listener;
-use crate::pipeline::Pipeline;
-use crate::probes::Probes;
-use crate::redirect::Redirects;
+use crate::pipeline::{Parts, Pipeline};
 use crate::release::Serving;
-use crate::request_id::RequestIds;
-use crate::room;
 use crate::scripts::local::{LocalScripts, made_ready};
-use crate::server_timing::Timing;
 use crate::sites::local::Log;
 use crate::stamp::Stamp;
 use crate::tls::Encryption;
-use crate::tls::handshakes::Handshakes;
-use crate::traces::{Tracing, TracingSeed};
+use crate::traces::TracingSeed;
 use crate::vitals::Vitals;
 use http::Context;
 use net::Timers;
@@ -139,34 +130,27 @@ async fn run(seed: Seed) {
     let observed = observed(handlers, &error_log);
     let scripts = first_scripts(&first, &log, &observed, evaluated);
     let app = local.map(|local| Rc::new(App { stamp: Stamp::default(), rack: Rack::new(local) }));
-    // Request ids serve to find a request in the app's log.
-    let ids = settings.rack.request_id_header.as_deref().filter(|_| app.is_some()).map(RequestIds::new);
-    let failures = failures(&settings, &error_log);
-    spawn_local(failures.follow());
+    let has_app = app.is_some();
     let content = Content::new(first, app, scripts, log.clone());
     let content = Rc::new(RefCell::new(Rc::new(content)));
     spawn_local(follow(serving, content.clone(), current.clone(), limits.clone(), (log, observed)));
-    let pipeline = Pipeline {
-        ids,
-        limits: Some(limits),
-        timing: Timing::new(settings.logs.server_timing),
-        forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
-        probes: Probes::new(&settings.health, &vitals),
-        challenges: encryption.challenges(),
-        redirects: Redirects::new(&settings, &encryption),
-        traces: traces.map(Tracing::new),
+    let parts = Parts {
+        has_app,
         content,
+        limits,
         recorder: recorder.clone(),
         access_log,
-        failures,
+        traces,
+        error_log: error_log.clone(),
     };
+    let pipeline = Pipeline::new(&settings, &encryption, &vitals, parts);
     let context = Context::new(pipeline, current.clone(), timers);
     let handshakes = Handshakes::new();
     if encryption.is_used() {
         let handshakes = handshakes.clone();
         spawn_local(async move { handshakes.run().await });
     }
-    spawn_local(room::serve_others(context.clone(), recorder.clone(), admission.join(index)));
+    spawn_local(serve_others(context.clone(), recorder.clone(), admission.join(index)));
     let acceptor = Rc::new(Acceptor {
         context: context.clone(),
         recorder,
@@ -213,7 +197,7 @@ async fn run(seed: Seed) {
         acceptor.refuse_quic();
     }
     context.drain();
-    room::drain_arrivals(&context).await;
+    drain_arrivals(&context).await;
     // Tunnels have no response to wait for. They end with their worker.
     while context.connections().open > context.connections().tunnels {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -256,13 +240,6 @@ async fn follow(
         let next = Rc::new(now.next(next, scripts));
         drop(content.replace(next));
     }
-}
-
-/// Creates the log of failed requests.
-fn failures(settings: &Settings, log: &Arc<ErrorLog>) -> FailureLog {
-    let log = log.clone();
-    let write = Box::new(move |what: &str, id: Option<&[u8]>| log.error(what, id));
-    FailureLog::new(write, settings.rack.request_id_header.as_deref())
 }
 
 /// Returns a function that writes lines to the error log.

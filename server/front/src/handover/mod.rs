@@ -23,10 +23,12 @@ mod giver;
 mod message;
 mod packets;
 mod program;
+mod record;
 mod taker;
 
 pub(crate) use giver::{Offer, Successor};
 pub(crate) use message::Place;
 pub use program::Started;
+pub(crate) use record::UpgradeRecord;
 pub use taker::decline;
 pub(crate) use taker::{Handed, Predecessor, Taken, receive, takes_both};

@@ -10,8 +10,11 @@
 //! 4. A release goes into force by its id ([`Releases::put_in_force`]): the one that was read for a reload, or the one before, for an undo.
 //!    Both are kept until the next one is read.
 //! 5. While a release is being tried, its files are served where the release in force has none: its first workers refer to them.
+//! 6. [`watch_sites`] and [`watch_handlers`] replace the rules and the handlers of the release in force when their files change.
 
 mod merge;
+pub(crate) mod watch_handlers;
+pub(crate) mod watch_sites;
 
 use crate::public;
 use crate::scripts::{self, Edition};

@@ -1,9 +1,6 @@
-//! mruby handlers: reads them from their files, and replaces them when files change.
-//!
-//! [`plan`] reads the files, [`local`] is a front thread's VM with the handlers, and [`watch`] reads the files again when one changes.
+//! mruby handlers. [`plan`] reads them from their files, and [`local`] is a front thread's VM with them.
 
 pub(crate) mod local;
-pub(crate) mod watch;
 
 use script::{Limits, Plan, Route, Source};
 use settings::Settings;

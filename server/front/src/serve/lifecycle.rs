@@ -10,24 +10,13 @@
 //! 5. Services start when the workers are ready and stop after the last worker has exited. A second INT kills them.
 //! 6. Clients that have not finished after `timeouts.shutdown` do not delay the workers' shutdown further.
 
-use super::logs::Logs;
-use super::observer::Observer;
-use super::pool::RunningPool;
-use super::sockets::Sockets;
+use super::server::Server;
 use super::threads::Threads;
-use super::upgrade::{Upgrades, joined};
-use crate::banner::Banner;
-use crate::listen::{Address, Bound, Listener};
-use crate::release::Releases;
-use crate::services::Services;
+use super::upgrade::{Event, LAST_REQUESTS, Upgrades};
+use crate::listen::Address;
 use crate::signals::{SignalAction, Signals};
-use crate::systemd::notify::Notifier;
-use crate::tls::Encryption;
-use crate::vitals::Vitals;
 use stats::ServerState;
 use std::io::IsTerminal as _;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -36,59 +25,25 @@ use workers::supervisor::{Command, Notice};
 /// Time-out for tunnels to end once the workers are gone. In that time, WebSockets get a Close frame.
 const LAST_TUNNELS: Duration = Duration::from_millis(500);
 
-/// The parts of a running server beside its pool and its threads.
-pub(super) struct Server<'a> {
-    pub(super) releases: &'a Releases,
-    pub(super) logs: &'a Logs,
-    pub(super) encryption: &'a Encryption,
-    pub(super) vitals: &'a Arc<Vitals>,
-    pub(super) systemd: Rc<Notifier>,
-    pub(super) observer: Observer,
-    /// Whether the worker is the process that started this one.
-    pub(super) attached: bool,
-}
-
 pub(super) struct Lifecycle<'a> {
-    pub(super) server: Server<'a>,
-    pub(super) sockets: Sockets,
-    /// Ports that are bound but do not listen yet.
-    ports: Vec<Bound>,
-    pub(super) pool: RunningPool,
-    /// The front threads; `None` once they have drained.
-    pub(super) threads: Option<Threads>,
-    pub(super) services: Services,
+    server: Server<'a>,
     /// See [`Threads::ended`].
     tunnels: Option<mpsc::Receiver<()>>,
-    banner: Banner,
     interrupted: bool,
     /// Whether INT has arrived twice.
     halted: bool,
     /// When the lame duck phase ends, or, after a handover, when idle connections are closed. `None` otherwise.
-    pub(super) lame_until: Option<Instant>,
+    lame_until: Option<Instant>,
     outcome: Result<(), String>,
-    pub(super) upgrades: Upgrades,
+    upgrades: Upgrades,
 }
 
 impl<'a> Lifecycle<'a> {
-    pub(super) fn new(
-        server: Server<'a>,
-        mut sockets: Sockets,
-        pool: RunningPool,
-        mut threads: Threads,
-        services: Services,
-        banner: Banner,
-        upgrades: Upgrades,
-    ) -> Lifecycle<'a> {
-        let (ports, tunnels) = (sockets.ports(), threads.ended.take());
+    pub(super) fn new(mut server: Server<'a>, upgrades: Upgrades) -> Lifecycle<'a> {
+        let tunnels = server.threads.as_mut().and_then(|threads| threads.ended.take());
         Lifecycle {
             server,
-            sockets,
-            ports,
-            pool,
-            threads: Some(threads),
-            services,
             tunnels,
-            banner,
             interrupted: false,
             halted: false,
             lame_until: None,
@@ -105,35 +60,41 @@ impl<'a> Lifecycle<'a> {
         loop {
             tokio::select! {
                 // A panic in the pool also ends the server.
-                _ = &mut self.pool.task => break,
-                () = drained(&mut self.threads) => {
-                    self.threads = None;
-                    self.order(Command::Drain).await;
+                _ = &mut self.server.pool.task => break,
+                () = drained(&mut self.server.threads) => {
+                    self.server.threads = None;
+                    self.server.order(Command::Drain).await;
                 }
-                Some(notice) = self.pool.notices.recv() => self.notice(notice).await,
+                Some(notice) = self.server.pool.notices.recv() => self.notice(notice).await,
                 (name, action) = signals.next() => {
                     self.log_signal(name, action);
                     self.signal(action).await;
                 }
                 () = until(self.lame_until) => self.drain(),
-                Some(lines) = self.upgrades.wishes.recv() => self.upgrade(Some(lines)).await,
-                outcome = joined(&mut self.upgrades.running) => self.upgraded(outcome).await,
-                go = joined(&mut self.upgrades.waiting) => self.may_serve(go).await,
-                _ = joined(&mut self.upgrades.old) => self.alone().await,
+                event = self.upgrades.next() => self.upgrade(event).await,
             }
         }
         self.stop_services(&mut signals).await;
         self.upgrades.end().await;
-        while let Ok(notice) = self.pool.notices.try_recv() {
+        while let Ok(notice) = self.server.pool.notices.try_recv() {
             if let Notice::Log(text) = notice {
                 self.server.logs.error.write(&text);
             }
         }
-        if let (None, Some(mut tunnels)) = (self.threads, self.tunnels) {
+        if let (None, Some(mut tunnels)) = (self.server.threads, self.tunnels) {
             // The tunnels ended with the workers; their last bytes are still on the way to the clients.
             let _ = tokio::time::timeout(LAST_TUNNELS, tunnels.recv()).await;
         }
         self.outcome
+    }
+
+    /// Follows an upgrade.
+    async fn upgrade(&mut self, event: Event) {
+        match self.upgrades.follow(event, &mut self.server).await {
+            Ok(false) => {}
+            Ok(true) => _ = self.lame_until.get_or_insert(Instant::now() + LAST_REQUESTS),
+            Err(error) => self.fail(error).await,
+        }
     }
 
     async fn notice(&mut self, notice: Notice) {
@@ -141,32 +102,32 @@ impl<'a> Lifecycle<'a> {
             Notice::Log(text) => self.server.logs.error.write(&text),
             Notice::Stop => self.signal(SignalAction::Stop).await,
             Notice::Reloading => {
-                self.upgrades.reloading = true;
+                self.upgrades.reloading(true);
                 self.server.systemd.reloading("Loading the app again");
             }
             Notice::ReloadEnded => {
-                self.upgrades.reloading = false;
+                self.upgrades.reloading(false);
                 self.server.releases.end_trial();
                 self.server.systemd.reloaded();
             }
             Notice::Reloaded(release) => {
                 self.log(self.server.releases.put_in_force(release));
                 let release = self.server.releases.in_force();
-                self.services.replace(&release.settings, release.services.clone());
+                self.server.services.replace(&release.settings, release.services.clone());
             }
             Notice::Declared { release, services, files } => {
                 self.log(self.server.releases.declared(release, services.clone(), &files));
                 let in_force = self.server.releases.in_force();
                 if in_force.id == release {
-                    self.services.declared(&in_force.settings, services);
+                    self.server.services.declared(&in_force.settings, services);
                 }
             }
-            Notice::Settled if self.wait_for_old() => {}
+            Notice::Settled if self.upgrades.waits_for_old() => {}
             Notice::Settled => match self.open_ports() {
                 Ok(addresses) => {
-                    let status = self.opened(&addresses);
+                    let status = self.server.opened(&addresses);
                     let places = addresses.iter().map(ToString::to_string).collect();
-                    self.order(Command::Listening(places)).await;
+                    self.server.order(Command::Listening(places)).await;
                     self.server.systemd.ready(&status);
                     self.server.systemd.keep_alive(self.server.vitals);
                 }
@@ -223,24 +184,24 @@ impl<'a> Lifecycle<'a> {
                 self.server.logs.reopen();
                 self.server.systemd.reloaded();
             }
-            SignalAction::AddWorker => self.order(Command::More).await,
-            SignalAction::RemoveWorker => self.order(Command::Fewer).await,
-            SignalAction::Reload => self.order(Command::Reload(None)).await,
-            SignalAction::Upgrade => self.upgrade(None).await,
+            SignalAction::AddWorker => self.server.order(Command::More).await,
+            SignalAction::RemoveWorker => self.server.order(Command::Fewer).await,
+            SignalAction::Reload => self.server.order(Command::Reload(None)).await,
+            SignalAction::Upgrade => self.upgrade(Event::Asked(None)).await,
             SignalAction::Stop => {
-                self.order(Command::Leave).await;
+                self.server.order(Command::Leave).await;
                 self.leave();
             }
             SignalAction::Interrupt if self.server.attached => {}
             SignalAction::Interrupt if self.interrupted => {
                 self.halted = true;
-                self.order(Command::Halt).await;
+                self.server.order(Command::Halt).await;
             }
             SignalAction::Interrupt => {
                 self.interrupted = true;
-                self.order(Command::Leave).await;
+                self.server.order(Command::Leave).await;
                 if self.server.releases.settings().is_development() {
-                    self.order(Command::Halt).await;
+                    self.server.order(Command::Halt).await;
                 } else {
                     self.drain();
                 }
@@ -250,47 +211,9 @@ impl<'a> Lifecycle<'a> {
 
     /// Makes the ports listen and hands the listeners to the threads.
     fn open_ports(&mut self) -> Result<Vec<Address>, String> {
-        let listening = self.listen()?;
-        Ok(self.accept(listening))
-    }
-
-    /// Makes the ports listen. Nothing accepts yet.
-    pub(super) fn listen(&mut self) -> Result<Vec<(Address, Vec<Listener>)>, String> {
-        let mut listening = Vec::new();
-        let keepalive = self.server.releases.settings().timeouts.tcp_keepalive;
-        for bound in self.ports.drain(..) {
-            bound.prepare(keepalive);
-            let address = bound.address().clone();
-            let failed = |e| format!("cannot listen on {address}: {e}");
-            self.upgrades.keep(bound.copies().map_err(failed)?);
-            let (listeners, later) = bound.listen().map_err(failed)?;
-            self.upgrades.later.extend(later);
-            listening.push((address, listeners));
-        }
-        Ok(listening)
-    }
-
-    /// Hands the listeners to the threads.
-    pub(super) fn accept(&self, listening: Vec<(Address, Vec<Listener>)>) -> Vec<Address> {
-        let mut addresses = Vec::new();
-        for (address, listeners) in listening {
-            if let Some(threads) = &self.threads {
-                threads.listen(listeners);
-            }
-            addresses.push(address);
-        }
-        addresses
-    }
-
-    /// Announces that the ports are open, and starts the services. Returns the status line for the service manager.
-    pub(super) fn opened(&mut self, addresses: &[Address]) -> String {
-        self.server.vitals.enter(ServerState::Serving);
-        self.server.observer.opened(addresses);
-        self.banner.print(&self.server.releases.in_force().sites, addresses);
-        self.server.encryption.opened();
-        self.services.start(&self.server.releases.settings());
-        let places: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        format!("Serving {}", places.join(", "))
+        let (ports, kept) = self.server.listen()?;
+        self.upgrades.keep(kept);
+        Ok(self.server.accept(ports))
     }
 
     /// Becomes a lame duck, and drains after `timeouts.lame_duck`. The second call drains at once.
@@ -300,7 +223,7 @@ impl<'a> Lifecycle<'a> {
         let lame = settings.timeouts.lame_duck.unwrap_or_default();
         // Without open ports, no client has to learn of the shutdown.
         let serving = self.server.vitals.state() == ServerState::Serving;
-        let Some(threads) = self.threads.as_ref().filter(|_| serving && !lame.is_zero()) else {
+        let Some(threads) = self.server.threads.as_ref().filter(|_| serving && !lame.is_zero()) else {
             return self.drain();
         };
         self.server.vitals.enter(ServerState::Leaving);
@@ -324,9 +247,9 @@ impl<'a> Lifecycle<'a> {
         self.server.vitals.enter(ServerState::Draining);
         let within = self.server.releases.settings().timeouts.shutdown;
         self.server.systemd.stopping("Finishing requests", within);
-        let Some(threads) = &self.threads else { return };
+        let Some(threads) = &self.server.threads else { return };
         threads.drain();
-        let commands = self.pool.commands.clone();
+        let commands = self.server.pool.commands.clone();
         let timeout = self.server.releases.settings().timeouts.shutdown;
         net::task::spawn_local(async move {
             tokio::time::sleep(timeout).await;
@@ -337,21 +260,21 @@ impl<'a> Lifecycle<'a> {
 
     /// Stops the services, after the workers have exited.
     async fn stop_services(&mut self, signals: &mut Signals) {
-        if let Some(within) = self.services.longest_stop() {
+        if let Some(within) = self.server.services.longest_stop() {
             self.server.systemd.stopping("Stopping services", within);
         }
         if self.halted {
-            self.services.kill()
+            self.server.services.kill()
         } else {
-            self.services.stop()
+            self.server.services.stop()
         }
         loop {
             tokio::select! {
-                () = self.services.ended() => return,
+                () = self.server.services.ended() => return,
                 (name, action) = signals.next() => match action {
                     SignalAction::Interrupt if self.interrupted => {
                         self.server.logs.error.write(&format!("{name} again: services are killed"));
-                        self.services.kill();
+                        self.server.services.kill();
                     }
                     SignalAction::Interrupt => {
                         self.server.logs.error.write(&format!("{name}: services are ending; another one kills them"));
@@ -368,14 +291,9 @@ impl<'a> Lifecycle<'a> {
         }
     }
 
-    pub(super) async fn fail(&mut self, error: String) {
+    async fn fail(&mut self, error: String) {
         self.outcome = Err(error);
-        self.order(Command::Halt).await;
-    }
-
-    pub(super) async fn order(&self, command: Command) {
-        // The send fails if the pool has ended.
-        let _ = self.pool.commands.send(command).await;
+        self.server.order(Command::Halt).await;
     }
 }
 

@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, mpsc};
+use workers::supervisor::{Command, ReloadStep};
 
 /// The delay before the signal of an order, so that the client gets its response first.
 const ANSWERED: Duration = Duration::from_millis(100);
@@ -114,7 +115,7 @@ impl Provider for Observer {
             _ if self.0.upgrading.get() => {
                 failed("an upgrade is under way, which loads the code as it is now")
             }
-            Some(snapshotter) => snapshotter.reload(wish),
+            Some(snapshotter) => reload(snapshotter.commands().clone(), wish),
             None => failed("the server is still booting, and is already loading the current code"),
         }
     }
@@ -176,4 +177,35 @@ fn failed(why: &str) -> mpsc::UnboundedReceiver<ReloadLine> {
     // Cannot fail: the receiver is still in scope.
     let _ = lines.send(ReloadLine::Failed { failed: why.to_owned() });
     receiver
+}
+
+/// Orders a reload. Returns its progress.
+fn reload(commands: mpsc::Sender<Command>, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine> {
+    let (lines, receiver) = mpsc::unbounded_channel();
+    let (to, mut steps) = mpsc::unbounded_channel();
+    net::task::spawn_local(async move {
+        let command = match wish {
+            ReloadWish::Reload => Command::Reload(Some(to)),
+            ReloadWish::InPlace => Command::ReloadInPlace(Some(to)),
+            ReloadWish::Undo => Command::UndoReload(Some(to)),
+        };
+        let mut ended = commands.send(command).await.is_err();
+        while let Some(step) = steps.recv().await {
+            ended |= matches!(step, ReloadStep::End(_));
+            // The client may be gone. The reload continues.
+            let _ = lines.send(line(step));
+        }
+        if !ended {
+            let _ = lines.send(ReloadLine::Failed { failed: "the server is stopping".to_owned() });
+        }
+    });
+    receiver
+}
+
+fn line(step: ReloadStep) -> ReloadLine {
+    match step {
+        ReloadStep::Step { stage, text } => ReloadLine::Step { stage: stage.to_owned(), text },
+        ReloadStep::End(Ok(done)) => ReloadLine::Done { done },
+        ReloadStep::End(Err(failed)) => ReloadLine::Failed { failed },
+    }
 }

@@ -2,12 +2,11 @@
 
 use super::pool::{RunningApp, RunningPool};
 use super::threads::Threads;
-use super::upgrade_record::UpgradeRecord;
+use crate::handover::UpgradeRecord;
 use crate::release::Releases;
 use crate::services::Board;
 use crate::tls::Encryption;
 use crate::vitals::Vitals;
-use control::reload::{ReloadLine, ReloadWish};
 use ratelimit::Ledger;
 use settings::{Machine, Pool, Settings};
 use stats::{
@@ -19,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot, watch};
 use workers::reconciler::{FIRST, Row, Stage};
-use workers::supervisor::{Command, Processes, ReloadStep, Sizing};
+use workers::supervisor::{Command, Processes, Sizing};
 use workers::{Dispatch, PoolIndex, Shared};
 
 #[derive(Clone)]
@@ -121,29 +120,6 @@ impl Snapshotter {
 
     pub(crate) fn deaths(&self) -> Vec<Death> {
         self.shared().map(|shared| shared.deaths().list()).unwrap_or_default()
-    }
-
-    pub(crate) fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine> {
-        let (lines, receiver) = mpsc::unbounded_channel();
-        let (to, mut steps) = mpsc::unbounded_channel();
-        let commands = self.commands.clone();
-        net::task::spawn_local(async move {
-            let command = match wish {
-                ReloadWish::Reload => Command::Reload(Some(to)),
-                ReloadWish::InPlace => Command::ReloadInPlace(Some(to)),
-                ReloadWish::Undo => Command::UndoReload(Some(to)),
-            };
-            let mut ended = commands.send(command).await.is_err();
-            while let Some(step) = steps.recv().await {
-                ended |= matches!(step, ReloadStep::End(_));
-                // The client may be gone. The reload continues.
-                let _ = lines.send(line(step));
-            }
-            if !ended {
-                let _ = lines.send(ReloadLine::Failed { failed: "the server is stopping".to_owned() });
-            }
-        });
-        receiver
     }
 
     pub(crate) fn new(
@@ -375,12 +351,4 @@ fn sizing(of: &Sizing) -> SizingSnapshot {
     let [wanted, min, max] =
         [of.wanted, of.min, of.max].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
     SizingSnapshot { wanted, min, max, pinned: of.pinned, last: of.last.clone() }
-}
-
-fn line(step: ReloadStep) -> ReloadLine {
-    match step {
-        ReloadStep::Step { stage, text } => ReloadLine::Step { stage: stage.to_owned(), text },
-        ReloadStep::End(Ok(done)) => ReloadLine::Done { done },
-        ReloadStep::End(Err(failed)) => ReloadLine::Failed { failed },
-    }
 }

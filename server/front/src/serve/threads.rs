@@ -1,7 +1,7 @@
 //! Starts all front threads together, hands them their listeners when the app can respond, and drains them at the end.
 
 use super::logs::Logs;
-use crate::admission::Admission;
+use crate::accept::Admission;
 use crate::listen::Listener;
 use crate::release::Releases;
 use crate::scripts;

@@ -9,12 +9,10 @@
 //! 4. Keep-alive clients have [`LAST_REQUESTS`] to learn from a response that their connection closes. Only
 //!    then are idle connections closed.
 
-use super::lifecycle::Lifecycle;
 use super::observer::Wishes;
-use super::upgrade_record::UpgradeRecord;
+use super::server::{Kept, Server};
 use crate::error_log::ErrorLog;
-use crate::handover::{Offer, Place, Predecessor, Started, Successor};
-use crate::listen::LaterUdp;
+use crate::handover::{Offer, Predecessor, Started, Successor, UpgradeRecord};
 use control::reload::ReloadLine;
 use net::task::spawn_local;
 use stats::{ServerState, UpgradeOutcome};
@@ -30,7 +28,7 @@ use tokio::time::Instant;
 use workers::supervisor::Command;
 
 /// How long connections stay open for another request after a handover.
-const LAST_REQUESTS: Duration = Duration::from_secs(2);
+pub(super) const LAST_REQUESTS: Duration = Duration::from_secs(2);
 /// The longest time that an unwanted new program can delay the exit of this one.
 const LAST_SUCCESSOR: Duration = Duration::from_secs(5);
 
@@ -40,13 +38,24 @@ type Outcome = Result<(Successor, Vec<PathBuf>), String>;
 /// The channel for the progress of an upgrade.
 type Lines = mpsc::UnboundedSender<ReloadLine>;
 
+/// What the life of a server has to react to.
+pub(super) enum Event {
+    /// An upgrade is to begin. Its progress goes to a client of the control server, or only to the log.
+    Asked(Option<Lines>),
+    /// The upgrade in progress has ended.
+    Ended(Result<Outcome, JoinError>),
+    /// This program may take over, if the old one has not failed to hand over.
+    MayServe(Result<Result<bool, String>, JoinError>),
+    /// The old program has exited.
+    OldEnded,
+}
+
 pub(super) struct Upgrades {
     started: Started,
-    pub(super) wishes: Wishes,
-    /// Duplicates of all listening sockets.
-    kept: Vec<(Place, Vec<OwnedFd>)>,
+    wishes: Wishes,
+    kept: Kept,
     /// The upgrade in progress.
-    pub(super) running: Option<JoinHandle<Outcome>>,
+    running: Option<JoinHandle<Outcome>>,
     cancel: Option<oneshot::Sender<()>>,
     reporter: Option<Reporter>,
     /// An upgrade that waits until the old program has exited.
@@ -54,17 +63,15 @@ pub(super) struct Upgrades {
     stopping: bool,
     record: UpgradeRecord,
     /// Whether a reload is in progress.
-    pub(super) reloading: bool,
+    reloading: bool,
     /// The program that has taken over. Its socket stays open until this process exits.
     successor: Option<Successor>,
     /// The program that this one takes over from.
     predecessor: Option<Rc<Predecessor>>,
     /// Waits until this program may serve.
-    pub(super) waiting: Option<JoinHandle<Result<bool, String>>>,
+    waiting: Option<JoinHandle<Result<bool, String>>>,
     /// Waits until the old program has exited.
-    pub(super) old: Option<JoinHandle<()>>,
-    /// UDP sockets that the old program still uses.
-    pub(super) later: Vec<LaterUdp>,
+    old: Option<JoinHandle<()>>,
 }
 
 impl Upgrades {
@@ -77,7 +84,7 @@ impl Upgrades {
         Upgrades {
             started,
             wishes,
-            kept: Vec::new(),
+            kept: Kept::default(),
             running: None,
             cancel: None,
             reporter: None,
@@ -89,19 +96,47 @@ impl Upgrades {
             predecessor,
             waiting: None,
             old: None,
-            later: Vec::new(),
         }
     }
 
-    /// Keeps duplicates of sockets for a handover.
-    pub(super) fn keep(&mut self, copies: Vec<(Place, Vec<OwnedFd>)>) {
-        self.kept.extend(copies);
+    /// Waits for the next event of an upgrade.
+    pub(super) async fn next(&mut self) -> Event {
+        tokio::select! {
+            Some(lines) = self.wishes.recv() => Event::Asked(Some(lines)),
+            outcome = joined(&mut self.running) => Event::Ended(outcome),
+            go = joined(&mut self.waiting) => Event::MayServe(go),
+            _ = joined(&mut self.old) => Event::OldEnded,
+        }
+    }
+
+    /// Acts on an event. Returns whether a new program has taken over, so that this one has to finish its requests.
+    ///
+    /// # Errors
+    /// This program was to take over from an old one and cannot.
+    pub(super) async fn follow(&mut self, event: Event, server: &mut Server<'_>) -> Result<bool, String> {
+        match event {
+            Event::Asked(lines) => self.asked(lines, server).await,
+            Event::Ended(outcome) => return Ok(self.ended(outcome, server).await),
+            Event::MayServe(go) => self.may_serve(go, server).await?,
+            Event::OldEnded => self.alone(server).await,
+        }
+        Ok(false)
+    }
+
+    /// Records whether a reload is in progress. No upgrade may start meanwhile.
+    pub(super) fn reloading(&mut self, is: bool) {
+        self.reloading = is;
+    }
+
+    /// Keeps sockets for a handover.
+    pub(super) fn keep(&mut self, kept: Kept) {
+        self.kept.copies.extend(kept.copies);
+        self.kept.later.extend(kept.later);
     }
 
     /// Closes the duplicates. No handover is possible any more.
     pub(super) fn forget_sockets(&mut self) {
-        self.kept.clear();
-        self.later.clear();
+        self.kept = Kept::default();
     }
 
     /// Cancels an upgrade in progress, because this program is stopping.
@@ -122,7 +157,7 @@ impl Upgrades {
     fn offer(&self, control: io::Result<Offer>) -> io::Result<Offer> {
         let mut offer = control?;
         offer.upgrades = self.record.counted();
-        for (place, sockets) in &self.kept {
+        for (place, sockets) in &self.kept.copies {
             let copies = sockets.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
             offer.sockets.push((place.clone(), copies));
         }
@@ -203,97 +238,103 @@ async fn run(
     }
 }
 
-impl Lifecycle<'_> {
+impl Upgrades {
     // The role of the old program.
 
     /// Starts a new program that takes over.
-    pub(super) async fn upgrade(&mut self, lines: Option<Lines>) {
-        let (log, record) = (self.server.logs.error.clone(), self.upgrades.record.clone());
+    async fn asked(&mut self, lines: Option<Lines>, server: &mut Server<'_>) {
+        let (log, record) = (server.logs.error.clone(), self.record.clone());
         let reporter = Reporter { log, lines, record };
-        if self.server.attached {
+        if server.attached {
             return reporter.refused(
                 "this server was started by a Ruby process, which would keep using the old program: restart that process instead",
             );
         }
-        if self.upgrades.predecessor.is_some()
-            && self.upgrades.old.is_some()
-            && self.upgrades.queued.is_none()
-        {
+        if self.predecessor.is_some() && self.old.is_some() && self.queued.is_none() {
             reporter.step("waiting", "the program from before the last upgrade finishes its requests");
-            self.upgrades.queued = Some(reporter);
+            self.queued = Some(reporter);
             return;
         }
-        self.begin_upgrade(reporter).await;
+        self.begin(reporter, server).await;
     }
 
-    async fn begin_upgrade(&mut self, reporter: Reporter) {
-        let offer = match self.may_upgrade() {
+    async fn begin(&mut self, reporter: Reporter, server: &mut Server<'_>) {
+        let offer = match self.may_begin(server) {
             Ok(offer) => offer,
             Err(why) => return reporter.refused(&why),
         };
-        self.server.systemd.reloading("Starting a new program");
-        self.server.observer.upgrading(true);
+        server.systemd.reloading("Starting a new program");
+        server.observer.upgrading(true);
         // From now on the files may belong to the new program, so the template must not remove them if this program is killed.
-        self.order(Command::Unlink(Vec::new())).await;
+        server.order(Command::Unlink(Vec::new())).await;
         let (cancel, cancelled) = oneshot::channel();
-        let upgrade = run(self.upgrades.started.clone(), offer, reporter.clone(), cancelled);
-        self.upgrades.running = Some(spawn_local(upgrade));
-        self.upgrades.cancel = Some(cancel);
-        self.upgrades.reporter = Some(reporter);
+        let upgrade = run(self.started.clone(), offer, reporter.clone(), cancelled);
+        self.running = Some(spawn_local(upgrade));
+        self.cancel = Some(cancel);
+        self.reporter = Some(reporter);
     }
 
-    fn may_upgrade(&self) -> Result<Offer, String> {
-        match self.server.vitals.state() {
+    fn may_begin(&self, server: &Server<'_>) -> Result<Offer, String> {
+        match server.vitals.state() {
             ServerState::Serving => {}
             ServerState::Booting => return Err("the server is still starting".to_owned()),
             _ => return Err("the server is stopping".to_owned()),
         }
-        if self.upgrades.running.is_some() || self.upgrades.queued.is_some() {
+        if self.running.is_some() || self.queued.is_some() {
             return Err("another upgrade is under way".to_owned());
         }
-        if self.upgrades.reloading {
+        if self.reloading {
             return Err(
                 "a reload is under way: wait for its end, or break it off with `firebrick reload --undo`"
                     .to_owned(),
             );
         }
-        self.upgrades.offer(self.sockets.offer()).map_err(|e| format!("the sockets cannot be copied: {e}"))
+        self.offer(server.sockets.offer()).map_err(|e| format!("the sockets cannot be copied: {e}"))
     }
 
-    /// Handles the end of an upgrade.
-    pub(super) async fn upgraded(&mut self, outcome: Result<Outcome, JoinError>) {
-        self.upgrades.running = None;
-        self.upgrades.cancel = None;
-        let Some(reporter) = self.upgrades.reporter.take() else { return };
+    /// Handles the end of an upgrade. Returns whether the new program has taken over.
+    async fn ended(&mut self, outcome: Result<Outcome, JoinError>, server: &mut Server<'_>) -> bool {
+        self.running = None;
+        self.cancel = None;
+        let Some(reporter) = self.reporter.take() else { return false };
         match outcome.unwrap_or_else(|e| Err(format!("the upgrade failed: {e}"))) {
-            Ok((successor, files)) => self.hand_over(successor, files, &reporter).await,
+            Ok((successor, files)) => {
+                self.hand_over(successor, files, &reporter, server).await;
+                true
+            }
             Err(why) => {
-                self.order(Command::Unlink(self.sockets.files())).await;
-                self.server.observer.upgrading(false);
-                self.server.systemd.reloaded();
+                server.order(Command::Unlink(server.sockets.files())).await;
+                server.observer.upgrading(false);
+                server.systemd.reloaded();
                 reporter.failed(format!("{why}\nThe program that served before goes on"));
+                false
             }
         }
     }
 
     /// Hands over to the new program, which serves now. This program finishes its requests.
-    async fn hand_over(&mut self, successor: Successor, files: Vec<PathBuf>, reporter: &Reporter) {
+    async fn hand_over(
+        &mut self,
+        successor: Successor,
+        files: Vec<PathBuf>,
+        reporter: &Reporter,
+        server: &mut Server<'_>,
+    ) {
         let pid = successor.pid();
-        self.server.systemd.handed_over(pid);
+        server.systemd.handed_over(pid);
         successor.confirm().await;
-        self.sockets.handed_over(files).await;
-        self.upgrades.forget_sockets();
-        self.server.vitals.enter(ServerState::Draining);
+        server.sockets.handed_over(files).await;
+        self.forget_sockets();
+        server.vitals.enter(ServerState::Draining);
         // The new program has started its own services, so these can stop before the last request is done.
-        self.services.stop();
-        if self.upgrades.stopping {
+        server.services.stop();
+        if self.stopping {
             successor.stop();
         }
-        self.upgrades.successor = Some(successor);
-        if let Some(threads) = &self.threads {
+        self.successor = Some(successor);
+        if let Some(threads) = &server.threads {
             threads.hand_over();
         }
-        self.lame_until.get_or_insert(Instant::now() + LAST_REQUESTS);
         reporter.done(format!(
             "process {pid} serves; process {} finishes its requests and ends",
             std::process::id()
@@ -303,47 +344,52 @@ impl Lifecycle<'_> {
     // The role of the new program.
 
     /// Called when all workers are ready. Returns whether this program has to wait for the old one.
-    pub(super) fn wait_for_old(&mut self) -> bool {
-        if self.upgrades.waiting.is_some() {
+    pub(super) fn waits_for_old(&mut self) -> bool {
+        if self.waiting.is_some() {
             return true;
         }
-        let Some(old) = self.upgrades.predecessor.clone().filter(|_| self.upgrades.old.is_none()) else {
+        let Some(old) = self.predecessor.clone().filter(|_| self.old.is_none()) else {
             return false;
         };
-        self.upgrades.waiting = Some(spawn_local(async move { old.ready().await }));
+        self.waiting = Some(spawn_local(async move { old.ready().await }));
         true
     }
 
     /// Takes over, once the old program has sent `go` or has died.
-    pub(super) async fn may_serve(&mut self, go: Result<Result<bool, String>, JoinError>) {
-        self.upgrades.waiting = None;
-        let served = match go.unwrap_or_else(|e| Err(format!("the upgrade failed: {e}"))) {
+    ///
+    /// # Errors
+    /// The old program does not hand over, or this one cannot take over.
+    async fn may_serve(
+        &mut self,
+        go: Result<Result<bool, String>, JoinError>,
+        server: &mut Server<'_>,
+    ) -> Result<(), String> {
+        self.waiting = None;
+        match go.unwrap_or_else(|e| Err(format!("the upgrade failed: {e}"))) {
             // A signal has stopped this program meanwhile.
-            Ok(_) if self.server.vitals.state() != ServerState::Booting => return,
-            Ok(old_lives) => self.take_over(old_lives).await,
+            Ok(_) if server.vitals.state() != ServerState::Booting => Ok(()),
+            Ok(old_lives) => self.take_over(old_lives, server).await,
             Err(why) => Err(why),
-        };
-        if let Err(error) = served {
-            self.fail(error).await;
         }
     }
 
-    async fn take_over(&mut self, old_lives: bool) -> Result<(), String> {
-        let Some(old) = self.upgrades.predecessor.clone() else { return Ok(()) };
+    async fn take_over(&mut self, old_lives: bool, server: &mut Server<'_>) -> Result<(), String> {
+        let Some(old) = self.predecessor.clone() else { return Ok(()) };
         // All steps that can fail come before the first connection.
-        let listening = self.listen()?;
-        self.sockets.take_over(self.server.observer.clone())?;
-        let addresses = self.accept(listening);
-        let status = self.opened(&addresses);
+        let (ports, kept) = server.listen()?;
+        self.keep(kept);
+        server.sockets.take_over(server.observer.clone())?;
+        let addresses = server.accept(ports);
+        let status = server.opened(&addresses);
         let text = format!("process {} took over from process {}", std::process::id(), old.pid());
-        self.upgrades.record.ended(UpgradeOutcome::Done, &text);
-        let files = self.sockets.files();
-        self.order(Command::Unlink(files.clone())).await;
+        self.record.ended(UpgradeOutcome::Done, &text);
+        let files = server.sockets.files();
+        server.order(Command::Unlink(files.clone())).await;
         if !old_lives {
-            self.server.logs.error.write(&format!("process {} died while it handed over", old.pid()));
+            server.logs.error.write(&format!("process {} died while it handed over", old.pid()));
         }
-        let (systemd, vitals) = (self.server.systemd.clone(), self.server.vitals.clone());
-        self.upgrades.old = Some(spawn_local(async move {
+        let (systemd, vitals) = (server.systemd.clone(), server.vitals.clone());
+        self.old = Some(spawn_local(async move {
             if old_lives {
                 old.serving(files).await;
             }
@@ -355,29 +401,29 @@ impl Lifecycle<'_> {
     }
 
     /// Called when the old program has exited: starts HTTP/3 on the UDP sockets that it used.
-    pub(super) async fn alone(&mut self) {
-        self.upgrades.old = None;
-        self.upgrades.predecessor = None;
-        for later in std::mem::take(&mut self.upgrades.later) {
-            let Some(threads) = &self.threads else { break };
+    async fn alone(&mut self, server: &mut Server<'_>) {
+        self.old = None;
+        self.predecessor = None;
+        for later in std::mem::take(&mut self.kept.later) {
+            let Some(threads) = &server.threads else { break };
             match later.listen(threads.count()) {
                 Ok((listeners, copies)) => {
-                    self.upgrades.kept.retain(|(place, _)| *place != copies.0);
-                    self.upgrades.kept.push(copies);
+                    self.kept.copies.retain(|(place, _)| *place != copies.0);
+                    self.kept.copies.push(copies);
                     threads.listen(listeners);
                 }
-                Err(why) => self.server.logs.error.write(&why),
+                Err(why) => server.logs.error.write(&why),
             }
         }
-        if let Some(queued) = self.upgrades.queued.take() {
-            self.upgrades.record.waited();
-            self.begin_upgrade(queued).await;
+        if let Some(queued) = self.queued.take() {
+            self.record.waited();
+            self.begin(queued, server).await;
         }
     }
 }
 
 /// Waits for the task. Never returns if `task` is `None`.
-pub(super) async fn joined<T>(task: &mut Option<JoinHandle<T>>) -> Result<T, JoinError> {
+async fn joined<T>(task: &mut Option<JoinHandle<T>>) -> Result<T, JoinError> {
     match task {
         Some(task) => task.await,
         None => std::future::pending().await,

@@ -1,7 +1,7 @@
 //! Turns settings into sites. No other code reads `static.json` and the password file.
 
-use super::watch::{Mark, mark};
 use super::{SitePlan, Sites, canonical};
+use crate::file_state::{Mark, mark};
 use auth::Users;
 use proxy::{Origin, Upstreams};
 use settings::{Settings, Site, TrustedProxies};

@@ -1,19 +1,17 @@
-//! Static sites: finds the site of a request, builds sites from their files, and replaces them when files change.
+//! Static sites: finds the site of a request, and builds sites from their files.
 //!
-//! [`load`] reads `static.json` and the files that it names, [`watch`] reads them again when a file changes, and [`local`] holds a front
-//! thread's sites. A set of sites never changes: a new set replaces it, and requests in progress keep the old one.
+//! [`load`] reads `static.json` and the files that it names, and [`local`] holds a front thread's sites. A set of sites never changes: a new set replaces it, and requests in progress keep the old one.
 
 mod canonical;
 pub(crate) mod load;
 pub(crate) mod local;
-pub(crate) mod watch;
 
+use crate::file_state::Mark;
 use proxy::Upstreams;
 use settings::Settings;
 use site::{Disk, rules};
 use std::path::PathBuf;
 use std::sync::Arc;
-use watch::Mark;
 
 /// The configuration from which each front thread builds its sites.
 pub(crate) struct Sites {

@@ -35,7 +35,7 @@ struct Passed {
 
 /// The address of a systemd socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     Tcp {
         address: SocketAddr,
         /// Whether the socket accepts IPv4 as well.
@@ -112,12 +112,12 @@ impl Activated {
     }
 
     /// Returns the addresses of the sockets with their names in the socket units.
-    pub(super) fn places(&self) -> impl Iterator<Item = (&Place, &str)> {
+    pub(crate) fn places(&self) -> impl Iterator<Item = (&Place, &str)> {
         self.sockets.iter().map(|passed| (&passed.place, passed.name.as_str()))
     }
 
     /// Takes the socket of a place that is not for requests.
-    pub(super) fn take(&mut self, place: &Place) -> Option<Socket> {
+    pub(crate) fn take(&mut self, place: &Place) -> Option<Socket> {
         let found = self.sockets.iter().position(|passed| passed.place == *place)?;
         Some(self.sockets.remove(found).socket)
     }
@@ -154,7 +154,7 @@ impl Activated {
 
 impl Place {
     /// Whether a TCP socket here serves an address.
-    pub(super) fn serves(&self, wanted: SocketAddr) -> bool {
+    pub(crate) fn serves(&self, wanted: SocketAddr) -> bool {
         let Place::Tcp { address, both } = self else { return false };
         let covered = *both
             && wanted.ip() == IpAddr::from([0, 0, 0, 0])
@@ -164,7 +164,7 @@ impl Place {
     }
 
     /// Whether a Unix socket here is the one of a path.
-    pub(super) fn is_file(&self, wanted: &Path) -> bool {
+    pub(crate) fn is_file(&self, wanted: &Path) -> bool {
         matches!(self, Place::Unix(path) if resolved(path) == resolved(wanted))
     }
 }

@@ -5,4 +5,3 @@
 
 pub(crate) mod activation;
 pub(crate) mod notify;
-pub(crate) mod passed;

@@ -1,15 +1,12 @@
-//! TLS on client connections: the state that all threads share ([`Encryption`]), and a thread's accept path
-//! ([`handshakes`], [`shake`]).
+//! The TLS state that all threads share: certificates, ticket secrets, and the parameters of each address ([`Encryption`]).
 //!
 //! Contract:
 //! 1. Errors in files show before the app is loaded, each with the name of its file.
 //! 2. Files are read again at run time. A file that cannot be used changes nothing.
 
 pub(crate) mod development;
-pub(crate) mod handshakes;
 pub(crate) mod obtain;
 mod report;
-pub(crate) mod shake;
 mod tickets;
 pub(crate) mod variables;
 mod watch;

@@ -1,11 +1,11 @@
 //! Reads certificates and authorities again when their files change.
 //!
-//! Why polling: see `sites/watch.rs`. Chain and key are two files. Between the two writes they do not match,
+//! Why polling: see `file_state.rs`. Chain and key are two files. Between the two writes they do not match,
 //! so the old pair stays in force until they do.
 
 use super::{EncryptedAddress, Encryption};
 use crate::error_log::ErrorLog;
-use crate::sites::watch::{EVERY, Mark, mark};
+use crate::file_state::{EVERY, Mark, mark};
 use ::tls::{Certificate, Certificates, Change, Pair, Source};
 use settings::Settings;
 use std::sync::{Arc, PoisonError};

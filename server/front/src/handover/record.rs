@@ -3,7 +3,7 @@
 //! A successful upgrade ends the program that counted it. The counts are therefore handed over with the sockets and the new program adds
 //! the upgrade that started it, so the counters grow by one and miss no upgrade.
 
-use crate::handover::Predecessor;
+use super::Predecessor;
 use stats::{Ended, Running, UpgradeOutcome, UpgradesSnapshot};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime};
 
 /// Clones share one record.
 #[derive(Clone)]
-pub(super) struct UpgradeRecord(Rc<RefCell<Recorded>>);
+pub(crate) struct UpgradeRecord(Rc<RefCell<Recorded>>);
 
 struct Recorded {
     told: UpgradesSnapshot,
@@ -21,7 +21,7 @@ struct Recorded {
 
 impl UpgradeRecord {
     /// Creates the record of a program that has just started. `predecessor`: the old program of an upgrade.
-    pub(super) fn new(predecessor: Option<&Predecessor>) -> UpgradeRecord {
+    pub(crate) fn new(predecessor: Option<&Predecessor>) -> UpgradeRecord {
         let mut told = UpgradesSnapshot::default();
         let (failed, done) = predecessor.map(Predecessor::upgrades).unwrap_or_default();
         told.counts.add(UpgradeOutcome::Failed, failed);
@@ -30,7 +30,7 @@ impl UpgradeRecord {
     }
 
     /// Records progress. The first step begins the upgrade.
-    pub(super) fn step(&self, stage: &str, text: &str) {
+    pub(crate) fn step(&self, stage: &str, text: &str) {
         let mut recorded = self.0.borrow_mut();
         let before = recorded.told.running.take();
         if before.is_none() {
@@ -41,24 +41,24 @@ impl UpgradeRecord {
     }
 
     /// Ends the waiting of a queued upgrade, which now begins or is refused.
-    pub(super) fn waited(&self) {
+    pub(crate) fn waited(&self) {
         self.0.borrow_mut().told.running = None;
     }
 
     /// Records the end of the upgrade in progress, or of the one that started this program.
-    pub(super) fn ended(&self, outcome: UpgradeOutcome, text: &str) {
+    pub(crate) fn ended(&self, outcome: UpgradeOutcome, text: &str) {
         let mut recorded = self.0.borrow_mut();
         let took = recorded.begun.elapsed();
         recorded.told.ended(Ended::new(outcome, text, took, SystemTime::now()));
     }
 
     /// Returns the failed and successful upgrades so far, for the new program.
-    pub(super) fn counted(&self) -> (u64, u64) {
+    pub(crate) fn counted(&self) -> (u64, u64) {
         let counts = &self.0.borrow().told.counts;
         (counts.of(UpgradeOutcome::Failed), counts.of(UpgradeOutcome::Done))
     }
 
-    pub(super) fn snapshot(&self) -> UpgradesSnapshot {
+    pub(crate) fn snapshot(&self) -> UpgradesSnapshot {
         self.0.borrow().told.clone()
     }
 }

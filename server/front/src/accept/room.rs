@@ -7,8 +7,8 @@
 //! 3. A front that drains waits [`DRAIN_TIME`] for TLS and QUIC handshakes and for PROXY headers. Later it
 //!    can close such connections without loss, because they have sent no request.
 
-use crate::accept::Acceptor;
-use crate::admission::MakeRoom;
+use super::acceptor::Acceptor;
+use super::admission::MakeRoom;
 use crate::pipeline::Pipeline;
 use http::{Context, Rank};
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Turns an accepted socket into an encrypted stream, or refuses it with a reason.
 
-use super::variables;
-use crate::accept::Acceptor;
+use super::acceptor::Acceptor;
+use crate::tls::variables;
 use ::tls::{Choice, Endpoint, Established, Failed, Hello, Refusal};
 use handler::{Peer, Session};
 use http::Arrival;

@@ -6,11 +6,11 @@
 //!    refused, further TLS clients are closed without a response. Before the PROXY header, nothing is sent.
 //! 3. The client's address is that of the PROXY header if there is one.
 
-use crate::accept::Acceptor;
-use crate::admission::{Admitted, Room};
+use super::acceptor::Acceptor;
+use super::admission::{Admitted, Room};
+use super::proxied;
+use super::shake::{Secured, shake};
 use crate::pipeline::Pipeline;
-use crate::proxied;
-use crate::tls::shake::{Secured, shake};
 use ::tls::{Endpoint, Refusal};
 use handler::{Failure, Fault, Peer};
 use http::{Arrival, Context, Rank};

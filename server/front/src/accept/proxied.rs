@@ -7,7 +7,7 @@
 //! 3. The header is read before TLS, within `timeouts.handshake`. On any error, a line goes to the error log
 //!    and the connection is closed without a response, because the client is unknown.
 
-use crate::accept::{Acceptor, canonical};
+use super::acceptor::{Acceptor, canonical};
 use handler::{Peer, PeerAddr};
 use http::Arrival;
 use net::proxy_protocol::{Accepted, Ends, Failure, Header, Socket, receive};

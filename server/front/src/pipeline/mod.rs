@@ -1,45 +1,74 @@
 //! Runs each request through the front: request id, probes, redirects, limits, scripts, sites, the app.
 //!
-//! Contract: only [`Pipeline::report`] counts and logs the failures of requests.
+//! Contract:
+//! 1. [`Pipeline::new`] gets everything that a pipeline needs; its steps are the files of this folder.
+//! 2. Only [`Pipeline::report`] counts and logs the failures of requests.
+
+mod failure_log;
+mod forwarded;
+mod probes;
+mod redirect;
+mod request_id;
+mod server_timing;
 
 use crate::access_log::AccessLog;
 use crate::content::{Content, Target};
-use crate::failure_log::FailureLog;
-use crate::forwarded::Forwarded;
-use crate::probes::Probes;
-use crate::redirect::Redirects;
-use crate::request_id::{Id as RequestId, RequestIds};
-use crate::server_timing::Timing;
-use crate::traces::Tracing;
+use crate::error_log::ErrorLog;
+use crate::tls::Encryption;
+use crate::traces::{Tracing, TracingSeed};
+use crate::vitals::Vitals;
+use failure_log::FailureLog;
+use forwarded::Forwarded;
 use handler::{Ending, Exchange, Failure, Fault, Handler, Peer, Request, Response, Trace};
+use net::task::spawn_local;
+use probes::Probes;
 use ratelimit::Limiter;
+use redirect::Redirects;
+use request_id::{Id as RequestId, RequestIds};
 use script::Hops;
+use server_timing::Timing;
+use settings::Settings;
 use stats::Finished;
 use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
+
+pub(crate) use redirect::explain as explain_redirects;
 
 /// The steps that every request passes.
 pub(crate) struct Pipeline {
-    pub(crate) ids: Option<RequestIds>,
-    pub(crate) forwarded: Forwarded,
+    ids: Option<RequestIds>,
+    forwarded: Forwarded,
     /// Answers health probes; `None` without configured paths.
-    pub(crate) probes: Option<Probes>,
+    probes: Option<Probes>,
     /// Answers the HTTP-01 challenges of CAs.
-    pub(crate) challenges: Option<certs::HttpAnswers>,
+    challenges: Option<certs::HttpAnswers>,
     /// Redirects to https and to the canonical host; `None` when neither is configured.
-    pub(crate) redirects: Option<Redirects>,
+    redirects: Option<Redirects>,
     /// Limits the rate and the number of requests.
-    pub(crate) limits: Option<Rc<Limiter>>,
-    pub(crate) timing: Timing,
+    limits: Rc<Limiter>,
+    timing: Timing,
     /// `None` when distributed tracing is off.
-    pub(crate) traces: Option<Tracing>,
+    traces: Option<Tracing>,
     /// The content of the release in force. A request that arrives takes it.
+    content: Rc<RefCell<Rc<Content>>>,
+    recorder: stats::Recorder,
+    access_log: Option<AccessLog>,
+    failures: FailureLog,
+}
+
+/// What a front thread gives to its pipeline.
+pub(crate) struct Parts {
+    pub(crate) has_app: bool,
     pub(crate) content: Rc<RefCell<Rc<Content>>>,
+    pub(crate) limits: Rc<Limiter>,
     pub(crate) recorder: stats::Recorder,
     pub(crate) access_log: Option<AccessLog>,
-    pub(crate) failures: FailureLog,
+    /// `None` when distributed tracing is off.
+    pub(crate) traces: Option<TracingSeed>,
+    pub(crate) error_log: Arc<ErrorLog>,
 }
 
 /// Facts about the request that its response needs.
@@ -68,7 +97,7 @@ impl Handler for Pipeline {
         let content = self.content.borrow().clone();
         async move {
             if response.is_none()
-                && let Some(judged) = self.limits.as_ref().and_then(|limits| limits.judge(&exchange.request))
+                && let Some(judged) = self.limits.judge(&exchange.request)
             {
                 response = judged.await;
             }
@@ -123,6 +152,34 @@ impl Handler for Pipeline {
 }
 
 impl Pipeline {
+    pub(crate) fn new(
+        settings: &Settings,
+        encryption: &Arc<Encryption>,
+        vitals: &Arc<Vitals>,
+        parts: Parts,
+    ) -> Pipeline {
+        let Parts { has_app, content, limits, recorder, access_log, traces, error_log } = parts;
+        // Request ids serve to find a request in the app's log.
+        let id_header = settings.rack.request_id_header.as_deref();
+        let write = Box::new(move |what: &str, id: Option<&[u8]>| error_log.error(what, id));
+        let failures = FailureLog::new(write, id_header);
+        spawn_local(failures.follow());
+        Pipeline {
+            ids: id_header.filter(|_| has_app).map(RequestIds::new),
+            forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
+            probes: Probes::new(&settings.health, vitals),
+            challenges: encryption.challenges(),
+            redirects: Redirects::new(settings, encryption),
+            limits,
+            timing: Timing::new(settings.logs.server_timing),
+            traces: traces.map(Tracing::new),
+            content,
+            recorder,
+            access_log,
+            failures,
+        }
+    }
+
     /// Runs the steps that come before the target of the request is known.
     fn begin(&self, exchange: &mut Exchange) -> Begun {
         let as_it_is = |response| Begun { response: Some(Box::new(response)), marks: None };

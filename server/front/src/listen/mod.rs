@@ -9,6 +9,7 @@
 //! `::` is one socket for IPv6 and IPv4 ([`families`]).
 
 mod families;
+pub(crate) mod passed;
 
 use crate::handover::{Handed, Place, Taken, takes_both};
 use crate::systemd::activation::{Activated, Claim};

@@ -8,9 +8,9 @@
 //! 2. In an upgrade, the same rules apply to the sockets that the old program hands over.
 //! 3. It is an error if there is no such socket.
 
-use super::activation::{Activated, Place};
+use super::resolve;
 use crate::handover::{self, Handed, takes_both};
-use crate::listen::resolve;
+use crate::systemd::activation::{Activated, Place};
 use settings::{Bind, BindTls, ControlAddress, Settings};
 use std::net::SocketAddr;
 

@@ -1,50 +1,40 @@
-//! Accepts connections one by one, and hands them to `admit`.
+//! Connections, from the listening socket to the protocol that serves them.
+//!
+//! Contract:
+//! 1. [`accept`] takes connections from one listener. `admit` counts each one, makes room for it or refuses it, and starts its protocol;
+//!    `quic` does the same for HTTP/3. What precedes the protocol is read first: the PROXY header (`proxied`), the TLS handshake (`shake`).
+//! 2. [`Admission`] counts the connections of all threads. [`Acceptor`] is what the acceptors of one thread share; [`Handshakes`] lets the
+//!    handshakes of a thread take turns.
+//! 3. A full server closes a connection for a new one: of the own thread, or of another one that runs [`serve_others`].
 
-use crate::admission::{Admission, Tally};
-use crate::admit::{Protocol, Way};
+mod acceptor;
+mod admission;
+mod admit;
+mod handshakes;
+mod proxied;
+mod quic;
+mod quic_handshakes;
+mod room;
+mod shake;
+
 use crate::listen::{Address, Listener, Listening};
-use crate::pipeline::Pipeline;
-use crate::proxied;
-use crate::tls::Encryption;
-use crate::tls::handshakes::Handshakes;
 use ::tls::Endpoint;
+use acceptor::canonical;
+use admit::{Protocol, Way};
 use handler::{Peer, PeerAddr};
-use http::Context;
-use net::task::spawn_local;
 use net::{Connection, Listener as TcpListener, descriptors};
-use settings::{Bind, Current};
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use settings::Bind;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 
-/// The state that all acceptors of a front thread share.
-pub(crate) struct Acceptor {
-    pub(crate) context: Rc<Context<Pipeline>>,
-    pub(crate) recorder: stats::Recorder,
-    /// The number of the front thread.
-    pub(crate) index: u16,
-    pub(crate) admission: Arc<Admission>,
-    pub(crate) tally: Arc<Tally>,
-    pub(crate) encryption: Arc<Encryption>,
-    pub(crate) handshakes: Rc<Handshakes>,
-    /// Cloned for each connection that waits for room.
-    pub(crate) waiting: Rc<()>,
-    pub(crate) quic: RefCell<Vec<::quic::quinn::Endpoint>>,
-    /// The `Alt-Svc` values that announce HTTP/3, for the addresses where this thread serves it.
-    pub(crate) alt_svc: RefCell<HashMap<SocketAddr, Rc<[u8]>>>,
-    pub(crate) settings: Current,
-    pub(crate) log: Box<dyn Fn(&str)>,
-    pub(crate) logged: Cell<Option<std::time::Instant>>,
-}
-
-/// The pause after accept(2) failed or took one of the last descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) use acceptor::Acceptor;
+pub(crate) use admission::Admission;
+pub(crate) use handshakes::Handshakes;
+pub(crate) use room::{drain_arrivals, serve_others};
 
 /// The protocol of an address.
 enum Accepting {
@@ -76,7 +66,7 @@ pub(crate) async fn accept(acceptor: Rc<Acceptor>, listener: Listener) -> io::Re
         (Listening::Stream(socket), _) => socket,
         (Listening::Datagrams(port), Address::Tls(address)) => {
             let rules = acceptor.rules(&bind)?;
-            return crate::quic::accept(acceptor, port, *address, rules).await;
+            return quic::accept(acceptor, port, *address, rules).await;
         }
         (Listening::Datagrams(_), _) => return Err(io::Error::other("HTTP/3 needs TLS")),
     };
@@ -132,11 +122,6 @@ async fn accept_tcp(
     }
 }
 
-/// Converts an IPv4 address mapped to IPv6 to plain IPv4, for limits, logs and the app.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
 async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Result<()> {
     loop {
         match listener.accept().await {
@@ -155,45 +140,6 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
                 }
             }
             Err(e) => acceptor.refused(&e).await,
-        }
-    }
-}
-
-impl Acceptor {
-    /// Refuses new QUIC connections from now on. No other code may accept any more.
-    pub(crate) fn refuse_quic(&self) {
-        for endpoint in self.quic.borrow().iter() {
-            spawn_local(crate::quic::refuse(endpoint.clone()));
-        }
-    }
-
-    /// Watches the TLS parameters of an address.
-    fn rules(&self, bind: &Bind) -> io::Result<watch::Receiver<Arc<Endpoint>>> {
-        let endpoint = self.encryption.endpoint(bind);
-        endpoint.ok_or_else(|| io::Error::other("its certificates have not been read"))
-    }
-
-    /// Waits until some of the connections that are ending have closed their sockets (displaced idle ones,
-    /// refused ones). Meanwhile new clients wait in the backlog.
-    async fn pause(&self) {
-        self.log(&format!("connections are accepted slowly: {}", descriptors::shortage()));
-        tokio::time::sleep(PAUSE).await;
-    }
-
-    async fn refused(&self, error: &io::Error) {
-        // A client that gave up before it was accepted is not worth a line. A shortage of descriptors is.
-        if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
-            self.log(&format!("cannot accept a connection: {error}"));
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
-
-    /// Writes at most one line per second, because a shortage lasts for a while.
-    pub(crate) fn log(&self, what: &str) {
-        let now = std::time::Instant::now();
-        if self.logged.get().is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1)) {
-            self.logged.set(Some(now));
-            (self.log)(what);
         }
     }
 }

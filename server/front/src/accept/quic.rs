@@ -6,12 +6,12 @@
 //!    [`QuicHandshakes`]. A connection counts from its first packet. It can displace another one once its address is proved; until then it
 //!    is displaced before all others.
 //! 2. Changed TLS parameters (files, authorities) apply to connections that begin later.
-//! 3. When the future is dropped, no new connection begins and open ones continue. The caller should then refuse new clients ([`refuse`]):
+//! 3. When the future is dropped, no new connection begins and open ones continue. The caller should then refuse new clients ([`Acceptor::refuse_quic`]):
 //!    without a reply, a client retries until its time-out instead of falling back to TCP.
 
-use crate::accept::{Acceptor, canonical};
-use crate::admission::Room;
-use crate::quic_handshakes::{Judgement, QuicHandshakes};
+use super::acceptor::{Acceptor, canonical};
+use super::admission::Room;
+use super::quic_handshakes::{Judgement, QuicHandshakes};
 use crate::tls::variables;
 use ::quic::quinn::{self, Connection, Endpoint, Incoming};
 use ::quic::{Bounds, Keys, PortSocket, Settled, endpoint, server_config};
@@ -73,8 +73,17 @@ pub(crate) async fn accept(
     }
 }
 
+impl Acceptor {
+    /// Refuses new QUIC connections from now on. No other code may accept any more.
+    pub(crate) fn refuse_quic(&self) {
+        for endpoint in self.quic.borrow().iter() {
+            spawn_local(refuse(endpoint.clone()));
+        }
+    }
+}
+
 /// Refuses all new connections (CONNECTION_REFUSED). Returns when the endpoint is closed.
-pub(crate) async fn refuse(endpoint: Endpoint) {
+async fn refuse(endpoint: Endpoint) {
     while let Some(incoming) = endpoint.accept().await {
         incoming.refuse();
     }

@@ -1,9 +1,9 @@
 //! Reads handlers again when a file changes that the settings name or that a handler has required.
 
-use super::{Edition, plan};
+use super::Releases;
 use crate::error_log::ErrorLog;
-use crate::release::Releases;
-use crate::sites::watch::{EVERY, Mark, mark};
+use crate::file_state::{EVERY, Mark, mark};
+use crate::scripts::{Edition, plan};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;

@@ -1,23 +1,13 @@
-//! Reads the rules again when one of their files changes.
-//!
-//! Why polling: it works on every file system (network mounts, bind mounts of containers) and with editors
-//! that replace files, and a few `stat`s twice a second have no measurable cost.
+//! Reads the rules of the sites again when one of their files changes.
 
-use super::{Sites, load};
+use super::Releases;
 use crate::error_log::ErrorLog;
-use crate::release::Releases;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use crate::file_state::{EVERY, Mark, mark};
+use crate::sites::{Sites, load};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::task::JoinHandle;
-
-/// The interval between two checks.
-pub(crate) const EVERY: Duration = Duration::from_millis(500);
-
-/// Tells two states of a file apart; `None` if the file is missing.
-pub(crate) type Mark = Option<(u64, u64, i64, i64)>;
 
 /// Replaces the sites of the release in force whenever a file changes. Errors are written to `log` and the old sites stay in force. Also
 /// runs the health checks of the sites in force.
@@ -51,12 +41,6 @@ pub(crate) async fn run(releases: Rc<Releases>, log: Arc<ErrorLog>) {
             Err(error) => log.write(&format!("{error}\nthe rules before this change stay in force")),
         }
     }
-}
-
-/// Returns the state of a file.
-pub(crate) fn mark(path: &Path) -> Mark {
-    let found = std::fs::metadata(path).ok()?;
-    Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
 }
 
 /// Health checks. Dropping this stops them.
