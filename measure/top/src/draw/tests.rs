@@ -93,7 +93,7 @@ fn workers_of_several_pools_are_told_apart() {
     let mut state = state(3);
     let view = state.view.as_mut().unwrap();
     let server = &mut view.sample.server;
-    server.pools = ["default", "fibers"].map(|name| pool(name)).into();
+    server.pools = ["default", "fibers"].map(pool).into();
     let worker = &mut server.workers[1];
     (worker.fibers, worker.threads_max, worker.busy_threads) = (1_000, 1_000, 40);
     worker.pool = "fibers".to_owned();

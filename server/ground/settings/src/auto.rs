@@ -21,7 +21,8 @@ pub fn auto_workers(machine: &Machine, worker_memory: u64, others: u32) -> Chose
         None => Chosen { number: cpus, why },
         Some((room, what)) => {
             let each = text::size::exact(worker_memory);
-            let with = if others == 0 { String::new() } else { format!(", {others} of them for other pools") };
+            let with =
+                if others == 0 { String::new() } else { format!(", {others} of them for other pools") };
             let why = format!("auto: {what} has room for {room} of {each} each{with}");
             Chosen { number: room.saturating_sub(others).max(1), why }
         }

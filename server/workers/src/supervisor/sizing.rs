@@ -92,7 +92,7 @@ impl Supervisor {
             workers = Workers { min: workers.min.min(most), max: most };
         }
         // The load figures collected in the meantime are outdated.
-        drop(self.shared.dispatch(PoolIndex::DEFAULT).take_load());
+        self.shared.dispatch(PoolIndex::DEFAULT).take_load();
         let acts = self.reconciler.allow(workers, &format!("the setting is {workers} now"), Instant::now());
         self.carry_out(acts);
     }

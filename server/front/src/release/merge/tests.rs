@@ -191,7 +191,8 @@ fn the_paths_and_workers_of_a_pool_change_but_not_which_pools_there_are() {
     };
     let with = |pools: &[Pool]| Settings { pools: pools.to_vec(), ..Settings::defaults(Path::new("/")) };
     let (slow, fibers) = (pool("slow", "/a", 0), pool(Pool::FIBERS, "/b", 10));
-    let [none, one, both] = [with(&[]), with(&[slow.clone()]), with(&[slow.clone(), fibers.clone()])];
+    let [none, one, both] =
+        [with(&[]), with(std::slice::from_ref(&slow)), with(&[slow.clone(), fibers.clone()])];
     let warned = |now: &Settings, fresh: &Settings| takes_restart(now, fresh).join("; ");
     assert_eq!((warned(&both, &both), warned(&none, &none)), (String::new(), String::new()));
     assert_eq!(merge(&none, both.clone()).pools, []);
@@ -200,7 +201,7 @@ fn the_paths_and_workers_of_a_pool_change_but_not_which_pools_there_are() {
     assert_eq!(merge(&both, one.clone()).pools, both.pools);
     assert!(warned(&both, &one).contains("without fiber_paths a restart is needed: fibers still serve /b"));
     let other = Pool { workers: 7, queue: Duration::from_secs(1), worker: None, ..pool("slow", "/c", 0) };
-    let fresh = with(&[other.clone()]);
+    let fresh = with(std::slice::from_ref(&other));
     assert_eq!((warned(&one, &fresh), merge(&one, fresh).pools), (String::new(), vec![other]));
     let more = with(&[slow.clone(), Pool { fibers: 20, ..fibers.clone() }]);
     assert!(warned(&both, &more).contains("fibers of the pool fibers takes effect only after a restart"));
