@@ -209,6 +209,7 @@ fn snapshot() -> ServerSnapshot {
         sizing: Some(stats::SizingSnapshot { wanted: 1, min: 1, max: 4, pinned: false, last: None }),
         workers: vec![WorkerSnapshot {
             index: 0,
+            pool: "default".into(),
             pid: 100,
             state: WorkerState::Ready,
             phase: 0,
@@ -230,6 +231,7 @@ fn snapshot() -> ServerSnapshot {
             cpu_ms: 900,
             restarts: 6,
         }],
+        pools: Vec::new(),
         held: stats::HeldSnapshot::default(),
         deaths: DeathCounts::default(),
         blocking_calls: 0,
