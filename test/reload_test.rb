@@ -296,6 +296,28 @@ class ReloadReleasesTest < Case
     end
   end
 
+  it "starts a service again in the release that serves, wherever the link leads by then" do
+    firebrick_only
+    released do |root|
+      starts = File.join(root, "starts.log")
+      command = "ruby service.rb"
+      service = "File.write(#{starts.inspect}, \"\#{Process.pid} \#{Dir.pwd[/\\d+\\z/]} \#{NUMBER}\\n\", mode: 'a')\nsleep\n"
+      %w[1 2].each { |number| release(root, number, { "service.rb" => "NUMBER = #{number}\n#{service}", "firebrick.toml" => "[services]\njobs = #{command.inspect}\n" }) }
+      own = serve_link(root, "--reload-watch", "0s")
+      started = ->(count) { wait_until("#{count} starts", within: 30) { File.exist?(starts) && File.readlines(starts).then { |lines| lines.last.split if lines.size == count } } }
+      pid, *first = started[1]
+      assert_equal %w[1 1], first
+      link(root, "2")
+      Process.kill("KILL", pid.to_i)
+      pid, *again = started[2]
+      assert_equal %w[1 1], again, "the link leads to release 2, which does not serve yet"
+      assert_reloads(own)
+      _, *moved = started[3]
+      assert_equal %w[2 2], moved
+      refute_equal pid, File.readlines(starts).last.split.first
+    end
+  end
+
   it "loses the way to files of neither release while it is undone" do
     firebrick_only
     released do |root|
