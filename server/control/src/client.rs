@@ -2,7 +2,6 @@
 
 use crate::deaths;
 use crate::socket::connect_to;
-use crate::stop::of_this_machine;
 use crate::table;
 use rustix::process::Pid;
 use serde::de::DeserializeOwned;
@@ -351,6 +350,18 @@ fn parse_head(response: &[u8]) -> Result<(u16, usize, Option<usize>), String> {
     let announced = head.headers.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
     let announced = announced.and_then(|field| std::str::from_utf8(field.value).ok()?.parse::<usize>().ok());
     Ok((head.code.unwrap_or_default(), length, announced))
+}
+
+/// Returns the process id that a server has reported. Fails if its address is not of this machine.
+fn of_this_machine(address: &ControlAddress, status: &Status) -> Result<Pid, Error> {
+    let named = i32::try_from(status.pid).ok().and_then(Pid::from_raw);
+    match named {
+        Some(pid) if address.is_local() => Ok(pid),
+        _ => Err(Error::Io(
+            address.clone(),
+            io::Error::other("a server of another machine can only be stopped there"),
+        )),
+    }
 }
 
 #[cfg(test)]

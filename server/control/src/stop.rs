@@ -10,9 +10,7 @@
 use crate::client::{Client, Error, explain};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use settings::ControlAddress;
 use stats::{ServerState, Status};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -214,18 +212,6 @@ fn progress(status: &Status) -> String {
     }
 }
 
-/// Returns the process id that a server has reported. Fails if its address is not of this machine.
-pub(crate) fn of_this_machine(address: &ControlAddress, status: &Status) -> Result<Pid, Error> {
-    let named = i32::try_from(status.pid).ok().and_then(Pid::from_raw);
-    match named {
-        Some(pid) if address.is_local() => Ok(pid),
-        _ => Err(Error::Io(
-            address.clone(),
-            io::Error::other("a server of another machine can only be stopped there"),
-        )),
-    }
-}
-
 fn say(well: bool, text: &str) {
     if well {
         output::print(format!("{text}\n"));
@@ -237,6 +223,7 @@ fn say(well: bool, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use settings::ControlAddress;
 
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command};

@@ -17,10 +17,7 @@ use std::path::Path;
 
 /// The circles of today: the crate with the parent of the modules, and the modules.
 const KNOWN: &[(&str, &str)] = &[
-    ("certs", "demand keeper shared"),
-    ("control", "client stop"),
     ("control", "release server"),
-    ("fieldcode", "request section"),
     ("handler", "body failure"),
     ("handler::held", "account holding ledger"),
     ("http2", "connection discard receive"),
@@ -44,7 +41,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("stats", "recorder snapshot tls"),
     ("sys", "file linux process socket tcp"),
     ("tls", "accept endpoint hello"),
-    ("tls", "certificate dn"),
     ("top", "draw fleet live once options state"),
     ("top::draw", "facts services"),
     ("tuner", "cell counters fibers hints running screen slice table verdict work"),

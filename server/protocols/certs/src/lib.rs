@@ -14,6 +14,7 @@
 mod alpn;
 mod ask;
 mod board;
+mod budget;
 mod ca;
 mod challenge;
 mod client;

@@ -6,10 +6,11 @@
 
 use crate::ask::Asked;
 use crate::board::Board;
+use crate::budget::Budget;
 use crate::ca::Ca;
 use crate::challenge::{HttpAnswers, Means};
 use crate::client::Client;
-use crate::demand::{Budget, Demand, Door, Question, WAITING};
+use crate::demand::{Demand, Door, Question, WAITING};
 use crate::keeper::Keeper;
 use crate::shared::{ORDERS, Shared, now};
 use crate::store::{Folder, Redis, Store};

@@ -9,7 +9,7 @@ use crate::overflow::Overflow;
 use crate::record::{Announced, announce};
 use crate::schedule::Moment;
 use crate::store::{Item, Pending, Store};
-use crate::{alpn, demand::Budget};
+use crate::{alpn, budget::Budget};
 use settings::Acme;
 use std::cell::RefCell;
 use std::collections::BTreeMap;

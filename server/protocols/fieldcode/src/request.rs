@@ -1,8 +1,10 @@
 //! Holds a request's head: the result of checking a field section.
 
 use crate::Expect;
-use crate::section::SPARE_TEXT;
 use handler::{Failure, Fields, Span};
+
+/// Room in a request's text for fields that filters add: an id and a time.
+pub(crate) const SPARE_TEXT: usize = 160;
 
 /// A checked request head. All spans are into `fields.text()`, which has spare room for fields that filters add.
 #[derive(Debug, Clone)]

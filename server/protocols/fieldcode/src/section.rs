@@ -8,13 +8,11 @@
 
 mod finish;
 
-use crate::request::Refusal;
+use crate::request::{Refusal, SPARE_TEXT};
 use crate::syntax::{decimal, is_authority, trim};
 use crate::{Expect, HeadLimits, Name};
 use handler::{Failure, Span};
 
-/// Room in a request's text for fields that filters add: an id and a time.
-pub(crate) const SPARE_TEXT: usize = 160;
 /// The overhead of a field in addition to its name and value (RFC 9113 section 6.5.2).
 const OVERHEAD: usize = 32;
 /// A section of this many times a limit is an attack.

@@ -5,10 +5,10 @@
 //! 2. Dates are not checked: an expired certificate is served, because a client can choose to accept it, and
 //!    a server that does not start is worse. [`Certificate::warnings`] reports it.
 
+use crate::hex::hex;
 use crate::{Error, pem, provider};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use trust::Secret;
@@ -202,14 +202,6 @@ fn unsigned(bytes: &[u8]) -> &[u8] {
         [0, rest @ ..] if !rest.is_empty() => rest,
         _ => bytes,
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn ago(span: Duration) -> String {

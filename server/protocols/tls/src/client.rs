@@ -1,6 +1,6 @@
 //! Client certificates: their authorities, and the contents that apps see.
 
-use crate::certificate::hex;
+use crate::hex::hex;
 use crate::pem;
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;

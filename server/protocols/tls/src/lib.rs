@@ -19,6 +19,7 @@ mod endpoint;
 mod error;
 mod files;
 mod hello;
+mod hex;
 mod names;
 mod pem;
 mod provider;

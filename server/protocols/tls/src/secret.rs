@@ -4,7 +4,7 @@
 //! 1. The secret is never shown. Only the owner can read its file, from the moment it exists.
 //! 2. Servers that start at the same time with the same file use the same secret.
 
-use crate::certificate::hex;
+use crate::hex::hex;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use std::fmt;
 use std::fs::{self, DirBuilder, OpenOptions};
