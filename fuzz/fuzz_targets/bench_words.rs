@@ -1,4 +1,4 @@
-//! What is typed after `firebrick bench`: no URL, rate, duration or condition makes a reader panic or comes out as something that
+//! The words after `firebrick bench`: no URL, rate, duration or condition makes a reader panic or comes out as something that
 //! cannot be used. Run with `make fuzz FUZZ=bench_words`.
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What is stored beside certificates: no bytes panic, and what is read is written as it was read.
+//! Notes stored beside certificates: no bytes panic, and a note that is read is written as it was read.
 //! Run with `make fuzz FUZZ=certificate_notes`.
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What HPACK and QPACK share: any bytes are safe to decode, and encoding what was decoded gives the same text again. Run with
+//! The coding that HPACK and QPACK share: any bytes are safe to decode, and encoding what was decoded gives the same text again. Run with
 //! `make fuzz FUZZ=field_coding`.
 #![no_main]
 

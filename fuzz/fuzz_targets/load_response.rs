@@ -1,4 +1,4 @@
-//! What servers say to the load generator: whatever it is, it is read the same way in pieces as in one.
+//! Responses to the load generator: any bytes are read the same way in pieces as in one.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: (u16, &[u8])| load::fuzz(input.1, usize::from(input.0)));

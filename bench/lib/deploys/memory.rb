@@ -35,7 +35,7 @@ module Bench
 
           at = rand(ROWS.size)
           rows = ROWS[at, 50].map { |row| { id: row.id, name: row.name.upcase, tags: row.tags.join(","), text: TRANSLATIONS["en.some.longer.key.number#{row.id}"] } }
-          # What an app caches in a worker, bounded.
+          # The cache of an app in a worker, bounded.
           LOCK.synchronize { SEEN[at % 500] = rows.size }
           [200, TEXT.dup, [rows.map(&:to_s).join("\n")]]
         end)

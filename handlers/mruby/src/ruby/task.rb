@@ -47,7 +47,7 @@ module Rt
     # How deeply the handler's own Fibers are nested at the moment.
     attr_accessor :depth
 
-    # What is reported of an exception. Its own methods may raise, too.
+    # The report of an exception. Its own methods may raise, too.
     def report(error)
       grant
       begin

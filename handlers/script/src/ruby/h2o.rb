@@ -59,7 +59,7 @@ module H2O
   REPROCESS = App.new(Rt::WAIT_REPROCESS)
 
   class << self
-    # What follows this handler: other handlers of the route, files, the app.
+    # The parts that follow this handler: other handlers of the route, files, the app.
     def next
       NEXT
     end

@@ -1,4 +1,4 @@
-//! What all acceptors of a front thread share.
+//! The values that all acceptors of a front thread share.
 
 use super::admission::{Admission, Tally};
 use super::handshakes::Handshakes;

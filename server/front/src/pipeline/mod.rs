@@ -59,7 +59,7 @@ pub(crate) struct Pipeline {
     failures: FailureLog,
 }
 
-/// What a front thread gives to its pipeline.
+/// The parts that a front thread gives to its pipeline.
 pub(crate) struct Parts {
     pub(crate) has_app: bool,
     pub(crate) content: Rc<RefCell<Rc<Content>>>,

@@ -39,7 +39,7 @@ pub(super) struct Server<'a> {
 /// Ports that listen. Nothing accepts on them yet.
 pub(super) type Ports = Vec<(Address, Vec<Listener>)>;
 
-/// What listening leaves for upgrades.
+/// The sockets and addresses that upgrades pass on.
 #[derive(Default)]
 pub(super) struct Kept {
     /// Duplicates of all listening sockets.

@@ -38,7 +38,7 @@ type Outcome = Result<(Successor, Vec<PathBuf>), String>;
 /// The channel for the progress of an upgrade.
 type Lines = mpsc::UnboundedSender<ReloadLine>;
 
-/// What the life of a server has to react to.
+/// Events of upgrades to which the lifecycle reacts.
 pub(super) enum Event {
     /// An upgrade is to begin. Its progress goes to a client of the control server, or only to the log.
     Asked(Option<Lines>),

@@ -1,4 +1,4 @@
-//! What the program asks of the operating system, on Linux and elsewhere: the machine, processes, sockets, files.
+//! Questions to the operating system, on Linux and elsewhere: the machine, processes, sockets, files.
 //!
 //! Why one crate: each fact of `/proc` and each difference between systems is known in one place, and tested there.
 //!

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 /// A name with its path, one string for each part.
 type Name = Vec<String>;
 
-/// What a source file names outside of tests.
+/// The paths that a source file names outside of tests.
 #[derive(Default)]
 pub struct Source {
     /// The paths that begin with `crate`, `super` or `self`, each behind the modules inside the file that it stands in.
