@@ -25,7 +25,7 @@ module Firebrick
       class Boot < Template::Boot
         # Returns the worker's pool, which only the front knows by name.
         def pool
-          Worker::Pool.new(*numbers(Key::THREADS_MIN, Key::THREADS_MAX, Key::FIBERS), "default")
+          Firebrick::Worker::Pool.new(*numbers(Wire::Boot::THREADS_MIN, Wire::Boot::THREADS_MAX, Wire::Boot::FIBERS), "default")
         end
 
         private
@@ -72,6 +72,8 @@ module Firebrick
       def end_at_once
         at_exit do
           error = $ERROR_INFO
+          # `exit!` keeps Ruby from showing it.
+          warn error.full_message(highlight: false) if error.is_a?(StandardError) || error.is_a?(ScriptError)
           [$stdout, $stderr].each(&:flush)
           next exit!(0) if error.nil?
 
