@@ -25,7 +25,8 @@ module Firebrick
       class Boot < Template::Boot
         # Returns the worker's pool, which only the front knows by name.
         def pool
-          Firebrick::Worker::Pool.new(*numbers(Wire::Boot::THREADS_MIN, Wire::Boot::THREADS_MAX, Wire::Boot::FIBERS), "default")
+          shape = numbers(Wire::Boot::THREADS_MIN, Wire::Boot::THREADS_MAX, Wire::Boot::FIBERS)
+          Firebrick::Worker::Pool.new(*shape, "default")
         end
 
         private
