@@ -32,7 +32,7 @@ class PoolsTest < Case
 
   def test_each_worker_serves_as_many_as_it_has_seats
     FakeFront.open(APP, threads: [1, 2], workers: 0) do |front|
-      threads = front.fork_worker
+      threads = front.fork_worker(fibers: 0)
       fibers = front.fork_worker(threads: [1, 1], fibers: 5)
       ids = { threads => Array.new(2) { threads.start(target: "/?1") }, fibers => Array.new(5) { fibers.start(target: "/?1") } }
       served(front, 0, 2)

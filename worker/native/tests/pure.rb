@@ -14,7 +14,7 @@ module Pure
     "TimingTest#test_a_measured_request_tells_what_was_work" => "Ruby does not tell Ruby code how long it waits for the GVL",
     "PromotionTest#test_threads_of_the_app_do_not_follow" => "its own threads are Ruby's, and the test counts them",
     "HeapTest" => "it cannot reach the heap", "LoanTest" => OFFERS, "FibersTest" => FIBERS, "FibersInterruptsTest" => FIBERS, "PreemptTest" => FIBERS, "BlockingTest" => FIBERS,
-    "FiberPathsTest" => FIBERS
+    "PoolsTest" => FIBERS
   }.freeze
 
   module_function

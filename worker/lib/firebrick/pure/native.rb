@@ -105,7 +105,7 @@ module Firebrick
       end
 
       def early_hints(handle, headers)
-        Handle.exchange(handle).response.interim(Pure::Head.new(103, headers, @options.max_head))
+        Handle.exchange(handle).response.interim(Pure::Head.new(103, headers, @options[:max_head]))
         nil
       end
 
