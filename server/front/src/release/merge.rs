@@ -54,7 +54,11 @@ pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
         typed_dir: fresh.typed_dir,
         app: fresh.app,
         puma_rb: fresh.puma_rb,
-        workers: fresh.workers,
+        // The machine decides, with the pools in force: the supervisor follows it.
+        workers: match fresh.workers_auto {
+            Some(_) if fresh.workers_auto == now.workers_auto => now.workers,
+            _ => fresh.workers,
+        },
         workers_auto: fresh.workers_auto,
         limits: Limits { max_queue: now.limits.max_queue, ..fresh.limits },
         timeouts: Timeouts {

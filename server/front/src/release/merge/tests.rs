@@ -10,17 +10,19 @@ use std::time::Duration;
 fn what_cannot_change_stays() {
     let now = Settings::defaults(Path::new("/app/releases/1"));
     let mut fresh = Settings::defaults(Path::new("/app/releases/2"));
-    fresh.workers = Workers::exactly(9);
+    (fresh.workers, fresh.workers_auto) = (Workers::exactly(9), None);
     fresh.front_threads = 9;
     fresh.limits.max_queue = 9;
     fresh.rack.warmup = vec!["/up".to_owned()];
     fresh.rack.yjit = settings::Yjit::On;
     fresh.rack.out_of_band_gc = true;
     fresh.timeouts.keep_alive = Duration::from_secs(1);
+    let auto = Settings { workers_auto: now.workers_auto, ..fresh.clone() };
+    assert_eq!(merge(&now, auto).workers, now.workers, "the machine decides");
     let merged = merge(&now, fresh.clone());
     assert_eq!(merged.dir, Path::new("/app/releases/2"));
     assert_eq!((merged.front_threads, merged.tag), (now.front_threads, now.tag));
-    assert_eq!(merged.workers, fresh.workers);
+    assert_eq!((merged.workers, merged.workers_auto), (fresh.workers, None));
     assert_eq!((merged.rack, merged.timeouts), (fresh.rack, fresh.timeouts));
     assert_eq!(merged.limits, now.limits);
 }
