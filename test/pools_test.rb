@@ -44,7 +44,7 @@ class PoolsTest < Case
     own.stats["workers"].group_by { |worker| worker["pool"] }.transform_values { |all| all.map { |worker| worker["pid"] }.sort }
   end
 
-  # What the app says of a request: version, pid, thread or fiber, rack.multithread.
+  # The app responds with these facts of a request: version, pid, thread or fiber, rack.multithread.
   def facts(own, path)
     get(path, to: own).body.split
   end

@@ -25,13 +25,3 @@ pub struct Load {
     /// The number of those requests.
     pub measured: u32,
 }
-
-impl Load {
-    /// Adds the load of another queue over the same time.
-    pub fn add(&mut self, other: &Load) {
-        self.waits.add(&other.waits);
-        self.app_us += other.app_us;
-        self.gvl_us += other.gvl_us;
-        self.measured += other.measured;
-    }
-}

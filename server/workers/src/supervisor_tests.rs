@@ -197,13 +197,30 @@ fn limits_are_carried_out() {
     });
 }
 
-/// Puts the settings of a reload in force.
-fn reloaded(scene: &mut Scene, workers: &str) -> Vec<String> {
+/// Puts the settings of a reload in force. `auto`: the memory of a worker, where the machine decides the number.
+fn reloaded_to(scene: &mut Scene, workers: &str, auto: Option<u64>) -> Vec<String> {
     let mut settings = Settings::clone(&scene.supervisor.options.boot.settings);
-    settings.workers = workers.parse().unwrap();
+    (settings.workers, settings.workers_auto) = (workers.parse().unwrap(), auto);
     scene.supervisor.options.boot.settings = Arc::new(settings);
     scene.supervisor.reloaded_size();
     scene.logged()
+}
+
+fn reloaded(scene: &mut Scene, workers: &str) -> Vec<String> {
+    reloaded_to(scene, workers, None)
+}
+
+/// The settings may have been read when the machine had more or fewer CPUs.
+#[test]
+fn a_reload_with_auto_takes_the_number_from_the_machine_as_it_is_now() {
+    with_scene(async |scene| {
+        let now = settings::auto_workers(&settings::Machine::recent(), 1 << 20, 0).number;
+        let now = now.min(scene.supervisor.reconciler.capacity()) as usize;
+        for stale in ["1", "7"] {
+            reloaded_to(scene, stale, Some(1 << 20));
+            assert_eq!(scene.supervisor.sizing().wanted, now, "{stale}");
+        }
+    });
 }
 
 #[test]

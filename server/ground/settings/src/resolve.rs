@@ -139,16 +139,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     let threads = threads::threads(&taker);
     let (limits, timeouts) =
         (bounds::limits(&taker, facts, development), bounds::timeouts(&taker, facts, development));
-    let own = Pool {
-        name: Pool::DEFAULT.to_owned(),
-        paths: Vec::new(),
-        workers: workers.0.max,
-        threads,
-        fibers: 0,
-        max_queue: limits.max_queue,
-        queue: timeouts.queue,
-        worker: timeouts.worker,
-    };
+    let own = Pool::ordinary(workers.0.max, threads, &limits, &timeouts);
     let (fibers, pools) = pools::pools(&taker, given, facts, &own);
     let (workers, workers_auto, workers_why) = beside(workers, &pools, facts);
     let shared: Shared = Section::take(&taker);

@@ -84,6 +84,9 @@ impl Supervisor {
                 pool.name, pool.workers
             ));
         }
+        if let Some(Chosen { number, .. }) = self.auto_number() {
+            workers = Workers::exactly(number);
+        }
         let most = self.reconciler.capacity();
         if workers.max > most {
             self.log(format!(
@@ -114,16 +117,21 @@ impl Supervisor {
         }
     }
 
+    /// With `workers = "auto"`: returns the number for the machine as it is now, beside the workers of other pools.
+    /// The number in the settings is that of the time when they were read.
+    fn auto_number(&self) -> Option<Chosen> {
+        let estimate = self.options.boot.settings.workers_auto?;
+        Some(auto_workers(&Machine::recent(), estimate, self.reconciler.others() as u32))
+    }
+
     /// With `workers = "auto"`: adjusts the number to the current limits of CPU and memory, because a pod can
     /// be resized while it runs.
     fn follow_machine(&mut self, now: Instant) {
-        let Some(estimate) = self.options.boot.settings.workers_auto else { return };
         if now < self.subjects.sampler.next_auto || !self.reconciler.may_resize() {
             return;
         }
         self.subjects.sampler.next_auto = now + LIMITS;
-        let others = self.reconciler.others() as u32;
-        let Chosen { number, why } = auto_workers(&Machine::recent(), estimate, others);
+        let Some(Chosen { number, why }) = self.auto_number() else { return };
         let workers = Workers::exactly(number.min(self.reconciler.capacity()));
         let acts = self.reconciler.allow(workers, &why, now);
         self.carry_out(acts);

@@ -20,11 +20,11 @@ use crate::value::workers::Workers;
 /// The keys of a pool.
 const KEYS: [&str; 7] =
     ["paths", "workers", "threads", "fibers", "limits.max_queue", "timeouts.queue", "timeouts.worker"];
-/// The most concurrent requests of a worker: the protocol counts them in 16 bits.
+/// The most concurrent requests of a worker.
 const SEATS: u64 = 65_535;
 /// Memory maps per fiber: its stack and the guard page.
 const MAPS: u64 = 2;
-/// Memory maps reserved for everything else: Ruby, its extensions, the app's threads.
+/// Ruby, its extensions and the app's threads take so many memory maps at most.
 const OTHER_MAPS: u64 = 4_000;
 /// With `fiber_paths`: the number of workers of the default pool for each worker of fibers. Fibers mostly wait,
 /// so that one process holds those of several.
@@ -50,7 +50,7 @@ pub(super) fn pools(taker: &Taker<'_>, given: &Given, facts: &Facts, own: &Pool)
             pools.push(pool);
         }
     }
-    let (fibers, paths) = fibers(taker, facts, own, most);
+    let (mut fibers, paths) = fibers(taker, facts, own, most);
     if !paths.is_empty() {
         let twice = pools.iter().find_map(|pool| {
             let path = pool.paths.iter().find(|path| paths.contains(path));
@@ -64,8 +64,7 @@ pub(super) fn pools(taker: &Taker<'_>, given: &Given, facts: &Facts, own: &Pool)
             Some(problem) => taker.conflict(&FIBER_PATHS.about, problem),
             None => pools.push(of_fiber_paths(paths, fibers, own, most)),
         }
-        pools.sort_by_key(|pool| pool.fibers > 0);
-        return (0, pools);
+        fibers = 0;
     }
     pools.sort_by_key(|pool| pool.fibers > 0);
     (fibers, pools)
@@ -145,8 +144,8 @@ fn fibers(taker: &Taker<'_>, facts: &Facts, own: &Pool, most: u64) -> (u32, Vec<
 }
 
 impl Reader<'_> {
-    /// Reads a pool. What it does not set is as in `own`, the default pool, except for the number of workers,
-    /// which is one.
+    /// Reads a pool. Keys that it does not set have the values of `own`, the default pool, except for the number of
+    /// workers, which is one.
     fn pool(&self, own: &Pool, others: &[Pool], most: u64) -> Option<Pool> {
         if !self.has_a_name() {
             return None;

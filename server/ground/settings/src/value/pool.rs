@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::threads::Threads;
-use crate::settings::Settings;
+use crate::settings::{Limits, Settings, Timeouts};
 
 /// A pool. All pools share the template; a worker serves the requests of its pool only.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,20 @@ impl Pool {
     /// The most pools beside the default.
     pub const MOST: usize = 16;
 
+    /// Returns the default pool of these settings, without fibers.
+    pub(crate) fn ordinary(workers: u32, threads: Threads, limits: &Limits, timeouts: &Timeouts) -> Pool {
+        Pool {
+            name: Pool::DEFAULT.to_owned(),
+            paths: Vec::new(),
+            workers,
+            threads,
+            fibers: 0,
+            max_queue: limits.max_queue,
+            queue: timeouts.queue,
+            worker: timeouts.worker,
+        }
+    }
+
     /// Returns the paths as text: `/events, /cable`.
     pub fn paths_text(&self) -> String {
         let shown = |path: &String| if path.is_empty() { "/".to_owned() } else { path.clone() };
@@ -57,16 +71,8 @@ impl fmt::Display for Pool {
 impl Settings {
     /// Returns the default pool.
     pub fn default_pool(&self) -> Pool {
-        Pool {
-            name: Pool::DEFAULT.to_owned(),
-            paths: Vec::new(),
-            workers: self.workers.min,
-            threads: self.threads,
-            fibers: self.fibers,
-            max_queue: self.limits.max_queue,
-            queue: self.timeouts.queue,
-            worker: self.timeouts.worker,
-        }
+        let pool = Pool::ordinary(self.workers.min, self.threads, &self.limits, &self.timeouts);
+        Pool { fibers: self.fibers, ..pool }
     }
 
     /// Returns whether fibers serve any pool.
