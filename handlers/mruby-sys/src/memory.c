@@ -206,14 +206,20 @@ int memory_is_full(fb_vm *vm, size_t needed) {
 }
 
 #ifdef MRB_USE_DEBUG_HOOK
+/* Called before each instruction. */
 static void hook(mrb_state *mrb, const struct mrb_irep *irep, const mrb_code *pc, mrb_value *regs) {
   fb_vm *vm = mrb->ud;
-  (void)irep;
-  (void)pc;
+  int interrupted = atomic_load_explicit(&vm->interrupted, memory_order_relaxed);
   (void)regs;
-  if (!vm->is_ending && atomic_exchange_explicit(&vm->interrupted, 0, memory_order_relaxed)) {
-    mrb_raise(mrb, vm->interrupted_class, "the handler ran for too long without waiting");
+  if (!interrupted || vm->ceiling == SIZE_MAX || vm->is_ending) return;
+  /* The code around all tasks must get the exception; raised here, it would leave the fiber of the task. */
+  if (vm->work && irep == vm->work->body.irep) return;
+  if (interrupted != UNTIL_IT_ENDS || atomic_load(&vm->unwanted) != atomic_load(&vm->serial)) {
+    atomic_store_explicit(&vm->interrupted, 0, memory_order_relaxed);
   }
+  /* mruby notes the place in a frame when it calls something. A stale place could lie in the `begin` of a clause that runs already. */
+  mrb->c->ci->pc = pc + 1;
+  mrb_raise(mrb, vm->interrupted_class, "the handler ran for too long without waiting");
 }
 
 void memory_watch(fb_vm *vm) { vm->mrb->code_fetch_hook = hook; }
@@ -238,4 +244,7 @@ void fb_collect(fb_vm *vm) {
   collect(vm);
 }
 
-void fb_interrupt(fb_vm *vm) { atomic_store_explicit(&vm->interrupted, 2, memory_order_relaxed); }
+void fb_interrupt(fb_vm *vm) {
+  if (atomic_load_explicit(&vm->interrupted, memory_order_relaxed) == UNTIL_IT_ENDS) return;
+  atomic_store_explicit(&vm->interrupted, 2, memory_order_relaxed);
+}

@@ -106,9 +106,10 @@ void fb_interrupt(fb_vm *vm);
 
 /* Number of the current or last step. From any thread. */
 unsigned fb_serial(fb_vm *vm);
-/* Ends that step at the cost of the VM, even if it never allocates: it returns FB_STOPPED. Has no effect if another step runs by
- * now, or if the thread is outside of mruby's interpreter at that moment: try again. From any thread while the one that opened
- * the VM lives. Uses SIGVTALRM. */
+/* Ends that step, even if it never allocates or rescues every exception. Has no effect if another step runs by now. From any thread
+ * while the one that opened the VM lives. With the debug hook Rt::Interrupted is raised again and again until the step has ended.
+ * Without it the step ends at the cost of the VM and returns FB_STOPPED, by SIGVTALRM; no effect if the thread is outside of mruby's
+ * interpreter at that moment: try again. */
 void fb_stop(fb_vm *vm, unsigned serial);
 
 #endif

@@ -1,6 +1,7 @@
-/* Ends a step that computes without end, at the cost of its VM. See stop.h for the contract.
+/* Ends a step that computes without end. See stop.h for the contract.
  *
- * Without MRB_USE_DEBUG_HOOK mruby checks for nothing while it executes instructions that do not allocate. So the watchdog sends the
+ * A library with MRB_USE_DEBUG_HOOK (Debian 13) needs nothing of this: each instruction raises until the step has ended (memory.c).
+ * Without it the step is ended at the cost of its VM. mruby checks for nothing while it executes instructions that do not allocate. So the watchdog sends the
  * thread a SIGVTALRM, and its handler leaves the interpreter by siglongjmp. That is safe under these conditions, all of which
  * `on_stop` checks or the shim guarantees:
  *
@@ -129,6 +130,13 @@ void fb_stop(fb_vm *vm, unsigned serial) {
   if (!fb_can_stop()) return;
   atomic_store(&vm->unwanted, serial);
   pthread_kill(vm->thread, SIGVTALRM);
+}
+#elif defined(MRB_USE_DEBUG_HOOK)
+void stop_verify(fb_vm *vm) { (void)vm; }
+int fb_can_stop(void) { return 1; }
+void fb_stop(fb_vm *vm, unsigned serial) {
+  atomic_store(&vm->unwanted, serial);
+  atomic_store(&vm->interrupted, UNTIL_IT_ENDS);
 }
 #else
 void stop_verify(fb_vm *vm) { (void)vm; }

@@ -1,6 +1,7 @@
-/* Ends a step in the middle, at the cost of its VM. How and why it is safe: stop.c. memory.c does it, too, on its own thread.
+/* Ends a step that goes on after an exception. With the debug hook each further instruction raises, and the VM survives. Without it the step
+ * is left in the middle, at the cost of its VM: how and why it is safe: stop.c. memory.c leaves steps, too, on its own thread.
  *
- * Contract: a step that may be stopped runs like this:
+ * Contract: a step that may be left runs like this:
  *
  *   if (sigsetjmp(vm->leave, 0)) return FB_STOPPED;
  *   stop_running = vm; ...; stop_running = NULL;
@@ -12,7 +13,8 @@
 
 #include "vm.h"
 
-#if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
+/* Whether a signal leaves the interpreter: only where there is no other way. */
+#if !defined(MRB_USE_DEBUG_HOOK) && defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
 #define CAN_STOP 1
 #else
 #define CAN_STOP 0

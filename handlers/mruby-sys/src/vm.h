@@ -32,6 +32,9 @@
 /* Why a step was left: the values of siglongjmp. */
 enum { LEFT_FOR_TIME = 1, LEFT_FOR_MEMORY = 2 };
 
+/* Value of `interrupted`: each instruction of the step raises, so that no `rescue` or `ensure` keeps it running. */
+enum { UNTIL_IT_ENDS = -1 };
+
 /* Methods that compile: eval and the like. */
 enum { COMPILERS = 4 };
 
@@ -63,7 +66,7 @@ struct fb_vm {
   size_t first_piece;  /* size of the large structure that was granted last */
   unsigned refused;    /* jobs, because the heap was full */
   int is_ending;       /* the task's exception is being reported: it is not interrupted any more */
-  atomic_int interrupted; /* number of allocations that are still to fail; with the hook: whether to raise */
+  atomic_int interrupted; /* number of allocations that are still to fail; with the hook: whether to raise, once or UNTIL_IT_ENDS */
   buffer out;
   struct mrb_context *task; /* that runs the current step */
   int has_plain;       /* `out` is a response of Rt.plain */

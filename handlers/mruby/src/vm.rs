@@ -107,8 +107,9 @@ impl Interrupt {
         self.with(0, |vm| unsafe { sys::fb_serial(vm) })
     }
 
-    /// Ends that step at the cost of its VM: the step returns [`Step::Broken`] with an exception of [`STOPPED`]. Has no effect if another step runs
-    /// by now, or if the thread is outside of the interpreter at that moment; then try again.
+    /// Ends that step even if it rescues every exception. Has no effect if another step runs by now. With the debug hook the step returns
+    /// [`Step::Raised`]. Without it the step returns [`Step::Broken`] with an exception of [`STOPPED`], at the cost of its VM; no effect if the thread
+    /// is outside of the interpreter at that moment; then try again.
     pub fn stop(&self, serial: u32) {
         // SAFETY: the VM is open as long as the pointer is there, and its thread with it.
         self.with((), |vm| unsafe { sys::fb_stop(vm, serial) });

@@ -1,10 +1,10 @@
 //! Ends steps that compute for too long without waiting.
 //!
-//! One thread per process checks all VMs 50 times a second. It compares the CPU time of their threads, because on a busy machine a step can take
-//! long without computing. A VM that exceeds its limit is told to raise. A library with the debug hook raises at its next instruction, one without
-//! it at the next allocation. Code that reaches neither (`while true; end` on such a library), or that rescues the exception and continues, is
-//! stopped after twice the limit at the cost of its VM: the thread gets a new VM, and the requests that waited in the old one fail. Endless code
-//! outside of Ruby cannot be stopped; it is logged.
+//! One thread per process checks all VMs 50 times a second while any computes, and sleeps otherwise. It compares the CPU time of their threads,
+//! because on a busy machine a step can take long without computing. A VM that exceeds its limit is told to raise. A library with the debug hook
+//! raises at its next instruction, one without it at the next allocation. A step that goes on nevertheless is stopped after twice the limit: with
+//! the hook each further instruction raises. Without it the VM is given up: the thread gets a new one, and the requests that waited in the old one
+//! fail. Endless code outside of Ruby cannot be stopped; it is logged.
 
 use crate::observed::Alarm;
 use crate::plan::Plan;
@@ -12,12 +12,15 @@ use crate::subject::{Location, RequestLine, Subject};
 use mruby::Interrupt;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::thread::Thread;
 use std::time::Duration;
 use sys::process::ThreadClock;
 
 /// The interval between checks; a step may exceed its limit by this time.
 const INTERVAL: Duration = Duration::from_millis(20);
+/// The number of checks in a row that find no step running, after which the watchdog sleeps.
+const QUIET: u32 = 50;
 /// A step that has not ended after this many times its limit is stopped.
 const STOP_AFTER: u32 = 2;
 /// A step that has not ended after this many times its limit cannot be stopped; it is logged.
@@ -54,8 +57,6 @@ struct Watch {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Seen {
     step: u64,
-    /// The VM's own number of the step.
-    serial: u32,
     /// The CPU time of the thread when the step was first seen.
     since: Duration,
 }
@@ -102,6 +103,7 @@ impl Watched {
         watch.limit.store(limit.as_millis().clamp(1, u128::from(u32::MAX)) as u64, Ordering::Relaxed);
         watch.fired.store(false, Ordering::Relaxed);
         watch.running.store(self.steps.get(), Ordering::Release);
+        wake();
         let result = run();
         watch.running.store(0, Ordering::Release);
         (result, watch.fired.load(Ordering::Acquire))
@@ -110,38 +112,82 @@ impl Watched {
 
 static LIST: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
 
+/// The watchdog's thread; `None` if it could not be started.
+static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
+
+/// Whether the watchdog sleeps until a step begins.
+static SLEEPS: AtomicBool = AtomicBool::new(false);
+
 /// Starts the watchdog thread with the first VM.
 fn start(alarm: &Alarm) {
-    static STARTED: Once = Once::new();
-    STARTED.call_once(|| {
+    THREAD.get_or_init(|| {
         let started = std::thread::Builder::new().name("mruby-watchdog".to_owned()).spawn(watch_all);
-        if let Err(error) = started {
-            alarm(&format!("warning: mruby.step_time has no effect: no thread for it ({error})"));
-        }
         if !mruby::Vm::has_hook() && !mruby::Vm::can_stop() {
             alarm("warning: mruby.step_time ends only code that allocates memory: this mruby has no debug hook, and its interpreter was not found");
+        }
+        match started {
+            Ok(handle) => Some(handle.thread().clone()),
+            Err(error) => {
+                alarm(&format!("warning: mruby.step_time has no effect: no thread for it ({error})"));
+                None
+            }
         }
     });
 }
 
-fn watch_all() {
-    loop {
-        std::thread::sleep(INTERVAL);
-        let mut watches = LIST.lock().unwrap_or_else(PoisonError::into_inner);
-        watches.retain(|watch| watch.upgrade().is_some_and(|watch| watch.check()));
+/// Wakes the watchdog if it sleeps. A step has begun.
+fn wake() {
+    // Together with the fence in `watch_all`: either the watchdog sees the step, or this sees that it sleeps.
+    fence(Ordering::SeqCst);
+    if SLEEPS.load(Ordering::Relaxed)
+        && SLEEPS.swap(false, Ordering::Relaxed)
+        && let Some(Some(thread)) = THREAD.get()
+    {
+        thread.unpark();
     }
 }
 
+fn watch_all() {
+    let mut quiet = 0;
+    loop {
+        std::thread::sleep(INTERVAL);
+        quiet = if check_all() { 0 } else { quiet + 1 };
+        if quiet < QUIET {
+            continue;
+        }
+        SLEEPS.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        while !check_all() && SLEEPS.load(Ordering::Relaxed) {
+            std::thread::park();
+        }
+        SLEEPS.store(false, Ordering::Relaxed);
+        quiet = 0;
+    }
+}
+
+/// Checks all VMs. Returns whether any runs a step.
+fn check_all() -> bool {
+    let mut watches = LIST.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut computes = false;
+    watches.retain(|watch| {
+        let watch = watch.upgrade();
+        computes |= watch.as_ref().is_some_and(|watch| watch.check());
+        watch.is_some()
+    });
+    computes
+}
+
 impl Watch {
-    /// Interrupts or stops a step that exceeds its limit. Always returns true.
+    /// Interrupts or stops a step that exceeds its limit. Returns whether a step runs.
     fn check(&self) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let step = self.running.load(Ordering::Acquire);
+        if step == 0 {
+            *seen = None;
+            return false;
+        }
         let Some(known) = seen.filter(|seen| seen.step == step) else {
-            let serial = self.interrupt.serial();
-            // The VM's number belongs to this step only if the step is still running.
-            let found = step != 0 && self.running.load(Ordering::Acquire) == step;
-            *seen = found.then(|| Seen { step, serial, since: self.clock.read() });
+            *seen = Some(Seen { step, since: self.clock.read() });
             self.logged.store(false, Ordering::Relaxed);
             return true;
         };
@@ -151,9 +197,13 @@ impl Watch {
             return true;
         }
         self.fired.store(true, Ordering::Release);
-        // A step that is told to raise collects garbage first and cannot be stopped meanwhile, so the two attempts alternate.
+        // Without the hook a step that is told to raise collects garbage first, and cannot be stopped meanwhile: the two attempts alternate.
         if taken >= limit * STOP_AFTER && !self.stopped.fetch_not(Ordering::Relaxed) {
-            self.interrupt.stop(known.serial);
+            // The VM's own number of the step. Not read earlier: a step that has just begun may not have its number yet.
+            let serial = self.interrupt.serial();
+            if self.running.load(Ordering::Acquire) == step {
+                self.interrupt.stop(serial);
+            }
         } else {
             self.interrupt.now();
         }
@@ -193,7 +243,15 @@ mod tests {
         run_for(100, code, Arc::new(|_| {}))
     }
 
+    /// One at a time, so that the watchdog can sleep between two steps.
+    static ALONE: Mutex<()> = Mutex::new(());
+
     fn run_for(limit_ms: u64, code: &str, alarm: Alarm) -> Option<Step> {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        run_after(Duration::ZERO, limit_ms, code, alarm)
+    }
+
+    fn run_after(pause: Duration, limit_ms: u64, code: &str, alarm: Alarm) -> Option<Step> {
         let limits = Limits { heap: 64 << 20, step: 64 << 20 };
         Vm::version()?;
         let mut vm = Vm::open(
@@ -210,8 +268,14 @@ mod tests {
         let mut args = Tape::new();
         args.array(0);
         let limit = Some(Duration::from_millis(limit_ms));
+        std::thread::sleep(pause);
         let (step, late) = watched.step(limit, location, [b"GET", b"/long"], || vm.start(0, job, &args));
         assert!(late, "it did not exceed its limit");
+        if !matches!(step, Step::Broken(_)) {
+            vm.eval("module Rt\ndef self.next_job\n7\nend\nend", "job.rb").expect("Ruby");
+            let next = vm.intern(b"next_job").expect("memory");
+            assert!(matches!(vm.start(0, next, &args), Step::Done), "{code}: the VM does not work any more");
+        }
         Some(step)
     }
 
@@ -236,15 +300,40 @@ mod tests {
     }
 
     #[test]
-    fn code_that_rescues_everything_is_stopped() {
-        // A heap that takes a while to collect: each refused allocation collects it first.
-        let code = "keep = (1..50_000).map { |i| 'x' * 30 }\nwhile true; begin; 'x' * 100; rescue Exception; end; end";
-        match run(code) {
-            None => {}
-            // Raised outside of a rescue.
-            Some(Step::Raised(_)) if Vm::has_hook() => {}
-            Some(Step::Broken(why)) => assert_eq!(why.class, STOPPED),
-            other => panic!("{other:?}"),
+    fn code_that_goes_on_after_an_exception_is_stopped() {
+        let codes = [
+            // A heap that takes a while to collect: each refused allocation collects it first.
+            "keep = (1..50_000).map { |i| 'x' * 30 }\nwhile true; begin; 'x' * 100; rescue Exception; end; end",
+            "while true; begin; i = 0; i += 1 while i < 1000; rescue Exception; i = 0; i += 1 while i < 1000; end; end",
+            "while true; begin; begin; while true; end; ensure; i = 0; end; rescue Exception; end; end",
+            "def self.deep(n)\nbegin; n == 0 ? (while true; end) : deep(n - 1)\nensure; while true; end\nend\nend\ndeep(50)",
+            "while true; begin; Fiber.new { begin; while true; end; rescue Exception; end }.resume; rescue Exception; end; end",
+            "while true; begin; [3, 1, 2].sort { |a, b| while true; end }; rescue Exception; end; end",
+        ];
+        for code in codes {
+            match run(code) {
+                None => {}
+                Some(Step::Raised(why)) if Vm::has_hook() => {
+                    assert_eq!(why.class, "Rt::Interrupted", "{code}")
+                }
+                Some(Step::Broken(why)) if !Vm::has_hook() => assert_eq!(why.class, STOPPED, "{code}"),
+                other => panic!("{code}: {other:?}"),
+            }
+        }
+    }
+
+    /// The watchdog wakes when the step begins, and may see it before the VM does.
+    #[test]
+    fn a_step_after_a_pause_is_stopped() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let code = "while true; begin; i = 0; i += 1 while i < 1000; rescue Exception; end; end";
+        for _ in 0..5 {
+            match run_after(INTERVAL * (QUIET + 5), 20, code, Arc::new(|_| {})) {
+                None => {}
+                Some(Step::Raised(why)) if Vm::has_hook() => assert_eq!(why.class, "Rt::Interrupted"),
+                Some(Step::Broken(why)) if !Vm::has_hook() => assert_eq!(why.class, STOPPED),
+                other => panic!("{other:?}"),
+            }
         }
     }
 

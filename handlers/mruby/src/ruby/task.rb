@@ -37,6 +37,8 @@ module Rt
         begin
           request ? respond(job, argument, request) : __send__(job, *argument)
         rescue Exception => e
+          # First, and here: elsewhere each instruction may raise.
+          grant
           report(e)
         end
       job, argument, request = leave(result)
@@ -49,12 +51,9 @@ module Rt
 
     # The report of an exception. Its own methods may raise, too.
     def report(error)
-      grant
-      begin
-        [:raised, error.class.to_s, error.message.to_s, error.backtrace || []]
-      rescue Exception
-        [:raised, 'Exception', 'an exception that cannot be described', []]
-      end
+      [:raised, error.class.to_s, error.message.to_s, error.backtrace || []]
+    rescue Exception
+      [:raised, 'Exception', 'an exception that cannot be described', []]
     end
 
     # Waits for the server to do `op`; raises its exception.

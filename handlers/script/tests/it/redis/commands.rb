@@ -150,7 +150,8 @@ check false, redis.pfadd('hll', 'a')
 check 1, redis.pfcount('hll', 'none')
 check 2, redis.geoadd('g', [[13.361389, 38.115556, 'Palermo'], [15.087269, 37.502669, 'Catania']])
 check ['sqc8b49rny0'], redis.geohash('g', 'Palermo')
-check [['13.36138933897018433', '38.11555639549629859']], redis.geopos('g', 'Palermo')
+# Redis 8 writes fewer digits.
+check ['13.361389338', '38.115556395'], redis.geopos('g', 'Palermo')[0].map { |degrees| degrees[0, 12] }
 check [nil], redis.geopos('g', 'none')
 check '166274.1516', redis.geodist('g', 'Palermo', 'Catania')
 check nil, redis.geodist('g', 'Palermo', 'none')

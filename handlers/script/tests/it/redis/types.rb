@@ -134,7 +134,7 @@ fails(Redis::NoScriptError) { redis.evalsha('0' * 40) }
 check 'PONG', redis.ping
 check 'hi', redis.echo('hi')
 check 0, redis.publish('nobody', 'x')
-check '7', redis.info['redis_version'][0]
+check true, redis.info['redis_version'][0].to_i >= 7
 check 2, redis.time.size
 check 'maxmemory', redis.config(:get, 'maxmemory').keys[0]
 check 'OK', redis.config_set('maxmemory', 0)
