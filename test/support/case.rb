@@ -71,11 +71,18 @@ class Case < Minitest::Test
     define_method(Minitest::Runnable.respond_to?(:run_suite) ? :run_suite : :run) do |reporter, options = {}|
       super(reporter, options)
     ensure
-      over(reporter) unless runs_beside_others?
+      finish(reporter) unless runs_beside_others?
     end
 
     def runs_beside_others?
       %i[test_order run_order].any? { |order| respond_to?(order) && public_send(order) == :parallel }
+    end
+
+    # Ends what the class has made, after the last of its tests. An error there is one of this class: the others run all the same.
+    def finish(reporter)
+      over(reporter)
+    rescue StandardError, Minitest::Assertion => e
+      SharedServers.record(self, reporter) { raise e }
     end
 
     # Called after the last of the class's tests: ends their shared server.

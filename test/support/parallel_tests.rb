@@ -68,6 +68,6 @@ class ParallelTests
 
   def finish(test)
     last = @lock.synchronize { (@left[test.suite] -= 1).zero? }
-    test.suite.over(test.reporter) if last
+    test.suite.finish(test.reporter) if last
   end
 end

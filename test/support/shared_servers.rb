@@ -12,10 +12,10 @@ module SharedServers
   @shared = {}
   @lock = Mutex.new
 
-  # The test of a server's end; instances are made by hand, so that minitest does not list it twice.
+  # The test of the end of a class; instances are made by hand, so that minitest does not list it twice.
   class CleanEnd < Minitest::Test
     class << self
-      attr_accessor :server, :title
+      attr_accessor :check, :title
 
       def name
         title || super
@@ -27,8 +27,7 @@ module SharedServers
     end
 
     def test_the_shared_server_shuts_down_cleanly
-      problems = self.class.server.finish
-      assert_empty problems, problems.empty? ? nil : self.class.server.report
+      instance_exec(&self.class.check)
     end
   end
 
@@ -53,8 +52,16 @@ module SharedServers
 
   def finish(owner, reporter)
     server = @lock.synchronize { @shared.delete(owner)&.server } or return
+    record(owner, reporter) do
+      problems = server.finish
+      assert_empty problems, problems.empty? ? nil : server.report
+    end
+  end
+
+  # Runs the block as a test under the owner's name.
+  def record(owner, reporter, &check)
     test = Class.new(CleanEnd)
-    test.server = server
+    test.check = check
     test.title = owner.name
     method = "test_the_shared_server_shuts_down_cleanly"
     reporter.synchronize { reporter.prerecord test, method }
