@@ -1,7 +1,5 @@
 //! Hands over a control server to another program: its listening sockets, and the notice that the other program has taken over.
 
-use crate::server::Server;
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -36,12 +34,13 @@ pub struct Release {
 }
 
 impl Release {
-    /// Duplicates the sockets of a server that does not run yet.
-    ///
-    /// # Errors
-    /// No descriptors are left.
-    pub fn of(server: &Server) -> io::Result<Release> {
-        Ok(Release { sockets: server.sockets()?, token: server.generated_token(), taken: server.taken() })
+    /// `token`: the one that the server has generated. `taken`: where the server learns what is taken over.
+    pub(crate) fn new(
+        sockets: Vec<(Listening, OwnedFd)>,
+        token: Option<String>,
+        taken: watch::Sender<Taken>,
+    ) -> Release {
+        Release { sockets, token, taken }
     }
 
     pub fn sockets(&self) -> impl Iterator<Item = (&Listening, &OwnedFd)> {

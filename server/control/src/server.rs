@@ -5,7 +5,7 @@ use crate::connections::{Client, Connections, Requested};
 use crate::fleet::Fleet;
 use crate::gate::Gate;
 use crate::provider::Provider;
-use crate::release::{self, Listening, Taken};
+use crate::release::{self, Listening, Release, Taken};
 use crate::reload::Reply;
 use crate::routes::{Respond, Source};
 use hyper::server::conn::http1;
@@ -140,7 +140,7 @@ impl Server {
     }
 
     /// Returns duplicates of the sockets with their descriptions.
-    pub(crate) fn sockets(&self) -> io::Result<Vec<(Listening, OwnedFd)>> {
+    fn sockets(&self) -> io::Result<Vec<(Listening, OwnedFd)>> {
         let unix = self.unix.iter().map(|(listener, file)| {
             let listening = Listening::Unix { path: file.path().to_owned(), activated: file.is_kept() };
             Ok((listening, listener.try_clone()?.into()))
@@ -153,12 +153,13 @@ impl Server {
         unix.chain(ports).collect()
     }
 
-    pub(crate) fn generated_token(&self) -> Option<String> {
-        self.token.as_ref().filter(|token| token.generated).map(|token| token.text.clone())
-    }
-
-    pub(crate) fn taken(&self) -> watch::Sender<Taken> {
-        self.taken.clone()
+    /// Duplicates the sockets for a handover, before the server runs.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub fn release(&self) -> io::Result<Release> {
+        let token = self.token.as_ref().filter(|token| token.generated).map(|token| token.text.clone());
+        Ok(Release::new(self.sockets()?, token, self.taken.clone()))
     }
 
     /// Whether there is any socket or port.

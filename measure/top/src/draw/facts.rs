@@ -1,7 +1,7 @@
 //! Lines of facts: queue and connections, CPU and memory, errors, TLS, and a range of workers, one line each; two lines for handlers on mruby; one
 //! line per service; and, while they are news, one line each for a reload, an upgrade, a refork and deaths of workers.
 
-use super::{bar, services};
+use super::{bar, name, services};
 use crate::number::{bytes, grouped, percent, significant, span, time};
 use crate::theme::Theme;
 use crate::view::View;
@@ -121,10 +121,6 @@ fn encryption(tls: &TlsSnapshot, view: &View, theme: Theme) -> Vec<Span<'static>
         spans.push(Span::styled(text, style));
     }
     spans
-}
-
-pub(super) fn name(text: &str, theme: Theme) -> Span<'static> {
-    Span::styled(format!("{text} "), theme.faint())
 }
 
 fn queue(view: &View, theme: Theme) -> Vec<Span<'static>> {

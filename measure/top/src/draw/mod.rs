@@ -158,6 +158,11 @@ pub(crate) fn line_right(buffer: &mut Buffer, area: Rect, spans: Vec<Span<'_>>) 
     }
 }
 
+/// The name of a figure or of a line.
+fn name(text: &str, theme: Theme) -> Span<'static> {
+    Span::styled(format!("{text} "), theme.faint())
+}
+
 /// Returns a bar of `width` cells, filled to the fraction `part`.
 fn bar(width: usize, part: f64, full: Style, empty: Style) -> [Span<'static>; 2] {
     let part = if part.is_finite() { part.clamp(0.0, 1.0) } else { 0.0 };

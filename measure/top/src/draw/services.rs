@@ -1,6 +1,6 @@
 //! The services, one line each; services that are not running come first.
 
-use super::facts::name;
+use super::name;
 use crate::number::{grouped, span};
 use crate::theme::Theme;
 use ratatui::style::Style;

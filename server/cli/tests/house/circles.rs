@@ -17,16 +17,12 @@ use std::path::Path;
 
 /// The circles of today: the crate with the parent of the modules, and the modules.
 const KNOWN: &[(&str, &str)] = &[
-    ("control", "release server"),
     ("handler", "body failure"),
     ("handler::held", "account holding ledger"),
     ("http2", "connection discard receive"),
-    ("http::one", "body_state link"),
     ("http::two", "body connection exchange life room"),
     ("load", "connect exchange feed h1 lane"),
     ("load", "part scenario"),
-    ("net", "connection transport"),
-    ("net::proxy_protocol", "one parse two"),
     ("planner", "choose fibers recommend"),
     ("planner", "describe profile"),
     ("planner", "explain sizing"),
@@ -36,13 +32,8 @@ const KNOWN: &[(&str, &str)] = &[
     ("script::stdlib::regexp", "class translate"),
     ("settings", "error file given kind load puma resolve settings table value"),
     ("settings::puma", "call map methods"),
-    ("site::public", "app_files rule"),
-    ("site::rules", "explain walk"),
-    ("stats", "recorder snapshot tls"),
     ("sys", "file linux process socket tcp"),
-    ("tls", "accept endpoint hello"),
     ("top", "draw fleet live once options state"),
-    ("top::draw", "facts services"),
     ("tuner", "cell counters fibers hints running screen slice table verdict work"),
     ("tuner", "options workload"),
     (

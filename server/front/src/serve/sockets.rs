@@ -72,7 +72,7 @@ impl Sockets {
             leftovers.write_pidfile(pidfile, old)?;
         }
         let no_release = |e: io::Error| format!("the control socket cannot be used: {e}");
-        let release = control.as_ref().map(Release::of).transpose().map_err(no_release)?;
+        let release = control.as_ref().map(control::Server::release).transpose().map_err(no_release)?;
         let quiet = settings.process.quiet;
         let control_files = files_of(control.as_ref());
         Ok(Sockets { ports, control, release, quiet, control_files, leftovers, unclaimed: handed })

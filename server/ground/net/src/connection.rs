@@ -10,7 +10,7 @@
 //!
 //! [`Transport`]: crate::Transport
 
-use crate::transport::Socket;
+use crate::socket::Socket;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

@@ -15,6 +15,7 @@ mod connection;
 pub mod descriptors;
 mod output;
 pub mod proxy_protocol;
+mod socket;
 mod stream;
 mod subnet;
 pub mod task;

@@ -9,12 +9,13 @@
 //!    the next wait needs no extra call to find that out.
 //! 3. Bytes accepted by `try_write` are sent once `poll_flush` is ready: TLS may buffer them.
 
+use crate::socket::Socket;
 use crate::{Connection, Delivery};
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, Shutdown, recv, sendmsg};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -139,48 +140,6 @@ fn probe(ready: impl Future<Output = io::Result<Ready>>) -> Option<Ready> {
         Poll::Pending => Some(Ready::EMPTY),
     }
 }
-
-/// Calls on a socket, registered with the event loop or not.
-pub(crate) trait Socket {
-    fn on<R>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>) -> io::Result<R>;
-    /// Performs a call if it may succeed. `WouldBlock` clears the readiness.
-    fn try_on<R>(
-        &self,
-        interest: Interest,
-        call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>,
-    ) -> io::Result<R>;
-    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
-    fn is_watched(&self) -> bool {
-        true
-    }
-}
-
-macro_rules! registered {
-    ($stream:ty) => {
-        impl Socket for $stream {
-            #[inline]
-            fn on<R>(&self, call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>) -> io::Result<R> {
-                call(self.as_fd())
-            }
-
-            #[inline]
-            fn try_on<R>(
-                &self,
-                interest: Interest,
-                call: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>,
-            ) -> io::Result<R> {
-                self.try_io(interest, || call(self.as_fd()))
-            }
-
-            fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-                Some(self.as_fd())
-            }
-        }
-    };
-}
-
-registered!(TcpStream);
-registered!(UnixStream);
 
 macro_rules! transport {
     ($stream:ty) => {

@@ -5,7 +5,7 @@ use crate::durations::{DurationSummary, Steps};
 use crate::figures::Merged;
 use crate::handlers::HandlerFigures;
 use crate::server::{ServerSnapshot, WorkerSnapshot};
-use crate::snapshot::{ConnectionCounts, FaultCounts, RequestCounts};
+use crate::totals::{ConnectionCounts, FaultCounts, RequestCounts};
 
 /// The difference between two snapshots.
 #[derive(Debug, Clone, Default, PartialEq)]

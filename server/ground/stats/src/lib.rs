@@ -20,6 +20,7 @@ mod docs;
 mod durations;
 mod figures;
 mod handlers;
+mod handshakes;
 mod health;
 mod history;
 mod in_flight;
@@ -35,6 +36,7 @@ mod server;
 mod services;
 mod snapshot;
 mod tls;
+mod totals;
 mod when;
 
 pub use certificates::CertificateSnapshot;
@@ -44,6 +46,7 @@ pub use deaths::{Death, DeathCause, DeathCounts, DeathRequest};
 pub use durations::{Bucket, DurationSummary, Durations, Steps};
 pub use figures::{Figure, Figures, Label, Merged, Metric, MetricType, Page, Part};
 pub use handlers::{HandlerCounts, HandlerFigures, HandlersSnapshot};
+pub use handshakes::Handshake;
 pub use health::{Health, ServerState, Status};
 pub use history::{History, Point, Times};
 pub use in_flight::{InFlight, Phase};
@@ -62,5 +65,6 @@ pub use server::{
     SizeChange, SizingSnapshot, WorkerSnapshot, WorkerState,
 };
 pub use services::{ServiceSnapshot, ServiceState};
-pub use snapshot::{ConnectionCounts, FaultCounts, RequestCounts, Snapshot};
-pub use tls::{Handshake, ServedCertificate, TlsSnapshot};
+pub use snapshot::Snapshot;
+pub use tls::{ServedCertificate, TlsSnapshot};
+pub use totals::{ConnectionCounts, FaultCounts, RequestCounts};

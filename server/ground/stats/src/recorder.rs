@@ -2,8 +2,8 @@
 
 use crate::durations::Durations;
 use crate::figures::Merged;
-use crate::snapshot::{ConnectionCells, ConnectionCounts, FaultCounts, RequestCounts};
-use crate::tls::{Handshake, Handshakes};
+use crate::handshakes::{Handshake, Handshakes};
+use crate::totals::{ConnectionCells, ConnectionCounts, FaultCounts, RequestCounts};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -116,7 +116,7 @@ impl Recorder {
 
     /// Counts a failed TLS handshake.
     pub fn handshake_failed(&self, reason: &'static str) {
-        self.with_handshakes(|counted| counted.failed(reason));
+        self.with_handshakes(|counted| counted.fail(reason));
     }
 
     pub(crate) fn handshakes(&self) -> Handshakes {

@@ -1,42 +1,10 @@
 //! Statistics of TLS handshakes, and the certificates in force.
 
 use crate::figures::figures;
+use crate::handshakes::Handshakes;
 use crate::when;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
-
-/// A complete handshake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Handshake {
-    /// The version as OpenSSL names it: `TLSv1.3`.
-    pub version: &'static str,
-    /// The cipher suite as IANA names it.
-    pub cipher: &'static str,
-    /// Whether an earlier session was resumed.
-    pub resumed: bool,
-}
-
-/// The counters of a thread. The names are constants of the program, so their number is bounded.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Handshakes {
-    full: u64,
-    resumed: u64,
-    versions: BTreeMap<&'static str, u64>,
-    ciphers: BTreeMap<&'static str, u64>,
-    failed: BTreeMap<&'static str, u64>,
-}
-
-impl Handshakes {
-    pub(crate) fn complete(&mut self, handshake: &Handshake) {
-        *(if handshake.resumed { &mut self.resumed } else { &mut self.full }) += 1;
-        *self.versions.entry(handshake.version).or_default() += 1;
-        *self.ciphers.entry(handshake.cipher).or_default() += 1;
-    }
-
-    pub(crate) fn failed(&mut self, reason: &'static str) {
-        *self.failed.entry(reason).or_default() += 1;
-    }
-}
 
 figures! {
     /// The statistics of TLS, and the certificates in force.
@@ -127,7 +95,7 @@ impl TlsSnapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Recorder;
+    use crate::{Handshake, Recorder};
 
     #[test]
     fn threads_add_up() {

@@ -2,37 +2,10 @@
 
 use crate::client::ClientCertificate;
 use crate::hello::{Choice, Hello, Wire};
-use crate::{Endpoint, Refusal};
+use crate::{Endpoint, Failed, Refusal, Remains};
 use net::{Tls, Transport};
 use rustls::{CipherSuite, HandshakeKind, ProtocolVersion, ServerConnection};
-use std::io::ErrorKind;
-use std::time::{Duration, SystemTime};
-use tokio::net::TcpStream;
-
-pub struct Failed {
-    pub refusal: Refusal,
-    /// The connection, if it is still open; see [`Failed::linger`].
-    pub remains: Option<Remains>,
-    /// The host that the client requested, if the handshake came that far.
-    pub name: Option<String>,
-}
-
-/// The connection of a failed handshake.
-pub enum Remains {
-    /// Failed before TLS was negotiated.
-    Socket(TcpStream),
-    /// Failed during the handshake.
-    Stream(Box<Tls>),
-}
-
-impl Remains {
-    pub fn socket(&self) -> &TcpStream {
-        match self {
-            Remains::Socket(socket) => socket,
-            Remains::Stream(stream) => stream.socket(),
-        }
-    }
-}
+use std::time::SystemTime;
 
 /// A connection whose handshake is complete.
 pub struct Established {
@@ -151,27 +124,5 @@ pub(crate) fn iana(suite: CipherSuite) -> &'static str {
         CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
         CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
         other => other.as_str().unwrap_or(""),
-    }
-}
-
-impl Failed {
-    /// Closes the connection in such a way that the client can read the last message: waits until the client
-    /// has closed its side, for at most two seconds and 64 KiB.
-    pub async fn linger(self) {
-        let Some(remains) = self.remains else { return };
-        let socket = remains.socket();
-        Transport::end_writing(socket);
-        let read = async {
-            let (mut total, mut chunk) = (0, [0; 1024]);
-            while total < 64 << 10 && socket.readable().await.is_ok() {
-                match socket.try_read(&mut chunk) {
-                    Ok(0) => return,
-                    Ok(n) => total += n,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    Err(_) => return,
-                }
-            }
-        };
-        let _ = tokio::time::timeout(Duration::from_secs(2), read).await;
     }
 }

@@ -21,6 +21,9 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use trust::Secret;
 
+/// The ALPN protocol of TLS-ALPN-01 validation (RFC 8737 section 6.2).
+pub(crate) const ACME: &[u8] = b"acme-tls/1";
+
 /// The announced protocols (ALPN, RFC 7301), best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alpn {
@@ -130,7 +133,7 @@ impl Endpoint {
             asks_clients: rules.verify != Verify::Off,
             usual: with_tickets(provider())?,
             chacha: with_tickets(chacha_first())?,
-            challenge: configured(provider(), nobody, &[crate::hello::ACME])?,
+            challenge: configured(provider(), nobody, &[ACME])?,
             verifier,
             made: RwLock::default(),
         })

@@ -3,6 +3,7 @@
 //! Contract: a client that does not speak TLS is recognized by its first bytes, without a full buffer.
 
 use crate::certificates::Wanted;
+use crate::endpoint::ACME;
 use crate::{Certificate, Endpoint, Failed, OnDemand, Refusal, Remains};
 use net::Transport;
 use rustls::server::{Accepted, Acceptor};
@@ -14,8 +15,6 @@ use std::sync::Arc;
 use std::task::ready;
 use tokio::net::TcpStream;
 
-/// The ALPN protocol of TLS-ALPN-01 validation (RFC 8737 section 6.2).
-pub(crate) const ACME: &[u8] = b"acme-tls/1";
 /// The type of a handshake record (RFC 8446 section 5.1). Every TLS client sends it first.
 const HANDSHAKE: u8 = 22;
 /// Bytes per read. A ClientHello with a post-quantum key fits.

@@ -4,15 +4,11 @@
 //! 1. An unknown line disables its rule and the later rules of the same mount: the app sends these files.
 //! 2. A value that is not a valid header field value is never used as one.
 
-use super::rule::{Condition, FileRule, Host};
+use super::rule::{Condition, FileRule, Host, Types};
 use crate::coding::Coding;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use text::percent::decode;
-
-/// Types by extension, as in the app's Rack.
-pub(crate) type Types = HashMap<Box<str>, Box<str>>;
 
 /// The files of an app, and how to send them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -15,8 +15,8 @@ mod app_files;
 mod path;
 mod rule;
 
-pub(crate) use app_files::Types;
 pub use app_files::{AppFiles, FilesNote, Wanted};
+pub(crate) use rule::Types;
 
 use crate::files::compression_cache::CompressionCache;
 use crate::files::document::Document;

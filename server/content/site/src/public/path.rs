@@ -64,8 +64,8 @@ fn decoded(text: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::app_files::Types;
     use super::super::rule::FileRule;
+    use super::super::rule::Types;
     use super::*;
     use proptest::prelude::*;
     use std::path::{Component, Path};

@@ -1,11 +1,14 @@
 //! Describes how one middleware of an app sends files: for which paths and clients, with which fields. No I/O.
 
-use super::app_files::Types;
 use super::path::FilePath;
 use crate::coding::Coding;
 use handler::Request;
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+
+/// Types by extension, as in the app's Rack.
+pub(crate) type Types = HashMap<Box<str>, Box<str>>;
 
 /// A directory, and how to send its files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,25 +2,8 @@
 
 use std::fmt;
 
-use super::walk::{Found, look};
+use super::walk::{FileKind, FileTree, Found, look};
 use super::{Origin, RequestView, RuleKind, RuleRef, Rules, Step};
-
-/// A site's files, as the rules see them.
-pub trait FileTree {
-    /// Returns the kind of `path` (decoded, below the root, begins with `/`).
-    fn kind(&self, path: &str) -> FileKind;
-}
-
-/// The kind of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileKind {
-    File,
-    Directory,
-    /// Nothing, or an entry that is never served.
-    Missing,
-    /// A dot file, which is not served.
-    Hidden,
-}
 
 /// The steps tried for a request and the result, as text.
 #[derive(Debug, Clone)]

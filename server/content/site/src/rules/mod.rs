@@ -34,12 +34,13 @@ mod variables;
 mod walk;
 
 pub use basic_auth::BasicAuth;
-pub use explain::{Explanation, FileKind, FileTree, explain};
+pub use explain::{Explanation, explain};
 pub use lint::lint;
 pub use proxy::{Balance, Health, HostPolicy, Origin, OriginScheme, ProxyRule, Via};
 pub use request_view::{Redirect, RequestView};
 pub use source::{Mistake, Note};
 pub use step::{FileAction, RuleKind, RuleRef, Step, Steps};
+pub use walk::{FileKind, FileTree};
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,6 +1,23 @@
 //! Follows steps through the files of a site like the file engine does, but only to describe the result.
 
-use super::{FileAction, FileKind, FileTree, Rules, Step};
+use super::{FileAction, Rules, Step};
+
+/// A site's files, as the rules see them.
+pub trait FileTree {
+    /// Returns the kind of `path` (decoded, below the root, begins with `/`).
+    fn kind(&self, path: &str) -> FileKind;
+}
+
+/// The kind of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    File,
+    Directory,
+    /// Nothing, or an entry that is never served.
+    Missing,
+    /// A dot file, which is not served.
+    Hidden,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {

@@ -9,12 +9,14 @@
 //!    wait. There is no guessing: a connection that does not begin with a header is an error.
 
 mod crc32c;
+mod header;
 mod one;
 mod parse;
 mod receive;
 mod two;
 
-pub use parse::{Accepted, Ends, Header, Malformed, Parsed, parse};
+pub use header::{Ends, Header, Parsed};
+pub use parse::{Accepted, Malformed, parse};
 pub use receive::{Failure, Socket, receive};
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::parse::{Ends, Header, Parsed};
+use super::header::{Ends, Header, Parsed};
 
 pub(super) const SIGNATURE: &[u8] = b"PROXY ";
 /// The longest line with its CRLF, in bytes.

@@ -1,8 +1,8 @@
-//! The common part of both versions.
+//! Tells the versions apart.
 
 use std::fmt;
-use std::net::SocketAddr;
 
+use super::header::Parsed;
 use super::{one, two};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,38 +13,6 @@ pub enum Accepted {
     V2,
     /// Either version.
     Any,
-}
-
-/// The addresses of the connection to the proxy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ends {
-    /// None: a connection of the proxy itself (`LOCAL`, for example a health check), or of a kind that it
-    /// cannot describe (`UNKNOWN`, `UNSPEC`). The socket's addresses count.
-    Own,
-    /// The client's and the proxy's address of a TCP connection.
-    Inet {
-        remote: SocketAddr,
-        /// The address that the client connected to.
-        local: SocketAddr,
-    },
-    /// A connection to a Unix socket of the proxy. Such clients have no address.
-    Unix,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
-    pub ends: Ends,
-    /// Whether the client uses TLS to the proxy, if the header tells (version 2, section 2.2.6).
-    pub tls: Option<bool>,
-}
-
-/// The progress of parsing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parsed {
-    /// The bytes are the beginning of a header.
-    Incomplete,
-    /// A header, and its length in bytes.
-    Complete(Header, usize),
 }
 
 /// The reason why the bytes are not a header.

@@ -10,9 +10,10 @@ use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::Connection;
-use crate::transport::Socket as _;
+use crate::socket::Socket as _;
 
-use super::parse::{Accepted, Header, Malformed, Parsed, parse};
+use super::header::{Header, Parsed};
+use super::parse::{Accepted, Malformed, parse};
 
 /// A connected socket of this thread's runtime.
 pub trait Socket {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::crc32c::crc32c;
-use super::parse::{Ends, Header, Parsed};
+use super::header::{Ends, Header, Parsed};
 
 pub(super) const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Signature, version and command, family, length.

@@ -1,8 +1,7 @@
 //! Tracks the body of the current request: its framing and its first error. Works on bytes only, without I/O.
 
-use super::link::forget;
 use crate::message::Pace;
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use h1::chunked::{Bounds, Decoder};
 use h1::{Expect, Framing, RequestHead};
 use handler::BodyError;
@@ -10,6 +9,14 @@ use settings::Limits;
 
 /// From this size on, buffered data is split off its buffer instead of copied.
 const SHARED: usize = 4 << 10;
+
+/// Removes the first `n` bytes; frees the buffer when it is empty.
+pub(super) fn forget(input: &mut BytesMut, n: usize) {
+    input.advance(n);
+    if input.is_empty() {
+        *input = BytesMut::new();
+    }
+}
 
 /// The framing of the rest of the body.
 #[derive(Debug)]

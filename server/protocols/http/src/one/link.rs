@@ -8,7 +8,7 @@ use crate::context::{Open, Shared};
 use crate::delivery::Delivery;
 use crate::message::MOST_INTERIM;
 use crate::room::State;
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use handler::BodyError;
 use handler::held::{Account, Holding};
 use net::{Lane, Output, Subnet, Timer, Transport};
@@ -47,14 +47,6 @@ pub(crate) struct Link<S> {
     /// Tracks whether the client reads its responses.
     pub(crate) delivery: Delivery,
     _open: Open,
-}
-
-/// Removes the first `n` bytes; frees the buffer when it is empty.
-pub(crate) fn forget(input: &mut BytesMut, n: usize) {
-    input.advance(n);
-    if input.is_empty() {
-        *input = BytesMut::new();
-    }
 }
 
 impl<S: Transport> Link<S> {

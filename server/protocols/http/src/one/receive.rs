@@ -1,6 +1,7 @@
 //! Receives a request head: from the socket to a [`Request`] that owns its text.
 
-use super::link::{Link, forget};
+use super::body_state::forget;
+use super::link::Link;
 use crate::room::State;
 use h1::{RequestHead, RequestParser};
 use handler::{Failure, Fields, Peer, Request};
