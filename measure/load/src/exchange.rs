@@ -3,11 +3,11 @@
 use sha2::{Digest, Sha256};
 
 use crate::clock::Moment;
-use crate::h1::head::Head;
-use crate::h1::reader::Sink;
 use crate::job::{Failure, Job, Response};
 use crate::lane::Lane;
 use crate::outcome::ServerInfo;
+use crate::response::head::Head;
+use crate::response::reader::Sink;
 use crate::scenario::{Checks, Length};
 use crate::timing;
 

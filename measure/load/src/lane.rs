@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use crate::clock::{Moment, NEVER};
-use crate::h1::reader::LastHead;
 use crate::job::Job;
 use crate::recorder::Recorder;
+use crate::response::reader::LastHead;
 use crate::shared::Shared;
 use crate::stream::Negotiated;
 

@@ -27,6 +27,7 @@ mod prepare;
 mod progress;
 mod quic;
 mod recorder;
+mod response;
 mod run;
 pub mod scenario;
 mod schedule;
@@ -91,5 +92,5 @@ pub fn run_together(
 /// The results differ.
 #[doc(hidden)]
 pub fn fuzz(bytes: &[u8], cut: usize) {
-    h1::reader::fuzz(bytes, cut);
+    response::reader::fuzz(bytes, cut);
 }

@@ -1,8 +1,6 @@
 //! One process's part of a run shared by several processes. The parts together are exactly the run of one process: connections and numbers of
 //! requests add up, and each arrival of an open model or a replay belongs to one process.
 
-use crate::scenario::{Scenario, Traffic};
-
 /// The distance between the first requests of processes, for a closed model without a number of requests to share.
 const APART: u64 = 1 << 40;
 
@@ -65,23 +63,6 @@ impl Part {
 
     fn wide(self) -> (u64, u64) {
         (self.number as u64, self.of as u64)
-    }
-}
-
-impl Scenario {
-    /// Returns one process's part of this scenario. `stop.requests` remains the number of all requests.
-    #[must_use]
-    pub fn in_part(mut self, part: Part) -> Scenario {
-        self.part = part;
-        match &mut self.traffic {
-            Traffic::Closed { users: most, .. }
-            | Traffic::Open { connections: most, .. }
-            | Traffic::Replay { connections: most, .. } => {
-                *most = usize::try_from(part.share(*most as u64)).unwrap_or(*most);
-                self.threads = self.threads.min(*most).max(1);
-            }
-        }
-        self
     }
 }
 

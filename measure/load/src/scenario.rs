@@ -33,6 +33,23 @@ pub struct Scenario {
     pub part: Part,
 }
 
+impl Scenario {
+    /// Returns one process's part of this scenario. `stop.requests` remains the number of all requests.
+    #[must_use]
+    pub fn in_part(mut self, part: Part) -> Scenario {
+        self.part = part;
+        match &mut self.traffic {
+            Traffic::Closed { users: most, .. }
+            | Traffic::Open { connections: most, .. }
+            | Traffic::Replay { connections: most, .. } => {
+                *most = usize::try_from(part.share(*most as u64)).unwrap_or(*most);
+                self.threads = self.threads.min(*most).max(1);
+            }
+        }
+        self
+    }
+}
+
 /// One kind of request.
 #[derive(Debug, Clone)]
 pub struct Request {

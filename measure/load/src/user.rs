@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use crate::connect::Attempts;
 use crate::feed::Feed;
-use crate::h1::connection::{Connection, Exit};
+use crate::h1::{Connection, Exit};
 use crate::lane::Lane;
 use crate::scenario::Protocol;
 

@@ -17,7 +17,8 @@ mod units;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
-use planner::sizing::{Sizing, compare};
+use planner::compare;
+use planner::sizing::Sizing;
 
 use options::Options;
 use sourced::SourceFacts;

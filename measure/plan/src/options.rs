@@ -437,7 +437,7 @@ mod tests {
         assert_eq!(inputs(&["--fibers", "off"], &found).unwrap().sizes[0].fibers, 0);
         assert!(inputs(&["--fibers", "0"], &found).unwrap_err().starts_with("--fibers"));
         let unknown = inputs(&[], &SourceFacts { cpu_ms: None, ..found }).unwrap();
-        let error = planner::sizing::size_up(&unknown.facts, &unknown.sizes[0], None).unwrap_err();
+        let error = planner::size_up(&unknown.facts, &unknown.sizes[0], None).unwrap_err();
         assert!(error.0.contains("--cpu-time"), "{}", error.0);
     }
 

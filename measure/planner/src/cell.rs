@@ -61,6 +61,22 @@ pub struct Times {
     pub p99: f64,
 }
 
+impl Times {
+    /// Returns any percentile, interpolated between the three known ones on a logarithmic scale (exact for an exponential tail).
+    pub(crate) fn percentile(&self, percentile: f64) -> f64 {
+        let rareness = |percentile: f64| -(1.0 - percentile / 100.0).ln();
+        let between = |(a, low): (f64, f64), (b, high): (f64, f64)| {
+            low + (high - low) * (rareness(percentile) - rareness(a)) / (rareness(b) - rareness(a))
+        };
+        let (p50, p95, p99) = ((50.0, self.p50), (95.0, self.p95), (99.0, self.p99));
+        match percentile {
+            p if p <= 50.0 => self.p50,
+            p if p <= 95.0 => between(p50, p95),
+            _ => between(p95, p99),
+        }
+    }
+}
+
 /// A limit other than the app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LimitedBy {
@@ -147,4 +163,10 @@ impl Cell {
             self.cpu_cores.filter(|_| self.rate_per_s > 0.0).map(|cores| cores * 1_000.0 / self.rate_per_s);
         whole.or(self.cpu_ms).filter(|ms| ms.is_finite() && *ms >= 0.0)
     }
+}
+
+/// Returns the cells without fibers, if there are any. Fibers cost other CPU time than threads, which would blur the app's own needs.
+pub(crate) fn on_threads(cells: Vec<&Cell>) -> Vec<&Cell> {
+    let threads: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.fibers == 0).collect();
+    if threads.is_empty() { cells } else { threads }
 }

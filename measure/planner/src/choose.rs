@@ -1,8 +1,7 @@
 //! The choice among the shapes that fit a budget, and its explanation.
 
-use crate::fibers;
+use crate::choice::{Budget, Choice, Recommendation, Rejected, RunnerUp};
 use crate::format::{figure, memory, millis, times};
-use crate::recommend::{Budget, Choice, Recommendation, Rejected, RunnerUp};
 
 /// Rates that differ by less count as equal.
 const NOISE: f64 = 0.03;
@@ -23,11 +22,7 @@ pub(crate) fn among(fits: Vec<Choice>, rejected: Vec<Rejected>, budget: &Budget)
 fn best<'a>(fits: &'a [Choice], budget: &Budget) -> Option<&'a Choice> {
     let best = best_of(fits.iter(), budget)?;
     let threads = best_of(fits.iter().filter(|choice| choice.shape.fibers == 0), budget);
-    Some(
-        threads
-            .filter(|threads| best.shape.fibers > 0 && !fibers::gain(best, threads, budget))
-            .unwrap_or(best),
-    )
+    Some(threads.filter(|threads| best.shape.fibers > 0 && !best.gains_over(threads, budget)).unwrap_or(best))
 }
 
 pub(crate) fn best_of<'a>(
@@ -82,7 +77,7 @@ fn reasons(fits: &[Choice], best: &Choice, budget: &Budget) -> Vec<String> {
         reasons.push(format!("It needs {}{}.", memory(best.pss_bytes), available.unwrap_or_default()));
     }
     if let Some(slo) = budget.slo {
-        let time = crate::recommend::percentile(&best.latency_ms, slo.percentile);
+        let time = best.latency_ms.percentile(slo.percentile);
         reasons.push(match time > 0.0 {
             true => format!("Its p{} is {}, the objective is {slo}.", slo.percentile, millis(time)),
             false => format!("Whether it meets {slo} is unknown: no response times were measured."),

@@ -1,12 +1,19 @@
 //! The profile of an app as sentences.
 
+use crate::cell::Cell;
 use crate::format::{count, figure, memory, millis, percent};
 use crate::memory::Memory;
-use crate::profile::{Crash, Kind, Profile};
+use crate::profile::{self, Crash, Kind, Profile};
 use crate::usl::Usl;
 
+/// Returns the profile of the app behind these cells, with its sentences.
+pub fn profile(cells: &[Cell]) -> Profile {
+    let found = profile::measured(cells);
+    Profile { words: sentences(&found), ..found }
+}
+
 /// Returns the sentences, most important first.
-pub(crate) fn profile(found: &Profile) -> Vec<String> {
+fn sentences(found: &Profile) -> Vec<String> {
     let mut words = vec![kind(found)];
     words.extend(found.leak.map(|leak| {
         let each = memory(leak.bytes_per_request);

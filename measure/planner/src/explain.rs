@@ -1,17 +1,45 @@
-//! The steps of a sizing calculation, with numbers filled in.
+//! Sizing with its steps: the formulas, with the numbers filled in.
 
 use crate::capacity::{Capacity, Resource};
-use crate::facts::Facts;
+use crate::facts::{Facts, Size};
 use crate::format::{figure, millis, percent, whole};
-use crate::sizing::Sizing;
+use crate::sizing::{self, Sizing, SizingError};
 use crate::steps::Step;
 
 const LITTLE: &str = "Little (1961), L = λW";
 const ERLANG: &str = "Erlang C (1917)";
 const ALLEN: &str = "Allen and Cunneen (Allen 1990)";
 
+/// Returns the result for `size`, with as many instances as needed or with `instances`.
+///
+/// # Errors
+/// A number is invalid, or more than a million instances would be needed.
+pub fn size_up(facts: &Facts, size: &Size, instances: Option<u32>) -> Result<Sizing, SizingError> {
+    let (sizing, capacity) = sizing::computed(facts, size, instances)?;
+    Ok(Sizing { steps: steps(facts, &capacity, &sizing), ..sizing })
+}
+
+/// Returns the results for several sizes, cheapest first; sizes without a price come last, in the given order.
+///
+/// # Errors
+/// The first error of [`size_up`].
+pub fn compare(facts: &Facts, sizes: &[Size], instances: Option<u32>) -> Result<Vec<Sizing>, SizingError> {
+    let mut sizings =
+        sizes.iter().map(|size| size_up(facts, size, instances)).collect::<Result<Vec<_>, _>>()?;
+    // Sizes that miss the objective come after those that meet it.
+    let rank = |sizing: &Sizing| {
+        let cost = sizing.cost.as_ref().map_or(f64::INFINITY, |cost| cost.per_month);
+        (sizing.keeps_slo == Some(false) || sizing.load.times.is_none(), cost)
+    };
+    sizings.sort_by(|a, b| {
+        let ((a_breaks, a_cost), (b_breaks, b_cost)) = (rank(a), rank(b));
+        a_breaks.cmp(&b_breaks).then(a_cost.total_cmp(&b_cost))
+    });
+    Ok(sizings)
+}
+
 /// Returns the steps of the calculation of `sizing`.
-pub(crate) fn steps(facts: &Facts, capacity: &Capacity, sizing: &Sizing) -> Vec<Step> {
+fn steps(facts: &Facts, capacity: &Capacity, sizing: &Sizing) -> Vec<Step> {
     let mut steps =
         vec![in_the_app(facts, sizing), instance_rate(sizing, capacity), to_keep_up(facts, sizing)];
     steps.push(with_headroom(facts, sizing));

@@ -1,20 +1,14 @@
-//! Decides whether requests on fibers are worth a try, and whether they have gained: from the measured share of a request's time that it waits, and
+//! Decides whether requests on fibers are worth a try; finds the shapes to compare: from the measured share of a request's time that it waits, and
 //! from two measured shapes.
 
 use crate::cell::Cell;
+use crate::choice::{Budget, Choice};
 use crate::choose;
 use crate::profile::{Kind, Profile};
-use crate::recommend::{Budget, Choice, evaluated};
+use crate::recommend::evaluated;
 
 /// The share of its time that a request must wait. A request that waits for half of its time keeps a process busy with one more thread.
 pub const WAITS: f64 = 0.5;
-/// The least gains that count, as factors: more requests per second, less memory, a shorter 99th percentile.
-const MORE: f64 = 1.05;
-const LESS_MEMORY: f64 = 0.9;
-const SHORTER: f64 = 0.8;
-/// Rates that differ by less count as equal.
-const NOISE: f64 = 0.03;
-
 /// Returns the share of a request's time that it waits outside Ruby: neither on the CPU nor for the GVL. The value is the server's measurement
 /// where no other thread interfered, else that of the fitted model. `None` if neither is known.
 pub fn waiting(cells: &[Cell], profile: &Profile) -> Option<f64> {
@@ -37,19 +31,6 @@ pub fn worth_a_try(cells: &[Cell], profile: &Profile) -> bool {
     // Only the model detects code that holds the GVL while it waits.
     let lets_others_run = !matches!(profile.kind, Kind::LockHog | Kind::Computing);
     lets_others_run && waiting(cells, profile).is_some_and(|share| share >= WAITS)
-}
-
-/// Returns whether a shape with fibers is clearly better than one without, enough to justify their demands on the app.
-pub fn gain(with: &Choice, without: &Choice, budget: &Budget) -> bool {
-    let known = with.pss_bytes > 0.0 && without.pss_bytes > 0.0;
-    let lighter = known && with.pss_bytes <= without.pss_bytes * LESS_MEMORY;
-    let sooner = without.latency_ms.p99 > 0.0 && with.latency_ms.p99 <= without.latency_ms.p99 * SHORTER;
-    let as_fast = with.rate_per_s >= without.rate_per_s * (1.0 - NOISE);
-    match budget.rate_per_s {
-        // Both shapes reach the rate.
-        Some(wanted) if without.rate_per_s > wanted && with.rate_per_s > wanted => lighter,
-        _ => with.rate_per_s >= without.rate_per_s * MORE || (as_fast && (lighter || sooner)),
-    }
 }
 
 /// Returns the best measured shape with fibers, and the best without; those within the budget, if there are any.

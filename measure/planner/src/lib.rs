@@ -1,6 +1,6 @@
 //! Capacity planning as pure arithmetic. No files, no clock, no randomness.
 //!
-//! Two parts. Sizing: [`sizing::size_up`] computes from a rate and a response time how many instances are needed, how
+//! Two parts. Sizing: [`size_up`] computes from a rate and a response time how many instances are needed, how
 //! long requests wait, the effect of a burst, and the cost; [`queue`] and [`erlang`] have the formulas. Choosing: from
 //! a few measured [`Cell`]s, [`profile()`] characterizes the app, [`Model`] predicts other shapes, [`worth_measuring`]
 //! selects the next measurement, and [`recommend()`] the shape to run.
@@ -9,6 +9,7 @@
 pub mod burst;
 pub mod capacity;
 pub mod cell;
+mod choice;
 mod choose;
 mod closed;
 mod describe;
@@ -32,10 +33,13 @@ pub mod steps;
 pub mod usl;
 
 pub use cell::{Cell, LimitedBy, MemoryPoint, Shape, Times};
+pub use choice::{Budget, Choice, Recommendation, Rejected, RunnerUp};
+pub use describe::profile;
+pub use explain::{compare, size_up};
 pub use memory::{Leak, Memory};
 pub use model::{Bottleneck, Estimate, Model, Prediction, predict};
-pub use profile::{Kind, Profile, profile};
-pub use recommend::{Budget, Choice, Recommendation, RunnerUp, recommend, worth_measuring};
+pub use profile::{Kind, Profile};
+pub use recommend::{recommend, worth_measuring};
 pub use slo::Slo;
 pub use usl::Usl;
 pub use wire::Seats;

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cell::{Cell, MemoryPoint, Shape};
-use crate::model::on_threads;
+use crate::cell::{Cell, MemoryPoint, Shape, on_threads};
 use crate::squares::{Equation, solve};
 
 /// Memory as base + processes x per_process + threads in use x per_thread, in bytes; where fibers serve requests, + fibers in use x per_fiber.

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cell::{Cell, Shape, Times};
+use crate::cell::{Cell, Shape, Times, on_threads};
 use crate::closed::{Demand, throughput};
 use crate::memory::Memory;
 use crate::service::Service;
@@ -236,12 +236,6 @@ impl Model {
 pub fn predict(cells: &[Cell], shape: Shape) -> Result<Prediction, String> {
     let model = Model::fit(cells)?;
     Ok(model.predict(shape, model.users))
-}
-
-/// Returns the cells without fibers, if there are any. Fibers cost other CPU time than threads, which would blur the app's own needs.
-pub(crate) fn on_threads(cells: Vec<&Cell>) -> Vec<&Cell> {
-    let threads: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.fibers == 0).collect();
-    if threads.is_empty() { cells } else { threads }
 }
 
 fn is_usable(cell: &Cell) -> bool {

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cell::{Cell, Shape};
-use crate::describe;
 use crate::memory::{Leak, Memory};
 use crate::model::Model;
 use crate::usl::Usl;
@@ -79,15 +78,15 @@ const MOSTLY_RUNNING: f64 = 0.75;
 /// Above this fraction, the app counts as holding the lock idly.
 const HOGGING: f64 = 0.25;
 
-/// Returns the profile of the app behind these cells.
-pub fn profile(cells: &[Cell]) -> Profile {
+/// Returns the profile of the app behind these cells, without sentences.
+pub(crate) fn measured(cells: &[Cell]) -> Profile {
     let model = Model::fit(cells).ok();
     let (waiting, running, holding) = model.as_ref().map_or((0.0, 0.0, 0.0), shares);
     let kind = match &model {
         Some(model) if model.lock_known => kind(waiting, running, holding),
         _ => Kind::Unknown,
     };
-    let mut profile = Profile {
+    Profile {
         kind,
         waiting,
         running,
@@ -101,9 +100,7 @@ pub fn profile(cells: &[Cell]) -> Profile {
         processes_law: law(cells, |cell| (cell.threads, cell.processes)),
         model,
         words: Vec::new(),
-    };
-    profile.words = describe::profile(&profile);
-    profile
+    }
 }
 
 fn kind(waiting: f64, running: f64, holding: f64) -> Kind {
@@ -188,6 +185,7 @@ mod tests {
     use super::*;
     use crate::closed::{Demand, throughput};
     use crate::memory::Leak;
+    use crate::profile;
 
     /// Returns the cells of an app with this demand, on two cores under 30 users.
     fn cells(demand: Demand, with_cpu: bool) -> Vec<Cell> {

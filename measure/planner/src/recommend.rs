@@ -3,78 +3,14 @@
 //! Without a required rate, the highest rate within the budget wins; with one, the smallest memory that reaches it with a reserve. Differences
 //! within measurement noise count as equal; then less memory wins, then fewer threads.
 
-use serde::{Deserialize, Serialize};
-
-use crate::cell::{Cell, Shape, Times};
+use crate::cell::{Cell, Shape};
+use crate::choice::{Budget, Choice, Recommendation, Rejected};
 use crate::choose;
 use crate::format::{figure, memory, millis, percent};
 use crate::memory::Memory;
 use crate::model::{Model, Prediction};
 use crate::open;
 use crate::profile::{Crash, crash};
-use crate::slo::Slo;
-
-/// Resources and requirements; `None` is no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Budget {
-    /// Memory of all processes together.
-    pub memory_bytes: Option<u64>,
-    /// Cores; fewer than in the measurement reduce the rates accordingly.
-    pub cpus: Option<f64>,
-    /// Database connections; each thread may need one.
-    pub db_connections: Option<u32>,
-    /// Response time objective: at `rate_per_s` if given, otherwise under the load of the measurement.
-    pub slo: Option<Slo>,
-    /// Required requests per second. With it, the least memory wins; without it, the highest rate.
-    pub rate_per_s: Option<f64>,
-}
-
-/// A shape and its performance.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Choice {
-    pub shape: Shape,
-    /// Whether the shape was measured, rather than predicted from others.
-    pub measured: bool,
-    /// The highest rate on the budget's cores, in requests per second.
-    pub rate_per_s: f64,
-    /// Latency at the clients: at the budget's rate if it is given and the model's lock time is known, else under the load of the measurement.
-    pub latency_ms: Times,
-    /// Memory; 0 if unknown.
-    pub pss_bytes: f64,
-    /// The number of requests for which sentences quote durations.
-    pub requests: u64,
-    /// The relative difference between its measurements.
-    pub spread: f64,
-}
-
-/// An alternative shape, compared with the best.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunnerUp {
-    pub choice: Choice,
-    /// A sentence such as "2x10 needs a fifth of the memory of 10x10 and takes 2 s more for 600 requests".
-    pub words: String,
-}
-
-/// A shape that does not fit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Rejected {
-    pub shape: Shape,
-    /// A reason such as "needs 735 MiB, 512 MiB available".
-    pub why: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Recommendation {
-    /// The shape; `None` if nothing fits the budget.
-    pub best: Option<Choice>,
-    /// The reasons, as sentences; or what to change if nothing fits.
-    pub reasons: Vec<String>,
-    /// At most two alternatives.
-    pub runners_up: Vec<RunnerUp>,
-    /// Shapes that do not fit, with reasons.
-    pub rejected: Vec<Rejected>,
-}
 
 /// The highest accepted fraction of failed requests.
 const TOLERATED_ERRORS: f64 = 0.01;
@@ -242,25 +178,11 @@ impl<'a> Evaluator<'a> {
             ));
         }
         if let Some(slo) = budget.slo {
-            let time = percentile(&choice.latency_ms, slo.percentile);
+            let time = choice.latency_ms.percentile(slo.percentile);
             if time > 0.0 && time >= slo.under_ms {
                 return Err(format!("its p{} is {}, the objective is {slo}", slo.percentile, millis(time)));
             }
         }
         Ok(())
-    }
-}
-
-/// Returns any percentile, interpolated between the three known ones on a logarithmic scale (exact for an exponential tail).
-pub(crate) fn percentile(times: &Times, percentile: f64) -> f64 {
-    let rareness = |percentile: f64| -(1.0 - percentile / 100.0).ln();
-    let between = |(a, low): (f64, f64), (b, high): (f64, f64)| {
-        low + (high - low) * (rareness(percentile) - rareness(a)) / (rareness(b) - rareness(a))
-    };
-    let (p50, p95, p99) = ((50.0, times.p50), (95.0, times.p95), (99.0, times.p99));
-    match percentile {
-        p if p <= 50.0 => times.p50,
-        p if p <= 95.0 => between(p50, p95),
-        _ => between(p95, p99),
     }
 }

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::burst::{Burst, Instance};
 use crate::capacity::{Capacity, Resource};
-use crate::explain;
 use crate::facts::{Facts, MONTH_HOURS, Size};
 use crate::format::figure;
 use crate::slo::Slo;
@@ -120,11 +119,12 @@ pub struct Sizing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SizingError(pub String);
 
-/// Returns the result for `size`, with as many instances as needed or with `instances`.
-///
-/// # Errors
-/// A number is invalid, or more than a million instances would be needed.
-pub fn size_up(facts: &Facts, size: &Size, instances: Option<u32>) -> Result<Sizing, SizingError> {
+/// Returns the result for `size` without the steps, and the capacity of an instance.
+pub(crate) fn computed(
+    facts: &Facts,
+    size: &Size,
+    instances: Option<u32>,
+) -> Result<(Sizing, Capacity), SizingError> {
     check(facts, size)?;
     let capacity = Capacity::of(facts, size);
     let within_slo = facts.slo.and_then(|slo| capacity.rate_within(slo));
@@ -132,7 +132,7 @@ pub fn size_up(facts: &Facts, size: &Size, instances: Option<u32>) -> Result<Siz
     let count = instances.unwrap_or(needed.in_all).max(1);
     let load = load(facts, &capacity, count);
     let all = f64::from(count);
-    let mut sizing = Sizing {
+    let sizing = Sizing {
         size: size.clone(),
         instances: count,
         instances_given: instances.is_some(),
@@ -151,27 +151,7 @@ pub fn size_up(facts: &Facts, size: &Size, instances: Option<u32>) -> Result<Siz
         keeps_slo: facts.slo.map(|slo| keeps(&load, slo)),
         steps: Vec::new(),
     };
-    sizing.steps = explain::steps(facts, &capacity, &sizing);
-    Ok(sizing)
-}
-
-/// Returns the results for several sizes, cheapest first; sizes without a price come last, in the given order.
-///
-/// # Errors
-/// The first error of [`size_up`].
-pub fn compare(facts: &Facts, sizes: &[Size], instances: Option<u32>) -> Result<Vec<Sizing>, SizingError> {
-    let mut sizings =
-        sizes.iter().map(|size| size_up(facts, size, instances)).collect::<Result<Vec<_>, _>>()?;
-    // Sizes that miss the objective come after those that meet it.
-    let rank = |sizing: &Sizing| {
-        let cost = sizing.cost.as_ref().map_or(f64::INFINITY, |cost| cost.per_month);
-        (sizing.keeps_slo == Some(false) || sizing.load.times.is_none(), cost)
-    };
-    sizings.sort_by(|a, b| {
-        let ((a_breaks, a_cost), (b_breaks, b_cost)) = (rank(a), rank(b));
-        a_breaks.cmp(&b_breaks).then(a_cost.total_cmp(&b_cost))
-    });
-    Ok(sizings)
+    Ok((sizing, capacity))
 }
 
 fn check(facts: &Facts, size: &Size) -> Result<(), SizingError> {

@@ -1,6 +1,5 @@
 //! Command-line arguments of `firebrick top`.
 
-use crate::fleet::FleetOptions;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +7,17 @@ use std::time::Duration;
 /// The shortest interval; a shorter one would mostly measure its own load.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(100);
 pub(crate) const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// The servers of the fleet, and the address of a page for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FleetOptions {
+    /// The addresses as typed.
+    pub(crate) servers: Vec<String>,
+    /// A file with more addresses.
+    pub(crate) file: Option<PathBuf>,
+    /// The address at which to serve a page instead of drawing a screen.
+    pub(crate) serve: Option<String>,
+}
 
 /// The validated command line.
 #[derive(Clone, Debug, PartialEq, Eq)]

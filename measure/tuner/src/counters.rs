@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::fibers::{self, Library};
+use crate::libraries::{self, Library};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Counters {
@@ -80,7 +80,7 @@ impl Counters {
             workers: workers.len() as u64,
             ready: serving.len() as u64,
             serving,
-            libraries: fibers::libraries(&stats),
+            libraries: libraries::libraries(&stats),
             restarts: workers.iter().filter_map(|worker| worker["restarts"].as_u64()).sum(),
             app_ms: sum(&stats["app_ms"]),
             app_cpu_ms: sum(&stats["app_cpu_ms"]),

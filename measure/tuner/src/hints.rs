@@ -13,7 +13,7 @@ pub(crate) fn fill(budget: Budget, machine: &Machine) -> (Budget, Vec<String>) {
         filled.memory_bytes = Some(limit);
         notes.push(format!(
             "The cgroup limits memory to {}: used as --memory.",
-            crate::table::size(limit as f64)
+            crate::figures::size(limit as f64)
         ));
     }
     if let (None, Some(quota)) =

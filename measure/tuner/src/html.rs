@@ -6,12 +6,12 @@ use report::{
     Mark, Page, Plot, Section, Spot, Table, Unit, Verdict as Rating,
 };
 
+use crate::figures::{figure, mebibytes, size};
 use crate::options::Options;
+use crate::results::{Measured, Results};
 use crate::server::Kind;
 use crate::summary;
-use crate::table::{figure, mebibytes, size};
 use crate::verdict::{Verdict, lines_for};
-use crate::work::{Measured, Results};
 use crate::workload;
 
 pub(crate) fn page(options: &Options, budget: &Budget, done: &Results, verdict: &Verdict) -> Page {

@@ -6,9 +6,9 @@ use settings::Machine;
 
 use crate::fibers::FiberReport;
 use crate::options::Options;
+use crate::results::Results;
 use crate::server::Kind;
 use crate::verdict::Verdict;
-use crate::work::Results;
 use crate::workload;
 
 #[derive(Serialize)]

@@ -14,12 +14,16 @@ mod cell;
 mod counters;
 mod cpus;
 mod fibers;
+mod figures;
 mod guard;
 mod hints;
 mod html;
 mod json;
+mod libraries;
 mod options;
 mod processes;
+mod requests;
+mod results;
 mod running;
 mod screen;
 mod search;
@@ -44,12 +48,12 @@ use settings::Machine;
 use cpus::Cpus;
 use guard::Guard;
 use options::Options;
+use results::Results;
 use running::Context;
 use screen::Screen;
 use server::Kind;
 use stop::Stop;
 use verdict::Verdict;
-use work::Results;
 
 /// The exit status for wrong usage.
 const USAGE: u8 = 2;
@@ -249,7 +253,7 @@ fn remark(options: &Options, text: &str) {
 }
 
 fn how_long(done: &Results) -> String {
-    let seconds = table::figure(done.seconds);
+    let seconds = figures::figure(done.seconds);
     match done.candidates.saturating_sub(done.firm().len()) {
         0 => format!("Took {seconds} s."),
         open => format!("Took {seconds} s; {open} other shapes were evaluated without measuring them."),

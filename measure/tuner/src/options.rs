@@ -239,8 +239,8 @@ impl<'a> Parser<'a> {
     fn requests(&mut self) -> Vec<load::scenario::Request> {
         let headers = self.headers();
         let read = match self.text("urls") {
-            Some(file) => crate::workload::urls_file(Path::new(file)),
-            None => crate::workload::paths(&self.texts("path")),
+            Some(file) => crate::requests::urls_file(Path::new(file)),
+            None => crate::requests::paths(&self.texts("path")),
         };
         match read {
             Ok(mut requests) => {
@@ -257,7 +257,7 @@ impl<'a> Parser<'a> {
     fn headers(&mut self) -> Vec<(String, String)> {
         let mut headers = Vec::new();
         for text in self.texts("header") {
-            match crate::workload::header(text) {
+            match crate::requests::header(text) {
                 Ok(header) => headers.push(header),
                 Err(why) => self.mistakes.push(format!("--header: {why}")),
             }

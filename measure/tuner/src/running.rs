@@ -21,8 +21,8 @@ use planner::Shape;
 
 use crate::counters::Counters;
 use crate::cpus::Cpus;
-use crate::fibers::Library;
 use crate::guard::{Guard, Guarded};
+use crate::libraries::Library;
 use crate::options::Options;
 use crate::processes::{MARK, ServerProcesses};
 use crate::server::{Kind, Launch, control_socket};

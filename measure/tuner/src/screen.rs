@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use load::Progress;
 
+use crate::figures;
+use crate::results::Measured;
 use crate::table;
-use crate::work::Measured;
 
 const REDRAW_EVERY: Duration = Duration::from_millis(100);
 const BAR: usize = 24;
@@ -72,7 +73,7 @@ impl Screen {
             return;
         }
         self.last = Some(Instant::now());
-        let rate = table::figure(progress.rate);
+        let rate = figures::figure(progress.rate);
         let errors =
             if progress.errors > 0 { format!(", {} errors", progress.errors) } else { String::new() };
         self.draw(within.clamp(0.0, 1.0), &format!("{rate}/s{errors}"));

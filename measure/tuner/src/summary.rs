@@ -2,7 +2,7 @@
 
 use planner::{Recommendation, Shape};
 
-use crate::table::{figure, size};
+use crate::figures::{figure, size};
 use crate::verdict::{Verdict, lines_for};
 
 pub(crate) fn text(verdict: &Verdict, width: usize) -> String {

@@ -4,11 +4,11 @@
 use planner::{Budget, Cell, LimitedBy, Prediction, Profile, Recommendation, Shape, profile, recommend};
 
 use crate::fibers::{self, FiberReport, Known};
+use crate::figures::figure;
 use crate::hints::{self, Pool};
 use crate::options::Options;
+use crate::results::{Measured, Results};
 use crate::server::Kind;
-use crate::table::figure;
-use crate::work::{Measured, Results};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
@@ -31,7 +31,7 @@ pub(crate) fn verdict(options: &Options, budget: &Budget, done: &Results, pool: 
     let firm = done.firm();
     let usable = done.usable();
     let profile = profile(&usable);
-    let disturbed = noise(done).filter(|_| !options.output.noisy);
+    let disturbed = done.noise().filter(|_| !options.output.noisy);
     let recommendation = recommendation(&firm, &done.predictions, budget, disturbed.as_deref());
     let best = recommendation.best.as_ref().map(|best| best.shape);
     let fibers = fibers::report(&Known {
@@ -79,23 +79,6 @@ fn recommendation(
         ));
     }
     found
-}
-
-/// The number of disturbed full measurements after which the search ends.
-const DISTURBED_AT_LEAST: usize = 2;
-
-/// Returns why the measurements say nothing about the app: other programs disturbed most of them.
-pub(crate) fn noise(done: &Results) -> Option<String> {
-    let ours = done.measured.iter().filter(|one| one.server == Kind::Firebrick && !one.look);
-    let ran: Vec<&Measured> = ours.filter(|one| one.cell.crashed.is_none()).collect();
-    let disturbed = ran.iter().filter(|one| one.cell.limited_by == Some(LimitedBy::Machine)).count();
-    (disturbed >= DISTURBED_AT_LEAST && disturbed * 2 > ran.len()).then(|| {
-        format!(
-            "Other programs used much of this machine's CPU during {disturbed} of {} measurements, which therefore say nothing \
-             about the app. Stop those programs and measure again, or add --noisy to use the figures all the same.",
-            ran.len()
-        )
-    })
 }
 
 fn remarks(options: &Options, done: &Results) -> Vec<String> {
@@ -158,8 +141,8 @@ fn compare(kind: Kind, cell: &Cell, ours: &Cell) -> String {
         (0, _) | (_, 0) => String::new(),
         (theirs, own) => format!(
             " and {} of memory (firebrick: {})",
-            crate::table::size(theirs as f64),
-            crate::table::size(own as f64)
+            crate::figures::size(theirs as f64),
+            crate::figures::size(own as f64)
         ),
     };
     let cpu = match (cell.cpu_per_request_ms(), ours.cpu_per_request_ms()) {
@@ -260,7 +243,7 @@ mod tests {
     fn nothing_is_recommended_on_a_machine_that_others_use() {
         let noisy = |limits: &[Option<LimitedBy>]| {
             let measured = limits.iter().map(|limit| measured(1, 100.0, 10.0, *limit)).collect();
-            noise(&Results { measured, ..Results::default() })
+            Results { measured, ..Results::default() }.noise()
         };
         let machine = Some(LimitedBy::Machine);
         assert_eq!(noisy(&[machine]), None, "one measurement is no reason to stop");

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use planner::{Cell, Model, Prediction, Shape};
+use planner::{Model, Shape};
 
 use crate::cell::{CellResult, Effort, figures, undisturbed, visit};
-use crate::fibers::Library;
+use crate::libraries::Library;
 use crate::options::{Amount, Fibers, Options};
+use crate::results::{Measured, Results};
 use crate::running::{Context, Failure};
 use crate::screen::Screen;
 use crate::search::{SearchState, Step, candidates, fiber_candidates, list_of_fibers};
 use crate::server::Kind;
-use crate::verdict::noise;
 use crate::workload::Portion;
 
 /// The time limit of a short look, apart from the last responses.
@@ -20,72 +20,6 @@ const LOOK_AT_MOST: Duration = Duration::from_millis(2_500);
 /// Typical shares of a look and of a cell in an automatic search, for the progress bar.
 const LOOK_SHARE: f64 = 0.07;
 const CELL_SHARE: f64 = 0.18;
-
-/// A cell of the table.
-#[derive(Debug, Clone)]
-pub(crate) struct Measured {
-    pub(crate) server: Kind,
-    pub(crate) cell: Cell,
-    /// Whether this is a short look, which is used only for the prediction.
-    pub(crate) look: bool,
-    /// The accepted spread.
-    pub(crate) wanted_spread: f64,
-    /// The cell corrected for the load of other programs.
-    pub(crate) undisturbed: Cell,
-    /// The most frequent error.
-    pub(crate) error_text: Option<String>,
-    /// Whether some responses were redirects.
-    pub(crate) redirects: bool,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Results {
-    /// In the order of measurement; one entry for each server and shape, and for each look.
-    pub(crate) measured: Vec<Measured>,
-    /// Predictions for the shapes that were not measured.
-    pub(crate) predictions: Vec<Prediction>,
-    /// Whether the user stopped the measurements.
-    pub(crate) stopped: bool,
-    pub(crate) seconds: f64,
-    /// The number of shapes considered.
-    pub(crate) candidates: usize,
-    /// The behaviour of the app's libraries with fibers; empty if no server has reported it.
-    pub(crate) libraries: Vec<Library>,
-}
-
-impl Results {
-    /// Returns Firebrick's cells on which a recommendation may be based: measured in full, or crashed.
-    pub(crate) fn firm(&self) -> Vec<Cell> {
-        let ours = self.measured.iter().filter(|one| one.server == Kind::Firebrick);
-        let firm = ours.filter(|one| !one.look || one.cell.crashed.is_some());
-        with_the_fastest(usable(firm.map(|one| one.cell.clone()).collect()))
-    }
-
-    /// Returns all of Firebrick's cells, as input of prediction and diagnosis.
-    pub(crate) fn usable(&self) -> Vec<Cell> {
-        let ours = self.measured.iter().filter(|one| one.server == Kind::Firebrick);
-        usable(ours.map(|one| one.undisturbed.clone()).collect())
-    }
-}
-
-/// Returns the cells for prediction and diagnosis. If other programs disturbed most of them, all are used, because there is nothing better.
-fn usable(mut cells: Vec<Cell>) -> Vec<Cell> {
-    let tells = cells.iter().filter(|cell| cell.is_valid()).count();
-    let ran = cells.iter().filter(|cell| cell.crashed.is_none()).count();
-    if tells * 2 < ran {
-        cells.iter_mut().for_each(|cell| cell.limited_by = None);
-    }
-    cells
-}
-
-/// Removes the limit of cells that are faster than all valid ones. A limited rate is the least that a shape can reach, so a faster one counts, and the
-/// recommendation never contradicts the table.
-fn with_the_fastest(mut cells: Vec<Cell>) -> Vec<Cell> {
-    let best = cells.iter().filter(|cell| cell.is_valid()).map(|cell| cell.rate_per_s).fold(0.0, f64::max);
-    let faster = |cell: &&mut Cell| cell.crashed.is_none() && cell.rate_per_s > best;
-    cells.iter_mut().filter(faster).for_each(|cell| cell.limited_by = None);
-    cells
-}
 
 /// Measures the cells that the options request.
 pub(crate) fn work(context: &Context<'_>, kinds: &[Kind], screen: &mut Screen) -> Results {
@@ -218,7 +152,7 @@ impl Session<'_, '_> {
                 Whole::Grid => known.fibers(),
             };
             // Disturbed measurements are not worth more time.
-            let disturbed = !options.output.noisy && noise(&self.done).is_some();
+            let disturbed = !options.output.noisy && self.done.noise().is_some();
             let step = next.filter(|_| !self.context.stop.requested() && !disturbed);
             let Some(step) = step else {
                 self.done.predictions =
@@ -372,37 +306,5 @@ fn look(options: &Options, shape: Shape, users: u32) -> Effort {
         most: 1,
         spread: 1.0,
         warm_up: Amount::Requests(u64::from(shape.processes) * 2),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use planner::LimitedBy;
-
-    #[test]
-    fn disturbed_cells_are_used_if_there_are_no_better_ones() {
-        let cell = |limited_by| Cell { rate_per_s: 1.0, limited_by, ..Cell::default() };
-        let noisy = usable(vec![cell(Some(LimitedBy::Machine)), cell(Some(LimitedBy::Machine)), cell(None)]);
-        assert!(noisy.iter().all(Cell::is_valid));
-        let calm = usable(vec![cell(Some(LimitedBy::Machine)), cell(None), cell(None)]);
-        assert_eq!(calm.iter().filter(|cell| cell.is_valid()).count(), 2);
-    }
-
-    #[test]
-    fn a_limited_cell_that_is_faster_than_all_others_counts() {
-        let cell = |rate_per_s, limited_by| Cell { rate_per_s, limited_by, ..Cell::default() };
-        let machine = Some(LimitedBy::Machine);
-        let generator = Some(LimitedBy::LoadGenerator);
-        let cells = with_the_fastest(vec![
-            cell(40.0, None),
-            cell(50.0, None),
-            cell(700.0, machine),
-            cell(45.0, machine),
-            cell(900.0, generator),
-        ]);
-        let valid: Vec<f64> =
-            cells.iter().filter(|cell| cell.is_valid()).map(|cell| cell.rate_per_s).collect();
-        assert_eq!(valid, [40.0, 50.0, 700.0, 900.0]);
     }
 }

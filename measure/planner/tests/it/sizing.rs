@@ -2,7 +2,7 @@
 
 use planner::Slo;
 use planner::facts::{Facts, Price, Size};
-use planner::sizing::{compare, size_up};
+use planner::{compare, size_up};
 use proptest::prelude::*;
 
 fn size(workers: u32, threads: u32) -> Size {

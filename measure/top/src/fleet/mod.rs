@@ -19,21 +19,9 @@ mod screen;
 mod target;
 
 use crate::Failure;
-use crate::options::Options;
+use crate::options::{FleetOptions, Options};
 use control::client::Client;
-use std::path::PathBuf;
 use std::time::Duration;
-
-/// The servers of the fleet, and the address of a page for them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FleetOptions {
-    /// The addresses as typed.
-    pub(crate) servers: Vec<String>,
-    /// A file with more addresses.
-    pub(crate) file: Option<PathBuf>,
-    /// The address at which to serve a page instead of drawing a screen.
-    pub(crate) serve: Option<String>,
-}
 
 /// Shows the fleet. `client` belongs to the folder's server; its token is sent to all servers.
 pub(crate) fn run(client: &Client, options: &Options, fleet: &FleetOptions) -> Result<(), Failure> {

@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::reader::Reader;
 use crate::clock::{Moment, NEVER, nanoseconds};
 use crate::connect::CUT_OFF;
 use crate::endpoint::describe;
@@ -16,6 +15,7 @@ use crate::feed::Feed;
 use crate::job::{Failure, Job};
 use crate::lane::Lane;
 use crate::prepare::Kind;
+use crate::response::reader::Reader;
 use crate::scenario::Protocol;
 use crate::stream::Stream;
 
