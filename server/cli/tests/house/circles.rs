@@ -26,7 +26,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("script::stdlib::regexp", "class translate"),
     ("settings", "error file given kind load puma resolve settings table value"),
     ("settings::puma", "call map methods"),
-    ("sys", "file linux process socket tcp"),
     (
         "worker/native",
         "body collection emit env fibers guest head job link loan names outbox place raw scoreboard serve task thread ticket watchdog worker",

@@ -3,9 +3,7 @@
 use crate::system;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Creates a file without a name in `dir` that only this user may read and write. Linux can create files that never have a name, on most
 /// file systems. Elsewhere a file is created and its name removed at once.
@@ -35,20 +33,6 @@ pub fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<us
     system::read_cached(file, offset, buffer)
 }
 
-/// Creates a file and removes its name.
-pub(crate) fn without_its_name(dir: &Path) -> io::Result<File> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    loop {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = dir.join(format!(".firebrick-{}-{number}", std::process::id()));
-        match File::options().read(true).write(true).create_new(true).mode(0o600).open(&path) {
-            Ok(file) => return std::fs::remove_file(&path).map(|()| file),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,7 +42,7 @@ mod tests {
     #[test]
     fn files_have_no_name_and_one_user_whichever_way() {
         let dir = tempfile::tempdir().unwrap();
-        for create in [unnamed, without_its_name] {
+        for create in [unnamed, crate::unlinked::create] {
             let mut file = create(dir.path()).unwrap();
             file.write_all(b"text").unwrap();
             file.rewind().unwrap();
@@ -69,7 +53,7 @@ mod tests {
             assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
         }
         let missing = dir.path().join("missing");
-        assert!(unnamed(&missing).is_err() && without_its_name(&missing).is_err());
+        assert!(unnamed(&missing).is_err() && crate::unlinked::create(&missing).is_err());
         assert_eq!(in_memory("firebrick-test").unwrap().metadata().unwrap().nlink(), 0);
     }
 

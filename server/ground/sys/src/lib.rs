@@ -12,8 +12,11 @@
 
 pub mod file;
 pub mod machine;
+mod other_side;
+mod proc;
 pub mod process;
 pub mod socket;
+mod unlinked;
 
 #[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod linux;

@@ -1,7 +1,7 @@
 //! Linux. The contracts are in the modules that publish these functions.
 
-use crate::process::{Memory, Program, Stat, name, numbers, rollup, schedstat, status};
-use crate::socket::{Delivery, inet};
+use crate::other_side::{Delivery, inet};
+use crate::proc::{Memory, Program, Stat, name, numbers, rollup, schedstat, status};
 use crate::tcp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
@@ -126,7 +126,7 @@ pub fn unnamed(dir: &Path) -> io::Result<File> {
     match rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR) {
         Ok(fd) => Ok(fd.into()),
         // The file system does not support it.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => crate::file::without_its_name(dir),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => crate::unlinked::create(dir),
         Err(error) => Err(error.into()),
     }
 }

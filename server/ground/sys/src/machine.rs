@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 pub use cpu::{CpuClock, ticks};
 
-use crate::process::{affinity, kib_of};
+use crate::proc::kib_of;
+use crate::process::affinity;
 
 /// The maximum age of [`Machine::recent`]. A pod can be resized while it runs; but a reading takes a dozen files, and a socket to test for
 /// IPv6.

@@ -1,8 +1,8 @@
 //! Systems other than Linux. The contracts are in the modules that publish these functions.
 #![cfg_attr(all(test, not(firebrick_portable)), allow(dead_code))] // Tests on Linux compare some of it.
 
-use crate::process::{Memory, Program, Stat};
-use crate::socket::{Delivery, inet};
+use crate::other_side::{Delivery, inet};
+use crate::proc::{Memory, Program, Stat};
 use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};
 use rustix::net::{RecvFlags, SendFlags, acceptfrom};
 use rustix::process::{Pid, Signal, test_kill_process};
@@ -104,7 +104,7 @@ pub fn listener_of(_port: u16) -> Option<String> {
 // Files.
 
 pub fn unnamed(dir: &Path) -> io::Result<File> {
-    crate::file::without_its_name(dir)
+    crate::unlinked::create(dir)
 }
 
 pub fn in_memory(_name: &str) -> io::Result<File> {

@@ -21,67 +21,17 @@
 //!    the calling thread, and the processes that it starts, to these CPUs, if the system can.
 //! 9. [`ThreadClock`]: the computing time of the thread that created it; any thread may read it. It never goes back.
 
+use crate::proc::{kib_of, numbers, rollup, schedstat, status};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use crate::proc::{Memory, Program, Stat, name};
 pub use crate::system::{
     BY_DESCRIPTOR, DESCRIPTORS, DUMP, Handle, PROGRAMS_ARE_KNOWN, ThreadClock, adopt_orphans, affinity,
     catches_dump, children, die_with_parent, memory, own_program, program, run_on, running, state,
 };
-
-/// The program of a process.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Program {
-    /// The command line, or the title that the process has set.
-    pub words: Vec<String>,
-    /// The executable file, if this user may see it.
-    pub file: Option<std::path::PathBuf>,
-    pub began: Option<std::time::SystemTime>,
-}
-
-/// A process that has not ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stat {
-    pub pid: i32,
-    pub parent: i32,
-    pub group: i32,
-    /// CPU time in ticks, including that of reaped children; 0 if unknown.
-    pub ticks: u64,
-    /// The start time in ticks since boot; together with the pid it identifies a process uniquely. 0 if unknown.
-    pub started: u64,
-}
-
-impl Stat {
-    /// Parses a line of `/proc/PID/stat`; `None` for a zombie.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-    pub(crate) fn parse(line: &str) -> Option<Stat> {
-        let (pid, rest) = line.split_once(' ')?;
-        // The name is in parentheses and may contain any character, including parentheses.
-        let fields: Vec<&str> = rest.get(rest.rfind(')')? + 1..)?.split_whitespace().collect();
-        if ["Z", "X"].contains(fields.first()?) {
-            return None;
-        }
-        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-        Some(Stat {
-            pid: pid.parse().ok()?,
-            parent: fields.get(1)?.parse().ok()?,
-            group: fields.get(2)?.parse().ok()?,
-            ticks: (11..=14).try_fold(0_u64, |sum, at| sum.checked_add(number(at)?))?,
-            started: number(19)?,
-        })
-    }
-}
-
-/// Memory of processes in bytes; 0 if unknown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// Proportional set size: shared pages are divided among the processes that share them.
-    pub pss: u64,
-    /// Resident set size: shared pages count for each process.
-    pub rss: u64,
-}
 
 /// The maximum age of [`recent_pss_bytes`]: a history that is taken more often leaves all processes measured, except new ones.
 pub const KEPT: Duration = Duration::from_secs(30);
@@ -144,11 +94,6 @@ pub fn cpu_ms(pid: u32) -> u64 {
     ticks.unwrap_or(0).saturating_mul(1_000) / per_second
 }
 
-/// Returns the name of a process's program, at most 15 bytes.
-pub fn name(pid: i32) -> Option<String> {
-    std::fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim().to_owned())
-}
-
 /// Returns the entries of the environment with which a process was started: names and values, separated by NUL.
 pub fn environment(pid: i32) -> Vec<u8> {
     std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()
@@ -158,32 +103,6 @@ pub fn environment(pid: i32) -> Vec<u8> {
 pub fn schedules(pid: i32) -> impl Iterator<Item = (i32, (u64, u64))> {
     let tasks = format!("/proc/{pid}/task");
     numbers(&tasks).filter_map(move |task| Some((task, schedstat(&format!("{tasks}/{task}/schedstat"))?)))
-}
-
-/// Reads a file of scheduler statistics (proc(5)): nanoseconds on a CPU, nanoseconds waiting for one.
-pub(crate) fn schedstat(path: &str) -> Option<(u64, u64)> {
-    parse_schedstat(&std::fs::read_to_string(path).ok()?)
-}
-
-fn parse_schedstat(line: &str) -> Option<(u64, u64)> {
-    let mut fields = line.split_whitespace();
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-}
-
-/// Returns the entries of a folder whose names are numbers.
-pub(crate) fn numbers(folder: &str) -> impl Iterator<Item = i32> + use<> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-pub(crate) fn status(pid: u32) -> String {
-    std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default()
-}
-
-/// Returns figures of a process's memory maps in bytes. The kernel walks the page tables for them.
-pub(crate) fn rollup<const N: usize>(pid: impl std::fmt::Display, names: [&str; N]) -> [Option<u64>; N] {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    names.map(|name| kib_of(&text, name))
 }
 
 fn rss(pid: u32) -> Option<u64> {
@@ -198,12 +117,6 @@ fn read_short(pid: u32, name: &str, find: fn(&str) -> Option<u64>) -> Option<u64
     let mut text = [0; SHORT];
     let length = std::fs::File::open(format!("/proc/{pid}/{name}")).ok()?.read(&mut text).ok()?;
     find(std::str::from_utf8(&text[..length]).ok()?)
-}
-
-/// Returns the figure after `name`, in bytes, from a text with one figure per line.
-pub(crate) fn kib_of(text: &str, name: &str) -> Option<u64> {
-    let kib = text.lines().find_map(|line| line.strip_prefix(name))?.trim().strip_suffix("kB")?;
-    kib.trim().parse::<u64>().ok()?.checked_mul(1_024)
 }
 
 fn statm_resident(text: &str) -> Option<u64> {
@@ -221,6 +134,7 @@ fn stat_ticks(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proc::parse_schedstat;
     use proptest::prelude::*;
 
     proptest! {

@@ -20,30 +20,12 @@
 //!    socket, or listens there; `None` if the system does not tell. [`listener_of`]: the process that listens on a TCP port of this machine,
 //!    as far as this user may see it. [`abstract_address`]: the address of a Unix socket without a file.
 
-use rustix::net::SocketAddrAny;
-use std::io;
-use std::net::SocketAddr;
-
+pub use crate::other_side::Delivery;
 pub use crate::system::{
     ARRIVES_CLOSED_ON_EXEC, FILE_KEEPS_MODE, LONGEST_PATH, MORE, NO_SIGNAL, SPREADS, abandon_after,
     abstract_address, accept, bound_unsent, close_on_exec, defer_accept, delivery, do_not_pace, is_listener,
     listener_of, pair, peer, send_file, wait_for_end,
 };
-
-/// The progress of the other side of a TCP socket in receiving the written bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Delivery {
-    /// Acknowledged bytes since the connection began. With TLS, encrypted bytes.
-    pub acknowledged: u64,
-    /// Unacknowledged bytes: those in flight, which are known as a number of segments and therefore estimated, and those that are unsent.
-    pub outstanding: u64,
-}
-
-/// Returns the address of a client from accept(2).
-pub(crate) fn inet(address: Option<SocketAddrAny>) -> io::Result<SocketAddr> {
-    let address = address.ok_or(io::ErrorKind::ConnectionAborted)?;
-    Ok(SocketAddr::try_from(address)?)
-}
 
 #[cfg(test)]
 mod tests {

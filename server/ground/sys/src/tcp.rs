@@ -1,6 +1,6 @@
 //! TCP options that neither std nor rustix nor socket2 sets. Setting an option by its number needs `unsafe`.
 
-use crate::socket::Delivery;
+use crate::other_side::Delivery;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
