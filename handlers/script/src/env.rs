@@ -3,7 +3,6 @@
 //! An env starts as a copy of a template with the values of nearly all requests; only differences are added. Frequent keys are interned in the VM
 //! and passed by number.
 
-use crate::runtime::Runtime;
 use handler::path::Path;
 use handler::{PeerAddr, Request};
 use mruby::{Interned, Text};
@@ -92,8 +91,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn new(runtime: &Runtime) -> Option<Names> {
-        let intern = |text: &str| runtime.intern(text.as_bytes());
+    /// Interns the keys with `intern`. `None` where it returns `None`.
+    pub(crate) fn new(intern: impl Fn(&str) -> Option<Interned>) -> Option<Names> {
         let first = intern("REQUEST_METHOD")?;
         let mut template = [first; VARYING];
         for (kept, (key, _)) in template.iter_mut().zip(TEMPLATE) {

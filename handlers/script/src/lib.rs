@@ -11,14 +11,13 @@
 //!
 //! Layers, from the bottom: `waiting`, `held` and `stream` use only values; `chain` is the request's position; `context` joins them; `ops` has the
 //! types of operations; the areas (`basic`, `stdlib`, `redis`, `fetch`, `next`, `kit`) are tables of them; `areas` joins the areas; `runtime` is
-//! the VM with them; `task` and `driver` run tasks; `script` serves requests.
+//! the VM with them; `task` runs tasks; `script` serves requests.
 #![forbid(unsafe_code)]
 
 mod areas;
 mod basic;
 mod chain;
 mod context;
-mod driver;
 mod env;
 mod failure;
 mod fetch;

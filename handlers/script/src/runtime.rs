@@ -9,7 +9,6 @@ use crate::ops::Waits;
 use crate::plan::{Limits, Plan};
 use crate::stdlib;
 use crate::subject::{Location, RequestLine};
-use crate::task::Task;
 use crate::watchdog::Watched;
 use mruby::{Exception, Interned, Step, Tape, Value, Vm};
 use stats::HandlerCounts;
@@ -101,10 +100,10 @@ impl Runtime {
         }))
     }
 
-    /// Returns a task of the handler at `location`; `None` if as many tasks as its limits allow are running.
-    pub(crate) fn new_task(self: &Rc<Self>, limits: &Arc<Limits>, location: Location) -> Option<Task> {
+    /// Takes a slot for a task; `None` if `max_tasks` are running.
+    pub(crate) fn take_slot(&self, max_tasks: usize) -> Option<u32> {
         // Cancelled tasks do not count.
-        if self.running_tasks() - self.cancelled.get() >= limits.max_tasks {
+        if self.running_tasks() - self.cancelled.get() >= max_tasks {
             return None;
         }
         let slot = self.idle_slots.borrow_mut().pop().unwrap_or_else(|| {
@@ -112,7 +111,7 @@ impl Runtime {
             self.slots.get() - 1
         });
         self.counts.began();
-        Some(Task::new(self.clone(), limits.clone(), location, slot))
+        Some(slot)
     }
 
     /// Makes a slot available for another task.

@@ -3,7 +3,6 @@
 use crate::basic::Log;
 use crate::chain::{Chain, Hops, Next, Origin, Position, Responding};
 use crate::context::TaskContext;
-use crate::driver::{drive, start_spawned};
 use crate::env::{self, Names};
 use crate::failure;
 use crate::held::Owned;
@@ -15,7 +14,7 @@ use crate::plan::{Plan, Route};
 use crate::runtime::{Runtime, describe};
 use crate::stream::{HALF_CLOSED_TIMEOUT, Outlet, is_disconnect};
 use crate::subject::Location;
-use crate::task::Task;
+use crate::task::{Task, drive, start_spawned};
 use handler::path::Path;
 use handler::{Client, Departure, Exchange, Failure, Fault, Fields, Incoming, Request, Response};
 use http::body::{Bounds, Collected, collect};
@@ -88,7 +87,7 @@ impl Script {
     pub fn open_observed(plan: Arc<Plan>, log: Log, observed: Observed) -> Result<Rc<Script>, String> {
         let runtime = Runtime::open(&plan, log, observed)?;
         plan.sources.iter().for_each(|source| runtime.stdlib.folders.add(&source.file));
-        let names = Names::new(&runtime).ok_or("no memory for a Ruby VM")?;
+        let names = Names::new(|text| runtime.intern(text.as_bytes())).ok_or("no memory for a Ruby VM")?;
         let apps = RefCell::default();
         let loaded = watch::Sender::new(0);
         let script = Rc::new(Script { runtime, names, plan, apps, loaded });
@@ -221,7 +220,7 @@ impl Script {
     /// Runs a handler's first step.
     fn first_step(&self, app: u32, position: &Position, body: Option<&[u8]>, exchange: Exchange) -> First {
         let route = &self.plan.routes[position.route];
-        let Some(task) = self.runtime.new_task(&route.limits, self.location(position)) else {
+        let Some(task) = Task::new(&self.runtime, &route.limits, self.location(position)) else {
             self.runtime.counts.refused();
             let failure = failure::too_many_tasks(route.limits.max_tasks);
             return First::Done(Err(Box::new((failure, exchange))));
@@ -391,7 +390,7 @@ async fn load(script: Rc<Script>) {
         let mut args = Tape::new();
         args.array(2).str(&source.code).str(source.name());
         let location = Location { source: Some(number), route: None };
-        let Some(task) = runtime.new_task(&runtime.loosest_limits, location) else { return };
+        let Some(task) = Task::new(runtime, &runtime.loosest_limits, location) else { return };
         let first = task.start(runtime.load_app, &args);
         let app = match drive(runtime, &task, &TaskContext::default(), first).await {
             Ok(()) => {

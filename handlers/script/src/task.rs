@@ -1,14 +1,16 @@
-//! A task and its slot in the VM: [`Task`].
+//! A task with its slot in the VM, from its first step to its end.
 
-use crate::driver;
+use crate::context::TaskContext;
 use crate::plan::Limits;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, describe};
 use crate::subject::{Location, RequestLine, SavedLine};
+use crate::waiting::Waiting;
 use handler::Request;
-use mruby::{Interned, Step, Tape, Text, Vm};
+use mruby::{Exception, Interned, Step, Tape, Text, Vm};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A running task. Dropping it while it waits cancels it.
 pub(crate) struct Task {
@@ -29,17 +31,19 @@ pub(crate) struct Task {
 const CANCEL_ATTEMPTS: usize = 4;
 
 impl Task {
-    pub(crate) fn new(runtime: Rc<Runtime>, limits: Arc<Limits>, location: Location, slot: u32) -> Task {
-        Task {
-            runtime,
-            limits,
+    /// Makes a task of the handler at `location`; `None` if as many tasks as its limits allow are running.
+    pub(crate) fn new(runtime: &Rc<Runtime>, limits: &Arc<Limits>, location: Location) -> Option<Task> {
+        let slot = runtime.take_slot(limits.max_tasks)?;
+        Some(Task {
+            runtime: runtime.clone(),
+            limits: limits.clone(),
             location,
             line: RefCell::default(),
             slot,
             waits: Cell::new(false),
             held: Cell::new(0),
             cancelled: false,
-        }
+        })
     }
 
     /// Starts `Rt.<job>(*args)`.
@@ -131,7 +135,7 @@ impl Task {
             return;
         }
         if self.waits.get() && self.may_finish() {
-            return driver::finish_cancelled(&self.runtime, self.to_cancelled());
+            return finish_cancelled(&self.runtime, self.to_cancelled());
         }
         if self.waits.get() {
             self.abandon();
@@ -158,5 +162,95 @@ impl Drop for Task {
         }
         self.release();
         self.set_waiting(false);
+    }
+}
+
+/// Runs a task to its end. Its result stays in the runtime's `out` until the next step of any task, that is until the caller awaits. If the VM
+/// breaks, the task ends at once.
+pub(crate) async fn drive(
+    runtime: &Rc<Runtime>,
+    task: &Task,
+    context: &TaskContext,
+    first: Step,
+) -> Result<(), Exception> {
+    tokio::select! {
+        biased;
+        ended = run(runtime, task, context, first) => ended,
+        lost = runtime.lost() => Err(lost),
+    }
+}
+
+async fn run(
+    runtime: &Rc<Runtime>,
+    task: &Task,
+    context: &TaskContext,
+    first: Step,
+) -> Result<(), Exception> {
+    let mut step = first;
+    loop {
+        start_spawned(runtime);
+        match step {
+            Step::Done => return Ok(()),
+            Step::Raised(error) | Step::Broken(error) => return Err(error),
+            Step::Wait => {
+                let result = begin(runtime, context).await;
+                step = task.resume(&result);
+            }
+        }
+    }
+}
+
+/// Begins the wait that the last step yielded.
+fn begin(runtime: &Rc<Runtime>, context: &TaskContext) -> Waiting {
+    runtime.out(|wait| runtime.waits.begin(context, &wait))
+}
+
+/// The time limit for the `ensure` clauses of a cancelled task.
+const MAX_ENSURE: Duration = Duration::from_secs(2);
+
+/// Cancels a task: its wait raises. Its `ensure` clauses may still wait (to decrement a counter in Redis, to release a lock), for at most
+/// [`MAX_ENSURE`].
+fn finish_cancelled(runtime: &Rc<Runtime>, task: Task) {
+    let step = task.cancel();
+    start_spawned(runtime);
+    if !matches!(step, Step::Wait) {
+        return;
+    }
+    let (runtime, context) = (runtime.clone(), TaskContext::default());
+    // Begins at once, because the next step of another task overwrites `out`.
+    let waiting = begin(&runtime, &context);
+    net::task::spawn_local(async move {
+        let rest = async {
+            let step = task.resume(&waiting.await);
+            // The client has disconnected, so an error cannot be reported to it.
+            let _ = drive(&runtime, &task, &context, step).await;
+        };
+        tokio::select! {
+            biased;
+            _ = tokio::time::timeout(MAX_ENSURE, rest) => {}
+            _ = runtime.lost() => {}
+        }
+    });
+}
+
+/// Starts the blocks given to `task` during the last step.
+pub(crate) fn start_spawned(runtime: &Rc<Runtime>) {
+    let blocks = std::mem::take(&mut *runtime.basic.spawned.borrow_mut());
+    // The blocks belong to the same handler, but to no request.
+    let location = Location { route: None, ..runtime.last_location() };
+    for block in blocks {
+        let runtime = runtime.clone();
+        net::task::spawn_local(async move {
+            let Some(task) = Task::new(&runtime, &runtime.loosest_limits, location) else {
+                (runtime.basic.log)("a task could not be started: mruby.max_tasks are running");
+                return;
+            };
+            let mut args = Tape::new();
+            args.array(1).int(block);
+            let first = task.start(runtime.run_block, &args);
+            if let Err(error) = drive(&runtime, &task, &TaskContext::default(), first).await {
+                (runtime.basic.log)(&format!("in a task: {}", describe(&error)));
+            }
+        });
     }
 }

@@ -22,8 +22,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("http2", "connection discard receive"),
     ("http::two", "body connection exchange life room"),
     ("proxy", "body proxy"),
-    ("script", "driver env runtime task"),
-    ("script::stdlib::regexp", "class translate"),
     ("settings", "error file given kind load puma resolve settings table value"),
     ("settings::puma", "call map methods"),
     (

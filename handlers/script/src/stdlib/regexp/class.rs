@@ -3,7 +3,7 @@
 //! As in Ruby, `\d`, `\w`, `\s` and `\h` are ASCII only, and the bracketed names cover all of Unicode. The output escapes every character with a
 //! special meaning in fancy-regex but not in Ruby.
 
-use super::translate::Translator;
+use super::cursor::Cursor;
 use std::fmt::Write as _;
 
 /// The meaning of an escape.
@@ -14,7 +14,7 @@ pub(super) enum Item {
 }
 
 /// Translates from after `[` up to its `]`.
-pub(super) fn bracket(from: &mut Translator) -> Result<(), String> {
+pub(super) fn bracket(from: &mut Cursor) -> Result<(), String> {
     from.nest()?;
     from.out.push('[');
     if from.eat("^") {
@@ -47,7 +47,7 @@ pub(super) fn bracket(from: &mut Translator) -> Result<(), String> {
 }
 
 /// Translates a character of a class, or a range that starts with it.
-fn range(from: &mut Translator, low: char) -> Result<(), String> {
+fn range(from: &mut Cursor, low: char) -> Result<(), String> {
     push(&mut from.out, low);
     let begins = from.peek() == Some('-') && !matches!(from.chars.get(from.at + 1), None | Some(']' | '['));
     if !begins {
@@ -84,7 +84,7 @@ fn push(out: &mut String, c: char) {
 }
 
 /// Translates from after `[:`.
-fn posix(from: &mut Translator) -> Result<(), String> {
+fn posix(from: &mut Cursor) -> Result<(), String> {
     let negated = from.eat("^");
     let name = from.until(':', "a POSIX bracket")?;
     let set =
@@ -115,7 +115,7 @@ fn named(name: &str) -> Option<&'static str> {
 }
 
 /// Translates from after `\` the escapes with the same meaning inside and outside of classes.
-pub(super) fn escaped(from: &mut Translator) -> Result<Item, String> {
+pub(super) fn escaped(from: &mut Cursor) -> Result<Item, String> {
     let Some(next) = from.next() else { return Err(String::from("too short escape sequence")) };
     let set = |text: &str| Ok(Item::Set(String::from(text)));
     match next {
@@ -133,7 +133,7 @@ pub(super) fn escaped(from: &mut Translator) -> Result<Item, String> {
 }
 
 /// Translates from after `\p`.
-fn property(from: &mut Translator, negated: bool) -> Result<String, String> {
+fn property(from: &mut Cursor, negated: bool) -> Result<String, String> {
     if !from.eat("{") {
         return Err(String::from(r"invalid character property name {p}: expected \p{...}"));
     }
@@ -147,7 +147,7 @@ fn property(from: &mut Translator, negated: bool) -> Result<String, String> {
     Ok(if negated { format!("^{set}") } else { set })
 }
 
-fn character(from: &mut Translator, next: char) -> Result<char, String> {
+fn character(from: &mut Cursor, next: char) -> Result<char, String> {
     Ok(match next {
         't' => '\t',
         'n' => '\n',
@@ -171,13 +171,13 @@ fn character(from: &mut Translator, next: char) -> Result<char, String> {
     })
 }
 
-fn control(from: &mut Translator) -> Result<char, String> {
+fn control(from: &mut Cursor) -> Result<char, String> {
     let of = from.next().filter(char::is_ascii).ok_or("too short control sequence")?;
     Ok(if of == '?' { '\x7f' } else { char::from(of as u8 & 0x1f) })
 }
 
 /// Reads up to three octal digits.
-pub(super) fn octal(from: &mut Translator) -> Result<char, String> {
+pub(super) fn octal(from: &mut Cursor) -> Result<char, String> {
     let digits: String = from.chars[from.at..].iter().take(3).take_while(|c| c.is_digit(8)).collect();
     from.at += digits.len();
     let value = u8::from_str_radix(&digits, 8).ok().filter(u8::is_ascii);
@@ -185,7 +185,7 @@ pub(super) fn octal(from: &mut Translator) -> Result<char, String> {
 }
 
 /// Reads `\x41`, repeated for each byte of the character.
-fn hexadecimal(from: &mut Translator) -> Result<char, String> {
+fn hexadecimal(from: &mut Cursor) -> Result<char, String> {
     let mut bytes = Vec::new();
     loop {
         let digits: String =
@@ -202,7 +202,7 @@ fn hexadecimal(from: &mut Translator) -> Result<char, String> {
 }
 
 /// Reads `\u00e9` or `\u{e9}`.
-fn unicode(from: &mut Translator) -> Result<char, String> {
+fn unicode(from: &mut Cursor) -> Result<char, String> {
     let digits = if from.eat("{") {
         from.until('}', r"\u{")?.trim().to_owned()
     } else {

@@ -5,6 +5,7 @@
 //! at most [`MAX_OUTPUT`] bytes.
 
 mod class;
+mod cursor;
 mod replace;
 mod translate;
 

@@ -4,9 +4,8 @@
 //! the flags `m` and `i` become groups. Constructs without an equivalent are errors with a reason.
 
 use super::class;
+use super::cursor::Cursor;
 
-/// The maximum nesting of groups and classes.
-const MAX_DEPTH: usize = 100;
 /// The largest count of a repetition.
 const MAX_COUNT: u32 = 100_000;
 
@@ -37,14 +36,14 @@ pub(crate) struct Translated {
 pub(crate) fn translate(source: &str, flags: Flags) -> Result<Translated, String> {
     let chars: Vec<char> = source.chars().collect();
     let groups = Groups::of(&chars, flags.extended);
-    let mut translator =
-        Translator { chars, at: 0, out: String::new(), groups, opened: 0, depth: 0, has_line_start: false };
+    let cursor = Cursor::new(chars);
+    let mut translator = Translator { cursor, groups, opened: 0, has_line_start: false };
     translator.alternatives(flags)?;
-    if translator.at < translator.chars.len() {
+    if translator.cursor.peek().is_some() {
         return Err(String::from("unmatched close parenthesis"));
     }
     Ok(Translated {
-        pattern: translator.out,
+        pattern: translator.cursor.out,
         names: translator.groups.names,
         groups: translator.opened,
         has_line_start: translator.has_line_start,
@@ -88,75 +87,42 @@ impl Groups {
     }
 }
 
-pub(super) struct Translator {
-    pub(super) chars: Vec<char>,
-    pub(super) at: usize,
-    pub(super) out: String,
+struct Translator {
+    cursor: Cursor,
     groups: Groups,
     opened: usize,
-    pub(super) depth: usize,
     has_line_start: bool,
 }
 
 impl Translator {
-    pub(super) fn peek(&self) -> Option<char> {
-        self.chars.get(self.at).copied()
-    }
-
-    pub(super) fn next(&mut self) -> Option<char> {
-        let next = self.peek();
-        self.at += usize::from(next.is_some());
-        next
-    }
-
-    /// Consumes `text` if it comes next.
-    pub(super) fn eat(&mut self, text: &str) -> bool {
-        let length = text.chars().count();
-        let comes = self.chars[self.at..].iter().take(length).copied().eq(text.chars());
-        self.at += if comes { length } else { 0 };
-        comes
-    }
-
-    /// Consumes everything up to and including `close`; returns it without `close`.
-    pub(super) fn until(&mut self, close: char, what: &str) -> Result<String, String> {
-        let text: String = self.chars[self.at..].iter().take_while(|c| **c != close).collect();
-        self.at += text.chars().count();
-        self.next().map(|_| text).ok_or_else(|| format!("{what} without its end"))
-    }
-
-    pub(super) fn nest(&mut self) -> Result<(), String> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH { Err(String::from("too deeply nested")) } else { Ok(()) }
-    }
-
     /// Translates up to the end, or to the `)` that ends the group.
     fn alternatives(&mut self, flags: Flags) -> Result<(), String> {
-        self.nest()?;
-        while let Some(next) = self.peek() {
+        self.cursor.nest()?;
+        while let Some(next) = self.cursor.peek() {
             match next {
                 ')' => break,
                 '|' => {
-                    self.at += 1;
-                    self.out.push('|');
+                    self.cursor.at += 1;
+                    self.cursor.out.push('|');
                 }
                 _ if flags.extended && self.blank() => {}
                 _ => {
-                    let start = self.out.len();
+                    let start = self.cursor.out.len();
                     if self.atom(flags)? {
                         self.repetitions(flags, start)?;
                     }
                 }
             }
         }
-        self.depth -= 1;
+        self.cursor.depth -= 1;
         Ok(())
     }
 
     /// Skips a blank or comment of an extended pattern.
     fn blank(&mut self) -> bool {
-        match self.peek() {
-            Some(c) if c.is_ascii_whitespace() || c == '\x0b' => self.at += 1,
-            Some('#') => while self.next().is_some_and(|c| c != '\n') {},
+        match self.cursor.peek() {
+            Some(c) if c.is_ascii_whitespace() || c == '\x0b' => self.cursor.at += 1,
+            Some('#') => while self.cursor.next().is_some_and(|c| c != '\n') {},
             _ => return false,
         }
         true
@@ -164,24 +130,24 @@ impl Translator {
 
     /// Translates one item. Returns whether it may be repeated.
     fn atom(&mut self, flags: Flags) -> Result<bool, String> {
-        let Some(next) = self.next() else { return Ok(false) };
+        let Some(next) = self.cursor.next() else { return Ok(false) };
         match next {
             '(' => return self.group(flags),
-            '[' => class::bracket(self)?,
-            '.' => self.out.push_str(if flags.dot_all { "(?s:.)" } else { "." }),
+            '[' => class::bracket(&mut self.cursor)?,
+            '.' => self.cursor.out.push_str(if flags.dot_all { "(?s:.)" } else { "." }),
             '^' => {
                 self.has_line_start = true;
-                self.out.push('^');
+                self.cursor.out.push('^');
             }
-            '$' => self.out.push('$'),
+            '$' => self.cursor.out.push('$'),
             '\\' => return self.escape(),
             '*' | '+' | '?' => return Err(String::from("target of repeat operator is not specified")),
             '{' => {
-                self.at -= 1;
+                self.cursor.at -= 1;
                 if self.count().is_some() {
                     return Err(String::from("target of repeat operator is not specified"));
                 }
-                self.at += 1;
+                self.cursor.at += 1;
                 self.literal('{');
             }
             other => self.literal(other),
@@ -189,32 +155,32 @@ impl Translator {
         Ok(true)
     }
 
-    pub(super) fn literal(&mut self, c: char) {
+    fn literal(&mut self, c: char) {
         if matches!(c, '\\' | '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$') {
-            self.out.push('\\');
+            self.cursor.out.push('\\');
         }
-        self.out.push(c);
+        self.cursor.out.push(c);
     }
 
     /// Translates from after `(`.
     fn group(&mut self, flags: Flags) -> Result<bool, String> {
-        if !self.eat("?") {
+        if !self.cursor.eat("?") {
             // If there are named groups, unnamed ones do not capture.
             let captures = self.groups.names.is_empty();
             self.opened += usize::from(captures);
             return self.rest_of_group(if captures { "(" } else { "(?:" }, flags);
         }
-        if self.eat("#") {
-            return self.until(')', "a comment").map(|_| false);
+        if self.cursor.eat("#") {
+            return self.cursor.until(')', "a comment").map(|_| false);
         }
         for open in ["<=", "<!", ":", "=", "!", ">"] {
-            if self.eat(open) {
+            if self.cursor.eat(open) {
                 return self.rest_of_group(&format!("(?{open}"), flags);
             }
         }
         for (open, close) in [("<", '>'), ("'", '\'')] {
-            if self.eat(open) {
-                let name = self.until(close, "a group's name")?;
+            if self.cursor.eat(open) {
+                let name = self.cursor.until(close, "a group's name")?;
                 if !name.chars().next().is_some_and(|c| c == '_' || c.is_alphabetic()) {
                     return Err(format!("invalid group name <{name}>"));
                 }
@@ -222,25 +188,25 @@ impl Translator {
                 return self.rest_of_group("(", flags);
             }
         }
-        if self.eat("(") {
+        if self.cursor.eat("(") {
             return self.conditional(flags);
         }
         self.options(flags)
     }
 
     fn rest_of_group(&mut self, open: &str, flags: Flags) -> Result<bool, String> {
-        self.out.push_str(open);
+        self.cursor.out.push_str(open);
         self.alternatives(flags)?;
-        if !self.eat(")") {
+        if !self.cursor.eat(")") {
             return Err(String::from("end pattern with unmatched parenthesis"));
         }
-        self.out.push(')');
+        self.cursor.out.push(')');
         Ok(true)
     }
 
     /// Translates from after `(?(`.
     fn conditional(&mut self, flags: Flags) -> Result<bool, String> {
-        let condition = self.until(')', "a condition")?;
+        let condition = self.cursor.until(')', "a condition")?;
         let name = condition.trim_matches(['<', '>', '\'']);
         let number = self.number_of(name)?;
         self.rest_of_group(&format!("(?({number})"), flags)
@@ -251,7 +217,7 @@ impl Translator {
         let mut flags = outer;
         let mut on = true;
         loop {
-            match self.next() {
+            match self.cursor.next() {
                 Some('-') => on = false,
                 Some('i') => flags.ignore_case = on,
                 Some('m') => flags.dot_all = on,
@@ -272,9 +238,9 @@ impl Translator {
                         return self.rest_of_group(open, flags);
                     }
                     // The flags apply until the enclosing group ends, across its `|`.
-                    self.out.push_str(open);
+                    self.cursor.out.push_str(open);
                     self.alternatives(flags)?;
-                    self.out.push(')');
+                    self.cursor.out.push(')');
                     return Ok(false);
                 }
                 _ => return Err(String::from("undefined group option")),
@@ -287,9 +253,9 @@ impl Translator {
         let mut repeated = false;
         loop {
             while (flags.extended && self.blank()) || self.comment()? {}
-            let (mark, counted) = match self.peek() {
+            let (mark, counted) = match self.cursor.peek() {
                 Some(mark @ ('*' | '+' | '?')) => {
-                    self.at += 1;
+                    self.cursor.at += 1;
                     (String::from(mark), None)
                 }
                 Some('{') => match self.count() {
@@ -304,15 +270,15 @@ impl Translator {
             if repeated {
                 self.wrap(start);
             }
-            self.out.push_str(&mark);
+            self.cursor.out.push_str(&mark);
             repeated = true;
-            match (self.peek(), counted) {
+            match (self.cursor.peek(), counted) {
                 // In Ruby `{n}?` is optional and `{n,m}+` is repeated; only the short forms are possessive.
                 (Some('?'), Some((least, Some(most)))) if least == most => {}
                 (Some('+'), Some(_)) => {}
                 (Some(kind @ ('?' | '+')), _) => {
-                    self.at += 1;
-                    self.out.push(kind);
+                    self.cursor.at += 1;
+                    self.cursor.out.push(kind);
                 }
                 _ => {}
             }
@@ -321,21 +287,21 @@ impl Translator {
 
     /// Skips `(?#...)`.
     fn comment(&mut self) -> Result<bool, String> {
-        if !self.eat("(?#") {
+        if !self.cursor.eat("(?#") {
             return Ok(false);
         }
-        self.until(')', "a comment").map(|_| true)
+        self.cursor.until(')', "a comment").map(|_| true)
     }
 
     fn wrap(&mut self, start: usize) {
-        self.out.insert_str(start, "(?:");
-        self.out.push(')');
+        self.cursor.out.insert_str(start, "(?:");
+        self.cursor.out.push(')');
     }
 
     /// Reads `{n}`, `{n,}`, `{,m}` or `{n,m}`; does not consume anything else.
     fn count(&mut self) -> Option<(u32, Option<u32>)> {
-        let close = self.chars[self.at..].iter().take(16).position(|c| *c == '}')?;
-        let inner: String = self.chars[self.at + 1..self.at + close].iter().collect();
+        let close = self.cursor.chars[self.cursor.at..].iter().take(16).position(|c| *c == '}')?;
+        let inner: String = self.cursor.chars[self.cursor.at + 1..self.cursor.at + close].iter().collect();
         let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?;
         let counts = match inner.split_once(',') {
             None => number(&inner).map(|n| (n, Some(n))),
@@ -343,22 +309,22 @@ impl Translator {
             Some((least, "")) => number(least).map(|least| (least, None)),
             Some((least, most)) => number(least).zip(number(most)).map(|(least, most)| (least, Some(most))),
         };
-        self.at += if counts.is_some() { close + 1 } else { 0 };
+        self.cursor.at += if counts.is_some() { close + 1 } else { 0 };
         counts
     }
 
     /// Translates from after `\`.
     fn escape(&mut self) -> Result<bool, String> {
-        let Some(next) = self.next() else { return Err(String::from("too short escape sequence")) };
+        let Some(next) = self.cursor.next() else { return Err(String::from("too short escape sequence")) };
         match next {
-            'A' => self.out.push_str(r"\A"),
-            'z' => self.out.push_str(r"\z"),
-            'Z' => self.out.push_str(r"(?=\n?\z)"),
-            'b' => self.out.push_str(r"\b"),
-            'B' => self.out.push_str(r"\B"),
-            'G' => self.out.push_str(r"\G"),
-            'K' => self.out.push_str(r"\K"),
-            'R' => self.out.push_str(r"(?>\r\n|[\n-\r\x{85}\x{2028}\x{2029}])"),
+            'A' => self.cursor.out.push_str(r"\A"),
+            'z' => self.cursor.out.push_str(r"\z"),
+            'Z' => self.cursor.out.push_str(r"(?=\n?\z)"),
+            'b' => self.cursor.out.push_str(r"\b"),
+            'B' => self.cursor.out.push_str(r"\B"),
+            'G' => self.cursor.out.push_str(r"\G"),
+            'K' => self.cursor.out.push_str(r"\K"),
+            'R' => self.cursor.out.push_str(r"(?>\r\n|[\n-\r\x{85}\x{2028}\x{2029}])"),
             'X' => return Err(String::from(r"\X is not supported")),
             'k' => {
                 let number = self.referred()?;
@@ -366,14 +332,14 @@ impl Translator {
             }
             'g' => {
                 let number = self.referred()?;
-                self.out.push_str(&format!("(?:\\g<{number}>)"));
+                self.cursor.out.push_str(&format!("(?:\\g<{number}>)"));
             }
             '1'..='9' => return self.numbered().map(|()| true),
             _ => {
-                self.at -= 1;
-                match class::escaped(self)? {
+                self.cursor.at -= 1;
+                match class::escaped(&mut self.cursor)? {
                     class::Item::Char(c) => self.literal(c),
-                    class::Item::Set(set) => self.out.push_str(&format!("[{set}]")),
+                    class::Item::Set(set) => self.cursor.out.push_str(&format!("[{set}]")),
                 }
             }
         }
@@ -385,35 +351,36 @@ impl Translator {
             return Err(format!("invalid backref number/name: {number}"));
         }
         // In a group of its own, because a digit may follow.
-        self.out.push_str(&format!("(?:\\{number})"));
+        self.cursor.out.push_str(&format!("(?:\\{number})"));
         Ok(())
     }
 
     /// Translates `\1`: a group, or an octal number if there are fewer groups.
     fn numbered(&mut self) -> Result<(), String> {
-        self.at -= 1;
-        let digits: String = self.chars[self.at..].iter().take_while(|c| c.is_ascii_digit()).collect();
+        self.cursor.at -= 1;
+        let digits: String =
+            self.cursor.chars[self.cursor.at..].iter().take_while(|c| c.is_ascii_digit()).collect();
         let number: usize = digits.parse().unwrap_or(usize::MAX);
         if number <= self.groups.count || digits.len() == 1 {
             if !self.groups.names.is_empty() {
                 return Err(String::from("numbered backref/call is not allowed. (use name)"));
             }
-            self.at += digits.len();
+            self.cursor.at += digits.len();
             return self.back_reference(number);
         }
-        let c = class::octal(self)?;
+        let c = class::octal(&mut self.cursor)?;
         self.literal(c);
         Ok(())
     }
 
     /// Returns the group of `<name>`, `'name'`, `<1>` or `<-1>`.
     fn referred(&mut self) -> Result<usize, String> {
-        let close = match self.next() {
+        let close = match self.cursor.next() {
             Some('<') => '>',
             Some('\'') => '\'',
             _ => return Err(String::from("invalid backref number/name")),
         };
-        let name = self.until(close, "a group's name")?;
+        let name = self.cursor.until(close, "a group's name")?;
         self.number_of(&name)
     }
 
