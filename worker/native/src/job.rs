@@ -10,6 +10,7 @@ use crate::pace::Finished;
 use crate::place::place;
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
+use crate::raw::panics;
 use crate::raw::ruby::{self, Jump, Value};
 use crate::serve::protocol_error;
 use crate::task::{Stage, Task};
@@ -30,13 +31,13 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
     let cpu_us = (samples || measure).then(os::thread_us);
     let waits = samples.then(os::thread_waits);
     cpu_us.filter(|_| measure).into_iter().for_each(|cpu_us| task.measure(cpu_us));
-    let served = ruby::contain(|| match job.gone {
+    let served = panics::contain(|| match job.gone {
         true => drop_unstarted(gvl, task, job.fd),
         false => serve_request(gvl, task, &job),
     });
     let failed = served.unwrap_or_else(|| {
         task.in_app.set(false);
-        let _ = ruby::contain(|| end_unfinished(gvl, task));
+        let _ = panics::contain(|| end_unfinished(gvl, task));
         true
     });
     board.finish(task.thread.index, failed);

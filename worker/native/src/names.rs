@@ -46,7 +46,7 @@ names! {
         stream: "stream", input: "input", interrupted: "interrupted", peer_certificate: "peer_certificate",
         send_file: "send_file",
         install: "install", uninstall: "uninstall", make: "make", clean: "clean", expired: "expired",
-        interrupts: "interrupts", calls: "calls?", forget: "forget", pid: "pid", raise: "raise",
+        interrupts: "interrupts", calls: "calls?", forget: "forget", raise: "raise",
         own_paths: "own_paths", fileno: "fileno", timeout: "timeout", is_stopped: "stop?",
         is_client_gone: "client_gone?", fields: "fields", pos: "pos",
         watch_calls: "watch_calls", call_seen: "call_seen", call_blocked: "call_blocked",

@@ -8,6 +8,7 @@ use crate::place::{self, MAIN, place};
 use crate::raw::gvl::{self, Gvl};
 use crate::raw::gvl_wait;
 use crate::raw::os::{self, Wait};
+use crate::raw::panics;
 use crate::raw::ruby::{self, Value};
 use crate::task::{Loan, Stage, Task};
 use crate::thread::ServingThread;
@@ -19,9 +20,6 @@ use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Acquire;
-
-/// The number of panics outside of requests that a thread survives.
-pub(crate) const PANICS: usize = 100;
 
 thread_local! {
     /// The request that the calling thread serves; with fibers, that of the fiber which the loop entered last. Code of the app may run on
@@ -39,8 +37,7 @@ pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
     if worker(gvl, |w| w.options.fibers > 0) {
         fibers::serve(gvl, task);
     } else {
-        // After a panic outside a request, the next round completes the unfinished work.
-        (0..PANICS).any(|_| ruby::contain(|| serve_in_turn(gvl, task)).is_some());
+        panics::persist(|| serve_in_turn(gvl, task));
     }
     tell(gvl, names().thread_ended);
     // A thread killed by the app is replaced, to keep the number of threads.

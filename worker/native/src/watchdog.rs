@@ -16,7 +16,7 @@
 use crate::fibers::blocking::Stretch;
 use crate::intake::Intake;
 use crate::outbox::Outbox;
-use crate::raw::os::{self, Wait, Wakeup};
+use crate::raw::os::{self, Wait, Wakeup, Work};
 use crate::raw::slice;
 use std::io;
 use std::os::fd::RawFd;
@@ -98,7 +98,7 @@ impl Watchdog {
         self.fibers.store(fibers, SeqCst);
         *self.ports.lock().unwrap_or_else(PoisonError::into_inner) = ports;
         self.running.store(true, SeqCst);
-        os::watchdog_thread(self).inspect_err(|_| self.running.store(false, SeqCst))
+        os::native_thread(self).inspect_err(|_| self.running.store(false, SeqCst))
     }
 
     /// Ends the thread, and returns when it holds no lock any more.
@@ -208,21 +208,6 @@ impl Watchdog {
         self.wake.notify_all();
     }
 
-    /// The loop of the thread.
-    pub(crate) fn run(&self) {
-        let ports = *self.ports.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut progress = Progress { passed: 0, since_us: os::now_us() };
-        while !self.stop.load(SeqCst) {
-            let now_us = os::now_us();
-            let time = self.check(ports, &mut progress, now_us);
-            let look = self.check_stretches(now_us);
-            self.sleep(ports, progress.passed, time.map(|time| look.map_or(time, |look| time.min(look))));
-        }
-        let _guard = self.lock();
-        self.running.store(false, SeqCst);
-        self.wake.notify_all();
-    }
-
     /// Does what is due. Returns the time to sleep; `None`: until a request is taken up.
     fn check(&self, ports: &[Port], progress: &mut Progress, now_us: u64) -> Option<Duration> {
         for port in ports.iter().filter(|port| port.outbox.age_us(now_us) > FRESH_US) {
@@ -275,6 +260,23 @@ impl Watchdog {
             Some(time) => drop(self.wake.wait_timeout(guard, time)),
         }
         self.dozing.store(false, SeqCst);
+    }
+}
+
+impl Work for Watchdog {
+    /// The loop of the thread.
+    fn run(&self) {
+        let ports = *self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = Progress { passed: 0, since_us: os::now_us() };
+        while !self.stop.load(SeqCst) {
+            let now_us = os::now_us();
+            let time = self.check(ports, &mut progress, now_us);
+            let look = self.check_stretches(now_us);
+            self.sleep(ports, progress.passed, time.map(|time| look.map_or(time, |look| time.min(look))));
+        }
+        let _guard = self.lock();
+        self.running.store(false, SeqCst);
+        self.wake.notify_all();
     }
 }
 

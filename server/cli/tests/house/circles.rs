@@ -28,8 +28,6 @@ const KNOWN: &[(&str, &str)] = &[
         "worker/native",
         "body collection emit env fibers guest head job link loan names outbox place raw scoreboard serve task thread ticket watchdog worker",
     ),
-    ("worker/native::fibers", "directory strand timers waits"),
-    ("worker/native::raw", "gvl ruby"),
     ("workers", "call deaths in_flight link messages process reconciler reply scores shared spawner spool"),
 ];
 

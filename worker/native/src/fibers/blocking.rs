@@ -26,7 +26,6 @@ use crate::place::{MAIN, Place, place};
 use crate::raw::gvl::{self, Guarded, Gvl};
 use crate::raw::os::{self, ThreadView, Wait};
 use crate::raw::ruby::{self, FALSE, NIL, TRUE, Value};
-use crate::raw::slice;
 use crate::serve;
 use crate::task::Task;
 use crate::thread::ServingThread;
@@ -141,7 +140,6 @@ pub(super) fn begin(gvl: &mut Gvl, thread: &'static ServingThread) {
     }
     thread.stretch.watched().view = Some(ThreadView::here());
     thread.gvl_wait.begin();
-    slice::prepare();
     WATCHED_AT.with(gvl, |at| *at = place());
     if place().watchdog.watch_stretches(&thread.stretch, us) {
         let watch = |gvl: &mut Gvl| {

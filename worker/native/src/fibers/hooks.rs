@@ -4,9 +4,9 @@
 //! requests that change nothing). It does not raise while `Thread.handle_interrupt` of its request defers that. The value of `$?` is restored when
 //! the wait is over. In a process without the loop (the app has forked), a wait blocks the thread.
 
-use super::strand::{self, Strand};
-use super::waits::{Hold, Key, Outcome, Waits};
-use super::{HERE, calls, directory, here, slot_for, with};
+use super::strand::{self, Key, Strand};
+use super::waits::{Hold, Outcome, Waits};
+use super::{HERE, calls, directory, here, reuse, slot_for, with};
 use crate::names::names;
 use crate::raw::fiber;
 use crate::raw::gvl::{self, Gvl};
@@ -275,7 +275,7 @@ pub(crate) fn start(gvl: &mut Gvl, new: Value) -> Value {
             "Fiber.schedule needs a thread that serves requests with fibers",
         );
     }
-    let strand = Strand::of_app(gvl, new);
+    let strand = reuse::for_app(gvl, new);
     let slot = slot_for(gvl, new);
     here(gvl, |l| l.waits.start(slot, strand));
     pause(gvl)
@@ -300,7 +300,7 @@ pub(crate) fn alarm(gvl: &mut Gvl, us: Value, place: Value) -> Value {
     });
     let Some((number, may_move)) = set else { return NIL };
     if may_move {
-        switches::watch(gvl);
+        switches::watch(gvl, super::switched);
     }
     ruby::integer(gvl, number as i64)
 }

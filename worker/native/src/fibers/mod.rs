@@ -17,15 +17,16 @@ pub(crate) mod blocking;
 mod directory;
 mod hooks;
 mod preempt;
+mod reuse;
 mod strand;
 mod timers;
 mod waits;
 
 pub(crate) use directory::changes_directory;
 pub(crate) use hooks::*;
-pub(crate) use preempt::{slice_is_over, unsliced};
-pub(crate) use strand::Strand;
-pub(crate) use waits::{Fast, Key};
+pub(crate) use preempt::unsliced;
+pub(crate) use strand::{Key, Strand};
+pub(crate) use waits::Fast;
 
 use crate::link::Job;
 use crate::names::names;
@@ -33,8 +34,9 @@ use crate::place::place;
 use crate::raw::fiber;
 use crate::raw::gvl::{self, Guarded, Gvl};
 use crate::raw::os::{self, Wait};
+use crate::raw::panics;
 use crate::raw::ruby::{self, NIL, Value};
-use crate::raw::slice::Slices;
+use crate::raw::slice::{self, Slices};
 use crate::raw::slots::Slot;
 use crate::serve::{self, CURRENT};
 use crate::task::Task;
@@ -136,8 +138,7 @@ pub(crate) fn serve(gvl: &mut Gvl, own: &'static Task) {
     }
     CURRENT.set(None);
     blocking::begin(gvl, own.thread);
-    // After a panic outside a request, the next round completes the unfinished work.
-    (0..serve::PANICS).any(|_| ruby::contain(|| run(gvl, own)).is_some());
+    panics::persist(|| run(gvl, own));
     close(gvl);
     blocking::end(own.thread);
     HERE.set(None);
@@ -149,6 +150,7 @@ fn open(gvl: &mut Gvl, thread: &'static ServingThread) -> Result<(), Value> {
     let root = Slot::leak(gvl, fiber::current(gvl));
     let (most, slice_us, blocking_us) =
         worker(gvl, |w| (w.options.fibers, w.options.slice_us, w.options.blocking_us));
+    slice::prepare(preempt::slice_is_over);
     let mut made = Waits::new();
     let mut preempt = None;
     let protected = ruby::protect(gvl, |gvl| {
@@ -310,7 +312,7 @@ fn calls(gvl: &mut Gvl, index: usize, number: u64) -> bool {
 }
 
 /// Records that a fiber of the calling thread runs again.
-pub(crate) fn switched(gvl: &mut Gvl) {
+fn switched(gvl: &mut Gvl) {
     let Some(strand) = strand::current() else { return };
     let fiber = fiber::current(gvl);
     here(gvl, |l| l.waits.runs(fiber, strand));
@@ -425,7 +427,7 @@ fn enter(gvl: &mut Gvl, own: &'static Task, fiber: Value, strand: Option<&'stati
     own.thread.running.set(None);
     blocking::check(gvl, own.thread, task, os::now_us());
     blocking::returns(own.thread);
-    strand.iter().for_each(|strand| strand.come_back(gvl));
+    strand.into_iter().for_each(|strand| reuse::come_back(gvl, strand));
     if let Some(task) = task.filter(|task| task.active.get()) {
         task.leave();
     }
@@ -543,12 +545,12 @@ fn serve_one(gvl: &mut Gvl, task: &'static Task, mut job: Job) {
     }
     if let Some(part) = &task.fiber {
         part.entered_us.set(started_us);
-        part.begin();
+        reuse::begin(part);
     }
     Slices::turn_here();
     blocking::enters(task.thread, started_us);
     job::run(gvl, task, job, started_us);
-    task.fiber.iter().for_each(|part| part.drop_alarms(gvl));
+    task.fiber.iter().for_each(|part| reuse::drop_alarms(gvl, part));
     collection::check(gvl);
     if let Err((_, error)) = ruby::protect(gvl, |gvl| {
         ruby::call(gvl, names().fibers.get(), names().clean, &[]);

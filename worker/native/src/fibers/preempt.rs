@@ -80,7 +80,7 @@ impl Preempt {
 }
 
 /// Lets the other fibers run first, if the slice of the running fiber is over. Runs in a postponed job.
-pub(crate) fn slice_is_over(gvl: &mut Gvl) {
+pub(super) fn slice_is_over(gvl: &mut Gvl) {
     if !blocking::has_loop() {
         return;
     }

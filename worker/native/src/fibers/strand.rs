@@ -2,19 +2,22 @@
 //! all fibers that it resumes.
 //!
 //! Contract: a strand lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while any of them is in
-//! use. The strand of a request is a part of its task. Strands of `Fiber.schedule` are reused: a strand is free when the loop has come back
-//! from it, and it neither waits nor has been pre-empted.
+//! use. The strand of a request is a part of its task. Strands of `Fiber.schedule` are reused ([`super::reuse`]).
 
-use super::{Key, directory, here};
 use crate::link::Job;
-use crate::names::names;
-use crate::raw::gvl::{Guarded, Gvl};
-use crate::raw::ruby::{self, NIL, Value};
+use crate::raw::gvl::Gvl;
+use crate::raw::ruby::NIL;
 use crate::raw::slots::Slot;
-use crate::serve;
 use crate::task::Task;
 use std::cell::Cell;
 use std::os::fd::RawFd;
+
+/// Identifies a wait. The index is reused, with another generation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Key {
+    pub(super) at: u32,
+    pub(super) generation: u32,
+}
 
 pub(crate) struct Strand {
     /// The request's task; `None` for a fiber of `Fiber.schedule`.
@@ -60,9 +63,6 @@ thread_local! {
     static RUNNING: Cell<Option<&'static Strand>> = const { Cell::new(None) };
 }
 
-/// Free strands of `Fiber.schedule`.
-static SPARE: Guarded<Vec<&'static Strand>> = Guarded::new(Vec::new());
-
 /// Returns the strand of the calling fiber; `None` in a loop itself, and on threads without a loop.
 #[inline]
 pub(crate) fn current() -> Option<&'static Strand> {
@@ -97,39 +97,6 @@ impl Strand {
         }
     }
 
-    /// Returns a strand for a fiber of `Fiber.schedule` that has not run yet.
-    pub(super) fn of_app(gvl: &mut Gvl, fiber: Value) -> &'static Strand {
-        let strand = match SPARE.with(gvl, Vec::pop) {
-            Some(strand) => strand,
-            None => Box::leak(Box::new(Strand::new(gvl))),
-        };
-        strand.ruby.set(fiber);
-        strand
-    }
-
-    /// Frees a strand of `Fiber.schedule` after the loop has come back from it, unless it goes on.
-    #[inline]
-    pub(super) fn come_back(&'static self, gvl: &mut Gvl) {
-        if self.task.get().is_none() && !self.goes_on.get() {
-            self.drop_alarms(gvl);
-            directory::go_home(self);
-            self.begin();
-            self.ruby.set(NIL);
-            SPARE.with(gvl, |spare| spare.push(self));
-        }
-    }
-
-    /// Resets the state of the previous request or fiber.
-    pub(super) fn begin(&self) {
-        self.used_us.set(0);
-        self.computed_us.set(0);
-        self.interruptible.set(false);
-        self.interrupts.set(NIL);
-        self.held.set(false);
-        directory::forget(self);
-        self.unsliced.set(0);
-    }
-
     pub(super) fn alarms(&self) -> Vec<u64> {
         let alarms = self.alarms.take();
         let all = alarms.clone();
@@ -149,26 +116,7 @@ impl Strand {
         self.alarms.set(alarms);
     }
 
-    /// Drops the remaining alarms of a finished strand. They were set by fibers that have not gone on.
-    #[inline]
-    pub(super) fn drop_alarms(&self, gvl: &mut Gvl) {
-        let alarms = self.alarms.take();
-        if !alarms.is_empty() {
-            drop_all(gvl, alarms);
-        }
-    }
-}
-
-#[cold]
-fn drop_all(gvl: &mut Gvl, alarms: Vec<u64>) {
-    for number in alarms {
-        here(gvl, |l| l.waits.cancel_alarm(number));
-        let forgotten = ruby::protect(gvl, |gvl| {
-            let number = ruby::integer(gvl, number as i64);
-            ruby::call(gvl, names().fibers.get(), names().forget, &[number]);
-        });
-        if let Err((_, error)) = forgotten {
-            serve::report(gvl, error);
-        }
+    pub(super) fn take_alarms(&self) -> Vec<u64> {
+        self.alarms.take()
     }
 }

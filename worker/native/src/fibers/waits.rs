@@ -9,7 +9,7 @@
 //!    the fiber that set it, when that fiber waits; or to another fiber of the strand, while the setting fiber waits for that fiber to return
 //!    ([`Waits::take_inner`], [`Waits::missed`]). While [`Hold`] defers it, it is not delivered.
 
-use super::strand::Strand;
+use super::strand::{Key, Strand};
 use super::timers::{Due, Timers};
 use crate::raw::poller::{Event, Poller};
 use crate::raw::ruby::{NIL, Value};
@@ -18,13 +18,6 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::os::fd::RawFd;
-
-/// Identifies a wait. The index is reused, with another generation.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Key {
-    at: u32,
-    generation: u32,
-}
 
 /// The reason why a wait is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

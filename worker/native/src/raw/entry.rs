@@ -41,7 +41,7 @@ macro_rules! methods {
 /// Ruby calls this when it loads the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn Init_native() {
-    super::ruby::guard(|| {
+    super::panics::guard(|| {
         // SAFETY: Ruby is up and this thread has the GVL.
         let module = unsafe {
             let firebrick = rb_sys::rb_define_module(c"Firebrick".as_ptr());

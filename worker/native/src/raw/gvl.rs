@@ -1,6 +1,6 @@
 //! The proof that a thread has the GVL, state that the GVL guards, and waits without it.
 
-use super::ruby::{contain, guard};
+use super::panics::{contain, guard};
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::marker::PhantomData;

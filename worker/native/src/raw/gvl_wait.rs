@@ -5,7 +5,8 @@
 //! name the Ruby thread that they concern; in 3.2 they arrive on the thread itself.
 
 use super::gvl::Gvl;
-use super::ruby::{Value, contain, protect};
+use super::panics::contain;
+use super::ruby::{Value, protect};
 use rb_sys::VALUE;
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};

@@ -7,8 +7,8 @@
 //!    `&mut Gvl`, so a borrow of Ruby's memory, or of [`gvl::Guarded`] state, cannot be used afterwards.
 //! 2. Functions of [`ruby`] may raise, that is, jump to the nearest [`ruby::protect`]; between the two no frame owns
 //!    anything that needs dropping.
-//! 3. A panic never reaches Ruby, and never ends the process: every function that Ruby calls is wrapped in [`ruby::guard`], which turns a panic
-//!    into an exception, and code that runs without Ruby in [`ruby::contain`].
+//! 3. A panic never reaches Ruby, and never ends the process: every function that Ruby calls is wrapped in [`panics::guard`], which turns a panic
+//!    into an exception, and code that runs without Ruby in [`panics::contain`].
 
 pub(crate) mod afterwards;
 pub(crate) mod entry;
@@ -19,6 +19,7 @@ pub(crate) mod gvl_wait;
 pub(crate) mod handle;
 mod heap;
 pub(crate) mod os;
+pub(crate) mod panics;
 pub(crate) mod poller;
 pub(crate) mod ruby;
 pub(crate) mod signals;

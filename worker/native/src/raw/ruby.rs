@@ -6,7 +6,6 @@
 use super::gvl::{Gvl, enter};
 use rb_sys::{ID, VALUE};
 use std::ffi::{CStr, c_char, c_int, c_long};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A Ruby value. It is safe from the collector only while on the machine stack or in a [`Slot`]; using it needs a [`Gvl`].
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -482,8 +481,10 @@ pub(crate) fn restore_status(gvl: &mut Gvl, status: Value) {
     if status.is_nil() || last_status(gvl) == status {
         return;
     }
-    let code = call(gvl, status, crate::names::names().to_i, &[]).fixnum();
-    let pid = call(gvl, status, crate::names::names().pid, &[]).fixnum();
+    let [code, pid] = ["to_i", "pid"].map(|method| {
+        let method = id(gvl, method);
+        call(gvl, status, method, &[]).fixnum()
+    });
     if let (Some(code), Some(pid)) = (code, pid) {
         // SAFETY: called with the GVL; it makes an object of two numbers.
         unsafe { rb_sys::rb_last_status_set(code as c_int, pid as c_int) };
@@ -510,31 +511,4 @@ pub(crate) fn spawn(_gvl: &mut Gvl, f: Box<dyn FnOnce(&mut Gvl) + Send>) -> Valu
     let arg = Box::into_raw(Box::new(f)).cast();
     // SAFETY: the callback has the type that rb_thread_create wants.
     Value(unsafe { rb_sys::rb_thread_create(Some(run), arg) })
-}
-
-/// Runs a function that Ruby has called, with the GVL. A panic becomes a Ruby exception, because a panic must not unwind into Ruby, and should fail
-/// only its request.
-#[inline]
-pub(crate) fn guard<R>(f: impl FnOnce() -> R) -> R {
-    match contain(f) {
-        Some(result) => result,
-        // SAFETY: the thread has the GVL, the class is set before any extension loads, and the text has no directives. The frames up to the
-        // nearest protect own nothing: all that `f` owned has been dropped.
-        None => unsafe { rb_sys::rb_raise(rb_sys::rb_eRuntimeError, INTERNAL_ERROR.as_ptr()) },
-    }
-}
-
-/// The message of that exception. The panic's own message and place are in the log.
-const INTERNAL_ERROR: &CStr = c"internal error in Firebrick's native part, which has been logged";
-
-/// Runs `f`. A panic in it is logged, and the result is `None`.
-#[inline]
-pub(crate) fn contain<R>(f: impl FnOnce() -> R) -> Option<R> {
-    // The panic hook has written the message and the place.
-    catch_unwind(AssertUnwindSafe(f)).inspect_err(|_| say_internal_error()).ok()
-}
-
-#[cold]
-fn say_internal_error() {
-    crate::complain(format_args!("worker {}: internal error: the request at hand fails", std::process::id()));
 }

@@ -6,7 +6,7 @@
 //!
 //! How: the thread has a timer of its own processor time (timer_create(2)). So it gets a signal while it computes, and never while it waits
 //! in a system call or for the GVL. The handler checks whether the loop has entered a fiber since the last signals. If not, it requests
-//! a postponed job, which Ruby runs on this thread where it would also switch threads. The job does the rest ([`crate::fibers::preempt`]).
+//! a postponed job, which Ruby runs on this thread where it would also switch threads. The job that the caller has given does the rest.
 //!
 //! Relies on Linux's timers of a thread with SIGEV_THREAD_ID, a real-time signal without a handler, and Ruby's postponed jobs, which
 //! are looked up at run time: since Ruby 3.3 `rb_postponed_job_preregister` and `_trigger`, before `rb_postponed_job_register_one` and
@@ -19,7 +19,7 @@
 //! 3. Jobs of other threads, and jobs that come too late, have no effect: [`Slices::is_over`].
 //! 4. A forked child has no timers, so it gets no signals.
 
-use super::gvl::enter;
+use super::gvl::{Gvl, enter};
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::io;
@@ -63,6 +63,9 @@ enum Ask {
 /// How a job is requested; set once. The library cannot ask for one while this is empty or `None`.
 static ASK: OnceLock<Option<Ask>> = OnceLock::new();
 
+/// What the job does; set once.
+static JOB: OnceLock<fn(&mut Gvl)> = OnceLock::new();
+
 /// The number of the signal; set once.
 static SIGNAL: OnceLock<Option<c_int>> = OnceLock::new();
 
@@ -73,8 +76,9 @@ pub(super) fn symbol(name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// Registers the job with Ruby, so that [`ask_from_elsewhere`] can request it.
-pub(crate) fn prepare() {
+/// Registers `job` with Ruby, once: both slices and [`ask_from_elsewhere`] request it.
+pub(crate) fn prepare(job: fn(&mut Gvl)) {
+    JOB.get_or_init(|| job);
     ask();
 }
 
@@ -136,8 +140,10 @@ extern "C" fn handler(_signal: c_int) {
 }
 
 unsafe extern "C" fn job(_data: *mut c_void) {
-    // SAFETY: Ruby runs jobs with the GVL, at a point where it could run other threads.
-    unsafe { enter(crate::fibers::slice_is_over) };
+    if let Some(job) = JOB.get() {
+        // SAFETY: Ruby runs jobs with the GVL, at a point where it could run other threads.
+        unsafe { enter(job) };
+    }
 }
 
 impl Slices {
@@ -155,7 +161,7 @@ impl Slices {
         })
     }
 
-    /// Starts slices: one is over when a fiber has computed for `us` of processor time, or at most half as long again.
+    /// Starts slices, after [`prepare`]: one is over when a fiber has computed for `us` of processor time, or at most half as long again.
     ///
     /// # Errors
     /// As timer_create(2); `Unsupported`: this Ruby or system cannot do it.

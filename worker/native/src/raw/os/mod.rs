@@ -21,7 +21,7 @@ use portable::{PEAK_UNIT, RECEIVE, SEND, close_on_exec, thread_clock};
 #[cfg(any(not(target_os = "linux"), firebrick_portable))]
 pub(crate) use portable::{Timer, Wakeup, memory_file, parent_death_signal, thread_waits, unnamed_file};
 
-use crate::watchdog::Watchdog;
+use super::panics;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -290,25 +290,22 @@ impl Wait {
     }
 }
 
-/// The number of restarts of a watchdog after panics.
-const PANICS: usize = 100;
+/// Work for a native thread of the library's own.
+pub(crate) trait Work: Sync {
+    /// Does the work. Must not call Ruby. Called again after a panic.
+    fn run(&self);
+}
 
-/// Starts the watchdog of the worker at `place`: a native thread with all signals blocked and a small stack. It must never
-/// call Ruby.
+/// Starts a native thread for the work, with all signals blocked and a small stack.
 ///
 /// # Errors
 /// As pthread_create(3).
-pub(crate) fn watchdog_thread(watchdog: &'static Watchdog) -> io::Result<()> {
+pub(crate) fn native_thread<W: Work>(work: &'static W) -> io::Result<()> {
     const STACK: usize = 128 << 10;
-    extern "C" fn start(watchdog: *mut libc::c_void) -> *mut libc::c_void {
+    extern "C" fn start<W: Work>(work: *mut libc::c_void) -> *mut libc::c_void {
         // SAFETY: the reference that is passed below.
-        let watchdog = unsafe { &*watchdog.cast::<Watchdog>() };
-        // After a panic, the next round completes the unfinished work.
-        for _ in 0..PANICS {
-            if super::ruby::contain(|| watchdog.run()).is_some() {
-                break;
-            }
-        }
+        let work = unsafe { &*work.cast::<W>() };
+        panics::persist(|| work.run());
         std::ptr::null_mut()
     }
     // SAFETY: attributes and signal sets are initialised before they are used. The new thread inherits the signal mask.
@@ -325,8 +322,8 @@ pub(crate) fn watchdog_thread(watchdog: &'static Watchdog) -> io::Result<()> {
         let error = libc::pthread_create(
             &raw mut thread,
             &raw const attributes,
-            start,
-            std::ptr::from_ref(watchdog).cast_mut().cast(),
+            start::<W>,
+            std::ptr::from_ref(work).cast_mut().cast(),
         );
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);
