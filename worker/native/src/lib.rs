@@ -6,11 +6,12 @@
 //! The app holds its request by a ticket (`ticket.rs`), because its code runs on any thread; the app's own threads wait in `guest.rs`.
 //! `watchdog.rs` sends and returns while a request is slow. `place.rs` separates the workers of a
 //! process that has several. `job.rs` takes one request from its frame to its END:
-//! `env.rs` builds its env, `head.rs`, `body.rs` and `loan.rs` its response, `emit.rs` the frames.
+//! `env.rs` builds its env, `head.rs`, `body.rs` and `loan.rs` its response, `emit.rs` the frames. `entry.rs` has the methods that Ruby calls.
 
 mod body;
 mod collection;
 mod emit;
+mod entry;
 mod env;
 mod fibers;
 mod guest;
@@ -31,6 +32,8 @@ mod thread;
 mod ticket;
 mod watchdog;
 mod worker;
+
+raw::methods::library!(entry::define);
 
 /// Writes a line to standard error. Errors are ignored: the reader of a pipe may be gone, which must not end the process, as a panic would.
 fn complain(line: std::fmt::Arguments<'_>) {

@@ -15,13 +15,13 @@
 //! Test: `worker/native/tests/heap_test.rb`.
 
 #[cfg(all(target_env = "gnu", not(firebrick_portable)))]
-pub(super) use glibc::{release_gaps, settle};
+pub(crate) use glibc::{release_gaps, settle};
 
 #[cfg(not(all(target_env = "gnu", not(firebrick_portable))))]
-pub(super) fn settle() {}
+pub(crate) fn settle() {}
 
 #[cfg(not(all(target_env = "gnu", not(firebrick_portable))))]
-pub(super) fn release_gaps() {}
+pub(crate) fn release_gaps() {}
 
 #[cfg(all(target_env = "gnu", not(firebrick_portable)))]
 mod glibc {
@@ -34,7 +34,7 @@ mod glibc {
     static GAPS: AtomicPtr<libc::c_void> = AtomicPtr::new(std::ptr::null_mut());
 
     /// Fills the small gaps.
-    pub(in crate::raw) fn settle() {
+    pub(crate) fn settle() {
         // SAFETY: each block has room for a pointer, is not touched otherwise, and is freed at most once.
         unsafe {
             let end = libc::sbrk(0) as usize;
@@ -68,7 +68,7 @@ mod glibc {
     }
 
     /// Frees the filled gaps. A template that was a worker has new gaps in its heap.
-    pub(in crate::raw) fn release_gaps() {
+    pub(crate) fn release_gaps() {
         // SAFETY: the list consists of blocks that `settle` has allocated; it is emptied before they are freed.
         unsafe {
             let mut block = GAPS.swap(std::ptr::null_mut(), Ordering::Relaxed);

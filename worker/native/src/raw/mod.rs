@@ -11,13 +11,13 @@
 //!    into an exception, and code that runs without Ruby in [`panics::contain`].
 
 pub(crate) mod afterwards;
-pub(crate) mod entry;
 pub(crate) mod fiber;
 pub(crate) mod frames;
 pub(crate) mod gvl;
 pub(crate) mod gvl_wait;
 pub(crate) mod handle;
-mod heap;
+pub(crate) mod heap;
+pub(crate) mod methods;
 pub(crate) mod os;
 pub(crate) mod panics;
 pub(crate) mod poller;

@@ -417,6 +417,11 @@ pub(crate) fn raise_exception(_gvl: &mut Gvl, exception: Value) -> ! {
     unsafe { rb_sys::rb_exc_raise(exception.0) }
 }
 
+pub(crate) fn runtime_error(_gvl: &Gvl) -> Value {
+    // SAFETY: set before any extension loads.
+    Value(unsafe { rb_sys::rb_eRuntimeError })
+}
+
 pub(crate) fn type_error(_gvl: &Gvl) -> Value {
     // SAFETY: set before any extension loads.
     Value(unsafe { rb_sys::rb_eTypeError })

@@ -2,104 +2,71 @@
 
 mod begin;
 
-use super::gvl::{self, Gvl};
-use super::handle;
-use super::heap;
-use super::os;
-use super::ruby::{self, NIL, Value};
 use crate::link::Link;
 use crate::place::{self, Place};
+use crate::raw::gvl::Gvl;
+use crate::raw::methods::{self, Module};
+use crate::raw::ruby::{self, NIL, Value};
+use crate::raw::{heap, os, signals};
 use crate::task::{Stage, Task};
 use crate::ticket::Ticket;
 use crate::worker::{self, Worker, worker};
 use crate::{body, collection, emit, fibers, head, names, serve};
 use begin::{attach, prepare, start};
-use rb_sys::VALUE;
-use std::ffi::CStr;
 use wire::Kind;
 
-type Method = unsafe extern "C" fn() -> VALUE;
-
-fn define(module: VALUE, name: &CStr, method: Method, arity: i32) {
-    // SAFETY: the callers below pass a method of this arity.
-    unsafe { rb_sys::rb_define_singleton_method(module, name.as_ptr(), Some(method), arity) };
-}
-
-macro_rules! methods {
-    ($module:ident: $($ruby:literal => $function:ident($($argument:ident),*);)*) => {$({
-        unsafe extern "C" fn trampoline(_module: VALUE $(, $argument: VALUE)*) -> VALUE {
-            // SAFETY: Ruby calls methods with the GVL.
-            unsafe { gvl::enter(|gvl| $function(gvl, $(Value::from_raw($argument)),*)) }.raw()
-        }
-        const ARITY: i32 = { let names: &[&str] = &[$(stringify!($argument)),*]; names.len() as i32 };
-        // SAFETY: Ruby calls the function with as many values as the arity says.
-        let method = unsafe { std::mem::transmute::<*const (), Method>(trampoline as *const ()) };
-        define($module, $ruby, method, ARITY);
-    })*};
-}
-
-/// Ruby calls this when it loads the library.
-#[unsafe(no_mangle)]
-pub extern "C" fn Init_native() {
-    super::panics::guard(|| {
-        // SAFETY: Ruby is up and this thread has the GVL.
-        let module = unsafe {
-            let firebrick = rb_sys::rb_define_module(c"Firebrick".as_ptr());
-            rb_sys::rb_define_module_under(firebrick, c"Native".as_ptr())
-        };
-        handle::define(module, c"Handle");
-        handle::define(module, c"Hints");
-        methods! { module:
-            c"wire" => wire_version();
-            c"prepare" => prepare(app, base, options);
-            c"start" => start(index, links, scoreboard, slot_len, shape);
-            c"serve" => serve_main();
-            c"attach" => attach(app, base, options, front);
-            c"attached_serving" => attached_serving(serial);
-            c"attached_traces" => attached_traces(serial, traces);
-            c"revive" => revive(serial);
-            c"lose" => lose(serial);
-            c"release" => release(serial);
-            c"stopping" => stopping();
-            c"serving" => serving();
-            c"traces" => send_traces(traces);
-            c"take_signals" => take_signals(signals);
-            c"signals" => asked_by_signals();
-            c"abandon" => abandon();
-            c"promotion" => promotion();
-            c"retire" => retire();
-            c"collect_with" => collect_with(collector);
-            c"hijack" => hijack(handle);
-            c"early_hints" => early_hints(handle, headers);
-            c"extend_timeout" => extend_timeout(handle, milliseconds);
-            c"fiber_body" => fiber_body();
-            c"fiber_io" => fiber_io(fd, events, us);
-            c"fiber_select" => fiber_select(wanted, us);
-            c"fiber_sleep" => fiber_sleep(us);
-            c"fiber_block" => fiber_block(us);
-            c"fiber_unblock" => fiber_unblock(number, fiber);
-            c"fiber_pause" => fiber_pause();
-            c"fiber_start" => fiber_start(fiber);
-            c"fiber_alarm" => fiber_alarm(us, place);
-            c"fiber_interrupts" => fiber_interrupts();
-            c"fiber_alarms" => fiber_alarms();
-            c"fiber_hold" => fiber_hold(number, place);
-            c"fiber_deliver" => fiber_deliver();
-            c"fiber_pending" => fiber_pending();
-            c"fiber_cancel" => fiber_cancel(number);
-            c"fiber_closes" => fiber_closes(fd);
-            c"fiber_unsliced" => fiber_unsliced(begins);
-            c"fiber_chdir" => fiber_chdir(begins);
-            c"fiber_reads" => fiber_reads(scheduler);
-            c"fiber_away" => fiber_away();
-            c"fiber_raise" => fiber_raise(number, since, alarm, error, message);
-            c"receive" => receive(fd);
-            c"reap" => reap(pid);
-            c"parent_death_signal" => parent_death_signal(signal);
-            c"settle_heap" => settle_heap();
-            c"release_gaps" => release_gaps();
-        }
-    });
+/// Defines the methods.
+pub(crate) fn define(module: &Module) {
+    module.define_handle(c"Handle");
+    module.define_handle(c"Hints");
+    module.define(c"wire", wire_version);
+    module.define(c"prepare", prepare);
+    module.define(c"start", start);
+    module.define(c"serve", serve_main);
+    module.define(c"attach", attach);
+    module.define(c"attached_serving", attached_serving);
+    module.define(c"attached_traces", attached_traces);
+    module.define(c"revive", revive);
+    module.define(c"lose", lose);
+    module.define(c"release", release);
+    module.define(c"stopping", stopping);
+    module.define(c"serving", serving);
+    module.define(c"traces", send_traces);
+    module.define(c"take_signals", take_signals);
+    module.define(c"signals", asked_by_signals);
+    module.define(c"abandon", abandon);
+    module.define(c"promotion", promotion);
+    module.define(c"retire", retire);
+    module.define(c"collect_with", collect_with);
+    module.define(c"hijack", hijack);
+    module.define(c"early_hints", early_hints);
+    module.define(c"extend_timeout", extend_timeout);
+    module.define(c"fiber_body", fiber_body);
+    module.define(c"fiber_io", fiber_io);
+    module.define(c"fiber_select", fiber_select);
+    module.define(c"fiber_sleep", fiber_sleep);
+    module.define(c"fiber_block", fiber_block);
+    module.define(c"fiber_unblock", fiber_unblock);
+    module.define(c"fiber_pause", fiber_pause);
+    module.define(c"fiber_start", fiber_start);
+    module.define(c"fiber_alarm", fiber_alarm);
+    module.define(c"fiber_interrupts", fiber_interrupts);
+    module.define(c"fiber_alarms", fiber_alarms);
+    module.define(c"fiber_hold", fiber_hold);
+    module.define(c"fiber_deliver", fiber_deliver);
+    module.define(c"fiber_pending", fiber_pending);
+    module.define(c"fiber_cancel", fiber_cancel);
+    module.define(c"fiber_closes", fiber_closes);
+    module.define(c"fiber_unsliced", fiber_unsliced);
+    module.define(c"fiber_chdir", fiber_chdir);
+    module.define(c"fiber_reads", fiber_reads);
+    module.define(c"fiber_away", fiber_away);
+    module.define(c"fiber_raise", fiber_raise);
+    module.define(c"receive", receive);
+    module.define(c"reap", reap);
+    module.define(c"parent_death_signal", parent_death_signal);
+    module.define(c"settle_heap", settle_heap);
+    module.define(c"release_gaps", release_gaps);
 }
 
 fn number(value: Value) -> usize {
@@ -107,8 +74,8 @@ fn number(value: Value) -> usize {
 }
 
 fn failed(gvl: &mut Gvl, text: impl AsRef<str>) -> ! {
-    // SAFETY: set before any extension loads.
-    ruby::raise(gvl, Value::from_raw(unsafe { rb_sys::rb_eRuntimeError }), text)
+    let class = ruby::runtime_error(gvl);
+    ruby::raise(gvl, class, text)
 }
 
 /// Returns the version of docs/internals/wire.md that this library implements.
@@ -199,14 +166,14 @@ fn send_traces(gvl: &mut Gvl, traces: Value) -> Value {
     NIL
 }
 
-/// Calls [`super::signals::take`] with a list of numbers.
+/// Calls [`signals::take`] with a list of numbers.
 fn take_signals(gvl: &mut Gvl, signals: Value) -> Value {
     let mut few = [0; 8];
     let count = signals.array_len(gvl).min(few.len());
     for (at, signal) in few.iter_mut().take(count).enumerate() {
         *signal = number(signals.at(gvl, at)) as i32;
     }
-    if let Err(error) = super::signals::take(&few[..count]) {
+    if let Err(error) = signals::take(&few[..count]) {
         failed(gvl, format!("the worker's signals: {error}"));
     }
     NIL
@@ -214,7 +181,7 @@ fn take_signals(gvl: &mut Gvl, signals: Value) -> Value {
 
 /// Waits until signals have come. Returns them as the bits of a number.
 fn asked_by_signals(gvl: &mut Gvl) -> Value {
-    let came = super::signals::asked(gvl);
+    let came = signals::asked(gvl);
     ruby::integer(gvl, came as i64)
 }
 
@@ -437,22 +404,8 @@ fn fiber_closes(gvl: &mut Gvl, fd: Value) -> Value {
 }
 
 /// Defines the method `io_read` on the class of schedulers.
-///
-/// It returns "undefined", as if the method did not exist, so Ruby reads by itself. Only a C function can return that, and only to Ruby's own C
-/// code, its caller.
-fn fiber_reads(_gvl: &mut Gvl, scheduler: Value) -> Value {
-    unsafe extern "C" fn io_read(count: i32, arguments: *const VALUE, _scheduler: VALUE) -> VALUE {
-        if count > 0 {
-            // SAFETY: Ruby calls methods with the GVL, and this one with so many arguments.
-            unsafe { gvl::enter(|gvl| fibers::before_read(gvl, Value::from_raw(*arguments))) };
-        }
-        rb_sys::Qundef as VALUE
-    }
-    // SAFETY: a class, and a method that takes any number of arguments.
-    unsafe {
-        let method = std::mem::transmute::<*const (), Method>(io_read as *const ());
-        rb_sys::rb_define_method(scheduler.raw(), c"io_read".as_ptr(), Some(method), -1);
-    }
+fn fiber_reads(gvl: &mut Gvl, scheduler: Value) -> Value {
+    methods::define_io_read(gvl, scheduler, fibers::before_read);
     NIL
 }
 
