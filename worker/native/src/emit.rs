@@ -1,9 +1,9 @@
 //! Appends a task's frames to the link of its request, from any thread.
 
-use crate::outbox::{Mark, Outbox};
+use crate::outbox::Outbox;
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
-use crate::task::{Stage, Task};
+use crate::worker::task::{Open, Stage, Task};
 use std::os::fd::RawFd;
 use wire::frame::{append, finish};
 use wire::response::Suspended;
@@ -13,13 +13,6 @@ use wire::{Kind, flag};
 const RESPONSE: usize = 128 << 10;
 /// The size, in bytes, to which an unsent BODY may grow.
 const BODY: usize = 64 << 10;
-
-/// The last frame of an unfinished response, while it is unsent.
-#[derive(Clone, Copy)]
-pub(crate) struct Open {
-    mark: Mark,
-    is_response: bool,
-}
 
 #[inline]
 fn outbox(_gvl: &Gvl, task: &Task) -> &'static Outbox {

@@ -3,15 +3,15 @@
 mod begin;
 
 use crate::link::Link;
-use crate::place::{self, Place};
 use crate::raw::gvl::Gvl;
 use crate::raw::methods::{self, Module};
 use crate::raw::ruby::{self, NIL, Value};
 use crate::raw::{heap, os, signals};
-use crate::task::{Stage, Task};
 use crate::ticket::Ticket;
+use crate::worker::place::{self, Place};
+use crate::worker::task::{Stage, Task};
 use crate::worker::{self, Worker, worker};
-use crate::{body, collection, emit, fibers, head, names, serve};
+use crate::{body, collection, emit, fibers, guest, head, names, serve};
 use begin::{attach, prepare, start};
 use wire::Kind;
 
@@ -202,7 +202,10 @@ fn serve_main(gvl: &mut Gvl) -> Value {
 
 /// Closes the parent's links in a child that the app has forked.
 fn abandon(gvl: &mut Gvl) -> Value {
-    Worker::abandon(gvl);
+    if Worker::abandon(gvl) {
+        fibers::abandon(gvl);
+        guest::abandon(gvl);
+    }
     NIL
 }
 

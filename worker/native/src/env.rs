@@ -5,54 +5,16 @@
 //! changed in the template when they do.
 
 use crate::names::{method, names};
-use crate::place::place;
 use crate::raw::gvl::Gvl;
 use crate::raw::ruby::{self, Pairs, Value};
 use crate::raw::slots::Slot;
-use crate::task::Task;
 use crate::ticket::Ticket;
+use crate::worker::place::place;
+use crate::worker::task::Task;
 use crate::worker::worker;
-use std::cell::Cell;
 use std::os::fd::RawFd;
 use wire::names as codes;
 use wire::request::{Body, Field, Request};
-
-/// Makes a thread's template from the base env that all threads share.
-pub(crate) fn template(gvl: &mut Gvl, base: Value) -> Value {
-    ruby::hash_dup(gvl, base)
-}
-
-/// The values that the template holds now.
-pub(crate) struct Memo {
-    method: &'static Slot,
-    remote_addr: &'static Slot,
-    server_name: &'static Slot,
-    server_port: &'static Slot,
-    version: Cell<u8>,
-    https: Cell<bool>,
-}
-
-impl Memo {
-    pub(crate) fn new(gvl: &mut Gvl) -> Memo {
-        let mut empty = || Slot::leak(gvl, names().empty.get());
-        #[rustfmt::skip]
-        let memo = Memo {
-            method: empty(), remote_addr: empty(), server_name: empty(), server_port: empty(),
-            version: Cell::new(0), https: Cell::new(false),
-        };
-        memo
-    }
-
-    /// Forgets these values, because the template has been replaced.
-    pub(crate) fn reset(&self) {
-        let empty = names().empty.get();
-        for slot in [self.method, self.remote_addr, self.server_name, self.server_port] {
-            slot.set(empty);
-        }
-        self.version.set(0);
-        self.https.set(false);
-    }
-}
 
 // Codes of fields that need special treatment.
 const TRANSFER_ENCODING: u8 = 29;

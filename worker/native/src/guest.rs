@@ -3,12 +3,12 @@
 //! Such a thread is a *guest* of the worker. If no thread of the worker reads the links, and no idle one could, the guest reads them: all of the
 //! worker's threads may be waiting for the guest, as in `Thread.new { yield chunk }.join`.
 
-use crate::place;
 use crate::raw::gvl::{self, Guarded, Gvl};
 use crate::raw::os::{self, Wait, Wakeup};
 use crate::raw::ruby;
 use crate::serve;
-use crate::task::{Task, Watcher};
+use crate::worker::place;
+use crate::worker::task::{Task, Watcher};
 use crate::worker::{Help, worker_at};
 
 /// The bit that marks a guest among the leaders' numbers.

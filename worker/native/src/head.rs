@@ -9,7 +9,7 @@
 use crate::names::names;
 use crate::raw::gvl::Gvl;
 use crate::raw::ruby::{self, Value};
-use crate::task::Task;
+use crate::worker::task::Task;
 use crate::worker::{worker, worker_at};
 use wire::response::{Encoder, Suspended};
 

@@ -10,7 +10,7 @@
 use crate::raw::gvl::{self, Gvl};
 use crate::raw::os;
 use crate::raw::ruby::{Pinned, Value};
-use crate::task::Task;
+use crate::worker::task::Task;
 use crate::{body, emit, serve};
 use std::os::fd::RawFd;
 use wire::response::Suspended;

@@ -4,28 +4,20 @@ use crate::link::Job;
 use crate::names::names;
 use crate::outbox::Sent;
 use crate::pace::SLOW_US;
-use crate::place::{self, MAIN, place};
 use crate::raw::gvl::{self, Gvl};
 use crate::raw::gvl_wait;
 use crate::raw::os::{self, Wait};
 use crate::raw::panics;
 use crate::raw::ruby::{self, Value};
-use crate::task::{Loan, Stage, Task};
-use crate::thread::ServingThread;
 use crate::ticket::Writer;
-use crate::worker::{Help, STANDBY_AFTER, Step, Worker, worker, worker_at};
+use crate::worker::place::{self, MAIN, STANDBY_AFTER, place};
+use crate::worker::task::{CURRENT, Loan, ServingThread, Stage, Task};
+use crate::worker::{Help, Step, Worker, worker, worker_at};
 use crate::{collection, fibers, guest, job};
-use std::cell::Cell;
 use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Acquire;
-
-thread_local! {
-    /// The request that the calling thread serves; with fibers, that of the fiber which the loop entered last. Code of the app may run on
-    /// another thread or fiber than its request's, so the state of a request is never looked up through this ([`crate::ticket`]).
-    pub(crate) static CURRENT: Cell<Option<&'static Task>> = const { Cell::new(None) };
-}
 
 /// Serves as thread `index` until the worker has drained.
 pub(crate) fn serve(gvl: &mut Gvl, index: usize) {

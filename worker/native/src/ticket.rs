@@ -8,35 +8,15 @@
 //!    a body's `each`.
 //! 2. Between [`Ticket::request`] or [`Writer::is_open`] and the append to the link, the caller must neither wait nor call Ruby.
 
-use crate::raw::gvl::{Guarded, Gvl};
+use crate::raw::gvl::Gvl;
 use crate::raw::handle;
 use crate::raw::ruby::{self, Value};
-use crate::task::{Stage, Task};
+use crate::worker::task::{Stage, Task};
 use crate::worker::worker_at;
 use wire::response::Suspended;
 
 /// Bits of a serial number. The remaining bits of a small integer of Ruby hold the task's number.
 const SERIAL: u32 = 40;
-/// The largest number of tasks.
-const TASKS: usize = 1 << 21;
-
-/// All tasks, by number.
-static ALL: Guarded<Vec<&'static Task>> = Guarded::new(Vec::new());
-
-/// Returns the number of the task that is made next, for [`add`].
-///
-/// # Panics
-/// When there are [`TASKS`] tasks already.
-pub(crate) fn next_number(gvl: &Gvl) -> usize {
-    let number = ALL.with(gvl, |all| all.len());
-    assert!(number < TASKS, "too many tasks");
-    number
-}
-
-/// Adds the task that got the number of [`next_number`].
-pub(crate) fn add(gvl: &Gvl, task: &'static Task) {
-    ALL.with(gvl, |all| all.push(task));
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
@@ -49,7 +29,7 @@ impl Ticket {
 
     fn task(self, gvl: &Gvl) -> Option<&'static Task> {
         let number = usize::try_from(self.0 >> SERIAL).ok()?.checked_sub(1)?;
-        ALL.with(gvl, |all| all.get(number).copied())
+        Task::numbered(gvl, number)
     }
 
     fn serial(self) -> u64 {

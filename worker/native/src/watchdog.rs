@@ -13,11 +13,11 @@
 //! 5. With fibers it detects loops that have been blocked for long, and wakes the thread that takes their backtraces ([`crate::fibers::blocking`]).
 //! 6. It allocates nothing: a second arena of malloc would cost each worker memory.
 
-use crate::fibers::blocking::Stretch;
 use crate::intake::Intake;
 use crate::outbox::Outbox;
 use crate::raw::os::{self, Wait, Wakeup, Work};
 use crate::raw::slice;
+use crate::stretch::Stretch;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};

@@ -1,22 +1,27 @@
-//! The state that the threads of a worker share. `roles.rs` divides the work among them, `worker/lifecycle.rs` begins and ends a worker.
+//! The state that the threads of a worker share. `roles.rs` divides the work among them, `lifecycle.rs` begins and ends a worker, `place.rs`
+//! separates the workers of a process that has several; `task.rs` is the state of a request, with its thread and its fiber.
+//!
+//! Contract: nothing here waits, calls the app, or knows the modules that serve.
 
 mod lifecycle;
+pub(crate) mod place;
 mod roles;
+pub(crate) mod task;
 
 pub(crate) use lifecycle::{Attached, find, is_abandoned, is_set_up, stop_watchdogs};
-pub(crate) use roles::{Help, STANDBY_AFTER, Step};
+pub(crate) use roles::{Help, Step};
 
-use crate::fibers;
+use crate::hasher::Fast;
 use crate::link::{Job, Link, Message};
 use crate::pace::{Finished, Pace};
-use crate::place::{Place, place};
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::scoreboard::Scoreboard;
-use crate::task::{Loan, Task};
+use place::{Place, place};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::path::Path;
+use task::{Loan, Task};
 
 /// With more unsent bytes than this, responses are sent without waiting for others.
 const BATCH_BYTES: usize = 64 << 10;
@@ -73,7 +78,7 @@ pub(crate) struct Worker {
 #[derive(Default)]
 struct OfFibers {
     /// By link and id.
-    served: HashMap<(u32, u32), &'static Task, fibers::Fast>,
+    served: HashMap<(u32, u32), &'static Task, Fast>,
     /// Those for which a message from the front has arrived.
     woken: Vec<&'static Task>,
 }

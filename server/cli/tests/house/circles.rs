@@ -26,7 +26,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("settings::puma", "call map methods"),
     (
         "worker/native",
-        "body collection emit env fibers guest head job link loan place serve task thread ticket watchdog worker",
+        "body collection fibers guest job loan serve",
     ),
     ("workers", "call deaths in_flight link messages process reconciler reply scores shared spawner spool"),
 ];

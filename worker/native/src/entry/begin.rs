@@ -2,14 +2,14 @@
 
 use super::{failed, number, send_frame};
 use crate::names;
-use crate::place::{self, place};
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::os;
 use crate::raw::ruby::{self, NIL, Value};
 use crate::scoreboard::Scoreboard;
 use crate::serve;
-use crate::thread::ServingThread;
 use crate::watchdog::Port;
+use crate::worker::place::{self, place};
+use crate::worker::task::ServingThread;
 use crate::worker::{Help, Options, Worker, worker};
 use std::ffi::OsStr;
 use std::io;

@@ -22,115 +22,18 @@
 
 use super::{HERE, LOOPS, calls, here, with};
 use crate::names::names;
-use crate::place::{MAIN, Place, place};
 use crate::raw::gvl::{self, Guarded, Gvl};
 use crate::raw::os::{self, ThreadView, Wait};
 use crate::raw::ruby::{self, FALSE, NIL, TRUE, Value};
 use crate::serve;
-use crate::task::Task;
-use crate::thread::ServingThread;
+use crate::worker::place::{MAIN, Place, place};
+use crate::worker::task::ServingThread;
+use crate::worker::task::Task;
 use crate::worker::worker;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The place of the threads that run loops. The thread that reads backtraces is one of the app's threads and has no place of its own.
 static WATCHED_AT: Guarded<&'static Place> = Guarded::new(&MAIN);
-
-/// The current stretch of a thread. The thread writes it; the watchdog reads it without the GVL.
-pub(crate) struct Stretch {
-    /// The start of the stretch, in microseconds; 0: the thread is in its loop.
-    since_us: AtomicU64,
-    /// The time that the thread had waited for the GVL before the stretch, where Ruby reports it.
-    waited_us: AtomicU64,
-    /// The time of the last backtrace, in microseconds.
-    sampled_us: AtomicU64,
-    /// The stretch ends because a slice is over.
-    sliced: AtomicBool,
-    watched: Mutex<Watched>,
-}
-
-/// The watchdog's observations of a thread.
-struct Watched {
-    /// Access to the thread's times, while it runs a loop.
-    view: Option<ThreadView>,
-    /// The start of the stretch that the watchdog has noticed.
-    noticed_us: u64,
-    /// The last observation before that.
-    before: Look,
-}
-
-/// The times of a thread and of the others in its process at one moment, in microseconds.
-#[derive(Clone, Copy, Default)]
-struct Look {
-    at_us: u64,
-    own_us: u64,
-    /// Processor time of the other threads.
-    others_us: u64,
-    /// The time that the thread was ready to run but had no processor.
-    starved_us: u64,
-}
-
-struct Seen {
-    /// The time without a processor.
-    starved_us: u64,
-    own_us: u64,
-    /// Other threads computed for some of the time, so they had the GVL.
-    crowded: bool,
-}
-
-impl Watched {
-    fn look(&self, now_us: u64) -> Look {
-        let Some(view) = &self.view else { return Look::default() };
-        let own_us = view.used_us();
-        let others_us = os::process_us().saturating_sub(own_us);
-        Look { at_us: now_us, own_us, others_us, starved_us: view.starved_us() }
-    }
-}
-
-impl Stretch {
-    pub(crate) const fn new() -> Stretch {
-        let before = Look { at_us: 0, own_us: 0, others_us: 0, starved_us: 0 };
-        Stretch {
-            since_us: AtomicU64::new(0),
-            waited_us: AtomicU64::new(0),
-            sampled_us: AtomicU64::new(0),
-            sliced: AtomicBool::new(false),
-            watched: Mutex::new(Watched { view: None, noticed_us: 0, before }),
-        }
-    }
-
-    fn watched(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns whether the stretch has lasted for `half_us`. The watchdog calls it repeatedly.
-    pub(crate) fn notice(&self, half_us: u64, now_us: u64) -> bool {
-        let since_us = self.since_us.load(Relaxed);
-        let is_long = since_us != 0 && now_us.saturating_sub(since_us) >= half_us;
-        let mut watched = self.watched();
-        if !is_long {
-            watched.before = watched.look(now_us);
-        } else if watched.noticed_us != since_us {
-            watched.noticed_us = since_us;
-        }
-        is_long
-    }
-
-    /// Returns the observations of the stretch that began at `since_us`. `None`: the watchdog had no processor itself and did not notice it.
-    fn seen(&self, since_us: u64, now_us: u64) -> Option<Seen> {
-        let watched = self.watched();
-        if watched.noticed_us != since_us {
-            return None;
-        }
-        let (before, after) = (watched.before, watched.look(now_us));
-        let others_us = after.others_us.saturating_sub(before.others_us);
-        Some(Seen {
-            starved_us: after.starved_us.saturating_sub(before.starved_us),
-            own_us: after.own_us.saturating_sub(before.own_us),
-            crowded: others_us * 8 > after.at_us.saturating_sub(before.at_us),
-        })
-    }
-}
 
 /// Starts watching the calling thread, which is about to run its loop.
 pub(super) fn begin(gvl: &mut Gvl, thread: &'static ServingThread) {
@@ -138,7 +41,7 @@ pub(super) fn begin(gvl: &mut Gvl, thread: &'static ServingThread) {
     if us == 0 {
         return;
     }
-    thread.stretch.watched().view = Some(ThreadView::here());
+    thread.stretch.show(Some(ThreadView::here()));
     thread.gvl_wait.begin();
     WATCHED_AT.with(gvl, |at| *at = place());
     if place().watchdog.watch_stretches(&thread.stretch, us) {
@@ -155,7 +58,7 @@ pub(super) fn begin(gvl: &mut Gvl, thread: &'static ServingThread) {
 pub(super) fn end(thread: &'static ServingThread) {
     returns(thread);
     thread.gvl_wait.end();
-    thread.stretch.watched().view = None;
+    thread.stretch.show(None);
     place().watchdog.leave_stretches(&thread.stretch);
 }
 

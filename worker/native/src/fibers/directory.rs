@@ -4,8 +4,8 @@
 //! Contract: costs nothing outside of such blocks. Threads of the app, and requests of other serving threads, see the directory of the running
 //! strand, as with threads. If no descriptor is available, or the directory is gone, the other strands run in the request's directory.
 
-use super::strand::{self, Strand};
 use crate::raw::os;
+use crate::worker::task::strand::{self, Strand};
 use std::os::fd::RawFd;
 
 /// Records that a block of `Dir.chdir` in the calling fiber's strand begins (before it changes the directory) or has ended.

@@ -4,9 +4,8 @@
 //! requests that change nothing). It does not raise while `Thread.handle_interrupt` of its request defers that. The value of `$?` is restored when
 //! the wait is over. In a process without the loop (the app has forked), a wait blocks the thread.
 
-use super::strand::{self, Key, Strand};
 use super::waits::{Hold, Outcome, Waits};
-use super::{HERE, calls, directory, here, reuse, slot_for, with};
+use super::{HERE, calls, directory, here, reuse, slot_for, wake, with};
 use crate::names::names;
 use crate::raw::fiber;
 use crate::raw::gvl::{self, Gvl};
@@ -14,7 +13,8 @@ use crate::raw::os::{self, Wait};
 use crate::raw::poller;
 use crate::raw::ruby::{self, FALSE, NIL, TRUE, Value};
 use crate::raw::switches;
-use crate::task::{Task, Watcher};
+use crate::worker::task::strand::{self, Key, Strand};
+use crate::worker::task::{Task, Watcher};
 use std::os::fd::RawFd;
 
 /// The interval at which a wait without a loop checks whether its fiber has been unblocked, in microseconds.
@@ -118,7 +118,7 @@ fn can_park(gvl: &Gvl) -> bool {
 /// parked and the caller has to wait by itself. May raise.
 pub(crate) fn wait_for_news(gvl: &mut Gvl, task: &'static Task) -> bool {
     let Some(number) = HERE.get().filter(|_| can_park(gvl)) else { return false };
-    park(gvl, None, true, &mut |_, key| task.watch(Watcher::Fiber { number, key }));
+    park(gvl, None, true, &mut |_, key| task.watch(Watcher::Fiber { number, key, wake }));
     true
 }
 

@@ -18,19 +18,15 @@ mod directory;
 mod hooks;
 mod preempt;
 mod reuse;
-mod strand;
 mod timers;
 mod waits;
 
 pub(crate) use directory::changes_directory;
 pub(crate) use hooks::*;
 pub(crate) use preempt::unsliced;
-pub(crate) use strand::{Key, Strand};
-pub(crate) use waits::Fast;
 
 use crate::link::Job;
 use crate::names::names;
-use crate::place::place;
 use crate::raw::fiber;
 use crate::raw::gvl::{self, Guarded, Gvl};
 use crate::raw::os::{self, Wait};
@@ -38,9 +34,10 @@ use crate::raw::panics;
 use crate::raw::ruby::{self, NIL, Value};
 use crate::raw::slice::{self, Slices};
 use crate::raw::slots::Slot;
-use crate::serve::{self, CURRENT};
-use crate::task::Task;
-use crate::thread::ServingThread;
+use crate::serve;
+use crate::worker::place::place;
+use crate::worker::task::strand::{self, Key, Strand};
+use crate::worker::task::{CURRENT, ServingThread, Task};
 use crate::worker::{Step, worker};
 use crate::{collection, job};
 use preempt::Preempt;
@@ -108,7 +105,7 @@ fn with<R>(gvl: &Gvl, number: usize, f: impl FnOnce(&mut Loop) -> R) -> Option<R
 }
 
 /// Ends a wait of any thread's loop, if it is not over.
-pub(crate) fn wake(gvl: &Gvl, number: usize, key: Key) {
+fn wake(gvl: &Gvl, number: usize, key: Key) {
     let thread = with(gvl, number, |l| l.waits.wake(key, Outcome::Woken).then_some(l.thread)).flatten();
     if HERE.get() != Some(number) {
         thread.into_iter().for_each(|thread| thread.wakeup.wake());

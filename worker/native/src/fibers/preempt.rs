@@ -22,13 +22,14 @@
 
 use super::hooks::missed_alarm;
 use super::waits::Hold;
-use super::{Turned, blocking, directory, here, slot_for, strand};
+use super::{Turned, blocking, directory, here, slot_for};
 use crate::names::names;
 use crate::raw::frames::{self, Frames};
 use crate::raw::gvl::Gvl;
 use crate::raw::ruby::{self, Value};
 use crate::raw::slice::{Slices, Timer};
 use crate::raw::{afterwards, fiber};
+use crate::worker::task::strand;
 use crate::worker::worker;
 use std::io;
 use std::sync::Once;

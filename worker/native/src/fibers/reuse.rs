@@ -2,12 +2,12 @@
 //!
 //! Contract: a strand of `Fiber.schedule` is free when the loop has come back from it, and it neither waits nor has been pre-empted.
 
-use super::strand::Strand;
 use super::{directory, here};
 use crate::names::names;
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::ruby::{self, NIL, Value};
 use crate::serve;
+use crate::worker::task::strand::Strand;
 
 /// Free strands of `Fiber.schedule`.
 static SPARE: Guarded<Vec<&'static Strand>> = Guarded::new(Vec::new());

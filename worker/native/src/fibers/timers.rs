@@ -1,6 +1,6 @@
 //! The ends of waits: a heap of times. A cancelled time stays in the heap until it comes, or until most of the heap is cancelled.
 
-use super::strand::Key;
+use crate::worker::task::strand::Key;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -9,13 +9,13 @@
 //!    the fiber that set it, when that fiber waits; or to another fiber of the strand, while the setting fiber waits for that fiber to return
 //!    ([`Waits::take_inner`], [`Waits::missed`]). While [`Hold`] defers it, it is not delivered.
 
-use super::strand::{Key, Strand};
 use super::timers::{Due, Timers};
+use crate::hasher::Fast;
 use crate::raw::poller::{Event, Poller};
 use crate::raw::ruby::{NIL, Value};
 use crate::raw::slots::Slot;
+use crate::worker::task::strand::{Key, Strand};
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::os::fd::RawFd;
 
@@ -80,39 +80,6 @@ struct Alarm {
 fn owner(fiber: Value, strand: Option<&'static Strand>) -> usize {
     strand.map_or(fiber.id(), |strand| std::ptr::from_ref(strand).addr())
 }
-
-/// Hashes object references and small numbers by one multiplication. They are distinct except for bits that are always equal.
-#[derive(Default)]
-pub(crate) struct Multiply(u64);
-
-impl Hasher for Multiply {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 ^= self.0 >> 32;
-    }
-
-    fn write_usize(&mut self, number: usize) {
-        self.write_u64(number as u64);
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(u64::from(number));
-    }
-
-    fn write_i32(&mut self, number: i32) {
-        self.write_u64(number as u64);
-    }
-}
-
-pub(crate) type Fast = BuildHasherDefault<Multiply>;
 
 pub(super) struct Waits {
     waits: Vec<Wait>,

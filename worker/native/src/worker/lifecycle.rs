@@ -1,15 +1,14 @@
 //! The beginning and the end of a worker, also in forked children.
 
+use super::place::{self, Place, place};
+use super::task::ServingThread;
 use super::{Options, Phase, Worker};
 use crate::link::Link;
 use crate::pace::Pace;
-use crate::place::{self, Place, place};
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::os;
 use crate::scoreboard::Scoreboard;
-use crate::thread::ServingThread;
 use crate::watchdog::Port;
-use crate::{fibers, guest};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -102,18 +101,19 @@ impl Worker {
         true
     }
 
-    /// Closes the links in a child that the app has forked. The links belong to the parent.
-    pub(crate) fn abandon(gvl: &Gvl) {
+    /// Closes the links in a child that the app has forked. The links belong to the parent. Returns whether there was a worker.
+    pub(crate) fn abandon(gvl: &Gvl) -> bool {
+        let mut was_there = false;
         for place in place::all(gvl) {
             let Some(worker) = place.worker.with(gvl, Option::take) else { continue };
             worker.close();
             worker.tasks.iter().chain(worker.fibers.served.values()).for_each(|task| task.return_loan());
             IS_CHILD.store(true, Relaxed);
-            fibers::abandon(gvl);
-            guest::abandon(gvl);
             place.burn();
             ABANDONED.with(gvl, |all| all.push(worker));
+            was_there = true;
         }
+        was_there
     }
 
     /// Turns the child of a finished worker into a template, whose children can become workers. Only the worker's tasks are kept, for

@@ -5,7 +5,7 @@
 //! 2. A leader that takes up a request gives up leadership. If recent requests were slow, or most of them waited off the
 //!    processor (for a database, say: another thread can run meanwhile), it makes an idle thread the leader at once. Otherwise
 //!    it serves the requests of the batch alone, because waking another thread costs more than a fast request. One idle
-//!    thread, the *standby*, checks after [`STANDBY_AFTER`] whether a request is slow, and then becomes the leader.
+//!    thread, the *standby*, checks after [`super::place::STANDBY_AFTER`] whether a request is slow, and then becomes the leader.
 //! 3. All other idle threads sleep until they are woken. An idle worker causes no wake-ups.
 //!
 //! A thread that serves with fibers takes several requests at a time, so leadership is decided when its loop starts and stops waiting.
@@ -13,10 +13,6 @@
 use super::{Phase, Worker};
 use crate::link::Job;
 use crate::raw::os;
-use std::time::Duration;
-
-/// The time after which the standby takes over reading from a leader that serves a request.
-pub(crate) const STANDBY_AFTER: Duration = Duration::from_millis(1);
 
 /// The next action of a serving thread, or of the loop of one that serves with fibers.
 pub(crate) enum Step {

@@ -2,19 +2,55 @@
 //!
 //! Contract: lives as long as the process, and serves the next worker at its place when its own has ended.
 
-use crate::env::Memo;
-use crate::fibers::Strand;
-use crate::fibers::blocking::Stretch;
-use crate::place::{self, Place, place};
-use crate::raw::gvl::Gvl;
+use super::Task;
+use super::strand::Strand;
+use crate::names::names;
+use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::gvl_wait::GvlWait;
 use crate::raw::os::Wakeup;
-use crate::raw::ruby::NIL;
+use crate::raw::ruby::{self, NIL};
 use crate::raw::slots::Slot;
-use crate::task::Task;
+use crate::stretch::Stretch;
+use crate::worker::place::{Place, place};
 use std::cell::Cell;
 use std::io;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The tasks of the last worker at each place, by thread, for the next one there. In a forked child they are those of the parent's workers.
+static KEPT: Guarded<Vec<(&'static Place, Vec<&'static Task>)>> = Guarded::new(Vec::new());
+
+/// The values that a thread's template holds now.
+pub(crate) struct Memo {
+    pub(crate) method: &'static Slot,
+    pub(crate) remote_addr: &'static Slot,
+    pub(crate) server_name: &'static Slot,
+    pub(crate) server_port: &'static Slot,
+    pub(crate) version: Cell<u8>,
+    pub(crate) https: Cell<bool>,
+}
+
+impl Memo {
+    fn new(gvl: &mut Gvl) -> Memo {
+        let mut empty = || Slot::leak(gvl, names().empty.get());
+        #[rustfmt::skip]
+        let memo = Memo {
+            method: empty(), remote_addr: empty(), server_name: empty(), server_port: empty(),
+            version: Cell::new(0), https: Cell::new(false),
+        };
+        memo
+    }
+
+    /// Forgets these values, because the template has been replaced.
+    fn reset(&self) {
+        let empty = names().empty.get();
+        for slot in [self.method, self.remote_addr, self.server_name, self.server_port] {
+            slot.set(empty);
+        }
+        self.version.set(0);
+        self.https.set(false);
+    }
+}
 
 pub(crate) struct ServingThread {
     pub(crate) index: usize,
@@ -40,7 +76,7 @@ impl ServingThread {
     /// # Errors
     /// There is no descriptor for waking the thread.
     pub(crate) fn obtain(gvl: &mut Gvl, index: usize) -> io::Result<&'static Task> {
-        let task = match place().kept.with(gvl, |kept| kept.get(index).copied()) {
+        let task = match kept(gvl, place(), index) {
             Some(task) => {
                 task.thread.wakeup.renew()?;
                 task.thread.memo.reset();
@@ -51,16 +87,17 @@ impl ServingThread {
                 Task::leak(gvl, thread, None)
             }
         };
-        task.thread.template.set(place::env_template(gvl));
+        let template = ruby::hash_dup(gvl, place().base());
+        task.thread.template.set(template);
         Ok(task)
     }
 
     /// Keeps the threads of a worker, by index, for the next worker at its place.
-    pub(crate) fn keep(gvl: &Gvl, place: &Place, tasks: Vec<&'static Task>) {
-        place.kept.with(gvl, |kept| {
-            if tasks.len() > kept.len() {
-                *kept = tasks;
-            }
+    pub(crate) fn keep(gvl: &Gvl, place: &'static Place, tasks: Vec<&'static Task>) {
+        KEPT.with(gvl, |all| match all.iter_mut().find(|(at, _)| ptr::eq(*at, place)) {
+            Some((_, kept)) if kept.len() >= tasks.len() => {}
+            Some((_, kept)) => *kept = tasks,
+            None => all.push((place, tasks)),
         });
     }
 
@@ -93,4 +130,8 @@ impl ServingThread {
         self.called.store(true, Ordering::Release);
         self.wakeup.wake();
     }
+}
+
+fn kept(gvl: &Gvl, place: &Place, index: usize) -> Option<&'static Task> {
+    KEPT.with(gvl, |all| all.iter().find(|(at, _)| ptr::eq(*at, place))?.1.get(index).copied())
 }

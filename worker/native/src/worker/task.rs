@@ -3,20 +3,21 @@
 //! Contract: a task lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while
 //! any of them is in use.
 
-use crate::emit::Open;
-use crate::fibers;
-use crate::fibers::{Key, Strand};
-use crate::outbox::Outbox;
-use crate::place::{Place, place};
+pub(crate) mod strand;
+mod thread;
+
+pub(crate) use thread::ServingThread;
+
+use super::place::{Place, place};
+use crate::outbox::{Mark, Outbox};
 use crate::raw::gvl::{Guarded, Gvl, Scratch};
 use crate::raw::os::{self, Wakeup};
 use crate::raw::ruby::NIL;
 use crate::raw::slots::Slot;
-use crate::thread::ServingThread;
-use crate::{serve, ticket};
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::ptr;
+use strand::{Key, Strand};
 use wire::response::Suspended;
 use wire::times::Times;
 
@@ -46,10 +47,29 @@ pub(crate) enum Loan {
 
 /// A waiter for news of a request, other than the thread that serves it.
 pub(crate) enum Watcher {
-    /// A fiber of the loop with this number.
-    Fiber { number: usize, key: Key },
+    /// A fiber of the loop with this number, and the function that ends its wait.
+    Fiber { number: usize, key: Key, wake: fn(&Gvl, usize, Key) },
     /// A thread that serves no requests.
     Thread(&'static Wakeup),
+}
+
+/// The last frame of an unfinished response, while it is unsent.
+#[derive(Clone, Copy)]
+pub(crate) struct Open {
+    pub(crate) mark: Mark,
+    pub(crate) is_response: bool,
+}
+
+/// The largest number of tasks: a ticket has so many bits for one.
+const MOST: usize = 1 << 21;
+
+/// All tasks, by number.
+static ALL: Guarded<Vec<&'static Task>> = Guarded::new(Vec::new());
+
+thread_local! {
+    /// The request that the calling thread serves; with fibers, that of the fiber which the loop entered last. Code of the app may run on
+    /// another thread or fiber than its request's, so the state of a request is never looked up through this ([`crate::ticket`]).
+    pub(crate) static CURRENT: Cell<Option<&'static Task>> = const { Cell::new(None) };
 }
 
 pub(crate) struct Task {
@@ -139,12 +159,16 @@ impl Task {
     }
 
     /// Makes a task that lives as long as the process.
+    ///
+    /// # Panics
+    /// When there are [`MOST`] tasks already.
     pub(crate) fn leak(
         gvl: &mut Gvl,
         thread: &'static ServingThread,
         fiber: Option<Strand>,
     ) -> &'static Task {
-        let number = ticket::next_number(gvl);
+        let number = ALL.with(gvl, |all| all.len());
+        assert!(number < MOST, "too many tasks");
         let task = Box::leak(Box::new(Task {
             number,
             thread,
@@ -187,8 +211,13 @@ impl Task {
             interim: Guarded::new(Vec::new()),
         }));
         task.fiber.iter().for_each(|strand| strand.task.set(Some(task)));
-        ticket::add(gvl, task);
+        ALL.with(gvl, |all| all.push(task));
         task
+    }
+
+    /// Returns the task with this number.
+    pub(crate) fn numbered(gvl: &Gvl, number: usize) -> Option<&'static Task> {
+        ALL.with(gvl, |all| all.get(number).copied())
     }
 
     /// Resets the state for a new request of the calling thread's worker.
@@ -275,7 +304,7 @@ impl Task {
     /// Returns whether the calling thread runs code for this request, as far as its loop knows.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
-        serve::CURRENT.get().is_some_and(|task| ptr::eq(task, self))
+        CURRENT.get().is_some_and(|task| ptr::eq(task, self))
     }
 
     /// Ends the body being written: its block writes nothing any more.
@@ -303,7 +332,7 @@ impl Task {
     pub(crate) fn tell(&self, gvl: &Gvl) {
         for watcher in self.watchers.take() {
             match watcher {
-                Watcher::Fiber { number, key } => fibers::wake(gvl, number, key),
+                Watcher::Fiber { number, key, wake } => wake(gvl, number, key),
                 Watcher::Thread(wakeup) => wakeup.wake(),
             }
         }

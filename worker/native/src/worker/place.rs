@@ -6,24 +6,23 @@
 //! Contract: a place lives as long as the process, and is reused when its worker has been released. In a forked child, places that were in use at
 //! the fork are not reused: threads that the child does not have may hold their locks.
 
-use crate::env;
+use super::Worker;
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::os::Timer;
 use crate::raw::ruby::{NIL, Value};
 use crate::raw::slots::Slot;
-use crate::task::Task;
 use crate::watchdog::Watchdog;
-use crate::worker::{STANDBY_AFTER, Worker};
 use std::cell::Cell;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+/// The time after which the standby takes over reading from a leader that serves a request.
+pub(crate) const STANDBY_AFTER: Duration = Duration::from_millis(1);
+
 pub(crate) struct Place {
     pub(crate) worker: Guarded<Option<Worker>>,
-    /// The tasks of the last worker here, by thread. In a forked child they are those of the parent's worker.
-    pub(crate) kept: Guarded<Vec<&'static Task>>,
     /// It must not be reused.
     burnt: AtomicBool,
     /// No thread reads the links: all threads that are awake serve requests.
@@ -89,7 +88,6 @@ impl Place {
     const fn new() -> Place {
         Place {
             worker: Guarded::new(None),
-            kept: Guarded::new(Vec::new()),
             burnt: AtomicBool::new(false),
             leaderless: AtomicBool::new(false),
             leaderless_since: AtomicU64::new(0),
@@ -207,9 +205,4 @@ impl Place {
         }
         false
     }
-}
-
-/// Makes an env template for a thread of the calling thread's place.
-pub(crate) fn env_template(gvl: &mut Gvl) -> Value {
-    env::template(gvl, place().base())
 }

@@ -2,21 +2,21 @@
 //! all fibers that it resumes.
 //!
 //! Contract: a strand lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while any of them is in
-//! use. The strand of a request is a part of its task. Strands of `Fiber.schedule` are reused ([`super::reuse`]).
+//! use. The strand of a request is a part of its task. Strands of `Fiber.schedule` are reused ([`crate::fibers`]).
 
+use super::Task;
 use crate::link::Job;
 use crate::raw::gvl::Gvl;
 use crate::raw::ruby::NIL;
 use crate::raw::slots::Slot;
-use crate::task::Task;
 use std::cell::Cell;
 use std::os::fd::RawFd;
 
 /// Identifies a wait. The index is reused, with another generation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Key {
-    pub(super) at: u32,
-    pub(super) generation: u32,
+    pub(crate) at: u32,
+    pub(crate) generation: u32,
 }
 
 pub(crate) struct Strand {
@@ -35,7 +35,7 @@ pub(crate) struct Strand {
     /// The current wait is for the front, not the app's own.
     pub(crate) native: Cell<bool>,
     /// The strand waits or has been pre-empted, so the loop will enter it again.
-    pub(super) goes_on: Cell<bool>,
+    pub(crate) goes_on: Cell<bool>,
     /// When the loop entered it last, in microseconds.
     pub(crate) entered_us: Cell<u64>,
     /// The time that it had run without a wait when it was last pre-empted, in microseconds.
@@ -69,7 +69,7 @@ pub(crate) fn current() -> Option<&'static Strand> {
     RUNNING.get()
 }
 
-pub(super) fn set_current(strand: Option<&'static Strand>) {
+pub(crate) fn set_current(strand: Option<&'static Strand>) {
     RUNNING.set(strand);
 }
 
@@ -97,26 +97,26 @@ impl Strand {
         }
     }
 
-    pub(super) fn alarms(&self) -> Vec<u64> {
+    pub(crate) fn alarms(&self) -> Vec<u64> {
         let alarms = self.alarms.take();
         let all = alarms.clone();
         self.alarms.set(alarms);
         all
     }
 
-    pub(super) fn has_alarm(&self, number: u64) {
+    pub(crate) fn has_alarm(&self, number: u64) {
         let mut alarms = self.alarms.take();
         alarms.push(number);
         self.alarms.set(alarms);
     }
 
-    pub(super) fn has_lost_alarm(&self, number: u64) {
+    pub(crate) fn has_lost_alarm(&self, number: u64) {
         let mut alarms = self.alarms.take();
         alarms.retain(|&other| other != number);
         self.alarms.set(alarms);
     }
 
-    pub(super) fn take_alarms(&self) -> Vec<u64> {
+    pub(crate) fn take_alarms(&self) -> Vec<u64> {
         self.alarms.take()
     }
 }
