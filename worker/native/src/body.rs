@@ -7,20 +7,18 @@
 //! 2. A chunk that `each` yields is sent at once, because the next chunk may take long. But the chunks of a
 //!    response with a known length, or of a body that responds to `to_ary`, are gathered, because it will probably end soon. Rails' streams
 //!    respond to `to_ary`, too: the watchdog sends the gathered chunks when the next one does not come at once.
-//! 3. BODY frames keep within the window.
-//! 4. `each` may yield on any thread or fiber. Its block writes to its own response, or raises an IOError when that has ended ([`Writer`]).
+//! 3. `each` may yield on any thread or fiber. Its block writes to its own response, or raises an IOError when that has ended ([`Writer`]).
 
+use crate::chunks::{PIECE, must_be_string, push_large, push_parts, room, spool};
 use crate::names::names;
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::raw::ruby::{self, Value};
 use crate::ticket::Writer;
 use crate::worker::task::{Stage, Task};
-use crate::worker::worker;
-use crate::{emit, head, loan, serve};
+use crate::{emit, head, loan, waiting};
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
-use std::io::Write;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -30,8 +28,6 @@ use wire::response::Suspended;
 /// Bodies up to this size, in bytes, travel in the RESPONSE frame. Larger ones are offered: from here on
 /// the offer saves more than its round trip to the front costs.
 const INLINE: usize = 128 << 10;
-/// The largest payload of a BODY frame.
-const PIECE: usize = 64 << 10;
 /// The bytes that remain in a stream's socket until it is closed properly.
 const UNCLOSED: &[u8] = b"\0";
 /// The longest time that gathered chunks wait, in microseconds.
@@ -72,13 +68,6 @@ pub(crate) fn respond(gvl: &mut Gvl, task: &'static Task, head: Suspended, statu
     ruby::raise(gvl, ids.bad_response.get(), "the body responds to neither each nor call")
 }
 
-fn must_be_string(gvl: &mut Gvl, part: Value) {
-    if !part.is_string(gvl) {
-        let class = ruby::type_error(gvl);
-        ruby::raise(gvl, class, "the body yielded something that is not a String");
-    }
-}
-
 /// Sends a body that is an Array of Strings.
 #[inline]
 fn whole(gvl: &mut Gvl, task: &'static Task, head: Suspended, parts: Value) {
@@ -110,22 +99,6 @@ fn whole(gvl: &mut Gvl, task: &'static Task, head: Suspended, parts: Value) {
     }
     emit::end(gvl, task, false);
     parts.keep();
-}
-
-/// Writes the pieces to a nameless file; `len` is their total size. `None` when there is no room for it.
-pub(crate) fn spool<'a>(gvl: &Gvl, len: u64, mut pieces: impl Iterator<Item = &'a [u8]>) -> Option<RawFd> {
-    let options = worker(gvl, |w| w.options);
-    let file = if len <= options.response_memory {
-        os::memory_file()
-    } else if len <= options.response_spool {
-        os::unnamed_file(options.temp_dir)
-    } else {
-        return None;
-    };
-    // A full disk counts as no room.
-    let mut file = file.ok()?;
-    pieces.try_for_each(|piece| file.write_all(piece)).ok()?;
-    Some(file.into_raw_fd())
 }
 
 /// Adds a Content-Length to the head, if the app has set none.
@@ -191,7 +164,7 @@ struct Chunks;
 
 impl ruby::Block for Chunks {
     fn call(gvl: &mut Gvl, data: Value, arguments: &[Value]) {
-        let Some(writer) = Writer::of_value(gvl, data) else { serve::body_is_over(gvl) };
+        let Some(writer) = Writer::of_value(gvl, data) else { waiting::body_is_over(gvl) };
         match arguments.first() {
             Some(&part) => chunk(gvl, writer, part),
             None => must_be_string(gvl, ruby::NIL),
@@ -216,11 +189,11 @@ fn chunk(gvl: &mut Gvl, writer: Writer, part: Value) {
         return;
     }
     part.keep();
-    serve::flush(gvl, task);
+    waiting::flush(gvl, task);
     if writer.is_open(gvl) {
         task.flushed_us.set(os::now_us());
     }
-    serve::check_client(gvl, writer);
+    waiting::check_client(gvl, writer);
 }
 
 /// Returns the head, if the response has not begun.
@@ -253,57 +226,6 @@ fn gather(gvl: &mut Gvl, writer: Writer, part: Value) -> bool {
     task.finite.get() && task.outbox().unsent() <= INLINE && waited_us < GATHER_US
 }
 
-/// Sends the Strings of an Array. The Array is read again after each wait, because the app may change it.
-fn push_parts(gvl: &mut Gvl, task: &'static Task, parts: Value) {
-    let writer = Writer::open(task, None);
-    let mut at = 0;
-    while at < parts.array_len(gvl) {
-        let part = parts.at(gvl, at);
-        must_be_string(gvl, part);
-        push_large(gvl, writer, part);
-        at += 1;
-    }
-    parts.keep();
-}
-
-/// Sends bytes that do not move meanwhile.
-pub(crate) fn push_bytes(gvl: &mut Gvl, task: &'static Task, mut bytes: &[u8]) {
-    let writer = Writer::open(task, None);
-    while !bytes.is_empty() {
-        let (piece, rest) = bytes.split_at(bytes.len().min(room(gvl, writer)));
-        emit::body(gvl, task, piece);
-        bytes = rest;
-        serve::flush(gvl, task);
-    }
-}
-
-/// Sends a large String without copying it first. It is read again after each wait, because the app may change it.
-fn push_large(gvl: &mut Gvl, writer: Writer, part: Value) {
-    let task = writer.task;
-    let mut at = 0;
-    while at < part.bytes(gvl).len() {
-        let room = room(gvl, writer);
-        let bytes = part.bytes(gvl);
-        let end = bytes.len().min(at + room);
-        if at >= end {
-            break;
-        }
-        emit::body(gvl, task, &bytes[at..end]);
-        at = end;
-        serve::flush(gvl, task);
-    }
-    part.keep();
-}
-
-/// Returns the number of bytes that the next BODY frame may have; waits until there are some. May raise, also when the body has ended.
-fn room(gvl: &mut Gvl, writer: Writer) -> usize {
-    serve::must_be_open(gvl, writer);
-    if writer.task.window.get() <= 0 {
-        serve::wait_for_window(gvl, writer);
-    }
-    PIECE.min(writer.task.window.get() as usize)
-}
-
 /// Makes a socket pair, sends RESPONSE with STREAM, and gives `callable` the worker's end. May raise.
 ///
 /// An unread byte stays in the worker's end until `Firebrick::StreamSocket#close` takes it out. If that end is closed in any other way (the
@@ -331,7 +253,7 @@ fn stream(gvl: &mut Gvl, task: &'static Task, head: Suspended, status: u16, call
         }
         Err(text) => ruby::raise(gvl, names().bad_response.get(), text),
     };
-    serve::flush(gvl, task);
+    waiting::flush(gvl, task);
     let ours = ruby::integer(gvl, i64::from(ours));
     let upgraded = if status == 101 { ruby::TRUE } else { ruby::FALSE };
     let arguments = [callable, ours, task.env.get(), upgraded];

@@ -4,12 +4,12 @@
 //! Ruby code decides when a collection is due (`worker/lib/firebrick/worker/out_of_band_gc.rb`). The decision depends on the state after the last
 //! collection, so that code is called only when there has been one since.
 
+use crate::links::{end, report};
 use crate::names::names;
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::os;
 use crate::raw::ruby::{self, Value};
 use crate::raw::slots::Slot;
-use crate::serve::{end, report};
 use crate::worker::worker;
 use wire::Kind;
 

@@ -11,7 +11,7 @@ use crate::ticket::Ticket;
 use crate::worker::place::{self, Place};
 use crate::worker::task::{Stage, Task};
 use crate::worker::{self, Worker, worker};
-use crate::{body, collection, emit, fibers, guest, head, names, serve};
+use crate::{body, collection, emit, fibers, guest, head, links, names, serve, waiting};
 use begin::{attach, prepare, start};
 use wire::Kind;
 
@@ -105,7 +105,7 @@ fn revive(gvl: &mut Gvl, serial: Value) -> Value {
     if let Some(at) = attached(gvl, serial) {
         place::within(at, || {
             let killed = worker(gvl, Worker::take_killed);
-            killed.into_iter().for_each(|index| serve::again(gvl, index));
+            killed.into_iter().for_each(|index| links::again(gvl, index));
         });
     }
     NIL
@@ -191,7 +191,7 @@ fn send_frame(gvl: &Gvl, frame: impl FnOnce(&mut Vec<u8>)) {
     let Some(outbox) = worker(gvl, |w| w.links.first().map(Link::outbox)) else { return };
     outbox.append(os::now_us(), None, frame);
     if outbox.send().is_err() {
-        serve::end(gvl, 0);
+        links::end(gvl, 0);
     }
 }
 
@@ -257,7 +257,7 @@ fn hijack(gvl: &mut Gvl, handle: Value) -> Value {
         Ok((ours, theirs)) => {
             let env = task.env.get();
             emit::hijack(gvl, task, theirs);
-            serve::flush(gvl, task);
+            waiting::flush(gvl, task);
             let ours = ruby::integer(gvl, i64::from(ours));
             ruby::array(gvl, &[ours, env])
         }
@@ -274,7 +274,7 @@ fn early_hints(gvl: &mut Gvl, handle: Value, headers: Value) -> Value {
     if task.stage.get() == Stage::Unsent {
         head::early_hints(gvl, task, fields);
         task.interim.with(gvl, |frame| emit::interim(gvl, task, frame));
-        serve::flush(gvl, task);
+        waiting::flush(gvl, task);
     }
     NIL
 }
@@ -288,7 +288,7 @@ fn extend_timeout(gvl: &mut Gvl, handle: Value, milliseconds: Value) -> Value {
     }
     if task.stage.get() == Stage::Unsent {
         emit::extend(gvl, task, milliseconds);
-        serve::flush(gvl, task);
+        waiting::flush(gvl, task);
     }
     NIL
 }
@@ -342,7 +342,7 @@ fn settle_heap(_gvl: &mut Gvl) -> Value {
 
 /// The body of a fiber that serves requests.
 fn fiber_body(gvl: &mut Gvl) -> Value {
-    fibers::body(gvl);
+    serve::fiber_body(gvl);
     NIL
 }
 

@@ -3,10 +3,10 @@
 //! Such a thread is a *guest* of the worker. If no thread of the worker reads the links, and no idle one could, the guest reads them: all of the
 //! worker's threads may be waiting for the guest, as in `Thread.new { yield chunk }.join`.
 
+use crate::links;
 use crate::raw::gvl::{self, Guarded, Gvl};
 use crate::raw::os::{self, Wait, Wakeup};
 use crate::raw::ruby;
-use crate::serve;
 use crate::worker::place;
 use crate::worker::task::{Task, Watcher};
 use crate::worker::{Help, worker_at};
@@ -59,10 +59,10 @@ pub(crate) fn wait_for_news(gvl: &mut Gvl, task: &'static Task) {
     // Another worker may have come to this place meanwhile.
     if links > 0 && worker_at(gvl, at, |w| w.leader == Some(me)) == Some(true) {
         for link in (0..links).filter(|&link| wait.ready(link)) {
-            place::within(at, || serve::receive_now(gvl, link));
+            place::within(at, || links::receive_now(gvl, link));
         }
         let help = worker_at(gvl, at, |w| w.guest_leaves(me, os::now_us())).unwrap_or(Help::None);
-        let _ = ruby::protect(gvl, |gvl| place::within(at, || serve::provide(gvl, help)));
+        let _ = ruby::protect(gvl, |gvl| place::within(at, || links::provide(gvl, help)));
     }
     drop(wait);
     ruby::check_interrupts(gvl);

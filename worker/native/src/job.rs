@@ -5,17 +5,17 @@
 
 use crate::fibers::blocking;
 use crate::link::Job;
+use crate::links::protocol_error;
 use crate::names::names;
 use crate::pace::Finished;
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::raw::panics;
 use crate::raw::ruby::{self, Jump, Value};
-use crate::serve::protocol_error;
 use crate::worker::place::place;
 use crate::worker::task::{Stage, Task};
 use crate::worker::{is_abandoned, worker};
-use crate::{body, emit, env, head, serve};
+use crate::{body, emit, env, head, waiting};
 use std::os::fd::RawFd;
 use wire::request::{Request, asks_to_measure};
 
@@ -246,7 +246,7 @@ fn afterwards(gvl: &mut Gvl, task: &'static Task, part: fn(&mut Gvl, &'static Ta
 #[inline]
 fn send_before_close(gvl: &mut Gvl, task: &'static Task) {
     if worker(gvl, |w| w.inbox.is_empty()) {
-        serve::flush(gvl, task);
+        waiting::flush(gvl, task);
     }
 }
 
@@ -274,7 +274,7 @@ fn finish(gvl: &mut Gvl, task: &'static Task) {
     }
     let finished = ruby::hash_get(gvl, env, ids.response_finished.get());
     if finished.is_array(gvl) && finished.array_len(gvl) > 0 {
-        serve::flush(gvl, task);
+        waiting::flush(gvl, task);
         let status = ruby::integer(gvl, i64::from(task.status.get()));
         ruby::call(
             gvl,
@@ -285,7 +285,7 @@ fn finish(gvl: &mut Gvl, task: &'static Task) {
     }
     let after = ruby::hash_get(gvl, env, ids.after_reply.get());
     if after.is_array(gvl) && after.array_len(gvl) > 0 {
-        serve::flush(gvl, task);
+        waiting::flush(gvl, task);
         ruby::call(gvl, ids.exchange.get(), ids.reply_sent, &[after, env]);
     }
 }

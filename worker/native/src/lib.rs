@@ -1,13 +1,20 @@
 //! The worker: serves Rack requests that come as frames (docs/internals/wire.md) inside a CRuby process.
 //!
-//! `raw/` contains the unsafe code. `serve.rs` is the loop of a thread; `worker.rs` holds the state that the threads share, among it the
-//! request that each serves; `worker/roles.rs` divides the work, by the pace of the requests (`pace.rs`). `link.rs` is a socket to the front, `outbox.rs` its unsent frames, `intake.rs`
-//! the count of the requests taken up from it.
-//! The app holds its request by a ticket (`ticket.rs`), because its code runs on any thread; the app's own threads wait in `guest.rs`.
-//! `watchdog.rs` sends and returns while a request is slow. `job.rs` takes one request from its frame to its END:
-//! `env.rs` builds its env, `head.rs`, `body.rs` and `loan.rs` its response, `emit.rs` the frames. `entry.rs` has the methods that Ruby calls.
+//! From the bottom; each uses only what comes before it:
+//!
+//! 1. `raw/` contains the unsafe code.
+//! 2. `link.rs` is a socket to the front, `outbox.rs` its unsent frames, `intake.rs` the count of the requests taken up from it. `watchdog.rs`
+//!    sends and returns while a request is slow.
+//! 3. `worker.rs` holds the state that the threads share, among it the request that each serves; `worker/roles.rs` divides the work, by the
+//!    pace of the requests (`pace.rs`). The app holds its request by a ticket (`ticket.rs`), because its code runs on any thread.
+//! 4. `links.rs` reads and sends. `waiting.rs` has the waits in the code of a request; `fibers/` parks its fiber meanwhile, and the app's own
+//!    threads wait in `guest.rs`.
+//! 5. `job.rs` takes one request from its frame to its END: `env.rs` builds its env, `head.rs`, `body.rs`, `chunks.rs` and `loan.rs` its
+//!    response, `emit.rs` the frames.
+//! 6. `serve.rs` is the loop of a thread, `serve/fiber_loop.rs` that of a thread with fibers. `entry.rs` has the methods that Ruby calls.
 
 mod body;
+mod chunks;
 mod collection;
 mod emit;
 mod entry;
@@ -19,6 +26,7 @@ mod head;
 mod intake;
 mod job;
 mod link;
+mod links;
 mod loan;
 mod names;
 mod outbox;
@@ -28,6 +36,7 @@ mod scoreboard;
 mod serve;
 mod stretch;
 mod ticket;
+mod waiting;
 mod watchdog;
 mod worker;
 

@@ -11,7 +11,7 @@ use crate::raw::gvl::{self, Gvl};
 use crate::raw::os;
 use crate::raw::ruby::{Pinned, Value};
 use crate::worker::task::Task;
-use crate::{body, emit, serve};
+use crate::{chunks, emit, links, waiting};
 use std::os::fd::RawFd;
 use wire::response::Suspended;
 
@@ -31,16 +31,16 @@ pub(crate) fn respond(gvl: &mut Gvl, task: &'static Task, head: Suspended, parts
     emit::response(gvl, task, head, 0, None, |_| {});
     emit::offer(gvl, task, total as u64);
     let mut sent = 0;
-    if let Some(fd) = serve::wait_for_loan(gvl, task) {
+    if let Some(fd) = waiting::wait_for_loan(gvl, task) {
         sent = write(gvl, task, fd, pinned);
         task.return_loan();
         emit::taken(gvl, task, sent as u64);
     }
     if sent < total {
         let left = (total - sent) as u64;
-        match body::spool(gvl, left, rest(pinned, sent)) {
+        match chunks::spool(gvl, left, rest(pinned, sent)) {
             Some(fd) => emit::file(gvl, task, fd, 0, left, true),
-            None => rest(pinned, sent).for_each(|bytes| body::push_bytes(gvl, task, bytes)),
+            None => rest(pinned, sent).for_each(|bytes| chunks::push_bytes(gvl, task, bytes)),
         }
     }
     emit::end(gvl, task, false);
@@ -65,6 +65,6 @@ fn write(gvl: &mut Gvl, task: &'static Task, fd: RawFd, parts: &[Pinned]) -> usi
         if let Some(sent) = gvl::release(gvl, || os::send_some(fd, &pieces)) {
             return sent;
         }
-        serve::interrupts(gvl, task);
+        links::interrupts(gvl, task);
     }
 }

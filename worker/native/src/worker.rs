@@ -30,6 +30,8 @@ const BATCH_BYTES: usize = 64 << 10;
 pub(crate) struct Options {
     pub(crate) threads_min: usize,
     pub(crate) threads_max: usize,
+    /// The loop of a thread, given its index.
+    pub(crate) serve: fn(&mut Gvl, usize),
     /// Fibers per thread; 0: the threads serve without fibers.
     pub(crate) fibers: usize,
     /// Processor time that a fiber may use while others are ready, in microseconds; 0: no limit.

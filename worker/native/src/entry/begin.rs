@@ -6,11 +6,11 @@ use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::os;
 use crate::raw::ruby::{self, NIL, Value};
 use crate::scoreboard::Scoreboard;
-use crate::serve;
 use crate::watchdog::Port;
 use crate::worker::place::{self, place};
 use crate::worker::task::ServingThread;
 use crate::worker::{Help, Options, Worker, worker};
+use crate::{links, serve};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -51,6 +51,7 @@ fn read(gvl: &mut Gvl, base: Value, given: Named) -> Options {
     Options {
         threads_min: given.number(gvl, "threads_min").max(1),
         threads_max: given.number(gvl, "threads_max").max(1),
+        serve: serve::serve,
         fibers: given.number(gvl, "fibers"),
         slice_us: given.number(gvl, "slice_us") as u64,
         blocking_us: given.number(gvl, "blocking_us") as u64,
@@ -87,7 +88,7 @@ pub(super) fn start(
         Err(error) => failed(gvl, format!("cannot start a thread: {error}")),
     }
     board.thread_started();
-    (1..options.threads_min).for_each(|index| serve::provide(gvl, Help::Spawn(index)));
+    (1..options.threads_min).for_each(|index| links::provide(gvl, Help::Spawn(index)));
     ready(gvl, options);
     NIL
 }
@@ -133,7 +134,7 @@ fn begin_attached(
         return Err(no_install(&error));
     }
     let serial = worker(gvl, |w| w.attach(gvl, bell));
-    (0..options.threads_min).for_each(|index| serve::provide(gvl, Help::Spawn(index)));
+    (0..options.threads_min).for_each(|index| links::provide(gvl, Help::Spawn(index)));
     if worker(gvl, |w| w.tasks.is_empty()) {
         Worker::uninstall(gvl);
         return Err("cannot start a thread".to_owned());

@@ -21,11 +21,11 @@
 //! Contract: a stretch that ends in time costs one read of the clock and one store.
 
 use super::{HERE, LOOPS, calls, here, with};
+use crate::links;
 use crate::names::names;
 use crate::raw::gvl::{self, Guarded, Gvl};
 use crate::raw::os::{self, ThreadView, Wait};
 use crate::raw::ruby::{self, FALSE, NIL, TRUE, Value};
-use crate::serve;
 use crate::worker::place::{MAIN, Place, place};
 use crate::worker::task::ServingThread;
 use crate::worker::task::Task;
@@ -36,7 +36,7 @@ use std::sync::atomic::Ordering::Relaxed;
 static WATCHED_AT: Guarded<&'static Place> = Guarded::new(&MAIN);
 
 /// Starts watching the calling thread, which is about to run its loop.
-pub(super) fn begin(gvl: &mut Gvl, thread: &'static ServingThread) {
+pub(crate) fn begin(gvl: &mut Gvl, thread: &'static ServingThread) {
     let us = worker(gvl, |w| w.options.blocking_us);
     if us == 0 {
         return;
@@ -49,13 +49,13 @@ pub(super) fn begin(gvl: &mut Gvl, thread: &'static ServingThread) {
             ruby::call(gvl, names().fibers.get(), names().watch_calls, &[]);
         };
         if let Err((_, error)) = ruby::protect(gvl, watch) {
-            serve::report(gvl, error);
+            links::report(gvl, error);
         }
     }
 }
 
 /// Stops watching the calling thread, whose loop has ended.
-pub(super) fn end(thread: &'static ServingThread) {
+pub(crate) fn end(thread: &'static ServingThread) {
     returns(thread);
     thread.gvl_wait.end();
     thread.stretch.show(None);
@@ -64,7 +64,7 @@ pub(super) fn end(thread: &'static ServingThread) {
 
 /// Begins a stretch.
 #[inline]
-pub(super) fn enters(thread: &ServingThread, now_us: u64) {
+pub(crate) fn enters(thread: &ServingThread, now_us: u64) {
     thread.stretch.waited_us.store(thread.gvl_wait.so_far_us().unwrap_or(0), Relaxed);
     thread.stretch.sliced.store(false, Relaxed);
     thread.stretch.since_us.store(now_us, Relaxed);
@@ -72,13 +72,13 @@ pub(super) fn enters(thread: &ServingThread, now_us: u64) {
 
 /// Records that the fiber is left because its slice is over. Such a stretch computed where pre-emption works. If it was long nevertheless, the
 /// machine stalled, unless the stretch was seen waiting or computed all the time.
-pub(super) fn slices(gvl: &Gvl) {
+pub(crate) fn slices(gvl: &Gvl) {
     here(gvl, |l| l.thread.stretch.sliced.store(true, Relaxed));
 }
 
 /// Ends the stretch: the thread is in its loop again.
 #[inline]
-pub(super) fn returns(thread: &ServingThread) {
+pub(crate) fn returns(thread: &ServingThread) {
     thread.stretch.since_us.store(0, Relaxed);
 }
 
@@ -127,7 +127,7 @@ fn too_long(
         counts = ruby::call(gvl, names().fibers.get(), names().call_blocked, &arguments).truthy();
     });
     if let Err((_, error)) = told {
-        serve::report(gvl, error);
+        links::report(gvl, error);
     }
     if counts {
         worker(gvl, |w| w.scoreboard.blocked(us));
@@ -135,7 +135,7 @@ fn too_long(
 }
 
 /// Makes Ruby note the backtrace if the stretch is long. Runs in a postponed job on the thread itself.
-pub(super) fn sample(gvl: &mut Gvl) -> Result<(), Value> {
+pub(crate) fn sample(gvl: &mut Gvl) -> Result<(), Value> {
     let Some((thread, limit_us)) = here(gvl, |l| (l.thread, l.blocking_us)) else { return Ok(()) };
     let (stretch, now_us) = (&thread.stretch, os::now_us());
     let (since_us, sampled_us) = (stretch.since_us.load(Relaxed), stretch.sampled_us.load(Relaxed));
@@ -208,7 +208,7 @@ fn unheard(gvl: &mut Gvl, number: usize, now_us: u64) -> Option<u64> {
         if !is_called {
             let asked = ruby::protect(gvl, |gvl| is_called = calls(gvl, number, alarm));
             if let Err((_, error)) = asked {
-                serve::report(gvl, error);
+                links::report(gvl, error);
             }
         }
         if is_called {
@@ -250,6 +250,6 @@ pub(crate) fn raise_late(
 }
 
 /// Returns whether the calling thread runs a loop.
-pub(super) fn has_loop() -> bool {
+pub(crate) fn has_loop() -> bool {
     HERE.get().is_some()
 }

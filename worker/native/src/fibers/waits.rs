@@ -81,7 +81,7 @@ fn owner(fiber: Value, strand: Option<&'static Strand>) -> usize {
     strand.map_or(fiber.id(), |strand| std::ptr::from_ref(strand).addr())
 }
 
-pub(super) struct Waits {
+pub(crate) struct Waits {
     waits: Vec<Wait>,
     free: Vec<u32>,
     slots: Vec<&'static Slot>,
@@ -110,7 +110,7 @@ pub(super) struct Waits {
 impl Waits {
     /// # Errors
     /// As epoll_create1(2).
-    pub(super) fn new() -> io::Result<Waits> {
+    pub(crate) fn new() -> io::Result<Waits> {
         Ok(Waits {
             waits: Vec::new(),
             free: Vec::new(),
@@ -133,12 +133,12 @@ impl Waits {
     }
 
     /// Takes a free slot for the fiber of a wait.
-    pub(super) fn take_slot(&mut self) -> Option<&'static Slot> {
+    pub(crate) fn take_slot(&mut self) -> Option<&'static Slot> {
         self.slots.pop()
     }
 
     /// Begins the wait of a fiber, which `slot` holds meanwhile. The wait ends at `until_us` at the latest.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &mut self,
         slot: &'static Slot,
         strand: Option<&'static Strand>,
@@ -169,7 +169,7 @@ impl Waits {
     }
 
     /// Makes these events of a descriptor end the wait, too. A descriptor that cannot be polled counts as ready: its user then gets the error.
-    pub(super) fn watch(&mut self, key: Key, fd: RawFd, events: u32) {
+    pub(crate) fn watch(&mut self, key: Key, fd: RawFd, events: u32) {
         let interest = self.interests.entry(fd).or_default();
         let all = interest.waits.iter().fold(events, |all, (_, events)| all | events);
         match self.poller.arm(fd, all, interest.known) {
@@ -193,7 +193,7 @@ impl Waits {
     }
 
     /// Ends a wait. Returns false when it was over already.
-    pub(super) fn wake(&mut self, key: Key, outcome: Outcome) -> bool {
+    pub(crate) fn wake(&mut self, key: Key, outcome: Outcome) -> bool {
         let Some(wait) = self.live(key).filter(|wait| wait.outcome.is_none()) else { return false };
         wait.outcome = Some(outcome);
         self.ready.push_back(key);
@@ -201,7 +201,7 @@ impl Waits {
     }
 
     /// Makes a fiber that has not run yet the next to be entered; `slot` holds it until then.
-    pub(super) fn start(&mut self, slot: &'static Slot, strand: &'static Strand) {
+    pub(crate) fn start(&mut self, slot: &'static Slot, strand: &'static Strand) {
         let key = self.begin(slot, Some(strand), None);
         self.by_fiber.remove(&slot.get().id());
         self.waits[key.at as usize].starts = true;
@@ -210,7 +210,7 @@ impl Waits {
     }
 
     /// Queues a pre-empted fiber behind the others. It does not wait, so no other event can make it run.
-    pub(super) fn put_back(&mut self, slot: &'static Slot, strand: Option<&'static Strand>) -> Key {
+    pub(crate) fn put_back(&mut self, slot: &'static Slot, strand: Option<&'static Strand>) -> Key {
         let key = self.begin(slot, strand, None);
         self.by_fiber.remove(&slot.get().id());
         self.waits[key.at as usize].outcome = Some(Outcome::Woken);
@@ -219,7 +219,7 @@ impl Waits {
     }
 
     /// Ends the wait of a fiber, or the wait that it begins next. Returns whether it waited.
-    pub(super) fn wake_fiber(&mut self, fiber: Value) -> bool {
+    pub(crate) fn wake_fiber(&mut self, fiber: Value) -> bool {
         match self.by_fiber.get(&fiber.id()).copied() {
             Some(key) => self.wake(key, Outcome::Woken) || self.wake_after_all(key),
             None => {
@@ -252,12 +252,12 @@ impl Waits {
     }
 
     /// Returns whether this fiber was unblocked before it blocked, and forgets that.
-    pub(super) fn was_woken_early(&mut self, fiber: Value) -> bool {
+    pub(crate) fn was_woken_early(&mut self, fiber: Value) -> bool {
         !self.early.is_empty() && self.early.remove(&fiber.id())
     }
 
     /// Takes the next ready fiber, and its strand.
-    pub(super) fn next(&mut self) -> Option<(Value, Option<&'static Strand>)> {
+    pub(crate) fn next(&mut self) -> Option<(Value, Option<&'static Strand>)> {
         while let Some(key) = self.ready.pop_front() {
             let Some(wait) = self.live(key) else { continue };
             let next = wait.fiber.map(|slot| (slot.get(), wait.strand));
@@ -270,27 +270,27 @@ impl Waits {
     }
 
     /// Takes the fiber that was pre-empted first, and its strand.
-    pub(super) fn next_preempted(&mut self) -> Option<(Value, Option<&'static Strand>)> {
+    pub(crate) fn next_preempted(&mut self) -> Option<(Value, Option<&'static Strand>)> {
         let key = self.preempted.pop_front()?;
         let wait = self.live(key)?;
         wait.fiber.map(|slot| (slot.get(), wait.strand))
     }
 
-    pub(super) fn preempted(&self) -> usize {
+    pub(crate) fn preempted(&self) -> usize {
         self.preempted.len()
     }
 
     /// Returns whether no fiber waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.free.len() == self.waits.len()
     }
 
-    pub(super) fn ready(&self) -> usize {
+    pub(crate) fn ready(&self) -> usize {
         self.ready.len()
     }
 
     /// Ends the wait of a fiber that runs again. Returns the outcome; `None` when the fiber was unwound.
-    pub(super) fn finish(&mut self, key: Key) -> Option<Outcome> {
+    pub(crate) fn finish(&mut self, key: Key) -> Option<Outcome> {
         let wait = self.live(key)?;
         let outcome = wait.outcome;
         let limited = std::mem::take(&mut wait.limited);
@@ -331,23 +331,23 @@ impl Waits {
     }
 
     /// Returns the descriptors and events that have ended a finished wait.
-    pub(super) fn fired(&self, key: Key) -> &[(RawFd, u32)] {
+    pub(crate) fn fired(&self, key: Key) -> &[(RawFd, u32)] {
         &self.waits[key.at as usize].fired
     }
 
     // Descriptors.
 
     /// Returns whether a fiber waits for a descriptor.
-    pub(super) fn polls(&self) -> bool {
+    pub(crate) fn polls(&self) -> bool {
         self.polled > 0
     }
 
-    pub(super) fn poller_fd(&self) -> RawFd {
+    pub(crate) fn poller_fd(&self) -> RawFd {
         self.poller.fd()
     }
 
     /// Processes all events that the poller reports.
-    pub(super) fn poll(&mut self) {
+    pub(crate) fn poll(&mut self) {
         let mut events = std::mem::take(&mut self.events);
         while self.poller.take(&mut events) {}
         events.iter().for_each(|event| self.report(*event));
@@ -378,7 +378,7 @@ impl Waits {
     }
 
     /// Ends all waits for a descriptor that is about to be closed, because the system does not report that. Returns whether there were any.
-    pub(super) fn closes(&mut self, fd: RawFd) -> bool {
+    pub(crate) fn closes(&mut self, fd: RawFd) -> bool {
         let Some(interest) = self.interests.get_mut(&fd) else { return false };
         interest.known = false;
         let waits: Vec<(Key, u32)> = interest.waits.drain(..).collect();
@@ -390,12 +390,12 @@ impl Waits {
 
     // Timers.
 
-    pub(super) fn next_us(&self) -> Option<u64> {
+    pub(crate) fn next_us(&self) -> Option<u64> {
         self.timers.next_us()
     }
 
     /// Ends the waits whose time has come.
-    pub(super) fn expire(&mut self, now_us: u64) {
+    pub(crate) fn expire(&mut self, now_us: u64) {
         while let Some(due) = self.timers.pop(now_us) {
             if !is_wanted(&self.waits, &self.alarms, &due) {
                 continue;
@@ -413,7 +413,7 @@ impl Waits {
     // Alarms: Timeout.timeout.
 
     /// Sets an alarm for a fiber that belongs to `strand`. Returns its number.
-    pub(super) fn set_alarm(
+    pub(crate) fn set_alarm(
         &mut self,
         fiber: Value,
         strand: Option<&'static Strand>,
@@ -434,13 +434,13 @@ impl Waits {
     }
 
     /// Returns whether the app has left fibers inside `Timeout.timeout` that another strand may resume.
-    pub(super) fn has_inner_alarms(&self) -> bool {
+    pub(crate) fn has_inner_alarms(&self) -> bool {
         !self.inner_alarms.is_empty()
     }
 
     /// Records that a fiber goes on in this strand, and moves the alarms that it set in another strand.
     #[inline]
-    pub(super) fn runs(&mut self, fiber: Value, strand: &'static Strand) {
+    pub(crate) fn runs(&mut self, fiber: Value, strand: &'static Strand) {
         if !self.inner_alarms.is_empty()
             && let Some(numbers) = self.inner_alarms.get(&fiber.id())
         {
@@ -461,11 +461,11 @@ impl Waits {
     }
 
     /// Changes where an alarm may be raised.
-    pub(super) fn hold_alarm(&mut self, number: u64, hold: Hold) {
+    pub(crate) fn hold_alarm(&mut self, number: u64, hold: Hold) {
         self.alarms.get_mut(&number).into_iter().for_each(|alarm| alarm.hold = hold);
     }
 
-    pub(super) fn cancel_alarm(&mut self, number: u64) {
+    pub(crate) fn cancel_alarm(&mut self, number: u64) {
         self.forget_timer(number);
         self.take_missed(number);
         let Some(alarm) = self.alarms.remove(&number) else { return };
@@ -504,7 +504,7 @@ impl Waits {
     }
 
     /// Queues an alarm before the other missed ones: it was delivered to a wait that ended for another reason.
-    pub(super) fn miss_first(&mut self, number: u64) {
+    pub(crate) fn miss_first(&mut self, number: u64) {
         if let Some(alarm) = self.alarms.get(&number) {
             self.missed.entry(owner(alarm.fiber, alarm.strand)).or_default().push_front(number);
         }
@@ -512,13 +512,13 @@ impl Waits {
 
     /// Returns whether the strand, or the fiber without a strand, has missed an alarm.
     #[inline]
-    pub(super) fn has_missed(&self, fiber: Value, strand: Option<&'static Strand>) -> bool {
+    pub(crate) fn has_missed(&self, fiber: Value, strand: Option<&'static Strand>) -> bool {
         !self.missed.is_empty() && self.missed.contains_key(&owner(fiber, strand))
     }
 
     /// Lists the alarms that this fiber's owner has missed, the oldest first, with the fibers that set them: those that may be raised at
     /// `place`, or all for `None`.
-    pub(super) fn missed(
+    pub(crate) fn missed(
         &self,
         fiber: Value,
         strand: Option<&'static Strand>,
@@ -533,7 +533,7 @@ impl Waits {
     }
 
     /// Removes an alarm from the missed ones. Returns whether it was among them.
-    pub(super) fn take_missed(&mut self, number: u64) -> bool {
+    pub(crate) fn take_missed(&mut self, number: u64) -> bool {
         let Some(alarm) = self.alarms.get(&number) else { return false };
         let owner = owner(alarm.fiber, alarm.strand);
         let Some(numbers) = self.missed.get_mut(&owner) else { return false };
@@ -547,12 +547,12 @@ impl Waits {
     }
 
     /// Takes the alarms that were missed while their strands wait in other fibers.
-    pub(super) fn take_inner(&mut self) -> Vec<u64> {
+    pub(crate) fn take_inner(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.inner)
     }
 
     /// Delivers a missed alarm to the fiber in which its strand waits.
-    pub(super) fn ring_inner(&mut self, number: u64) {
+    pub(crate) fn ring_inner(&mut self, number: u64) {
         let strand = self.alarms.get(&number).and_then(|alarm| alarm.strand);
         let waits = strand.and_then(|strand| strand.wait.get());
         if let Some(key) = waits
@@ -564,7 +564,7 @@ impl Waits {
     }
 
     /// Lists a strand's alarms that have expired and have not been raised, with the fibers that set them. They occur when a call blocks the loop.
-    pub(super) fn unheard(&self, strand: &'static Strand, now_us: u64) -> Vec<(u64, Value)> {
+    pub(crate) fn unheard(&self, strand: &'static Strand, now_us: u64) -> Vec<(u64, Value)> {
         let alarms =
             strand.alarms().into_iter().filter_map(|number| Some((number, self.alarms.get(&number)?)));
         let is_missed = |number: u64, alarm: &Alarm| {
@@ -581,7 +581,7 @@ impl Waits {
     }
 
     /// Removes an alarm that is raised from outside the loop.
-    pub(super) fn heard(&mut self, number: u64) {
+    pub(crate) fn heard(&mut self, number: u64) {
         self.forget_timer(number);
         self.take_missed(number);
     }
