@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-struct Found {
+struct LibraryFiles {
     lib: PathBuf,
     include: PathBuf,
     /// The folder with the symbol names, for a library that was not installed or was installed without them.
@@ -17,7 +17,7 @@ struct Found {
 }
 
 enum Library {
-    Fit(Found),
+    Fit(LibraryFiles),
     /// The reason why there is no library, or why it cannot be used.
     None(String),
 }
@@ -72,7 +72,7 @@ fn without(why: &str) {
     println!("cargo:rustc-env=FIREBRICK_WITHOUT_MRUBY={why}");
 }
 
-fn compile(found: &Found) {
+fn compile(found: &LibraryFiles) {
     let mut build = cc::Build::new();
     // For sigsetjmp, and for the registers of an interrupted thread.
     build.define("_GNU_SOURCE", None);
@@ -90,7 +90,7 @@ fn compile(found: &Found) {
     println!("cargo:rustc-cfg=mruby");
 }
 
-impl Found {
+impl LibraryFiles {
     fn includes(&self) -> impl Iterator<Item = &PathBuf> {
         std::iter::once(&self.include).chain(&self.names)
     }
@@ -137,7 +137,7 @@ fn find() -> Library {
         return Library::None(why);
     }
     let names = names.or_else(|| names_instead_of(&include));
-    let mut found = Found { lib, include, names, has_hook: false };
+    let mut found = LibraryFiles { lib, include, names, has_hook: false };
     // If programs for the target cannot run here, the headers are trusted; the check at start remains.
     if std::env::var("HOST").ok() == std::env::var("TARGET").ok() {
         match [false, true].map(|hook| fits(&found, hook)) {
@@ -194,7 +194,7 @@ fn unfit(include: &Path) -> Option<String> {
 ///
 /// # Errors
 /// The program cannot be built.
-fn fits(found: &Found, hook: bool) -> Result<bool, String> {
+fn fits(found: &LibraryFiles, hook: bool) -> Result<bool, String> {
     let out = std::env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
     let program = out.join(if hook { "probe-hook" } else { "probe" });
     let compiler = cc::Build::new().get_compiler();

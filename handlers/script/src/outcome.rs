@@ -1,4 +1,4 @@
-//! Interprets a handler's last step for its request: [`Outcome`] or a failure.
+//! Interprets a handler's last step for its request: [`HandlerOutcome`] or a failure.
 
 use crate::env;
 use crate::failure;
@@ -10,7 +10,7 @@ use crate::stream::Head;
 use handler::{After, Body, Exchange, Failure, Fields, Request, Response};
 
 /// The further course of a request.
-pub(crate) enum Outcome {
+pub(crate) enum HandlerOutcome {
     /// The handler responded.
     Response(Response),
     /// The link after the handler responds; the fields are added to that response.
@@ -22,18 +22,18 @@ pub(crate) enum Outcome {
 pub(crate) type Failed = Box<(Failure, Exchange)>;
 
 /// Returns the outcome of a last step that did not raise.
-pub(crate) fn read(runtime: &Runtime, mut exchange: Exchange) -> Result<Outcome, Failed> {
+pub(crate) fn read(runtime: &Runtime, mut exchange: Exchange) -> Result<HandlerOutcome, Failed> {
     let response = match runtime.tape(returned::read) {
         // A response of another server must not redirect the request with its fields.
         Ok(Returned::PassThrough(head, number)) => with_body(runtime, head, number),
         Ok(Returned::Response(mut response)) => match fetch::reproxy_url(&response.fields) {
-            Some(url) => return Ok(Outcome::Delegated(exchange, response.status, url)),
+            Some(url) => return Ok(HandlerOutcome::Delegated(exchange, response.status, url)),
             None => take_variables(&mut exchange.request, &mut response.fields).map(|()| response),
         },
         Ok(Returned::Fallthrough(pairs)) => return fall_through(&pairs, exchange),
         Err(failure) => Err(failure),
     };
-    response.map(Outcome::Response).map_err(|failure| Box::new((failure, exchange)))
+    response.map(HandlerOutcome::Response).map_err(|failure| Box::new((failure, exchange)))
 }
 
 /// Returns a response with the body of another one that the handler has requested.
@@ -60,26 +60,26 @@ fn with_body(runtime: &Runtime, mut response: Response, number: Number) -> Resul
 }
 
 /// Handles status 399: sets the variables among the fields, and keeps the other fields for the response.
-fn fall_through(pairs: &[(Vec<u8>, Vec<u8>)], mut exchange: Exchange) -> Result<Outcome, Failed> {
+fn fall_through(pairs: &[(Vec<u8>, Vec<u8>)], mut exchange: Exchange) -> Result<HandlerOutcome, Failed> {
     let pairs = pairs.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
     let result = returned::fields(pairs).and_then(|mut fields| {
         take_variables(&mut exchange.request, &mut fields)?;
         Ok(fields)
     });
     match result {
-        Ok(fields) => Ok(Outcome::Fallthrough(exchange, fields)),
+        Ok(fields) => Ok(HandlerOutcome::Fallthrough(exchange, fields)),
         Err(failure) => Err(Box::new((failure, exchange))),
     }
 }
 
 /// Returns a response whose body is still being produced.
-pub(crate) fn streamed(head: Head, mut exchange: Exchange) -> Result<Outcome, Failed> {
+pub(crate) fn streamed(head: Head, mut exchange: Exchange) -> Result<HandlerOutcome, Failed> {
     let pairs = head.fields.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
     let response = returned::fields(pairs).and_then(|mut fields| {
         take_variables(&mut exchange.request, &mut fields)?;
         returned::response(head.status, fields, Body::Stream(Box::new(head.body)))
     });
-    response.map(Outcome::Response).map_err(|failure| Box::new((failure, exchange)))
+    response.map(HandlerOutcome::Response).map_err(|failure| Box::new((failure, exchange)))
 }
 
 /// Turns the fields `x-fallthru-set-NAME` into variables, for later links and for the log.

@@ -9,7 +9,7 @@ use crate::held::Owned;
 use crate::load::describe_load_error;
 use crate::next::delegate;
 use crate::observed::Observed;
-use crate::outcome::{self, Failed, Outcome, streamed};
+use crate::outcome::{self, Failed, HandlerOutcome, streamed};
 use crate::plan::{Plan, Route};
 use crate::runtime::{Runtime, describe};
 use crate::stream::{HALF_CLOSED_TIMEOUT, Outlet, is_disconnect};
@@ -49,7 +49,7 @@ impl Future for Handling {
 
 /// The result of a handler's first step.
 enum First {
-    Done(Result<Outcome, Failed>),
+    Done(Result<HandlerOutcome, Failed>),
     Waits(Box<Waiting>),
 }
 
@@ -147,7 +147,7 @@ impl Script {
             return Handling::Pending(self.clone().respond_from(position, exchange));
         };
         match self.first_step(app, &position, None, exchange) {
-            First::Done(Ok(Outcome::Response(response))) => Handling::Ready(Some(response)),
+            First::Done(Ok(HandlerOutcome::Response(response))) => Handling::Ready(Some(response)),
             first => Handling::Pending(Box::pin(self.clone().finish(position, first))),
         }
     }
@@ -161,12 +161,12 @@ impl Script {
                 First::Waits(waiting) => self.wait(&position, *waiting).await,
             };
             let exchange = match outcome {
-                Ok(Outcome::Response(response)) => break response,
-                Ok(Outcome::Fallthrough(exchange, more)) => {
+                Ok(HandlerOutcome::Response(response)) => break response,
+                Ok(HandlerOutcome::Fallthrough(exchange, more)) => {
                     more.iter().for_each(|(name, value)| fields.push(name, value));
                     exchange
                 }
-                Ok(Outcome::Delegated(exchange, status, url)) => {
+                Ok(HandlerOutcome::Delegated(exchange, status, url)) => {
                     let fetch = &self.runtime.fetch;
                     break Box::pin(delegate(&*self, fetch, position, status, &url, exchange)).await;
                 }
@@ -243,7 +243,7 @@ impl Script {
     }
 
     /// Continues a waiting request until it has a response or the head of one.
-    async fn wait(self: &Rc<Self>, position: &Position, waiting: Waiting) -> Result<Outcome, Failed> {
+    async fn wait(self: &Rc<Self>, position: &Position, waiting: Waiting) -> Result<HandlerOutcome, Failed> {
         let Waiting { task, step, exchange } = waiting;
         let (outlet, mut head) = Outlet::new();
         let context = Rc::new(TaskContext {

@@ -50,12 +50,12 @@ struct Watch {
     stopped: AtomicBool,
     /// Used by the watchdog only: the step that it found running, and the thread's CPU time then. Steps do not read the clock: there are a hundred
     /// thousand per second, and reading it costs as much as a method call in Ruby.
-    seen: Mutex<Option<Seen>>,
+    seen: Mutex<Option<RunningStep>>,
     logged: AtomicBool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct RunningStep {
     step: u64,
     /// The CPU time of the thread when the step was first seen.
     since: Duration,
@@ -187,7 +187,7 @@ impl Watch {
             return false;
         }
         let Some(known) = seen.filter(|seen| seen.step == step) else {
-            *seen = Some(Seen { step, since: self.clock.read() });
+            *seen = Some(RunningStep { step, since: self.clock.read() });
             self.logged.store(false, Ordering::Relaxed);
             return true;
         };

@@ -12,7 +12,7 @@ pub(crate) use url::Url;
 
 use crate::context::TaskContext;
 use crate::failure;
-use crate::held::{Held, Number, Source, Table};
+use crate::held::{HeldResponse, Number, Source, Table};
 use crate::ops::Area;
 use crate::stream;
 use crate::waiting::{Waiting, fault, ready, tape};
@@ -61,7 +61,7 @@ impl State {
         Some((body, held.fields()?))
     }
 
-    fn held(&self, args: &[Value<'_>]) -> Option<Rc<Held>> {
+    fn held(&self, args: &[Value<'_>]) -> Option<Rc<HeldResponse>> {
         self.responses.get(args.first().and_then(Value::int)?)
     }
 }

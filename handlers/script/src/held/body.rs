@@ -18,11 +18,11 @@ pub(crate) enum Source {
 
 /// The rest of a body.
 pub(crate) struct Parts {
-    ready: VecDeque<Part>,
+    ready: VecDeque<BodyPart>,
     stream: Option<Box<dyn BodyStream>>,
 }
 
-enum Part {
+enum BodyPart {
     Bytes(Bytes),
     File(FileRegion),
 }
@@ -56,9 +56,9 @@ impl Source {
         let (ready, stream) = match self {
             Source::Started(parts) => return Ok(parts),
             Source::Whole(Body::Empty) => (None, None),
-            Source::Whole(Body::Bytes(bytes)) => (Some(Part::Bytes(bytes)), None),
-            Source::Whole(Body::Kept(kept)) => (Some(Part::Bytes(kept.body().clone())), None),
-            Source::Whole(Body::File(region)) => (Some(Part::File(region)), None),
+            Source::Whole(Body::Bytes(bytes)) => (Some(BodyPart::Bytes(bytes)), None),
+            Source::Whole(Body::Kept(kept)) => (Some(BodyPart::Bytes(kept.body().clone())), None),
+            Source::Whole(Body::File(region)) => (Some(BodyPart::File(region)), None),
             Source::Whole(Body::Stream(stream)) => (None, Some(stream)),
             Source::Whole(Body::Tunnel { .. }) => {
                 return Err("the connection was upgraded: return the response as it is".to_owned());
@@ -76,12 +76,12 @@ impl Parts {
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Incomplete> {
         loop {
             match self.ready.pop_front() {
-                Some(Part::Bytes(bytes)) if bytes.is_empty() => {}
-                Some(Part::Bytes(bytes)) => return Ok(Some(bytes)),
-                Some(Part::File(region)) if region.len == 0 => {}
-                Some(Part::File(region)) => {
+                Some(BodyPart::Bytes(bytes)) if bytes.is_empty() => {}
+                Some(BodyPart::Bytes(bytes)) => return Ok(Some(bytes)),
+                Some(BodyPart::File(region)) if region.len == 0 => {}
+                Some(BodyPart::File(region)) => {
                     let (bytes, rest) = read(region).await?;
-                    self.ready.push_front(Part::File(rest));
+                    self.ready.push_front(BodyPart::File(rest));
                     return Ok(Some(bytes));
                 }
                 None => match self.more().await? {
@@ -92,7 +92,7 @@ impl Parts {
         }
     }
 
-    async fn more(&mut self) -> Result<Option<Part>, Incomplete> {
+    async fn more(&mut self) -> Result<Option<BodyPart>, Incomplete> {
         let incomplete = |failure: Failure| format!("the body broke off: {}", failure.reason);
         let Some(stream) = &mut self.stream else { return Ok(None) };
         match poll_fn(|cx| stream.poll_chunk(cx)).await {
@@ -104,11 +104,11 @@ impl Parts {
                 self.stream = None;
                 Err(incomplete(failure))
             }
-            Some(Ok(Chunk::Bytes(bytes))) => Ok(Some(Part::Bytes(bytes))),
-            Some(Ok(Chunk::File(region))) => Ok(Some(Part::File(region))),
+            Some(Ok(Chunk::Bytes(bytes))) => Ok(Some(BodyPart::Bytes(bytes))),
+            Some(Ok(Chunk::File(region))) => Ok(Some(BodyPart::File(region))),
             Some(Ok(Chunk::Offer(lender))) => {
                 decline(lender).await.map_err(incomplete)?;
-                Ok(Some(Part::Bytes(Bytes::new())))
+                Ok(Some(BodyPart::Bytes(Bytes::new())))
             }
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct Head {
     pub(crate) has_body: bool,
 }
 
-pub(crate) struct Held {
+pub(crate) struct HeldResponse {
     arrived: RefCell<Option<Arrived>>,
     arrival: Notify,
     last_used: Cell<Instant>,
@@ -47,7 +47,7 @@ pub(crate) struct Held {
     work: RefCell<Option<AbortHandle>>,
 }
 
-impl Held {
+impl HeldResponse {
     pub(crate) async fn head(&self) -> Result<Head, Failure> {
         loop {
             self.last_used.set(Instant::now());
@@ -99,7 +99,7 @@ impl Held {
 #[derive(Default)]
 pub(crate) struct Table {
     last: Cell<Number>,
-    held: RefCell<HashMap<Number, Rc<Held>>>,
+    held: RefCell<HashMap<Number, Rc<HeldResponse>>>,
     /// Responses of ended blocks, with the times when the blocks ended.
     orphaned: RefCell<VecDeque<(Instant, Number)>>,
 }
@@ -115,7 +115,7 @@ impl Table {
         self.sweep();
         let number = self.last.get() + 1;
         self.last.set(number);
-        let held = Rc::new(Held {
+        let held = Rc::new(HeldResponse {
             arrived: RefCell::default(),
             arrival: Notify::new(),
             last_used: Cell::new(Instant::now()),
@@ -130,7 +130,7 @@ impl Table {
         number
     }
 
-    pub(crate) fn get(&self, number: Number) -> Option<Rc<Held>> {
+    pub(crate) fn get(&self, number: Number) -> Option<Rc<HeldResponse>> {
         self.held.borrow().get(&number).cloned()
     }
 

@@ -16,7 +16,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Modification time and size of a file when it was read.
 type Version = (Option<SystemTime>, u64);
 
-struct Known {
+struct CachedPasswords {
     authenticator: Rc<Authenticator>,
     version: Version,
     checked: Instant,
@@ -24,7 +24,7 @@ struct Known {
 
 #[derive(Default)]
 pub(crate) struct Passwords {
-    known: RefCell<HashMap<PathBuf, Known>>,
+    known: RefCell<HashMap<PathBuf, CachedPasswords>>,
 }
 
 impl Passwords {
@@ -51,7 +51,10 @@ impl Passwords {
         let users = Users::parse(&file.display().to_string(), &text)
             .map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
         let authenticator = Rc::new(Authenticator::new(Arc::new(users)));
-        all.insert(file.to_owned(), Known { authenticator: authenticator.clone(), version, checked: now });
+        all.insert(
+            file.to_owned(),
+            CachedPasswords { authenticator: authenticator.clone(), version, checked: now },
+        );
         Ok(authenticator)
     }
 }
