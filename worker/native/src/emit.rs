@@ -49,13 +49,13 @@ pub(crate) fn open_response(gvl: &Gvl, task: &Task, head: Suspended, body: &[u8]
     let now_us = os::now_us();
     task.head.with(gvl, |bytes| {
         head.resume(bytes).finish(0, task.times(now_us), b"");
-        let mark = outbox(gvl, task).append_open(now_us, |out| {
+        let position = outbox(gvl, task).append_open(now_us, |out| {
             let start = out.len();
             out.extend_from_slice(bytes);
             out.extend_from_slice(body);
             finish(&mut out[start..], 0, 0);
         });
-        task.open.set(Some(Open { mark, is_response: true }));
+        task.open.set(Some(Open { position, is_response: true }));
     });
     task.stage.set(Stage::Begun);
 }
@@ -67,7 +67,7 @@ pub(crate) fn grow(gvl: &Gvl, task: &Task, more: &[u8]) -> bool {
     // The window applies only to frames after the RESPONSE.
     let fits = open.is_response || more.len() as i64 <= task.window.get();
     let mut grown = false;
-    let mark = outbox(gvl, task).amend(open.mark, |out, start| {
+    let position = outbox(gvl, task).amend(open.position, |out, start| {
         grown = fits && out.len() - start + more.len() <= most;
         if grown {
             out.extend_from_slice(more);
@@ -77,14 +77,14 @@ pub(crate) fn grow(gvl: &Gvl, task: &Task, more: &[u8]) -> bool {
     if grown && !open.is_response {
         task.window.set(task.window.get() - more.len() as i64);
     }
-    task.open.set(mark.map(|mark| Open { mark, ..open }));
+    task.open.set(position.map(|position| Open { position, ..open }));
     grown
 }
 
 /// Removes an unsent RESPONSE, so that another response can be sent.
 pub(crate) fn take_back(gvl: &Gvl, task: &Task) {
     let Some(open) = task.open.take().filter(|open| open.is_response) else { return };
-    if outbox(gvl, task).amend(open.mark, |out, start| out.truncate(start)).is_some() {
+    if outbox(gvl, task).amend(open.position, |out, start| out.truncate(start)).is_some() {
         task.stage.set(Stage::Unsent);
     }
 }
@@ -92,8 +92,9 @@ pub(crate) fn take_back(gvl: &Gvl, task: &Task) {
 /// Appends BODY, which can grow until it is sent. The caller must have checked the window.
 pub(crate) fn body(gvl: &Gvl, task: &Task, bytes: &[u8]) {
     let now_us = os::now_us();
-    let mark = outbox(gvl, task).append_open(now_us, |out| append(out, Kind::Body, 0, task.id.get(), bytes));
-    task.open.set(Some(Open { mark, is_response: false }));
+    let position =
+        outbox(gvl, task).append_open(now_us, |out| append(out, Kind::Body, 0, task.id.get(), bytes));
+    task.open.set(Some(Open { position, is_response: false }));
     task.window.set(task.window.get() - bytes.len() as i64);
 }
 
@@ -146,7 +147,7 @@ pub(crate) fn end(gvl: &Gvl, task: &Task, failed: bool) {
     if let Some(open) = task.open.take()
         && open.is_response
         && !failed
-        && outbox(gvl, task).amend(open.mark, whole).is_some()
+        && outbox(gvl, task).amend(open.position, whole).is_some()
     {
         task.stage.set(Stage::Ended);
         return;

@@ -4,7 +4,7 @@
 //! 1. Serving threads append and send with the GVL; the watchdog sends without it. The lock is held for an append or for one
 //!    sendmsg(2) that does not wait, never while Ruby runs.
 //! 2. Frames are sent in the order in which they were appended, a descriptor with the first byte of its frame.
-//! 3. The last frame can still be changed, as long as none of it has been sent ([`Mark`]).
+//! 3. The last frame can still be changed, as long as none of it has been sent ([`FramePosition`]).
 
 use crate::raw::os;
 use std::collections::VecDeque;
@@ -42,7 +42,7 @@ struct Frames {
 
 /// The position of the last frame, which has no descriptor and is unsent.
 #[derive(Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct FramePosition {
     round: u64,
     start: usize,
     end: usize,
@@ -87,13 +87,13 @@ impl Outbox {
 
     /// Lets `f` append one frame that can be changed until it is sent.
     #[inline]
-    pub(crate) fn append_open(&self, now_us: u64, f: impl FnOnce(&mut Vec<u8>)) -> Mark {
+    pub(crate) fn append_open(&self, now_us: u64, f: impl FnOnce(&mut Vec<u8>)) -> FramePosition {
         self.append_frame(now_us, None, f)
     }
 
-    /// The mark is made under the same lock as the append, because the watchdog may send at any time.
+    /// The position is made under the same lock as the append, because the watchdog may send at any time.
     #[inline]
-    fn append_frame(&self, now_us: u64, fd: Option<RawFd>, f: impl FnOnce(&mut Vec<u8>)) -> Mark {
+    fn append_frame(&self, now_us: u64, fd: Option<RawFd>, f: impl FnOnce(&mut Vec<u8>)) -> FramePosition {
         let mut frames = self.lock();
         let start = frames.bytes.len();
         if start == 0 {
@@ -107,20 +107,27 @@ impl Outbox {
             frames.fds.push_back((start, fd));
         }
         self.unsent.store(frames.bytes.len() - frames.sent, Relaxed);
-        Mark { round: frames.round, start, end: frames.bytes.len() }
+        FramePosition { round: frames.round, start, end: frames.bytes.len() }
     }
 
-    /// Lets `f` change the marked frame; `f` gets the outbox's bytes and the frame's position. Returns the new mark; `None` when some of the frame
+    /// Lets `f` change the frame at that position; `f` gets the outbox's bytes and where the frame starts. Returns the new position; `None` when some of the frame
     /// has been sent, or another frame follows it.
     #[inline]
-    pub(crate) fn amend(&self, mark: Mark, f: impl FnOnce(&mut Vec<u8>, usize)) -> Option<Mark> {
+    pub(crate) fn amend(
+        &self,
+        position: FramePosition,
+        f: impl FnOnce(&mut Vec<u8>, usize),
+    ) -> Option<FramePosition> {
         let mut frames = self.lock();
-        if frames.round != mark.round || frames.sent > mark.start || frames.bytes.len() != mark.end {
+        if frames.round != position.round
+            || frames.sent > position.start
+            || frames.bytes.len() != position.end
+        {
             return None;
         }
-        f(&mut frames.bytes, mark.start);
+        f(&mut frames.bytes, position.start);
         self.unsent.store(frames.bytes.len() - frames.sent, Relaxed);
-        Some(Mark { end: frames.bytes.len(), ..mark })
+        Some(FramePosition { end: frames.bytes.len(), ..position })
     }
 
     /// Drops unsent frames, and the buffer.

@@ -38,7 +38,7 @@ struct Look {
     starved_us: u64,
 }
 
-pub(crate) struct Seen {
+pub(crate) struct StretchTimes {
     /// The time without a processor.
     pub(crate) starved_us: u64,
     pub(crate) own_us: u64,
@@ -90,14 +90,14 @@ impl Stretch {
     }
 
     /// Returns the observations of the stretch that began at `since_us`. `None`: the watchdog had no processor itself and did not notice it.
-    pub(crate) fn seen(&self, since_us: u64, now_us: u64) -> Option<Seen> {
+    pub(crate) fn seen(&self, since_us: u64, now_us: u64) -> Option<StretchTimes> {
         let watched = self.watched();
         if watched.noticed_us != since_us {
             return None;
         }
         let (before, after) = (watched.before, watched.look(now_us));
         let others_us = after.others_us.saturating_sub(before.others_us);
-        Some(Seen {
+        Some(StretchTimes {
             starved_us: after.starved_us.saturating_sub(before.starved_us),
             own_us: after.own_us.saturating_sub(before.own_us),
             crowded: others_us * 8 > after.at_us.saturating_sub(before.at_us),

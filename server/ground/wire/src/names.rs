@@ -85,16 +85,16 @@ const _: () = assert!(KNOWN.len() < 128, "a code has seven bits");
 const LONGEST: usize = 32;
 
 /// A known name, with the two letters that distinguish it from most others of its length.
-struct Entry {
+struct KnownName {
     ends: [u8; 2],
     code: u8,
 }
 
 /// The known names by length. Almost every bucket holds fewer than six.
-static BY_LEN: std::sync::LazyLock<[Vec<Entry>; LONGEST]> = std::sync::LazyLock::new(|| {
-    let mut buckets: [Vec<Entry>; LONGEST] = std::array::from_fn(|_| Vec::new());
+static BY_LEN: std::sync::LazyLock<[Vec<KnownName>; LONGEST]> = std::sync::LazyLock::new(|| {
+    let mut buckets: [Vec<KnownName>; LONGEST] = std::array::from_fn(|_| Vec::new());
     for (at, name) in KNOWN.iter().map(|name| name.as_bytes()).enumerate() {
-        buckets[name.len()].push(Entry { ends: ends(name), code: at as u8 + 1 });
+        buckets[name.len()].push(KnownName { ends: ends(name), code: at as u8 + 1 });
     }
     buckets
 });
@@ -116,7 +116,7 @@ pub fn code(name: &[u8]) -> Option<u8> {
     letters.make_ascii_lowercase();
     let lower = &letters[..name.len()];
     let is_same =
-        |entry: &&Entry| entry.ends == ends(lower) && KNOWN[entry.code as usize - 1].as_bytes() == lower;
+        |entry: &&KnownName| entry.ends == ends(lower) && KNOWN[entry.code as usize - 1].as_bytes() == lower;
     bucket.iter().find(is_same).map(|entry| entry.code)
 }
 

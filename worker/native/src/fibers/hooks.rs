@@ -4,7 +4,7 @@
 //! requests that change nothing). It does not raise while `Thread.handle_interrupt` of its request defers that. The value of `$?` is restored when
 //! the wait is over. In a process without the loop (the app has forked), a wait blocks the thread.
 
-use super::waits::{Hold, Outcome, Waits};
+use super::waits::{Hold, WaitEnd, Waits};
 use super::{HERE, calls, directory, here, reuse, slot_for, wake, with};
 use crate::names::names;
 use crate::raw::fiber;
@@ -31,7 +31,7 @@ fn park(
     us: Option<u64>,
     native: bool,
     watch: &mut dyn FnMut(&mut Waits, Key),
-) -> (Key, Outcome) {
+) -> (Key, WaitEnd) {
     let (fiber, strand) = (fiber::current(gvl), strand::current());
     let missed = missed_alarm(gvl, fiber, strand, Hold::OnBlocking);
     let status = ruby::last_status(gvl);
@@ -41,13 +41,13 @@ fn park(
         let key = l.waits.begin(slot, strand, until_us);
         watch(&mut l.waits, key);
         if let Some(number) = missed
-            && !l.waits.wake(key, Outcome::Alarm(number))
+            && !l.waits.wake(key, WaitEnd::Alarm(number))
         {
             l.waits.miss_first(number);
         }
         // The client may have disconnected while the request computed.
         let task = strand.and_then(|strand| strand.task.get());
-        if task.is_some_and(|task| !native && task.ends_waits()) && l.waits.wake(key, Outcome::Gone) {
+        if task.is_some_and(|task| !native && task.ends_waits()) && l.waits.wake(key, WaitEnd::Gone) {
             strand.into_iter().for_each(|strand| strand.interruptible.set(false));
         }
         (key, l.root.get())
@@ -71,16 +71,16 @@ fn park(
     }
     ruby::restore_status(gvl, status);
     match outcome {
-        Some(Outcome::Alarm(number)) => {
+        Some(WaitEnd::Alarm(number)) => {
             let number = ruby::integer(gvl, number as i64);
             ruby::call(gvl, names().fibers.get(), names().expired, &[number]);
-            (key, Outcome::TimedOut)
+            (key, WaitEnd::TimedOut)
         }
-        Some(Outcome::Closed) => ruby::raise(gvl, names().io_error.get(), "stream closed in another fiber"),
-        Some(Outcome::Gone) => ruby::raise(gvl, names().client_gone.get(), "the client has gone"),
+        Some(WaitEnd::Closed) => ruby::raise(gvl, names().io_error.get(), "stream closed in another fiber"),
+        Some(WaitEnd::Gone) => ruby::raise(gvl, names().client_gone.get(), "the client has gone"),
         Some(outcome) => (key, outcome),
         // The app has entered the fiber itself.
-        None => (key, Outcome::Woken),
+        None => (key, WaitEnd::Woken),
     }
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn io(gvl: &mut Gvl, fd: Value, events: Value, us: Value) -> Value {
         return io_alone(gvl, fd, events, micros(us));
     }
     let (key, outcome) = park(gvl, micros(us), false, &mut |waits, key| waits.watch(key, fd, events));
-    if outcome == Outcome::TimedOut {
+    if outcome == WaitEnd::TimedOut {
         return FALSE;
     }
     let fired =
@@ -199,7 +199,7 @@ pub(crate) fn select(gvl: &mut Gvl, wanted: Value, us: Value) -> Value {
     });
     wanted.keep();
     let all = ruby::array(gvl, &[]);
-    if outcome == Outcome::TimedOut {
+    if outcome == WaitEnd::TimedOut {
         return all;
     }
     let mut fired = 0;
@@ -236,7 +236,7 @@ pub(crate) fn block(gvl: &mut Gvl, us: Value) -> Value {
     }
     if can_park(gvl) {
         let (_, outcome) = park(gvl, micros(us), false, &mut |_, _| {});
-        return if outcome == Outcome::TimedOut { FALSE } else { TRUE };
+        return if outcome == WaitEnd::TimedOut { FALSE } else { TRUE };
     }
     // Another thread unblocks it; the callers of `block` check again by themselves.
     pause_alone(gvl, micros(us).map_or(LOOK_AGAIN_US, |us| us.min(LOOK_AGAIN_US)));
@@ -260,7 +260,7 @@ pub(crate) fn unblock(gvl: &mut Gvl, number: Value, fiber: Value) -> Value {
 pub(crate) fn pause(gvl: &mut Gvl) -> Value {
     if can_park(gvl) {
         park(gvl, None, false, &mut |waits, key| {
-            waits.wake(key, Outcome::Woken);
+            waits.wake(key, WaitEnd::Woken);
         });
     }
     NIL

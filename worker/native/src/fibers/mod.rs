@@ -1,8 +1,8 @@
 //! Serves with fibers: thousands of requests wait on one thread, in code written as if each had a thread of its own.
 //!
-//! A serving thread runs a *loop* on its first fiber (`serve/fiber_loop.rs`). Requests, and the app's `Fiber.schedule` blocks, run on other fibers of the thread. When the
-//! app waits (for a socket, a time, a lock, another fiber), Ruby calls the thread's scheduler (`worker/lib/firebrick/fibers/scheduler.rb`), which parks the
-//! fiber here. The loop then runs another fiber, or waits for all of them at once when none can run.
+//! A serving thread runs a *loop* on its first fiber (`serve/fiber_loop.rs`). Requests, and the app's `Fiber.schedule` blocks, run on other
+//! fibers of the thread. When the app waits (for a socket, a time, a lock, another fiber), Ruby calls the thread's scheduler
+//! (`worker/lib/firebrick/fibers/scheduler.rb`), which parks the fiber here. The loop then runs another fiber, or waits for all of them at once when none can run.
 //!
 //! Contract:
 //! 1. Every switch goes through the loop, by transfer ([`crate::raw::fiber`]). So the loop knows which request runs, and since when.
@@ -41,7 +41,7 @@ use preempt::Preempt;
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Acquire;
-use waits::{Outcome, Waits};
+use waits::{WaitEnd, Waits};
 
 pub(crate) struct Loop {
     pub(crate) waits: Waits,
@@ -60,22 +60,22 @@ pub(crate) struct Loop {
     /// The time that a fiber may block the loop before it is logged, in microseconds; unlimited when it never is logged.
     blocking_us: u64,
     /// The end of the last turn of a pre-empted fiber.
-    turned: Turned,
+    turned: TurnEnd,
     /// Pre-empted fibers go on computing; the front prefers other workers.
     computes: bool,
 }
 
 /// The end of a turn, microseconds.
 #[derive(Clone, Copy)]
-pub(crate) struct Turned {
+pub(crate) struct TurnEnd {
     pub(crate) at_us: u64,
     /// Processor time of the thread.
     pub(crate) cpu_us: u64,
 }
 
-impl Turned {
-    fn now() -> Turned {
-        Turned { at_us: os::now_us(), cpu_us: os::thread_us() }
+impl TurnEnd {
+    fn now() -> TurnEnd {
+        TurnEnd { at_us: os::now_us(), cpu_us: os::thread_us() }
     }
 }
 
@@ -94,7 +94,7 @@ fn with<R>(gvl: &Gvl, number: usize, f: impl FnOnce(&mut Loop) -> R) -> Option<R
 
 /// Ends a wait of any thread's loop, if it is not over.
 fn wake(gvl: &Gvl, number: usize, key: Key) {
-    let thread = with(gvl, number, |l| l.waits.wake(key, Outcome::Woken).then_some(l.thread)).flatten();
+    let thread = with(gvl, number, |l| l.waits.wake(key, WaitEnd::Woken).then_some(l.thread)).flatten();
     if HERE.get() != Some(number) {
         thread.into_iter().for_each(|thread| thread.wakeup.wake());
     }
@@ -148,7 +148,7 @@ pub(crate) fn open(gvl: &mut Gvl, thread: &'static ServingThread) -> Result<(), 
             starting: None,
             preempt,
             blocking_us: if blocking_us == 0 { u64::MAX } else { blocking_us },
-            turned: Turned::now(),
+            turned: TurnEnd::now(),
             computes: false,
         }));
     });
@@ -165,7 +165,7 @@ pub(crate) fn go_on(gvl: &mut Gvl, own: &'static Task) {
         enter(gvl, own, fiber, strand);
     }
     let ended = here(gvl, |l| {
-        l.turned = Turned::now();
+        l.turned = TurnEnd::now();
         l.waits.preempted() == 0 && std::mem::take(&mut l.computes)
     });
     if ended == Some(true) {
@@ -237,7 +237,7 @@ impl Loop {
     }
 
     /// Returns when a pre-empted fiber last had its turn; `None` when no fiber is pre-empted.
-    pub(crate) fn turned(&mut self) -> Option<Turned> {
+    pub(crate) fn turned(&mut self) -> Option<TurnEnd> {
         (self.waits.preempted() > 0).then_some(self.turned)
     }
 
@@ -254,13 +254,13 @@ impl Loop {
         let Some(fiber) = &task.fiber else { return };
         let Some(key) = fiber.wait.get() else { return };
         let outcome = match task.gone.get() {
-            true if fiber.native.get() => Outcome::Woken,
-            true if task.ends_waits() => Outcome::Gone,
-            false if fiber.native.get() => Outcome::Woken,
+            true if fiber.native.get() => WaitEnd::Woken,
+            true if task.ends_waits() => WaitEnd::Gone,
+            false if fiber.native.get() => WaitEnd::Woken,
             _ => return,
         };
         // The wait is over for another reason and keeps that outcome. The next wait ends because the client has disconnected.
-        if self.waits.wake(key, outcome) && outcome == Outcome::Gone {
+        if self.waits.wake(key, outcome) && outcome == WaitEnd::Gone {
             fiber.interruptible.set(false);
         }
     }

@@ -22,7 +22,7 @@
 
 use super::hooks::missed_alarm;
 use super::waits::Hold;
-use super::{Turned, blocking, directory, here, slot_for};
+use super::{TurnEnd, blocking, directory, here, slot_for};
 use crate::names::names;
 use crate::raw::frames::{self, Frames};
 use crate::raw::gvl::Gvl;
@@ -95,7 +95,7 @@ pub(super) fn slice_is_over(gvl: &mut Gvl) {
     let (fiber, strand) = (fiber::current(gvl), strand::current());
     let slot = slot_for(gvl, fiber);
     let put_back = here(gvl, |l| {
-        l.turned = Turned::now();
+        l.turned = TurnEnd::now();
         if let Some(part) = strand {
             let ran_us = l.turned.at_us.saturating_sub(part.entered_us.get());
             part.computed_us.set(part.computed_us.get() + ran_us);

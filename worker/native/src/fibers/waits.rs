@@ -21,7 +21,7 @@ use std::os::fd::RawFd;
 
 /// The reason why a wait is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum WaitEnd {
     /// The event has come; for descriptors see [`Waits::fired`].
     Woken,
     TimedOut,
@@ -38,7 +38,7 @@ struct Wait {
     /// The fiber; `None` when the wait is over.
     fiber: Option<&'static Slot>,
     strand: Option<&'static Strand>,
-    outcome: Option<Outcome>,
+    outcome: Option<WaitEnd>,
     limited: bool,
     /// The fiber has not run yet, so [`Waits::finish`] will not be called.
     starts: bool,
@@ -182,7 +182,7 @@ impl Waits {
             }
             Err(_) => {
                 self.waits[key.at as usize].fired.push((fd, events));
-                self.wake(key, Outcome::Woken);
+                self.wake(key, WaitEnd::Woken);
             }
         }
     }
@@ -193,7 +193,7 @@ impl Waits {
     }
 
     /// Ends a wait. Returns false when it was over already.
-    pub(crate) fn wake(&mut self, key: Key, outcome: Outcome) -> bool {
+    pub(crate) fn wake(&mut self, key: Key, outcome: WaitEnd) -> bool {
         let Some(wait) = self.live(key).filter(|wait| wait.outcome.is_none()) else { return false };
         wait.outcome = Some(outcome);
         self.ready.push_back(key);
@@ -205,7 +205,7 @@ impl Waits {
         let key = self.begin(slot, Some(strand), None);
         self.by_fiber.remove(&slot.get().id());
         self.waits[key.at as usize].starts = true;
-        self.waits[key.at as usize].outcome = Some(Outcome::Woken);
+        self.waits[key.at as usize].outcome = Some(WaitEnd::Woken);
         self.ready.push_front(key);
     }
 
@@ -213,7 +213,7 @@ impl Waits {
     pub(crate) fn put_back(&mut self, slot: &'static Slot, strand: Option<&'static Strand>) -> Key {
         let key = self.begin(slot, strand, None);
         self.by_fiber.remove(&slot.get().id());
-        self.waits[key.at as usize].outcome = Some(Outcome::Woken);
+        self.waits[key.at as usize].outcome = Some(WaitEnd::Woken);
         self.preempted.push_back(key);
         key
     }
@@ -221,7 +221,7 @@ impl Waits {
     /// Ends the wait of a fiber, or the wait that it begins next. Returns whether it waited.
     pub(crate) fn wake_fiber(&mut self, fiber: Value) -> bool {
         match self.by_fiber.get(&fiber.id()).copied() {
-            Some(key) => self.wake(key, Outcome::Woken) || self.wake_after_all(key),
+            Some(key) => self.wake(key, WaitEnd::Woken) || self.wake_after_all(key),
             None => {
                 self.early.insert(fiber.id());
                 false
@@ -234,19 +234,19 @@ impl Waits {
     fn wake_after_all(&mut self, key: Key) -> bool {
         let Some(wait) = self.live(key) else { return false };
         match wait.outcome {
-            Some(Outcome::Alarm(number)) => {
-                wait.outcome = Some(Outcome::Woken);
+            Some(WaitEnd::Alarm(number)) => {
+                wait.outcome = Some(WaitEnd::Woken);
                 self.miss_first(number);
             }
-            Some(Outcome::TimedOut) => {
+            Some(WaitEnd::TimedOut) => {
                 // The time has come already, so no limit is set any more.
-                (wait.outcome, wait.limited) = (Some(Outcome::Woken), false);
+                (wait.outcome, wait.limited) = (Some(WaitEnd::Woken), false);
             }
-            Some(Outcome::Gone) => {
-                wait.outcome = Some(Outcome::Woken);
+            Some(WaitEnd::Gone) => {
+                wait.outcome = Some(WaitEnd::Woken);
                 wait.strand.into_iter().for_each(|strand| strand.interruptible.set(true));
             }
-            Some(Outcome::Woken | Outcome::Closed) | None => return false,
+            Some(WaitEnd::Woken | WaitEnd::Closed) | None => return false,
         }
         true
     }
@@ -290,7 +290,7 @@ impl Waits {
     }
 
     /// Ends the wait of a fiber that runs again. Returns the outcome; `None` when the fiber was unwound.
-    pub(crate) fn finish(&mut self, key: Key) -> Option<Outcome> {
+    pub(crate) fn finish(&mut self, key: Key) -> Option<WaitEnd> {
         let wait = self.live(key)?;
         let outcome = wait.outcome;
         let limited = std::mem::take(&mut wait.limited);
@@ -305,7 +305,7 @@ impl Waits {
             slot.set(NIL);
             self.slots.push(slot);
         }
-        if limited && outcome != Some(Outcome::TimedOut) {
+        if limited && outcome != Some(WaitEnd::TimedOut) {
             let (waits, alarms) = (&self.waits, &self.alarms);
             self.timers.forget(|due| is_wanted(waits, alarms, due));
         }
@@ -361,7 +361,7 @@ impl Waits {
         let concerned = |events: u32| events & event.events != 0;
         for &(key, events) in waits.iter().filter(|(_, events)| concerned(*events)) {
             self.waits[key.at as usize].fired.push((event.fd, events & event.events));
-            self.wake(key, Outcome::Woken);
+            self.wake(key, WaitEnd::Woken);
         }
         waits.retain(|(_, events)| !concerned(*events));
         let rest = waits.iter().fold(0, |all, (_, events)| all | events);
@@ -369,7 +369,7 @@ impl Waits {
         if failed {
             let left: Vec<Key> = waits.drain(..).map(|(key, _)| key).collect();
             for key in left {
-                self.wake(key, Outcome::Woken);
+                self.wake(key, WaitEnd::Woken);
             }
         }
         if let Some(interest) = self.interests.get_mut(&event.fd) {
@@ -383,7 +383,7 @@ impl Waits {
         interest.known = false;
         let waits: Vec<(Key, u32)> = interest.waits.drain(..).collect();
         for &(key, _) in &waits {
-            self.wake(key, Outcome::Closed);
+            self.wake(key, WaitEnd::Closed);
         }
         !waits.is_empty()
     }
@@ -403,7 +403,7 @@ impl Waits {
             self.timers.came();
             match due {
                 Due::Wait(key) => {
-                    self.wake(key, Outcome::TimedOut);
+                    self.wake(key, WaitEnd::TimedOut);
                 }
                 Due::Alarm(number) => self.ring(number),
             }
@@ -493,7 +493,7 @@ impl Waits {
         let (fiber, strand, hold) = (alarm.fiber, alarm.strand, alarm.hold);
         if hold != Hold::Never {
             let own = self.by_fiber.get(&fiber.id()).copied();
-            if own.is_some_and(|key| self.wake(key, Outcome::Alarm(number))) {
+            if own.is_some_and(|key| self.wake(key, WaitEnd::Alarm(number))) {
                 return;
             }
             if own.is_none() && strand.is_some_and(|strand| strand.wait.get().is_some()) {
@@ -557,7 +557,7 @@ impl Waits {
         let waits = strand.and_then(|strand| strand.wait.get());
         if let Some(key) = waits
             && self.take_missed(number)
-            && !self.wake(key, Outcome::Alarm(number))
+            && !self.wake(key, WaitEnd::Alarm(number))
         {
             self.miss_first(number);
         }

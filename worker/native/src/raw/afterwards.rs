@@ -23,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 8;
 
 /// An exception to be raised, and the thread to raise it on.
-struct Order {
+struct PendingRaise {
     thread: &'static Slot,
     error: &'static Slot,
     /// Dropped when the exception has been raised.
@@ -31,12 +31,12 @@ struct Order {
 }
 
 // SAFETY: touched with the GVL only.
-unsafe impl Sync for Order {}
+unsafe impl Sync for PendingRaise {}
 
 /// Completed orders, for reuse.
-static SPARE: Guarded<Vec<&'static Order>> = Guarded::new(Vec::new());
+static SPARE: Guarded<Vec<&'static PendingRaise>> = Guarded::new(Vec::new());
 
-fn carry_out(gvl: &mut Gvl, order: &'static Order) {
+fn carry_out(gvl: &mut Gvl, order: &'static PendingRaise) {
     let raise = ruby::id(gvl, "raise");
     // The thread may have ended.
     let _ = ruby::protect(gvl, |gvl| {
@@ -45,7 +45,7 @@ fn carry_out(gvl: &mut Gvl, order: &'static Order) {
     give_back(gvl, order);
 }
 
-fn give_back(gvl: &Gvl, order: &'static Order) {
+fn give_back(gvl: &Gvl, order: &'static PendingRaise) {
     order.done.set(None);
     order.thread.set(NIL);
     order.error.set(NIL);
@@ -79,7 +79,7 @@ pub(crate) fn raise(gvl: &mut Gvl, mut error: Value) -> bool {
 fn send(gvl: &mut Gvl, error: Value) -> Option<Receiver<()>> {
     let order = SPARE.with(gvl, Vec::pop).unwrap_or_else(|| {
         let (thread, error) = (Slot::leak(gvl, NIL), Slot::leak(gvl, NIL));
-        Box::leak(Box::new(Order { thread, error, done: Cell::new(None) }))
+        Box::leak(Box::new(PendingRaise { thread, error, done: Cell::new(None) }))
     });
     order.thread.set(Value::current_thread(gvl));
     order.error.set(error);

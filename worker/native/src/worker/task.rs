@@ -9,7 +9,7 @@ mod thread;
 pub(crate) use thread::ServingThread;
 
 use super::place::{Place, place};
-use crate::outbox::{Mark, Outbox};
+use crate::outbox::{FramePosition, Outbox};
 use crate::raw::gvl::{Guarded, Gvl, Scratch};
 use crate::raw::os::{self, Wakeup};
 use crate::raw::ruby::NIL;
@@ -56,7 +56,7 @@ pub(crate) enum Watcher {
 /// The last frame of an unfinished response, while it is unsent.
 #[derive(Clone, Copy)]
 pub(crate) struct Open {
-    pub(crate) mark: Mark,
+    pub(crate) position: FramePosition,
     pub(crate) is_response: bool,
 }
 
@@ -215,7 +215,6 @@ impl Task {
         task
     }
 
-    /// Returns the task with this number.
     pub(crate) fn numbered(gvl: &Gvl, number: usize) -> Option<&'static Task> {
         ALL.with(gvl, |all| all.get(number).copied())
     }

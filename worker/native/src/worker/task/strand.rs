@@ -30,7 +30,6 @@ pub(crate) struct Strand {
     pub(crate) next: Cell<Option<Job>>,
     /// The strand ends when it is entered next.
     pub(crate) ends: Cell<bool>,
-    /// The current wait.
     pub(crate) wait: Cell<Option<Key>>,
     /// The current wait is for the front, not the app's own.
     pub(crate) native: Cell<bool>,
