@@ -4,43 +4,43 @@
 
 use libfuzzer_sys::fuzz_target;
 use wire::times::Times;
-use wire::{Frame, Kind, frame, request, response, traces};
+use wire::{Frame, FrameKind, frame, request, response, traces};
 
 fn decode(frame: &Frame<'_>) {
     match frame.header.kind {
-        Kind::Request => {
+        FrameKind::Request => {
             if let Ok(request) = request::Request::decode(frame.payload) {
                 let size: usize = request.fields().map(|_| 1).sum();
                 assert!(size <= frame.payload.len() && request.path().len() + request.query().len() <= frame.payload.len());
             }
         }
-        Kind::Response => {
+        FrameKind::Response => {
             if let Ok(response) = response::Response::decode(frame.payload) {
                 assert!(response.fields().map(|(name, value)| name.len() + value.len()).sum::<usize>() <= frame.payload.len());
             }
         }
-        Kind::Interim => {
+        FrameKind::Interim => {
             if let Ok(response) = response::Response::decode_interim(frame.payload) {
                 assert_eq!(response.fields().count(), response.field_count());
             }
         }
-        Kind::End => {
+        FrameKind::End => {
             if let Ok(times) = Times::decode(frame.payload) {
                 assert_eq!(times.to_bytes(), frame.payload);
             }
         }
-        Kind::Traces => {
+        FrameKind::Traces => {
             if let Ok(traces) = traces::decode(frame.payload) {
                 assert!(traces.iter().map(|trace| 10 + 2 * trace.lines.len()).sum::<usize>() <= frame.payload.len());
             }
         }
-        Kind::Ready => {
+        FrameKind::Ready => {
             if let Ok(ready) = frame::Ready::decode(frame.payload) {
                 assert_eq!(ready.to_bytes(), frame.payload);
             }
         }
-        Kind::File => drop(frame::file_payload(frame.payload)),
-        Kind::Offer | Kind::Taken => drop(frame::u64_payload(frame.payload)),
+        FrameKind::File => drop(frame::file_payload(frame.payload)),
+        FrameKind::Offer | FrameKind::Taken => drop(frame::u64_payload(frame.payload)),
         _ => drop(frame::u32_payload(frame.payload)),
     }
 }

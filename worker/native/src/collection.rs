@@ -11,7 +11,7 @@ use crate::raw::os;
 use crate::raw::ruby::{self, Value};
 use crate::raw::slots::Slot;
 use crate::worker::worker;
-use wire::Kind;
+use wire::FrameKind;
 
 struct State {
     /// The Ruby object that decides; `None` when collections are left to Ruby.
@@ -50,7 +50,7 @@ fn ask(gvl: &mut Gvl, collector: &'static Slot) {
     match ruby::protect(gvl, |gvl| due = ruby::call(gvl, collector.get(), names().is_due, &[]).truthy()) {
         Ok(()) if due => {
             if !STATE.with(gvl, |state| std::mem::replace(&mut state.told, true)) {
-                send(gvl, Kind::Due, b"");
+                send(gvl, FrameKind::Due, b"");
             }
         }
         Ok(()) => {}
@@ -75,11 +75,11 @@ pub(crate) fn run(gvl: &mut Gvl) {
         report(gvl, error);
     }
     let took_us = if collected { os::now_us().saturating_sub(started_us).max(1) } else { 0 };
-    send(gvl, Kind::Collected, &took_us.to_le_bytes());
+    send(gvl, FrameKind::Collected, &took_us.to_le_bytes());
 }
 
 /// Appends a frame. It is sent with the next responses, or at once when there are none.
-fn send(gvl: &Gvl, kind: Kind, payload: &[u8]) {
+fn send(gvl: &Gvl, kind: FrameKind, payload: &[u8]) {
     let outbox = worker(gvl, |w| w.links[0].outbox());
     outbox.append(os::now_us(), None, |out| wire::frame::append(out, kind, 0, 0, payload));
     if outbox.send().is_err() {

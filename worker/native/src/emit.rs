@@ -7,7 +7,7 @@ use crate::worker::task::{Open, Stage, Task};
 use std::os::fd::RawFd;
 use wire::frame::{append, finish};
 use wire::response::Suspended;
-use wire::{Kind, flag};
+use wire::{FrameKind, flag};
 
 /// The size, in bytes, to which an unsent RESPONSE may grow. Beyond it, sending the body separately saves more than it costs.
 const RESPONSE: usize = 128 << 10;
@@ -93,7 +93,7 @@ pub(crate) fn take_back(gvl: &Gvl, task: &Task) {
 pub(crate) fn body(gvl: &Gvl, task: &Task, bytes: &[u8]) {
     let now_us = os::now_us();
     let position =
-        outbox(gvl, task).append_open(now_us, |out| append(out, Kind::Body, 0, task.id.get(), bytes));
+        outbox(gvl, task).append_open(now_us, |out| append(out, FrameKind::Body, 0, task.id.get(), bytes));
     task.open.set(Some(Open { position, is_response: false }));
     task.window.set(task.window.get() - bytes.len() as i64);
 }
@@ -103,33 +103,33 @@ pub(crate) fn file(gvl: &Gvl, task: &Task, fd: RawFd, from: u64, len: u64, made:
     let mut payload = [0; 16];
     payload[..8].copy_from_slice(&from.to_le_bytes());
     payload[8..].copy_from_slice(&len.to_le_bytes());
-    with_fd(gvl, task, Kind::File, if made { flag::MADE } else { 0 }, fd, &payload);
+    with_fd(gvl, task, FrameKind::File, if made { flag::MADE } else { 0 }, fd, &payload);
 }
 
 pub(crate) fn offer(gvl: &Gvl, task: &Task, len: u64) {
-    plain(gvl, task, Kind::Offer, len);
+    plain(gvl, task, FrameKind::Offer, len);
 }
 
 pub(crate) fn taken(gvl: &Gvl, task: &Task, count: u64) {
-    plain(gvl, task, Kind::Taken, count);
+    plain(gvl, task, FrameKind::Taken, count);
 }
 
 pub(crate) fn extend(gvl: &Gvl, task: &Task, milliseconds: u64) {
-    plain(gvl, task, Kind::Extend, milliseconds);
+    plain(gvl, task, FrameKind::Extend, milliseconds);
 }
 
-fn plain(gvl: &Gvl, task: &Task, kind: Kind, number: u64) {
+fn plain(gvl: &Gvl, task: &Task, kind: FrameKind, number: u64) {
     let payload = number.to_le_bytes();
     outbox(gvl, task).append(os::now_us(), None, |out| append(out, kind, 0, task.id.get(), &payload));
 }
 
 /// Appends HIJACK. The link takes the descriptor over.
 pub(crate) fn hijack(gvl: &Gvl, task: &Task, fd: RawFd) {
-    with_fd(gvl, task, Kind::Hijack, 0, fd, b"");
+    with_fd(gvl, task, FrameKind::Hijack, 0, fd, b"");
     task.stage.set(Stage::Hijacked);
 }
 
-fn with_fd(gvl: &Gvl, task: &Task, kind: Kind, flags: u8, fd: RawFd, payload: &[u8]) {
+fn with_fd(gvl: &Gvl, task: &Task, kind: FrameKind, flags: u8, fd: RawFd, payload: &[u8]) {
     outbox(gvl, task)
         .append(os::now_us(), Some(fd), |out| append(out, kind, flag::FD | flags, task.id.get(), payload));
 }
@@ -154,7 +154,7 @@ pub(crate) fn end(gvl: &Gvl, task: &Task, failed: bool) {
     }
     let flags = if failed { flag::FAILED } else { 0 };
     let times = task.times(now_us).to_bytes();
-    outbox(gvl, task).append(now_us, None, |out| append(out, Kind::End, flags, task.id.get(), &times));
+    outbox(gvl, task).append(now_us, None, |out| append(out, FrameKind::End, flags, task.id.get(), &times));
     task.stage.set(Stage::Ended);
 }
 

@@ -13,7 +13,7 @@ use crate::worker::task::{Stage, Task};
 use crate::worker::{self, Worker, worker};
 use crate::{body, collection, emit, fibers, guest, head, links, names, serve, waiting};
 use begin::{attach, prepare, start};
-use wire::Kind;
+use wire::FrameKind;
 
 /// Defines the methods.
 pub(crate) fn define(module: &Module) {
@@ -127,7 +127,7 @@ fn release(gvl: &mut Gvl, serial: Value) -> Value {
 
 fn stopping(gvl: &mut Gvl) -> Value {
     if worker::is_set_up(gvl) {
-        send_frame(gvl, |out| wire::frame::append(out, Kind::Stopping, 0, 0, b""));
+        send_frame(gvl, |out| wire::frame::append(out, FrameKind::Stopping, 0, 0, b""));
     }
     NIL
 }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::rc::Rc;
-use wire::{Header, Kind, Malformed, frame::HEADER};
+use wire::{FrameKind, Header, Malformed, frame::HEADER};
 
 /// Bytes read from the socket at a time. It fits several requests with bodies, so that one read and one wait serve them all.
 const READ: usize = 256 << 10;
@@ -94,7 +94,7 @@ impl Link {
     fn return_from(&self, from: u64) {
         if self.port.intake.close().is_some() {
             let frame =
-                |out: &mut Vec<u8>| wire::frame::append(out, Kind::Returned, 0, 0, &from.to_le_bytes());
+                |out: &mut Vec<u8>| wire::frame::append(out, FrameKind::Returned, 0, 0, &from.to_le_bytes());
             self.outbox().append(os::now_us(), None, frame);
         }
     }
@@ -110,7 +110,7 @@ impl Link {
             keep
         });
         self.port.intake.open();
-        let frame = |out: &mut Vec<u8>| wire::frame::append(out, Kind::Resumed, 0, 0, b"");
+        let frame = |out: &mut Vec<u8>| wire::frame::append(out, FrameKind::Resumed, 0, 0, b"");
         self.outbox().append(os::now_us(), None, frame);
     }
 
@@ -150,26 +150,26 @@ impl Link {
                     false => None,
                 };
                 match kind {
-                    Kind::Request if self.port.intake.is_closed() => {
+                    FrameKind::Request if self.port.intake.is_closed() => {
                         self.port.intake.has_read();
                         self.take_up();
                         fd.into_iter().for_each(os::close);
                     }
-                    Kind::Request => {
+                    FrameKind::Request => {
                         self.port.intake.has_read();
                         ranges[found] = (id, fd, used + HEADER, used + len);
                         found += 1;
                     }
-                    Kind::Window => {
+                    FrameKind::Window => {
                         let bytes = wire::frame::u32_payload(frame.payload)?;
                         messages.push((self.number, Message::Window { id, bytes }));
                     }
-                    Kind::Abort => messages.push((self.number, Message::Abort { id })),
-                    Kind::Lend => messages.push((self.number, Message::Lend { id, fd })),
-                    Kind::Resume => self.resume(jobs),
-                    Kind::Drain => messages.push((self.number, Message::Drain)),
-                    Kind::Collect => messages.push((self.number, Message::Collect)),
-                    Kind::Promote => {
+                    FrameKind::Abort => messages.push((self.number, Message::Abort { id })),
+                    FrameKind::Lend => messages.push((self.number, Message::Lend { id, fd })),
+                    FrameKind::Resume => self.resume(jobs),
+                    FrameKind::Drain => messages.push((self.number, Message::Drain)),
+                    FrameKind::Collect => messages.push((self.number, Message::Collect)),
+                    FrameKind::Promote => {
                         let fd = fd.ok_or(Malformed("PROMOTE without a descriptor"))?;
                         messages.push((self.number, Message::Promote { fd }));
                     }

@@ -23,7 +23,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use wire::Kind;
+use wire::FrameKind;
 
 /// Time between checks while requests are taken up.
 const TICK: Duration = Duration::from_millis(3);
@@ -303,7 +303,8 @@ fn return_waiting(port: &Port, now_us: u64) {
         return;
     }
     if let Some(from) = port.intake.close() {
-        let frame = |out: &mut Vec<u8>| wire::frame::append(out, Kind::Returned, 0, 0, &from.to_le_bytes());
+        let frame =
+            |out: &mut Vec<u8>| wire::frame::append(out, FrameKind::Returned, 0, 0, &from.to_le_bytes());
         port.outbox.append(now_us, None, frame);
         let _ = port.outbox.send();
     }

@@ -26,18 +26,18 @@ macro_rules! kinds {
         /// The kind of a frame.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
-        pub enum Kind {
+        pub enum FrameKind {
             $($(#[$doc])* $name = $byte,)*
         }
 
-        impl Kind {
+        impl FrameKind {
             /// Names and bytes, for the file in Ruby.
             #[cfg(test)]
             pub(crate) const ALL: &[(&str, u8)] = &[$((stringify!($name), $byte)),*];
 
-            fn from_byte(byte: u8) -> Option<Kind> {
+            fn from_byte(byte: u8) -> Option<FrameKind> {
                 Some(match byte {
-                    $($byte => Kind::$name,)*
+                    $($byte => FrameKind::$name,)*
                     _ => return None,
                 })
             }
@@ -105,7 +105,7 @@ kinds! {
 pub struct Header {
     /// The payload length in bytes.
     pub len: u32,
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// See [`flag`].
     pub flags: u8,
     /// The request id; 0 if the frame concerns the whole worker.
@@ -137,7 +137,7 @@ impl Header {
         if (z0, z1) != (0, 0) {
             return Err(Malformed("reserved bytes of the header are not zero"));
         }
-        let kind = Kind::from_byte(kind).ok_or(Malformed("unknown kind"))?;
+        let kind = FrameKind::from_byte(kind).ok_or(Malformed("unknown kind"))?;
         Ok(Header { len, kind, flags, id: u32::from_le_bytes([i0, i1, i2, i3]) })
     }
 
@@ -170,7 +170,7 @@ impl<'a> Frame<'a> {
 
 /// Appends a header without a length, which [`finish`] fills in.
 #[inline]
-pub fn begin(out: &mut Vec<u8>, kind: Kind, flags: u8, id: u32) -> usize {
+pub fn begin(out: &mut Vec<u8>, kind: FrameKind, flags: u8, id: u32) -> usize {
     let start = out.len();
     out.extend_from_slice(&Header { len: 0, kind, flags, id }.to_bytes());
     start
@@ -186,7 +186,7 @@ pub fn finish(out: &mut [u8], start: usize, behind: usize) {
 }
 
 /// Appends a frame with a small payload.
-pub fn append(out: &mut Vec<u8>, kind: Kind, flags: u8, id: u32, payload: &[u8]) {
+pub fn append(out: &mut Vec<u8>, kind: FrameKind, flags: u8, id: u32, payload: &[u8]) {
     let start = begin(out, kind, flags, id);
     out.extend_from_slice(payload);
     finish(out, start, 0);
@@ -254,26 +254,29 @@ mod tests {
     #[test]
     fn a_frame_survives_the_round_trip() {
         let mut out = Vec::new();
-        append(&mut out, Kind::Window, 0, 7, &4096u32.to_le_bytes());
+        append(&mut out, FrameKind::Window, 0, 7, &4096u32.to_le_bytes());
         let (frame, used) = Frame::cut(&out).unwrap().unwrap();
         assert_eq!(used, out.len());
-        assert_eq!((frame.header.kind, frame.header.id), (Kind::Window, 7));
+        assert_eq!((frame.header.kind, frame.header.id), (FrameKind::Window, 7));
         assert_eq!(u32_payload(frame.payload), Ok(4096));
     }
 
     #[test]
     fn a_loan_is_read_back() {
         let mut out = Vec::new();
-        append(&mut out, Kind::Offer, 0, 7, &(5u64 << 32).to_le_bytes());
-        append(&mut out, Kind::Lend, flag::FD, 7, b"");
-        append(&mut out, Kind::Taken, 0, 7, &3u64.to_le_bytes());
+        append(&mut out, FrameKind::Offer, 0, 7, &(5u64 << 32).to_le_bytes());
+        append(&mut out, FrameKind::Lend, flag::FD, 7, b"");
+        append(&mut out, FrameKind::Taken, 0, 7, &3u64.to_le_bytes());
         let (mut at, mut seen) = (0, Vec::new());
         while let Some((frame, used)) = Frame::cut(&out[at..]).unwrap() {
             seen.push((frame.header.kind, frame.header.has_fd(), u64_payload(frame.payload).ok()));
             at += used;
         }
-        let expected =
-            [(Kind::Offer, false, Some(5 << 32)), (Kind::Lend, true, None), (Kind::Taken, false, Some(3))];
+        let expected = [
+            (FrameKind::Offer, false, Some(5 << 32)),
+            (FrameKind::Lend, true, None),
+            (FrameKind::Taken, false, Some(3)),
+        ];
         assert_eq!(seen, expected);
         assert!(u64_payload(&[0; 7]).is_err() && u64_payload(&[0; 9]).is_err());
     }
@@ -281,7 +284,7 @@ mod tests {
     #[test]
     fn every_prefix_is_incomplete() {
         let mut out = Vec::new();
-        append(&mut out, Kind::Body, 0, 1, b"hello");
+        append(&mut out, FrameKind::Body, 0, 1, b"hello");
         for end in 0..out.len() {
             assert_eq!(Frame::cut(&out[..end]), Ok(None));
         }
@@ -289,7 +292,7 @@ mod tests {
 
     #[test]
     fn breaches_name_their_rule() {
-        let good = Header { len: 0, kind: Kind::End, flags: 0, id: 0 }.to_bytes();
+        let good = Header { len: 0, kind: FrameKind::End, flags: 0, id: 0 }.to_bytes();
         for (at, byte, rule) in [(3, 0x7f, "longer"), (4, 0x70, "unknown kind"), (6, 1, "reserved")] {
             let mut bad = good;
             bad[at] = byte;
@@ -301,7 +304,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_header_survives_the_round_trip(kind in any::<u8>(), flags in any::<u8>(), id in any::<u32>(), len in 0..=MAX_PAYLOAD as u32) {
-            if let Some(kind) = Kind::from_byte(kind) {
+            if let Some(kind) = FrameKind::from_byte(kind) {
                 let header = Header { len, kind, flags, id };
                 prop_assert_eq!(Header::from_bytes(&header.to_bytes()), Ok(header));
             }

@@ -2,7 +2,7 @@
 //! that connect").
 
 use crate::cursor::Cursor;
-use crate::{Kind, Malformed, frame};
+use crate::{FrameKind, Malformed, frame};
 
 /// The longest payload, with room for any token.
 pub const LONGEST: usize = 128;
@@ -53,7 +53,7 @@ impl<'a> Hello<'a> {
         payload.extend([role, self.can]);
         payload.extend(number.to_le_bytes());
         payload.extend(self.token);
-        frame::append(out, Kind::Hello, 0, 0, &payload);
+        frame::append(out, FrameKind::Hello, 0, 0, &payload);
     }
 
     /// Decodes the payload.
@@ -89,7 +89,7 @@ mod tests {
             let mut bytes = Vec::new();
             hello.encode(&mut bytes);
             let (frame, used) = Frame::cut(&bytes).unwrap().unwrap();
-            assert_eq!((frame.header.kind, used), (Kind::Hello, bytes.len()));
+            assert_eq!((frame.header.kind, used), (FrameKind::Hello, bytes.len()));
             assert_eq!(Hello::decode(frame.payload).unwrap(), hello);
         }
     }

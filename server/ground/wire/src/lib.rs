@@ -24,7 +24,7 @@ pub mod template;
 pub mod times;
 pub mod traces;
 
-pub use frame::{Frame, Header, Kind, flag};
+pub use frame::{Frame, FrameKind, Header, flag};
 pub use seats::Seats;
 
 /// The version of docs/internals/wire.md that this crate implements. Both sides compare it before the app is loaded.

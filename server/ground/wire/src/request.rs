@@ -1,6 +1,6 @@
 //! The REQUEST payload: everything that a Rack env needs, in the order in which the worker needs it.
 
-use crate::{Malformed, cursor::Cursor, frame, frame::Kind, names};
+use crate::{Malformed, cursor::Cursor, frame, frame::FrameKind, names};
 
 /// Where the body of a request is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +106,7 @@ const BODY_LEN_AT: usize = 16;
 impl<'b> Encoder<'b> {
     /// Starts the frame. Its length, id and body are filled in later.
     pub fn new(out: &'b mut Vec<u8>, head: &Head<'_>) -> Encoder<'b> {
-        let start = frame::begin(out, Kind::Request, 0, 0);
+        let start = frame::begin(out, FrameKind::Request, 0, 0);
         let flags = if head.measure { MEASURE } else { 0 };
         out.extend_from_slice(&[head.version, head.https as u8, 0, flags, 0, 0]);
         out.extend_from_slice(&head.remote_port.to_le_bytes());

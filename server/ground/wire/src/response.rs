@@ -1,7 +1,7 @@
 //! The RESPONSE and INTERIM payloads: status, fields and, for a response, the first bytes of the body.
 
 use crate::times::{self, Times};
-use crate::{Malformed, cursor::Cursor, frame, frame::Kind};
+use crate::{Malformed, cursor::Cursor, frame, frame::FrameKind};
 
 /// Writes one RESPONSE or INTERIM frame at the end of a buffer, field by field.
 pub struct Encoder<'b> {
@@ -14,14 +14,14 @@ pub struct Encoder<'b> {
 impl<'b> Encoder<'b> {
     /// Starts a RESPONSE. [`Encoder::finish`] sets its flags and times.
     pub fn response(out: &'b mut Vec<u8>, id: u32, status: u16) -> Encoder<'b> {
-        let start = frame::begin(out, Kind::Response, 0, id);
+        let start = frame::begin(out, FrameKind::Response, 0, id);
         out.extend_from_slice(&status.to_le_bytes());
         out.extend_from_slice(&[0; 2 + times::LEN]);
         Encoder { out, start, fields: 0, interim: false }
     }
 
     pub fn interim(out: &'b mut Vec<u8>, id: u32, status: u16) -> Encoder<'b> {
-        let start = frame::begin(out, Kind::Interim, 0, id);
+        let start = frame::begin(out, FrameKind::Interim, 0, id);
         out.extend_from_slice(&status.to_le_bytes());
         out.extend_from_slice(&[0; 2]);
         Encoder { out, start, fields: 0, interim: true }

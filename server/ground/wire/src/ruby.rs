@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::frame::{self, Kind, flag};
+use crate::frame::{self, FrameKind, flag};
 use crate::{hello, names, scoreboard, template, times, traces};
 
 /// `END` is a keyword of Ruby.
@@ -47,7 +47,7 @@ module Firebrick
     ] {
         let _ = writeln!(out, "    {name} = {}", number(value));
     }
-    let kinds = Kind::ALL.iter().map(|(kind, byte)| (name(kind), format!("{byte:#04x}")));
+    let kinds = FrameKind::ALL.iter().map(|(kind, byte)| (name(kind), format!("{byte:#04x}")));
     module(&mut out, "Kinds of frames; those of workers have the highest bit.", "Frame", kinds);
     let flags = [
         ("WHOLE", flag::END),

@@ -1,6 +1,6 @@
 //! The TRACES payload: the backtraces of a worker's threads that are serving requests.
 
-use crate::{Malformed, cursor::Cursor, frame, frame::Kind};
+use crate::{Malformed, cursor::Cursor, frame, frame::FrameKind};
 
 /// The largest number of lines in one trace. The innermost calls are kept.
 pub const MOST_LINES: usize = 200;
@@ -17,7 +17,7 @@ pub struct Encoder<'b> {
 
 impl<'b> Encoder<'b> {
     pub fn new(out: &'b mut Vec<u8>) -> Encoder<'b> {
-        let start = frame::begin(out, Kind::Traces, 0, 0);
+        let start = frame::begin(out, FrameKind::Traces, 0, 0);
         Encoder { out, start }
     }
 
@@ -94,7 +94,7 @@ mod tests {
     fn traces_are_read_back() {
         let bytes = encoded(&[(0, 7, vec![b"app.rb:3:in `sleep'".into(), b"\xff".into()]), (1, 9, vec![])]);
         let (frame, used) = Frame::cut(&bytes).unwrap().unwrap();
-        assert_eq!((frame.header.kind, frame.header.id, used), (Kind::Traces, 0, bytes.len()));
+        assert_eq!((frame.header.kind, frame.header.id, used), (FrameKind::Traces, 0, bytes.len()));
         let first = Trace { link: 0, id: 7, lines: vec!["app.rb:3:in `sleep'".into(), "\u{fffd}".into()] };
         assert_eq!(decode(frame.payload), Ok(vec![first, Trace { link: 1, id: 9, lines: vec![] }]));
     }

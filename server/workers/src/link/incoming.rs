@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
-use wire::{Frame, Kind, Malformed, flag, frame, frame::Ready, response::Response, times::Times};
+use wire::{Frame, FrameKind, Malformed, flag, frame, frame::Ready, response::Response, times::Times};
 
 /// The services of the front thread that a link uses.
 pub(crate) trait Owner {
@@ -136,32 +136,32 @@ impl Link {
         let fd = self.descriptor(frame)?;
         let (id, payload, serial) = (frame.header.id, frame.payload, self.end.serial);
         match frame.header.kind {
-            Kind::Ready => {
+            FrameKind::Ready => {
                 let Ready { seats, .. } = Ready::decode(payload)?;
                 owner.report(Report::Ready { serial, seats });
             }
-            Kind::Stopping => owner.report(Report::Stopping(serial)),
-            Kind::Due => owner.report(Report::Due(serial)),
-            Kind::Collected => {
+            FrameKind::Stopping => owner.report(Report::Stopping(serial)),
+            FrameKind::Due => owner.report(Report::Due(serial)),
+            FrameKind::Collected => {
                 let took = Duration::from_micros(frame::u64_payload(payload)?);
                 owner.report(Report::Collected { serial, took });
             }
-            Kind::Traces => {
+            FrameKind::Traces => {
                 let traces = wire::traces::decode(payload)?;
                 owner.report(Report::Traces { serial, traces });
             }
-            Kind::Returned => self.returned(frame::u64_payload(payload)?, settled)?,
-            Kind::Resumed => settled.resumed += 1,
-            Kind::Interim => {
+            FrameKind::Returned => self.returned(frame::u64_payload(payload)?, settled)?,
+            FrameKind::Resumed => settled.resumed += 1,
+            FrameKind::Interim => {
                 let (call, response) = (self.call(frame)?, Response::decode_interim(payload)?);
                 call.reply.on_event(ReplyEvent::Interim(response.status, fields(&response)));
             }
-            Kind::Extend => {
+            FrameKind::Extend => {
                 let (call, ms) = (self.call(frame)?, frame::u64_payload(payload)?);
                 let until_us = os::monotonic_us().saturating_add(ms.saturating_mul(1_000));
                 owner.extended(serial, id, call.extend(until_us));
             }
-            Kind::Response => {
+            FrameKind::Response => {
                 let (call, response) = (self.call(frame)?, Response::decode(payload)?);
                 // If the client has gone, the status says nothing about the app.
                 settled.failed += u64::from(response.status >= 500 && !call.reply.is_unwanted());
@@ -175,19 +175,19 @@ impl Link {
                     call.took(settled.now, response.times);
                 }
             }
-            Kind::Hijack => {
+            FrameKind::Hijack => {
                 let (call, fd) = (self.call(frame)?, fd.ok_or(Malformed("HIJACK without a descriptor"))?);
                 call.reply.on_event(match app_stream(fd) {
                     Ok(fd) => ReplyEvent::Hijacked(fd),
                     Err(failure) => ReplyEvent::Failed(failure),
                 });
             }
-            Kind::Body => self.body(&*self.call(frame)?, frame, owner),
-            Kind::File => {
+            FrameKind::Body => self.body(&*self.call(frame)?, frame, owner),
+            FrameKind::File => {
                 let (call, fd) = (self.call(frame)?, fd.ok_or(Malformed("FILE without a descriptor"))?);
                 file(&call, fd, frame, &owner.settings().limits)?;
             }
-            Kind::Offer => {
+            FrameKind::Offer => {
                 let (call, len) = (self.call(frame)?, frame::u64_payload(payload)?);
                 if len == 0 || !call.reply.headed() {
                     return Err(Malformed("OFFER of nothing, or before RESPONSE"));
@@ -196,13 +196,13 @@ impl Link {
                     self.lend(id, None);
                 }
             }
-            Kind::Taken => {
+            FrameKind::Taken => {
                 let (call, count) = (self.call(frame)?, frame::u64_payload(payload)?);
                 if !call.reply.on_taken(count) {
                     return Err(Malformed("TAKEN without a loan, or of more than was offered"));
                 }
             }
-            Kind::End => {
+            FrameKind::End => {
                 let (call, times) = (self.call(frame)?, Times::decode(payload)?);
                 let result = match frame.header.flags & flag::FAILED {
                     0 => Ok(()),
@@ -242,7 +242,7 @@ impl Link {
         let call = if last { self.land(id) } else { self.flight(id) };
         let call = call.ok_or(Malformed("a frame for a request that is not in flight"))?;
         // Only the frame that ends a loan may come while the worker waits for LEND or has the client's socket.
-        let ends_loan = frame.header.kind == Kind::Taken || has_failed(frame);
+        let ends_loan = frame.header.kind == FrameKind::Taken || has_failed(frame);
         if call.reply.is_lending() && !call.reply.is_unwanted() && !ends_loan {
             return Err(Malformed("a frame other than TAKEN while an offer is open"));
         }
@@ -255,7 +255,7 @@ impl Link {
         if calls.iter().any(|call| call.reply.headed()) {
             return Err(Malformed("RETURNED takes back a request whose response has begun"));
         }
-        self.send_frame(Kind::Resume, 0, &[]);
+        self.send_frame(FrameKind::Resume, 0, &[]);
         settled.returned.push(calls);
         Ok(())
     }
@@ -266,7 +266,7 @@ impl Link {
         let holding = || call.holding();
         let (grant, unspooled) = call.reply.on_body(frame.payload, owner.room().of(call), dir, &holding);
         if grant > 0 {
-            self.send_frame(Kind::Window, frame.header.id, &grant.to_le_bytes());
+            self.send_frame(FrameKind::Window, frame.header.id, &grant.to_le_bytes());
         }
         if let Some(error) = unspooled {
             let dir = dir.display();
@@ -280,15 +280,15 @@ impl Link {
 /// Returns whether a frame is the last of its request.
 fn is_last(frame: &Frame<'_>) -> bool {
     match frame.header.kind {
-        Kind::End => true,
-        Kind::Response => frame.header.flags & flag::END != 0,
+        FrameKind::End => true,
+        FrameKind::Response => frame.header.flags & flag::END != 0,
         _ => false,
     }
 }
 
 /// Returns whether the app has broken off the response.
 fn has_failed(frame: &Frame<'_>) -> bool {
-    frame.header.kind == Kind::End && frame.header.flags & flag::FAILED != 0
+    frame.header.kind == FrameKind::End && frame.header.flags & flag::FAILED != 0
 }
 
 fn end(call: &Call, times: Times, result: Result<(), Failure>, settled: &mut Settlement) {

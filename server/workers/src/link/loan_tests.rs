@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Instant;
 use wire::times::Times;
-use wire::{Frame, Kind, Seats, flag, frame, response};
+use wire::{Frame, FrameKind, Seats, flag, frame, response};
 
 /// A link with one request in flight, and the worker's end of it.
 struct Scene {
@@ -38,7 +38,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         let end = End { serial: 0, pool: PoolIndex::DEFAULT };
         let link = Rc::new(Link::new(end, 0, ours, Descriptors::WithFrames, None).unwrap());
         let mut frame = Vec::new();
-        frame::append(&mut frame, Kind::Request, 0, 0, &[0; 24]);
+        frame::append(&mut frame, FrameKind::Request, 0, 0, &[0; 24]);
         let call = Rc::new(Call::new(
             frame,
             crate::call::Carried::Nothing,
@@ -59,7 +59,7 @@ impl Scene {
         self.link.receive(&self.local, false).map(|_| ())
     }
 
-    async fn says(&mut self, kind: Kind, flags: u8, payload: &[u8]) -> io::Result<()> {
+    async fn says(&mut self, kind: FrameKind, flags: u8, payload: &[u8]) -> io::Result<()> {
         let mut bytes = Vec::new();
         frame::append(&mut bytes, kind, flags, self.id, payload);
         self.takes_in(&bytes).await
@@ -72,12 +72,12 @@ impl Scene {
     }
 
     async fn offers(&mut self, len: u64) -> io::Result<()> {
-        self.says(Kind::Offer, 0, &len.to_le_bytes()).await
+        self.says(FrameKind::Offer, 0, &len.to_le_bytes()).await
     }
 
     /// Returns the frames that the worker has received since the last call: their kinds, and whether a
     /// descriptor came with them.
-    async fn received(&mut self) -> Vec<(Kind, bool)> {
+    async fn received(&mut self) -> Vec<(FrameKind, bool)> {
         self.link.socket.writable().await.unwrap();
         self.link.write(&mut Context::from_waker(Waker::noop())).unwrap();
         let (mut buffer, mut bytes) = (vec![0; 4096], Vec::new());
@@ -89,7 +89,7 @@ impl Scene {
             frames.push((frame.header.kind, frame.header.has_fd()));
             at += used;
         }
-        frames.retain(|(kind, _)| *kind != Kind::Request);
+        frames.retain(|(kind, _)| *kind != FrameKind::Request);
         frames
     }
 
@@ -110,19 +110,19 @@ fn a_lent_socket_is_the_clients_and_comes_back_with_a_count() {
         scene.offers(10).await.unwrap();
         let mut offer = scene.offer(10);
         assert!(poll(&mut offer, Some(&socket)).is_pending());
-        assert_eq!(scene.received().await, [(Kind::Lend, true)]);
+        assert_eq!(scene.received().await, [(FrameKind::Lend, true)]);
         let mut lent = UnixStream::from(scene.fds.pop_front().unwrap().unwrap());
         lent.write_all(b"taken").unwrap();
         drop(lent);
-        scene.says(Kind::Taken, 0, &5u64.to_le_bytes()).await.unwrap();
+        scene.says(FrameKind::Taken, 0, &5u64.to_le_bytes()).await.unwrap();
         assert_eq!(poll(&mut offer, Some(&socket)), Poll::Ready(Ok(5)));
         drop((offer, socket));
         assert!(scene.received().await.is_empty());
         let mut text = String::new();
         client.read_to_string(&mut text).unwrap();
         assert_eq!(text, "taken");
-        scene.says(Kind::Body, 0, b"rest").await.unwrap();
-        scene.says(Kind::End, 0, &Times::default().to_bytes()).await.unwrap();
+        scene.says(FrameKind::Body, 0, b"rest").await.unwrap();
+        scene.says(FrameKind::End, 0, &Times::default().to_bytes()).await.unwrap();
         assert_eq!(scene.call.state(), CallState::Finished);
     });
 }
@@ -138,8 +138,8 @@ fn an_offer_is_declined_once_by_word_or_by_dropping_it() {
                 assert_eq!(poll(&mut offer, None), Poll::Ready(Ok(0)));
             }
             drop(offer);
-            assert_eq!(scene.received().await, [(Kind::Lend, false)]);
-            scene.says(Kind::Body, 0, b"rest").await.unwrap();
+            assert_eq!(scene.received().await, [(FrameKind::Lend, false)]);
+            scene.says(FrameKind::Body, 0, b"rest").await.unwrap();
         });
     }
 }
@@ -148,12 +148,12 @@ fn an_offer_is_declined_once_by_word_or_by_dropping_it() {
 fn an_offer_that_comes_late_or_without_a_reader_is_declined_at_once() {
     with_scene(async |scene| {
         scene.responds().await;
-        scene.says(Kind::Body, 0, b"earlier").await.unwrap();
+        scene.says(FrameKind::Body, 0, b"earlier").await.unwrap();
         scene.offers(10).await.unwrap();
-        assert_eq!(scene.received().await, [(Kind::Lend, false)]);
+        assert_eq!(scene.received().await, [(FrameKind::Lend, false)]);
         scene.call.reply.unwanted();
         scene.offers(10).await.unwrap();
-        assert_eq!(scene.received().await, [(Kind::Lend, false)]);
+        assert_eq!(scene.received().await, [(FrameKind::Lend, false)]);
     });
 }
 
@@ -166,7 +166,7 @@ fn a_worker_that_breaks_off_takes_its_offer_back() {
             scene.offers(10).await.unwrap();
             let mut offer = scene.offer(10);
             assert!(!lent || poll(&mut offer, Some(&socket)).is_pending());
-            scene.says(Kind::End, flag::FAILED, &Times::default().to_bytes()).await.unwrap();
+            scene.says(FrameKind::End, flag::FAILED, &Times::default().to_bytes()).await.unwrap();
             assert!(matches!(poll(&mut offer, Some(&socket)), Poll::Ready(Err(_))));
             assert_eq!(scene.received().await.len(), usize::from(lent));
         });
@@ -183,9 +183,9 @@ fn a_request_can_be_given_up_while_its_socket_is_lent() {
         assert!(poll(&mut offer, Some(&socket)).is_pending());
         drop(offer);
         scene.local.abandon(&scene.call);
-        assert_eq!(scene.received().await, [(Kind::Lend, true), (Kind::Abort, false)]);
-        scene.says(Kind::Taken, 0, &10u64.to_le_bytes()).await.unwrap();
-        scene.says(Kind::End, flag::FAILED, &Times::default().to_bytes()).await.unwrap();
+        assert_eq!(scene.received().await, [(FrameKind::Lend, true), (FrameKind::Abort, false)]);
+        scene.says(FrameKind::Taken, 0, &10u64.to_le_bytes()).await.unwrap();
+        scene.says(FrameKind::End, flag::FAILED, &Times::default().to_bytes()).await.unwrap();
         assert_eq!(scene.call.state(), CallState::Finished);
     });
 }
@@ -207,9 +207,9 @@ fn breaches_of_the_protocol_end_the_link() {
     });
     is_breach("without a loan", async |scene| {
         scene.responds().await;
-        scene.says(Kind::Taken, 0, &0u64.to_le_bytes()).await
+        scene.says(FrameKind::Taken, 0, &0u64.to_le_bytes()).await
     });
-    for (kind, payload) in [(Kind::Body, &b"x"[..]), (Kind::End, &[0; 12])] {
+    for (kind, payload) in [(FrameKind::Body, &b"x"[..]), (FrameKind::End, &[0; 12])] {
         is_breach("while an offer is open", async |scene| {
             scene.responds().await;
             scene.offers(10).await?;
@@ -221,6 +221,6 @@ fn breaches_of_the_protocol_end_the_link() {
         scene.responds().await;
         scene.offers(10).await?;
         assert!(poll(&mut scene.offer(10), Some(&socket)).is_pending());
-        scene.says(Kind::Taken, 0, &11u64.to_le_bytes()).await
+        scene.says(FrameKind::Taken, 0, &11u64.to_le_bytes()).await
     });
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use tokio::io::Interest;
-use wire::{Kind, flag, frame};
+use wire::{FrameKind, flag, frame};
 
 /// Smaller bodies are copied behind their frame, which is cheaper than a separate write.
 const COPIED: usize = 8 << 10;
@@ -39,7 +39,7 @@ impl Batch {
         upload.at += piece.len() as u64;
         (self.sent, self.behind) = (0, Bytes::new());
         self.bytes.clear();
-        frame::append(&mut self.bytes, Kind::Input, 0, upload.id, &piece);
+        frame::append(&mut self.bytes, FrameKind::Input, 0, upload.id, &piece);
         Ok(true)
     }
 }
@@ -88,7 +88,7 @@ impl Link {
     }
 
     /// Sends a frame without body or descriptor.
-    pub(crate) fn send_frame(&self, kind: Kind, id: u32, payload: &[u8]) {
+    pub(crate) fn send_frame(&self, kind: FrameKind, id: u32, payload: &[u8]) {
         let mut bytes = Vec::with_capacity(frame::HEADER + payload.len());
         frame::append(&mut bytes, kind, 0, id, payload);
         self.append(&bytes, Bytes::new(), None);
@@ -98,14 +98,14 @@ impl Link {
     pub(crate) fn lend(&self, id: u32, socket: Option<OwnedFd>) {
         let flags = if socket.is_some() { flag::FD } else { 0 };
         let mut bytes = Vec::with_capacity(frame::HEADER);
-        frame::append(&mut bytes, Kind::Lend, flags, id, &[]);
+        frame::append(&mut bytes, FrameKind::Lend, flags, id, &[]);
         self.append(&bytes, Bytes::new(), socket);
     }
 
     /// Orders the worker to leave a template behind, which communicates over this socket.
     pub(crate) fn promote(&self, socket: OwnedFd) {
         let mut bytes = Vec::with_capacity(frame::HEADER);
-        frame::append(&mut bytes, Kind::Promote, flag::FD, 0, &[]);
+        frame::append(&mut bytes, FrameKind::Promote, flag::FD, 0, &[]);
         self.append(&bytes, Bytes::new(), Some(socket));
     }
 

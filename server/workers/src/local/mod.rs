@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use waiting::Waiting;
-use wire::Kind;
+use wire::FrameKind;
 
 /// The bytes read from a link at once.
 const SCRATCH: usize = 256 << 10;
@@ -84,7 +84,7 @@ impl Local {
         }
     }
 
-    pub(crate) fn send_frame(&self, serial: Serial, kind: Kind, id: u32, payload: &[u8]) {
+    pub(crate) fn send_frame(&self, serial: Serial, kind: FrameKind, id: u32, payload: &[u8]) {
         if let Some(link) = self.link(serial) {
             link.send_frame(kind, id, payload);
         }
@@ -131,7 +131,7 @@ impl Local {
                     self.open(end, Link::new(end, index, socket, descriptors, scores));
                 }
                 ThreadMessage::Drain(serial) => self.drain(serial),
-                ThreadMessage::Collect(serial) => self.send_frame(serial, Kind::Collect, 0, &[]),
+                ThreadMessage::Collect(serial) => self.send_frame(serial, FrameKind::Collect, 0, &[]),
                 ThreadMessage::Promote { serial, socket } => self.promote(serial, socket.into()),
                 ThreadMessage::Gone { serial, taken, stuck } => self.gone(serial, &taken, stuck),
                 ThreadMessage::Overdue { serial, id } => self.overdue(serial, id),
@@ -180,7 +180,7 @@ impl Local {
 
     fn drain(&self, serial: Serial) {
         if self.index == 0 {
-            self.send_frame(serial, Kind::Drain, 0, &[]);
+            self.send_frame(serial, FrameKind::Drain, 0, &[]);
         }
     }
 

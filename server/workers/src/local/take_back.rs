@@ -10,7 +10,7 @@ use handler::Failure;
 use queue::{Serial, Ticket};
 use std::rc::Rc;
 use std::time::Instant;
-use wire::Kind;
+use wire::FrameKind;
 
 impl Local {
     /// Gives up a request whose handler no longer wants the response.
@@ -23,7 +23,7 @@ impl Local {
                 self.shared.dispatch(ticket.pool).cancel(ticket);
             }
             CallState::Sent { serial, id, .. } => {
-                self.send_frame(serial, Kind::Abort, id, &[]);
+                self.send_frame(serial, FrameKind::Abort, id, &[]);
             }
             CallState::New | CallState::Finished => {}
         }

@@ -7,7 +7,7 @@ use crate::reply::Next;
 use handler::{BodyStream, Chunk, Client, Failure};
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use wire::Kind;
+use wire::FrameKind;
 
 pub(super) struct ReplyBody {
     pub(super) first: bytes::Bytes,
@@ -34,7 +34,7 @@ impl BodyStream for ReplyBody {
         self.over = !matches!(chunk, Some(Ok(_)));
         let chunk = chunk.map(|next| next.map(|next| self.chunk(next)));
         if let (1.., CallState::Sent { serial, id, .. }) = (grant, self.call.state()) {
-            self.local.send_frame(serial, Kind::Window, id, &grant.to_le_bytes());
+            self.local.send_frame(serial, FrameKind::Window, id, &grant.to_le_bytes());
         }
         Poll::Ready(chunk)
     }

@@ -39,7 +39,7 @@ use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use wire::hello::{self, Hello, Role, can};
-use wire::{Header, Kind, frame::HEADER};
+use wire::{FrameKind, Header, frame::HEADER};
 
 /// The time limit for a new connection to send its HELLO.
 const GREETING: Duration = Duration::from_secs(10);
@@ -352,7 +352,7 @@ async fn greet(mut stream: tokio::net::UnixStream, common: Arc<Common>) {
         let mut header = [0; HEADER];
         stream.read_exact(&mut header).await?;
         let header = Header::from_bytes(&header).map_err(io::Error::other)?;
-        if header.kind != Kind::Hello || header.len as usize > hello::LONGEST {
+        if header.kind != FrameKind::Hello || header.len as usize > hello::LONGEST {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let mut payload = vec![0; header.len as usize];

@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use wire::{Kind, Seats};
+use wire::{FrameKind, Seats};
 
 static OPTIONS: Guarded<Option<Options>> = Guarded::new(None);
 
@@ -170,5 +170,5 @@ fn no_install(error: &io::Error) -> String {
 fn ready(gvl: &Gvl, options: Options) {
     let seats = Seats { threads: options.threads_max as u32, fibers: options.fibers as u32 }.count();
     let ready = wire::frame::Ready { pid: std::process::id(), seats };
-    send_frame(gvl, |out| wire::frame::append(out, Kind::Ready, 0, 0, &ready.to_bytes()));
+    send_frame(gvl, |out| wire::frame::append(out, FrameKind::Ready, 0, 0, &ready.to_bytes()));
 }
