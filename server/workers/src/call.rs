@@ -1,7 +1,8 @@
 //! One request on its way through the pool: its frame, its state and its reply.
 
-use crate::deaths::Served;
+use crate::in_flight::Served;
 use crate::reply::{Reply, ReplyEvent};
+use crate::spool::Room;
 use bytes::Bytes;
 use handler::held::{Account, Holding, Upload};
 use handler::{Client, Failure, Trace};
@@ -123,6 +124,20 @@ impl Call {
     /// Returns the account of the responses on its connection, if they have held anything.
     pub(crate) fn account(&self) -> Option<Rc<Account>> {
         self.client.as_ref()?.upgrade()?.account()
+    }
+
+    /// Returns the part of `room` that the client's connection leaves for the response.
+    pub(crate) fn room(&self, room: Room) -> Room {
+        let short = handler::held::memory_is_short();
+        let Some(account) = self.account() else {
+            return if short { Room { memory: 0, ..room } } else { room };
+        };
+        let (held, own) = (account.held(), self.reply.on_disk());
+        let full = short || account.is_full();
+        Room {
+            memory: if full { 0 } else { room.memory },
+            file: room.file.saturating_sub(held.disk.saturating_sub(own)),
+        }
     }
 
     /// Restarts the waiting time at `now`, because the request has waited for its own client until then.

@@ -7,10 +7,11 @@
 //!    ([`crate::oom`]), and to a `kill -9` otherwise.
 //! 3. The ring keeps [`KEPT`] records. The counts by cause are never reset.
 
+use crate::in_flight::Served;
 use crate::memory::Memory;
 use crate::oom::Verdict;
-use crate::reconciler::{Cause, WorkerExit};
-use crate::spawner::ExitStatus;
+use crate::process::{ExitStatus, Generation};
+use queue::Serial;
 use stats::{Death, DeathCause, DeathCounts, DeathRequest};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -63,22 +64,42 @@ impl Deaths {
     }
 }
 
-/// A request that a worker had taken up and not finished when it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Served {
-    pub(crate) link: u16,
-    pub(crate) id: u32,
-    pub(crate) method: String,
-    /// The path and query, for the log.
-    pub(crate) target: String,
-    /// The path alone.
-    pub(crate) path: String,
-    /// The time since it was submitted.
-    pub(crate) age: Duration,
-    /// Whether its client has at least the head of a response.
-    pub(crate) answered: bool,
-    /// Whether it failed because of the worker's death.
-    pub(crate) failed: bool,
+pub struct WorkerExit {
+    pub serial: Serial,
+    /// The scoreboard slot of the worker.
+    pub index: u32,
+    /// The template that forked it.
+    pub generation: Generation,
+    /// Its process id; 0 if it was never forked.
+    pub pid: u32,
+    /// When it was forked, or when its fork was ordered.
+    pub forked: Instant,
+    /// Whether it was sent KILL.
+    pub killed: bool,
+    /// Its exit status; `None` if no template was left to report it and it is not known from elsewhere.
+    pub status: Option<ExitStatus>,
+    /// Peak memory in KiB.
+    pub peak_kib: u64,
+    pub cause: Cause,
+    /// The delay before the next fork, if any.
+    pub wait: Option<Duration>,
+}
+
+/// Why a worker exited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It was told to exit.
+    Ordered,
+    Crashed,
+    /// A request was stuck in it.
+    Stuck,
+    /// It took up no requests and was killed.
+    Frozen,
+    /// It did not become ready in time and was killed.
+    SlowBoot,
+    /// It did not finish in time and was killed.
+    SlowDrain,
 }
 
 /// The facts about a worker's end.

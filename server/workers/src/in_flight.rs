@@ -1,17 +1,11 @@
-//! Lists the requests in flight, for `GET /requests`.
+//! A request in flight, as `GET /requests` and the record of a worker's death show it.
 //!
-//! Nothing is recorded for this list while requests are served. Front threads keep the REQUEST frame of each
+//! Nothing is recorded for them while requests are served. Front threads keep the REQUEST frame of each
 //! request anyway, in case the worker dies before it has started, and describe the request from that frame.
 
-use crate::messages::ThreadMessage;
 use crate::os;
-use crate::shared::Shared;
 use queue::Serial;
 use std::time::Duration;
-use tokio::sync::mpsc;
-
-/// Front threads never wait, so a thread that has not replied by then has ended.
-const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A request that is queued or sent to a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,19 +38,20 @@ impl InFlight {
     }
 }
 
-impl Shared {
-    /// Returns up to `limit` requests in flight, the oldest first.
-    pub async fn in_flight(&self, limit: usize) -> Vec<InFlight> {
-        let (to, mut replies) = mpsc::unbounded_channel();
-        self.to_all(|| ThreadMessage::List { limit, to: to.clone() });
-        drop(to);
-        let deadline = tokio::time::Instant::now() + REPLY_TIMEOUT;
-        let mut all = Vec::new();
-        while let Ok(Some(some)) = tokio::time::timeout_at(deadline, replies.recv()).await {
-            all.extend(some);
-        }
-        all.sort_by_key(|one: &InFlight| one.asked_us);
-        all.truncate(limit);
-        all
-    }
+/// A request that a worker had taken up and not finished when it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Served {
+    pub(crate) link: u16,
+    pub(crate) id: u32,
+    pub(crate) method: String,
+    /// The path and query, for the log.
+    pub(crate) target: String,
+    /// The path alone.
+    pub(crate) path: String,
+    /// The time since it was submitted.
+    pub(crate) age: Duration,
+    /// Whether its client has at least the head of a response.
+    pub(crate) answered: bool,
+    /// Whether it failed because of the worker's death.
+    pub(crate) failed: bool,
 }

@@ -1,11 +1,11 @@
 //! The messages between front threads and supervisor.
 
-use crate::deaths::Served;
-use crate::in_flight::InFlight;
-use crate::link::{Descriptors, End};
+use crate::in_flight::{InFlight, Served};
 use crate::room::Figures;
 use crate::scores::Scores;
-use queue::{Assignment, Serial, Ticket};
+use queue::{Assignment, PoolIndex, Serial, Ticket};
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,9 +19,8 @@ pub(crate) enum ThreadMessage {
     Assigned(Assignment),
     /// A request of this thread has waited too long and was removed from the queue.
     Expired(Ticket),
-    /// The link to a worker that is about to be forked or has connected. `scores` is set if the worker does
-    /// not write the scoreboard itself.
-    Link { end: End, index: u16, socket: UnixStream, descriptors: Descriptors, scores: Option<Scores> },
+    /// The link to a worker that is about to be forked or has connected.
+    Link(NewLink),
     /// A worker gets no more requests. The thread with link 0 tells it to finish.
     Drain(Serial),
     /// A worker leaves a template behind when it has finished, and gets this end of the template's socket.
@@ -45,6 +44,41 @@ pub(crate) enum ThreadMessage {
     /// Send the `limit` oldest requests of this thread.
     List { limit: usize, to: mpsc::UnboundedSender<Vec<InFlight>> },
 }
+
+/// A link that a front thread begins to use.
+#[derive(Debug)]
+pub(crate) struct NewLink {
+    pub(crate) end: End,
+    /// The worker's scoreboard slot.
+    pub(crate) index: u16,
+    pub(crate) socket: UnixStream,
+    pub(crate) descriptors: Descriptors,
+    /// Set if the worker does not write the scoreboard itself.
+    pub(crate) scores: Option<Scores>,
+}
+
+/// The other end of a link: a worker and its pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) serial: Serial,
+    pub(crate) pool: PoolIndex,
+}
+
+/// How descriptors are passed on a link.
+#[derive(Debug, Default)]
+pub(crate) enum Descriptors {
+    /// In the same messages as the frames.
+    #[default]
+    WithFrames,
+    /// On this socket, each with one byte, and always before its frame.
+    Beside(UnixStream),
+    /// Not at all: the worker connects a socket instead. Contains the connections that no frame has referred
+    /// to yet.
+    Connections(Connections),
+}
+
+/// Sockets that a worker has connected.
+pub(crate) type Connections = Arc<Mutex<VecDeque<OwnedFd>>>;
 
 /// A message to the supervisor.
 #[derive(Debug)]
@@ -93,21 +127,20 @@ pub struct Mailbox {
 
 impl Mailbox {
     pub(crate) fn post(&self, message: ThreadMessage) {
-        locked(&self.messages).push(message);
+        self.messages().push(message);
         self.posted.notify_one();
     }
 
     pub(crate) fn take(&self) -> Vec<ThreadMessage> {
-        std::mem::take(&mut *locked(&self.messages))
+        std::mem::take(&mut *self.messages())
     }
 
     pub(crate) async fn posted(&self) {
         self.posted.notified().await;
     }
-}
 
-/// Locks a mutex, even if it is poisoned: the data is plain and valid after every statement, so a panic
-/// elsewhere leaves it usable.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the messages, which are valid after every statement, so that a panic elsewhere leaves them usable.
+    fn messages(&self) -> MutexGuard<'_, Vec<ThreadMessage>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

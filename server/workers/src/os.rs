@@ -1,20 +1,16 @@
-//! The system calls of the pool: socket pairs, descriptors in messages, the scoreboard's memory, the state of
-//! processes. Makes no decisions.
+//! The system calls of the pool: socket pairs, descriptors in messages, the state of processes. Makes no decisions.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 pub(crate) use sys::socket::pair;
 use sys::socket::{ARRIVES_CLOSED_ON_EXEC, NO_SIGNAL};
-use wire::scoreboard::{Layout, Slot, withdrawn_at};
 
 /// The largest number of descriptors in one message: the links of one worker (the kernel's limit is 253).
 pub(crate) const MOST_FDS: usize = 64;
@@ -70,25 +66,6 @@ pub(crate) fn receive(socket: impl AsFd, into: &mut [u8], fds: &mut VecDeque<Pas
     Ok(received.bytes)
 }
 
-/// Creates zeroed memory for `slots` scoreboard slots of `slot_len` bytes, as a file that can be passed on.
-pub(crate) fn scoreboard_memory(slots: usize, slot_len: usize) -> io::Result<File> {
-    let memory = sys::file::in_memory("firebrick-scoreboard")?;
-    memory.set_len((slots * slot_len) as u64)?;
-    Ok(memory)
-}
-
-/// Writes the number of withdrawn requests of link `link` into a worker's slot.
-pub(crate) fn write_withdrawn(
-    scoreboard: &File,
-    index: usize,
-    layout: Layout,
-    link: usize,
-    count: u64,
-) -> io::Result<()> {
-    let at = index * layout.slot_len() + withdrawn_at(link);
-    scoreboard.write_all_at(&count.to_le_bytes(), at as u64)
-}
-
 /// Returns whether a process is stopped by a signal (SIGSTOP, SIGTSTP).
 pub(crate) fn is_stopped(pid: u32) -> bool {
     sys::process::state(pid) == Some(b'T')
@@ -97,14 +74,6 @@ pub(crate) fn is_stopped(pid: u32) -> bool {
 /// Returns whether a process has exited and has not been reaped, or does not exist.
 pub(crate) fn is_dead(pid: u32) -> bool {
     matches!(sys::process::state(pid), None | Some(b'Z'))
-}
-
-/// Copies one slot from the scoreboard of workers with this layout.
-pub(crate) fn read_slot(scoreboard: &File, index: usize, layout: Layout) -> Slot {
-    let mut bytes = vec![0; layout.slot_len()];
-    let read = scoreboard.read_at(&mut bytes, (index * layout.slot_len()) as u64).unwrap_or(0);
-    bytes.truncate(read);
-    Slot::read(&bytes, layout)
 }
 
 /// Returns the time of the monotonic clock in microseconds. Workers use the same clock for the scoreboard.
@@ -116,6 +85,7 @@ pub(crate) fn monotonic_us() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::io::Read;
 
     #[test]
@@ -152,12 +122,5 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(seen);
-    }
-
-    #[test]
-    fn an_empty_scoreboard_is_all_idle() {
-        let layout = Layout { threads: 4, links: 1 };
-        let memory = scoreboard_memory(2, layout.slot_len()).unwrap();
-        assert_eq!(read_slot(&memory, 1, layout).busy, []);
     }
 }

@@ -1,4 +1,5 @@
-//! A handle of a process: waits for its end, and signals it without reaching any other process.
+//! A process of the app: the [`Generation`] it belongs to, how it ended ([`ExitStatus`]), and a [handle](Process)
+//! that waits for its end, and signals it without reaching any other process.
 //!
 //! Why: the end of a socket says little about the process at its other end, because child processes may hold
 //! the socket too. And a process id may be reused once the process has been reaped.
@@ -9,7 +10,6 @@
 //!    process is checked first, and the parent of the process should send the signal if possible.
 
 use crate::os;
-use crate::spawner::ExitStatus;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::sync::Arc;
@@ -19,6 +19,27 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 /// The polling interval on systems without pidfd.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// The number of a template and the workers that it forked. Newer generations have higher numbers.
+pub type Generation = u32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitStatus {
+    Exit(i32),
+    Signal(i32),
+}
+
+impl std::fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ExitStatus::Exit(code) => write!(f, "exit code {code}"),
+            ExitStatus::Signal(9) => write!(f, "signal 9 (KILL; by hand, or the kernel ran out of memory)"),
+            ExitStatus::Signal(11) => write!(f, "signal 11 (SEGV)"),
+            ExitStatus::Signal(6) => write!(f, "signal 6 (ABRT)"),
+            ExitStatus::Signal(number) => write!(f, "signal {number}"),
+        }
+    }
+}
 
 /// A process. Clones refer to the same process.
 #[derive(Debug, Clone)]

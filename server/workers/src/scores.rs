@@ -4,10 +4,8 @@
 //! Contract: a request counts as taken up when it is sent, so no request that was sent to such a worker is
 //! given to another one.
 
-use crate::messages::locked;
-use crate::shared::Shared;
-use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use crate::scoreboard::Scoreboard;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::scoreboard::{self, Serving};
 
 /// The view of one link.
@@ -20,7 +18,7 @@ pub(crate) struct Scores {
 /// The state that the links of a worker share.
 #[derive(Debug)]
 struct Worker {
-    pool: Arc<Shared>,
+    scoreboard: Arc<Scoreboard>,
     index: usize,
     state: Mutex<State>,
 }
@@ -37,10 +35,10 @@ struct State {
 impl Scores {
     /// Creates the view of the first link, for the worker in slot `index` with so many threads, and clears the
     /// slot.
-    pub(crate) fn new(pool: Arc<Shared>, index: usize, threads: usize) -> Scores {
-        let slot_len = pool.layout().slot_len();
+    pub(crate) fn new(scoreboard: Arc<Scoreboard>, index: usize, threads: usize) -> Scores {
+        let slot_len = scoreboard.layout().slot_len();
         let state = State { threads: vec![None; threads], requests: 0, failures: 0 };
-        let worker = Worker { pool, index, state: Mutex::new(state) };
+        let worker = Worker { scoreboard, index, state: Mutex::new(state) };
         worker.write(0, &vec![0; slot_len]);
         worker.put(scoreboard::THREADS, threads as u64);
         Scores { worker: Arc::new(worker), link: 0 }
@@ -54,7 +52,7 @@ impl Scores {
     /// Records that a request was sent, the last of `count`.
     pub(crate) fn taken(&self, id: u32, count: u64) {
         let worker = &*self.worker;
-        let mut state = locked(&worker.state);
+        let mut state = worker.state();
         worker.put(scoreboard::link_at(self.link.into()), count);
         // A worker is sent no more requests than it has threads.
         let Some(thread) = state.threads.iter().position(Option::is_none) else { return };
@@ -81,7 +79,7 @@ impl Scores {
     /// Marks the request's thread as idle and returns the worker's state; `None` if the thread was idle
     /// already.
     fn end(&self, id: u32) -> Option<MutexGuard<'_, State>> {
-        let mut state = locked(&self.worker.state);
+        let mut state = self.worker.state();
         let serving = Some(Serving { link: self.link.into(), id });
         let thread = state.threads.iter().position(|one| *one == serving)?;
         state.threads[thread] = None;
@@ -91,8 +89,12 @@ impl Scores {
 }
 
 impl Worker {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn thread_at(&self, thread: usize) -> usize {
-        scoreboard::thread_at(self.pool.layout().links, thread)
+        scoreboard::thread_at(self.scoreboard.layout().links, thread)
     }
 
     fn put(&self, at: usize, word: u64) {
@@ -100,39 +102,35 @@ impl Worker {
     }
 
     fn write(&self, at: usize, bytes: &[u8]) {
-        let at = self.index * self.pool.layout().slot_len() + at;
         // The scoreboard is memory of this length, so the write cannot fail.
-        let _ = self.pool.scoreboard().write_all_at(bytes, at as u64);
+        let _ = self.scoreboard.write(self.index, at, bytes);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use queue::Dispatch;
-    use wire::Seats;
+    use wire::scoreboard::Layout;
 
     #[test]
     fn the_slot_is_as_a_worker_would_write_it() {
-        let (reports, _) = tokio::sync::mpsc::unbounded_channel();
-        let pools = vec![(Dispatch::new(10), Seats { threads: 2, fibers: 0 })];
-        let pool = Arc::new(Shared::new(pools, 2, 2, reports).unwrap());
-        pool.scoreboard().write_all_at(&[7; 16], pool.layout().slot_len() as u64).unwrap();
-        let first = Scores::new(pool.clone(), 1, 2);
+        let board = Arc::new(Scoreboard::new(2, Layout { threads: 2, links: 2 }).unwrap());
+        board.write(1, 0, &[7; 16]).unwrap();
+        let first = Scores::new(board.clone(), 1, 2);
         let second = first.of_link(1);
-        assert_eq!((pool.slot(1).requests, pool.slot(1).taken), (0, vec![0, 0]));
+        assert_eq!((board.slot(1).requests, board.slot(1).taken), (0, vec![0, 0]));
         first.taken(5, 1);
         second.taken(5, 1);
         second.taken(6, 2);
-        let slot = pool.slot(1);
+        let slot = board.slot(1);
         let serving: Vec<_> = slot.busy.iter().map(|busy| (busy.serving.link, busy.serving.id)).collect();
         assert_eq!((serving, slot.taken), (vec![(0, 5), (1, 5)], vec![1, 2]));
         assert!(slot.busy.iter().all(|busy| busy.since_us > 0));
         second.finished(5, true);
         second.finished(5, true);
         first.returned(5);
-        let slot = pool.slot(1);
+        let slot = board.slot(1);
         assert_eq!((slot.busy, slot.requests, slot.failures), (vec![], 1, 1));
-        assert_eq!(pool.slot(0).taken, [0, 0], "the neighbour's slot");
+        assert_eq!(board.slot(0).taken, [0, 0], "the neighbour's slot");
     }
 }

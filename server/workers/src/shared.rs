@@ -2,18 +2,21 @@
 //! scoreboard.
 
 use crate::deaths::Deaths;
+use crate::in_flight::InFlight;
 use crate::messages::{Mailbox, Report, ThreadMessage};
-use crate::os;
+use crate::scoreboard::Scoreboard;
 use queue::{Assignment, Dispatch, PoolIndex, Pools, Reason, Serial};
 use settings::Settings;
-use std::fs::File;
 use std::io;
-use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use wire::Seats;
 use wire::scoreboard::{Layout, Slot};
+
+/// Front threads never wait, so a thread that has not replied by then has ended.
+const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The state of the workers that all threads share.
 #[derive(Debug)]
@@ -23,8 +26,7 @@ pub struct Shared {
     seats: Vec<Seats>,
     mailboxes: Vec<Mailbox>,
     reports: mpsc::UnboundedSender<Report>,
-    scoreboard: File,
-    layout: Layout,
+    scoreboard: Arc<Scoreboard>,
     deaths: Deaths,
     wanted: AtomicUsize,
     /// Blocking calls in workers that have ended: their number and their total duration in microseconds.
@@ -52,8 +54,7 @@ impl Shared {
             seats,
             mailboxes: (0..fronts).map(|_| Mailbox::default()).collect(),
             reports,
-            scoreboard: os::scoreboard_memory(slots, layout.slot_len())?,
-            layout,
+            scoreboard: Arc::new(Scoreboard::new(slots, layout)?),
             deaths: Deaths::default(),
             wanted: AtomicUsize::new(0),
             blocked: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -152,32 +153,22 @@ impl Shared {
         let _ = self.reports.send(report);
     }
 
-    /// Returns the state of the worker in a scoreboard slot. Words that change during the copy may be
-    /// inconsistent with each other.
-    pub fn slot(&self, index: usize) -> Slot {
-        os::read_slot(&self.scoreboard, index, self.layout)
+    /// Returns up to `limit` requests in flight, the oldest first.
+    pub async fn in_flight(&self, limit: usize) -> Vec<InFlight> {
+        let (to, mut replies) = mpsc::unbounded_channel();
+        self.to_all(|| ThreadMessage::List { limit, to: to.clone() });
+        drop(to);
+        let deadline = tokio::time::Instant::now() + REPLY_TIMEOUT;
+        let mut all = Vec::new();
+        while let Ok(Some(some)) = tokio::time::timeout_at(deadline, replies.recv()).await {
+            all.extend(some);
+        }
+        all.sort_by_key(|one: &InFlight| one.asked_us);
+        all.truncate(limit);
+        all
     }
 
-    /// Withdraws the first `count` requests of a link from the worker in slot `index`, except those that it
-    /// has taken up. Returns the number taken up, or `None` if the worker is taking some up right now; it
-    /// then returns the others itself (`RETURNED`).
-    pub(crate) fn withdraw(&self, index: usize, link: u16, count: u64) -> io::Result<Option<u64>> {
-        let link = usize::from(link);
-        os::write_withdrawn(&self.scoreboard, index, self.layout, link, count)?;
-        // The worker counts a request as taken up and then reads the word written here; see docs/internals/wire.md.
-        fence(SeqCst);
-        let taken = || self.slot(index).taken.get(link).copied();
-        // Requires two equal reads: the system copies words in pieces, so a word that changes during the copy
-        // may be read as neither value.
-        Ok(taken().filter(|first| taken() == Some(*first)))
-    }
-
-    /// Returns the layout of a worker's slot of the scoreboard.
-    pub(crate) fn layout(&self) -> Layout {
-        self.layout
-    }
-
-    pub(crate) fn scoreboard(&self) -> &File {
+    pub fn scoreboard(&self) -> &Arc<Scoreboard> {
         &self.scoreboard
     }
 }

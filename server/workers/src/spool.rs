@@ -12,7 +12,6 @@
 //! 4. A file that cannot be written (a full disk) counts as full: bytes stay in memory, at most the window,
 //!    until the client takes them.
 
-use crate::call::Call;
 use bytes::Bytes;
 use handler::held::{Amount, Hold, Holding, OpenFile};
 use handler::{Chunk, FileRegion};
@@ -27,22 +26,6 @@ use std::rc::Rc;
 pub(crate) struct Room {
     pub(crate) memory: usize,
     pub(crate) file: u64,
-}
-
-impl Room {
-    /// Returns the room that the connection of `call` leaves for it.
-    pub(crate) fn of(self, call: &Call) -> Room {
-        let short = handler::held::memory_is_short();
-        let Some(account) = call.account() else {
-            return if short { Room { memory: 0, ..self } } else { self };
-        };
-        let (held, own) = (account.held(), call.reply.on_disk());
-        let full = short || account.is_full();
-        Room {
-            memory: if full { 0 } else { self.memory },
-            file: self.file.saturating_sub(held.disk.saturating_sub(own)),
-        }
-    }
 }
 
 /// Less than this in memory is not counted: most responses never hold more, and each change of the count has

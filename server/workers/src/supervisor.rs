@@ -26,9 +26,10 @@ use crate::deaths;
 use crate::messages::{Report, ThreadMessage};
 use crate::orphans::{self, Orphans};
 use crate::os;
+use crate::process::Generation;
 use crate::reconciler::{
-    Act, DEFAULT, FIRST, FIRST_CODE, Generation, Health, Phase, Reconciler, Row, Seen, Stage, Timeouts, Wish,
-    recycle, slots_for,
+    Act, DEFAULT, FIRST, FIRST_CODE, Health, Phase, Reconciler, Row, Seen, Stage, Timeouts, Wish, recycle,
+    slots_for,
 };
 use crate::shared::Shared;
 use crate::spawner::{TemplateReport, message, pools, seats};
@@ -379,7 +380,7 @@ impl Supervisor {
         let figures = |row: &Row| recycle::Figures {
             serial: row.serial,
             age: now.saturating_duration_since(row.forked),
-            requests: self.shared.slot(row.index as usize).requests,
+            requests: self.shared.scoreboard().slot(row.index as usize).requests,
             pss: self.workers.get(&row.serial).and_then(|worker| worker.memory.pss()),
         };
         if self.reconciler.needs_figures() {

@@ -1,9 +1,10 @@
 //! Tests the supervisor's decisions, with programs that do nothing as templates.
 
 use super::*;
+use crate::process::ExitStatus;
 use crate::progress::Progress;
 use crate::reconciler::End as Ended;
-use crate::spawner::{BootConfig, ExitStatus, Handoff, TemplateMessage};
+use crate::spawner::{BootConfig, Handoff, TemplateMessage};
 use queue::{Admission, PoolIndex};
 use settings::Settings;
 use stats::DeathCause;
@@ -119,7 +120,12 @@ impl Scene {
     fn serves(&self, thread: usize, id: u32, age: Duration) {
         let since = os::monotonic_us() - age.as_micros() as u64;
         let put = |at: usize, word: u64| {
-            self.supervisor.shared.scoreboard().write_all_at(&word.to_le_bytes(), at as u64).unwrap();
+            self.supervisor
+                .shared
+                .scoreboard()
+                .memory()
+                .write_all_at(&word.to_le_bytes(), at as u64)
+                .unwrap();
         };
         put(thread_at(1, thread) + 8, since);
         put(thread_at(1, thread), Serving { link: 0, id }.pack());
@@ -176,7 +182,7 @@ fn limits_are_carried_out() {
             scene.supervisor.options.settings = settings;
         };
         let finished = 20_u64.to_le_bytes();
-        scene.supervisor.shared.scoreboard().write_all_at(&finished, 0).unwrap();
+        scene.supervisor.shared.scoreboard().memory().write_all_at(&finished, 0).unwrap();
         scene.tick();
         assert_eq!(scene.supervisor.reconciler.rows().count(), 1);
         limits(scene, Some(10));
@@ -279,7 +285,7 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
         let admission = scene.supervisor.shared.dispatch(PoolIndex::DEFAULT).ask(0, 0, Instant::now()).1;
         assert_eq!(admission, Admission::Wait, "it gets no requests");
         scene.exits(ExitStatus::Signal(9));
-        let served = crate::deaths::Served {
+        let served = crate::in_flight::Served {
             link: 0,
             id: 1,
             method: "GET".to_owned(),

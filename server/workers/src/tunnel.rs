@@ -6,8 +6,8 @@
 //! ([`crate::websocket`]).
 
 use crate::call::Call;
-use crate::link::End;
 use crate::local::Local;
+use crate::messages::End;
 use crate::websocket::{Follower, SERVICE_RESTART};
 use handler::{BodyStream, Chunk, Failure};
 use net::{TunnelEnd, descriptors};

@@ -24,7 +24,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("proxy", "body proxy"),
     ("settings", "error file given kind load puma resolve settings table value"),
     ("settings::puma", "call map methods"),
-    ("workers", "call deaths in_flight link messages process reconciler reply scores shared spawner spool"),
 ];
 
 /// The path of a module in its crate, without `crate`.

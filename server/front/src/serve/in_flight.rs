@@ -21,8 +21,10 @@ impl Snapshotter {
         let Some(shared) = self.shared() else { return Vec::new() };
         let in_flight = shared.in_flight(limit).await;
         let rows = self.processes().await.workers;
-        let slots: HashMap<Serial, (&Row, Slot)> =
-            rows.iter().map(|row| (row.serial, (row, shared.slot(row.index as usize)))).collect();
+        let slots: HashMap<Serial, (&Row, Slot)> = rows
+            .iter()
+            .map(|row| (row.serial, (row, shared.scoreboard().slot(row.index as usize))))
+            .collect();
         let mut traces = if backtraces { self.traces(&in_flight).await } else { HashMap::new() };
         in_flight.iter().map(|request| entry(request, &slots, &mut traces)).collect()
     }

@@ -241,7 +241,7 @@ impl Snapshotter {
 
     fn worker(&self, row: &Row, taken: Usage, (now, wall): (Instant, SystemTime)) -> Option<WorkerSnapshot> {
         let shared = self.shared()?;
-        let slot = shared.slot(row.index as usize);
+        let slot = shared.scoreboard().slot(row.index as usize);
         let pool = PoolIndex(row.pool as u8);
         let (in_flight, seats) = (shared.dispatch(pool).taken(row.serial), shared.seats(pool));
         let busy = seats.serving(&slot) as u32;

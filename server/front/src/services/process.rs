@@ -51,7 +51,7 @@ pub(super) enum End {
 
 impl std::fmt::Display for End {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        use workers::spawner::ExitStatus;
+        use workers::ExitStatus;
         match self {
             End::NotRun => write!(f, "ended with exit code 127 (the command cannot be run)"),
             End::Exit(code) => write!(f, "ended with {}", ExitStatus::Exit(*code)),

@@ -1,8 +1,8 @@
 //! Receives frames: reads them, does what each says, and settles their effects on seats.
 
-use super::{Descriptors, End, Link};
+use super::Link;
 use crate::call::Call;
-use crate::messages::{Report, locked};
+use crate::messages::{Descriptors, End, Report};
 use crate::os::{self, Dropped, Passed};
 use crate::reply::{Head, ReplyEvent};
 use crate::spool::Room;
@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use wire::{Frame, FrameKind, Malformed, flag, frame, frame::Ready, response::Response, times::Times};
@@ -227,7 +228,10 @@ impl Link {
                 drop(os::receive(beside, &mut [0], &mut fds));
             }
             // The same for connections.
-            Descriptors::Connections(come) => fds.extend(locked(come).pop_front().map(Ok)),
+            Descriptors::Connections(come) => {
+                let mut come = come.lock().unwrap_or_else(PoisonError::into_inner);
+                fds.extend(come.pop_front().map(Ok));
+            }
             Descriptors::Beside(_) | Descriptors::WithFrames => {}
         }
         fds.pop_front().map(Some).ok_or(Malformed("a frame came without its descriptor"))
@@ -264,7 +268,7 @@ impl Link {
         let settings = owner.settings();
         let dir = &settings.process.temp_dir;
         let holding = || call.holding();
-        let (grant, unspooled) = call.reply.on_body(frame.payload, owner.room().of(call), dir, &holding);
+        let (grant, unspooled) = call.reply.on_body(frame.payload, call.room(owner.room()), dir, &holding);
         if grant > 0 {
             self.send_frame(FrameKind::Window, frame.header.id, &grant.to_le_bytes());
         }

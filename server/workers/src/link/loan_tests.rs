@@ -7,7 +7,7 @@ use crate::local::Local;
 use crate::os;
 use crate::shared::Shared;
 use handler::{Failure, Lender, Trace};
-use queue::Dispatch;
+use queue::{Dispatch, PoolIndex};
 use settings::Current;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -36,7 +36,14 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         let local = Local::new(0, Arc::new(shared), Current::default(), Box::new(|_| ()));
         let (ours, worker) = os::pair().unwrap();
         let end = End { serial: 0, pool: PoolIndex::DEFAULT };
-        let link = Rc::new(Link::new(end, 0, ours, Descriptors::WithFrames, None).unwrap());
+        let link = Link::new(NewLink {
+            end,
+            index: 0,
+            socket: ours,
+            descriptors: Descriptors::WithFrames,
+            scores: None,
+        });
+        let link = Rc::new(link.unwrap());
         let mut frame = Vec::new();
         frame::append(&mut frame, FrameKind::Request, 0, 0, &[0; 24]);
         let call = Rc::new(Call::new(

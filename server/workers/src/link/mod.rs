@@ -11,28 +11,18 @@ mod outgoing;
 pub(crate) use incoming::{Owner, Settlement};
 
 use crate::call::Call;
-use crate::messages::Report;
+use crate::messages::{Descriptors, End, NewLink, Report};
 use crate::os::Passed;
 use crate::scores::Scores;
 use outgoing::Batch;
-use queue::{PoolIndex, Serial};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use tokio::net::UnixStream;
-
-/// The other end of a link: a worker and its pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct End {
-    pub(crate) serial: Serial,
-    pub(crate) pool: PoolIndex,
-}
 
 pub(crate) struct Link {
     pub(crate) end: End,
@@ -51,22 +41,6 @@ pub(crate) struct Link {
     scheduled: Cell<bool>,
 }
 
-/// How descriptors are passed on a link.
-#[derive(Debug, Default)]
-pub(crate) enum Descriptors {
-    /// In the same messages as the frames.
-    #[default]
-    WithFrames,
-    /// On this socket, each with one byte, and always before its frame.
-    Beside(std::os::unix::net::UnixStream),
-    /// Not at all: the worker connects a socket instead. Contains the connections that no frame has referred
-    /// to yet.
-    Connections(Connections),
-}
-
-/// Sockets that a worker has connected.
-pub(crate) type Connections = Arc<Mutex<VecDeque<OwnedFd>>>;
-
 /// A request that was sent to the worker and is not finished.
 struct Flight {
     id: u32,
@@ -79,13 +53,8 @@ struct Flight {
 const READS: usize = 8;
 
 impl Link {
-    pub(crate) fn new(
-        end: End,
-        index: u16,
-        socket: std::os::unix::net::UnixStream,
-        descriptors: Descriptors,
-        scores: Option<Scores>,
-    ) -> io::Result<Link> {
+    pub(crate) fn new(new: NewLink) -> io::Result<Link> {
+        let NewLink { end, index, socket, descriptors, scores } = new;
         Ok(Link {
             end,
             index,

@@ -1,7 +1,8 @@
 //! Sends frames: appends them, and writes what was appended.
 
-use super::{Descriptors, Flight, Link};
+use super::{Flight, Link};
 use crate::call::{Call, Carried};
+use crate::messages::Descriptors;
 use crate::os;
 use bytes::Bytes;
 use std::fs::File;

@@ -10,8 +10,8 @@ mod waiting;
 
 use crate::call::{Call, CallState};
 use crate::in_flight::{InFlight, Sent};
-use crate::link::{End, Link, Owner, Settlement};
-use crate::messages::{Report, ThreadMessage};
+use crate::link::{Link, Owner, Settlement};
+use crate::messages::{End, NewLink, Report, ThreadMessage};
 use crate::os;
 use crate::shared::Shared;
 use crate::spool::Room;
@@ -127,9 +127,7 @@ impl Local {
             match message {
                 ThreadMessage::Assigned(assignment) => self.deliver(vec![assignment]),
                 ThreadMessage::Expired(ticket) => self.expired(ticket),
-                ThreadMessage::Link { end, index, socket, descriptors, scores } => {
-                    self.open(end, Link::new(end, index, socket, descriptors, scores));
-                }
+                ThreadMessage::Link(link) => self.open(link),
                 ThreadMessage::Drain(serial) => self.drain(serial),
                 ThreadMessage::Collect(serial) => self.send_frame(serial, FrameKind::Collect, 0, &[]),
                 ThreadMessage::Promote { serial, socket } => self.promote(serial, socket.into()),
@@ -167,14 +165,15 @@ impl Local {
         calls.into_iter().filter_map(describe).collect()
     }
 
-    fn open(self: &Rc<Local>, end: End, link: std::io::Result<Link>) {
-        match link {
+    fn open(self: &Rc<Local>, link: NewLink) {
+        let serial = link.end.serial;
+        match Link::new(link) {
             Ok(link) => {
                 let link = Rc::new(link);
                 self.links.borrow_mut().push(link.clone());
                 net::task::spawn_local(link.run(self.clone()));
             }
-            Err(e) => self.shared.report(Report::LinkLost { serial: end.serial, why: e.to_string() }),
+            Err(e) => self.shared.report(Report::LinkLost { serial, why: e.to_string() }),
         }
     }
 

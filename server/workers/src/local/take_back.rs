@@ -3,9 +3,9 @@
 
 use super::Local;
 use crate::call::{Call, CallState};
-use crate::deaths::Served;
-use crate::link::{End, Link};
-use crate::messages::Report;
+use crate::in_flight::Served;
+use crate::link::Link;
+use crate::messages::{End, Report};
 use handler::Failure;
 use queue::{Serial, Ticket};
 use std::rc::Rc;
@@ -73,7 +73,7 @@ impl Local {
     }
 
     fn withdraw_from(self: &Rc<Local>, link: &Link) -> usize {
-        let taken = match self.shared.withdraw(link.index.into(), self.index, link.sent()) {
+        let taken = match self.shared.scoreboard().withdraw(link.index.into(), self.index, link.sent()) {
             Ok(Some(taken)) => taken,
             Ok(None) => return 0,
             Err(e) => {

@@ -27,7 +27,7 @@ impl BodyStream for ReplyBody {
         if let Some(chunk) = self.second.take() {
             return Poll::Ready(Some(Ok(chunk)));
         }
-        let Poll::Ready((chunk, grant)) = self.call.reply.poll_chunk(&self.local.room().of(&self.call), cx)
+        let Poll::Ready((chunk, grant)) = self.call.reply.poll_chunk(&self.call.room(self.local.room()), cx)
         else {
             return Poll::Pending;
         };

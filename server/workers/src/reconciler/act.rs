@@ -1,13 +1,11 @@
 //! The steps that the [reconciler](super) decides, and the state of processes as others see it.
 
 use super::wish::{Code, Pool};
-use crate::spawner::ExitStatus;
+use crate::deaths::WorkerExit;
+use crate::process::Generation;
 use queue::Serial;
 use stats::{DeathCause, ReforkOutcome, ReloadOutcome};
 use std::time::{Duration, Instant};
-
-/// The number of a template and the workers that it forked. Newer generations have higher numbers.
-pub type Generation = u32;
 
 /// The caller of a reload, who is told its steps. The rim gives the numbers.
 pub type Caller = u32;
@@ -144,44 +142,6 @@ pub enum TemplateEnd {
         /// Where the template was, as the end of the sentence.
         place: String,
     },
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkerExit {
-    pub serial: Serial,
-    /// The scoreboard slot of the worker.
-    pub index: u32,
-    /// The template that forked it.
-    pub generation: Generation,
-    /// Its process id; 0 if it was never forked.
-    pub pid: u32,
-    /// When it was forked, or when its fork was ordered.
-    pub forked: Instant,
-    /// Whether it was sent KILL.
-    pub killed: bool,
-    /// Its exit status; `None` if no template was left to report it and it is not known from elsewhere.
-    pub status: Option<ExitStatus>,
-    /// Peak memory in KiB.
-    pub peak_kib: u64,
-    pub cause: Cause,
-    /// The delay before the next fork, if any.
-    pub wait: Option<Duration>,
-}
-
-/// Why a worker exited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// It was told to exit.
-    Ordered,
-    Crashed,
-    /// A request was stuck in it.
-    Stuck,
-    /// It took up no requests and was killed.
-    Frozen,
-    /// It did not become ready in time and was killed.
-    SlowBoot,
-    /// It did not finish in time and was killed.
-    SlowDrain,
 }
 
 /// The stage of a worker's life.

@@ -1,7 +1,7 @@
 //! Keeps the state of one template and the fork back-off of its workers.
 
-use super::act::Generation;
 use super::wish::Code;
+use crate::process::Generation;
 use std::time::{Duration, Instant};
 
 /// The delay after the first failure. Each further failure doubles it.

@@ -55,6 +55,8 @@ mod templates;
 mod wish;
 mod workers;
 
+use crate::deaths::{Cause, WorkerExit};
+use crate::process::Generation;
 pub use act::*;
 use generation::{GenerationState, Role, Template};
 use queue::Serial;

@@ -1,11 +1,10 @@
 //! The changes of what exists, by the word of the kernel, of the processes, and of measurements.
 
-use super::act::Generation;
 use super::growth::Sample;
 use super::recycle::Figures;
 use super::wish::{Code, Plan};
+use crate::process::{ExitStatus, Generation};
 use crate::room;
-use crate::spawner::ExitStatus;
 use queue::Serial;
 
 /// A change.

@@ -3,7 +3,7 @@
 use super::generation::FIRST_WAIT;
 use super::world::*;
 use super::*;
-use crate::spawner::ExitStatus;
+use crate::process::ExitStatus;
 use proptest::prelude::*;
 
 fn table(wanted: usize, now: Instant) -> Reconciler {

@@ -1,7 +1,7 @@
 //! The lives of workers: from the order to fork to the report that they are gone.
 
 use super::*;
-use crate::spawner::ExitStatus;
+use crate::process::ExitStatus;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {

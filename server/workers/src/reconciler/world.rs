@@ -2,8 +2,8 @@
 //! make sense.
 
 use super::*;
+use crate::process::ExitStatus;
 use crate::room;
-use crate::spawner::ExitStatus;
 use stats::ReloadOutcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

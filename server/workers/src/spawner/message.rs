@@ -1,6 +1,7 @@
 //! Encodes and decodes the messages between front and template (`docs/internals/processes.md`).
 
-use super::{BootConfig, ExitStatus};
+use super::BootConfig;
+use crate::process::ExitStatus;
 use settings::puma::{Call, Evaluated, PumaFile, Refusal};
 use settings::{ControlAddress, ErrorLog, LogFormat, Pool, Restart, Service, ServiceProgram, StopSignal};
 use stats::Library;

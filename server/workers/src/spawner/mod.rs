@@ -68,21 +68,3 @@ impl ServiceOrder {
             .write(format!("{} {}\n", wire::template::guard::FAILED, why.replace('\n', " ")).as_bytes());
     }
 }
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExitStatus {
-    Exit(i32),
-    Signal(i32),
-}
-
-impl std::fmt::Display for ExitStatus {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ExitStatus::Exit(code) => write!(f, "exit code {code}"),
-            ExitStatus::Signal(9) => write!(f, "signal 9 (KILL; by hand, or the kernel ran out of memory)"),
-            ExitStatus::Signal(11) => write!(f, "signal 11 (SEGV)"),
-            ExitStatus::Signal(6) => write!(f, "signal 6 (ABRT)"),
-            ExitStatus::Signal(number) => write!(f, "signal {number}"),
-        }
-    }
-}

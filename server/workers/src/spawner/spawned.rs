@@ -13,12 +13,10 @@ use super::message;
 use super::prepared::command;
 use super::source::{Exit, Source};
 use super::template::TemplateReport;
-use super::{BootConfig, Booted, ExitStatus, ServiceOrder, TemplateMessage};
-use crate::link::{Connections, Descriptors, End};
-use crate::messages::{ThreadMessage, locked};
+use super::{BootConfig, Booted, ServiceOrder, TemplateMessage};
+use crate::messages::{Connections, Descriptors, End, NewLink, ThreadMessage};
 use crate::os;
-use crate::process::Process;
-use crate::reconciler::Generation;
+use crate::process::{ExitStatus, Generation, Process};
 use crate::scores::Scores;
 use crate::shared::Shared;
 use queue::{PoolIndex, Serial};
@@ -243,7 +241,7 @@ impl Common {
                 let Some(link) = worker.links.get(usize::from(number)) else { return Ok(()) };
                 // The worker waits for this byte before it refers to the connection, so the lock is held
                 // until the connection is in the queue.
-                let mut streams = locked(&link.streams);
+                let mut streams = link.streams.lock().unwrap_or_else(PoisonError::into_inner);
                 os::send(&stream, [&[0], &[]], &[])?;
                 streams.push_back(stream.into());
                 return Ok(());
@@ -254,7 +252,7 @@ impl Common {
         // A worker that cannot be sent descriptors has no access to the scoreboard.
         if hello.can & both != both && worker.scores.is_none() {
             let threads = worker.pool.1.threads.max.into();
-            worker.scores = Some(Scores::new(self.pool.clone(), usize::from(index), threads));
+            worker.scores = Some(Scores::new(self.pool.scoreboard().clone(), usize::from(index), threads));
         }
         let mut linked = worker.linked;
         for (number, link) in (0u16..).zip(&mut worker.links) {
@@ -265,13 +263,8 @@ impl Common {
                 None => Descriptors::Connections(link.streams.clone()),
             };
             let scores = worker.scores.as_ref().map(|scores| scores.of_link(number));
-            self.pool.mailbox(number).post(ThreadMessage::Link {
-                end: End { serial, pool },
-                index,
-                socket,
-                descriptors,
-                scores,
-            });
+            let link = NewLink { end: End { serial, pool }, index, socket, descriptors, scores };
+            self.pool.mailbox(number).post(ThreadMessage::Link(link));
             // The thread of the first link sends DRAIN.
             linked |= number == 0;
         }
@@ -302,7 +295,7 @@ impl Common {
 
     /// Sends the scoreboard, if the worker can receive it, and then the `boot` message of a template.
     fn boot(&self, control: &UnixStream, pool: &Pool, with_scoreboard: bool) -> io::Result<()> {
-        let scoreboard = [self.pool.scoreboard().as_fd()];
+        let scoreboard = [self.pool.scoreboard().memory().as_fd()];
         os::send(control, [&[0], &[]], if with_scoreboard { &scoreboard } else { &[] })?;
         let (slots, slot_len) = self.sizes;
         let bytes = message::encode(&message::boot(&self.config, pool, self.links, slots, slot_len));

@@ -2,7 +2,7 @@
 
 use super::templates::RunningTemplate;
 use super::*;
-use crate::link::{Descriptors, End};
+use crate::messages::{Descriptors, End, NewLink};
 use crate::progress::Progress;
 use crate::reconciler::{Hopeless, Line, Milestone, Pool, Trial};
 use crate::spawner::Template;
@@ -91,19 +91,19 @@ impl Supervisor {
         let own = pools.get(usize::from(pool.0)).ok_or_else(|| io::Error::other("there is no such pool"))?;
         let template =
             self.templates.get(&generation).ok_or_else(|| io::Error::other("there is no template"))?;
-        let mut theirs = Vec::with_capacity(self.shared.layout().links);
+        let mut theirs = Vec::with_capacity(self.shared.scoreboard().layout().links);
         let fronts = if template.process.passes_links() { self.shared.threads() as u16 } else { 0 };
         for thread in 0..fronts {
             let (ours, end) = os::pair()?;
             end.set_nonblocking(false)?;
             theirs.push(end);
-            self.shared.mailbox(thread).post(ThreadMessage::Link {
+            self.shared.mailbox(thread).post(ThreadMessage::Link(NewLink {
                 end: End { serial, pool },
                 index: index as u16,
                 socket: ours,
                 descriptors: Descriptors::WithFrames,
                 scores: None,
-            });
+            }));
         }
         template.process.fork(index, serial, (pool, own), &theirs)
     }

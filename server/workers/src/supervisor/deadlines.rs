@@ -134,7 +134,7 @@ impl Supervisor {
     }
 
     pub(super) fn check_worker(&mut self, row: &Row, now: Instant) {
-        let slot = self.shared.slot(row.index as usize);
+        let slot = self.shared.scoreboard().slot(row.index as usize);
         self.check_progress(row, &slot, now);
         self.trace_slow(row, &slot);
         let pool = PoolIndex(row.pool as u8);
@@ -174,7 +174,7 @@ impl Supervisor {
             if !seats.has_fibers() {
                 continue;
             }
-            let slot = self.shared.slot(row.index as usize);
+            let slot = self.shared.scoreboard().slot(row.index as usize);
             let mut queue = self.shared.dispatch(pool);
             match seats.computes(&slot, limit_us) {
                 true => queue.pass_over(row.serial, Reason::Computing),

@@ -14,8 +14,9 @@
 //! 4. All of them end with the server.
 
 use super::{Notice, Supervisor};
+use crate::process::Generation;
 use crate::process::Process;
-use crate::reconciler::{Code, Generation};
+use crate::reconciler::Code;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -26,7 +26,7 @@ impl Supervisor {
     pub(super) fn start_template(&mut self, generation: Generation, code: Code) -> io::Result<()> {
         let boot = self.releases.boot_config(code, &self.options.boot);
         let (links, sizes) = self.template_sizes();
-        let (scoreboard, to) = (self.shared.scoreboard().as_fd(), self.inbox.templates.0.clone());
+        let (scoreboard, to) = (self.shared.scoreboard().memory().as_fd(), self.inbox.templates.0.clone());
         let template = if let Some(socket) = &self.options.attached {
             let socket = socket.try_clone()?;
             let process = Template::attach(generation, &boot, links, scoreboard, sizes, socket, to)?;
@@ -57,13 +57,13 @@ impl Supervisor {
         let boot = self.releases.boot_config(code, &self.options.boot);
         let (links, sizes) = self.template_sizes();
         let Some(template) = self.templates.get(&generation) else { return Ok(()) };
-        let booted = template.process.boot(&boot, links, self.shared.scoreboard().as_fd(), sizes);
+        let booted = template.process.boot(&boot, links, self.shared.scoreboard().memory().as_fd(), sizes);
         booted.map_err(|e| format!("the template cannot be told to load the app: {e}"))
     }
 
     /// Returns the number of links of a worker, and the number of slots with their size in bytes.
     fn template_sizes(&self) -> (usize, (usize, usize)) {
-        let layout = self.shared.layout();
+        let layout = self.shared.scoreboard().layout();
         (layout.links, (self.reconciler.slots(), layout.slot_len()))
     }
 

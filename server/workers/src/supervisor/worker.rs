@@ -1,12 +1,13 @@
 //! Workers as processes: what is kept of each, and the record of its death.
 
 use super::*;
-use crate::deaths::{Facts, Served};
+use crate::deaths::{Cause, Facts, WorkerExit};
+use crate::in_flight::Served;
 use crate::memory::Memory;
 use crate::oom::Verdict;
 use crate::process::Process;
 use crate::progress::Progress;
-use crate::reconciler::{Cause, End, WorkerExit};
+use crate::reconciler::End;
 use settings::Machine;
 use stats::DeathCause;
 use std::time::SystemTime;
@@ -72,7 +73,7 @@ impl Worker {
 
 impl Supervisor {
     pub(super) fn has_served(&self, index: u32) -> bool {
-        self.shared.slot(index as usize).taken.iter().any(|&taken| taken > 0)
+        self.shared.scoreboard().slot(index as usize).taken.iter().any(|&taken| taken > 0)
     }
 
     pub(super) fn link_lost(&mut self, serial: Serial, why: &str) {
@@ -94,7 +95,7 @@ impl Supervisor {
         let process = self.workers.get(&exit.serial).and_then(|worker| worker.process.as_ref());
         // A worker whose template has died is a child of this process, on systems that support that.
         exit.status = exit.status.or_else(|| process.and_then(Process::reap));
-        let slot = self.shared.slot(exit.index as usize);
+        let slot = self.shared.scoreboard().slot(exit.index as usize);
         self.shared.add_blocked(&slot);
         let taken: Arc<[u64]> = slot.taken.into();
         let kernel = deaths::may_be_the_kernels(&exit);
