@@ -17,8 +17,6 @@ use std::path::Path;
 
 /// The circles of today: the crate with the parent of the modules, and the modules.
 const KNOWN: &[(&str, &str)] = &[
-    ("handler", "body failure"),
-    ("handler::held", "account holding ledger"),
     ("http2", "connection discard receive"),
     ("http::two", "body connection exchange life room"),
     ("proxy", "body proxy"),

@@ -20,6 +20,17 @@ pub enum BodyError {
     Malformed(&'static str),
 }
 
+impl From<BodyError> for Failure {
+    fn from(error: BodyError) -> Failure {
+        match error {
+            BodyError::Gone => Failure::client(400, "the client closed the connection inside the body"),
+            BodyError::TooSlow => Failure::client(408, "the body came slower than body_min_rate"),
+            BodyError::TooLarge => Failure::client(413, "the body is larger than max_body"),
+            BodyError::Malformed(reason) => Failure::client(400, reason),
+        }
+    }
+}
+
 /// A request body that is still arriving.
 pub trait IncomingBody {
     /// Returns the next bytes; `None` at the end. The first call sends 100 (Continue) to a client that

@@ -8,7 +8,7 @@
 //! 3. It is passed in [`Response::failure`], or as the error of a body stream, to `Ending::failure`. Only the
 //!    pipeline counts and logs it.
 
-use crate::{After, Body, BodyError, Fields, Response};
+use crate::{After, Body, Fields, Response};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -81,17 +81,6 @@ impl Failure {
         // The rest of an invalid request is not read.
         let after = if self.fault == Fault::Client { After::EndStream } else { After::Reuse };
         Response { status, fields, body: Body::Bytes(text.into()), after, failure: Some(Box::new(self)) }
-    }
-}
-
-impl From<BodyError> for Failure {
-    fn from(error: BodyError) -> Failure {
-        match error {
-            BodyError::Gone => Failure::client(400, "the client closed the connection inside the body"),
-            BodyError::TooSlow => Failure::client(408, "the body came slower than body_min_rate"),
-            BodyError::TooLarge => Failure::client(413, "the body is larger than max_body"),
-            BodyError::Malformed(reason) => Failure::client(400, reason),
-        }
     }
 }
 

@@ -1,25 +1,35 @@
 //! Counts the resources that one response holds ([`Holding`]), in parts that are counted separately
-//! ([`Hold`]).
+//! ([`Hold`]), and decides which responses of the thread are displaced when there is no room ([`Responses`]).
 
 use super::Amount;
 use super::account::Account;
-use super::ledger::Ledger;
-use std::cell::Cell;
-use std::rc::Rc;
-use std::time::Instant;
+use super::ledger::{CONNECTION_MEMORY, Limits, current};
+use net::descriptors;
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+/// The rate in bytes per second below which a client hardly moves.
+const HARDLY: u64 = 1 << 10;
+/// A client that hardly moves has stalled if it has not taken any bytes for this long.
+const STALLED: Duration = Duration::from_secs(2);
+/// A response moves if its client has taken bytes within this time.
+const PAUSE: Duration = Duration::from_millis(500);
+/// The interval at which responses that move are checked again for memory.
+const AGAIN: Duration = Duration::from_millis(250);
 
 /// The resources that a response holds until its client takes it.
 pub struct Holding {
     account: Rc<Account>,
-    ledger: Rc<Ledger>,
+    responses: Rc<Responses>,
     held: Cell<Amount>,
     /// When the client last took some of it, or when it began.
     moved: Cell<Instant>,
     displaced: Cell<bool>,
     wake: Box<dyn Fn()>,
-    /// Its index in the ledger, and the number of holdings before it.
-    pub(super) place: Cell<usize>,
-    pub(super) number: Cell<u64>,
+    /// Its index in the list of responses, and the number of holdings before it.
+    place: Cell<usize>,
+    number: Cell<u64>,
 }
 
 impl std::fmt::Debug for Holding {
@@ -32,7 +42,6 @@ impl Holding {
     /// Creates the holding of a response on the connection of `account`. `wake` must only make the protocol
     /// check [`Holding::is_displaced`] soon.
     pub fn new(account: Rc<Account>, wake: impl Fn() + 'static) -> Rc<Holding> {
-        let ledger = account.ledger.clone();
         let holding = Rc::new(Holding {
             account,
             held: Cell::default(),
@@ -41,9 +50,9 @@ impl Holding {
             wake: Box::new(wake),
             place: Cell::new(0),
             number: Cell::new(0),
-            ledger: ledger.clone(),
+            responses: of_thread(),
         });
-        ledger.enter(&holding);
+        holding.responses.enter(&holding);
         holding
     }
 
@@ -67,38 +76,27 @@ impl Holding {
         self.displaced.get()
     }
 
-    pub(super) fn displace(&self) {
+    fn displace(&self) {
         if !self.displaced.replace(true) {
-            self.ledger.leaving.update(|leaving| leaving + self.held.get());
+            self.account.ledger.leaving.update(|leaving| leaving + self.held.get());
             (self.wake)();
         }
     }
 
-    pub(super) fn account(&self) -> &Account {
-        &self.account
-    }
-
-    pub(super) fn held(&self) -> Amount {
-        self.held.get()
-    }
-
-    pub(super) fn moved(&self) -> Instant {
-        self.moved.get()
-    }
-
     fn change(&self, from: Amount, to: Amount) {
+        let ledger = &self.account.ledger;
         self.held.update(|held| held - from + to);
         self.account.held.update(|held| held - from + to);
-        self.ledger.change(from, to);
+        ledger.change(from, to);
         if self.displaced.get() {
-            self.ledger.leaving.update(|leaving| leaving - from + to);
+            ledger.leaving.update(|leaving| leaving - from + to);
         }
     }
 }
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        self.ledger.leave(self.place.get());
+        self.responses.leave(self.place.get());
     }
 }
 
@@ -118,7 +116,7 @@ impl Hold {
         }
         self.holding.change(before, amount);
         if amount.descriptors > before.descriptors || amount.memory > before.memory {
-            self.holding.ledger.make_room(&self.holding);
+            self.holding.responses.make_room(&self.holding);
         } else {
             self.holding.account.call();
         }
@@ -135,3 +133,137 @@ impl Drop for Hold {
         self.holding.account.call();
     }
 }
+
+thread_local! {
+    static RESPONSES: Rc<Responses> = Rc::default();
+}
+
+fn of_thread() -> Rc<Responses> {
+    RESPONSES.with(Rc::clone)
+}
+
+/// Displaces some responses of this thread, because the process has no descriptor left.
+#[cold]
+pub fn relieve() {
+    let limits = current().limits();
+    of_thread().displace(None, limits, limits.descriptors / 64 + 1);
+}
+
+/// The responses of a thread that hold something.
+#[derive(Debug, Default)]
+struct Responses {
+    holdings: RefCell<Vec<Weak<Holding>>>,
+    /// The number of holdings so far.
+    begun: Cell<u64>,
+    /// When no response was found that could be displaced for memory.
+    vain: Cell<Option<Instant>>,
+}
+
+/// How well a response moves; the lowest rank is displaced first. Recent movement counts more than the rate
+/// of the connection, because the windows that a client opens at the beginning are filled at once and look
+/// like a fast client for a while.
+type Rank = (bool, u64, Instant);
+
+impl Responses {
+    fn enter(&self, holding: &Rc<Holding>) {
+        let mut holdings = self.holdings.borrow_mut();
+        holding.place.set(holdings.len());
+        holding.number.set(self.begun.replace(self.begun.get() + 1));
+        holdings.push(Rc::downgrade(holding));
+    }
+
+    fn leave(&self, place: usize) {
+        let mut holdings = self.holdings.borrow_mut();
+        if place < holdings.len() {
+            holdings.swap_remove(place);
+        }
+        // The last entry has been moved to this index.
+        if let Some(moved) = holdings.get(place).and_then(Weak::upgrade) {
+            moved.place.set(place);
+        }
+    }
+
+    /// Displaces responses if more is held than allowed; `newcomer` stays.
+    fn make_room(&self, newcomer: &Rc<Holding>) {
+        let ledger = &newcomer.account.ledger;
+        let (limits, held) = (ledger.limits(), ledger.held.get() - ledger.leaving.get());
+        if held.descriptors > limits.descriptors {
+            // A few more at a time, because each round examines all of them.
+            let files = held.descriptors - limits.descriptors + limits.descriptors / 64;
+            self.displace(Some(newcomer), limits, files);
+        } else if descriptors::are_short() {
+            self.displace(Some(newcomer), limits, 1);
+        }
+        if held.memory > limits.memory {
+            self.displace_stalled(newcomer, held.memory - limits.memory);
+        }
+    }
+
+    /// Returns the responses that hold some of this kind of resource, the lowest rank first.
+    fn ranked(
+        &self,
+        newcomer: Option<&Rc<Holding>>,
+        now: Instant,
+        kind: impl Fn(Amount) -> u64,
+    ) -> Vec<(Rank, Rc<Holding>)> {
+        let holdings = self.holdings.borrow();
+        let mut ranked: Vec<(Rank, Rc<Holding>)> = holdings
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(|one| !one.is_displaced() && kind(one.held.get()) > 0)
+            .filter(|one| newcomer.is_none_or(|newcomer| !Rc::ptr_eq(one, newcomer)))
+            .map(|one| {
+                // The rate of a connection per unit that it holds, because the others of its responses wait
+                // for this one.
+                let share = one.account.pace.rate(now) / kind(one.account.held.get()).max(1);
+                let moves = now.saturating_duration_since(one.moved.get()) < PAUSE;
+                ((moves, share, one.moved.get()), one)
+            })
+            .collect();
+        ranked.sort_unstable_by_key(|(rank, _)| *rank);
+        ranked
+    }
+
+    #[cold]
+    fn displace(&self, newcomer: Option<&Rc<Holding>>, limits: Limits, files: u32) {
+        // The newest have not had time to show whether their clients take them.
+        let newest = self.begun.get().saturating_sub(u64::from(limits.descriptors / 8));
+        let mut left = files;
+        for (_, holding) in self.ranked(newcomer, Instant::now(), |held| held.descriptors.into()) {
+            if left == 0 {
+                return;
+            }
+            if holding.number.get() >= newest {
+                continue;
+            }
+            left = left.saturating_sub(holding.held.get().descriptors);
+            holding.displace();
+        }
+    }
+
+    #[cold]
+    fn displace_stalled(&self, newcomer: &Rc<Holding>, bytes: u64) {
+        let now = Instant::now();
+        if self.vain.get().is_some_and(|vain| now.duration_since(vain) < AGAIN) {
+            return;
+        }
+        let mut left = bytes;
+        for (_, holding) in self.ranked(Some(newcomer), now, |held| held.memory.div_ceil(CONNECTION_MEMORY)) {
+            if left == 0 {
+                return;
+            }
+            let hardly = holding.account.pace.rate(now) < HARDLY;
+            if hardly && now.saturating_duration_since(holding.moved.get()) >= STALLED {
+                left = left.saturating_sub(holding.held.get().memory);
+                holding.displace();
+            }
+        }
+        if left > 0 {
+            self.vain.set(Some(now));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

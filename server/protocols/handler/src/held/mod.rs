@@ -31,8 +31,8 @@ mod upload;
 
 pub use account::{Account, Turn, Waiting};
 pub use file::OpenFile;
-pub use holding::{Hold, Holding};
-pub use ledger::{CONNECTION_MEMORY, memory_is_short, relieve, share, total};
+pub use holding::{Hold, Holding, relieve};
+pub use ledger::{CONNECTION_MEMORY, memory_is_short, share, total};
 pub use upload::Upload;
 
 use std::ops::{Add, Sub};

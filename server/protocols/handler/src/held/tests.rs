@@ -1,8 +1,8 @@
 //! Tests the counts, the waiting of requests, and the choice of displaced responses.
 
 use super::*;
-use crate::held::Account;
 use crate::held::account::{Turn, Waiting};
+use crate::held::ledger::{LEAST_FILES, LEAST_MEMORY, Ledger, MEMORY};
 use crate::held::pace::Pace;
 use proptest::prelude::*;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ fn response(account: &Rc<Account>) -> Rc<Holding> {
 }
 
 /// Creates many responses with one file each.
-fn files(account: &Rc<Account>, count: usize) -> Vec<(Rc<Holding>, crate::held::Hold)> {
+fn files(account: &Rc<Account>, count: usize) -> Vec<(Rc<Holding>, Hold)> {
     let file = |_| {
         let holding = response(account);
         let hold = holding.hold(Amount::FILE);
@@ -48,7 +48,7 @@ fn what_is_held_is_counted_until_it_is_dropped() {
     assert_eq!(ledger.held.get(), Amount { descriptors: 0, memory: 4, disk: 7 });
     drop((hold, one, other));
     assert_eq!((ledger.held.get(), accounts[0].held()), Default::default());
-    assert!(ledger.holdings.borrow().is_empty());
+    assert!(of_thread().holdings.borrow().is_empty());
 }
 
 #[test]
@@ -155,12 +155,12 @@ fn one_that_leaves_is_told_once() {
 
 #[test]
 fn for_memory_only_those_leave_that_hardly_move() {
-    let (ledger, accounts) = accounts(4);
+    let (_, accounts) = accounts(4);
     let part = Amount::of_memory(LIMITS.memory / 2);
     let responses: Vec<Rc<Holding>> = accounts.iter().map(response).collect();
     let _holds: Vec<_> = responses.iter().take(3).map(|one| one.hold(part)).collect();
     assert!(responses.iter().all(|one| !one.is_displaced()), "they have just begun");
-    ledger.vain.set(None);
+    of_thread().vain.set(None);
     std::thread::sleep(STALLED);
     responses[0].took(1 << 20, Instant::now());
     responses[1].took(1 << 20, Instant::now());
@@ -217,7 +217,7 @@ proptest! {
     #[test]
     fn the_sums_are_right(acts in acts()) {
         let (ledger, accounts) = accounts(4);
-        let mut responses: Vec<(usize, Rc<Holding>, Vec<crate::held::Hold>)> = Vec::new();
+        let mut responses: Vec<(usize, Rc<Holding>, Vec<Hold>)> = Vec::new();
         for act in acts {
             let pick = |at: usize, len: usize| (len > 0).then(|| at % len);
             let amount = |descriptors, memory| Amount { descriptors, memory, disk: 0 };
@@ -246,7 +246,7 @@ proptest! {
             prop_assert_eq!(ledger.held.get(), sum(None));
             for (at, account) in accounts.iter().enumerate() { prop_assert_eq!(account.held(), sum(Some(at))); }
             let left = responses.iter().filter(|(_, one, _)| one.is_displaced());
-            let gone = left.clone().map(|(_, one, _)| one.held()).fold(Amount::default(), |all, held| all + held);
+            let gone = left.clone().map(|(_, one, _)| one.held.get()).fold(Amount::default(), |all, held| all + held);
             prop_assert_eq!(ledger.leaving.get(), gone);
             let now = ledger.held.get().descriptors;
             prop_assert!(left.count() <= leaving || before.max(now) > LIMITS.descriptors);
@@ -254,7 +254,7 @@ proptest! {
         drop(responses);
         prop_assert_eq!(ledger.held.get(), Amount::default());
         prop_assert_eq!(ledger.leaving.get(), Amount::default());
-        prop_assert!(ledger.holdings.borrow().is_empty());
+        prop_assert!(of_thread().holdings.borrow().is_empty());
     }
 }
 
