@@ -1,9 +1,7 @@
 //! Holds the state of one connection, and ends it.
 
-use crate::discard::Discard;
 use crate::frame::{self, MAX_WINDOW};
 use crate::hpack::{Decoder, Encoder};
-use crate::receive::{Block, Reading};
 use crate::repeat::Repeat;
 use crate::schedule::Schedule;
 use crate::streams::{Closed, Streams};
@@ -30,6 +28,40 @@ pub(crate) enum Going {
     Announced(Instant),
     /// GOAWAY with the last stream was sent.
     Final,
+}
+
+/// The kind of the next bytes.
+#[derive(Debug)]
+pub(crate) enum Reading {
+    Preface,
+    Frames,
+    /// The payload of a DATA frame. Without a stream it is dropped.
+    Data {
+        stream: Option<StreamId>,
+        left: usize,
+        padding: usize,
+        end: bool,
+    },
+    /// Nothing is read any more.
+    Over,
+}
+
+/// A header section whose CONTINUATION frames have not all arrived.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) stream: u32,
+    pub(crate) end: bool,
+    pub(crate) self_dependent: bool,
+    pub(crate) frames: usize,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A stream whose body is dropped.
+#[derive(Debug)]
+pub(crate) struct Discard {
+    pub(crate) stream: StreamId,
+    pub(crate) left: u32,
+    pub(crate) until: Instant,
 }
 
 /// The server's end of an HTTP/2 connection.

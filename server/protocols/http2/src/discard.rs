@@ -7,18 +7,9 @@
 //! 1. At most `discard_bytes` of a stream are dropped, for at most `discard_timeout`; then the stream is reset with `NO_ERROR`.
 //! 2. The connection's window is credited at once: other streams do not wait for this one.
 
-use crate::connection::Connection;
-use crate::receive::Reading;
+use crate::connection::{Connection, Discard, Reading};
 use crate::{ErrorCode, StreamId};
 use std::time::Instant;
-
-/// A stream whose body is dropped.
-#[derive(Debug)]
-pub(crate) struct Discard {
-    stream: StreamId,
-    left: u32,
-    until: Instant,
-}
 
 impl Connection {
     /// Drops the rest of a request whose response has been sent, within limits, and closes the stream. No event follows. Does nothing if the request

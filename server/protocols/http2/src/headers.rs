@@ -1,9 +1,9 @@
 //! Handles the header sections of clients: requests and trailers (RFC 9113 sections 6.2, 6.10 and 8).
 
-use crate::connection::{Connection, Going};
+use crate::connection::{Block, Connection, Going};
 use crate::frame::{self, Header, MAX_WINDOW, number, unpadded};
 use crate::hpack::DecodeError;
-use crate::receive::{Block, error, frame_size, protocol};
+use crate::receive::{error, frame_size, protocol};
 use crate::streams::{Closed, NO_LENGTH, Sending, Stream};
 use crate::{ConnectionError, ErrorCode, Event, StreamId};
 use fieldcode::Flood;

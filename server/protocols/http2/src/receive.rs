@@ -5,37 +5,11 @@
 //! 2. The data of a DATA frame is passed on as it arrives; its header has been checked before that.
 //! 3. A frame's size and place in the sequence are checked when its header has arrived.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Reading};
 use crate::frame::{self, HEADER, Header, MAX_PAYLOAD, PREFACE};
 use crate::streams::{Closed, NO_LENGTH, Sending};
 use crate::{ConnectionError, ErrorCode, Event, StreamId};
 use fieldcode::{DataFrames, Flood};
-
-/// The kind of the next bytes.
-#[derive(Debug)]
-pub(crate) enum Reading {
-    Preface,
-    Frames,
-    /// The payload of a DATA frame. Without a stream it is dropped.
-    Data {
-        stream: Option<StreamId>,
-        left: usize,
-        padding: usize,
-        end: bool,
-    },
-    /// Nothing is read any more.
-    Over,
-}
-
-/// A header section whose CONTINUATION frames have not all arrived.
-#[derive(Debug)]
-pub(crate) struct Block {
-    pub(crate) stream: u32,
-    pub(crate) end: bool,
-    pub(crate) self_dependent: bool,
-    pub(crate) frames: usize,
-    pub(crate) bytes: Vec<u8>,
-}
 
 pub(crate) fn error(code: ErrorCode, reason: &'static str) -> ConnectionError {
     ConnectionError { code, reason, flood: None }
