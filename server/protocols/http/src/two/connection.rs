@@ -1,8 +1,8 @@
 //! Runs the task of an HTTP/2 connection: its reads and writes, its deadlines, and its end.
 
-use super::exchange::Slot;
-use super::hub::Hub;
+use super::hub::{FILL, Hub};
 use super::ready::{Places, ReadyList};
+use super::slot::Slot;
 use crate::context::{Context, Counted, Open};
 use crate::delivery::{Delivery, Found};
 use crate::message::{DISCARD_BYTES, DISCARD_TIME, Outcome, Sent};
@@ -18,8 +18,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Output bytes of a turn: beyond this, no body is added and nothing is read.
-pub(super) const FILL: usize = 128 << 10;
 /// The most reads and writes per poll, so that other connections get served.
 const TURNS: usize = 8;
 /// The most body pieces per turn.

@@ -1,10 +1,11 @@
 //! Runs the exchanges of a connection, from a request to the end of its stream.
 
 use super::body::{Pieces, Pull, Source};
-use super::connection::{Conn, FILL};
+use super::connection::Conn;
 use super::file::FileReader;
-use super::hub::Hub;
+use super::hub::FILL;
 use super::life::Life;
+use super::slot::{Expected, Slot, State};
 use crate::message::{self, COUNTED, Framed, Outcome, READ_BELOW, Sent, append_file, inadmissible};
 use fieldcode::RequestHead;
 use h1::Expect;
@@ -12,9 +13,7 @@ use handler::held::Amount;
 use handler::{After, Body, Exchange, Failure, Handler, Lent, Response, Trace, Version};
 use http2::{ErrorCode, StreamId};
 use net::Transport;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -24,52 +23,6 @@ const SMALL: usize = 16 << 10;
 
 /// The most bytes of a body that are sent before the most urgent body is chosen again.
 const PIECE: usize = 64 << 10;
-
-pub(super) struct Slot {
-    id: StreamId,
-    pub(super) life: Rc<Life>,
-    outcome: Outcome,
-    is_head: bool,
-    state: State,
-}
-
-/// The phase of a stream.
-enum State {
-    /// The request has arrived in this turn.
-    New(Result<Expected, Failure>),
-    /// The handler is running.
-    Handling(Pin<Box<dyn Future<Output = Response>>>),
-    /// The response is being sent.
-    Sending(Source),
-}
-
-/// The facts in a head about its body.
-struct Expected {
-    /// The declared length; `None` if there is no body.
-    length: Option<u64>,
-    expect: Expect,
-}
-
-impl Slot {
-    /// Returns whether the stream waits for the client: for its body, or for the client to read the response. `blocked`: the connection has no room.
-    pub(super) fn waits_for_client(&self, engine: &http2::Connection, blocked: bool) -> bool {
-        match &self.state {
-            State::New(_) => false,
-            State::Handling(_) => self.life.is_awaited(),
-            State::Sending(_) => blocked || engine.room(self.id) == 0,
-        }
-    }
-
-    /// Ends the stream without polling its handler again.
-    pub(super) fn cut_off(self, hub: &Hub) -> Outcome {
-        let Slot { life, mut outcome, state, .. } = self;
-        life.end(hub);
-        // Dropping the handler's future returns the request.
-        drop(state);
-        outcome.sent.broken = true;
-        outcome
-    }
-}
 
 impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     /// Adds a request. It is served after everything that arrived with it has been read.

@@ -10,7 +10,12 @@ use net::Timer;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Output bytes of a turn: beyond this, no body is added and nothing is read.
+pub(super) const FILL: usize = 128 << 10;
+/// The delay from the last bytes of a connection to the check whether it waits for its client.
+pub(super) const LOOK: Duration = Duration::from_millis(250);
 
 /// The shared state of a connection and its streams.
 pub(super) struct Hub {

@@ -4,9 +4,7 @@
 //! 1. The client's window opens again when the handler takes the bytes, not before, so a slow handler slows its client down.
 //! 2. After the end of the stream, the client counts as gone and the rest of the body is [`BodyError::Gone`].
 
-use super::connection::FILL;
-use super::hub::Hub;
-use super::room::LOOK;
+use super::hub::{FILL, Hub, LOOK};
 use bytes::{Bytes, BytesMut};
 use handler::held::{Account, Amount, Hold, Holding};
 use handler::{BodyError, Client, Departure, Fields, Incoming, IncomingBody};

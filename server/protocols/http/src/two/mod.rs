@@ -17,6 +17,7 @@ mod hub;
 mod life;
 mod ready;
 mod room;
+mod slot;
 
 use crate::context::{Context, Shared};
 use crate::room::State;

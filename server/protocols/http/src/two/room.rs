@@ -6,13 +6,11 @@
 //! 2. A connection that makes room ends with GOAWAY if it is idle. Otherwise it is reset, because its client does not read or has sent no request.
 
 use super::connection::Conn;
+use super::hub::LOOK;
 use crate::room::State;
 use handler::Handler;
 use net::Transport;
-use std::time::{Duration, Instant};
-
-/// The delay from the last bytes of a connection to the check whether it waits for its client.
-pub(super) const LOOK: Duration = Duration::from_millis(250);
+use std::time::Instant;
 
 impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     /// Makes room for another connection.

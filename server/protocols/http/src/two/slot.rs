@@ -1,0 +1,58 @@
+//! The state of one stream, from its request to its end.
+
+use super::body::Source;
+use super::hub::Hub;
+use super::life::Life;
+use crate::message::Outcome;
+use h1::Expect;
+use handler::{Failure, Response};
+use http2::StreamId;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// An open stream, with its exchange.
+pub(super) struct Slot {
+    pub(super) id: StreamId,
+    pub(super) life: Rc<Life>,
+    pub(super) outcome: Outcome,
+    pub(super) is_head: bool,
+    pub(super) state: State,
+}
+
+/// The phase of a stream.
+pub(super) enum State {
+    /// The request has arrived in this turn.
+    New(Result<Expected, Failure>),
+    /// The handler is running.
+    Handling(Pin<Box<dyn Future<Output = Response>>>),
+    /// The response is being sent.
+    Sending(Source),
+}
+
+/// The facts in a head about its body.
+pub(super) struct Expected {
+    /// The declared length; `None` if there is no body.
+    pub(super) length: Option<u64>,
+    pub(super) expect: Expect,
+}
+
+impl Slot {
+    /// Returns whether the stream waits for the client: for its body, or for the client to read the response. `blocked`: the connection has no room.
+    pub(super) fn waits_for_client(&self, engine: &http2::Connection, blocked: bool) -> bool {
+        match &self.state {
+            State::New(_) => false,
+            State::Handling(_) => self.life.is_awaited(),
+            State::Sending(_) => blocked || engine.room(self.id) == 0,
+        }
+    }
+
+    /// Ends the stream without polling its handler again.
+    pub(super) fn cut_off(self, hub: &Hub) -> Outcome {
+        let Slot { life, mut outcome, state, .. } = self;
+        life.end(hub);
+        // Dropping the handler's future returns the request.
+        drop(state);
+        outcome.sent.broken = true;
+        outcome
+    }
+}
