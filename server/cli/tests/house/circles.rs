@@ -17,7 +17,6 @@ use std::path::Path;
 
 /// The circles of today: the crate with the parent of the modules, and the modules.
 const KNOWN: &[(&str, &str)] = &[
-    ("proxy", "body proxy"),
     ("settings", "error file given kind load puma resolve settings table value"),
     ("settings::puma", "call map methods"),
 ];

@@ -7,8 +7,8 @@
 //! 4. While the client does not read, other requests may take the connection: see [`crate::holds`].
 
 use crate::holds::Hold;
+use crate::local::Local;
 use crate::pool::Connection;
-use crate::proxy::Local;
 use crate::receiver::{Received, Rest};
 use bytes::{Buf, Bytes};
 use handler::{BodyStream, Chunk, Failure, Peer};

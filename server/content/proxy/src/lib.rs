@@ -22,6 +22,7 @@ mod conversation;
 mod forwarded;
 mod health;
 mod holds;
+mod local;
 mod origin;
 mod pool;
 mod proxy;

@@ -3,8 +3,9 @@
 use crate::body::UpstreamBody;
 use crate::connect::connect;
 use crate::conversation::{Answered, Blame, Lost, converse, poll_departure};
-use crate::holds::{self, At, Holds, Place};
-use crate::pool::{Connection, Pool};
+use crate::holds::{At, Place};
+use crate::local::Local;
+use crate::pool::Connection;
 use crate::receiver::{Expected, Received, Rest};
 use crate::request_head::{self, OriginRequest};
 use crate::sender::Sender;
@@ -13,37 +14,16 @@ use crate::upstreams::{Active, NoOrigin};
 use crate::{Upstreams, Via};
 use h1::{body_framing, syntax};
 use handler::{After, Body, Client, Departure, Exchange, Failure, Fault, Incoming, Peer, Request, Response};
-use net::Timers;
-use net::task::spawn_local;
-use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
-use tokio::task::AbortHandle;
-
-/// The time between two checks of idle connections.
-const REAP: Duration = Duration::from_secs(1);
+use std::time::Instant;
 
 /// A thread's connections to the origins of one configuration.
 pub struct Proxy {
     local: Rc<Local>,
-}
-
-/// The state that the exchanges of a thread share.
-pub(crate) struct Local {
-    pub(crate) upstreams: Arc<Upstreams>,
-    pool: Pool,
-    timers: Rc<Timers>,
-    /// The task that runs `timers`.
-    ticking: Cell<Option<AbortHandle>>,
-    reaping: Cell<bool>,
-    /// Connections that clients make this thread hold.
-    holds: Rc<Holds>,
-    /// A buffer for request heads.
-    head: RefCell<Vec<u8>>,
 }
 
 /// A response that has begun, and its connection.
@@ -59,17 +39,7 @@ struct Begun {
 impl Proxy {
     /// Creates a proxy without connections, for use on this thread's `LocalRuntime`.
     pub fn new(upstreams: Arc<Upstreams>) -> Proxy {
-        let pool = Pool::new(upstreams.origins.len(), upstreams.config.max_idle);
-        let local = Local {
-            upstreams,
-            pool,
-            timers: Timers::new(),
-            ticking: Cell::new(None),
-            reaping: Cell::new(false),
-            holds: holds::of_thread(),
-            head: RefCell::default(),
-        };
-        Proxy { local: Rc::new(local) }
+        Proxy { local: Local::new(upstreams) }
     }
 
     /// Passes an exchange to an origin. `target`: path and query, beginning with `/` (or `*` of an `OPTIONS`); the origin's base path is put before
@@ -247,65 +217,11 @@ impl Local {
         std::ptr::from_ref(&self.upstreams.origins[origin]).addr()
     }
 
-    /// Keeps a connection whose response has ended.
-    pub(crate) fn keep(self: &Rc<Local>, origin: usize, connection: Connection) {
-        self.pool.put(origin, connection, Instant::now());
-        if !self.reaping.replace(true) {
-            spawn_local(reap(Rc::downgrade(self)));
-        }
-    }
-
-    /// Counts a failure inside a body against the origin. Returns the failure with the origin's name.
-    pub(crate) fn broke(&self, origin: usize, peer: &Peer, failure: Failure) -> Failure {
-        match failure.status {
-            504 => self.upstreams.failed(origin),
-            _ => self.upstreams.closed(origin, peer),
-        }
-        self.named(origin, failure)
-    }
-
-    /// Starts the task that runs the timers, if it does not run.
-    fn tick(&self) {
-        let ticking = self.ticking.take().unwrap_or_else(|| {
-            let timers = self.timers.clone();
-            spawn_local(async move { timers.run().await }).abort_handle()
-        });
-        self.ticking.set(Some(ticking));
-    }
-
-    fn named(&self, origin: usize, failure: Failure) -> Failure {
-        if failure.fault == Fault::Client {
-            return failure;
-        }
-        let (name, origin) = (&self.upstreams.config.name, &self.upstreams.origins[origin].origin);
-        Failure { reason: format!("{name}: {origin}: {}", failure.reason).into(), ..failure }
-    }
-
     fn no_origin(&self, why: NoOrigin) -> Failure {
         let name = &self.upstreams.config.name;
         match why {
             NoOrigin::AllSick => Failure::busy(format!("{name}: health checks fail at every origin")),
             NoOrigin::AllTried => Failure::app(502, format!("{name}: every origin has been tried")),
-        }
-    }
-}
-
-impl Drop for Local {
-    fn drop(&mut self) {
-        if let Some(ticking) = self.ticking.take() {
-            ticking.abort();
-        }
-    }
-}
-
-/// Closes expired idle connections until none is left.
-async fn reap(local: Weak<Local>) {
-    loop {
-        tokio::time::sleep(REAP).await;
-        let Some(local) = local.upgrade() else { return };
-        if !local.pool.reap(Instant::now()) {
-            local.reaping.set(false);
-            return;
         }
     }
 }
