@@ -18,7 +18,7 @@ use wire::times::Times;
 pub(crate) struct Call {
     /// The REQUEST frame without body bytes.
     pub(crate) frame: RefCell<Vec<u8>>,
-    pub(crate) body: RefCell<Carried>,
+    pub(crate) body: RefCell<CallBody>,
     pub(crate) reply: Reply,
     pub(crate) trace: Rc<Trace>,
     /// The client, as long as its exchange keeps it. A probe request has none.
@@ -40,7 +40,7 @@ pub(crate) struct Call {
 
 /// How the body is sent.
 #[derive(Debug)]
-pub(crate) enum Carried {
+pub(crate) enum CallBody {
     Nothing,
     Bytes(Bytes),
     /// A file that is sent with the request, counted among all uploads.
@@ -68,7 +68,7 @@ impl Call {
     /// Creates a request that asks for a seat of this pool at `asked`.
     pub(crate) fn new(
         frame: Vec<u8>,
-        body: Carried,
+        body: CallBody,
         trace: Rc<Trace>,
         client: Option<Weak<dyn Client>>,
         pool: PoolIndex,
@@ -113,7 +113,7 @@ impl Call {
         self.state.set(CallState::Finished);
         // The request will not be sent again.
         self.frame.take();
-        self.body.replace(Carried::Nothing);
+        self.body.replace(CallBody::Nothing);
     }
 
     /// Returns the holding of its response; `None` if no handler waits for it.

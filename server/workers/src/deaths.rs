@@ -9,7 +9,7 @@
 
 use crate::in_flight::Served;
 use crate::memory::Memory;
-use crate::oom::Verdict;
+use crate::oom::OomCount;
 use crate::process::{ExitStatus, Generation};
 use queue::Serial;
 use stats::{Death, DeathCause, DeathCounts, DeathRequest};
@@ -103,13 +103,13 @@ pub enum Cause {
 }
 
 /// The facts about a worker's end.
-pub(crate) struct Facts<'a> {
+pub(crate) struct DeathFacts<'a> {
     pub(crate) exit: &'a WorkerExit,
     /// Why the worker was told to finish or was killed, if its limits were the reason.
     pub(crate) recycled: Option<(DeathCause, &'a str)>,
     pub(crate) requests: u64,
     pub(crate) memory: Memory,
-    pub(crate) oom: Verdict,
+    pub(crate) oom: OomCount,
     /// Descriptions of the stuck requests.
     pub(crate) stuck: &'a [String],
     pub(crate) served: Vec<Served>,
@@ -133,12 +133,12 @@ pub(crate) fn may_be_the_kernels(exit: &WorkerExit) -> bool {
 
 /// Describes how a worker ended, before the requests that it was serving are known.
 pub(crate) fn describe(exit: &WorkerExit, worker_timeout: Option<Duration>) -> String {
-    let facts = Facts {
+    let facts = DeathFacts {
         exit,
         recycled: None,
         requests: 0,
         memory: Memory::default(),
-        oom: Verdict::default(),
+        oom: OomCount::default(),
         stuck: &[],
         served: Vec::new(),
         traces: &[],
@@ -148,7 +148,7 @@ pub(crate) fn describe(exit: &WorkerExit, worker_timeout: Option<Duration>) -> S
     format!("worker {} (pid {}) {}", exit.index, exit.pid, facts.how())
 }
 
-impl Facts<'_> {
+impl DeathFacts<'_> {
     pub(crate) fn record(mut self, at: SystemTime) -> Death {
         self.served.sort_by_key(|request| std::cmp::Reverse(request.age));
         let text = self.sentence();

@@ -6,13 +6,13 @@ fn exit(cause: Cause, status: Option<ExitStatus>) -> WorkerExit {
     WorkerExit { serial, index, generation, pid, forked: now, killed, status, peak_kib, cause, wait }
 }
 
-fn facts(exit: &WorkerExit) -> Facts<'_> {
-    Facts {
+fn facts(exit: &WorkerExit) -> DeathFacts<'_> {
+    DeathFacts {
         exit,
         recycled: None,
         requests: 7,
         memory: Memory::default(),
-        oom: Verdict { before: Some(1), after: Some(1) },
+        oom: OomCount { before: Some(1), after: Some(1) },
         stuck: &[],
         served: Vec::new(),
         traces: &[],
@@ -21,7 +21,7 @@ fn facts(exit: &WorkerExit) -> Facts<'_> {
     }
 }
 
-fn record(facts: Facts<'_>) -> Death {
+fn record(facts: DeathFacts<'_>) -> Death {
     facts.record(SystemTime::UNIX_EPOCH)
 }
 
@@ -40,21 +40,21 @@ fn the_kernels_kill_is_told_from_another() {
     assert_eq!((death.cause, death.signal, death.exit_code), (DeathCause::Signal, Some(9), None));
     assert!(death.text.contains("not because memory ran out"), "{}", death.text);
 
-    let oom = Verdict { before: Some(1), after: Some(2) };
-    let death = record(Facts { oom, ..facts(&by_signal) });
+    let oom = OomCount { before: Some(1), after: Some(2) };
+    let death = record(DeathFacts { oom, ..facts(&by_signal) });
     assert_eq!(
         (death.cause, death.oom_kills_before, death.oom_kills_after),
         (DeathCause::OutOfMemory, Some(1), Some(2))
     );
     assert!(death.text.contains("killed by the kernel because memory ran out"), "{}", death.text);
 
-    let death = record(Facts { oom: Verdict::default(), ..facts(&by_signal) });
+    let death = record(DeathFacts { oom: OomCount::default(), ..facts(&by_signal) });
     assert_eq!(death.cause, DeathCause::Signal);
     assert!(death.text.contains("by hand, or the kernel"), "nobody knows: {}", death.text);
 
     let ours = WorkerExit { killed: true, ..exit(Cause::Ordered, KILL) };
     assert!(!may_be_the_kernels(&ours));
-    assert_eq!(record(Facts { oom, ..facts(&ours) }).cause, DeathCause::Drain);
+    assert_eq!(record(DeathFacts { oom, ..facts(&ours) }).cause, DeathCause::Drain);
     assert!(!may_be_the_kernels(&exit(Cause::Crashed, Some(ExitStatus::Exit(1)))));
     assert!(may_be_the_kernels(&exit(Cause::Crashed, None)), "an orphan's end is not reported");
 }
@@ -88,17 +88,17 @@ fn the_end_of_an_orphan_is_no_excuse_for_lost_requests_or_the_kernel() {
     let orphan = exit(Cause::Ordered, None);
     assert!(finished(&orphan) && !finished(&exit(Cause::Crashed, None)));
     assert!(!finished(&WorkerExit { killed: true, ..exit(Cause::Ordered, None) }));
-    let death = record(Facts { served: vec![served(1, 1)], ..facts(&orphan) });
+    let death = record(DeathFacts { served: vec![served(1, 1)], ..facts(&orphan) });
     assert!(death.text.contains("with unanswered requests: exit status unknown"), "{}", death.text);
-    let oom = Verdict { before: Some(1), after: Some(2) };
-    assert_eq!(record(Facts { oom, ..facts(&orphan) }).cause, DeathCause::OutOfMemory);
+    let oom = OomCount { before: Some(1), after: Some(2) };
+    assert_eq!(record(DeathFacts { oom, ..facts(&orphan) }).cause, DeathCause::OutOfMemory);
 }
 
 #[test]
 fn a_recycled_worker_says_why() {
     let recycled = Some((DeathCause::MaxAge, "after limits.max_age (1 h)"));
     let ended = exit(Cause::Ordered, Some(ExitStatus::Exit(0)));
-    let death = record(Facts { recycled, ..facts(&ended) });
+    let death = record(DeathFacts { recycled, ..facts(&ended) });
     assert_eq!(death.cause, DeathCause::MaxAge);
     assert!(
         death.text.starts_with("worker 2 (pid 42) finished, after limits.max_age (1 h);"),
@@ -106,7 +106,7 @@ fn a_recycled_worker_says_why() {
         death.text
     );
     let slow = exit(Cause::SlowDrain, KILL);
-    let death = record(Facts { recycled, ..facts(&slow) });
+    let death = record(DeathFacts { recycled, ..facts(&slow) });
     assert_eq!(death.cause, DeathCause::DrainTimeout);
     assert!(death.text.contains("after limits.max_age (1 h)"), "{}", death.text);
 }
@@ -119,7 +119,7 @@ fn requests_come_oldest_first_with_where_they_were() {
         [Trace { link: 1, id: 5, lines: lines.clone() }, Trace { link: 0, id: 4, lines: Vec::new() }];
     let answered = Served { failed: false, answered: true, ..served(6, 1) };
     let given = vec![served(4, 2), served(5, 30), answered];
-    let death = record(Facts { served: given, traces: &traces, ..facts(&crashed) });
+    let death = record(DeathFacts { served: given, traces: &traces, ..facts(&crashed) });
     let paths: Vec<&str> = death.in_flight.iter().map(|one| one.path.as_str()).collect();
     assert_eq!(paths, ["/5", "/4", "/6"]);
     assert_eq!(death.in_flight[0].backtrace, Some(lines));
@@ -132,7 +132,7 @@ fn requests_come_oldest_first_with_where_they_were() {
 fn the_ring_is_bounded_and_the_counts_are_not() {
     let (deaths, crashed) = (Deaths::default(), exit(Cause::Crashed, KILL));
     for requests in 0..KEPT as u64 + 3 {
-        deaths.add(record(Facts { requests, ..facts(&crashed) }));
+        deaths.add(record(DeathFacts { requests, ..facts(&crashed) }));
     }
     let kept = deaths.list();
     assert_eq!((kept.len(), kept[0].requests, kept[KEPT - 1].requests), (KEPT, KEPT as u64 + 2, 3));

@@ -80,9 +80,8 @@ pub(crate) enum Descriptors {
 /// Sockets that a worker has connected.
 pub(crate) type Connections = Arc<Mutex<VecDeque<OwnedFd>>>;
 
-/// A message to the supervisor.
 #[derive(Debug)]
-pub(crate) enum Report {
+pub(crate) enum SupervisorMessage {
     /// A worker can take requests.
     Ready { serial: Serial, seats: u32 },
     /// A worker was told to stop by a signal.

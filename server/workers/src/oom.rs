@@ -23,14 +23,14 @@ pub(crate) struct OomKills {
 
 /// The counter at one death.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct OomCount {
     /// The counts that earlier deaths explain; `None` if the kernel does not count.
     pub(crate) before: Option<u64>,
     /// The counter now.
     pub(crate) after: Option<u64>,
 }
 
-impl Verdict {
+impl OomCount {
     /// Returns whether the kernel killed the worker.
     pub(crate) fn is_kill(self) -> bool {
         self.after > self.before
@@ -55,9 +55,9 @@ impl OomKills {
 
     /// Returns the verdict on a death that was noticed now. `killed`: whether the kernel may have killed the
     /// worker.
-    pub(crate) fn death(&mut self, counted: Option<u64>, killed: bool, now: Instant) -> Verdict {
+    pub(crate) fn death(&mut self, counted: Option<u64>, killed: bool, now: Instant) -> OomCount {
         self.read(counted, now);
-        let verdict = Verdict { before: counted.map(|counted| self.explained.min(counted)), after: counted };
+        let verdict = OomCount { before: counted.map(|counted| self.explained.min(counted)), after: counted };
         if killed && verdict.is_kill() {
             self.explained += 1;
         }
@@ -74,8 +74,8 @@ mod tests {
         let now = Instant::now();
         let mut kills = OomKills::new(Some(3), now);
         assert!(!kills.death(Some(3), true, now).is_kill(), "kill -9");
-        assert_eq!(kills.death(Some(5), true, now), Verdict { before: Some(3), after: Some(5) });
-        assert_eq!(kills.death(Some(5), true, now), Verdict { before: Some(4), after: Some(5) });
+        assert_eq!(kills.death(Some(5), true, now), OomCount { before: Some(3), after: Some(5) });
+        assert_eq!(kills.death(Some(5), true, now), OomCount { before: Some(4), after: Some(5) });
         assert!(!kills.death(Some(5), true, now).is_kill(), "both counts are explained");
     }
 
@@ -103,7 +103,7 @@ mod tests {
     fn without_a_counter_nothing_is_said() {
         let now = Instant::now();
         let mut kills = OomKills::new(None, now);
-        assert_eq!(kills.death(None, true, now), Verdict::default());
-        assert!(!Verdict::default().is_kill());
+        assert_eq!(kills.death(None, true, now), OomCount::default());
+        assert!(!OomCount::default().is_kill());
     }
 }

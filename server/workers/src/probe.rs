@@ -1,9 +1,9 @@
 //! Sends the probe requests of the server itself to a worker on trial. They have no position in the queue and
 //! are never sent to another worker.
 
-use crate::call::{Call, CallState, Carried};
+use crate::call::{Call, CallBody, CallState};
 use crate::local::Local;
-use crate::messages::Report;
+use crate::messages::SupervisorMessage;
 use crate::reply::ReplyEvent;
 use handler::Trace;
 use queue::{PoolIndex, Serial};
@@ -18,12 +18,18 @@ impl Local {
         let now = Instant::now();
         let call = call(target, self.monotonic_us(now), now);
         let Some(link) = self.link(serial) else {
-            return self.shared().report(Report::Probed { serial, result: Err("its link ended".to_owned()) });
+            return self
+                .shared()
+                .report(SupervisorMessage::Probed { serial, result: Err("its link ended".to_owned()) });
         };
         call.sent_to(serial, link.index);
         match link.send(call.clone()) {
             Ok(id) => call.set_state(CallState::Sent { ticket: None, serial, id }),
-            Err(e) => return self.shared().report(Report::Probed { serial, result: Err(e.to_string()) }),
+            Err(e) => {
+                return self
+                    .shared()
+                    .report(SupervisorMessage::Probed { serial, result: Err(e.to_string()) });
+            }
         }
         let local = self.clone();
         net::task::spawn_local(async move {
@@ -34,7 +40,7 @@ impl Local {
             if call.state() != CallState::Finished {
                 local.abandon(&call);
             }
-            local.shared().report(Report::Probed { serial, result });
+            local.shared().report(SupervisorMessage::Probed { serial, result });
         });
     }
 }
@@ -65,7 +71,7 @@ fn call(target: &str, asked_us: u64, now: Instant) -> Rc<Call> {
     encoder.field(b"host", b"localhost");
     encoder.field(b"user-agent", b"Firebrick reload");
     encoder.finish(Put::None);
-    Rc::new(Call::new(frame, Carried::Nothing, Rc::new(Trace::default()), None, PoolIndex::DEFAULT, now))
+    Rc::new(Call::new(frame, CallBody::Nothing, Rc::new(Trace::default()), None, PoolIndex::DEFAULT, now))
 }
 
 /// Returns the status of the response, or the reason why there is none.

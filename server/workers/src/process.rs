@@ -43,10 +43,10 @@ impl std::fmt::Display for ExitStatus {
 
 /// A process. Clones refer to the same process.
 #[derive(Debug, Clone)]
-pub(crate) struct Process(Arc<Known>);
+pub(crate) struct Process(Arc<ProcessRef>);
 
 #[derive(Debug)]
-enum Known {
+enum ProcessRef {
     Exact(AsyncFd<Handle>),
     ByNumber(Pid),
     /// The process had been reaped before it was opened.
@@ -64,57 +64,57 @@ impl Process {
     pub(crate) fn open(pid: u32) -> Process {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         Process(Arc::new(match pid.map(|pid| (pid, exact(pid))) {
-            None | Some((_, Err(Errno::SRCH))) => Known::Gone,
-            Some((_, Ok(exact))) => Known::Exact(exact),
-            Some((pid, Err(_))) => Known::ByNumber(pid),
+            None | Some((_, Err(Errno::SRCH))) => ProcessRef::Gone,
+            Some((_, Ok(exact))) => ProcessRef::Exact(exact),
+            Some((pid, Err(_))) => ProcessRef::ByNumber(pid),
         }))
     }
 
     /// Returns whether the handle can only refer to this process or to none.
     pub(crate) fn is_exact(&self) -> bool {
-        !matches!(*self.0, Known::ByNumber(_))
+        !matches!(*self.0, ProcessRef::ByNumber(_))
     }
 
     /// Waits until the process has exited, reaped or not.
     pub(crate) async fn ended(&self) {
         match &*self.0 {
-            Known::Exact(exact) => {
+            ProcessRef::Exact(exact) => {
                 // Fails only when the event loop ends.
                 let _ = exact.readable().await;
             }
-            Known::ByNumber(pid) => {
+            ProcessRef::ByNumber(pid) => {
                 while !os::is_dead(pid.as_raw_nonzero().get().unsigned_abs()) {
                     tokio::time::sleep(LOOK).await;
                 }
             }
-            Known::Gone => {}
+            ProcessRef::Gone => {}
         }
     }
 
     /// Sends a signal, if the process has not exited.
     pub(crate) fn signal(&self, signal: Signal) {
         match &*self.0 {
-            Known::Exact(exact) => {
+            ProcessRef::Exact(exact) => {
                 // Fails if the process has ended.
                 let _ = exact.get_ref().signal(signal);
             }
-            Known::ByNumber(pid) if !os::is_dead(pid.as_raw_nonzero().get().unsigned_abs()) => {
+            ProcessRef::ByNumber(pid) if !os::is_dead(pid.as_raw_nonzero().get().unsigned_abs()) => {
                 // The process may have just exited.
                 let _ = kill_process(*pid, signal);
             }
-            Known::ByNumber(_) | Known::Gone => {}
+            ProcessRef::ByNumber(_) | ProcessRef::Gone => {}
         }
     }
 
     /// Reaps the process, if it is a child that has exited, and returns its exit status. Works only once.
     pub(crate) fn reap(&self) -> Option<ExitStatus> {
         let how = match &*self.0 {
-            Known::Exact(exact) => exact.get_ref().reap()?,
-            Known::ByNumber(pid) => {
+            ProcessRef::Exact(exact) => exact.get_ref().reap()?,
+            ProcessRef::ByNumber(pid) => {
                 let (_, status) = waitpid(Some(*pid), WaitOptions::NOHANG).ok().flatten()?;
                 status.exit_status().ok_or(status.terminating_signal().unwrap_or_default())
             }
-            Known::Gone => return None,
+            ProcessRef::Gone => return None,
         };
         Some(how.map_or_else(ExitStatus::Signal, ExitStatus::Exit))
     }

@@ -3,7 +3,7 @@
 
 use crate::deaths::Deaths;
 use crate::in_flight::InFlight;
-use crate::messages::{Mailbox, Report, ThreadMessage};
+use crate::messages::{Mailbox, SupervisorMessage, ThreadMessage};
 use crate::scoreboard::Scoreboard;
 use queue::{Assignment, Dispatch, PoolIndex, Pools, Reason, Serial};
 use settings::Settings;
@@ -25,7 +25,7 @@ pub struct Shared {
     /// The seats of a worker, by pool.
     seats: Vec<Seats>,
     mailboxes: Vec<Mailbox>,
-    reports: mpsc::UnboundedSender<Report>,
+    reports: mpsc::UnboundedSender<SupervisorMessage>,
     scoreboard: Arc<Scoreboard>,
     deaths: Deaths,
     wanted: AtomicUsize,
@@ -43,7 +43,7 @@ impl Shared {
         pools: Vec<(Dispatch, Seats)>,
         slots: usize,
         fronts: usize,
-        reports: mpsc::UnboundedSender<Report>,
+        reports: mpsc::UnboundedSender<SupervisorMessage>,
     ) -> io::Result<Shared> {
         let (queues, seats): (Vec<Dispatch>, Vec<Seats>) = pools.into_iter().unzip();
         let threads = seats.iter().map(|seats| seats.threads as usize).max().unwrap_or_default();
@@ -147,7 +147,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn report(&self, report: Report) {
+    pub(crate) fn report(&self, report: SupervisorMessage) {
         // Front threads end before the supervisor, except during the final shutdown, when reports no longer
         // matter.
         let _ = self.reports.send(report);

@@ -36,7 +36,7 @@ const GRANT: u64 = 128 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<BacklogPiece>,
     in_memory: usize,
     in_file: u64,
     /// Bytes received that have not been granted back to the worker.
@@ -50,7 +50,7 @@ pub(crate) struct Backlog {
 }
 
 #[derive(Debug)]
-enum Piece {
+enum BacklogPiece {
     Bytes(Bytes),
     Spooled { offset: u64, len: u64 },
     Foreign(FileRegion),
@@ -79,7 +79,7 @@ impl Backlog {
 
     fn keep(&mut self, bytes: &[u8], holding: &dyn Fn() -> Option<Rc<Holding>>) {
         self.in_memory += bytes.len();
-        self.pieces.push_back(Piece::Bytes(Bytes::copy_from_slice(bytes)));
+        self.pieces.push_back(BacklogPiece::Bytes(Bytes::copy_from_slice(bytes)));
         if self.held.is_none() && self.in_memory > COUNTED {
             self.held = holding().map(|holding| holding.hold(Amount::default()));
         }
@@ -119,8 +119,8 @@ impl Backlog {
         }
         let len = bytes.len() as u64;
         match self.pieces.back_mut() {
-            Some(Piece::Spooled { len: so_far, .. }) => *so_far += len,
-            _ => self.pieces.push_back(Piece::Spooled { offset: self.end, len }),
+            Some(BacklogPiece::Spooled { len: so_far, .. }) => *so_far += len,
+            _ => self.pieces.push_back(BacklogPiece::Spooled { offset: self.end, len }),
         }
         self.end += len;
         self.in_file += len;
@@ -129,19 +129,19 @@ impl Backlog {
 
     /// Adds a part of a file of the app.
     pub(crate) fn push_file(&mut self, region: FileRegion) {
-        self.pieces.push_back(Piece::Foreign(region));
+        self.pieces.push_back(BacklogPiece::Foreign(region));
     }
 
     /// Returns the next piece for the client.
     pub(crate) fn pop(&mut self) -> Option<Chunk> {
         Some(match self.pieces.pop_front()? {
-            Piece::Bytes(bytes) => {
+            BacklogPiece::Bytes(bytes) => {
                 self.in_memory -= bytes.len();
                 self.count();
                 Chunk::Bytes(bytes)
             }
-            Piece::Foreign(region) => Chunk::File(region),
-            Piece::Spooled { offset, len } => {
+            BacklogPiece::Foreign(region) => Chunk::File(region),
+            BacklogPiece::Spooled { offset, len } => {
                 self.in_file -= len;
                 let file = self.file.clone()?;
                 if self.in_file == 0 {
@@ -166,10 +166,10 @@ impl Backlog {
 
     /// Returns the total length of all pieces, if none has been taken yet.
     pub(crate) fn len(&self) -> u64 {
-        let len = |piece: &Piece| match piece {
-            Piece::Bytes(bytes) => bytes.len() as u64,
-            Piece::Spooled { len, .. } => *len,
-            Piece::Foreign(region) => region.len,
+        let len = |piece: &BacklogPiece| match piece {
+            BacklogPiece::Bytes(bytes) => bytes.len() as u64,
+            BacklogPiece::Spooled { len, .. } => *len,
+            BacklogPiece::Foreign(region) => region.len,
         };
         self.pieces.iter().map(len).sum()
     }

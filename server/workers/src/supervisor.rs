@@ -1,5 +1,5 @@
 //! Carries out the acts of the [reconciler](crate::reconciler), and turns what the kernel, the processes and
-//! the front threads report into changes of [`Seen`].
+//! the front threads report into [`Change`]s.
 //!
 //! Runs on the main thread, which serves no requests. The supervisor never waits for a process: the result of
 //! anything that takes time arrives as a report. It decides nothing about templates and workers. Other
@@ -23,12 +23,12 @@ mod worker;
 
 use crate::collections::Collections;
 use crate::deaths;
-use crate::messages::{Report, ThreadMessage};
+use crate::messages::{SupervisorMessage, ThreadMessage};
 use crate::orphans::{self, Orphans};
 use crate::os;
 use crate::process::Generation;
 use crate::reconciler::{
-    Act, DEFAULT, FIRST, FIRST_CODE, Health, Phase, Reconciler, Row, Seen, Stage, Timeouts, Wish, recycle,
+    Act, Change, DEFAULT, FIRST, FIRST_CODE, Health, Phase, Reconciler, Row, Stage, Timeouts, Wish, recycle,
     slots_for,
 };
 use crate::shared::Shared;
@@ -75,7 +75,7 @@ pub struct Supervisor {
 
 /// The messages of other threads and of templates.
 struct Inbox {
-    reports: mpsc::UnboundedReceiver<Report>,
+    reports: mpsc::UnboundedReceiver<SupervisorMessage>,
     templates: (mpsc::UnboundedSender<TemplateReport>, mpsc::UnboundedReceiver<TemplateReport>),
 }
 
@@ -177,7 +177,7 @@ impl Supervisor {
     /// Forks the workers and supervises them until the last one has exited after [`Command::Drain`] or
     /// [`Command::Halt`]; then ends the templates.
     pub async fn run(mut self, mut commands: mpsc::Receiver<Command>, mut notify: impl FnMut(Notice)) {
-        self.see(Seen::Template { generation: FIRST, usable: Ok(()) });
+        self.see(Change::Template { generation: FIRST, usable: Ok(()) });
         self.outbox.notices.drain(..).for_each(&mut notify);
         let mut looks_at = Instant::now();
         while !self.outbox.empty {
@@ -237,7 +237,7 @@ impl Supervisor {
         self.notify(Notice::Log(text));
     }
 
-    fn see(&mut self, seen: Seen) {
+    fn see(&mut self, seen: Change) {
         let acts = self.reconciler.see(seen, Instant::now());
         self.carry_out(acts);
     }
@@ -301,34 +301,34 @@ impl Supervisor {
         self.carry_out(acts);
     }
 
-    fn reported(&mut self, report: Report) {
+    fn reported(&mut self, report: SupervisorMessage) {
         match report {
-            Report::Ready { serial, seats } => {
+            SupervisorMessage::Ready { serial, seats } => {
                 if let Some(worker) = self.workers.get_mut(&serial) {
                     worker.seats = seats.max(1);
                 }
-                self.see(Seen::Ready(serial));
+                self.see(Change::Ready(serial));
             }
-            Report::Stopping(serial) => self.see(Seen::Health(serial, Health::Stopping)),
-            Report::LinkLost { serial, why } => self.link_lost(serial, &why),
-            Report::Ended(serial) => self.process_ended(serial),
-            Report::Stuck { serial, request } => self.stuck(serial, request),
-            Report::Due(serial) => {
+            SupervisorMessage::Stopping(serial) => self.see(Change::Health(serial, Health::Stopping)),
+            SupervisorMessage::LinkLost { serial, why } => self.link_lost(serial, &why),
+            SupervisorMessage::Ended(serial) => self.process_ended(serial),
+            SupervisorMessage::Stuck { serial, request } => self.stuck(serial, request),
+            SupervisorMessage::Due(serial) => {
                 self.subjects.collections.due(serial);
                 self.grant_collection();
             }
-            Report::Collected { serial, took } => self.collected(serial, took),
-            Report::Probed { serial, result } => self.probed(serial, result),
-            Report::Weighed(figures) => self.see(Seen::Weighed(figures)),
-            Report::Measured { serial, pss } => self.measured(serial, pss),
-            Report::TemplatesMeasured(pss) => {
+            SupervisorMessage::Collected { serial, took } => self.collected(serial, took),
+            SupervisorMessage::Probed { serial, result } => self.probed(serial, result),
+            SupervisorMessage::Weighed(figures) => self.see(Change::Weighed(figures)),
+            SupervisorMessage::Measured { serial, pss } => self.measured(serial, pss),
+            SupervisorMessage::TemplatesMeasured(pss) => {
                 self.subjects.sampler.templates_measured(pss, Instant::now());
             }
-            Report::Cleared { serial, served } => self.cleared(serial, served),
-            Report::Kept { serial, .. }
-            | Report::Withdrawn { serial, .. }
-            | Report::Traces { serial, .. }
-            | Report::Extended { serial, .. } => {
+            SupervisorMessage::Cleared { serial, served } => self.cleared(serial, served),
+            SupervisorMessage::Kept { serial, .. }
+            | SupervisorMessage::Withdrawn { serial, .. }
+            | SupervisorMessage::Traces { serial, .. }
+            | SupervisorMessage::Extended { serial, .. } => {
                 if let Some(worker) = self.workers.get_mut(&serial) {
                     worker.told(report, Instant::now());
                 }
@@ -358,7 +358,7 @@ impl Supervisor {
         for row in rows.iter().filter(|row| row.stage != Stage::Booting) {
             self.check_worker(row, now);
         }
-        self.see(Seen::Tick);
+        self.see(Change::Tick);
     }
 
     /// Takes over the limits of the settings in force.
@@ -385,7 +385,7 @@ impl Supervisor {
         };
         if self.reconciler.needs_figures() {
             let up = rows.iter().filter(|row| row.stage == Stage::Up).map(figures).collect();
-            self.see(Seen::Workers(up));
+            self.see(Change::Workers(up));
         }
     }
 }

@@ -74,23 +74,23 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         let mut supervisor = Supervisor::new(Options { boot, settings, refresh, attached: None }).unwrap();
         supervisor.start_template(FIRST, FIRST_CODE).unwrap();
         let mut scene = Scene { supervisor };
-        scene.supervisor.see(Seen::Template { generation: FIRST, usable: Ok(()) });
-        scene.supervisor.see(Seen::Forked { generation: FIRST, index: 0, pid: Some(u32::MAX >> 1) });
-        scene.reported(Report::Ready { serial: 1, seats: 2 });
+        scene.supervisor.see(Change::Template { generation: FIRST, usable: Ok(()) });
+        scene.supervisor.see(Change::Forked { generation: FIRST, index: 0, pid: Some(u32::MAX >> 1) });
+        scene.reported(SupervisorMessage::Ready { serial: 1, seats: 2 });
         scene.messages();
         play(&mut scene).await;
     });
 }
 
 impl Scene {
-    fn reported(&mut self, report: Report) {
+    fn reported(&mut self, report: SupervisorMessage) {
         self.supervisor.reported(report);
     }
 
     /// Reports that worker 1 has exited.
     fn exits(&mut self, status: ExitStatus) {
         let end = Ended::Reported { status, peak_kib: 1024 };
-        self.supervisor.see(Seen::Ended { serial: 1, served: true, end });
+        self.supervisor.see(Change::Ended { serial: 1, served: true, end });
     }
 
     fn commanded(&mut self, command: Command) {
@@ -161,13 +161,13 @@ fn a_request_that_has_asked_for_time_is_not_overdue() {
         scene.serves(0, 0, TIMEOUT * 2);
         scene.serves(1, 1, TIMEOUT * 2);
         let now = os::monotonic_us();
-        scene.reported(Report::Extended { serial: 1, link: 0, id: 0, until_us: now + 60_000_000 });
+        scene.reported(SupervisorMessage::Extended { serial: 1, link: 0, id: 0, until_us: now + 60_000_000 });
         assert_eq!(overdue(&scene.tick()), [1]);
-        scene.reported(Report::Stuck { serial: 1, request: "GET /stuck".to_owned() });
+        scene.reported(SupervisorMessage::Stuck { serial: 1, request: "GET /stuck".to_owned() });
         scene.messages();
         scene.tick();
         assert_eq!(scene.stage(), Some(Stage::Leaving), "it is waited for");
-        scene.reported(Report::Extended { serial: 1, link: 0, id: 0, until_us: now });
+        scene.reported(SupervisorMessage::Extended { serial: 1, link: 0, id: 0, until_us: now });
         assert_eq!(overdue(&scene.tick()), [0, 1], "its time is over");
     });
 }
@@ -187,12 +187,12 @@ fn limits_are_carried_out() {
         assert_eq!(scene.supervisor.reconciler.rows().count(), 1);
         limits(scene, Some(10));
         scene.tick();
-        scene.supervisor.see(Seen::Forked { generation: FIRST, index: 1, pid: Some(u32::MAX >> 2) });
+        scene.supervisor.see(Change::Forked { generation: FIRST, index: 1, pid: Some(u32::MAX >> 2) });
         assert_eq!(scene.stage(), Some(Stage::Up), "its successor is not ready");
-        scene.reported(Report::Ready { serial: 2, seats: 2 });
+        scene.reported(SupervisorMessage::Ready { serial: 2, seats: 2 });
         assert_eq!(scene.stage(), Some(Stage::Leaving));
         scene.exits(ExitStatus::Exit(0));
-        scene.reported(Report::Cleared { serial: 1, served: Vec::new() });
+        scene.reported(SupervisorMessage::Cleared { serial: 1, served: Vec::new() });
         let death = &scene.supervisor.shared.deaths().list()[0];
         assert_eq!((death.cause, death.requests), (DeathCause::MaxRequests, 20));
         assert!(
@@ -277,7 +277,7 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
         scene.serves(0, 0, TIMEOUT * 2);
         scene.serves(1, 1, TIMEOUT / 2);
         scene.tick();
-        scene.reported(Report::Stuck { serial: 1, request: "GET /stuck".to_owned() });
+        scene.reported(SupervisorMessage::Stuck { serial: 1, request: "GET /stuck".to_owned() });
         assert_eq!(scene.stage(), Some(Stage::Leaving));
         let messages = scene.messages();
         assert!(messages.iter().any(|message| matches!(message, ThreadMessage::Drain(1))), "{messages:?}");
@@ -295,7 +295,7 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
             answered: false,
             failed: true,
         };
-        scene.reported(Report::Cleared { serial: 1, served: vec![served] });
+        scene.reported(SupervisorMessage::Cleared { serial: 1, served: vec![served] });
         let Some(Notice::Log(line)) = scene.supervisor.outbox.notices.pop() else {
             panic!("a line for the log")
         };
@@ -320,7 +320,7 @@ fn a_request_that_is_not_taken_up_is_withdrawn_and_its_worker_gets_no_more() {
             scene.supervisor.shared.dispatch(PoolIndex::DEFAULT).ask(0, 0, Instant::now()).1,
             Admission::Wait
         );
-        scene.reported(Report::Withdrawn { serial: 1, count: 1 });
+        scene.reported(SupervisorMessage::Withdrawn { serial: 1, count: 1 });
         assert!(scene.tick().is_empty());
         scene.serves(0, 0, Duration::ZERO);
         let messages = scene.tick();

@@ -2,7 +2,7 @@
 
 use super::Link;
 use crate::call::Call;
-use crate::messages::{Descriptors, End, Report};
+use crate::messages::{Descriptors, End, SupervisorMessage};
 use crate::os::{self, Dropped, Passed};
 use crate::reply::{Head, ReplyEvent};
 use crate::spool::Room;
@@ -23,7 +23,7 @@ use wire::{Frame, FrameKind, Malformed, flag, frame, frame::Ready, response::Res
 
 /// The services of the front thread that a link uses.
 pub(crate) trait Owner {
-    fn report(&self, report: Report);
+    fn report(&self, report: SupervisorMessage);
 
     fn log(&self, line: &str);
 
@@ -139,17 +139,17 @@ impl Link {
         match frame.header.kind {
             FrameKind::Ready => {
                 let Ready { seats, .. } = Ready::decode(payload)?;
-                owner.report(Report::Ready { serial, seats });
+                owner.report(SupervisorMessage::Ready { serial, seats });
             }
-            FrameKind::Stopping => owner.report(Report::Stopping(serial)),
-            FrameKind::Due => owner.report(Report::Due(serial)),
+            FrameKind::Stopping => owner.report(SupervisorMessage::Stopping(serial)),
+            FrameKind::Due => owner.report(SupervisorMessage::Due(serial)),
             FrameKind::Collected => {
                 let took = Duration::from_micros(frame::u64_payload(payload)?);
-                owner.report(Report::Collected { serial, took });
+                owner.report(SupervisorMessage::Collected { serial, took });
             }
             FrameKind::Traces => {
                 let traces = wire::traces::decode(payload)?;
-                owner.report(Report::Traces { serial, traces });
+                owner.report(SupervisorMessage::Traces { serial, traces });
             }
             FrameKind::Returned => self.returned(frame::u64_payload(payload)?, settled)?,
             FrameKind::Resumed => settled.resumed += 1,

@@ -48,7 +48,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         frame::append(&mut frame, FrameKind::Request, 0, 0, &[0; 24]);
         let call = Rc::new(Call::new(
             frame,
-            crate::call::Carried::Nothing,
+            crate::call::CallBody::Nothing,
             Rc::<Trace>::default(),
             None,
             PoolIndex::DEFAULT,

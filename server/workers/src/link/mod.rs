@@ -11,7 +11,7 @@ mod outgoing;
 pub(crate) use incoming::{Owner, Settlement};
 
 use crate::call::Call;
-use crate::messages::{Descriptors, End, NewLink, Report};
+use crate::messages::{Descriptors, End, NewLink, SupervisorMessage};
 use crate::os::Passed;
 use crate::scores::Scores;
 use outgoing::Batch;
@@ -117,7 +117,7 @@ impl Link {
     /// Sends and receives frames until the link ends.
     pub(crate) async fn run(self: Rc<Link>, owner: Rc<impl Owner>) {
         let why = poll_fn(|cx| self.poll(&owner, cx)).await;
-        owner.report(Report::LinkLost { serial: self.end.serial, why });
+        owner.report(SupervisorMessage::LinkLost { serial: self.end.serial, why });
     }
 
     fn poll(&self, owner: &Rc<impl Owner>, cx: &mut Context<'_>) -> Poll<String> {

@@ -1,7 +1,7 @@
 //! Sends frames: appends them, and writes what was appended.
 
 use super::{Flight, Link};
-use crate::call::{Call, Carried};
+use crate::call::{Call, CallBody};
 use crate::messages::Descriptors;
 use crate::os;
 use bytes::Bytes;
@@ -66,9 +66,9 @@ impl Link {
             let mut request = call.frame.borrow_mut();
             wire::request::stamp(&mut request, id);
             match &*call.body.borrow() {
-                Carried::Nothing => self.append(&request, Bytes::new(), None),
-                Carried::Bytes(body) => self.append(&request, body.clone(), None),
-                Carried::File { file, .. } => {
+                CallBody::Nothing => self.append(&request, Bytes::new(), None),
+                CallBody::Bytes(body) => self.append(&request, body.clone(), None),
+                CallBody::File { file, .. } => {
                     let file = file.as_fd().try_clone_to_owned()?;
                     let in_frames = matches!(self.descriptors, Descriptors::Connections(_));
                     wire::request::put_in_frames(&mut request, in_frames);

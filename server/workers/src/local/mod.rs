@@ -11,7 +11,7 @@ mod waiting;
 use crate::call::{Call, CallState};
 use crate::in_flight::{InFlight, Sent};
 use crate::link::{Link, Owner, Settlement};
-use crate::messages::{End, NewLink, Report, ThreadMessage};
+use crate::messages::{End, NewLink, SupervisorMessage, ThreadMessage};
 use crate::os;
 use crate::shared::Shared;
 use crate::spool::Room;
@@ -173,7 +173,7 @@ impl Local {
                 self.links.borrow_mut().push(link.clone());
                 net::task::spawn_local(link.run(self.clone()));
             }
-            Err(e) => self.shared.report(Report::LinkLost { serial, why: e.to_string() }),
+            Err(e) => self.shared.report(SupervisorMessage::LinkLost { serial, why: e.to_string() }),
         }
     }
 
@@ -193,7 +193,7 @@ impl Local {
 }
 
 impl Owner for Local {
-    fn report(&self, report: Report) {
+    fn report(&self, report: SupervisorMessage) {
         self.shared.report(report);
     }
 
@@ -214,7 +214,7 @@ impl Owner for Local {
     }
 
     fn extended(&self, serial: Serial, id: u32, until_us: u64) {
-        self.shared.report(Report::Extended { serial, link: self.index, id, until_us });
+        self.shared.report(SupervisorMessage::Extended { serial, link: self.index, id, until_us });
     }
 
     fn settle(self: &Rc<Local>, End { serial, pool }: End, settlement: Settlement) {

@@ -2,7 +2,7 @@
 
 use super::Local;
 use super::take_back::stuck_failure;
-use crate::messages::Report;
+use crate::messages::SupervisorMessage;
 use crate::os;
 use queue::Serial;
 use std::time::Duration;
@@ -18,7 +18,7 @@ impl Local {
         let call = self.link(serial).and_then(|link| link.flight(id));
         let call = call.filter(|call| !call.is_extended(os::monotonic_us()) && call.blames_worker());
         let Some(call) = call else { return };
-        self.shared.report(Report::Stuck { serial, request: call.describe() });
+        self.shared.report(SupervisorMessage::Stuck { serial, request: call.describe() });
         // With fibers, the request may have been given up already while it was waiting.
         if !call.mark_overdue(os::monotonic_us()) && !call.reply.is_unwanted() {
             call.fail(stuck_failure());
@@ -57,8 +57,8 @@ impl Local {
             call.fail(stuck_failure());
         }
         if kept > 0 {
-            self.shared.report(Report::Kept { serial, thread: self.index, count: kept });
+            self.shared.report(SupervisorMessage::Kept { serial, thread: self.index, count: kept });
         }
-        lost.into_iter().for_each(|request| self.shared.report(Report::Stuck { serial, request }));
+        lost.into_iter().for_each(|request| self.shared.report(SupervisorMessage::Stuck { serial, request }));
     }
 }

@@ -5,7 +5,7 @@ use super::Local;
 use crate::call::{Call, CallState};
 use crate::in_flight::Served;
 use crate::link::Link;
-use crate::messages::{End, Report};
+use crate::messages::{End, SupervisorMessage};
 use handler::Failure;
 use queue::{Serial, Ticket};
 use std::rc::Rc;
@@ -69,7 +69,7 @@ impl Local {
     /// read yet.
     pub(super) fn withdraw(self: &Rc<Local>, serial: Serial) {
         let count = self.link(serial).map_or(0, |link| self.withdraw_from(&link));
-        self.shared.report(Report::Withdrawn { serial, count });
+        self.shared.report(SupervisorMessage::Withdrawn { serial, count });
     }
 
     fn withdraw_from(self: &Rc<Local>, link: &Link) -> usize {
@@ -97,7 +97,7 @@ impl Local {
         link.iter().for_each(|link| link.read_rest(self));
         self.links.borrow_mut().retain(|link| link.end.serial != serial);
         let served = link.map(|link| self.lost(&link, taken, stuck)).unwrap_or_default();
-        self.shared.report(Report::Cleared { serial, served });
+        self.shared.report(SupervisorMessage::Cleared { serial, served });
     }
 
     /// Handles the requests of a dead worker's link: those it had taken up fail, the others go to another

@@ -4,7 +4,7 @@ mod encode;
 mod head;
 mod reply_body;
 
-use crate::call::{Call, CallState, Carried};
+use crate::call::{Call, CallBody, CallState};
 use crate::local::Local;
 use crate::reply::{Head, ReplyEvent};
 use crate::tunnel::{self, SocketBody};
@@ -131,9 +131,9 @@ impl Rack {
         let measure = self.samples.next() || trace.measure.get();
         encode(&request, &body, self.local.monotonic_us(asked), measure, &mut frame);
         let body = match body {
-            Collected::Empty => Carried::Nothing,
-            Collected::Memory(bytes) => Carried::Bytes(bytes),
-            Collected::Spooled { file, place, .. } => Carried::File { file, _place: place },
+            Collected::Empty => CallBody::Nothing,
+            Collected::Memory(bytes) => CallBody::Bytes(bytes),
+            Collected::Spooled { file, place, .. } => CallBody::File { file, _place: place },
         };
         let pool = self.local.shared().pool_of(request.path(), &self.local.settings());
         Rc::new(Call::new(frame, body, trace, Some(Rc::downgrade(client)), pool, asked))

@@ -53,9 +53,8 @@ pub enum Act {
         serial: Serial,
         leaves: Option<Generation>,
     },
-    /// The worker is gone.
     Gone(WorkerExit),
-    /// Find something out; the result is a change of [`Seen`](super::Seen).
+    /// Find something out; the result is a [`Change`](super::Change).
     Try(Trial),
     Say(Line),
     Reached(Milestone),

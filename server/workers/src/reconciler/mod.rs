@@ -1,4 +1,4 @@
-//! The reconciler: compares what should exist (the [`Wish`]) with what exists ([`Seen`]) and returns the next
+//! The reconciler: compares what should exist (the [`Wish`]) with what exists ([`Change`]) and returns the next
 //! steps ([`Act`]). It is the only place that decides about templates and workers.
 //!
 //! Pure: takes changes and the time, and returns acts, which [`crate::supervisor`] carries out. Each rule is a
@@ -43,13 +43,13 @@
 
 mod act;
 mod balance;
+mod change;
 mod deadlines;
 mod generation;
 pub mod growth;
 pub mod recycle;
 pub mod refork;
 mod reload;
-mod seen;
 mod sizes;
 mod templates;
 mod wish;
@@ -58,12 +58,12 @@ mod workers;
 use crate::deaths::{Cause, WorkerExit};
 use crate::process::Generation;
 pub use act::*;
+pub use change::*;
 use generation::{GenerationState, Role, Template};
 use queue::Serial;
 use recycle::Recycler;
 use refork::Refork;
 use reload::Reload;
-pub use seen::*;
 use sizes::Sizes;
 pub use sizes::slots_for;
 use std::time::{Duration, Instant};
@@ -185,22 +185,22 @@ impl Reconciler {
     }
 
     /// Takes a change and returns the acts that follow from it.
-    pub fn see(&mut self, seen: Seen, now: Instant) -> Vec<Act> {
+    pub fn see(&mut self, seen: Change, now: Instant) -> Vec<Act> {
         self.now = now;
         match seen {
-            Seen::Template { generation, usable: Ok(()) } => self.template_booted(generation),
-            Seen::Template { generation, usable: Err(why) } => self.template_failed(generation, &why),
-            Seen::Forked { generation, index, pid: Some(pid) } => self.forked(generation, index, pid),
-            Seen::Forked { generation, index, pid: None } => self.fork_failed(generation, index),
-            Seen::Ready(serial) => self.ready(serial),
-            Seen::Health(serial, health) => self.health(serial, health),
-            Seen::Ended { serial, served, end } => self.worker_ended(serial, served, end),
-            Seen::Read(code, result) => self.read(code, result),
-            Seen::Weighed(figures) => self.weighed(&figures),
-            Seen::Tried(result) => self.tried(result),
-            Seen::Workers(figures) => self.check_limits(&figures),
-            Seen::Load(sample, least_missed) => self.check_size(*sample, least_missed),
-            Seen::Tick => self.tick(),
+            Change::Template { generation, usable: Ok(()) } => self.template_booted(generation),
+            Change::Template { generation, usable: Err(why) } => self.template_failed(generation, &why),
+            Change::Forked { generation, index, pid: Some(pid) } => self.forked(generation, index, pid),
+            Change::Forked { generation, index, pid: None } => self.fork_failed(generation, index),
+            Change::Ready(serial) => self.ready(serial),
+            Change::Health(serial, health) => self.health(serial, health),
+            Change::Ended { serial, served, end } => self.worker_ended(serial, served, end),
+            Change::Read(code, result) => self.read(code, result),
+            Change::Weighed(figures) => self.weighed(&figures),
+            Change::Tried(result) => self.tried(result),
+            Change::Workers(figures) => self.check_limits(&figures),
+            Change::Load(sample, least_missed) => self.check_size(*sample, least_missed),
+            Change::Tick => self.tick(),
         }
         self.settle_all()
     }

@@ -91,9 +91,8 @@ impl State {
     }
 }
 
-/// An order to reload.
 #[derive(Debug)]
-struct Order {
+struct ReloadOrder {
     caller: Option<Caller>,
     in_place: bool,
 }
@@ -144,16 +143,16 @@ pub(super) struct Reload {
     course: Course,
     story: Story,
     /// The order for which settings are being read.
-    reading: Option<Order>,
+    reading: Option<ReloadOrder>,
     /// The newest order that came during the running reload.
-    waiting: Option<Order>,
+    waiting: Option<ReloadOrder>,
     last_code: Code,
     news: Vec<News>,
 }
 
 /// The state of both generations.
 #[derive(Debug, Clone, Copy)]
-struct Facts {
+struct TakeoverState {
     new: Census,
     old: Census,
     /// Ready workers that do not belong to the new generation.
@@ -259,7 +258,7 @@ impl Reconciler {
                 format!("one worker serves {share} % of the requests for {left:.0} s more")
             }
             State::Rolling { .. } => {
-                let Facts { new, wanted, .. } = self.reload_facts();
+                let TakeoverState { new, wanted, .. } = self.reload_facts();
                 format!("{} of {wanted} workers run the new code", new.ready.min(wanted))
             }
             State::Settling { until } => {
@@ -270,9 +269,9 @@ impl Reconciler {
         Some((stage, text))
     }
 
-    fn reload_facts(&self) -> Facts {
+    fn reload_facts(&self) -> TakeoverState {
         let Course { old, new, .. } = self.rules.reload.course;
-        Facts {
+        TakeoverState {
             new: self.census(new),
             old: self.census(old),
             others: self.others_ready(new),

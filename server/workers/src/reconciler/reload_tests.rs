@@ -101,7 +101,7 @@ fn settings_that_cannot_be_read_change_nothing_and_the_way_back_stays() {
     world.work(60);
     let acts = world.machine.reload(Some(3), false, world.now);
     let Some(Act::Try(Trial::Read(code))) = acts.last() else { panic!("{acts:?}") };
-    let acts = world.machine.see(Seen::Read(*code, Err("a mistake".to_owned())), world.now);
+    let acts = world.machine.see(Change::Read(*code, Err("a mistake".to_owned())), world.now);
     let end = Act::Say(Line::End { to: 3, result: Err("a mistake".to_owned()) });
     assert!(acts.contains(&end), "{acts:?}");
     assert_eq!(world.undo(), 1);
@@ -231,11 +231,11 @@ fn a_template_loads_the_code_that_it_was_ordered_with_whatever_dies_meanwhile() 
     let mut world = world(plan());
     let acts = world.machine.reload(None, false, world.now);
     let [.., Act::Try(Trial::Read(code))] = acts[..] else { panic!("{acts:?}") };
-    let acts = world.machine.see(Seen::Read(code, Ok(plan())), world.now);
+    let acts = world.machine.see(Change::Read(code, Ok(plan())), world.now);
     assert_eq!(acts, [Act::Try(Trial::Weigh)]);
     world.kill_template(FIRST);
     assert_eq!(world.acts.last(), Some(&Act::StartTemplate { generation: 2, code: FIRST_CODE }));
-    let acts = world.machine.see(Seen::Weighed(crate::room::Figures::default()), world.now);
+    let acts = world.machine.see(Change::Weighed(crate::room::Figures::default()), world.now);
     assert!(acts.contains(&Act::StartTemplate { generation: 3, code }), "{acts:?}");
 }
 
@@ -280,9 +280,9 @@ fn what_has_no_room_fails_before_anything_happens() {
     let mut world = world(plan());
     let acts = world.machine.reload(None, false, world.now);
     let [.., Act::Try(Trial::Read(code))] = acts[..] else { panic!("{acts:?}") };
-    world.machine.see(Seen::Read(code, Ok(plan())), world.now);
+    world.machine.see(Change::Read(code, Ok(plan())), world.now);
     let figures = crate::room::Figures { available: Some(1), template: 2, ..Default::default() };
-    world.see(Seen::Weighed(figures));
+    world.see(Change::Weighed(figures));
     assert_eq!(world.outcome_kinds(), [Failed]);
     assert!(world.outcomes()[0].1.contains("not enough memory") && world.booting.is_empty());
 }
@@ -292,7 +292,7 @@ fn a_memory_check_without_result_does_not_hold_the_reload_up() {
     let mut world = world(plan());
     let acts = world.machine.reload(None, false, world.now);
     let [.., Act::Try(Trial::Read(code))] = acts[..] else { panic!("{acts:?}") };
-    world.machine.see(Seen::Read(code, Ok(plan())), world.now);
+    world.machine.see(Change::Read(code, Ok(plan())), world.now);
     world.tick();
     assert!(world.booting.is_empty());
     world.now += 10 * SECOND;

@@ -11,7 +11,7 @@ fn table(wanted: usize, now: Instant) -> Reconciler {
 }
 
 /// Takes a change and returns the acts that concern processes.
-fn on(table: &mut Reconciler, seen: Seen, now: Instant) -> Vec<Act> {
+fn on(table: &mut Reconciler, seen: Change, now: Instant) -> Vec<Act> {
     of_processes(table.see(seen, now))
 }
 
@@ -38,44 +38,44 @@ fn carry_out(table: &mut Reconciler, mut acts: Vec<Act>, now: Instant) -> Vec<Ac
         let act = acts.remove(0);
         if let Act::Fork { generation, index, serial, .. } = act {
             acts.extend(on(table, forked(generation, index, 100 + serial), now));
-            acts.extend(on(table, Seen::Ready(serial), now));
+            acts.extend(on(table, Change::Ready(serial), now));
         }
         seen.push(act);
     }
     seen
 }
 
-fn booted(generation: Generation) -> Seen {
-    Seen::Template { generation, usable: Ok(()) }
+fn booted(generation: Generation) -> Change {
+    Change::Template { generation, usable: Ok(()) }
 }
 
-fn died(generation: Generation) -> Seen {
-    Seen::Template { generation, usable: Err("it died".to_owned()) }
+fn died(generation: Generation) -> Change {
+    Change::Template { generation, usable: Err("it died".to_owned()) }
 }
 
-fn forked(generation: Generation, index: u32, pid: u32) -> Seen {
-    Seen::Forked { generation, index, pid: Some(pid) }
+fn forked(generation: Generation, index: u32, pid: u32) -> Change {
+    Change::Forked { generation, index, pid: Some(pid) }
 }
 
-fn exited(serial: Serial) -> Seen {
+fn exited(serial: Serial) -> Change {
     exited_with(serial, true)
 }
 
-fn exited_with(serial: Serial, served: bool) -> Seen {
-    Seen::Ended { serial, served, end: End::Reported { status: ExitStatus::Signal(9), peak_kib: 1 } }
+fn exited_with(serial: Serial, served: bool) -> Change {
+    Change::Ended { serial, served, end: End::Reported { status: ExitStatus::Signal(9), peak_kib: 1 } }
 }
 
-fn drained(serial: Serial) -> Seen {
+fn drained(serial: Serial) -> Change {
     let end = End::Reported { status: ExitStatus::Exit(0), peak_kib: 1 };
-    Seen::Ended { serial, served: true, end }
+    Change::Ended { serial, served: true, end }
 }
 
-fn lost(serial: Serial) -> Seen {
-    Seen::Ended { serial, served: true, end: End::Link }
+fn lost(serial: Serial) -> Change {
+    Change::Ended { serial, served: true, end: End::Link }
 }
 
-fn ended(serial: Serial) -> Seen {
-    Seen::Ended { serial, served: true, end: End::Process }
+fn ended(serial: Serial) -> Change {
+    Change::Ended { serial, served: true, end: End::Process }
 }
 
 fn start(generation: Generation, code: Code) -> Act {
@@ -153,7 +153,7 @@ fn a_worker_may_be_ready_before_its_fork_is_reported() {
     let now = Instant::now();
     let mut table = table(1, now);
     on(&mut table, booted(FIRST), now);
-    assert_eq!(on(&mut table, Seen::Ready(1), now), []);
+    assert_eq!(on(&mut table, Change::Ready(1), now), []);
     let acts = on(&mut table, forked(FIRST, 0, 101), now);
     assert_eq!(acts, [open(1), Act::Reached(Milestone::Settled)]);
 }
@@ -163,7 +163,7 @@ fn a_worker_may_die_before_its_fork_is_reported() {
     let now = Instant::now();
     let mut table = table(1, now);
     on(&mut table, booted(FIRST), now);
-    assert_eq!(on(&mut table, Seen::Ended { serial: 1, served: false, end: End::Link }, now), []);
+    assert_eq!(on(&mut table, Change::Ended { serial: 1, served: false, end: End::Link }, now), []);
     let acts = on(&mut table, forked(FIRST, 0, 101), now);
     assert_eq!(acts, [close(1)]);
     assert_eq!(gone(&on(&mut table, exited(1), now)).len(), 1);
@@ -191,7 +191,7 @@ fn workers_that_exit_without_having_served_are_replaced_gently() {
         let mut acts = on(&mut table, exited_with(serial, false), now);
         while !acts.iter().any(is_fork) {
             now += Duration::from_millis(100);
-            acts = on(&mut table, Seen::Tick, now);
+            acts = on(&mut table, Change::Tick, now);
         }
         forks += 1;
         serial += 1;
@@ -219,7 +219,7 @@ fn workers_that_fail_while_they_boot_are_replaced_ever_more_slowly() {
             waits.extend(gone(&acts).iter().map(|exit| exit.wait));
         } else {
             now += Duration::from_millis(100);
-            acts = on(&mut table, Seen::Tick, now);
+            acts = on(&mut table, Change::Tick, now);
         }
     }
     assert!(waits.windows(2).all(|pair| pair[0] < pair[1]), "{waits:?}");
@@ -238,7 +238,7 @@ fn a_lost_link_counts_as_a_death_before_the_exit_is_reported() {
         matches!(&acts[..], [Act::Gone(WorkerExit { cause: Cause::Crashed, wait: Some(_), .. })]),
         "{acts:?}"
     );
-    assert!(matches!(&on(&mut table, Seen::Tick, now + FIRST_WAIT)[..], [Act::Fork { .. }]));
+    assert!(matches!(&on(&mut table, Change::Tick, now + FIRST_WAIT)[..], [Act::Fork { .. }]));
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn a_server_that_never_had_a_worker_gives_up() {
     for serial in 1..=HOPELESS {
         while !acts.contains(&fork(FIRST, 0, serial)) {
             now += Duration::from_millis(100);
-            acts = on(&mut table, Seen::Tick, now);
+            acts = on(&mut table, Change::Tick, now);
         }
         on(&mut table, forked(FIRST, 0, 100 + serial), now);
         acts = on(&mut table, exited(serial), now);
@@ -263,9 +263,9 @@ fn a_worker_that_boots_too_long_is_killed_and_counts_as_failed() {
     on(&mut table, exited(1), now);
     on(&mut table, forked(FIRST, 0, 102), now);
     let nearly = now + TIMEOUTS.boot - KILL_AFTER;
-    assert_eq!(on(&mut table, Seen::Tick, nearly), [signal(2, "PWR")], "it says where it is");
-    assert_eq!(on(&mut table, Seen::Tick, nearly), [], "once");
-    assert_eq!(on(&mut table, Seen::Tick, now + TIMEOUTS.boot)[0], signal(2, "KILL"));
+    assert_eq!(on(&mut table, Change::Tick, nearly), [signal(2, "PWR")], "it says where it is");
+    assert_eq!(on(&mut table, Change::Tick, nearly), [], "once");
+    assert_eq!(on(&mut table, Change::Tick, now + TIMEOUTS.boot)[0], signal(2, "KILL"));
     let acts = on(&mut table, exited(2), now + TIMEOUTS.boot);
     assert_eq!(gone(&acts)[0].cause, Cause::SlowBoot);
 }
@@ -273,13 +273,13 @@ fn a_worker_that_boots_too_long_is_killed_and_counts_as_failed() {
 #[test]
 fn a_stuck_worker_is_replaced_and_killed_when_its_other_requests_have_finished() {
     let (mut table, now) = settled(1);
-    let acts = on(&mut table, Seen::Health(1, Health::Stuck), now);
+    let acts = on(&mut table, Change::Health(1, Health::Stuck), now);
     assert_eq!(acts[..2], [close(1), signal(1, "PWR")]);
     assert!(matches!(acts[2], Act::Fork { serial: 2, .. }), "its replacement does not wait");
     carry_out(&mut table, vec![acts[2].clone()], now);
-    assert_eq!(on(&mut table, Seen::Tick, now + 5 * SECOND), [], "others are served");
-    on(&mut table, Seen::Health(1, Health::OthersFinished), now + 6 * SECOND);
-    assert_eq!(on(&mut table, Seen::Tick, now + 6 * SECOND), [signal(1, "KILL")]);
+    assert_eq!(on(&mut table, Change::Tick, now + 5 * SECOND), [], "others are served");
+    on(&mut table, Change::Health(1, Health::OthersFinished), now + 6 * SECOND);
+    assert_eq!(on(&mut table, Change::Tick, now + 6 * SECOND), [signal(1, "KILL")]);
     let acts = on(&mut table, exited(1), now + 6 * SECOND);
     assert_eq!(gone(&acts)[0].cause, Cause::Stuck);
 }
@@ -287,21 +287,21 @@ fn a_stuck_worker_is_replaced_and_killed_when_its_other_requests_have_finished()
 #[test]
 fn a_stuck_worker_gets_a_second_for_its_backtraces_and_shutdown_for_its_requests() {
     let (mut table, now) = settled(1);
-    let acts = on(&mut table, Seen::Health(1, Health::Stuck), now);
+    let acts = on(&mut table, Change::Health(1, Health::Stuck), now);
     carry_out(&mut table, acts, now);
-    on(&mut table, Seen::Health(1, Health::OthersFinished), now);
-    assert_eq!(on(&mut table, Seen::Tick, now + KILL_AFTER / 2), []);
-    assert_eq!(on(&mut table, Seen::Tick, now + KILL_AFTER), [signal(1, "KILL")]);
+    on(&mut table, Change::Health(1, Health::OthersFinished), now);
+    assert_eq!(on(&mut table, Change::Tick, now + KILL_AFTER / 2), []);
+    assert_eq!(on(&mut table, Change::Tick, now + KILL_AFTER), [signal(1, "KILL")]);
     let (mut table, now) = settled(1);
-    let acts = on(&mut table, Seen::Health(1, Health::Stuck), now);
+    let acts = on(&mut table, Change::Health(1, Health::Stuck), now);
     carry_out(&mut table, acts, now);
-    assert_eq!(on(&mut table, Seen::Tick, now + TIMEOUTS.shutdown), [signal(1, "KILL")]);
+    assert_eq!(on(&mut table, Change::Tick, now + TIMEOUTS.shutdown), [signal(1, "KILL")]);
 }
 
 #[test]
 fn a_frozen_worker_is_killed_and_replaced_at_once() {
     let (mut table, now) = settled(1);
-    let acts = on(&mut table, Seen::Health(1, Health::Frozen), now);
+    let acts = on(&mut table, Change::Health(1, Health::Frozen), now);
     assert_eq!(acts, [close(1), signal(1, "KILL"), fork(FIRST, 1, 2)]);
     let acts = on(&mut table, exited(1), now);
     assert_eq!(gone(&acts)[0].cause, Cause::Frozen);
@@ -310,19 +310,19 @@ fn a_frozen_worker_is_killed_and_replaced_at_once() {
 #[test]
 fn a_suspended_worker_is_replaced_but_may_come_back() {
     let (mut table, now) = settled(1);
-    assert_eq!(on(&mut table, Seen::Health(1, Health::Suspended { idle_thread: true }), now), []);
-    let acts = on(&mut table, Seen::Tick, now + ABSENT);
+    assert_eq!(on(&mut table, Change::Health(1, Health::Suspended { idle_thread: true }), now), []);
+    let acts = on(&mut table, Change::Tick, now + ABSENT);
     assert_eq!(acts, [fork(FIRST, 1, 2)]);
     carry_out(&mut table, acts, now + ABSENT);
-    assert_eq!(on(&mut table, Seen::Health(1, Health::Resumed), now + 2 * ABSENT), [close(2)]);
+    assert_eq!(on(&mut table, Change::Health(1, Health::Resumed), now + 2 * ABSENT), [close(2)]);
     assert_eq!(up(&table), [1]);
 }
 
 #[test]
 fn a_busy_worker_is_not_replaced() {
     let (mut table, now) = settled(1);
-    on(&mut table, Seen::Health(1, Health::Suspended { idle_thread: false }), now);
-    assert_eq!(on(&mut table, Seen::Tick, now + 10 * ABSENT), []);
+    on(&mut table, Change::Health(1, Health::Suspended { idle_thread: false }), now);
+    assert_eq!(on(&mut table, Change::Tick, now + 10 * ABSENT), []);
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn draining_ends_empty_and_kills_workers_that_do_not_finish() {
     let (mut table, now) = settled(2);
     assert_eq!(of_processes(table.drain(now)), [close(1), close(2)]);
     assert_eq!(gone(&on(&mut table, drained(1), now))[0].cause, Cause::Ordered);
-    assert_eq!(on(&mut table, Seen::Tick, now + TIMEOUTS.shutdown), [signal(2, "KILL")]);
+    assert_eq!(on(&mut table, Change::Tick, now + TIMEOUTS.shutdown), [signal(2, "KILL")]);
     let acts = on(&mut table, exited(2), now + TIMEOUTS.shutdown);
     assert!(matches!(
         &acts[..],
@@ -410,8 +410,8 @@ fn workers_of_a_dead_template_serve_until_those_of_a_new_one_take_over() {
 fn a_template_that_does_not_fork_in_time_is_replaced() {
     let (mut table, now) = settled(2);
     assert_eq!(on(&mut table, exited(1), now)[1], fork(FIRST, 0, 3));
-    assert_eq!(on(&mut table, Seen::Tick, now + ORDER_TIMEOUT - SECOND), []);
-    let acts = on(&mut table, Seen::Tick, now + ORDER_TIMEOUT);
+    assert_eq!(on(&mut table, Change::Tick, now + ORDER_TIMEOUT - SECOND), []);
+    let acts = on(&mut table, Change::Tick, now + ORDER_TIMEOUT);
     assert_eq!(acts[0], unresponsive(FIRST));
     assert_eq!(gone(&acts)[0].serial, 3, "the fork that never came");
     assert_eq!(acts.last(), Some(&start(2, FIRST_CODE)));
@@ -426,8 +426,8 @@ fn a_template_that_does_not_report_an_exit_is_replaced() {
     let acts = on(&mut table, ended(1), now);
     assert_eq!(acts[0], close(1));
     carry_out(&mut table, acts, now);
-    assert_eq!(on(&mut table, Seen::Tick, now + KILL_AFTER), [], "nobody is there to be killed");
-    let acts = on(&mut table, Seen::Tick, now + ORDER_TIMEOUT);
+    assert_eq!(on(&mut table, Change::Tick, now + KILL_AFTER), [], "nobody is there to be killed");
+    let acts = on(&mut table, Change::Tick, now + ORDER_TIMEOUT);
     assert!(acts.contains(&unresponsive(FIRST)));
     assert_eq!(gone(&acts)[0].serial, 1);
     assert_eq!(up(&table), [2]);
@@ -439,9 +439,9 @@ fn a_worker_whose_links_have_ended_is_killed_and_its_template_left_alone_until_i
     let acts = on(&mut table, lost(1), now);
     assert_eq!(acts[0], close(1));
     carry_out(&mut table, acts, now);
-    assert_eq!(on(&mut table, Seen::Tick, now + KILL_AFTER), [signal(1, "KILL")]);
+    assert_eq!(on(&mut table, Change::Tick, now + KILL_AFTER), [signal(1, "KILL")]);
     let late = now + 2 * ORDER_TIMEOUT;
-    assert_eq!(on(&mut table, Seen::Tick, late), [signal(1, "KILL")], "the template has nothing to report");
+    assert_eq!(on(&mut table, Change::Tick, late), [signal(1, "KILL")], "the template has nothing to report");
     assert_eq!(on(&mut table, ended(1), late), []);
     assert_eq!(gone(&on(&mut table, exited(1), late)).len(), 1);
 }
@@ -478,7 +478,7 @@ fn a_server_whose_templates_die_before_a_worker_is_ready_gives_up() {
         let gives_up = acts.contains(&Act::Reached(Milestone::Hopeless(Hopeless::Templates)));
         assert_eq!(gives_up, generation == HOPELESS, "{acts:?}");
         now += RETRY_AT_START;
-        let again = on(&mut table, Seen::Tick, now);
+        let again = on(&mut table, Change::Tick, now);
         assert_eq!(again.contains(&start(generation + 1, FIRST_CODE)), !gives_up, "{again:?}");
     }
 }
@@ -490,7 +490,7 @@ fn a_template_that_dies_later_is_tried_as_long_as_it_takes() {
     for generation in 2..20 {
         while !acts.contains(&start(generation, FIRST_CODE)) {
             now += SECOND;
-            acts = on(&mut table, Seen::Tick, now);
+            acts = on(&mut table, Change::Tick, now);
         }
         on(&mut table, booted(generation), now);
         acts = on(&mut table, died(generation), now);
@@ -504,7 +504,7 @@ fn a_stopped_template_does_not_hold_up_the_end() {
     let (mut table, now) = settled(1);
     of_processes(table.drain(now));
     on(&mut table, ended(1), now);
-    let acts = on(&mut table, Seen::Tick, now + ORDER_TIMEOUT);
+    let acts = on(&mut table, Change::Tick, now + ORDER_TIMEOUT);
     assert_eq!(acts.last(), Some(&Act::Reached(Milestone::Empty)), "{acts:?}");
 }
 
@@ -512,15 +512,15 @@ fn a_stopped_template_does_not_hold_up_the_end() {
 fn a_template_that_boots_too_long_is_tried_again_later() {
     let (mut table, now) = settled(1);
     on(&mut table, died(FIRST), now);
-    assert_eq!(on(&mut table, Seen::Tick, now + TIMEOUTS.boot - SECOND), []);
+    assert_eq!(on(&mut table, Change::Tick, now + TIMEOUTS.boot - SECOND), []);
     let now = now + TIMEOUTS.boot;
     let why = "did not load the app within timeouts.worker_boot";
     let why = TemplateEnd::Failed { why, place: String::new() };
-    assert_eq!(on(&mut table, Seen::Tick, now), [Act::EndTemplate { generation: 2, why }]);
-    assert_eq!(on(&mut table, Seen::Tick, now + RETRY - SECOND), []);
-    assert_eq!(on(&mut table, Seen::Tick, now + RETRY), [start(3, FIRST_CODE)]);
+    assert_eq!(on(&mut table, Change::Tick, now), [Act::EndTemplate { generation: 2, why }]);
+    assert_eq!(on(&mut table, Change::Tick, now + RETRY - SECOND), []);
+    assert_eq!(on(&mut table, Change::Tick, now + RETRY), [start(3, FIRST_CODE)]);
     assert_eq!(on(&mut table, died(3), now + RETRY), []);
-    assert_eq!(on(&mut table, Seen::Tick, now + 2 * RETRY), [start(4, FIRST_CODE)]);
+    assert_eq!(on(&mut table, Change::Tick, now + 2 * RETRY), [start(4, FIRST_CODE)]);
     assert_eq!(up(&table), [1], "the old worker serves all the time");
 }
 
@@ -530,7 +530,7 @@ fn a_recycled_worker_serves_until_its_successor_is_ready() {
     assert_eq!(recycle(&mut table, 1, now), [fork(FIRST, 2, 3)]);
     assert_eq!(on(&mut table, forked(FIRST, 2, 103), now), []);
     assert_eq!(up(&table), [1, 2]);
-    assert_eq!(on(&mut table, Seen::Ready(3), now), [open(3), close(1)]);
+    assert_eq!(on(&mut table, Change::Ready(3), now), [open(3), close(1)]);
     assert_eq!(up(&table), [2, 3]);
     let acts = on(&mut table, drained(1), now);
     assert_eq!((gone(&acts)[0].cause, acts.iter().any(is_fork)), (Cause::Ordered, false));
@@ -540,7 +540,7 @@ fn a_recycled_worker_serves_until_its_successor_is_ready() {
 fn a_recycled_worker_stays_when_its_successor_fails() {
     let (mut table, now) = settled(1);
     assert_eq!(recycle(&mut table, 1, now), [fork(FIRST, 1, 2)]);
-    let again = on(&mut table, Seen::Forked { generation: FIRST, index: 1, pid: None }, now);
+    let again = on(&mut table, Change::Forked { generation: FIRST, index: 1, pid: None }, now);
     assert_eq!((up(&table), again.last()), (vec![1], Some(&fork(FIRST, 1, 3))), "it is tried again");
     let forked = forked(FIRST, 1, 103);
     assert_eq!(on(&mut table, forked, now), []);
@@ -579,7 +579,7 @@ fn attached() -> (Reconciler, Instant) {
 fn an_attached_worker_is_never_replaced() {
     let (mut table, now) = attached();
     for health in [Health::Frozen, Health::Stuck] {
-        assert_eq!(on(&mut table, Seen::Health(1, health), now), []);
+        assert_eq!(on(&mut table, Change::Health(1, health), now), []);
     }
     assert_eq!([true, false].map(|more| resize(&mut table, more, now)), [vec![], vec![]]);
     let refused = |acts: Vec<Act>| {
@@ -587,8 +587,8 @@ fn an_attached_worker_is_never_replaced() {
         acts.len() == 1 && acts.iter().all(end)
     };
     assert!(refused(table.reload(Some(7), false, now)) && refused(table.undo(Some(7), now)));
-    on(&mut table, Seen::Health(1, Health::Suspended { idle_thread: true }), now);
-    assert_eq!(on(&mut table, Seen::Tick, now + ABSENT * 2), [], "there is nothing to take its place");
+    on(&mut table, Change::Health(1, Health::Suspended { idle_thread: true }), now);
+    assert_eq!(on(&mut table, Change::Tick, now + ABSENT * 2), [], "there is nothing to take its place");
 }
 
 #[test]
@@ -597,7 +597,7 @@ fn the_end_of_an_attached_worker_is_the_end() {
         let (mut table, now) = attached();
         let acts = on(&mut table, event, now);
         assert!(matches!(acts[..], [Act::Gone(_), Act::Reached(Milestone::Empty)]), "{acts:?}");
-        assert_eq!(on(&mut table, Seen::Tick, now + SECOND * 60), [Act::Reached(Milestone::Empty)]);
+        assert_eq!(on(&mut table, Change::Tick, now + SECOND * 60), [Act::Reached(Milestone::Empty)]);
     }
 }
 
@@ -616,7 +616,7 @@ fn an_attached_worker_that_does_not_finish_is_told_so() {
     let (mut table, now) = attached();
     assert_eq!(of_processes(table.drain(now)), [close(1)]);
     let late = now + TIMEOUTS.shutdown;
-    assert_eq!(on(&mut table, Seen::Tick, late), [signal(1, "KILL")]);
+    assert_eq!(on(&mut table, Change::Tick, late), [signal(1, "KILL")]);
     let acts = on(&mut table, drained(1), late);
     assert!(matches!(acts[..], [Act::Gone(_), Act::Reached(Milestone::Empty)]), "{acts:?}");
 }
@@ -626,7 +626,7 @@ fn an_attached_worker_that_cannot_start_is_the_end() {
     let now = Instant::now();
     let mut table = attached_at(now);
     on(&mut table, booted(FIRST), now);
-    let acts = on(&mut table, Seen::Forked { generation: FIRST, index: 0, pid: None }, now);
+    let acts = on(&mut table, Change::Forked { generation: FIRST, index: 0, pid: None }, now);
     assert!(matches!(acts[..], [Act::Gone(_), Act::Reached(Milestone::Empty)]), "{acts:?}");
 }
 

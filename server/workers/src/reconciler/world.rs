@@ -78,7 +78,7 @@ impl World {
         world
     }
 
-    pub(super) fn see(&mut self, seen: Seen) -> Vec<Act> {
+    pub(super) fn see(&mut self, seen: Change) -> Vec<Act> {
         let acts = self.machine.see(seen, self.now);
         self.carry_out(acts)
     }
@@ -88,8 +88,8 @@ impl World {
         let (mut left, mut all) = (VecDeque::from(acts), Vec::new());
         while let Some(act) = left.pop_front() {
             let seen = match &act {
-                Act::Try(Trial::Read(code)) => Some(Seen::Read(*code, Ok(self.plan.clone()))),
-                Act::Try(Trial::Weigh) => Some(Seen::Weighed(self.figures())),
+                Act::Try(Trial::Read(code)) => Some(Change::Read(*code, Ok(self.plan.clone()))),
+                Act::Try(Trial::Weigh) => Some(Change::Weighed(self.figures())),
                 _ => None,
             };
             self.act(&act);
@@ -234,34 +234,34 @@ impl World {
     }
 
     pub(super) fn tick(&mut self) {
-        self.see(Seen::Tick);
+        self.see(Change::Tick);
     }
 
     pub(super) fn boot(&mut self) {
         if let Some(generation) = self.booting.pop() {
-            self.see(Seen::Template { generation, usable: Ok(()) });
+            self.see(Change::Template { generation, usable: Ok(()) });
         }
     }
 
     pub(super) fn fork(&mut self) {
         if let Some((generation, index, serial)) = self.forking.take() {
-            self.see(Seen::Forked { generation, index, pid: Some(100 + serial) });
+            self.see(Change::Forked { generation, index, pid: Some(100 + serial) });
         }
     }
 
     pub(super) fn ready(&mut self, serial: Serial) {
-        self.see(Seen::Ready(serial));
+        self.see(Change::Ready(serial));
     }
 
     pub(super) fn answer(&mut self, result: Result<&str, &str>) {
         if self.stage() == Some("probing") {
-            self.see(Seen::Tried(result.map(str::to_owned).map_err(str::to_owned)));
+            self.see(Change::Tried(result.map(str::to_owned).map_err(str::to_owned)));
         }
     }
 
     pub(super) fn judge(&mut self, result: Result<&str, &str>) {
         if self.stage() == Some("watching") {
-            self.see(Seen::Tried(result.map(str::to_owned).map_err(str::to_owned)));
+            self.see(Change::Tried(result.map(str::to_owned).map_err(str::to_owned)));
         }
     }
 
@@ -290,14 +290,14 @@ impl World {
         } else {
             End::Process
         };
-        self.see(Seen::Ended { serial, served: true, end });
+        self.see(Change::Ended { serial, served: true, end });
     }
 
     /// Kills a template as with `kill -9`.
     pub(super) fn kill_template(&mut self, generation: Generation) {
         if self.templates.contains(&generation) {
             self.forget(generation);
-            self.see(Seen::Template { generation, usable: Err("it died".to_owned()) });
+            self.see(Change::Template { generation, usable: Err("it died".to_owned()) });
         }
     }
 
@@ -312,7 +312,7 @@ impl World {
             for row in rows {
                 match row.stage {
                     Stage::Booting => self.ready(row.serial),
-                    Stage::Up => drop(self.see(Seen::Health(row.serial, Health::Resumed))),
+                    Stage::Up => drop(self.see(Change::Health(row.serial, Health::Resumed))),
                     Stage::Leaving => self.kill_worker(row.serial),
                 }
             }
@@ -344,9 +344,9 @@ impl World {
             Step::KillWorker => self.kill_worker(number),
             Step::KillTemplate => self.kill_template(number % 6 + 1),
             Step::LoseLink => {
-                drop(self.see(Seen::Ended { serial: number, served: true, end: End::Link }));
+                drop(self.see(Change::Ended { serial: number, served: true, end: End::Link }));
             }
-            Step::Health(health) => drop(self.see(Seen::Health(number, health))),
+            Step::Health(health) => drop(self.see(Change::Health(number, health))),
             Step::Size(more) => {
                 let acts = self.machine.resize(more, false, self.now);
                 self.carry_out(acts);
@@ -358,7 +358,7 @@ impl World {
             Step::Warm => {
                 let figures = |serial| recycle::Figures { serial, age: SECOND, requests: 99, pss: None };
                 let figures = self.up().into_iter().map(figures).collect();
-                self.see(Seen::Workers(figures));
+                self.see(Change::Workers(figures));
             }
             Step::Wait => {
                 self.now += 2 * SECOND;

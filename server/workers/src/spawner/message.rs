@@ -34,7 +34,6 @@ pub(crate) struct Booted {
     pub(crate) files: Vec<String>,
 }
 
-/// A message from the template.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TemplateMessage {
     Booted(Booted),

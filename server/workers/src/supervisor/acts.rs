@@ -15,7 +15,7 @@ const TEMPLATES_DIE: &str = "the template keeps dying before a worker is ready; 
 
 impl Supervisor {
     /// Carries out an act. Returns the change if it fails or has a result at once.
-    pub(super) fn act(&mut self, act: Act) -> Option<Seen> {
+    pub(super) fn act(&mut self, act: Act) -> Option<Change> {
         match act {
             Act::StartTemplate { generation, code } => {
                 if self.reconciler.reload_generation() == Some(generation) {
@@ -24,19 +24,19 @@ impl Supervisor {
                 let Err(e) = self.start_template(generation, code) else { return None };
                 let why = format!("the template cannot be started: {e}");
                 self.log(why.clone());
-                return Some(Seen::Template { generation, usable: Err(why) });
+                return Some(Change::Template { generation, usable: Err(why) });
             }
             Act::EndTemplate { generation, why } => self.end_template(generation, why),
             Act::Fork { generation, pool, index, serial } => {
                 let Err(e) = self.fork(generation, pool, index, serial) else { return None };
                 self.log(format!("worker {index} cannot be forked: {e}"));
-                return Some(Seen::Forked { generation, index, pid: None });
+                return Some(Change::Forked { generation, index, pid: None });
             }
             Act::Signal { serial, generation, pid, name } => self.signal(serial, generation, pid, name),
             Act::Open { serial, share } => self.open(serial, share),
             Act::Close { serial, leaves } => return self.close(serial, leaves),
             Act::Gone(exit) => self.gone(exit),
-            Act::Try(Trial::Read(code)) => return Some(Seen::Read(code, self.read(code))),
+            Act::Try(Trial::Read(code)) => return Some(Change::Read(code, self.read(code))),
             Act::Try(Trial::Weigh) => self.weigh_memory(),
             Act::Try(Trial::Probe(serial, code)) => self.probe(serial, code),
             Act::Try(Trial::Watch(_)) => self.trials.watch(self.tallies()),
@@ -154,11 +154,11 @@ impl Supervisor {
         self.shared.deliver(&assigned);
     }
 
-    fn close(&mut self, serial: Serial, leaves: Option<Generation>) -> Option<Seen> {
+    fn close(&mut self, serial: Serial, leaves: Option<Generation>) -> Option<Change> {
         let failed = leaves.and_then(|generation| {
             let e = self.leave_template(serial, generation).err()?;
             let usable = Err(format!("no socket for its template: {e}"));
-            Some(Seen::Template { generation, usable })
+            Some(Change::Template { generation, usable })
         });
         self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
         if let Some(worker) = self.workers.get(&serial) {

@@ -127,7 +127,7 @@ impl Supervisor {
         if let Some(worker) = self.workers.get_mut(&serial) {
             worker.requests.stuck.push(request);
         }
-        self.see(Seen::Health(serial, Health::Stuck));
+        self.see(Change::Health(serial, Health::Stuck));
         self.ask_traces(serial);
         // Requests that the worker has not started go back to the queue now, not when the worker is killed.
         self.shared.to_all(|| ThreadMessage::Withdraw(serial));
@@ -159,7 +159,7 @@ impl Supervisor {
         let on_threads = if seats.has_fibers() { 0 } else { overdue.len() };
         let held = worker.requests.kept_now(now) + on_threads;
         if !worker.requests.stuck.is_empty() && (held >= serves || os::is_stopped(row.pid)) {
-            self.see(Seen::Health(row.serial, Health::OthersFinished));
+            self.see(Change::Health(row.serial, Health::OthersFinished));
         }
     }
 
@@ -221,7 +221,7 @@ impl Supervisor {
             }
             Decision::Freeze => Health::Frozen,
         };
-        self.see(Seen::Health(serial, health));
+        self.see(Change::Health(serial, health));
     }
 }
 

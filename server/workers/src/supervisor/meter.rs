@@ -69,7 +69,7 @@ impl Supervisor {
         self.subjects.meter.measuring = Some(serial);
         let shared = self.shared.clone();
         tokio::task::spawn_blocking(move || {
-            shared.report(Report::Measured { serial, pss: sys::process::pss_bytes(pid) });
+            shared.report(SupervisorMessage::Measured { serial, pss: sys::process::pss_bytes(pid) });
         });
     }
 }

@@ -145,7 +145,7 @@ impl Supervisor {
         }
         self.subjects.sampler.next = now + SAMPLE;
         let (sample, least_missed) = (self.sample(rows, now), self.least_missed(rows));
-        self.see(Seen::Load(Box::new(sample), least_missed));
+        self.see(Change::Load(Box::new(sample), least_missed));
     }
 
     /// Returns the worker of the default pool with the fewest open WebSockets, then the fewest requests. Among equals it is the
@@ -218,7 +218,7 @@ impl Supervisor {
         let shared = self.shared.clone();
         tokio::task::spawn_blocking(move || {
             let pss = pids.into_iter().map(sys::process::pss_bytes).sum();
-            shared.report(Report::TemplatesMeasured(pss));
+            shared.report(SupervisorMessage::TemplatesMeasured(pss));
         });
     }
 }

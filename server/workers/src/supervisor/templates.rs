@@ -92,7 +92,7 @@ impl Supervisor {
             }
             self.declared(generation, facts);
         }
-        self.see(Seen::Template { generation, usable: Ok(()) });
+        self.see(Change::Template { generation, usable: Ok(()) });
     }
 
     /// Records how the app's middleware handles files, as reported by a worker that loads the app itself. All
@@ -139,17 +139,17 @@ impl Supervisor {
         let seen = match message {
             Ok(Some(TemplateMessage::Forked { index, pid })) => {
                 self.look_after(index, pid);
-                Seen::Forked { generation, index, pid: Some(pid) }
+                Change::Forked { generation, index, pid: Some(pid) }
             }
             Ok(Some(TemplateMessage::ForkFailed { index, text })) => {
                 self.log(format!("worker {index} cannot be forked: {text}"));
-                Seen::Forked { generation, index, pid: None }
+                Change::Forked { generation, index, pid: None }
             }
             Ok(Some(TemplateMessage::Exited { pid, status, peak_kib })) => {
                 let of = |row: &Row| row.generation == generation && row.pid == pid;
                 let Some(Row { serial, index, .. }) = self.reconciler.rows().find(of) else { return };
                 let served = self.has_served(index);
-                Seen::Ended { serial, served, end: End::Reported { status, peak_kib } }
+                Change::Ended { serial, served, end: End::Reported { status, peak_kib } }
             }
             Ok(Some(TemplateMessage::Stop)) => return self.asked_to_stop(generation),
             Ok(Some(TemplateMessage::Said(text))) => return self.log(text),
@@ -164,17 +164,17 @@ impl Supervisor {
                 if self.reconciler.reload_generation() != Some(generation) {
                     self.log(why.clone());
                 }
-                Seen::Template { generation, usable: Err(why) }
+                Change::Template { generation, usable: Err(why) }
             }
             Ok(Some(TemplateMessage::Failed(text))) => {
                 self.templates.remove(&generation);
-                Seen::Template { generation, usable: Err(self.why_not_loaded(generation, &text)) }
+                Change::Template { generation, usable: Err(self.why_not_loaded(generation, &text)) }
             }
             Ok(None) | Err(_) => {
                 if let Err(e) = message {
                     self.log(e.to_string());
                 }
-                Seen::Template { generation, usable: Err(self.template_died(generation)) }
+                Change::Template { generation, usable: Err(self.template_died(generation)) }
             }
         };
         self.see(seen);
@@ -251,7 +251,7 @@ impl Supervisor {
         worker.process = Some(process.clone());
         tokio::spawn(async move {
             process.ended().await;
-            shared.report(Report::Ended(serial));
+            shared.report(SupervisorMessage::Ended(serial));
         });
     }
 }

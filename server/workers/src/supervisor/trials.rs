@@ -83,7 +83,7 @@ impl Supervisor {
                 std::thread::sleep(ENDING / 100);
             }
             let all: u64 = workers.iter().map(|pid| private_bytes(*pid)).sum();
-            shared.report(Report::Weighed(Figures {
+            shared.report(SupervisorMessage::Weighed(Figures {
                 available: Machine::memory_available(),
                 template: template.map_or(0, anonymous_bytes),
                 template_alone: template.map_or(0, private_bytes),
@@ -115,7 +115,7 @@ impl Supervisor {
             None => {
                 let text = probe.answered.join(", ");
                 self.trials.probe = None;
-                self.see(Seen::Tried(Ok(text)));
+                self.see(Change::Tried(Ok(text)));
             }
         }
     }
@@ -126,7 +126,7 @@ impl Supervisor {
             Ok(()) => self.probe_next(),
             Err(why) => {
                 self.trials.probe = None;
-                self.see(Seen::Tried(Err(why)));
+                self.see(Change::Tried(Err(why)));
             }
         }
     }
@@ -137,7 +137,7 @@ impl Supervisor {
         let [ours, theirs] = self.trials.since(new, &self.tallies());
         if let Some(verdict) = verdict(ours, theirs, over) {
             let verdict = verdict.and_then(|text| self.weigh(new).map(|()| text));
-            self.see(Seen::Tried(verdict));
+            self.see(Change::Tried(verdict));
         }
     }
 

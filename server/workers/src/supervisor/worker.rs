@@ -1,10 +1,10 @@
 //! Workers as processes: what is kept of each, and the record of its death.
 
 use super::*;
-use crate::deaths::{Cause, Facts, WorkerExit};
+use crate::deaths::{Cause, DeathFacts, WorkerExit};
 use crate::in_flight::Served;
 use crate::memory::Memory;
-use crate::oom::Verdict;
+use crate::oom::OomCount;
 use crate::process::Process;
 use crate::progress::Progress;
 use crate::reconciler::End;
@@ -39,7 +39,7 @@ pub(super) struct Death {
     /// The number of requests that it had finished.
     requests: u64,
     /// The kernel's OOM-kill counter, interpreted for this death.
-    oom: Verdict,
+    oom: OomCount,
     /// Why the worker was replaced or killed because of its limits, for the log.
     pub(super) recycled: Option<(DeathCause, String)>,
 }
@@ -60,12 +60,14 @@ impl Worker {
     }
 
     /// Takes a report about the worker's requests.
-    pub(super) fn told(&mut self, report: Report, now: Instant) {
+    pub(super) fn told(&mut self, report: SupervisorMessage, now: Instant) {
         match report {
-            Report::Withdrawn { count, .. } => self.progress.withdrawn(count),
-            Report::Traces { traces, .. } => self.traces.arrived(traces),
-            Report::Kept { thread, count, .. } => self.requests.kept(thread, count, now),
-            Report::Extended { link, id, until_us, .. } => self.requests.extended(link, id, until_us),
+            SupervisorMessage::Withdrawn { count, .. } => self.progress.withdrawn(count),
+            SupervisorMessage::Traces { traces, .. } => self.traces.arrived(traces),
+            SupervisorMessage::Kept { thread, count, .. } => self.requests.kept(thread, count, now),
+            SupervisorMessage::Extended { link, id, until_us, .. } => {
+                self.requests.extended(link, id, until_us)
+            }
             _ => {}
         }
     }
@@ -83,12 +85,12 @@ impl Supervisor {
             self.log(format!("worker {name}: {why}"));
         }
         let served = index.is_some_and(|index| self.has_served(index));
-        self.see(Seen::Ended { serial, served, end: End::Link });
+        self.see(Change::Ended { serial, served, end: End::Link });
     }
 
     pub(super) fn process_ended(&mut self, serial: Serial) {
         let served = self.reconciler.index_of(serial).is_some_and(|index| self.has_served(index));
-        self.see(Seen::Ended { serial, served, end: End::Process });
+        self.see(Change::Ended { serial, served, end: End::Process });
     }
 
     pub(super) fn gone(&mut self, mut exit: WorkerExit) {
@@ -131,7 +133,7 @@ impl Supervisor {
         let quiet = exit.cause == Cause::Ordered
             && (self.is_stopping() || ordinary)
             && served.iter().all(|one| !one.failed);
-        let facts = Facts {
+        let facts = DeathFacts {
             exit: &exit,
             recycled: recycled.as_ref().map(|(cause, why)| (*cause, why.as_str())),
             requests,

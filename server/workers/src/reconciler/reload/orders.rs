@@ -17,12 +17,12 @@ impl Reconciler {
                 let text = format!("{what} is under way; this one follows it");
                 self.acts.push(Act::Say(Line::Step { to, stage: "waiting", text }));
             }
-            if let Some(older) = self.rules.reload.waiting.replace(Order { caller, in_place }) {
+            if let Some(older) = self.rules.reload.waiting.replace(ReloadOrder { caller, in_place }) {
                 self.reached(Milestone::Superseded);
                 self.end_for(older.caller, Err("a newer reload has taken its place".to_owned()));
             }
         } else {
-            self.begin_reload(Order { caller, in_place });
+            self.begin_reload(ReloadOrder { caller, in_place });
         }
         self.settle_all()
     }
@@ -84,7 +84,7 @@ impl Reconciler {
         }
     }
 
-    pub(super) fn begin_reload(&mut self, order: Order) {
+    pub(super) fn begin_reload(&mut self, order: ReloadOrder) {
         self.give_way();
         let reload = &mut self.rules.reload;
         reload.story = Story::new(order.caller, self.now);
@@ -100,7 +100,7 @@ impl Reconciler {
         if code != self.rules.reload.last_code {
             return;
         }
-        let Some(Order { in_place, .. }) = self.rules.reload.reading.take() else { return };
+        let Some(ReloadOrder { in_place, .. }) = self.rules.reload.reading.take() else { return };
         let plan = match result {
             Ok(plan) => plan,
             Err(why) => return self.end_reload(ReloadOutcome::Failed, why),

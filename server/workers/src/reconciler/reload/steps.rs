@@ -40,7 +40,7 @@ impl Reconciler {
         self.roll(new, step);
     }
 
-    pub(super) fn succeed(&mut self, facts: &Facts) {
+    pub(super) fn succeed(&mut self, facts: &TakeoverState) {
         let mut text = format!("the new code serves ({:.1} s)", self.reload_seconds());
         let (old, keep) = (self.rules.reload.course.old, self.rules.reload.plan.keep);
         let is_up = facts.old.template == TemplateStage::Up;
@@ -64,7 +64,7 @@ impl Reconciler {
     }
 
     /// Handles the end of the new template while its workers take over. Returns whether anything followed.
-    pub(super) fn lost_new_template(&mut self, facts: &Facts) -> bool {
+    pub(super) fn lost_new_template(&mut self, facts: &TakeoverState) -> bool {
         if facts.old.template == TemplateStage::Up {
             self.revert("its template has ended");
         } else {
@@ -100,7 +100,7 @@ impl Reconciler {
     }
 
     /// Ends a reload whose new generation has ended.
-    pub(super) fn fail(&mut self, reason: String, facts: &Facts) {
+    pub(super) fn fail(&mut self, reason: String, facts: &TakeoverState) {
         if !self.rules.reload.course.in_place {
             return self.finish(ReloadOutcome::Failed, reason);
         }

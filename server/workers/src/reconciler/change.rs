@@ -7,9 +7,8 @@ use crate::process::{ExitStatus, Generation};
 use crate::room;
 use queue::Serial;
 
-/// A change.
 #[derive(Debug, Clone)]
-pub enum Seen {
+pub enum Change {
     /// The template has loaded the app and can fork, or it is unusable, for this reason.
     Template {
         generation: Generation,
