@@ -65,7 +65,7 @@ type Progress = u64;
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum DeliveryState {
     /// The client has acknowledged everything.
     Everything,
     /// The client is receiving.
@@ -103,12 +103,12 @@ impl Watch {
         all: Progress,
         now: Instant,
         settings: &Settings,
-    ) -> Found {
+    ) -> DeliveryState {
         if progress != self.progress {
             (self.progress, self.since) = (progress, now);
         }
         if now.duration_since(self.since) >= settings.timeouts.send {
-            return Found::Stalled;
+            return DeliveryState::Stalled;
         }
         let (begun, before) = self.measured;
         let time = now.duration_since(begun);
@@ -116,11 +116,11 @@ impl Watch {
             && time >= GRACE
         {
             if (all.saturating_sub(before) as f64) < rate as f64 * time.as_secs_f64() {
-                return Found::Stalled;
+                return DeliveryState::Stalled;
             }
             self.measured = (now, all);
         }
-        Found::Receiving
+        DeliveryState::Receiving
     }
 }
 
@@ -160,7 +160,7 @@ impl Delivery {
         }
         let progress = || self.watched(|watch| watch.progress);
         let known = progress();
-        self.look(stream, 0, timer, shared) != Found::Stalled && progress() != known
+        self.look(stream, 0, timer, shared) != DeliveryState::Stalled && progress() != known
     }
 
     /// Forgets unacknowledged data, because the connection ends with a reset.
@@ -176,7 +176,7 @@ impl Delivery {
     /// Checks the client if a check is due. Returns `true` if the client has stalled; then the stream is cut.
     #[inline]
     pub(crate) fn is_stalled<S: Transport>(&self, stream: &S, timer: &Timer, shared: &Shared) -> bool {
-        timer.expired(Lane::Write) && self.look(stream, 0, timer, shared) == Found::Stalled
+        timer.expired(Lane::Write) && self.look(stream, 0, timer, shared) == DeliveryState::Stalled
     }
 
     /// Asks the system how much the client has acknowledged. `queued`: bytes that are not written yet.
@@ -186,7 +186,7 @@ impl Delivery {
         queued: usize,
         timer: &Timer,
         shared: &Shared,
-    ) -> Found {
+    ) -> DeliveryState {
         let (settings, now) = (shared.settings(), shared.timers.now());
         let (progress, left) = match stream.delivery() {
             Some(delivery) => (delivery.acknowledged, delivery.outstanding),
@@ -198,7 +198,7 @@ impl Delivery {
             self.unproved.set(0);
             self.unsent.narrow(stream);
             timer.disarm(Lane::Write);
-            return Found::Everything;
+            return DeliveryState::Everything;
         }
         let mut watch = self.watch.take().unwrap_or_else(|| {
             let begun = now.checked_sub(interval(settings.timeouts.send)).unwrap_or(now);
@@ -207,7 +207,7 @@ impl Delivery {
         let found = watch.judge(progress, progress, now, &settings);
         watch.follow(left.saturating_add(queued as u64), now);
         self.watch.set(Some(watch));
-        if found == Found::Stalled {
+        if found == DeliveryState::Stalled {
             timer.disarm(Lane::Write);
             stream.cut();
         } else {
@@ -245,7 +245,7 @@ impl Delivery {
             if left <= LEFT_BEHIND || shared.draining.get() {
                 return stream.abandon_after(send);
             }
-            if self.look(stream, 0, timer, shared) == Found::Stalled {
+            if self.look(stream, 0, timer, shared) == DeliveryState::Stalled {
                 return;
             }
             if shared.room.is_chosen(timer.key()) {
@@ -283,7 +283,7 @@ mod tests {
     use std::path::Path;
 
     /// Returns the results of one check per second of a client. `seen`: its acknowledged bytes at each check.
-    fn looks(send: u64, rate: Option<u64>, seen: impl IntoIterator<Item = u64>) -> Vec<Found> {
+    fn looks(send: u64, rate: Option<u64>, seen: impl IntoIterator<Item = u64>) -> Vec<DeliveryState> {
         let mut settings = Settings::defaults(Path::new("/"));
         settings.timeouts.send = Duration::from_secs(send);
         settings.limits.min_download_rate = rate;
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_client_that_takes_nothing_for_long_enough_has_stalled() {
-        use Found::{Receiving, Stalled};
+        use DeliveryState::{Receiving, Stalled};
         assert_eq!(looks(3, None, [0, 0, 0, 0]), [Receiving, Receiving, Receiving, Stalled]);
         assert_eq!(looks(3, None, [0, 0, 1, 1, 1]), [Receiving; 5]);
         assert_eq!(looks(3, None, [0, 9, 9, 9, 9]), [Receiving, Receiving, Receiving, Receiving, Stalled]);
@@ -307,16 +307,19 @@ mod tests {
     #[test]
     fn a_byte_now_and_then_is_enough_without_a_rate() {
         let steady = (0..600).map(|second| second / 5);
-        assert!(looks(6, None, steady.clone()).iter().all(|found| *found == Found::Receiving));
-        assert_eq!(looks(6, Some(1), steady).iter().position(|found| *found == Found::Stalled), Some(10));
+        assert!(looks(6, None, steady.clone()).iter().all(|found| *found == DeliveryState::Receiving));
+        assert_eq!(
+            looks(6, Some(1), steady).iter().position(|found| *found == DeliveryState::Stalled),
+            Some(10)
+        );
     }
 
     #[test]
     fn a_client_at_the_rate_is_kept_and_one_that_slows_down_is_not() {
         let steady = (0..600).map(|second| second * 500);
-        assert!(looks(60, Some(500), steady.clone()).iter().all(|found| *found == Found::Receiving));
+        assert!(looks(60, Some(500), steady.clone()).iter().all(|found| *found == DeliveryState::Receiving));
         let slowing = steady.map(|bytes| bytes.min(50_000));
-        let end = looks(60, Some(500), slowing).iter().position(|found| *found == Found::Stalled);
+        let end = looks(60, Some(500), slowing).iter().position(|found| *found == DeliveryState::Stalled);
         assert!(end.is_some_and(|end| (100..=120).contains(&end)), "{end:?}");
     }
 

@@ -5,7 +5,7 @@
 //!
 //! Contract:
 //! 1. Nothing here depends on how a message is framed on the wire.
-//! 2. Every exchange is reported exactly once, however it ended ([`Outcome::report`]).
+//! 2. Every exchange is reported exactly once, however it ended ([`ExchangeRecord::report`]).
 
 use crate::context::Shared;
 use fieldcode::RequestHead;
@@ -151,7 +151,7 @@ impl Sent {
 }
 
 /// The complete record of a finished exchange.
-pub(crate) struct Outcome {
+pub(crate) struct ExchangeRecord {
     pub(crate) trace: Rc<Trace>,
     /// The request, if no handler got it.
     pub(crate) request: Option<Box<Request>>,
@@ -159,7 +159,7 @@ pub(crate) struct Outcome {
     pub(crate) sent: Sent,
 }
 
-impl Outcome {
+impl ExchangeRecord {
     /// Reports the exchange to the handler.
     pub(crate) fn report<H: Handler>(&mut self, handler: &H, peer: &Peer, ended: Instant) {
         let request = self.trace.take_request().or_else(|| self.request.take());
@@ -187,14 +187,14 @@ impl Outcome {
 
 /// The declared length of a body that arrives in pieces, and the rest of it.
 #[derive(Debug)]
-pub(crate) struct Promised {
+pub(crate) struct DeclaredLength {
     declared: Option<u64>,
     left: u64,
 }
 
-impl Promised {
-    pub(crate) fn new(declared: Option<u64>) -> Promised {
-        Promised { declared, left: declared.unwrap_or(u64::MAX) }
+impl DeclaredLength {
+    pub(crate) fn new(declared: Option<u64>) -> DeclaredLength {
+        DeclaredLength { declared, left: declared.unwrap_or(u64::MAX) }
     }
 
     /// Returns how many more bytes may be sent.
@@ -307,14 +307,14 @@ mod tests {
 
     #[test]
     fn promises_of_length() {
-        let mut promised = Promised::new(Some(10));
+        let mut promised = DeclaredLength::new(Some(10));
         promised.count(4);
         assert_eq!(promised.left(), 6);
         assert!(promised.exceeded(200, 7).reason.ends_with("its body has at least 11 bytes"));
         assert!(promised.missed(200).is_some_and(|failure| failure.reason.ends_with("its body has 4 bytes")));
         promised.count(6);
         assert_eq!(promised.missed(200), None);
-        let mut open = Promised::new(None);
+        let mut open = DeclaredLength::new(None);
         open.count(1 << 40);
         assert!(open.left() == u64::MAX && open.missed(200).is_none());
     }

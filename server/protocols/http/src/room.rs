@@ -74,7 +74,7 @@ pub(crate) enum Stage {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Entry {
+struct ConnectionEntry {
     /// Grows with each wait that begins.
     number: u64,
     address: Subnet,
@@ -87,7 +87,7 @@ struct Entry {
 /// The connections of a thread, by the keys of their timers.
 #[derive(Debug)]
 pub(crate) struct Room {
-    entries: RefCell<Vec<Entry>>,
+    entries: RefCell<Vec<ConnectionEntry>>,
     unproved: RefCell<Unproved>,
     open: Cell<usize>,
     next: Cell<u64>,
@@ -109,9 +109,9 @@ impl Room {
     pub(crate) fn open(&self, key: usize, address: Subnet, stage: Stage) {
         let mut entries = self.entries.borrow_mut();
         if entries.len() <= key {
-            entries.resize(key + 1, Entry::default());
+            entries.resize(key + 1, ConnectionEntry::default());
         }
-        entries[key] = Entry { address, stage, ..Entry::default() };
+        entries[key] = ConnectionEntry { address, stage, ..ConnectionEntry::default() };
         self.open.update(|n| n + 1);
     }
 
@@ -187,8 +187,8 @@ impl Room {
 
     /// Chooses a QUIC handshake that waits for its client: the oldest one of the address that has the most of them.
     pub(crate) fn choose_quic(&self) -> Option<usize> {
-        let is_quic = |entry: &Entry| matches!(entry.stage, Stage::Quic { .. });
-        let waits = |entry: &Entry| is_quic(entry) && entry.state == State::Unproved;
+        let is_quic = |entry: &ConnectionEntry| matches!(entry.stage, Stage::Quic { .. });
+        let waits = |entry: &ConnectionEntry| is_quic(entry) && entry.state == State::Unproved;
         let mut counts: BTreeMap<Subnet, usize> = BTreeMap::new();
         for entry in self.entries.borrow().iter().filter(|entry| waits(entry)) {
             *counts.entry(entry.address).or_default() += 1;
@@ -199,7 +199,7 @@ impl Room {
 
     /// Returns whether a connection may be able to make room soon: a transfer has just paused or continued, or the server works on a handshake.
     pub(crate) fn changes_soon(&self) -> bool {
-        let changes = |entry: &Entry| match entry.state {
+        let changes = |entry: &ConnectionEntry| match entry.state {
             State::Stalled | State::Moving => true,
             State::Busy => matches!(entry.stage, Stage::Handshake | Stage::Quic { .. }),
             _ => false,
@@ -215,7 +215,7 @@ impl Room {
     }
 
     /// Returns the key of the matching connection that has waited for the longest time.
-    fn earliest(&self, like: impl Fn(&Entry) -> bool) -> Option<usize> {
+    fn earliest(&self, like: impl Fn(&ConnectionEntry) -> bool) -> Option<usize> {
         let entries = self.entries.borrow();
         let all = entries.iter().enumerate().filter(|(_, entry)| like(entry));
         all.min_by_key(|(_, entry)| (entry.since, entry.number)).map(|(key, _)| key)

@@ -26,7 +26,6 @@ impl StreamId {
 /// An event that [`crate::Connection::receive`] reports. Reply only after `receive` has returned.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A request.
     Request {
         stream: StreamId,
         head: RequestHead,

@@ -26,7 +26,7 @@ pub struct PriorityUpdate {
 
 /// The kinds of unidirectional streams that a client may open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum StreamKind {
     Control,
     /// The instructions of the client's QPACK encoder.
     QpackEncoder,
@@ -60,13 +60,13 @@ impl Default for UniStream {
 
 impl UniStream {
     /// Returns the stream's kind, once it is known.
-    pub fn kind(&self) -> Option<Kind> {
+    pub fn kind(&self) -> Option<StreamKind> {
         match self.state {
             State::Type => None,
-            State::Control(_) => Some(Kind::Control),
-            State::Encoder(_) => Some(Kind::QpackEncoder),
-            State::Decoder(_) => Some(Kind::QpackDecoder),
-            State::Unknown => Some(Kind::Unknown),
+            State::Control(_) => Some(StreamKind::Control),
+            State::Encoder(_) => Some(StreamKind::QpackEncoder),
+            State::Decoder(_) => Some(StreamKind::QpackDecoder),
+            State::Unknown => Some(StreamKind::Unknown),
         }
     }
 
@@ -440,7 +440,7 @@ mod tests {
         let mut known = UniStream::default();
         assert_eq!((known.kind(), known.ended()), (None, Ok(())));
         known.receive(&[2]).unwrap();
-        assert_eq!(known.kind(), Some(Kind::QpackEncoder));
+        assert_eq!(known.kind(), Some(StreamKind::QpackEncoder));
         assert!(known.ended().is_err());
     }
 

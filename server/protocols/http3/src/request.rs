@@ -20,7 +20,7 @@ pub enum Event {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum ReceivePhase {
     Head,
     Body,
     /// The trailers have arrived; only unknown frames may follow.
@@ -31,7 +31,7 @@ enum Part {
 /// The client's side of a request stream.
 #[derive(Debug)]
 pub struct RequestStream {
-    part: Part,
+    part: ReceivePhase,
     header: HeaderParser,
     /// The current frame: its type and the missing bytes of its payload.
     frame: Option<(u64, u64)>,
@@ -58,7 +58,7 @@ const MAX_IDLE_FRAMES: u32 = 1000;
 impl Default for RequestStream {
     fn default() -> RequestStream {
         RequestStream {
-            part: Part::Head,
+            part: ReceivePhase::Head,
             header: HeaderParser::default(),
             frame: None,
             section: Vec::new(),
@@ -82,12 +82,12 @@ impl RequestStream {
         limits: &HeadLimits,
         events: &mut impl FnMut(Event),
     ) -> Result<(), Error> {
-        if self.part == Part::Failed {
+        if self.part == ReceivePhase::Failed {
             return Ok(());
         }
         let result = self.take(bytes, end, limits, events);
         if result.is_err() {
-            self.part = Part::Failed;
+            self.part = ReceivePhase::Failed;
             self.section = Vec::new();
         }
         result
@@ -105,7 +105,7 @@ impl RequestStream {
 
     /// Returns whether the head has arrived.
     pub fn has_head(&self) -> bool {
-        !matches!(self.part, Part::Head)
+        !matches!(self.part, ReceivePhase::Head)
     }
 
     fn take(
@@ -152,7 +152,7 @@ impl RequestStream {
     fn begin(&mut self, frame: u64, length: u64, limits: &HeadLimits) -> Result<(), Error> {
         let unexpected = |why| Err(Error::Connection(Code::FrameUnexpected, why));
         match (frame, self.part) {
-            (kind::DATA, Part::Body) => {
+            (kind::DATA, ReceivePhase::Body) => {
                 self.received = self.received.saturating_add(length);
                 if self.content_length.is_some_and(|declared| self.received > declared) {
                     return Err(Error::Stream(Code::MessageError, "a body longer than its Content-Length"));
@@ -161,12 +161,12 @@ impl RequestStream {
                 self.count_idle(length == 0)
             }
             (kind::DATA, _) => unexpected("DATA before a head or behind trailers"),
-            (kind::HEADERS, Part::Trailers) => unexpected("a third HEADERS frame"),
+            (kind::HEADERS, ReceivePhase::Trailers) => unexpected("a third HEADERS frame"),
             (kind::HEADERS, _) => {
                 // An encoded section is hardly longer than its text; Huffman coding may make it shorter.
                 if length > limits.max_header_bytes as u64 * 2 {
                     return Err(match self.part {
-                        Part::Head => refused(431, "the head is larger than max_header_bytes"),
+                        ReceivePhase::Head => refused(431, "the head is larger than max_header_bytes"),
                         _ => Error::Stream(Code::ExcessiveLoad, "trailers larger than max_header_bytes"),
                     });
                 }
@@ -205,18 +205,18 @@ impl RequestStream {
         events: &mut impl FnMut(Event),
     ) -> Result<(), Error> {
         let encoded = std::mem::take(&mut self.section);
-        if self.part == Part::Head {
+        if self.part == ReceivePhase::Head {
             let mut section = Section::request(encoded.len() * 3 / 2 + 64, 16);
             qpack::decode(&encoded, &mut section, limits)?;
             let head = section.finish_request(last).map_err(refusal)?;
             self.content_length = head.content_length;
-            self.part = Part::Body;
+            self.part = ReceivePhase::Body;
             events(Event::Request(Box::new(head)));
         } else {
             let mut section = Section::trailers();
             qpack::decode(&encoded, &mut section, limits)?;
             section.finish_trailers().map_err(|_| Error::Stream(Code::MessageError, "malformed trailers"))?;
-            self.part = Part::Trailers;
+            self.part = ReceivePhase::Trailers;
         }
         Ok(())
     }
@@ -227,7 +227,9 @@ impl RequestStream {
             return Err(Error::Connection(Code::FrameError, "a stream that ends inside a frame"));
         }
         match self.part {
-            Part::Head => Err(Error::Stream(Code::RequestIncomplete, "a stream that ends before its head")),
+            ReceivePhase::Head => {
+                Err(Error::Stream(Code::RequestIncomplete, "a stream that ends before its head"))
+            }
             _ if self.content_length.is_some_and(|declared| self.received < declared) => {
                 Err(Error::Stream(Code::MessageError, "a body shorter than its Content-Length"))
             }

@@ -7,7 +7,7 @@ use super::link::Link;
 use super::receive::{self, NoHead, Received};
 use super::respond::{self, RequestFacts};
 use crate::context::Context;
-use crate::message::{Outcome, Sent, inadmissible};
+use crate::message::{ExchangeRecord, Sent, inadmissible};
 use crate::room::State;
 use h1::{Framing, RequestHead};
 use handler::{Exchange, Failure, Handler, Incoming, Lent, Peer, Request, Trace, Version};
@@ -86,13 +86,13 @@ pub(super) async fn serve_requests<S: Transport, H: Handler>(
 }
 
 /// Reports the outcome of an exchange to the handler when dropped, so also when the future is dropped.
-struct Report<'a, H: Handler> {
+struct ReportOnDrop<'a, H: Handler> {
     handler: &'a H,
     peer: &'a Peer,
-    outcome: Outcome,
+    outcome: ExchangeRecord,
 }
 
-impl<H: Handler> Drop for Report<'_, H> {
+impl<H: Handler> Drop for ReportOnDrop<'_, H> {
     fn drop(&mut self) {
         self.outcome.report(self.handler, self.peer, Instant::now());
     }
@@ -123,8 +123,8 @@ async fn refuse<S: Transport, H: Handler>(
 ) -> Then {
     let Refusal { failure, started, request } = *refusal;
     let is_head = request.as_ref().is_some_and(|request| request.method() == b"HEAD");
-    let outcome = Outcome { trace: Rc::default(), request, started, sent: Sent::nothing() };
-    let mut report = Report { handler: &context.handler, peer, outcome };
+    let outcome = ExchangeRecord { trace: Rc::default(), request, started, sent: Sent::nothing() };
+    let mut report = ReportOnDrop { handler: &context.handler, peer, outcome };
     let facts = RequestFacts { version: Version::Http11, is_head, persistent: false };
     let mut response = failure.into_response();
     report.outcome.sent = respond::respond(link, facts, &mut response, output).await;
@@ -147,7 +147,7 @@ pub(super) async fn refuse_connection<S: Transport, H: Handler>(
 
 /// The facts about a request that are needed after its handler has taken it.
 #[derive(Clone, Copy)]
-struct Facts {
+struct ExchangeFacts {
     response: RequestFacts,
     /// The client wants to keep the connection.
     kept: bool,
@@ -160,7 +160,7 @@ fn begin<'a, S: Transport, H: Handler>(
     context: &'a Context<H>,
     head: Result<Received, NoHead>,
     served: &mut u64,
-) -> Result<(Exchange, Facts, Report<'a, H>), Unserved> {
+) -> Result<(Exchange, ExchangeFacts, ReportOnDrop<'a, H>), Unserved> {
     let mut received = head.map_err(|why| match why {
         NoHead::Idle => Unserved::Idle,
         NoHead::Closed => Unserved::Closed,
@@ -190,8 +190,8 @@ fn begin<'a, S: Transport, H: Handler>(
         persistent: head.persistent && !last && !settings.timeouts.keep_alive.is_zero(),
     };
     let trace: Rc<Trace> = Rc::default();
-    let outcome = Outcome { trace: trace.clone(), request: None, started, sent: Sent::nothing() };
-    let report = Report { handler: &context.handler, peer, outcome };
+    let outcome = ExchangeRecord { trace: trace.clone(), request: None, started, sent: Sent::nothing() };
+    let report = ReportOnDrop { handler: &context.handler, peer, outcome };
     link.interim_allowed.set(response.version == Version::Http11);
     let exchange = Exchange {
         request: Lent::new(request, trace.clone()),
@@ -199,12 +199,12 @@ fn begin<'a, S: Transport, H: Handler>(
         client: Rc::new(ClientView::new(Rc::downgrade(link), number)),
         trace,
     };
-    Ok((exchange, Facts { response, kept: head.persistent }, report))
+    Ok((exchange, ExchangeFacts { response, kept: head.persistent }, report))
 }
 
-impl Facts {
+impl ExchangeFacts {
     /// Updates the facts with changes during the handler's run.
-    fn after_handling<S: Transport>(mut self, link: &Link<S>) -> Facts {
+    fn after_handling<S: Transport>(mut self, link: &Link<S>) -> ExchangeFacts {
         let shared = &link.shared;
         self.response.persistent &=
             !shared.draining.get() && !shared.leaving.get() && is_drainable(&link.body.borrow());

@@ -8,7 +8,7 @@
 
 use super::client::ClientView;
 use super::link::{Link, Unsendable};
-use crate::message::{Promised, READ_BELOW, Sent, append_file, displaced, mismatch, presentable};
+use crate::message::{DeclaredLength, READ_BELOW, Sent, append_file, displaced, mismatch, presentable};
 use bytes::Bytes;
 use h1::{ConnectionField, Delimiter, Plan};
 use handler::held::Amount;
@@ -318,10 +318,10 @@ fn poll_gone<S: Transport>(client: &ClientView<S>, cx: &mut Context<'_>) -> Poll
     }
 }
 
-fn promised(plan: Plan) -> Promised {
+fn promised(plan: Plan) -> DeclaredLength {
     match plan.delimiter {
-        Delimiter::Length(length) => Promised::new(Some(length)),
-        _ => Promised::new(None),
+        Delimiter::Length(length) => DeclaredLength::new(Some(length)),
+        _ => DeclaredLength::new(None),
     }
 }
 
@@ -329,7 +329,7 @@ struct StreamSender<'a, S> {
     link: &'a Rc<Link<S>>,
     plan: Plan,
     output: &'a mut Output,
-    promised: Promised,
+    promised: DeclaredLength,
     sent: &'a mut Sent,
 }
 

@@ -2,11 +2,11 @@
 //!
 //! Contract: the declared length is compared with the sent one. A truncated body resets its stream, so it never looks complete.
 
+use super::client::StreamClient;
 use super::file;
-use super::life::Life;
 use crate::context::Shared;
-use crate::delivery::{Found, Watch, interval};
-use crate::message::{COUNTED, Promised, Sent};
+use crate::delivery::{DeliveryState, Watch, interval};
+use crate::message::{COUNTED, DeclaredLength, Sent};
 use bytes::Bytes;
 use handler::held::Amount;
 use handler::{BodyStream, Chunk, Client, Failure, FileRegion, Lender};
@@ -29,7 +29,7 @@ pub(super) struct Unsendable;
 
 pub(super) struct Sender<'a> {
     pub(super) stream: &'a mut SendStream,
-    pub(super) life: &'a Rc<Life>,
+    pub(super) client: &'a Rc<StreamClient>,
     pub(super) shared: &'a Rc<Shared>,
 }
 
@@ -45,41 +45,43 @@ impl Sender<'_> {
     /// Writes all of `bytes`. The client has `timeouts.send` to make room for some of them.
     pub(super) async fn write(&mut self, mut bytes: Bytes) -> Result<(), Unsendable> {
         let mut left = [std::mem::take(&mut bytes)];
-        let (timer, shared) = (&self.life.timer, self.shared);
+        let (timer, shared) = (&self.client.timer, self.shared);
         let mut watch = None;
         let mut done: u64 = 0;
         while !left[0].is_empty() {
-            let (stream, life) = (&mut *self.stream, self.life);
+            let (stream, client) = (&mut *self.stream, self.client);
             let before = left[0].len();
             let mut waits = None;
             let written = poll_fn(|cx| {
                 timer.wakes(cx.waker());
-                if life.is_displaced() {
+                if client.is_displaced() {
                     return Poll::Ready(Err(Unsendable));
                 }
-                life.reprioritize(stream);
+                client.reprioritize(stream);
                 if let Poll::Ready(written) = pin!(stream.write_chunks(&mut left)).poll(cx) {
                     return Poll::Ready(written.map(|_| ()).map_err(|_| Unsendable));
                 }
-                waits.get_or_insert_with(|| life.wait());
+                waits.get_or_insert_with(|| client.wait());
                 let settings = shared.settings();
                 let watched = watch.get_or_insert_with(|| {
                     timer.arm_in(Lane::Write, interval(settings.timeouts.send));
-                    Watch::of_stream(done, life.taken(), shared.timers.now())
+                    Watch::of_stream(done, client.taken(), shared.timers.now())
                 });
                 if timer.expired(Lane::Write) {
-                    if watched.judge(done, life.taken(), shared.timers.now(), &settings) == Found::Stalled {
+                    if watched.judge(done, client.taken(), shared.timers.now(), &settings)
+                        == DeliveryState::Stalled
+                    {
                         return Poll::Ready(Err(Unsendable));
                     }
                     timer.arm_in(Lane::Write, interval(settings.timeouts.send));
                 }
-                life.wait_for_update(cx);
+                client.wait_for_update(cx);
                 Poll::Pending
             });
             written.await?;
             let taken = before - left[0].len();
             done += taken as u64;
-            self.life.took(taken);
+            self.client.took(taken);
         }
         if watch.is_some() {
             timer.disarm(Lane::Write);
@@ -101,7 +103,7 @@ impl Sender<'_> {
             head.extend_from_slice(&body);
             self.write(head.into()).await?;
         } else {
-            let _hold = (!kept && body.len() >= COUNTED).then(|| self.life.hold(Amount::of_memory(len)));
+            let _hold = (!kept && body.len() >= COUNTED).then(|| self.client.hold(Amount::of_memory(len)));
             self.write(head.into()).await?;
             self.write(body).await?;
         }
@@ -118,7 +120,7 @@ impl Sender<'_> {
     ) -> Result<(), Unsendable> {
         data_header(&mut head, region.len);
         let counted = region.len > file::SLICE as u64 && region.file.hold().is_none();
-        let _hold = counted.then(|| self.life.hold(Amount::FILE));
+        let _hold = counted.then(|| self.client.hold(Amount::FILE));
         let mut done = 0;
         let mut unread = Some(region).filter(|region| region.len > 0);
         while let Some(region) = &unread {
@@ -151,9 +153,9 @@ impl Sender<'_> {
         declared: Option<u64>,
         sent: &mut Sent,
     ) -> Result<(), Unsendable> {
-        let (mut promised, mut source) = (Promised::new(declared), Pieces::new(stream));
+        let (mut promised, mut source) = (DeclaredLength::new(declared), Pieces::new(stream));
         loop {
-            let next = source.next(self.life, !head.is_empty(), sent).await;
+            let next = source.next(self.client, !head.is_empty(), sent).await;
             let len = match &next {
                 Next::Bytes(pieces) => pieces.iter().map(Bytes::len).sum::<usize>() as u64,
                 Next::File(region) => region.len,
@@ -232,7 +234,7 @@ impl Pieces {
     }
 
     /// Takes pieces that are ready. Waits only if there is nothing to send: no pieces, and no head (`has_head`).
-    async fn next(&mut self, life: &Life, has_head: bool, sent: &mut Sent) -> Next {
+    async fn next(&mut self, client: &StreamClient, has_head: bool, sent: &mut Sent) -> Next {
         let (mut pieces, mut len) = (Vec::new(), 0);
         poll_fn(|cx| {
             while len < GATHER && self.end.is_none() && self.file.is_none() {
@@ -280,7 +282,7 @@ impl Pieces {
             if has_head {
                 return Poll::Ready(Next::Bytes(Vec::new()));
             }
-            life.poll_departure(cx).map(|_| Next::Broken)
+            client.poll_departure(cx).map(|_| Next::Broken)
         })
         .await
     }

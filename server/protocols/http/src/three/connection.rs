@@ -7,11 +7,11 @@ use super::silence::{Heard, Silence};
 use super::unread::Unread;
 use super::windows::{self, Arrived, Windows};
 use crate::context::{Context, Counted, Open, Shared};
-use crate::message::{Outcome, Sent};
+use crate::message::{ExchangeRecord, Sent};
 use crate::room::State;
 use fieldcode::{Budget, Flood};
 use handler::{Failure, Handler, Peer};
-use http3::control::{Kind, goaway, opening};
+use http3::control::{StreamKind, goaway, opening};
 use http3::{Code, Error, UniStream};
 use net::task::spawn_local;
 use net::{Lane, Subnet, Timer};
@@ -106,7 +106,7 @@ pub(super) async fn serve<H: Handler + 'static>(
     if let Some(why) = failure {
         let failure = Failure::client(400, format!("HTTP/3: {why}"));
         let sent = Sent { status: 400, failure: Some(Box::new(failure)), broken: true, ..Sent::default() };
-        let mut outcome = Outcome { trace: Rc::default(), request: None, started, sent };
+        let mut outcome = ExchangeRecord { trace: Rc::default(), request: None, started, sent };
         outcome.report(&context.handler, &peer, Instant::now());
     }
 }
@@ -120,7 +120,7 @@ struct Task {
     /// The time of the last ping.
     pinged: Instant,
     /// The unidirectional streams that the client has opened.
-    seen: Rc<RefCell<Vec<Kind>>>,
+    seen: Rc<RefCell<Vec<StreamKind>>>,
     timer: Timer,
     active: Option<Counted>,
     ending: Ending,
@@ -407,7 +407,7 @@ async fn open_control(connection: &Connection, shared: &Shared) -> Option<SendSt
 }
 
 /// Reads a unidirectional stream of the client.
-async fn unidirectional(hub: Rc<Hub>, seen: Rc<RefCell<Vec<Kind>>>, mut stream: RecvStream) {
+async fn unidirectional(hub: Rc<Hub>, seen: Rc<RefCell<Vec<StreamKind>>>, mut stream: RecvStream) {
     let (mut codec, mut known) = (UniStream::default(), false);
     let mut accepted = 0;
     loop {
@@ -430,7 +430,7 @@ async fn unidirectional(hub: Rc<Hub>, seen: Rc<RefCell<Vec<Kind>>>, mut stream: 
         if let Some(kind) = codec.kind()
             && !std::mem::replace(&mut known, true)
         {
-            if kind == Kind::Unknown {
+            if kind == StreamKind::Unknown {
                 hub.spend(Flood::UnknownStreams, 1);
                 // RFC 9114 section 6.2.3: streams of unknown types are not read.
                 let _ = stream.stop(number(Code::StreamCreationError));

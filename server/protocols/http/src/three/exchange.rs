@@ -1,12 +1,12 @@
 //! Serves one request: from its head to the acknowledgement of the response's last byte.
 
 use super::body::{SMALL, Sender, Unsendable};
+use super::client::{StreamClient, refusal};
 use super::hub::{Hub, Waits, number};
-use super::life::{Life, refusal};
 use super::receiving::{Receiving, Stopped};
 use crate::context::{Context, Shared};
 use crate::delivery::interval;
-use crate::message::{self, Framed, Outcome, Sent, inadmissible};
+use crate::message::{self, ExchangeRecord, Framed, Sent, inadmissible};
 use fieldcode::{Expect, Flood, Priority, REFUSED, RequestHead};
 use handler::{After, Body, Exchange, Failure, Handler, Lent, Peer, Response, Trace, Version};
 use http3::Code;
@@ -21,29 +21,29 @@ use std::task::Poll;
 use std::time::Instant;
 
 /// Reports the exchange when dropped, so also when its task is dropped.
-struct Report<H: Handler> {
+struct ReportOnDrop<H: Handler> {
     context: Rc<Context<H>>,
     peer: Rc<Peer>,
-    outcome: Outcome,
+    outcome: ExchangeRecord,
 }
 
-impl<H: Handler> Drop for Report<H> {
+impl<H: Handler> Drop for ReportOnDrop<H> {
     fn drop(&mut self) {
         self.outcome.report(&self.context.handler, &self.peer, Instant::now());
     }
 }
 
 /// The bytes of a request head, counted until this is dropped.
-struct Held(Rc<Hub>, usize);
+struct CountedHead(Rc<Hub>, usize);
 
-impl Held {
-    fn new(hub: &Rc<Hub>, bytes: usize) -> Held {
+impl CountedHead {
+    fn new(hub: &Rc<Hub>, bytes: usize) -> CountedHead {
         hub.heads.update(|all| all + bytes);
-        Held(hub.clone(), bytes)
+        CountedHead(hub.clone(), bytes)
     }
 }
 
-impl Drop for Held {
+impl Drop for CountedHead {
     fn drop(&mut self) {
         self.0.heads.update(|all| all - self.1);
     }
@@ -87,9 +87,9 @@ pub(super) async fn serve<H: Handler>(
         let _ = send.reset(number(Code::RequestRejected));
         return;
     }
-    let _held = Held::new(&hub, text);
-    let outcome = Outcome { trace: Rc::default(), request: None, started, sent: Sent::nothing() };
-    let mut report = Report { context: context.clone(), peer, outcome };
+    let _held = CountedHead::new(&hub, text);
+    let outcome = ExchangeRecord { trace: Rc::default(), request: None, started, sent: Sent::nothing() };
+    let mut report = ReportOnDrop { context: context.clone(), peer, outcome };
     let (head, failure) = match head {
         Ok(head) => (Some(head), None),
         Err(failure) => (None, failure),
@@ -97,19 +97,20 @@ pub(super) async fn serve<H: Handler>(
     let length = head.as_ref().and_then(|head| head.content_length);
     let waits = head.as_ref().is_some_and(|head| head.expect == Expect::Continue);
     let asked = head.as_ref().map(|head| Priority::parse(head.priority.slice(head.fields.text())));
-    let life = Life::new(hub.clone(), timer, receiving, &send, length, waits, asked.unwrap_or_default());
+    let client =
+        StreamClient::new(hub.clone(), timer, receiving, &send, length, waits, asked.unwrap_or_default());
     let (response, is_head) = match (head, failure) {
         (Some(head), _) => {
-            life.prioritize(&send, false);
+            client.prioritize(&send, false);
             let is_head = head.method.slice(head.fields.text()) == b"HEAD";
-            (answer(&hub, &life, *head, &context, &mut report, &mut send).await, is_head)
+            (answer(&hub, &client, *head, &context, &mut report, &mut send).await, is_head)
         }
         (None, failure) => (failure.map(Failure::into_response), false),
     };
     let ends = response.as_ref().is_some_and(|response| response.after == After::EndConnection);
     let complete = match response {
         Some(response) => {
-            respond(&hub.shared, &life, response, is_head, &mut send, &mut report.outcome.sent).await
+            respond(&hub.shared, &client, response, is_head, &mut send, &mut report.outcome.sent).await
         }
         None => Err(Unsendable),
     };
@@ -119,40 +120,40 @@ pub(super) async fn serve<H: Handler>(
             let _ = send.finish();
         }
         Err(Unsendable) => {
-            if life.is_displaced() {
+            if client.is_displaced() {
                 let sent = &mut report.outcome.sent;
                 sent.fail(message::displaced(sent.status));
-            } else if life.is_cancelled() {
+            } else if client.is_cancelled() {
                 hub.spend(Flood::Resets, 1);
             }
             report.outcome.sent.broken = true;
-            let code = if life.is_displaced() { Code::RequestCancelled } else { Code::InternalError };
+            let code = if client.is_displaced() { Code::RequestCancelled } else { Code::InternalError };
             let _ = send.reset(number(code));
         }
     }
-    life.end();
+    client.end();
     if complete.is_err() {
-        life.stop();
+        client.stop();
     }
     drop((report, active));
     if ends {
         hub.drain.notify_one();
     }
     if complete.is_ok() {
-        tokio::join!(acknowledged(&hub, &life, &mut send), life.discard());
+        tokio::join!(acknowledged(&hub, &client, &mut send), client.discard());
     }
 }
 
 /// Waits until the client has acknowledged the whole response or has gone: closing the connection would discard the rest. Gives up when nothing more
 /// can be sent for `timeouts.send`.
-async fn acknowledged(hub: &Hub, life: &Life, send: &mut SendStream) {
+async fn acknowledged(hub: &Hub, client: &StreamClient, send: &mut SendStream) {
     let sent = || hub.connection.stats().frame_tx.stream;
     let (mut before, mut since) = (sent(), hub.shared.timers.now());
     loop {
         let mut stopped = pin!(send.stopped());
         let over = poll_fn(|cx| {
-            life.reprioritize(send);
-            life.wait_for_update(cx);
+            client.reprioritize(send);
+            client.wait_for_update(cx);
             stopped.as_mut().poll(cx)
         });
         let timeout = hub.shared.settings().timeouts.send;
@@ -197,10 +198,10 @@ async fn head(
 /// Returns the handler's response; `None` if the handler has panicked or the client has disconnected first.
 async fn answer<H: Handler>(
     hub: &Rc<Hub>,
-    life: &Rc<Life>,
+    client: &Rc<StreamClient>,
     head: RequestHead,
     context: &Rc<Context<H>>,
-    report: &mut Report<H>,
+    report: &mut ReportOnDrop<H>,
     send: &mut SendStream,
 ) -> Option<Response> {
     let arrived = hub.shared.timers.now();
@@ -211,13 +212,13 @@ async fn answer<H: Handler>(
         return Some(failure.into_response());
     }
     let trace: Rc<Trace> = report.outcome.trace.clone();
-    let incoming = poll_fn(|cx| Poll::Ready(life.incoming(cx))).await;
+    let incoming = poll_fn(|cx| Poll::Ready(client.incoming(cx))).await;
     let request = Lent::new(request, trace.clone());
-    let exchange = Exchange { request, incoming, client: life.clone(), trace };
+    let exchange = Exchange { request, incoming, client: client.clone(), trace };
     let mut handling = pin!(context.handler.handle(exchange));
     poll_fn(|cx| {
         let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)));
-        life.send_interim(send, cx);
+        client.send_interim(send, cx);
         match polled {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(response)) => Poll::Ready(Some(response)),
@@ -229,24 +230,24 @@ async fn answer<H: Handler>(
 
 async fn respond(
     shared: &Rc<Shared>,
-    life: &Rc<Life>,
+    client: &Rc<StreamClient>,
     response: Response,
     is_head: bool,
     send: &mut SendStream,
     sent: &mut Sent,
 ) -> Result<(), Unsendable> {
-    life.interim_allowed.set(false);
+    client.interim_allowed.set(false);
     let Framed { response, length, has_body } = Framed::new(response, Version::Http3, is_head, sent);
     let date = shared.date.at(shared.wall(shared.timers.recent()));
     // The unsent rest of an informational response comes first.
-    let mut head = life.take_queued();
-    life.encode(
+    let mut head = client.take_queued();
+    client.encode(
         &mut head,
         Head { status: response.status, date: Some(&date), content_length: length },
         &response.fields,
     );
-    life.prioritize(send, has_body && is_large(&response.body));
-    let mut sender = Sender { stream: send, life, shared };
+    client.prioritize(send, has_body && is_large(&response.body));
+    let mut sender = Sender { stream: send, client, shared };
     match response.body {
         _ if !has_body => sender.write(head.into()).await,
         Body::Empty | Body::Tunnel { .. } => sender.write(head.into()).await,

@@ -12,11 +12,11 @@
 //! 5. Actions that a client may repeat have HTTP/2's budgets ([`fieldcode::Budget`]). A flood ends the connection (H3_EXCESSIVE_LOAD).
 
 mod body;
+mod client;
 mod connection;
 mod exchange;
 mod file;
 mod hub;
-mod life;
 mod priorities;
 mod receiving;
 mod silence;

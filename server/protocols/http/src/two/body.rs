@@ -4,10 +4,10 @@
 //! 1. At most [`HOLD`] bytes of a stream, plus one whole chunk, are taken from the handler ahead of the window.
 //! 2. The declared length is compared with the sent one. A truncated body never looks complete.
 
+use super::client::StreamClient;
 use super::file::{FileReader, FileStep};
-use super::life::Life;
 use crate::context::Shared;
-use crate::message::Promised;
+use crate::message::DeclaredLength;
 use bytes::Bytes;
 use handler::held::{Amount, Hold};
 use handler::{BodyStream, Chunk, Failure, Lender};
@@ -47,9 +47,15 @@ impl Source {
         Source::Bytes(bytes, None)
     }
 
-    /// Checks for data to send. `room`: bytes that the client accepts now. `status`: the response's status, for failures. `life` counts held
+    /// Checks for data to send. `room`: bytes that the client accepts now. `status`: the response's status, for failures. `client` counts held
     /// resources.
-    pub(super) fn pull(&mut self, cx: &mut Context<'_>, room: usize, status: u16, life: &Life) -> Pull {
+    pub(super) fn pull(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: usize,
+        status: u16,
+        client: &StreamClient,
+    ) -> Pull {
         match self {
             Source::Bytes(rest, _) if rest.is_empty() => Pull::Ended,
             Source::Bytes(..) => Pull::Ready,
@@ -59,7 +65,7 @@ impl Source {
                 Poll::Ready(false) => Pull::Broken(None),
                 Poll::Pending => Pull::Waiting,
             },
-            Source::Stream(pieces) => pieces.pull(cx, room, status, life),
+            Source::Stream(pieces) => pieces.pull(cx, room, status, client),
         }
     }
 
@@ -116,7 +122,7 @@ pub(super) struct Pieces {
     end: Option<Result<(), Option<Failure>>>,
     /// The end has been sent.
     closed: bool,
-    promised: Promised,
+    promised: DeclaredLength,
 }
 
 impl Pieces {
@@ -129,11 +135,11 @@ impl Pieces {
             offer: None,
             end: None,
             closed: false,
-            promised: Promised::new(declared),
+            promised: DeclaredLength::new(declared),
         })
     }
 
-    fn pull(&mut self, cx: &mut Context<'_>, room: usize, status: u16, life: &Life) -> Pull {
+    fn pull(&mut self, cx: &mut Context<'_>, room: usize, status: u16, client: &StreamClient) -> Pull {
         let bound = room.clamp(1, HOLD);
         while self.end.is_none() && self.file.is_none() && self.held_len < bound {
             if let Some(lender) = &mut self.offer {
@@ -151,7 +157,7 @@ impl Pieces {
                         Some(self.promised.missed(status).map_or(Ok(()), |failure| Err(Some(failure))));
                 }
                 Poll::Ready(Some(Err(failure))) => self.end = Some(Err(Some(failure))),
-                Poll::Ready(Some(Ok(chunk))) => self.take(chunk, status, life),
+                Poll::Ready(Some(Ok(chunk))) => self.take(chunk, status, client),
                 Poll::Pending => break,
             }
         }
@@ -172,7 +178,7 @@ impl Pieces {
         }
     }
 
-    fn take(&mut self, chunk: Chunk, status: u16, life: &Life) {
+    fn take(&mut self, chunk: Chunk, status: u16, client: &StreamClient) {
         let len = chunk.len();
         let left = self.promised.left();
         match chunk {
@@ -194,7 +200,7 @@ impl Pieces {
             }
             Chunk::File(mut region) => {
                 region.len = fits;
-                let hold = if region.file.hold().is_none() { life.hold(Amount::FILE) } else { None };
+                let hold = if region.file.hold().is_none() { client.hold(Amount::FILE) } else { None };
                 self.file = Some(FileReader::new(region, hold));
             }
             Chunk::Offer(_) => {}

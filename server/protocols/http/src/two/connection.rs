@@ -4,8 +4,8 @@ use super::hub::{FILL, Hub};
 use super::ready::{Places, ReadyList};
 use super::slot::Slot;
 use crate::context::{Context, Counted, Open};
-use crate::delivery::{Delivery, Found};
-use crate::message::{DISCARD_BYTES, DISCARD_TIME, Outcome, Sent};
+use crate::delivery::{Delivery, DeliveryState};
+use crate::message::{DISCARD_BYTES, DISCARD_TIME, ExchangeRecord, Sent};
 use crate::room::State;
 use handler::{Failure, Handler, Peer};
 use http2::{ConnectionError, ErrorCode, Event, Limits, StreamId};
@@ -62,7 +62,7 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     /// Streams that were reset.
     pub(super) departed: Vec<Slot>,
     /// Exchanges that are over when that many bytes have been written.
-    pub(super) done: VecDeque<(u64, Outcome)>,
+    pub(super) done: VecDeque<(u64, ExchangeRecord)>,
     pub(super) served: u64,
     written: u64,
     /// Tracks whether the client reads its responses.
@@ -208,7 +208,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let queued = hub.engine.borrow_mut().output().len();
         let found = self.delivery.look(&self.stream, queued, &hub.timer, &hub.shared);
         hub.engine.borrow_mut().behind(self.delivery.has_until());
-        self.gone |= found == Found::Stalled;
+        self.gone |= found == DeliveryState::Stalled;
     }
 
     /// Returns whether the connection may read. It may not while the client itself does not read, or while too much received data is held.
@@ -267,7 +267,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.depart_all();
         let failure = Failure::client(status, format!("HTTP/2: {error}"));
         let sent = Sent { status, failure: Some(Box::new(failure)), ..Sent::default() };
-        let outcome = Outcome { trace: Rc::default(), request: None, started: now, sent };
+        let outcome = ExchangeRecord { trace: Rc::default(), request: None, started: now, sent };
         self.done.push_back((0, outcome));
         self.hub.timer.arm(Lane::Write, now + LAST_WORDS);
     }
@@ -507,7 +507,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             }
         }
         if hub.check_at.get().is_some_and(|at| at <= now) {
-            let checks = self.slots.iter().flatten().filter_map(|slot| slot.life.check(now));
+            let checks = self.slots.iter().flatten().filter_map(|slot| slot.client.check(now));
             hub.check_at.set(checks.min());
             self.follow(now);
         }

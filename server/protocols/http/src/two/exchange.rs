@@ -1,12 +1,12 @@
 //! Runs the exchanges of a connection, from a request to the end of its stream.
 
 use super::body::{Pieces, Pull, Source};
+use super::client::StreamClient;
 use super::connection::Conn;
 use super::file::FileReader;
 use super::hub::FILL;
-use super::life::Life;
 use super::slot::{Expected, Slot, State};
-use crate::message::{self, COUNTED, Framed, Outcome, READ_BELOW, Sent, append_file, inadmissible};
+use crate::message::{self, COUNTED, ExchangeRecord, Framed, READ_BELOW, Sent, append_file, inadmissible};
 use fieldcode::RequestHead;
 use h1::Expect;
 use handler::held::Amount;
@@ -36,20 +36,21 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         if self.slots.len() <= place {
             self.slots.resize_with(place + 1, || None);
         }
-        let (life, request, expected) = match head {
+        let (client, request, expected) = match head {
             Ok((head, end)) => {
                 let (length, expect) = (head.content_length.filter(|_| !end), head.expect);
-                let life = Life::new(&self.hub, id, end, length, expect == Expect::Continue);
+                let client = StreamClient::new(&self.hub, id, end, length, expect == Expect::Continue);
                 let shared = &self.hub.shared;
                 let request = Box::new(message::request(head, Version::Http2, &self.peer, shared, arrived));
                 self.served += 1;
-                (life, Some(request), Ok(Expected { length, expect }))
+                (client, Some(request), Ok(Expected { length, expect }))
             }
-            Err(failure) => (Life::new(&self.hub, id, true, None, false), None, Err(failure)),
+            Err(failure) => (StreamClient::new(&self.hub, id, true, None, false), None, Err(failure)),
         };
         let is_head = request.as_ref().is_some_and(|request| request.method() == b"HEAD");
-        let outcome = Outcome { trace: Rc::default(), request, started: arrived, sent: Sent::nothing() };
-        self.slots[place] = Some(Slot { id, life, outcome, is_head, state: State::New(expected) });
+        let outcome =
+            ExchangeRecord { trace: Rc::default(), request, started: arrived, sent: Sent::nothing() };
+        self.slots[place] = Some(Slot { id, client, outcome, is_head, state: State::New(expected) });
         self.fresh.push(id);
         self.enter();
     }
@@ -57,9 +58,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     /// Passes on a received part of a body.
     pub(super) fn data(&mut self, id: StreamId, data: &[u8], end: bool) {
         if let Some(slot) = self.slot(id) {
-            let life = slot.life.clone();
+            let client = slot.client.clone();
             self.moved();
-            life.receive(&self.hub, data, end);
+            client.receive(&self.hub, data, end);
         }
     }
 
@@ -67,7 +68,6 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.slots.get_mut(id.place() as usize)?.as_mut().filter(|slot| slot.id == id)
     }
 
-    /// Removes a stream.
     pub(super) fn remove(&mut self, id: StreamId) -> Option<Slot> {
         let place = self.slots.get_mut(id.place() as usize)?;
         let slot = place.take_if(|slot| slot.id == id)?;
@@ -100,8 +100,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let trace: Rc<Trace> = slot.outcome.trace.clone();
         let exchange = Exchange {
             request: Lent::new(request, trace.clone()),
-            incoming: slot.life.incoming(&hub),
-            client: slot.life.clone(),
+            incoming: slot.client.incoming(&hub),
+            client: slot.client.clone(),
             trace,
         };
         slot.state = State::Handling(Box::pin(async move { context.handler.handle(exchange).await }));
@@ -131,7 +131,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     fn respond(&mut self, id: StreamId, response: Response) {
         let hub = self.hub.clone();
         let Some(slot) = self.slot(id) else { return };
-        slot.life.interim_allowed.set(false);
+        slot.client.interim_allowed.set(false);
         let sent = &mut slot.outcome.sent;
         let now = hub.shared.wall(hub.shared.timers.recent());
         let date = hub.shared.date.at(now);
@@ -161,7 +161,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             Body::Empty | Body::Tunnel { .. } => Source::bytes(bytes::Bytes::new()),
             Body::Bytes(bytes) => {
                 let waits = bytes.len() >= COUNTED && engine.room(id) < bytes.len();
-                let hold = if waits { slot.life.hold(Amount::of_memory(bytes.len() as u64)) } else { None };
+                let hold = if waits { slot.client.hold(Amount::of_memory(bytes.len() as u64)) } else { None };
                 Source::Bytes(bytes, hold)
             }
             Body::Kept(kept) => Source::bytes(kept.body().clone()),
@@ -179,7 +179,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             Body::File(region) => {
                 // The client does not take the whole file now.
                 let waits = (engine.room(id) as u64) < region.len && region.file.hold().is_none();
-                let hold = if waits { slot.life.hold(Amount::FILE) } else { None };
+                let hold = if waits { slot.client.hold(Amount::FILE) } else { None };
                 Source::File(Box::new(FileReader::new(region, hold)))
             }
             Body::Stream(stream) => Source::Stream(Pieces::new(stream, length)),
@@ -210,7 +210,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let mut cx = Context::from_waker(self.places.waker(place, &self.hub.ready));
         let room = self.hub.engine.borrow().room(id);
         let status = slot.outcome.sent.status;
-        let pulled = catch_unwind(AssertUnwindSafe(|| source.pull(&mut cx, room, status, &slot.life)));
+        let pulled = catch_unwind(AssertUnwindSafe(|| source.pull(&mut cx, room, status, &slot.client)));
         match pulled {
             Ok(Pull::Waiting) => {}
             Ok(Pull::Ready) => self.hub.engine.borrow_mut().ready(id),
@@ -236,7 +236,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         drop(engine);
         match sent {
             Some(n) => {
-                slot.life.took(n, || hub.shared.timers.recent());
+                slot.client.took(n, || hub.shared.timers.recent());
                 slot.outcome.sent.body_bytes += n as u64;
                 self.advance(id);
             }
@@ -250,8 +250,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         // The rest of the request is not needed.
         self.hub.engine.borrow_mut().discard(id, self.hub.shared.timers.recent());
         let Some(slot) = self.remove(id) else { return };
-        let Slot { life, outcome, state, .. } = slot;
-        life.end(&self.hub);
+        let Slot { client, outcome, state, .. } = slot;
+        client.end(&self.hub);
         drop(state);
         let position = self.position();
         self.done.push_back((position, outcome));
@@ -273,7 +273,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
 
     /// Breaks off the responses whose resources are needed for others.
     pub(super) fn displace(&mut self) {
-        let displaced = |slot: &Slot| slot.life.is_displaced().then_some((slot.id, slot.outcome.sent.status));
+        let displaced =
+            |slot: &Slot| slot.client.is_displaced().then_some((slot.id, slot.outcome.sent.status));
         let ended: Vec<_> = self.slots.iter().flatten().filter_map(displaced).collect();
         for (id, status) in ended {
             self.abandon_with(id, ErrorCode::CANCEL, Some(message::displaced(status)));
@@ -282,7 +283,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
 
     /// Ends a stream that the client reset or left. Polls the handler a last time, so that it can report how the exchange ended.
     pub(super) fn depart(&mut self, mut slot: Slot) {
-        slot.life.end(&self.hub);
+        slot.client.end(&self.hub);
         if let State::Handling(future) = &mut slot.state {
             let mut cx = Context::from_waker(Waker::noop());
             let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx)));

@@ -10,11 +10,11 @@
 //! 4. An idle connection keeps no buffer.
 
 mod body;
+mod client;
 mod connection;
 mod exchange;
 mod file;
 mod hub;
-mod life;
 mod ready;
 mod room;
 mod slot;

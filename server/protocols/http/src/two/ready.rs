@@ -79,18 +79,18 @@ impl ReadyList {
 
 /// A place for a stream: the target of its waker.
 #[derive(Debug)]
-struct Place {
+struct StreamWaker {
     list: Arc<ReadyList>,
     index: u32,
     listed: AtomicBool,
 }
 
-impl Wake for Place {
-    fn wake(self: Arc<Place>) {
+impl Wake for StreamWaker {
+    fn wake(self: Arc<StreamWaker>) {
         self.wake_by_ref();
     }
 
-    fn wake_by_ref(self: &Arc<Place>) {
+    fn wake_by_ref(self: &Arc<StreamWaker>) {
         if !self.listed.swap(true, Ordering::AcqRel) {
             let mut queue = self.list.lock();
             queue.woken.push(self.index);
@@ -100,14 +100,14 @@ impl Wake for Place {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Places(Vec<(Arc<Place>, Waker)>);
+pub(super) struct Places(Vec<(Arc<StreamWaker>, Waker)>);
 
 impl Places {
     /// Returns the waker of a place, and lets its next wake list the place again.
     pub(super) fn waker(&mut self, index: u32, list: &Arc<ReadyList>) -> &Waker {
         while self.0.len() <= index as usize {
             let index = self.0.len() as u32;
-            let place = Arc::new(Place { list: list.clone(), index, listed: AtomicBool::new(false) });
+            let place = Arc::new(StreamWaker { list: list.clone(), index, listed: AtomicBool::new(false) });
             self.0.push((place.clone(), place.into()));
         }
         let (place, waker) = &self.0[index as usize];

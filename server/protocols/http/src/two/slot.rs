@@ -1,9 +1,9 @@
 //! The state of one stream, from its request to its end.
 
 use super::body::Source;
+use super::client::StreamClient;
 use super::hub::Hub;
-use super::life::Life;
-use crate::message::Outcome;
+use crate::message::ExchangeRecord;
 use h1::Expect;
 use handler::{Failure, Response};
 use http2::StreamId;
@@ -13,8 +13,8 @@ use std::rc::Rc;
 /// An open stream, with its exchange.
 pub(super) struct Slot {
     pub(super) id: StreamId,
-    pub(super) life: Rc<Life>,
-    pub(super) outcome: Outcome,
+    pub(super) client: Rc<StreamClient>,
+    pub(super) outcome: ExchangeRecord,
     pub(super) is_head: bool,
     pub(super) state: State,
 }
@@ -41,15 +41,15 @@ impl Slot {
     pub(super) fn waits_for_client(&self, engine: &http2::Connection, blocked: bool) -> bool {
         match &self.state {
             State::New(_) => false,
-            State::Handling(_) => self.life.is_awaited(),
+            State::Handling(_) => self.client.is_awaited(),
             State::Sending(_) => blocked || engine.room(self.id) == 0,
         }
     }
 
     /// Ends the stream without polling its handler again.
-    pub(super) fn cut_off(self, hub: &Hub) -> Outcome {
-        let Slot { life, mut outcome, state, .. } = self;
-        life.end(hub);
+    pub(super) fn cut_off(self, hub: &Hub) -> ExchangeRecord {
+        let Slot { client, mut outcome, state, .. } = self;
+        client.end(hub);
         // Dropping the handler's future returns the request.
         drop(state);
         outcome.sent.broken = true;

@@ -1,7 +1,7 @@
 //! Decodes header sections (RFC 7541 sections 3 and 6).
 
 use super::static_table::{self, COUNT, FIELDS};
-use super::table::{Found, Table};
+use super::table::{Table, TableField};
 use fieldcode::{
     Bomb, HeadLimits, IntegerError, Name, Section, decode_integer, huffman_decode, is_field_value,
 };
@@ -100,7 +100,7 @@ impl Decoder {
     }
 
     #[inline]
-    fn find(&self, index: u64) -> Result<Found<'_>, DecodeError> {
+    fn find(&self, index: u64) -> Result<TableField<'_>, DecodeError> {
         let index = usize::try_from(index).unwrap_or(usize::MAX);
         if index > COUNT {
             return self
@@ -112,7 +112,7 @@ impl Decoder {
             .checked_sub(1)
             .and_then(|at| FIELDS.get(at))
             .ok_or(DecodeError::Malformed("the index 0 in a header section"))?;
-        Ok(Found {
+        Ok(TableField {
             text: field.text.as_bytes(),
             name_len: field.name_len,
             kind: static_table::kind(index),

@@ -21,7 +21,7 @@ struct Entry {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found<'a> {
+pub(super) struct TableField<'a> {
     /// Name and value in one piece.
     pub(super) text: &'a [u8],
     pub(super) name_len: usize,
@@ -47,11 +47,11 @@ impl Table {
 
     /// Returns the field at an index that counts from 0, the newest one.
     #[inline]
-    pub(super) fn get(&self, index: usize) -> Option<Found<'_>> {
+    pub(super) fn get(&self, index: usize) -> Option<TableField<'_>> {
         let entry = self.entries.get(self.entries.len().checked_sub(index + 1)?)?;
         let (start, name_len) = (entry.start as usize, usize::from(entry.name_len));
         let text = self.text.get(start..start + name_len + usize::from(entry.value_len))?;
-        Some(Found { text, name_len, kind: entry.kind, good: entry.good })
+        Some(TableField { text, name_len, kind: entry.kind, good: entry.good })
     }
 
     /// Adds a field: name and value in one piece.
@@ -102,7 +102,7 @@ impl Table {
 
     #[cfg(test)]
     pub(super) fn facts(&self) -> (usize, Vec<String>) {
-        let text = |found: Found<'_>| {
+        let text = |found: TableField<'_>| {
             let (name, value) = found.text.split_at(found.name_len);
             format!("{}: {}", name.escape_ascii(), value.escape_ascii())
         };

@@ -25,7 +25,7 @@ use std::task::{Context, Poll, Waker};
 /// Bodies up to this size are given to the handler at once if they have arrived completely.
 const READY: usize = 256 << 10;
 
-pub(super) struct Life {
+pub(super) struct StreamClient {
     hub: Rc<Hub>,
     stream: u64,
     /// The request's own priority, whether the response is large, and the rank that QUIC was given.
@@ -59,7 +59,7 @@ struct Upload {
     pace: Pace,
 }
 
-impl Life {
+impl StreamClient {
     /// Creates the state of a stream whose head has arrived.
     pub(super) fn new(
         hub: Rc<Hub>,
@@ -69,10 +69,10 @@ impl Life {
         length: Option<u64>,
         continue_due: bool,
         asked: Priority,
-    ) -> Rc<Life> {
+    ) -> Rc<StreamClient> {
         let stopped = send.stopped();
         let max = hub.shared.settings().limits.max_body;
-        Rc::new(Life {
+        Rc::new(StreamClient {
             upload: RefCell::new(Upload { max, length, continue_due, ..Upload::default() }),
             hub,
             stream: u64::from(VarInt::from(send.id())),
@@ -95,7 +95,7 @@ impl Life {
     }
 
     /// Returns the body for the handler: its bytes if all of them have arrived, else a reader.
-    pub(super) fn incoming(self: &Rc<Life>, cx: &mut Context<'_>) -> Incoming {
+    pub(super) fn incoming(self: &Rc<StreamClient>, cx: &mut Context<'_>) -> Incoming {
         let mut receiving = self.receiving.borrow_mut();
         receiving.look(cx);
         let len = receiving.data.iter().map(Bytes::len).sum::<usize>();
@@ -200,7 +200,7 @@ impl Life {
         self.hub.encoder.borrow_mut().head(to, head, fields);
     }
 
-    /// Ends the exchange. The caller must then [`Life::discard`] or [`Life::stop`] the rest of the request.
+    /// Ends the exchange. The caller must then [`StreamClient::discard`] or [`StreamClient::stop`] the rest of the request.
     pub(super) fn end(&self) {
         self.gone.set(true);
         self.interim_allowed.set(false);
@@ -253,7 +253,7 @@ impl Life {
     }
 }
 
-impl Client for Life {
+impl Client for StreamClient {
     fn poll_departure(&self, cx: &mut Context<'_>) -> Poll<Departure> {
         if self.gone.get() || self.departed.borrow_mut().as_mut().poll(cx).is_ready() {
             self.gone.set(true);
@@ -289,7 +289,7 @@ impl Client for Life {
     }
 }
 
-impl Drop for Life {
+impl Drop for StreamClient {
     fn drop(&mut self) {
         self.hub.priorities.forget(self.stream);
     }
@@ -297,7 +297,7 @@ impl Drop for Life {
 
 /// The request body that a handler reads.
 struct Reader {
-    life: Rc<Life>,
+    client: Rc<StreamClient>,
     /// The handler has asked for data.
     begun: bool,
     /// Set while the reader waits for more data.
@@ -305,14 +305,14 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(life: Rc<Life>) -> Reader {
-        Reader { life, begun: false, waits: None }
+    fn new(client: Rc<StreamClient>) -> Reader {
+        Reader { client, begun: false, waits: None }
     }
 
     /// Widens the window at the first read, so that the client may send more ahead.
     fn begin(&mut self) {
         if !std::mem::replace(&mut self.begun, true) {
-            let hub = &self.life.hub;
+            let hub = &self.client.hub;
             hub.windows.begin_body(&hub.connection, &hub.shared.uploads);
         }
     }
@@ -321,8 +321,8 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         // The rest of the body is discarded, if it is read at all.
-        self.life.receiving.borrow_mut().pause();
-        let hub = &self.life.hub;
+        self.client.receiving.borrow_mut().pause();
+        let hub = &self.client.hub;
         if self.begun {
             hub.windows.end_body(&hub.connection, &hub.shared.uploads);
         }
@@ -333,8 +333,8 @@ impl IncomingBody for Reader {
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         self.begin();
         self.waits = None;
-        let life = &self.life;
-        let (mut upload, mut receiving) = (life.upload.borrow_mut(), life.receiving.borrow_mut());
+        let client = &self.client;
+        let (mut upload, mut receiving) = (client.upload.borrow_mut(), client.receiving.borrow_mut());
         if let Some(error) = &upload.error {
             return Poll::Ready(Some(Err(error.clone())));
         }
@@ -342,13 +342,13 @@ impl IncomingBody for Reader {
             if let Some(bytes) = receiving.data.pop_front() {
                 upload.received += bytes.len() as u64;
                 upload.continue_due = false;
-                upload.pace.received(bytes.len(), || life.hub.shared.timers.recent());
+                upload.pace.received(bytes.len(), || client.hub.shared.timers.recent());
                 if upload.max.is_some_and(|max| upload.received > max) {
                     return fail(&mut upload, BodyError::TooLarge);
                 }
                 return Poll::Ready(Some(Ok(bytes)));
             }
-            if life.gone.get() || receiving.stopped.is_some() {
+            if client.gone.get() || receiving.stopped.is_some() {
                 return fail(&mut upload, BodyError::Gone);
             }
             if receiving.ended {
@@ -358,25 +358,25 @@ impl IncomingBody for Reader {
                 break;
             }
         }
-        if std::mem::take(&mut upload.continue_due) && life.interim_allowed.get() {
-            life.queue_interim(100, &Fields::default());
+        if std::mem::take(&mut upload.continue_due) && client.interim_allowed.get() {
+            client.queue_interim(100, &Fields::default());
         }
-        let timeouts = &life.hub.shared.settings().timeouts;
+        let timeouts = &client.hub.shared.settings().timeouts;
         if let Some(rate) = timeouts.body_min_rate {
-            match upload.pace.check(life.hub.shared.timers.now(), rate, timeouts.body_grace) {
+            match upload.pace.check(client.hub.shared.timers.now(), rate, timeouts.body_grace) {
                 Ok(at) => {
-                    life.timer.wakes(cx.waker());
-                    life.timer.arm(Lane::Read, at);
+                    client.timer.wakes(cx.waker());
+                    client.timer.arm(Lane::Read, at);
                 }
                 Err(error) => return fail(&mut upload, error),
             }
         }
-        self.waits = Some(life.wait());
+        self.waits = Some(client.wait());
         Poll::Pending
     }
 
     fn length(&self) -> Option<u64> {
-        self.life.upload.borrow().length
+        self.client.upload.borrow().length
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use crate::message::Pace;
 
-pub(super) struct Life {
+pub(super) struct StreamClient {
     hub: Weak<Hub>,
     stream: StreamId,
     gone: Cell<bool>,
@@ -53,7 +53,7 @@ fn keep(place: &mut Option<Waker>, waker: &Waker) {
     }
 }
 
-impl Life {
+impl StreamClient {
     /// Creates the state of a stream whose request has arrived. `ended`: it has no body.
     pub(super) fn new(
         hub: &Rc<Hub>,
@@ -61,12 +61,12 @@ impl Life {
         ended: bool,
         length: Option<u64>,
         continue_due: bool,
-    ) -> Rc<Life> {
+    ) -> Rc<StreamClient> {
         let upload = || {
             let max = hub.shared.settings().limits.max_body;
             Box::new(RefCell::new(Upload { length, continue_due, max, ..Upload::default() }))
         };
-        Rc::new(Life {
+        Rc::new(StreamClient {
             hub: Rc::downgrade(hub),
             stream,
             gone: Cell::new(false),
@@ -99,7 +99,7 @@ impl Life {
     }
 
     /// Returns the body for the handler: its bytes if all of them have arrived, else a reader.
-    pub(super) fn incoming(self: &Rc<Life>, hub: &Hub) -> Incoming {
+    pub(super) fn incoming(self: &Rc<StreamClient>, hub: &Hub) -> Incoming {
         let Some(upload) = &self.upload else { return Incoming::Empty };
         let mut upload = upload.borrow_mut();
         if !upload.ended || upload.error.is_some() {
@@ -173,7 +173,7 @@ impl Upload {
     }
 }
 
-impl Client for Life {
+impl Client for StreamClient {
     fn poll_departure(&self, cx: &mut Context<'_>) -> Poll<Departure> {
         if self.gone.get() {
             return Poll::Ready(Departure::Gone);
@@ -225,27 +225,27 @@ impl Client for Life {
 }
 
 /// The request body that a handler reads.
-struct Reader(Rc<Life>);
+struct Reader(Rc<StreamClient>);
 
 impl IncomingBody for Reader {
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
-        let life = &self.0;
-        let Some(upload) = &life.upload else { return Poll::Ready(None) };
+        let client = &self.0;
+        let Some(upload) = &client.upload else { return Poll::Ready(None) };
         let mut upload = upload.borrow_mut();
         if let Some(error) = &upload.error {
             return Poll::Ready(Some(Err(error.clone())));
         }
-        let Some(hub) = life.hub.upgrade().filter(|_| !life.gone.get()) else {
+        let Some(hub) = client.hub.upgrade().filter(|_| !client.gone.get()) else {
             return Poll::Ready(Some(Err(BodyError::Gone)));
         };
         if !upload.held.is_empty() {
-            return Poll::Ready(Some(Ok(upload.take(&hub, life.stream))));
+            return Poll::Ready(Some(Ok(upload.take(&hub, client.stream))));
         }
         if upload.ended {
             return Poll::Ready(None);
         }
-        if std::mem::take(&mut upload.continue_due) && life.interim_allowed.get() {
-            hub.engine.borrow_mut().interim(life.stream, 100, &Fields::default());
+        if std::mem::take(&mut upload.continue_due) && client.interim_allowed.get() {
+            hub.engine.borrow_mut().interim(client.stream, 100, &Fields::default());
             hub.touch();
         }
         let timeouts = &hub.shared.settings().timeouts;
