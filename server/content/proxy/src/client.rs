@@ -18,11 +18,11 @@ const ORIGINS: usize = 256;
 pub struct Client {
     config: Config,
     tls: OnceCell<Result<Arc<rustls::ClientConfig>, String>>,
-    known: RefCell<HashMap<Origin, Known>>,
+    known: RefCell<HashMap<Origin, ClientProxy>>,
     requests: Cell<u64>,
 }
 
-struct Known {
+struct ClientProxy {
     proxy: Rc<Proxy>,
     /// The number of its last request.
     last: u64,
@@ -72,7 +72,7 @@ impl Client {
             known.remove(&oldest);
         }
         let proxy = Rc::new(proxy);
-        known.insert(origin, Known { proxy: proxy.clone(), last: now });
+        known.insert(origin, ClientProxy { proxy: proxy.clone(), last: now });
         Ok(proxy)
     }
 }

@@ -33,7 +33,7 @@ pub async fn check_health(upstreams: Arc<Upstreams>) {
 
 /// Checks one origin again and again.
 async fn check(upstreams: &Upstreams, health: &Health, origin: usize) {
-    let mut verdict = Verdict { good: true, contrary: 0 };
+    let mut verdict = HealthState { good: true, contrary: 0 };
     loop {
         let checked = tokio::time::timeout(health.timeout, is_good(upstreams, health, origin)).await;
         verdict.add(checked.unwrap_or(false), health);
@@ -44,18 +44,18 @@ async fn check(upstreams: &Upstreams, health: &Health, origin: usize) {
 
 /// The result of the checks so far.
 #[derive(Debug)]
-struct Verdict {
+struct HealthState {
     good: bool,
     /// Checks in a row with the other result.
     contrary: u32,
 }
 
-impl Verdict {
+impl HealthState {
     fn add(&mut self, good: bool, health: &Health) {
         self.contrary = if good == self.good { 0 } else { self.contrary + 1 };
         let needed = if self.good { health.unhealthy } else { health.healthy };
         if self.contrary > 0 && self.contrary >= needed {
-            *self = Verdict { good, contrary: 0 };
+            *self = HealthState { good, contrary: 0 };
         }
     }
 }
@@ -130,7 +130,7 @@ mod tests {
     fn it_takes_several_answers_in_a_row() {
         let second = Duration::from_secs(1);
         let health = Health { path: "/".into(), interval: second, timeout: second, healthy: 2, unhealthy: 3 };
-        let mut verdict = Verdict { good: true, contrary: 0 };
+        let mut verdict = HealthState { good: true, contrary: 0 };
         let mut after = |answers: &str| -> String {
             let hear = |answer| {
                 verdict.add(answer == '+', &health);
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(after("+--+---"), "++++++-");
         assert_eq!(after("-+-++-"), "----++");
         let never = Health { healthy: 0, unhealthy: 0, ..health };
-        let mut verdict = Verdict { good: true, contrary: 0 };
+        let mut verdict = HealthState { good: true, contrary: 0 };
         verdict.add(true, &never);
         assert!(verdict.good, "zero means one");
         verdict.add(false, &never);

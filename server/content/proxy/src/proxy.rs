@@ -3,7 +3,7 @@
 use crate::body::UpstreamBody;
 use crate::connect::connect;
 use crate::conversation::{Answered, Blame, Lost, converse, poll_departure};
-use crate::holds::{At, Place};
+use crate::holds::{At, RequestPermit};
 use crate::local::Local;
 use crate::pool::Connection;
 use crate::receiver::{Expected, Received, Rest};
@@ -27,13 +27,13 @@ pub struct Proxy {
 }
 
 /// A response that has begun, and its connection.
-struct Begun {
+struct StartedResponse {
     received: Received,
     connection: Connection,
     origin: usize,
     peer: Rc<Peer>,
     active: Active,
-    place: Place,
+    permit: RequestPermit,
 }
 
 impl Proxy {
@@ -67,7 +67,7 @@ impl Local {
         incoming: &mut Incoming,
         client: &dyn Client,
         target: &[u8],
-    ) -> Result<Begun, Failure> {
+    ) -> Result<StartedResponse, Failure> {
         let config = &self.upstreams.config;
         check(request, target)?;
         self.refuse_loop(request)?;
@@ -79,8 +79,8 @@ impl Local {
             max_head: config.max_response_head,
             via: config.via == Via::Both,
         };
-        let place = match self.holds.enter(&request.peer, request.version) {
-            Some(place) => place,
+        let permit = match self.holds.enter(&request.peer, request.version) {
+            Some(permit) => permit,
             None => Box::pin(self.holds.wait(&request.peer, client)).await?,
         };
         let mut tried = Vec::new();
@@ -94,7 +94,7 @@ impl Local {
                 None => self.upstreams.pick(&tried).map_err(|why| self.no_origin(why))?,
             };
             let active = self.upstreams.count(origin);
-            place.goes_to(self.at(origin));
+            permit.goes_to(self.at(origin));
             let kept = if pooled { self.pool.take(origin, Instant::now()) } else { None };
             let reused = kept.is_some();
             let mut connection = match kept {
@@ -133,7 +133,7 @@ impl Local {
                     received.persistent &= whole;
                     connection.limit_idle(received.keep_alive);
                     let peer = request.peer.clone();
-                    return Ok(Begun { received, connection, origin, peer, active, place });
+                    return Ok(StartedResponse { received, connection, origin, peer, active, permit });
                 }
                 Err(Lost { unsent, untouched, unanswered, .. })
                     if reused && unanswered && (unsent || (untouched && request.is_idempotent())) =>
@@ -181,8 +181,8 @@ impl Local {
     }
 
     /// Builds the response for the client.
-    fn response(self: &Rc<Local>, begun: Begun) -> Response {
-        let Begun { mut received, connection, origin, peer, active, place } = begun;
+    fn response(self: &Rc<Local>, begun: StartedResponse) -> Response {
+        let StartedResponse { mut received, connection, origin, peer, active, permit } = begun;
         let fields = std::mem::take(&mut received.fields);
         let status = received.status;
         if status == 101 {
@@ -198,7 +198,7 @@ impl Local {
                 if received.first.is_empty() { Body::Empty } else { Body::Bytes(received.first) }
             }
             _ => {
-                let hold = self.holds.hold(&place, connection, active);
+                let hold = self.holds.hold(&permit, connection, active);
                 Body::Stream(Box::new(UpstreamBody::new(self.clone(), origin, hold, received, peer)))
             }
         };

@@ -32,13 +32,13 @@ pub(crate) enum Addresses {
 pub(crate) struct Name {
     host: String,
     port: u16,
-    known: Mutex<Known>,
+    known: Mutex<ResolvedName>,
     /// Held during a look-up.
     looking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Known {
+struct ResolvedName {
     addresses: Option<Arc<[SocketAddr]>>,
     /// The time of the last look-up.
     asked: Option<Instant>,
@@ -46,7 +46,7 @@ struct Known {
     error: Option<(io::ErrorKind, String)>,
 }
 
-impl Known {
+impl ResolvedName {
     fn asked_within(&self, time: Duration) -> bool {
         self.asked.is_some_and(|at| at.elapsed() < time)
     }
@@ -97,7 +97,7 @@ impl Addresses {
     /// Returns the addresses that are not in `old`, which have failed; `None` if there are none.
     pub(crate) async fn after(&self, old: &[SocketAddr]) -> Option<Arc<[SocketAddr]>> {
         let Addresses::Name(name) = self else { return None };
-        let new = |known: &Known| {
+        let new = |known: &ResolvedName| {
             let found = known.addresses.iter().flat_map(|addresses| addresses.iter());
             let new: Vec<SocketAddr> = found.filter(|address| !old.contains(address)).copied().collect();
             (!new.is_empty()).then(|| new.into())
@@ -114,17 +114,17 @@ impl Addresses {
     pub(crate) fn knew(&self, addresses: &[SocketAddr], age: Duration) {
         let Addresses::Name(name) = self else { panic!("no name") };
         let asked = Instant::now().checked_sub(age);
-        *name.known.lock().unwrap() = Known { addresses: Some(addresses.into()), asked, error: None };
+        *name.known.lock().unwrap() = ResolvedName { addresses: Some(addresses.into()), asked, error: None };
     }
 }
 
 impl Name {
-    fn known(&self) -> Known {
+    fn known(&self) -> ResolvedName {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the result of a look-up, possibly one of another request.
-    async fn refreshed(&self) -> Known {
+    async fn refreshed(&self) -> ResolvedName {
         let _turn = self.looking.lock().await;
         let known = self.known();
         if known.asked_within(AGAIN) {
@@ -138,7 +138,7 @@ impl Name {
             Ok(found) => (Some(found.into()), None),
             Err(error) => (known.addresses, Some((error.kind(), error.to_string()))),
         };
-        let known = Known { addresses, asked: Some(Instant::now()), error };
+        let known = ResolvedName { addresses, asked: Some(Instant::now()), error };
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known.clone();
         known
     }

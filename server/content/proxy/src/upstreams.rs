@@ -31,7 +31,6 @@ pub struct Upstreams {
     started: Instant,
 }
 
-/// One origin and its state.
 pub(crate) struct OriginState {
     pub(crate) origin: Origin,
     pub(crate) addresses: Addresses,

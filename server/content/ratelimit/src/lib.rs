@@ -27,4 +27,4 @@ mod store;
 pub use counters::Counters;
 pub use ledger::Ledger;
 pub use limiter::{Judgement, Limiter, check, concerning};
-pub use rate::{Count, Limit, Rule, Verdict};
+pub use rate::{Count, Limit, RateDecision, Rule};

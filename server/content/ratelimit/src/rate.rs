@@ -47,7 +47,7 @@ pub struct Count {
 
 /// The result of a check; times are nanoseconds from now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verdict {
+pub struct RateDecision {
     /// The cost was counted.
     pub allowed: bool,
     /// How many more requests would be allowed now.
@@ -60,7 +60,7 @@ pub struct Verdict {
 
 impl Limit {
     /// Counts `cost` at the time `now` if it is allowed. A cost above the limit is never allowed.
-    pub fn check(&self, count: &mut Count, cost: u32, now: u64) -> Verdict {
+    pub fn check(&self, count: &mut Count, cost: u32, now: u64) -> RateDecision {
         match self.rule {
             Rule::FixedWindow => self.fixed(count, cost, now),
             Rule::SlidingWindow => self.sliding(count, cost, now),
@@ -77,7 +77,7 @@ impl Limit {
         }
     }
 
-    fn fixed(&self, count: &mut Count, cost: u32, now: u64) -> Verdict {
+    fn fixed(&self, count: &mut Count, cost: u32, now: u64) -> RateDecision {
         let begin = now - now % self.period;
         if count.mark != begin {
             *count = Count { mark: begin, now: 0, before: 0 };
@@ -88,10 +88,10 @@ impl Limit {
         }
         let reset = begin + self.period - now;
         let remaining = self.count.saturating_sub(count.now);
-        Verdict { allowed, remaining, reset, retry: if allowed { 0 } else { reset } }
+        RateDecision { allowed, remaining, reset, retry: if allowed { 0 } else { reset } }
     }
 
-    fn sliding(&self, count: &mut Count, cost: u32, now: u64) -> Verdict {
+    fn sliding(&self, count: &mut Count, cost: u32, now: u64) -> RateDecision {
         let begin = now - now % self.period;
         if count.mark != begin {
             let follows = count.mark + self.period == begin;
@@ -107,7 +107,7 @@ impl Limit {
         }
         let reset = self.period - passed + if count.now > 0 { self.period } else { 0 };
         let retry = if allowed { 0 } else { self.until_free(count, cost, passed) };
-        Verdict { allowed, remaining: if allowed { free - cost } else { free }, reset, retry }
+        RateDecision { allowed, remaining: if allowed { free - cost } else { free }, reset, retry }
     }
 
     /// Returns `number * rest / period`, rounded up.
@@ -135,7 +135,7 @@ impl Limit {
         self.period / u64::from(self.count)
     }
 
-    fn bucket(&self, count: &mut Count, cost: u32, now: u64) -> Verdict {
+    fn bucket(&self, count: &mut Count, cost: u32, now: u64) -> RateDecision {
         let (token, whole) = (self.token(), self.memory());
         let full = count.mark.max(now);
         let after = full.saturating_add(token.saturating_mul(u64::from(cost)));
@@ -146,7 +146,7 @@ impl Limit {
         let lacking = count.mark.max(now) - now;
         let remaining = (whole - lacking.min(whole)) / token;
         let retry = if allowed { 0 } else { after - now - whole };
-        Verdict { allowed, remaining: remaining as u32, reset: lacking, retry }
+        RateDecision { allowed, remaining: remaining as u32, reset: lacking, retry }
     }
 }
 

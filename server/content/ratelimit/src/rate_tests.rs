@@ -21,7 +21,7 @@ fn a_fixed_window_begins_anew() {
     assert_eq!(answers(limit, &[8, 9, 9, 10, 11, 12, 20]), [true, true, false, true, true, false, true]);
     let mut count = Count::default();
     let first = limit.check(&mut count, 2, 3 * SECOND);
-    assert_eq!(first, Verdict { allowed: true, remaining: 0, reset: 7 * SECOND, retry: 0 });
+    assert_eq!(first, RateDecision { allowed: true, remaining: 0, reset: 7 * SECOND, retry: 0 });
     assert_eq!(limit.check(&mut count, 1, 4 * SECOND).retry, 6 * SECOND);
     assert!(!limit.check(&mut count, 3, 50 * SECOND).allowed, "more than there ever is");
 }
@@ -47,7 +47,7 @@ fn a_bucket_allows_its_burst_and_then_what_flows_in() {
     );
     let mut count = Count::default();
     let verdict = limit.check(&mut count, 3, 5 * SECOND);
-    assert_eq!(verdict, Verdict { allowed: true, remaining: 0, reset: 3 * SECOND, retry: 0 });
+    assert_eq!(verdict, RateDecision { allowed: true, remaining: 0, reset: 3 * SECOND, retry: 0 });
     assert_eq!(limit.check(&mut count, 2, 5 * SECOND).retry, 2 * SECOND);
 }
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 /// A body and its connection.
-pub(crate) struct Held {
+pub(crate) struct HeldBody {
     pub(super) at: At,
     pub(super) holder: Option<Rc<Holder>>,
     pub(super) index: Cell<usize>,
@@ -23,10 +23,10 @@ pub(crate) struct Held {
 /// A guard for a body's entry.
 pub(crate) struct Hold {
     pub(super) holds: Rc<Holds>,
-    pub(super) held: Rc<Held>,
+    pub(super) held: Rc<HeldBody>,
 }
 
-impl Held {
+impl HeldBody {
     pub(super) fn set_unread(&self, unread: bool) {
         let was = self.unread.replace(unread.then(Instant::now)).is_some();
         if let Some(holder) = self.holder.as_ref().filter(|_| was != unread) {

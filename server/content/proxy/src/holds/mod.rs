@@ -11,17 +11,17 @@
 //! 3. A body that has lost its connection breaks off as soon as its client continues to read.
 
 mod body;
-mod place;
+mod permit;
 
 pub(crate) use body::Hold;
-pub(crate) use place::Place;
+pub(crate) use permit::RequestPermit;
 
 use crate::pool::Connection;
 use crate::upstreams::Active;
-use body::Held;
+use body::HeldBody;
 use handler::{Client, Departure, Failure, Peer, Version};
 use net::task::spawn_local;
-use place::Waiting;
+use permit::Waiting;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -60,9 +60,9 @@ pub(crate) type At = usize;
 pub(crate) struct Holds {
     clients: RefCell<HashMap<*const Peer, Rc<Holder>>>,
     asking: RefCell<Vec<Option<Asking>>>,
-    /// Free places of `asking`.
+    /// Free indexes of `asking`.
     free: RefCell<Vec<usize>>,
-    bodies: RefCell<Vec<Rc<Held>>>,
+    bodies: RefCell<Vec<Rc<HeldBody>>>,
     looking: Cell<bool>,
 }
 
@@ -77,7 +77,7 @@ struct Holder {
     read: Cell<Instant>,
     /// Other clients needed its connections: until it reads again, it gets only a few.
     reduced: Cell<bool>,
-    waiting: RefCell<VecDeque<oneshot::Sender<Place>>>,
+    waiting: RefCell<VecDeque<oneshot::Sender<RequestPermit>>>,
 }
 
 /// A request without a response.
@@ -99,17 +99,17 @@ pub fn make_room() -> bool {
 }
 
 impl Holds {
-    /// Returns a place for a request, unless the client's connection already uses its share.
-    pub(crate) fn enter(self: &Rc<Holds>, peer: &Rc<Peer>, version: Version) -> Option<Place> {
+    /// Returns a permit for a request, unless the client's connection already uses its share.
+    pub(crate) fn enter(self: &Rc<Holds>, peer: &Rc<Peer>, version: Version) -> Option<RequestPermit> {
         // HTTP/1 has one request at a time.
         if matches!(version, Version::Http10 | Version::Http11) {
-            return Some(self.place(None));
+            return Some(self.permit(None));
         }
         let holder = self.holder(peer);
-        (holder.has_room() && holder.waiting.borrow().is_empty()).then(|| self.place(Some(holder)))
+        (holder.has_room() && holder.waiting.borrow().is_empty()).then(|| self.permit(Some(holder)))
     }
 
-    /// Waits for a place.
+    /// Waits for a permit.
     ///
     /// # Errors
     /// The client has gone meanwhile.
@@ -117,7 +117,7 @@ impl Holds {
         self: &Rc<Holds>,
         peer: &Rc<Peer>,
         client: &dyn Client,
-    ) -> Result<Place, Failure> {
+    ) -> Result<RequestPermit, Failure> {
         let holder = self.holder(peer);
         let (sender, receiver) = oneshot::channel();
         holder.waiting.borrow_mut().push_back(sender);
@@ -125,8 +125,8 @@ impl Holds {
         self.look();
         let mut receiver = pin!(receiver);
         poll_fn(|cx| {
-            if let Poll::Ready(Ok(place)) = receiver.as_mut().poll(cx) {
-                return Poll::Ready(Ok(place));
+            if let Poll::Ready(Ok(permit)) = receiver.as_mut().poll(cx) {
+                return Poll::Ready(Ok(permit));
             }
             match crate::conversation::poll_departure(client, cx) {
                 Poll::Ready(Departure::Gone) => {
@@ -152,7 +152,7 @@ impl Holds {
         self.clients.borrow_mut().entry(Rc::as_ptr(peer)).or_insert_with(new).clone()
     }
 
-    fn place(self: &Rc<Holds>, holder: Option<Rc<Holder>>) -> Place {
+    fn permit(self: &Rc<Holds>, holder: Option<Rc<Holder>>) -> RequestPermit {
         let young = holder.as_ref().inspect(|holder| holder.asking.update(|count| count + 1)).is_some();
         let asking = Some(Asking { at: None, since: Instant::now(), holder, young });
         let mut all = self.asking.borrow_mut();
@@ -166,17 +166,22 @@ impl Holds {
                 all.len() - 1
             }
         };
-        Place { holds: self.clone(), index }
+        RequestPermit { holds: self.clone(), index }
     }
 
-    /// Holds the connection of a body for `place`'s request.
-    pub(crate) fn hold(self: &Rc<Holds>, place: &Place, connection: Connection, active: Active) -> Hold {
-        let (at, holder) = match &self.asking.borrow()[place.index] {
+    /// Holds the connection of a body for `permit`'s request.
+    pub(crate) fn hold(
+        self: &Rc<Holds>,
+        permit: &RequestPermit,
+        connection: Connection,
+        active: Active,
+    ) -> Hold {
+        let (at, holder) = match &self.asking.borrow()[permit.index] {
             Some(asking) => (asking.at.unwrap_or_default(), asking.holder.clone()),
             None => (0, None),
         };
         let mut bodies = self.bodies.borrow_mut();
-        let held = Rc::new(Held {
+        let held = Rc::new(HeldBody {
             at,
             holder,
             index: Cell::new(bodies.len()),
@@ -206,7 +211,7 @@ impl Holds {
     }
 
     /// Takes the connection from the longest unread body that `may` lose it, if it has been unread for `least`. Returns whether there was one.
-    fn displace_oldest(&self, least: Duration, may: impl Fn(&Held) -> bool) -> bool {
+    fn displace_oldest(&self, least: Duration, may: impl Fn(&HeldBody) -> bool) -> bool {
         let bodies = self.bodies.borrow();
         let unread =
             bodies.iter().filter(|held| may(held)).filter_map(|held| Some((held.unread.get()?, held)));
@@ -218,10 +223,10 @@ impl Holds {
 
     /// Takes connections from a quarter of the bodies that `may` lose it, have been unread for [`STALLED`] and whose clients are stuck; the longest
     /// unread first. Returns how many.
-    fn displace(&self, may: impl Fn(&Held) -> bool) -> usize {
+    fn displace(&self, may: impl Fn(&HeldBody) -> bool) -> usize {
         let now = Instant::now();
         let bodies = self.bodies.borrow();
-        let mut found: Vec<(Instant, Rc<Held>)> = bodies
+        let mut found: Vec<(Instant, Rc<HeldBody>)> = bodies
             .iter()
             .filter(|held| held.holder.as_ref().is_some_and(|holder| holder.is_stuck(now)) && may(held))
             .filter_map(|held| Some((held.unread.get()?, held.clone())))
@@ -303,8 +308,8 @@ impl Holds {
         while holder.has_room() {
             let Some(next) = holder.waiting.borrow_mut().pop_front() else { return };
             if !next.is_closed() {
-                // A request that ends meanwhile gives its place back.
-                let _ = next.send(self.place(Some(holder.clone())));
+                // A request that ends meanwhile gives its permit back.
+                let _ = next.send(self.permit(Some(holder.clone())));
             }
         }
     }

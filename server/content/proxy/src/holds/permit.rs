@@ -1,15 +1,15 @@
-//! Tracks requests without a response, and requests that wait for a place.
+//! Tracks requests without a response, and requests that wait for a permit.
 
 use super::{Asking, At, Holder, Holds};
 use std::rc::Rc;
 
-/// A request's place among those without a response, until this is dropped.
-pub(crate) struct Place {
+/// Lets a request be among those without a response, until this is dropped.
+pub(crate) struct RequestPermit {
     pub(super) holds: Rc<Holds>,
     pub(super) index: usize,
 }
 
-/// A request that waits for a place.
+/// A request that waits for a permit.
 pub(super) struct Waiting<'a> {
     pub(super) holds: &'a Rc<Holds>,
     pub(super) holder: Rc<Holder>,
@@ -21,7 +21,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Place {
+impl RequestPermit {
     /// Records the origin that the request goes to.
     pub(crate) fn goes_to(&self, at: At) {
         if let Some(asking) = &mut self.holds.asking.borrow_mut()[self.index] {
@@ -30,7 +30,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         let asking = self.holds.asking.borrow_mut()[self.index].take();
         self.holds.free.borrow_mut().push(self.index);
