@@ -10,7 +10,7 @@ use crate::stamp::Stamp;
 use handler::{Exchange, Handler as _, Request, Response};
 use script::{Hops, Next};
 use settings::Settings;
-use site::{AppFiles, Outcome, PublicFiles};
+use site::{AppFiles, PublicFiles, SiteResult};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -142,15 +142,15 @@ impl Content {
             (self.log)(&explained);
         }
         let (mut response, edits) = match local.site.respond(&exchange.request).await {
-            Outcome::Response(response) => return response,
-            Outcome::Proxy(forwarding) => {
+            SiteResult::Response(response) => return response,
+            SiteResult::Proxy(forwarding) => {
                 let proxy = &local.proxies[forwarding.id];
                 if let Some(active) = exchange.trace.span.get() {
                     active.forwarded.set(Some(Instant::now()));
                 }
                 (Box::pin(proxy.forward(exchange, forwarding.target)).await, forwarding.edits)
             }
-            Outcome::App(edits) => {
+            SiteResult::App(edits) => {
                 let target = self.app.as_deref().map_or(Target::Nothing, Target::App);
                 (Box::pin(self.serve(target, exchange)).await, edits)
             }

@@ -6,7 +6,6 @@ use crate::rules::{self, RequestView};
 use crate::site::SiteConfig;
 use handler::Fields;
 
-/// The request to explain.
 #[derive(Debug)]
 pub struct ExplainRequest<'a> {
     /// Path and query, as in a request line.

@@ -6,7 +6,7 @@
 //! Contract:
 //! 1. A [`Site`] and [`PublicFiles`] belong to one thread; [`rules::Rules`] are shared and immutable.
 //! 2. Nothing outside the root of a site is read or shown. Links in the directories of an app are followed, as the app would.
-//! 3. Requests for an origin or the app are returned to the caller as an [`Outcome`]; this crate depends on neither.
+//! 3. Requests for an origin or the app are returned to the caller as a [`SiteResult`]; this crate depends on neither.
 #![forbid(unsafe_code)]
 
 pub mod byteranges;
@@ -29,4 +29,4 @@ pub use explain::{ExplainRequest, explain};
 pub use files::store::Bounds;
 pub use links::{broken_links, refused_links};
 pub use public::{AppFiles, FilesNote, PublicFile, PublicFiles, Wanted};
-pub use site::{Forwarding, Outcome, ResponseEdits, Site, SiteConfig};
+pub use site::{Forwarding, ResponseEdits, Site, SiteConfig, SiteResult};

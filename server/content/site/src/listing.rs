@@ -16,7 +16,7 @@ use text::percent::{SEGMENT, encode};
 pub const MAX_NAMES: usize = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct ListingEntry {
     /// The name, without a slash.
     pub name: String,
     pub directory: bool,
@@ -27,12 +27,12 @@ pub struct Entry {
 }
 
 /// Renders the listing of the directory at `path` (decoded, begins and ends with `/`): a complete HTML document in UTF-8.
-pub fn page(path: &str, entries: Vec<Entry>) -> String {
+pub fn page(path: &str, entries: Vec<ListingEntry>) -> String {
     page_of_some(path, entries, 0)
 }
 
 /// Renders some of the names; the directory has `more`.
-pub fn page_of_some(path: &str, mut entries: Vec<Entry>, more: usize) -> String {
+pub fn page_of_some(path: &str, mut entries: Vec<ListingEntry>, more: usize) -> String {
     entries.retain(|entry| !entry.name.starts_with('.'));
     entries.sort_by_cached_key(order);
     let mut page = String::with_capacity(1500 + entries.len().min(MAX_NAMES) * 160);
@@ -55,7 +55,7 @@ pub fn page_of_some(path: &str, mut entries: Vec<Entry>, more: usize) -> String 
 }
 
 /// Directories first; then by lower-case name; the exact name breaks ties.
-fn order(entry: &Entry) -> (Reverse<bool>, String, String) {
+fn order(entry: &ListingEntry) -> (Reverse<bool>, String, String) {
     (Reverse(entry.directory), entry.name.to_lowercase(), entry.name.clone())
 }
 
@@ -86,7 +86,7 @@ fn top(page: &mut String, path: &str) {
     page.push_str("<th scope=\"col\">Modified (UTC)</th></tr></thead>\n<tbody>\n");
 }
 
-fn row(page: &mut String, entry: &Entry) {
+fn row(page: &mut String, entry: &ListingEntry) {
     let slash = if entry.directory { "/" } else { "" };
     page.push_str("<tr><td><a href=\"./");
     page.extend(encode(entry.name.as_bytes(), SEGMENT));
@@ -133,9 +133,9 @@ mod tests {
     use proptest::prelude::*;
     use std::time::Duration;
 
-    fn entry(name: &str, directory: bool) -> Entry {
+    fn entry(name: &str, directory: bool) -> ListingEntry {
         let modified = Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_999));
-        Entry { name: name.into(), directory, size: 4096, modified }
+        ListingEntry { name: name.into(), directory, size: 4096, modified }
     }
 
     /// Returns the links in document order.
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn times_out_of_range_are_left_out() {
         let far = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(1 << 50));
-        let page = page("/", vec![Entry { modified: far, ..entry("a", false) }]);
+        let page = page("/", vec![ListingEntry { modified: far, ..entry("a", false) }]);
         assert!(far.is_some() && !page.contains("<time"));
     }
 

@@ -3,7 +3,7 @@
 mod compress;
 mod encoder;
 mod negotiate;
-mod places;
+mod permits;
 mod stream;
 
 pub use compress::compress;

@@ -47,8 +47,8 @@ fn bytes(text: &[u8]) -> Option<Result<Chunk, Failure>> {
 }
 
 fn encoded(coding: Coding, script: Vec<Option<Result<Chunk, Failure>>>) -> EncodedStream {
-    let place = Place::take(coding, &connection()).unwrap();
-    EncodedStream::new(Box::new(Script(script.into())), coding, coding.level(), place).ok().unwrap()
+    let permit = EncoderPermit::take(coding, &connection()).unwrap();
+    EncodedStream::new(Box::new(Script(script.into())), coding, coding.level(), permit).ok().unwrap()
 }
 
 fn connection() -> Rc<Peer> {

@@ -19,7 +19,7 @@ pub(crate) struct Validators<'a> {
 
 /// The result of a request's conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ConditionResult {
     /// Respond as if there were no conditions.
     Proceed,
     /// 304: the client has this version.
@@ -30,22 +30,22 @@ pub(crate) enum Verdict {
 
 impl Validators<'_> {
     /// Evaluates the conditions for GET or HEAD, in the order of section 13.2.2.
-    pub(crate) fn evaluate(&self, fields: &Fields) -> Verdict {
+    pub(crate) fn evaluate(&self, fields: &Fields) -> ConditionResult {
         if fields.get("if-match").is_some() {
             if !self.listed(fields, "if-match", Comparison::Strong) {
-                return Verdict::PreconditionFailed;
+                return ConditionResult::PreconditionFailed;
             }
         } else if date(fields, "if-unmodified-since")
             .is_some_and(|limit| self.modified.is_some_and(|modified| modified > limit))
         {
-            return Verdict::PreconditionFailed;
+            return ConditionResult::PreconditionFailed;
         }
         let fresh = match fields.get("if-none-match") {
             Some(_) => self.listed(fields, "if-none-match", Comparison::Weak),
             None => date(fields, "if-modified-since")
                 .is_some_and(|have| self.modified.is_some_and(|modified| modified <= have)),
         };
-        if fresh { Verdict::NotModified } else { Verdict::Proceed }
+        if fresh { ConditionResult::NotModified } else { ConditionResult::Proceed }
     }
 
     /// Returns whether a Range field applies: If-Range (section 13.1.5) is absent or names this version.
@@ -150,7 +150,7 @@ mod tests {
         fields
     }
 
-    fn verdict_of(all: &[(&str, &str)]) -> Verdict {
+    fn verdict_of(all: &[(&str, &str)]) -> ConditionResult {
         file(60).evaluate(&fields(all))
     }
 
@@ -172,44 +172,47 @@ mod tests {
     fn if_none_match_compares_weakly_and_comes_before_dates() {
         let etag = TAG;
         let weak = format!("W/\"x,y\" , W/{etag}");
-        assert_eq!(verdict_of(&[("If-None-Match", etag)]), Verdict::NotModified);
-        assert_eq!(verdict_of(&[("If-None-Match", &weak)]), Verdict::NotModified);
-        assert_eq!(verdict_of(&[("If-None-Match", "*")]), Verdict::NotModified);
+        assert_eq!(verdict_of(&[("If-None-Match", etag)]), ConditionResult::NotModified);
+        assert_eq!(verdict_of(&[("If-None-Match", &weak)]), ConditionResult::NotModified);
+        assert_eq!(verdict_of(&[("If-None-Match", "*")]), ConditionResult::NotModified);
         assert_eq!(
             verdict_of(&[("If-None-Match", "\"other\""), ("If-Modified-Since", LATER)]),
-            Verdict::Proceed
+            ConditionResult::Proceed
         );
         assert_eq!(
             verdict_of(&[("If-None-Match", "\"other\""), ("If-None-Match", etag)]),
-            Verdict::NotModified
+            ConditionResult::NotModified
         );
-        assert_eq!(verdict_of(&[("If-None-Match", &etag[1..])]), Verdict::Proceed);
+        assert_eq!(verdict_of(&[("If-None-Match", &etag[1..])]), ConditionResult::Proceed);
     }
 
     #[test]
     fn if_modified_since() {
-        assert_eq!(verdict_of(&[("If-Modified-Since", EARLIER)]), Verdict::Proceed);
-        assert_eq!(verdict_of(&[("If-Modified-Since", THEN)]), Verdict::NotModified);
+        assert_eq!(verdict_of(&[("If-Modified-Since", EARLIER)]), ConditionResult::Proceed);
+        assert_eq!(verdict_of(&[("If-Modified-Since", THEN)]), ConditionResult::NotModified);
         assert_eq!(
             verdict_of(&[("If-Modified-Since", "Saturday, 31-Jan-26 12:00:00 GMT")]),
-            Verdict::NotModified
+            ConditionResult::NotModified
         );
-        assert_eq!(verdict_of(&[("If-Modified-Since", "yesterday")]), Verdict::Proceed);
+        assert_eq!(verdict_of(&[("If-Modified-Since", "yesterday")]), ConditionResult::Proceed);
     }
 
     #[test]
     fn if_match_compares_strongly_and_comes_first() {
         let etag = TAG;
         let weak = format!("W/{etag}");
-        assert_eq!(verdict_of(&[("If-Match", etag), ("If-Unmodified-Since", EARLIER)]), Verdict::Proceed);
-        assert_eq!(verdict_of(&[("If-Match", "*")]), Verdict::Proceed);
-        assert_eq!(verdict_of(&[("If-Match", &weak)]), Verdict::PreconditionFailed);
+        assert_eq!(
+            verdict_of(&[("If-Match", etag), ("If-Unmodified-Since", EARLIER)]),
+            ConditionResult::Proceed
+        );
+        assert_eq!(verdict_of(&[("If-Match", "*")]), ConditionResult::Proceed);
+        assert_eq!(verdict_of(&[("If-Match", &weak)]), ConditionResult::PreconditionFailed);
         assert_eq!(
             verdict_of(&[("If-Match", "\"other\""), ("If-None-Match", etag)]),
-            Verdict::PreconditionFailed
+            ConditionResult::PreconditionFailed
         );
-        assert_eq!(verdict_of(&[("If-Unmodified-Since", EARLIER)]), Verdict::PreconditionFailed);
-        assert_eq!(verdict_of(&[("If-Unmodified-Since", THEN)]), Verdict::Proceed);
+        assert_eq!(verdict_of(&[("If-Unmodified-Since", EARLIER)]), ConditionResult::PreconditionFailed);
+        assert_eq!(verdict_of(&[("If-Unmodified-Since", THEN)]), ConditionResult::Proceed);
     }
 
     #[test]
@@ -229,10 +232,10 @@ mod tests {
             !set.range_counts(&fields(&[("If-Range", THEN)]))
                 && set.range_counts(&fields(&[("If-Range", TAG)]))
         );
-        assert_eq!(set.evaluate(&fields(&[("If-Modified-Since", THEN)])), Verdict::NotModified);
+        assert_eq!(set.evaluate(&fields(&[("If-Modified-Since", THEN)])), ConditionResult::NotModified);
         let none = Validators { modified: None, ..file(60) };
         for name in ["If-Modified-Since", "If-Unmodified-Since"] {
-            assert_eq!(none.evaluate(&fields(&[(name, THEN)])), Verdict::Proceed, "{name}");
+            assert_eq!(none.evaluate(&fields(&[(name, THEN)])), ConditionResult::Proceed, "{name}");
         }
         assert!(!none.range_counts(&fields(&[("If-Range", THEN)])));
     }
@@ -241,9 +244,9 @@ mod tests {
     fn a_weak_tag_never_matches_strongly() {
         let weak = Validators { weak: true, ..file(60) };
         let tag = format!("W/{TAG}");
-        assert_eq!(weak.evaluate(&fields(&[("If-None-Match", &tag)])), Verdict::NotModified);
-        assert_eq!(weak.evaluate(&fields(&[("If-None-Match", TAG)])), Verdict::NotModified);
-        assert_eq!(weak.evaluate(&fields(&[("If-Match", &tag)])), Verdict::PreconditionFailed);
+        assert_eq!(weak.evaluate(&fields(&[("If-None-Match", &tag)])), ConditionResult::NotModified);
+        assert_eq!(weak.evaluate(&fields(&[("If-None-Match", TAG)])), ConditionResult::NotModified);
+        assert_eq!(weak.evaluate(&fields(&[("If-Match", &tag)])), ConditionResult::PreconditionFailed);
         assert!(!weak.range_counts(&fields(&[("If-Range", TAG)])));
     }
 
@@ -254,7 +257,7 @@ mod tests {
             fields.push(name.as_bytes(), &value);
             let _ = file(60).range_counts(&fields);
             let verdict = file(60).evaluate(&fields);
-            prop_assert!(name != "if-none-match" || verdict != Verdict::PreconditionFailed);
+            prop_assert!(name != "if-none-match" || verdict != ConditionResult::PreconditionFailed);
         }
     }
 }

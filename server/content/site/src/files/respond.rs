@@ -4,7 +4,7 @@
 //! range gets the uncompressed file or a precompressed one, never one compressed on the fly.
 
 use super::compression_cache::CompressionCache;
-use super::conditions::{Validators, Verdict};
+use super::conditions::{ConditionResult, Validators};
 use super::document::Document;
 use super::presentation::{FileOptions, Presentation, VersionFields};
 use super::requested::{RequestedRepresentation, preferences};
@@ -74,11 +74,11 @@ impl Responder {
         };
         if requested.conditional {
             match validators.evaluate(&request.fields) {
-                Verdict::PreconditionFailed => return Ok(bare(412, presentation.bare())),
-                Verdict::NotModified => {
+                ConditionResult::PreconditionFailed => return Ok(bare(412, presentation.bare())),
+                ConditionResult::NotModified => {
                     return Ok(bare(304, presentation.not_modified(&version_fields)));
                 }
-                Verdict::Proceed => {}
+                ConditionResult::Proceed => {}
             }
         }
         if on_the_fly {

@@ -22,12 +22,12 @@ pub struct AppFiles {
 pub(super) struct Mount {
     /// Without the slash at its end.
     pub(super) location: String,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<FileMiddleware>,
 }
 
 /// A middleware that sends files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum FileMiddleware {
     Rule(Box<FileRule>),
     /// A middleware that only the app can run.
     App {
@@ -102,7 +102,7 @@ impl AppFiles {
         let mut notes = Vec::new();
         let always = matches!(wanted, Wanted::Always(_));
         let (Wanted::Auto(dir) | Wanted::Named(dir) | Wanted::Always(dir)) = wanted;
-        let sends = |part: &Part| same(part.root(), dir);
+        let sends = |part: &FileMiddleware| same(part.root(), dir);
         let found =
             self.mounts.iter().any(|mount| mount.location.is_empty() && mount.parts.iter().any(sends));
         let nobody = !self.mounts.is_empty() && self.mounts.iter().all(|mount| mount.parts.is_empty());
@@ -112,21 +112,21 @@ impl AppFiles {
             let mut closed = false;
             for part in parts {
                 match part {
-                    Part::Rule(rule) if always => {
+                    FileMiddleware::Rule(rule) if always => {
                         notes.push(FilesNote::Asked(rule.root.clone()));
-                        mount.parts.push(Part::Rule(Box::new(rule.without_conditions())));
+                        mount.parts.push(FileMiddleware::Rule(Box::new(rule.without_conditions())));
                     }
-                    Part::Rule(rule) if !closed && rule.behind.is_none() => {
+                    FileMiddleware::Rule(rule) if !closed && rule.behind.is_none() => {
                         notes.push(FilesNote::Sent(rule.root.clone(), rule.by.clone()));
-                        mount.parts.push(Part::Rule(rule));
+                        mount.parts.push(FileMiddleware::Rule(rule));
                     }
-                    Part::Rule(rule) => {
+                    FileMiddleware::Rule(rule) => {
                         closed = true;
                         if let Some(behind) = rule.behind {
                             notes.push(FilesNote::Behind(rule.root, rule.by, behind));
                         }
                     }
-                    Part::App { by, root } => {
+                    FileMiddleware::App { by, root } => {
                         closed = true;
                         if !(always && same(&root, dir)) {
                             notes.push(FilesNote::Unclear(root, by));
@@ -142,7 +142,7 @@ impl AppFiles {
         };
         if lacking {
             notes.push(FilesNote::Asked(dir.to_owned()));
-            self.top().parts.push(Part::Rule(Box::new(FileRule::plain(dir))));
+            self.top().parts.push(FileMiddleware::Rule(Box::new(FileRule::plain(dir))));
         } else if nobody {
             notes.push(FilesNote::Nobody(dir.to_owned()));
         }
@@ -167,15 +167,15 @@ impl AppFiles {
 
     /// Returns the directories whose files the front sends.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
-        self.mounts.iter().flat_map(|mount| &mount.parts).map(Part::root)
+        self.mounts.iter().flat_map(|mount| &mount.parts).map(FileMiddleware::root)
     }
 }
 
-impl Part {
+impl FileMiddleware {
     fn root(&self) -> &Path {
         match self {
-            Part::Rule(rule) => &rule.root,
-            Part::App { root, .. } => root,
+            FileMiddleware::Rule(rule) => &rule.root,
+            FileMiddleware::App { root, .. } => root,
         }
     }
 }
@@ -183,14 +183,18 @@ impl Part {
 impl Mount {
     fn read(&mut self, words: &[&str]) {
         match *words {
-            ["rule", by, root] => self.parts.push(Part::Rule(Box::new(FileRule::of(by, Path::new(root))))),
-            ["app", by, root] => self.parts.push(Part::App { by: by.to_owned(), root: root.into() }),
+            ["rule", by, root] => {
+                self.parts.push(FileMiddleware::Rule(Box::new(FileRule::of(by, Path::new(root)))))
+            }
+            ["app", by, root] => {
+                self.parts.push(FileMiddleware::App { by: by.to_owned(), root: root.into() })
+            }
             _ => {
-                let Some(Part::Rule(rule)) = self.parts.last_mut() else { return };
+                let Some(FileMiddleware::Rule(rule)) = self.parts.last_mut() else { return };
                 if read(rule, words).is_none() {
                     let (by, root) = (rule.by.clone(), rule.root.clone());
                     self.parts.pop();
-                    self.parts.push(Part::App { by, root });
+                    self.parts.push(FileMiddleware::App { by, root });
                 }
             }
         }
@@ -321,7 +325,7 @@ mod tests {
             let (files, _) = files.settle(Wanted::Auto(Path::new("/p")), |one, other| one == other);
             for mount in &files.mounts {
                 for part in &mount.parts {
-                    let Part::Rule(rule) = part else { panic!("{part:?}") };
+                    let FileMiddleware::Rule(rule) = part else { panic!("{part:?}") };
                     for (_, name, value, _) in &rule.headers {
                         prop_assert!(is_name(name) && is_value(value));
                     }

@@ -26,7 +26,7 @@ use crate::files::respond::Responder;
 use crate::files::root::Root;
 use crate::files::store::{Bounds, Lookup, Store};
 use crate::media_type;
-use app_files::{Mount, Part};
+use app_files::{FileMiddleware, Mount};
 use handler::{Request, Response};
 use path::FilePath;
 use quick_cache::unsync::Cache;
@@ -73,11 +73,11 @@ impl PublicFiles {
     pub fn new(files: &AppFiles, bounds: Bounds) -> PublicFiles {
         let share = files.roots().count().max(1);
         let bounds = Bounds { files: (bounds.files / share).max(16), bytes: bounds.bytes / share as u64 };
-        let rule = |part: &Part| match part {
-            Part::Rule(rule) => {
+        let rule = |part: &FileMiddleware| match part {
+            FileMiddleware::Rule(rule) => {
                 Some(Rc::new(Served::new(FileRule::clone(rule), files.types.clone(), bounds)))
             }
-            Part::App { .. } => None,
+            FileMiddleware::App { .. } => None,
         };
         let mounted = |mount: &Mount| Mounted {
             location: mount.location.as_bytes().into(),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::walk::{FileKind, FileTree, Found, look};
+use super::walk::{FileKind, FileTree, StepResult, look};
 use super::{Origin, RequestView, RuleKind, RuleRef, Rules, Step};
 
 /// The steps tried for a request and the result, as text.
@@ -149,12 +149,12 @@ impl Explanation {
         request: &RequestView<'_>,
         tree: &dyn FileTree,
         step: &Step,
-        found: Found,
+        found: StepResult,
     ) -> Option<String> {
         let subject = subject(rules, request.path, step);
         let mut file = None;
         let (outcome, response) = match found {
-            Found::File(path) => {
+            StepResult::File(path) => {
                 let own = matches!(step, Step::File { path: request, .. } | Step::Target { path: request, .. } if *request == path);
                 let outcome =
                     if own { "found".to_owned() } else { format!("found, with {}", printable(&path)) };
@@ -162,16 +162,16 @@ impl Explanation {
                 file = Some(path);
                 (outcome, response)
             }
-            Found::Listing(path) => {
+            StepResult::Listing(path) => {
                 ("found, without an index file".to_owned(), format!("200, a listing of {}", printable(&path)))
             }
-            Found::Move(to) => {
+            StepResult::Move(to) => {
                 let mut location = super::escape::encoded(&to, false);
                 super::gate::add_query(&mut location, request.query);
                 ("found, under another address".to_owned(), moved(301, &location))
             }
-            Found::Forbidden => ("found, without an index file".to_owned(), "403".to_owned()),
-            Found::Proxy(id) => {
+            StepResult::Forbidden => ("found, without an index file".to_owned(), "403".to_owned()),
+            StepResult::Proxy(id) => {
                 let host = |origin: &Origin| {
                     origin
                         .url
@@ -186,7 +186,7 @@ impl Explanation {
                 let response = format!("from {}, target {target}", origins.join(" or "));
                 ("the path is below the prefix".to_owned(), printable(&response))
             }
-            Found::Redirect(id) => {
+            StepResult::Redirect(id) => {
                 let captures = match step {
                     Step::Redirect { captures, .. } => captures.as_slice(),
                     _ => &[],
@@ -194,7 +194,7 @@ impl Explanation {
                 let redirect = rules.redirect(id, captures, request);
                 ("the path matches".to_owned(), moved(redirect.status, &redirect.location))
             }
-            Found::Missing => {
+            StepResult::Missing => {
                 self.steps.push(format!("{subject}: {}", missing_reason(step)));
                 self.missing(rules, tree);
                 return None;

@@ -2,7 +2,7 @@
 
 use super::glob::Glob;
 use super::source::SourceSpan;
-use super::walk::{Found, walk};
+use super::walk::{StepResult, walk};
 use super::{FileKind, FileTree, Note, ProxyRule, Route, Rules, Step};
 
 /// Returns the entries of `rules` that have no effect, given the site's files, in file order. Notes of [`Rules::parse`] (unknown keys, duplicates,
@@ -141,20 +141,20 @@ impl Lint<'_> {
         }
         let (step, found) = walk(self.rules, path, self.tree);
         match found {
-            Found::Redirect(other) if other == id => None,
-            Found::File(file) => Some(format!("the file {file} comes first")),
-            Found::Listing(folder) => Some(format!("the directory {folder} comes first")),
-            Found::Move(_) | Found::Forbidden => match step {
+            StepResult::Redirect(other) if other == id => None,
+            StepResult::File(file) => Some(format!("the file {file} comes first")),
+            StepResult::Listing(folder) => Some(format!("the directory {folder} comes first")),
+            StepResult::Move(_) | StepResult::Forbidden => match step {
                 Step::File { path, .. } => Some(format!("the file {path} comes first")),
                 Step::Directory { path, .. } => Some(format!("the directory {path} comes first")),
                 _ => None,
             },
-            Found::Proxy(proxy) => {
+            StepResult::Proxy(proxy) => {
                 let proxy = &self.rules.proxies[proxy];
                 Some(format!("proxies {:?} in line {} comes first", proxy.prefix, proxy.line))
             }
-            Found::Missing => Some(CLEAN.to_owned()),
-            Found::Redirect(_) => None,
+            StepResult::Missing => Some(CLEAN.to_owned()),
+            StepResult::Redirect(_) => None,
         }
     }
 

@@ -29,11 +29,11 @@ pub(super) const VARIABLES: [&str; 13] = [
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Location {
-    parts: Vec<Part>,
+    parts: Vec<LocationPart>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum LocationPart {
     Text(String),
     Host,
     HttpHost,
@@ -50,28 +50,28 @@ enum Part {
     Capture(usize),
 }
 
-impl Part {
+impl LocationPart {
     /// Returns whether the text comes from the client.
     fn is_foreign(&self) -> bool {
-        use Part::*;
+        use LocationPart::*;
         matches!(self, RequestUri | Uri | Args | RemoteAddr | Arg(_) | Http(_) | Capture(_))
     }
 
-    fn named(name: &str, captures: usize) -> Result<Part, String> {
+    fn named(name: &str, captures: usize) -> Result<LocationPart, String> {
         Ok(match name {
-            "host" | "server_name" => Part::Host,
-            "http_host" => Part::HttpHost,
-            "scheme" => Part::Scheme,
-            "http_x_forwarded_proto" => Part::ForwardedProto,
-            "is_args" => Part::IsArgs,
-            "request_uri" => Part::RequestUri,
-            "uri" | "document_uri" => Part::Uri,
-            "args" | "query_string" => Part::Args,
-            "remote_addr" => Part::RemoteAddr,
+            "host" | "server_name" => LocationPart::Host,
+            "http_host" => LocationPart::HttpHost,
+            "scheme" => LocationPart::Scheme,
+            "http_x_forwarded_proto" => LocationPart::ForwardedProto,
+            "is_args" => LocationPart::IsArgs,
+            "request_uri" => LocationPart::RequestUri,
+            "uri" | "document_uri" => LocationPart::Uri,
+            "args" | "query_string" => LocationPart::Args,
+            "remote_addr" => LocationPart::RemoteAddr,
             _ => match (name.strip_prefix("arg_"), name.strip_prefix("http_"), name.parse::<usize>()) {
-                (Some(argument), ..) if !argument.is_empty() => Part::Arg(argument.to_owned()),
-                (_, Some(field), _) if !field.is_empty() => Part::Http(field.replace('_', "-")),
-                (.., Ok(number)) if (1..=captures).contains(&number) => Part::Capture(number - 1),
+                (Some(argument), ..) if !argument.is_empty() => LocationPart::Arg(argument.to_owned()),
+                (_, Some(field), _) if !field.is_empty() => LocationPart::Http(field.replace('_', "-")),
+                (.., Ok(number)) if (1..=captures).contains(&number) => LocationPart::Capture(number - 1),
                 (.., Ok(number)) => return Err(no_capture(number, captures)),
                 _ => return Err(unknown(name)),
             },
@@ -119,9 +119,9 @@ impl Location {
                     // Not a variable: a lone `$`, or an environment variable that is not set.
                     text.push_str(&left[at..at + 1 + len]);
                 } else {
-                    let part = Part::named(name, captures)?;
+                    let part = LocationPart::named(name, captures)?;
                     if !text.is_empty() {
-                        parts.push(Part::Text(std::mem::take(&mut text)));
+                        parts.push(LocationPart::Text(std::mem::take(&mut text)));
                     }
                     parts.push(part);
                 }
@@ -130,7 +130,7 @@ impl Location {
             text.push_str(left);
         }
         if !text.is_empty() {
-            parts.push(Part::Text(text));
+            parts.push(LocationPart::Text(text));
         }
         let location = Location { parts };
         location.check()?;
@@ -140,14 +140,14 @@ impl Location {
     /// Returns the URL, if it contains no variables.
     pub fn fixed(&self) -> Option<&str> {
         match self.parts.as_slice() {
-            [Part::Text(text)] => Some(text),
+            [LocationPart::Text(text)] => Some(text),
             _ => None,
         }
     }
 
     /// Returns whether `${name}` is one of nginx's variables, for names that the environment does not set.
     pub fn evaluates(name: &str) -> bool {
-        Part::named(name, 9).is_ok()
+        LocationPart::named(name, 9).is_ok()
     }
 
     /// Refuses URLs in which a client could choose the host.
@@ -158,9 +158,9 @@ impl Location {
         let mut before = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(text) => before.push_str(text),
+                LocationPart::Text(text) => before.push_str(text),
                 // This part may be empty, so it separates nothing.
-                Part::IsArgs => {}
+                LocationPart::IsArgs => {}
                 part if !part.is_foreign() => before.push('h'),
                 _ if before.ends_with("://") || before == "//" => {
                     return Err(
@@ -203,7 +203,7 @@ impl Location {
     }
 
     fn keep_on_site(&self, out: Vec<u8>) -> Vec<u8> {
-        let own_host = matches!(&self.parts[0], Part::Text(text) if text.starts_with("//"));
+        let own_host = matches!(&self.parts[0], LocationPart::Text(text) if text.starts_with("//"));
         let foreign_start = self.parts[0].is_foreign();
         if own_host || !(foreign_start || out.first() == Some(&b'/')) {
             return out;
@@ -254,25 +254,25 @@ fn in_authority(out: &[u8]) -> bool {
     !after.iter().any(|byte| b"/?#".contains(byte))
 }
 
-fn evaluate(part: &Part, captures: &[String], request: &RequestView<'_>, in_query: bool) -> Vec<u8> {
+fn evaluate(part: &LocationPart, captures: &[String], request: &RequestView<'_>, in_query: bool) -> Vec<u8> {
     match part {
-        Part::Text(text) => visible(text.as_bytes()),
-        Part::Host => host(request.host),
-        Part::HttpHost => host_and_port(request.host),
-        Part::Scheme => scheme(request.https).to_vec(),
-        Part::ForwardedProto => match request.forwarded_proto {
+        LocationPart::Text(text) => visible(text.as_bytes()),
+        LocationPart::Host => host(request.host),
+        LocationPart::HttpHost => host_and_port(request.host),
+        LocationPart::Scheme => scheme(request.https).to_vec(),
+        LocationPart::ForwardedProto => match request.forwarded_proto {
             Some(proto @ (b"http" | b"https")) => proto.to_vec(),
             _ => scheme(request.https).to_vec(),
         },
-        Part::IsArgs if request.query.is_empty() => Vec::new(),
-        Part::IsArgs => b"?".to_vec(),
-        Part::RequestUri => request_uri(request),
-        Part::Uri => encoded(request.path, in_query),
-        Part::Args => visible(request.query),
-        Part::RemoteAddr => visible(request.remote.as_bytes()),
-        Part::Arg(name) => visible(argument(request.query, name)),
-        Part::Http(name) => visible(request.fields.get(name).unwrap_or_default()),
-        Part::Capture(index) => encoded(captures.get(*index).map_or("", String::as_str), in_query),
+        LocationPart::IsArgs if request.query.is_empty() => Vec::new(),
+        LocationPart::IsArgs => b"?".to_vec(),
+        LocationPart::RequestUri => request_uri(request),
+        LocationPart::Uri => encoded(request.path, in_query),
+        LocationPart::Args => visible(request.query),
+        LocationPart::RemoteAddr => visible(request.remote.as_bytes()),
+        LocationPart::Arg(name) => visible(argument(request.query, name)),
+        LocationPart::Http(name) => visible(request.fields.get(name).unwrap_or_default()),
+        LocationPart::Capture(index) => encoded(captures.get(*index).map_or("", String::as_str), in_query),
     }
 }
 

@@ -8,7 +8,7 @@ mod properties;
 
 use handler::Fields;
 
-use super::walk::{Found, walk};
+use super::walk::{StepResult, walk};
 use super::{FileKind, FileTree, Parsed, RequestView, Rules, explain};
 
 /// A site: its rules, its files and its environment.
@@ -71,17 +71,17 @@ impl Site {
         assert!(!explain(rules, &request, self).response().is_empty());
         let (step, found) = walk(rules, path, self);
         match (found, step) {
-            (Found::File(path), _) => format!("file {path}"),
-            (Found::Listing(path), _) => format!("list {path}"),
-            (Found::Move(path), _) => format!("move {path}"),
-            (Found::Proxy(id), _) => {
+            (StepResult::File(path), _) => format!("file {path}"),
+            (StepResult::Listing(path), _) => format!("list {path}"),
+            (StepResult::Move(path), _) => format!("move {path}"),
+            (StepResult::Proxy(id), _) => {
                 format!("proxy {id} {}", String::from_utf8(rules.upstream_target(id, &request)).unwrap())
             }
-            (Found::Redirect(id), super::Step::Redirect { captures, .. }) => {
+            (StepResult::Redirect(id), super::Step::Redirect { captures, .. }) => {
                 let redirect = rules.redirect(id, &captures, &request);
                 format!("redirect {} {}", redirect.status, String::from_utf8(redirect.location).unwrap())
             }
-            (Found::Forbidden, _) => "403".to_owned(),
+            (StepResult::Forbidden, _) => "403".to_owned(),
             _ => "404".to_owned(),
         }
     }

@@ -10,13 +10,13 @@ pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Filled {
     /// The text in pieces. Those from the escape `$${` are marked: they must not be parsed for variables again.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<TextPiece>,
     /// Names that are not set and have no default, each once.
     pub unset: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct TextPiece {
     pub text: String,
     /// Escaped: stands for itself.
     pub literal: bool,
@@ -32,7 +32,7 @@ impl Filled {
         match self.pieces.last_mut() {
             Some(last) if last.literal == literal => last.text.push_str(text),
             _ if text.is_empty() => {}
-            _ => self.pieces.push(Piece { text: text.to_owned(), literal }),
+            _ => self.pieces.push(TextPiece { text: text.to_owned(), literal }),
         }
     }
 }

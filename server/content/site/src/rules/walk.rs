@@ -20,7 +20,7 @@ pub enum FileKind {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum StepResult {
     /// This file, with status 200.
     File(String),
     Listing(String),
@@ -37,31 +37,33 @@ pub(super) enum Found {
 }
 
 /// Returns the result of a step; `None` if the next one has to be tried.
-pub(super) fn look(rules: &Rules, step: &Step, tree: &dyn FileTree) -> Option<Found> {
-    let moved = |action: &FileAction, found: Found| match action {
+pub(super) fn look(rules: &Rules, step: &Step, tree: &dyn FileTree) -> Option<StepResult> {
+    let moved = |action: &FileAction, found: StepResult| match action {
         FileAction::Serve => found,
-        FileAction::MoveTo(path) => Found::Move(path.clone()),
+        FileAction::MoveTo(path) => StepResult::Move(path.clone()),
     };
     match step {
         Step::File { path, action, .. } => {
-            (tree.kind(path) == FileKind::File).then(|| moved(action, Found::File(path.clone())))
+            (tree.kind(path) == FileKind::File).then(|| moved(action, StepResult::File(path.clone())))
         }
-        Step::Target { path, .. } => (tree.kind(path) == FileKind::File).then(|| Found::File(path.clone())),
+        Step::Target { path, .. } => {
+            (tree.kind(path) == FileKind::File).then(|| StepResult::File(path.clone()))
+        }
         Step::Directory { path, action, forbidden, .. } => {
             if tree.kind(path) != FileKind::Directory {
                 return None;
             }
             if let Some(index) = index_of(rules, path, tree) {
-                Some(moved(action, Found::File(index)))
+                Some(moved(action, StepResult::File(index)))
             } else if rules.directory_listing {
-                Some(moved(action, Found::Listing(path.clone())))
+                Some(moved(action, StepResult::Listing(path.clone())))
             } else {
-                forbidden.then(|| moved(action, Found::Forbidden))
+                forbidden.then(|| moved(action, StepResult::Forbidden))
             }
         }
-        Step::Proxy { id, .. } => Some(Found::Proxy(*id)),
-        Step::Redirect { id, .. } => Some(Found::Redirect(*id)),
-        Step::Missing { .. } => Some(Found::Missing),
+        Step::Proxy { id, .. } => Some(StepResult::Proxy(*id)),
+        Step::Redirect { id, .. } => Some(StepResult::Redirect(*id)),
+        Step::Missing { .. } => Some(StepResult::Missing),
     }
 }
 
@@ -72,7 +74,7 @@ pub(super) fn index_of(rules: &Rules, directory: &str, tree: &dyn FileTree) -> O
 }
 
 /// Returns the step that applies, and its result.
-pub(super) fn walk(rules: &Rules, path: &str, tree: &dyn FileTree) -> (Step, Found) {
+pub(super) fn walk(rules: &Rules, path: &str, tree: &dyn FileTree) -> (Step, StepResult) {
     let mut last = None;
     for step in rules.steps(path) {
         if let Some(found) = look(rules, &step, tree) {
@@ -81,5 +83,5 @@ pub(super) fn walk(rules: &Rules, path: &str, tree: &dyn FileTree) -> (Step, Fou
         last = Some(step);
     }
     let from = super::RuleRef { kind: super::RuleKind::End, line: None };
-    (last.unwrap_or(Step::Missing { rule: from }), Found::Missing)
+    (last.unwrap_or(Step::Missing { rule: from }), StepResult::Missing)
 }

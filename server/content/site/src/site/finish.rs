@@ -1,6 +1,6 @@
 //! Applies a site's rules to responses of an origin or the app.
 
-use super::{COMPRESS_FROM, Forwarding, Outcome, Site, view};
+use super::{COMPRESS_FROM, Forwarding, Site, SiteResult, view};
 use crate::coding::{self, Coding, Preferences};
 use crate::files::presentation::apply;
 use crate::files::requested::{RequestedRepresentation, preferences};
@@ -32,13 +32,13 @@ impl Site {
         path: &str,
         id: usize,
         fields: &Rc<[(String, String)]>,
-    ) -> Outcome {
+    ) -> SiteResult {
         let encoded = self.rules.compress() && RequestedRepresentation::of(request).coding;
         let codings = encoded.then(|| preferences(request));
         let connection = self.rules.compress().then(|| request.peer.clone());
         let edits = ResponseEdits { fields: fields.clone(), proxy: Some(id), codings, connection };
         let target = self.rules.upstream_target(id, &view(request, path));
-        Outcome::Proxy(Forwarding { id, target, edits })
+        SiteResult::Proxy(Forwarding { id, target, edits })
     }
 
     /// Applies the rules to a response of an origin or the app.

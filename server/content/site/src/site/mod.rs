@@ -43,7 +43,7 @@ pub struct SiteConfig {
 }
 
 /// The result for a request.
-pub enum Outcome {
+pub enum SiteResult {
     Response(Response),
     /// An origin responds; then call [`Site::finish`].
     Proxy(Forwarding),
@@ -112,7 +112,7 @@ impl Site {
     }
 
     /// Responds to a request, or returns its destination.
-    pub async fn respond(&self, request: &Request) -> Outcome {
+    pub async fn respond(&self, request: &Request) -> SiteResult {
         if let Some(cached) = self.paths.get(request, &self.responder.store)
             && let Some(outcome) = self.outcome_from_cache(request, &cached).await
         {
@@ -122,7 +122,7 @@ impl Site {
     }
 
     /// Uses the cached result for the path; `None` if it does not apply to this request or is outdated.
-    async fn outcome_from_cache(&self, request: &Request, cached: &CachedPath) -> Option<Outcome> {
+    async fn outcome_from_cache(&self, request: &Request, cached: &CachedPath) -> Option<SiteResult> {
         let path = cached.path.as_str();
         let only_for_reads = self.before_app || matches!(cached.target, Target::File(..));
         if only_for_reads && !is_read(request) {
@@ -134,14 +134,14 @@ impl Site {
         match &cached.target {
             Target::File(document, presentation) => {
                 let document = document.upgrade()?;
-                self.responder.respond(request, &document, presentation).await.ok().map(Outcome::Response)
+                self.responder.respond(request, &document, presentation).await.ok().map(SiteResult::Response)
             }
             Target::Proxy(id, fields) => Some(self.forward(request, path, *id, fields)),
-            Target::App(fields) => Some(Outcome::App(ResponseEdits::app(fields))),
+            Target::App(fields) => Some(SiteResult::App(ResponseEdits::app(fields))),
         }
     }
 
-    async fn resolve(&self, request: &Request) -> Outcome {
+    async fn resolve(&self, request: &Request) -> SiteResult {
         let path = match SitePath::decode(request.path()) {
             Ok(path) => path,
             // However the app handles such a path, it must not bypass the password.
@@ -150,13 +150,13 @@ impl Site {
                 return self
                     .refuse(request, &path)
                     .await
-                    .unwrap_or_else(|| Outcome::App(ResponseEdits::default()));
+                    .unwrap_or_else(|| SiteResult::App(ResponseEdits::default()));
             }
             Err(_) if request.path() == b"*" && request.method() == b"OPTIONS" => {
-                return Outcome::Response(allowed(204));
+                return SiteResult::Response(allowed(204));
             }
-            Err(PathError::Malformed) => return Outcome::Response(status_page(400)),
-            Err(PathError::Ambiguous) => return Outcome::Response(status_page(404)),
+            Err(PathError::Malformed) => return SiteResult::Response(status_page(400)),
+            Err(PathError::Ambiguous) => return SiteResult::Response(status_page(404)),
         };
         if let Some(refused) = self.refuse(request, path.as_str()).await {
             return refused;
@@ -171,7 +171,7 @@ impl Site {
     }
 
     /// Returns the redirect or the 401 that comes before everything else.
-    async fn refuse(&self, request: &Request, path: &str) -> Option<Outcome> {
+    async fn refuse(&self, request: &Request, path: &str) -> Option<SiteResult> {
         if self.rules.has_gate()
             && let Some(to) = self.rules.gate(&view(request, path))
         {
@@ -182,7 +182,7 @@ impl Site {
         match authenticator.authenticate(request.fields.get("authorization"), client).await {
             Ok(Some(_)) => return None,
             Ok(None) => {}
-            Err(busy) => return Some(Outcome::Response(too_busy(busy).into_response())),
+            Err(busy) => return Some(SiteResult::Response(too_busy(busy).into_response())),
         }
         let mut response = status_page(401);
         let (name, value) = auth::challenge("Restricted");
@@ -191,7 +191,7 @@ impl Site {
     }
 
     /// Returns `None` if a file changed between being found and being read.
-    async fn walk(&self, request: &Request, path: &SitePath) -> Option<Outcome> {
+    async fn walk(&self, request: &Request, path: &SitePath) -> Option<SiteResult> {
         let mut misses = Vec::new();
         let reads = is_read(request);
         self.responder.store.refresh(request.arrived);
@@ -211,7 +211,7 @@ impl Site {
                     Target::File(Rc::downgrade(&document), presentation),
                     misses,
                 );
-                Outcome::Response(response)
+                SiteResult::Response(response)
             }
             WalkResult::MoveTo(to) => {
                 let mut location = percent_encode(&to).into_bytes();
@@ -238,7 +238,7 @@ impl Site {
             WalkResult::Forbidden => self.error_page(request, path, 403).await,
             WalkResult::Missing if self.before_app => {
                 let fields = self.fields(path.as_str());
-                let outcome = Outcome::App(ResponseEdits::app(&fields));
+                let outcome = SiteResult::App(ResponseEdits::app(&fields));
                 if reads {
                     self.paths.insert(request, path, Target::App(fields), misses);
                 }
@@ -267,9 +267,9 @@ impl Site {
             .collect()
     }
 
-    fn with_headers(&self, path: &str, mut response: Response) -> Outcome {
+    fn with_headers(&self, path: &str, mut response: Response) -> SiteResult {
         apply(&mut response.fields, self.rules.headers(path).into_iter());
-        Outcome::Response(response)
+        SiteResult::Response(response)
     }
 }
 

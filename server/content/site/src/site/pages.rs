@@ -1,6 +1,6 @@
 //! Renders directory listings and error pages.
 
-use super::{Outcome, Site};
+use super::{Site, SiteResult};
 use crate::coding;
 use crate::files::path::SitePath;
 use crate::files::presentation::Presentation;
@@ -22,7 +22,7 @@ impl Site {
         let (found, more) = self.responder.store.root.list(directory, listing::MAX_NAMES, hidden)?;
         let entries = found
             .into_iter()
-            .map(|(name, metadata)| listing::Entry {
+            .map(|(name, metadata)| listing::ListingEntry {
                 name,
                 directory: metadata.is_dir(),
                 size: metadata.len(),
@@ -42,7 +42,7 @@ impl Site {
     }
 
     /// Returns a response with the site's own error page, if it has one.
-    pub(super) async fn error_page(&self, request: &Request, path: &SitePath, status: u16) -> Outcome {
+    pub(super) async fn error_page(&self, request: &Request, path: &SitePath, status: u16) -> SiteResult {
         let own = self.rules.error_page().filter(|_| matches!(status, 404 | 500));
         let default = (status == 404 && !self.rules.compat()).then_some("404.html");
         let page = match own.or(default).map(|name| self.find(request, name.trim_start_matches('/'))) {
@@ -56,7 +56,13 @@ impl Site {
         self.with_headers(path.as_str(), page)
     }
 
-    pub(super) async fn failed(&self, request: &Request, path: &SitePath, status: u16, why: &str) -> Outcome {
+    pub(super) async fn failed(
+        &self,
+        request: &Request,
+        path: &SitePath,
+        status: u16,
+        why: &str,
+    ) -> SiteResult {
         (self.log_error)(&format!("{status} for {}: {why}", path.as_str().escape_debug()));
         self.error_page(request, path, status).await
     }

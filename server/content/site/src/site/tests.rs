@@ -29,7 +29,7 @@ impl Folder {
         Folder { dir, site }
     }
 
-    fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Outcome {
+    fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> SiteResult {
         // Waits until the result of the last request must not be reused.
         std::thread::sleep(RECHECK_AFTER);
         wait(self.site.respond(&request(method, target, fields)))
@@ -37,9 +37,9 @@ impl Folder {
 
     fn response(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Response {
         match self.ask(method, target, fields) {
-            Outcome::Response(response) => response,
-            Outcome::Proxy(_) => panic!("{target} is a proxy's"),
-            Outcome::App(_) => panic!("{target} is the app's"),
+            SiteResult::Response(response) => response,
+            SiteResult::Proxy(_) => panic!("{target} is a proxy's"),
+            SiteResult::App(_) => panic!("{target} is the app's"),
         }
     }
 
@@ -171,7 +171,7 @@ fn in_front_of_an_app() {
     let folder = Folder::new(rules, true, &[("a.txt", "text")]);
     assert_eq!((folder.get("/a.txt"), folder.get("/old").0), (ok("text"), 301));
     for (method, target) in [("GET", "/b"), ("POST", "/a.txt"), ("GET", "/a%2fb"), ("OPTIONS", "*")] {
-        let Outcome::App(edits) = folder.ask(method, target, &[]) else {
+        let SiteResult::App(edits) = folder.ask(method, target, &[]) else {
             panic!("{method} {target} is the app's")
         };
         let mut response = Response::text(200, "text/plain", "app");
@@ -203,7 +203,7 @@ fn no_path_bypasses_the_password() {
     ] {
         assert_eq!(folder.response(method, target, &[]).status, 401, "{method} {target}");
         let known = folder.ask(method, target, &[("Authorization", "Basic dTpw")]);
-        assert!(matches!(known, Outcome::App(_)), "{method} {target}");
+        assert!(matches!(known, SiteResult::App(_)), "{method} {target}");
     }
 }
 
@@ -212,9 +212,11 @@ fn a_proxy_gets_the_mapped_target_and_its_location_is_mapped_back() {
     let rules = r#"{"proxies": {"/api": {"origin": "http://127.0.0.1:1/v1/"}}}"#;
     let folder = Folder::new(rules, false, &[("api/file", "file")]);
     assert_eq!(folder.get("/api/file"), ok("file"));
-    let Outcome::Proxy(forwarding) = folder.ask("PUT", "/api/x%20y?q=1", &[]) else { panic!("the proxy's") };
+    let SiteResult::Proxy(forwarding) = folder.ask("PUT", "/api/x%20y?q=1", &[]) else {
+        panic!("the proxy's")
+    };
     assert_eq!((forwarding.id, forwarding.target.as_slice()), (0, &b"/v1/x%20y?q=1"[..]));
-    let Outcome::Proxy(encoded) = folder.ask("GET", "/api/a%2fb", &[]) else { panic!("the proxy's") };
+    let SiteResult::Proxy(encoded) = folder.ask("GET", "/api/a%2fb", &[]) else { panic!("the proxy's") };
     assert_eq!(encoded.target, b"/v1/a%2fb");
     let mut response = Response::empty(302);
     response.fields.push(b"Location", b"http://127.0.0.1:1/v1/there");

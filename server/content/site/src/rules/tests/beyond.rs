@@ -204,7 +204,7 @@ fn the_raw_path_goes_to_the_origin() {
         let mut request = request(path, &fields);
         (request.raw_path, request.query) = (raw, query);
         let (_, found) = walk(site.rules(), path, &site);
-        let Found::Proxy(id) = found else { panic!("{found:?}") };
+        let StepResult::Proxy(id) = found else { panic!("{found:?}") };
         String::from_utf8(site.rules().upstream_target(id, &request)).unwrap()
     };
     for (path, raw, expected) in [

@@ -1,6 +1,6 @@
 //! Limits the number of stream encoders per thread and per connection.
 //!
-//! Why: an encoder takes 0.4 to 3.6 MiB for as long as its client reads, and a client may leave a hundred streams unread. When all places are taken,
+//! Why: an encoder takes 0.4 to 3.6 MiB for as long as its client reads, and a client may leave a hundred streams unread. When all permits are taken,
 //! a response gets another coding or is sent uncompressed, which costs nothing.
 
 use super::Coding;
@@ -18,25 +18,25 @@ const OF_THREAD: Counts = [16, 32, 128];
 const OF_CONNECTION: Counts = [2, 4, 16];
 
 thread_local! {
-    static TAKEN: RefCell<Taken> = RefCell::default();
+    static TAKEN: RefCell<EncoderCounts> = RefCell::default();
 }
 
 #[derive(Default)]
-struct Taken {
+struct EncoderCounts {
     all: Counts,
-    /// By the address of the connection's `Peer`, which a place keeps alive.
+    /// By the address of the connection's `Peer`, which a permit keeps alive.
     by_connection: HashMap<*const Peer, Counts>,
 }
 
 /// The right to have an encoder until this is dropped.
-pub struct Place {
+pub struct EncoderPermit {
     coding: usize,
     connection: Rc<Peer>,
 }
 
-impl Place {
-    /// Takes a place for a response on the connection, if one is left. Identity needs none and gets none.
-    pub fn take(coding: Coding, connection: &Rc<Peer>) -> Option<Place> {
+impl EncoderPermit {
+    /// Takes a permit for a response on the connection, if one is left. Identity needs none and gets none.
+    pub fn take(coding: Coding, connection: &Rc<Peer>) -> Option<EncoderPermit> {
         let index = coding as usize;
         TAKEN.with_borrow_mut(|taken| {
             let all = taken.all.get_mut(index)?;
@@ -48,12 +48,12 @@ impl Place {
                 return None;
             }
             (*all, *own) = (*all + 1, *own + 1);
-            Some(Place { coding: index, connection: connection.clone() })
+            Some(EncoderPermit { coding: index, connection: connection.clone() })
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for EncoderPermit {
     fn drop(&mut self) {
         let key = Rc::as_ptr(&self.connection);
         TAKEN.with_borrow_mut(|taken| {
@@ -77,21 +77,21 @@ mod tests {
         request("GET", "/", &[]).peer
     }
 
-    fn take(coding: Coding, connection: &Rc<Peer>, count: usize) -> Vec<Place> {
-        (0..count).map_while(|_| Place::take(coding, connection)).collect()
+    fn take(coding: Coding, connection: &Rc<Peer>, count: usize) -> Vec<EncoderPermit> {
+        (0..count).map_while(|_| EncoderPermit::take(coding, connection)).collect()
     }
 
     #[test]
     fn a_connection_has_few_places_and_gets_them_back() {
         let (one, other) = (connection(), connection());
         for (coding, most) in Coding::ALL.into_iter().zip(OF_CONNECTION) {
-            let places = take(coding, &one, 200);
-            assert_eq!(places.len(), most);
-            assert!(Place::take(coding, &other).is_some());
-            drop(places);
+            let permits = take(coding, &one, 200);
+            assert_eq!(permits.len(), most);
+            assert!(EncoderPermit::take(coding, &other).is_some());
+            drop(permits);
             assert_eq!(take(coding, &one, 200).len(), most);
         }
-        assert!(Place::take(Coding::Identity, &one).is_none());
+        assert!(EncoderPermit::take(Coding::Identity, &one).is_none());
         assert!(TAKEN.with_borrow(|taken| taken.by_connection.is_empty() && taken.all == Counts::default()));
     }
 
@@ -99,8 +99,8 @@ mod tests {
     fn many_connections_share_the_places_of_their_thread() {
         let connections: Vec<_> = (0..100).map(|_| connection()).collect();
         for (coding, most) in Coding::ALL.into_iter().zip(OF_THREAD) {
-            let places: Vec<_> = connections.iter().flat_map(|one| take(coding, one, 200)).collect();
-            assert_eq!(places.len(), most);
+            let permits: Vec<_> = connections.iter().flat_map(|one| take(coding, one, 200)).collect();
+            assert_eq!(permits.len(), most);
         }
     }
 }
