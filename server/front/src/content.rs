@@ -3,7 +3,7 @@
 //! Contract: a `Content` does not change. A request keeps the one that it began with, also where a handler passes it on.
 
 use crate::release::Serving;
-use crate::scripts::local::{Found, LocalScripts};
+use crate::scripts::local::{LocalScripts, MatchedRoute};
 use crate::sites::load::bounds;
 use crate::sites::local::{LocalSite, LocalSites, Log};
 use crate::stamp::Stamp;
@@ -114,7 +114,7 @@ impl Next for Content {
 
 impl Content {
     /// Returns the mruby handlers of the request's route.
-    pub(crate) fn script(&self, request: &Request) -> Option<Found> {
+    pub(crate) fn script(&self, request: &Request) -> Option<MatchedRoute> {
         self.scripts.as_ref()?.find(request)
     }
 

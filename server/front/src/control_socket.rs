@@ -4,7 +4,7 @@
 //! directory (another port, a test run) uses another path beside it and logs it. A path from the settings is used as it is, or refused.
 
 use crate::error_log::ErrorLog;
-use crate::handover::{Handed, Place};
+use crate::handover::{Handed, SocketKind};
 use control::{ControlAddress, Listening, Release, Server};
 use settings::{ProcessEnvironment, Settings, control_path};
 use std::io::{self, Write};
@@ -86,14 +86,14 @@ fn adopt(server: &mut Server, address: &ControlAddress, handed: &mut Handed) -> 
 }
 
 /// Returns the sockets of a control server with their places, for a handover.
-pub(crate) fn offered(release: &Release) -> io::Result<Vec<(Place, Vec<OwnedFd>)>> {
+pub(crate) fn offered(release: &Release) -> io::Result<Vec<(SocketKind, Vec<OwnedFd>)>> {
     let offer = |(listening, socket): (&Listening, &OwnedFd)| {
         let place = match listening {
             Listening::Unix { path, activated } => {
-                Place::ControlUnix { path: path.clone(), activated: *activated }
+                SocketKind::ControlUnix { path: path.clone(), activated: *activated }
             }
             Listening::Tcp { address, chosen, activated } => {
-                Place::ControlTcp { address: *address, chosen: *chosen, activated: *activated }
+                SocketKind::ControlTcp { address: *address, chosen: *chosen, activated: *activated }
             }
         };
         Ok((place, vec![socket.try_clone()?]))

@@ -11,10 +11,10 @@ use std::time::Duration;
 pub(crate) const EVERY: Duration = Duration::from_millis(500);
 
 /// Tells two states of a file apart; `None` if the file is missing.
-pub(crate) type Mark = Option<(u64, u64, i64, i64)>;
+pub(crate) type FileStamp = Option<(u64, u64, i64, i64)>;
 
 /// Returns the state of a file.
-pub(crate) fn mark(path: &Path) -> Mark {
+pub(crate) fn stamp(path: &Path) -> FileStamp {
     let found = std::fs::metadata(path).ok()?;
     Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
 }

@@ -36,7 +36,7 @@ use pool::Pool;
 use server::Server;
 use settings::Loaded;
 use snapshot::Snapshotter;
-use sockets::{Given, Sockets};
+use sockets::{InheritedSockets, Sockets};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -80,7 +80,7 @@ pub(crate) fn serve_as(
     let outcome = match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
         Ok(runtime) => {
             let old = predecessor.as_ref().map(|predecessor| predecessor.pid());
-            let given = Given { activated, handed, old };
+            let given = InheritedSockets { activated, handed, old };
             runtime.block_on(run(loaded, reread, started, given, predecessor.clone(), attached))
         }
         Err(e) => Err(format!("no event loop: {e}")),
@@ -95,7 +95,7 @@ async fn run(
     loaded: Loaded,
     reread: Reread,
     mut started_as: Started,
-    mut given: Given,
+    mut given: InheritedSockets,
     predecessor: Option<Rc<Predecessor>>,
     attached: Option<Arc<UnixStream>>,
 ) -> Result<(), String> {

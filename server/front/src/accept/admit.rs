@@ -45,7 +45,7 @@ fn too_many(subnet: Subnet, most: usize) -> String {
 }
 
 /// How to serve a connection.
-pub(crate) enum Way {
+pub(crate) enum ConnectionSecurity {
     Plain(Protocol),
     /// With the TLS parameters, and the `Alt-Svc` value that announces HTTP/3.
     Encrypted(Arc<Endpoint>, Option<Rc<[u8]>>),
@@ -87,10 +87,10 @@ fn serve<S: Transport>(
 }
 
 impl Acceptor {
-    pub(crate) fn admit_tcp(self: Rc<Self>, stream: Connection, peer: Peer, way: Way) {
-        match way {
-            Way::Plain(protocol) => self.admit(stream, peer, protocol),
-            Way::Encrypted(endpoint, alt_svc) => {
+    pub(crate) fn admit_tcp(self: Rc<Self>, stream: Connection, peer: Peer, security: ConnectionSecurity) {
+        match security {
+            ConnectionSecurity::Plain(protocol) => self.admit(stream, peer, protocol),
+            ConnectionSecurity::Encrypted(endpoint, alt_svc) => {
                 if let Some(stream) = self.registered(stream) {
                     self.admit_encrypted(stream, peer, endpoint, alt_svc);
                 }
@@ -199,7 +199,7 @@ impl Acceptor {
         peer: Peer,
         bind: Arc<Bind>,
         accepted: Accepted,
-        way: Way,
+        security: ConnectionSecurity,
     ) {
         let max = self.settings.get().limits.max_connections;
         let (mut counts, room) = self.count(&stream, None);
@@ -224,12 +224,12 @@ impl Acceptor {
                 true => Room::Free,
                 false => Room::OfAddress,
             };
-            match way {
-                Way::Plain(protocol) => {
+            match security {
+                ConnectionSecurity::Plain(protocol) => {
                     drop(arrival);
                     self.admit_counted(stream, peer, protocol, counts, room);
                 }
-                Way::Encrypted(endpoint, alt_svc) => {
+                ConnectionSecurity::Encrypted(endpoint, alt_svc) => {
                     if let Some(stream) = self.registered(stream) {
                         self.secure(stream, peer, endpoint, alt_svc, arrival, counts, room).await;
                     }

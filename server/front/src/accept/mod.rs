@@ -20,7 +20,7 @@ mod shake;
 use crate::listen::{Address, Listener, Listening};
 use ::tls::Endpoint;
 use acceptor::canonical;
-use admit::{Protocol, Way};
+use admit::{ConnectionSecurity, Protocol};
 use handler::{Peer, PeerAddr};
 use net::{Connection, Listener as TcpListener, descriptors};
 use settings::Bind;
@@ -49,12 +49,13 @@ enum Accepting {
 
 impl Accepting {
     /// Returns how to serve a connection that arrives now.
-    fn now(&self, acceptor: &Acceptor) -> Way {
+    fn now(&self, acceptor: &Acceptor) -> ConnectionSecurity {
         match self {
-            Accepting::Plain(protocol) => Way::Plain(*protocol),
-            Accepting::Encrypted { rules, address } => {
-                Way::Encrypted(rules.borrow().clone(), acceptor.alt_svc.borrow().get(address).cloned())
-            }
+            Accepting::Plain(protocol) => ConnectionSecurity::Plain(*protocol),
+            Accepting::Encrypted { rules, address } => ConnectionSecurity::Encrypted(
+                rules.borrow().clone(),
+                acceptor.alt_svc.borrow().get(address).cloned(),
+            ),
         }
     }
 }
@@ -106,12 +107,12 @@ async fn accept_tcp(
                     tls: matches!(accepting, Accepting::Encrypted { .. }),
                     session: None,
                 };
-                let way = accepting.now(&acceptor);
+                let security = accepting.now(&acceptor);
                 match header {
                     Some(accepted) => {
-                        acceptor.clone().await_header(stream, peer, bind.clone(), accepted, way);
+                        acceptor.clone().await_header(stream, peer, bind.clone(), accepted, security);
                     }
-                    None => acceptor.clone().admit_tcp(stream, peer, way),
+                    None => acceptor.clone().admit_tcp(stream, peer, security),
                 }
                 if short {
                     acceptor.pause().await;

@@ -18,7 +18,7 @@ use std::time::Duration;
 const CLIENT_GONE: u16 = 499;
 
 /// The facts for a line.
-pub(super) struct Entry<'a> {
+pub(super) struct LogEntry<'a> {
     pub ending: &'a Ending<'a>,
     pub total: Duration,
     pub time: Moment<'a>,
@@ -33,7 +33,7 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Appends the line of `entry`, with its line break.
-    pub(super) fn write(&self, out: &mut Vec<u8>, entry: &Entry<'_>) {
+    pub(super) fn write(&self, out: &mut Vec<u8>, entry: &LogEntry<'_>) {
         match self.format {
             LogFormat::Common => entry.common(out),
             LogFormat::Combined => entry.combined(out),
@@ -43,7 +43,7 @@ impl Layout {
     }
 }
 
-impl Entry<'_> {
+impl LogEntry<'_> {
     fn common(&self, out: &mut Vec<u8>) {
         self.apache(out);
         seconds(out, self.total_us());
@@ -228,7 +228,7 @@ mod tests {
         change(&mut ending);
         let mut clock = Clock::in_zone(TimeZone::UTC);
         let time = clock.at(UNIX_EPOCH + Duration::from_millis(1_769_860_800_042));
-        let entry = Entry { ending: &ending, total: Duration::from_micros(1_021_500), time };
+        let entry = LogEntry { ending: &ending, total: Duration::from_micros(1_021_500), time };
         let mut out = Vec::new();
         Layout { format, request_id_header: Some("X-Request-Id".into()) }.write(&mut out, &entry);
         String::from_utf8(out).unwrap()

@@ -23,7 +23,7 @@ pub use output::Output;
 
 use clock::Clock;
 use handler::Ending;
-use line::{Entry, Layout};
+use line::{Layout, LogEntry};
 use output::Buffer;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl AccessLog {
             None => SystemTime::now().checked_sub(total).unwrap_or(SystemTime::UNIX_EPOCH),
         };
         let mut clock = self.clock.borrow_mut();
-        let entry = Entry { ending, total, time: clock.at(received) };
+        let entry = LogEntry { ending, total, time: clock.at(received) };
         self.buffer.append(|text| self.layout.write(text, &entry));
     }
 }

@@ -6,7 +6,7 @@
 //! 3. Dropping a [`Successor`] does not stop the process.
 
 use super::channel::{Channel, VARIABLE};
-use super::message::{MOST_FDS, Message, Place, VERSION};
+use super::message::{MOST_FDS, Message, SocketKind, VERSION};
 use super::packets;
 use super::program::{Started, Surroundings};
 use rustix::process::{Pid, Signal, kill_process};
@@ -32,7 +32,7 @@ const END: Duration = Duration::from_secs(3);
 /// The sockets and facts to hand over.
 #[derive(Debug, Default)]
 pub(crate) struct Offer {
-    pub(crate) sockets: Vec<(Place, Vec<OwnedFd>)>,
+    pub(crate) sockets: Vec<(SocketKind, Vec<OwnedFd>)>,
     /// The token that the control server generated.
     pub(crate) token: Option<String>,
     /// Upgrades so far, failed and successful. The new program continues the count.

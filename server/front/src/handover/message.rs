@@ -23,7 +23,7 @@ const LONGEST_TEXT: usize = 16 << 10;
 
 /// The address and purpose of a socket that is handed over.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
+pub(crate) enum SocketKind {
     /// Requests over TCP.
     Tcp {
         address: SocketAddr,
@@ -70,7 +70,7 @@ pub(super) enum Message {
         upgrades: (u64, u64),
     },
     /// Sockets of a place. More messages for the same place may follow.
-    Sockets(Place),
+    Sockets(SocketKind),
     /// The token that the control server generated.
     Token(String),
     /// The end of the list of sockets.
@@ -107,16 +107,16 @@ pub(super) fn encode(message: &Message) -> Vec<u8> {
             [text("hello"), text(&version.to_string()), text(program)].into_iter().chain(numbers).collect()
         }
         Message::Sockets(place) => match place {
-            Place::Tcp { address, chosen, activated, encrypted } => {
+            SocketKind::Tcp { address, chosen, activated, encrypted } => {
                 let parts = vec![text("tcp"), text(&address.to_string()), flag(*chosen), flag(*activated)];
                 with(parts, *encrypted)
             }
-            Place::Unix { path, activated } => vec![text("unix"), file(path), flag(*activated)],
-            Place::Udp { address } => vec![text("udp"), text(&address.to_string())],
-            Place::ControlUnix { path, activated } => {
+            SocketKind::Unix { path, activated } => vec![text("unix"), file(path), flag(*activated)],
+            SocketKind::Udp { address } => vec![text("udp"), text(&address.to_string())],
+            SocketKind::ControlUnix { path, activated } => {
                 with(vec![text("control-unix"), file(path)], *activated)
             }
-            Place::ControlTcp { address, chosen, activated } => {
+            SocketKind::ControlTcp { address, chosen, activated } => {
                 with(vec![text("control-tcp"), text(&address.to_string()), flag(*chosen)], *activated)
             }
         },
@@ -170,20 +170,22 @@ pub(super) fn decode(packet: &[u8]) -> Result<Message, String> {
             .map(|version| Message::Hello { version, program: text(program), upgrades: counted(more) }),
         [b"tcp", address, chosen, activated, ref rest @ ..] => (|| {
             let (address, chosen, activated) = (socket_address(address)?, flag(chosen)?, flag(activated)?);
-            Some(Message::Sockets(Place::Tcp { address, chosen, activated, encrypted: later(rest)? }))
+            Some(Message::Sockets(SocketKind::Tcp { address, chosen, activated, encrypted: later(rest)? }))
         })(),
         [b"unix", path, activated] => (|| {
             let (path, activated) = (file(path)?, flag(activated)?);
-            Some(Message::Sockets(Place::Unix { path, activated }))
+            Some(Message::Sockets(SocketKind::Unix { path, activated }))
         })(),
-        [b"udp", address] => socket_address(address).map(|address| Message::Sockets(Place::Udp { address })),
+        [b"udp", address] => {
+            socket_address(address).map(|address| Message::Sockets(SocketKind::Udp { address }))
+        }
         [b"control-unix", path, ref rest @ ..] => (|| {
             let (path, activated) = (file(path)?, later(rest)?);
-            Some(Message::Sockets(Place::ControlUnix { path, activated }))
+            Some(Message::Sockets(SocketKind::ControlUnix { path, activated }))
         })(),
         [b"control-tcp", address, chosen, ref rest @ ..] => (|| {
             let (address, chosen, activated) = (socket_address(address)?, flag(chosen)?, later(rest)?);
-            Some(Message::Sockets(Place::ControlTcp { address, chosen, activated }))
+            Some(Message::Sockets(SocketKind::ControlTcp { address, chosen, activated }))
         })(),
         [b"token", token] => Some(Message::Token(text(token))),
         [b"end"] => Some(Message::End),
@@ -237,18 +239,16 @@ mod tests {
         prop::collection::vec(1..=255_u8, 1..100).prop_map(|bytes| std::ffi::OsString::from_vec(bytes).into())
     }
 
-    fn place() -> impl Strategy<Value = Place> {
+    fn place() -> impl Strategy<Value = SocketKind> {
         prop_oneof![
             (address(), any::<[bool; 3]>()).prop_map(|(address, [chosen, activated, encrypted])| {
-                Place::Tcp { address, chosen, activated, encrypted }
+                SocketKind::Tcp { address, chosen, activated, encrypted }
             }),
-            (path(), any::<bool>()).prop_map(|(path, activated)| Place::Unix { path, activated }),
-            address().prop_map(|address| Place::Udp { address }),
-            (path(), any::<bool>()).prop_map(|(path, activated)| Place::ControlUnix { path, activated }),
-            (address(), any::<[bool; 2]>()).prop_map(|(address, [chosen, activated])| Place::ControlTcp {
-                address,
-                chosen,
-                activated
+            (path(), any::<bool>()).prop_map(|(path, activated)| SocketKind::Unix { path, activated }),
+            address().prop_map(|address| SocketKind::Udp { address }),
+            (path(), any::<bool>()).prop_map(|(path, activated)| SocketKind::ControlUnix { path, activated }),
+            (address(), any::<[bool; 2]>()).prop_map(|(address, [chosen, activated])| {
+                SocketKind::ControlTcp { address, chosen, activated }
             }),
         ]
     }

@@ -27,8 +27,8 @@ mod record;
 mod taker;
 
 pub(crate) use giver::{Offer, Successor};
-pub(crate) use message::Place;
+pub(crate) use message::SocketKind;
 pub use program::Started;
 pub(crate) use record::UpgradeRecord;
 pub use taker::decline;
-pub(crate) use taker::{Handed, Predecessor, Taken, receive, takes_both};
+pub(crate) use taker::{Handed, Predecessor, ReceivedSockets, receive, takes_both};

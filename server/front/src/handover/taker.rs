@@ -5,7 +5,7 @@
 //! 2. If the old program dies, the new one continues: it has the sockets and serves as soon as it can.
 
 use super::channel::{Channel, on_standard_input, receive_within, send};
-use super::message::{Message, Place, VERSION};
+use super::message::{Message, SocketKind, VERSION};
 use socket2::Socket;
 use std::fs::File;
 use std::net::SocketAddr;
@@ -23,14 +23,14 @@ const CONFIRMED: Duration = Duration::from_secs(10);
 /// The received sockets that no listener has claimed yet.
 #[derive(Debug, Default)]
 pub(crate) struct Handed {
-    places: Vec<(Place, Vec<OwnedFd>)>,
+    places: Vec<(SocketKind, Vec<OwnedFd>)>,
     token: Option<String>,
     /// Ports of claimed systemd sockets that accept both IPv4 and IPv6.
     both: Vec<u16>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct ReceivedSockets {
     pub(crate) sockets: Vec<Socket>,
     /// Whether systemd opened the sockets and owns their files.
     pub(crate) activated: bool,
@@ -177,7 +177,7 @@ impl Predecessor {
 impl Handed {
     /// # Errors
     /// A descriptor is not a socket at that place.
-    pub(crate) fn add(&mut self, place: Place, sockets: Vec<OwnedFd>) -> Result<(), String> {
+    pub(crate) fn add(&mut self, place: SocketKind, sockets: Vec<OwnedFd>) -> Result<(), String> {
         if let Some(wrong) = sockets.iter().find(|socket| !is_at(socket, &place)) {
             return Err(format!("the old program hands over {wrong:?} as {place:?}, which it is not"));
         }
@@ -188,45 +188,52 @@ impl Handed {
         Ok(())
     }
 
-    fn take(&mut self, fits: impl Fn(&Place) -> bool) -> Option<(Place, Vec<OwnedFd>)> {
+    fn take(&mut self, fits: impl Fn(&SocketKind) -> bool) -> Option<(SocketKind, Vec<OwnedFd>)> {
         self.take_with(|place, _| fits(place))
     }
 
-    fn take_with(&mut self, fits: impl Fn(&Place, &[OwnedFd]) -> bool) -> Option<(Place, Vec<OwnedFd>)> {
-        let is_it =
-            |(place, sockets): &(Place, Vec<OwnedFd>)| !sockets.is_empty() && fits(place, sockets.as_slice());
+    fn take_with(
+        &mut self,
+        fits: impl Fn(&SocketKind, &[OwnedFd]) -> bool,
+    ) -> Option<(SocketKind, Vec<OwnedFd>)> {
+        let is_it = |(place, sockets): &(SocketKind, Vec<OwnedFd>)| {
+            !sockets.is_empty() && fits(place, sockets.as_slice())
+        };
         let found = self.places.iter().position(is_it)?;
         Some(self.places.remove(found))
     }
 
     /// Returns the unclaimed places that systemd opened, with one socket of each.
-    pub(crate) fn activated(&self) -> impl Iterator<Item = (&Place, &OwnedFd)> {
-        let is_activated = |place: &Place| match place {
-            Place::Tcp { activated, .. }
-            | Place::Unix { activated, .. }
-            | Place::ControlUnix { activated, .. }
-            | Place::ControlTcp { activated, .. } => *activated,
-            Place::Udp { .. } => false,
+    pub(crate) fn activated(&self) -> impl Iterator<Item = (&SocketKind, &OwnedFd)> {
+        let is_activated = |place: &SocketKind| match place {
+            SocketKind::Tcp { activated, .. }
+            | SocketKind::Unix { activated, .. }
+            | SocketKind::ControlUnix { activated, .. }
+            | SocketKind::ControlTcp { activated, .. } => *activated,
+            SocketKind::Udp { .. } => false,
         };
         let places = self.places.iter().filter(move |(place, _)| is_activated(place));
         places.filter_map(|(place, sockets)| Some((place, sockets.first()?)))
     }
 
     /// Claims the sockets of a TCP address. Port 0 matches a port that the system chose.
-    pub(crate) fn tcp(&mut self, wanted: SocketAddr) -> Option<(SocketAddr, Taken)> {
-        let fits = |place: &Place, sockets: &[OwnedFd]| match place {
-            Place::Tcp { address, chosen, activated, .. } => {
+    pub(crate) fn tcp(&mut self, wanted: SocketAddr) -> Option<(SocketAddr, ReceivedSockets)> {
+        let fits = |place: &SocketKind, sockets: &[OwnedFd]| match place {
+            SocketKind::Tcp { address, chosen, activated, .. } => {
                 is_wanted(*address, *chosen, wanted)
                     || *activated && is_covered(wanted, *address) && sockets.iter().any(takes_both)
             }
             _ => false,
         };
         let (place, sockets) = self.take_with(fits)?;
-        let Place::Tcp { address, activated, .. } = place else { return None };
+        let SocketKind::Tcp { address, activated, .. } = place else { return None };
         if activated && sockets.iter().any(takes_both) {
             self.both.push(address.port());
         }
-        Some((address, Taken { sockets: sockets.into_iter().map(Socket::from).collect(), activated }))
+        Some((
+            address,
+            ReceivedSockets { sockets: sockets.into_iter().map(Socket::from).collect(), activated },
+        ))
     }
 
     /// Whether a systemd socket claimed for another address serves this one as well.
@@ -237,7 +244,7 @@ impl Handed {
     /// Whether there are sockets of exactly this address, and whether systemd opened them. For `[::]`, only sockets without IPv4 count.
     pub(crate) fn of_one_family(&self, wanted: SocketAddr) -> Option<bool> {
         self.places.iter().find_map(|(place, sockets)| match place {
-            Place::Tcp { address, chosen, activated, .. }
+            SocketKind::Tcp { address, chosen, activated, .. }
                 if is_wanted(*address, *chosen, wanted) && !sockets.iter().any(takes_both) =>
             {
                 Some(*activated)
@@ -247,33 +254,34 @@ impl Handed {
     }
 
     /// Claims the socket of a path.
-    pub(crate) fn unix(&mut self, wanted: &Path) -> Option<Taken> {
+    pub(crate) fn unix(&mut self, wanted: &Path) -> Option<ReceivedSockets> {
         let resolved = resolve(wanted);
         let (place, sockets) =
-            self.take(|place| matches!(place, Place::Unix { path, .. } if resolve(path) == resolved))?;
-        let activated = matches!(place, Place::Unix { activated: true, .. });
-        Some(Taken { sockets: sockets.into_iter().map(Socket::from).collect(), activated })
+            self.take(|place| matches!(place, SocketKind::Unix { path, .. } if resolve(path) == resolved))?;
+        let activated = matches!(place, SocketKind::Unix { activated: true, .. });
+        Some(ReceivedSockets { sockets: sockets.into_iter().map(Socket::from).collect(), activated })
     }
 
     /// Claims the sockets of a UDP address. The old program receives on them until it exits.
     pub(crate) fn udp(&mut self, wanted: SocketAddr) -> Option<Vec<Socket>> {
         let (_, sockets) =
-            self.take(|place| matches!(place, Place::Udp { address } if *address == wanted))?;
+            self.take(|place| matches!(place, SocketKind::Udp { address } if *address == wanted))?;
         Some(sockets.into_iter().map(Socket::from).collect())
     }
 
     /// Claims the control server's Unix socket. The flag says whether systemd opened it.
     pub(crate) fn control_unix(&mut self, wanted: &Path) -> Option<(OwnedFd, bool)> {
-        let fits = |place: &Place| matches!(place, Place::ControlUnix { path, .. } if path == wanted);
+        let fits =
+            |place: &SocketKind| matches!(place, SocketKind::ControlUnix { path, .. } if path == wanted);
         let (place, mut sockets) = self.take(fits)?;
-        Some((sockets.pop()?, matches!(place, Place::ControlUnix { activated: true, .. })))
+        Some((sockets.pop()?, matches!(place, SocketKind::ControlUnix { activated: true, .. })))
     }
 
     /// Claims the control server's TCP socket. The flag says whether systemd opened it.
     pub(crate) fn control_tcp(&mut self, wanted: SocketAddr) -> Option<(OwnedFd, bool)> {
-        let fits = |place: &Place| matches!(place, Place::ControlTcp { address, chosen, .. } if is_wanted(*address, *chosen, wanted));
+        let fits = |place: &SocketKind| matches!(place, SocketKind::ControlTcp { address, chosen, .. } if is_wanted(*address, *chosen, wanted));
         let (place, mut sockets) = self.take(fits)?;
-        Some((sockets.pop()?, matches!(place, Place::ControlTcp { activated: true, .. })))
+        Some((sockets.pop()?, matches!(place, SocketKind::ControlTcp { activated: true, .. })))
     }
 
     /// Returns the token that the old program's control server generated.
@@ -308,16 +316,16 @@ fn resolve(path: &Path) -> PathBuf {
 }
 
 /// Whether a descriptor is a socket of the announced place.
-fn is_at(socket: impl AsFd, place: &Place) -> bool {
+fn is_at(socket: impl AsFd, place: &SocketKind) -> bool {
     let socket = socket2::SockRef::from(&socket);
     let Ok(local) = socket.local_addr() else { return false };
     let stream = socket.r#type().is_ok_and(|kind| kind == socket2::Type::STREAM);
     match place {
-        Place::Tcp { address, .. } | Place::ControlTcp { address, .. } => {
+        SocketKind::Tcp { address, .. } | SocketKind::ControlTcp { address, .. } => {
             stream && local.as_socket() == Some(*address)
         }
-        Place::Udp { address } => !stream && local.as_socket() == Some(*address),
-        Place::Unix { .. } | Place::ControlUnix { .. } => stream && local.is_unix(),
+        SocketKind::Udp { address } => !stream && local.as_socket() == Some(*address),
+        SocketKind::Unix { .. } | SocketKind::ControlUnix { .. } => stream && local.is_unix(),
     }
 }
 
@@ -330,7 +338,7 @@ mod tests {
     fn sockets_are_claimed_by_their_address() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let place = Place::Tcp { address, chosen: true, activated: false, encrypted: false };
+        let place = SocketKind::Tcp { address, chosen: true, activated: false, encrypted: false };
         let mut handed = Handed::default();
         handed.add(place.clone(), vec![listener.try_clone().unwrap().into()]).unwrap();
         handed.add(place.clone(), vec![listener.try_clone().unwrap().into()]).unwrap();
@@ -340,7 +348,7 @@ mod tests {
         let (found, taken) = handed.tcp(SocketAddr::new(address.ip(), 0)).unwrap();
         assert_eq!((found, taken.sockets.len(), taken.activated), (address, 2, false));
         assert!(handed.tcp(address).is_none(), "claimed");
-        let wrong = Place::Tcp { address: other, chosen: true, activated: false, encrypted: false };
+        let wrong = SocketKind::Tcp { address: other, chosen: true, activated: false, encrypted: false };
         let error = handed.add(wrong, vec![listener.into()]).unwrap_err();
         assert!(error.contains("which it is not"), "{error}");
     }
@@ -350,7 +358,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut handed = Handed::default();
-        let place = Place::Tcp { address, chosen: false, activated: true, encrypted: false };
+        let place = SocketKind::Tcp { address, chosen: false, activated: true, encrypted: false };
         handed.add(place, vec![listener.into()]).unwrap();
         assert!(handed.tcp(SocketAddr::new(address.ip(), 0)).is_none());
         assert!(handed.tcp(address).unwrap().1.activated);

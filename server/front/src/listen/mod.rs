@@ -11,7 +11,7 @@
 mod families;
 pub(crate) mod passed;
 
-use crate::handover::{Handed, Place, Taken, takes_both};
+use crate::handover::{Handed, ReceivedSockets, SocketKind, takes_both};
 use crate::systemd::activation::{Activated, Claim};
 use rustix::fs::{Mode, RawMode};
 use settings::Bind;
@@ -60,8 +60,8 @@ enum Udp {
     Theirs(Vec<Socket>),
 }
 
-/// Duplicates of a [`Place`]'s sockets, for a handover.
-pub(crate) type Copies = (Place, Vec<OwnedFd>);
+/// Duplicates of a [`SocketKind`]'s sockets, for a handover.
+pub(crate) type Copies = (SocketKind, Vec<OwnedFd>);
 
 /// UDP sockets that the old program still uses.
 #[derive(Debug)]
@@ -340,11 +340,11 @@ impl Bound {
         address: SocketAddr,
         bind: Arc<Bind>,
         backlog: i32,
-        taken: Taken,
+        taken: ReceivedSockets,
         threads: usize,
         chosen: bool,
     ) -> io::Result<Bound> {
-        let Taken { mut sockets, activated } = taken;
+        let ReceivedSockets { mut sockets, activated } = taken;
         // A socket of systemd is shared by all threads.
         while SPREADS && !activated && sockets.len() < threads {
             let Ok(socket) = beside(address, &sockets) else { break };
@@ -359,10 +359,10 @@ impl Bound {
         address: Address,
         bind: Arc<Bind>,
         backlog: i32,
-        taken: Taken,
+        taken: ReceivedSockets,
         threads: usize,
     ) -> io::Result<Bound> {
-        let Taken { sockets, activated } = taken;
+        let ReceivedSockets { sockets, activated } = taken;
         let sockets = for_threads(sockets, threads)?;
         Ok(Bound { activated, taken: true, ..Bound::new(address, bind, backlog, sockets) })
     }
@@ -403,14 +403,14 @@ impl Bound {
     /// No descriptors are left.
     pub(crate) fn copies(&self) -> io::Result<Vec<Copies>> {
         let place = match &self.address {
-            Address::Tcp(address) | Address::Tls(address) => Place::Tcp {
+            Address::Tcp(address) | Address::Tls(address) => SocketKind::Tcp {
                 // The socket of systemd can be at `[::]` and serve `0.0.0.0`.
                 address: self.sockets.first().and_then(local).unwrap_or(*address),
                 chosen: self.chosen,
                 activated: self.activated,
                 encrypted: self.activated && matches!(self.address, Address::Tls(_)),
             },
-            Address::Unix(path) => Place::Unix { path: path.clone(), activated: self.activated },
+            Address::Unix(path) => SocketKind::Unix { path: path.clone(), activated: self.activated },
         };
         let mut all = vec![(place, distinct(self.sockets.iter())?)];
         let udp = match &self.udp {
@@ -419,7 +419,7 @@ impl Bound {
             None => Vec::new(),
         };
         if let (Address::Tls(address), false) = (&self.address, udp.is_empty()) {
-            all.push((Place::Udp { address: *address }, udp));
+            all.push((SocketKind::Udp { address: *address }, udp));
         }
         Ok(all)
     }
@@ -500,7 +500,7 @@ impl LaterUdp {
         let port = port.map_err(unusable)?;
         let copies = distinct(port.sockets().map(|one| &one.socket)).map_err(unusable)?;
         let listener = |socket| Listener { address: Address::Tls(address), bind: bind.clone(), socket };
-        Ok((datagrams(port, listener), (Place::Udp { address }, copies)))
+        Ok((datagrams(port, listener), (SocketKind::Udp { address }, copies)))
     }
 }
 

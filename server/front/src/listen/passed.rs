@@ -10,7 +10,7 @@
 
 use super::resolve;
 use crate::handover::{self, Handed, takes_both};
-use crate::systemd::activation::{Activated, Place};
+use crate::systemd::activation::{Activated, SocketAddress};
 use settings::{Bind, BindTls, ControlAddress, Settings};
 use std::net::SocketAddr;
 
@@ -33,7 +33,7 @@ pub(crate) fn name_addresses(
     let Some((at, https)) = found else { return Ok(()) };
     let all = sockets(activated, handed);
     let passed = all.len();
-    let is_named = |place: &Place, binds: &[Bind]| binds.iter().any(|bind| names(bind, place));
+    let is_named = |place: &SocketAddress, binds: &[Bind]| binds.iter().any(|bind| names(bind, place));
     let free: Vec<_> = all.into_iter().filter(|(place, _)| !is_named(place, &settings.binds)).collect();
     let (control, requests): (Vec<_>, Vec<_>) = free.into_iter().partition(|(_, name)| name == CONTROL);
     let binds = binds(&requests, https)?;
@@ -57,25 +57,27 @@ pub(crate) fn name_addresses(
 }
 
 /// Returns the sockets that systemd has opened, directly or for the old program, with their names.
-fn sockets(activated: &Activated, handed: &Handed) -> Vec<(Place, String)> {
+fn sockets(activated: &Activated, handed: &Handed) -> Vec<(SocketAddress, String)> {
     let direct = activated.places().map(|(place, name)| (place.clone(), name.to_owned()));
     let theirs = handed.activated().map(|(place, socket)| {
-        let tcp = |address| Place::Tcp { address, both: takes_both(socket) };
+        let tcp = |address| SocketAddress::Tcp { address, both: takes_both(socket) };
         match place {
-            handover::Place::Tcp { address, encrypted, .. } => {
+            handover::SocketKind::Tcp { address, encrypted, .. } => {
                 (tcp(*address), if *encrypted { HTTPS } else { "" }.to_owned())
             }
-            handover::Place::Udp { address } => (tcp(*address), String::new()),
-            handover::Place::Unix { path, .. } => (Place::Unix(path.clone()), String::new()),
-            handover::Place::ControlUnix { path, .. } => (Place::Unix(path.clone()), CONTROL.to_owned()),
-            handover::Place::ControlTcp { address, .. } => (tcp(*address), CONTROL.to_owned()),
+            handover::SocketKind::Udp { address } => (tcp(*address), String::new()),
+            handover::SocketKind::Unix { path, .. } => (SocketAddress::Unix(path.clone()), String::new()),
+            handover::SocketKind::ControlUnix { path, .. } => {
+                (SocketAddress::Unix(path.clone()), CONTROL.to_owned())
+            }
+            handover::SocketKind::ControlTcp { address, .. } => (tcp(*address), CONTROL.to_owned()),
         }
     });
     direct.chain(theirs).collect()
 }
 
 /// Whether a bind names the socket of a place.
-fn names(bind: &Bind, place: &Place) -> bool {
+fn names(bind: &Bind, place: &SocketAddress) -> bool {
     match bind {
         Bind::Tcp { host, port, .. } => {
             // A host that cannot be resolved is reported when it is bound.
@@ -92,38 +94,38 @@ fn names(bind: &Bind, place: &Place) -> bool {
 }
 
 /// `https`: TCP ports use TLS, unless the sockets' names say which ones do.
-fn binds(sockets: &[(Place, String)], https: bool) -> Result<Vec<Bind>, String> {
+fn binds(sockets: &[(SocketAddress, String)], https: bool) -> Result<Vec<Bind>, String> {
     let by_name = sockets.iter().any(|(_, name)| name == HTTPS);
-    let bind = |(place, name): &(Place, String)| match place {
-        Place::Tcp { address, .. } => {
+    let bind = |(place, name): &(SocketAddress, String)| match place {
+        SocketAddress::Tcp { address, .. } => {
             let (host, port) = (address.ip().to_string(), address.port());
             let encrypted = if by_name { name == HTTPS } else { https };
             Ok(if encrypted { Bind::ssl(host, port, BindTls::default()) } else { Bind::tcp(host, port) })
         }
-        Place::Unix(path) if name == HTTPS => Err(format!(
+        SocketAddress::Unix(path) if name == HTTPS => Err(format!(
             "bind systemd: the socket unit calls the Unix socket {} {HTTPS}, but only TCP ports speak TLS; give it another \
              FileDescriptorName=",
             path.display()
         )),
-        Place::Unix(path) => Ok(Bind::unix(path)),
+        SocketAddress::Unix(path) => Ok(Bind::unix(path)),
     };
     sockets.iter().map(bind).collect()
 }
 
 fn give_to_control(
-    place: &Place,
+    place: &SocketAddress,
     settings: &mut Settings,
     activated: &mut Activated,
     handed: &mut Handed,
 ) -> Result<(), String> {
     let (address, theirs) = match place {
-        Place::Tcp { address, .. } => (
+        SocketAddress::Tcp { address, .. } => (
             ControlAddress::Tcp { host: address.ip().to_string(), port: address.port() },
-            handover::Place::ControlTcp { address: *address, chosen: false, activated: true },
+            handover::SocketKind::ControlTcp { address: *address, chosen: false, activated: true },
         ),
-        Place::Unix(path) => (
+        SocketAddress::Unix(path) => (
             ControlAddress::Unix(path.clone()),
-            handover::Place::ControlUnix { path: path.clone(), activated: true },
+            handover::SocketKind::ControlUnix { path: path.clone(), activated: true },
         ),
     };
     if !settings.control.listen.contains(&address) {
@@ -141,25 +143,26 @@ mod tests {
     use super::*;
     use std::net::SocketAddr;
 
-    fn tcp(address: &str, name: &str) -> (Place, String) {
+    fn tcp(address: &str, name: &str) -> (SocketAddress, String) {
         let address: SocketAddr = address.parse().unwrap();
-        (Place::Tcp { address, both: false }, name.to_owned())
+        (SocketAddress::Tcp { address, both: false }, name.to_owned())
     }
 
-    fn texts(sockets: &[(Place, String)], https: bool) -> Vec<String> {
+    fn texts(sockets: &[(SocketAddress, String)], https: bool) -> Vec<String> {
         binds(sockets, https).unwrap().iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn each_socket_is_what_it_is() {
-        let unix = (Place::Unix("/run/app.sock".into()), "app.socket".to_owned());
+        let unix = (SocketAddress::Unix("/run/app.sock".into()), "app.socket".to_owned());
         let all = [tcp("0.0.0.0:80", "http"), tcp("[::]:443", "https"), unix.clone()];
         assert_eq!(texts(&all, false), ["tcp://0.0.0.0:80", "ssl://[::]:443", "unix:///run/app.sock"]);
         assert_eq!(texts(&all, true), texts(&all, false), "names say which ports are encrypted");
         let unnamed = [tcp("0.0.0.0:443", "unknown"), unix];
         assert_eq!(texts(&unnamed, true), ["ssl://0.0.0.0:443", "unix:///run/app.sock"]);
         assert_eq!(texts(&unnamed, false), ["tcp://0.0.0.0:443", "unix:///run/app.sock"]);
-        let wrong = binds(&[(Place::Unix("/run/app.sock".into()), HTTPS.to_owned())], false).unwrap_err();
+        let wrong =
+            binds(&[(SocketAddress::Unix("/run/app.sock".into()), HTTPS.to_owned())], false).unwrap_err();
         assert!(wrong.contains("/run/app.sock") && wrong.contains("FileDescriptorName="), "{wrong}");
     }
 
@@ -168,7 +171,7 @@ mod tests {
         let (place, _) = tcp("127.0.0.1:80", "");
         assert!(names(&Bind::tcp("127.0.0.1", 80), &place));
         assert!(!names(&Bind::tcp("127.0.0.1", 81), &place) && !names(&Bind::unix("/a"), &place));
-        let both = Place::Tcp { address: "[::]:80".parse().unwrap(), both: true };
+        let both = SocketAddress::Tcp { address: "[::]:80".parse().unwrap(), both: true };
         assert!(names(&Bind::tcp("0.0.0.0", 80), &both));
     }
 

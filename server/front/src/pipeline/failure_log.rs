@@ -30,11 +30,11 @@ pub(crate) struct FailureLog {
     write: Rc<Write>,
     /// The header field with the request id.
     id: Option<String>,
-    kinds: Rc<RefCell<Vec<Kind>>>,
+    kinds: Rc<RefCell<Vec<FailureKind>>>,
 }
 
 /// Failures with the same status and reason.
-struct Kind {
+struct FailureKind {
     status: u16,
     reason: Box<str>,
     /// Whether there was a request.
@@ -94,8 +94,9 @@ impl FailureLog {
     fn admit(&self, status: u16, reason: &str, is_request: bool, now: Instant) -> Option<u64> {
         let mut kinds = self.kinds.borrow_mut();
         let key = kind_of(reason);
-        let same =
-            |kind: &Kind| kind.status == status && kind.is_request == is_request && *kind.reason == *key;
+        let same = |kind: &FailureKind| {
+            kind.status == status && kind.is_request == is_request && *kind.reason == *key
+        };
         let Some(kind) = kinds.iter_mut().find(|kind| same(kind)) else {
             if kinds.len() >= KINDS {
                 settle(&mut kinds, now, &*self.write);
@@ -106,7 +107,14 @@ impl FailureLog {
                 rest.left_out += 1;
                 return None;
             }
-            kinds.push(Kind { status, reason: key.into(), is_request, lines: 1, last: now, left_out: 0 });
+            kinds.push(FailureKind {
+                status,
+                reason: key.into(),
+                is_request,
+                lines: 1,
+                last: now,
+                left_out: 0,
+            });
             return Some(0);
         };
         let quiet = now.saturating_duration_since(kind.last);
@@ -125,7 +133,7 @@ impl FailureLog {
 }
 
 /// Reports the omitted lines of floods that are over, and forgets the kinds without recent failures.
-fn settle(kinds: &mut Vec<Kind>, now: Instant, write: &Write) {
+fn settle(kinds: &mut Vec<FailureKind>, now: Instant, write: &Write) {
     kinds.retain_mut(|kind| {
         if now.saturating_duration_since(kind.last) < PAUSE {
             return true;

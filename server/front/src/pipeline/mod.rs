@@ -72,7 +72,7 @@ pub(crate) struct Parts {
 }
 
 /// Facts about the request that its response needs.
-struct Marks {
+struct ResponseContext {
     id: Option<RequestId>,
     trace: Rc<Trace>,
     timed: bool,
@@ -82,17 +82,17 @@ struct Marks {
 }
 
 /// A request whose first steps have run.
-struct Begun {
+struct StartedRequest {
     /// The response, if the first steps produced one. Boxed because it is rare, and many requests can wait at once.
     response: Option<Box<Response>>,
     /// `None`: the response is sent unchanged.
-    marks: Option<Marks>,
+    context: Option<ResponseContext>,
 }
 
 impl Handler for Pipeline {
     /// Not an `async fn`: its future would hold the argument twice.
     fn handle(&self, mut exchange: Exchange) -> impl Future<Output = Response> {
-        let Begun { mut response, marks } = self.begin(&mut exchange);
+        let StartedRequest { mut response, context } = self.begin(&mut exchange);
         // The request keeps it: another release may go into force while it is served.
         let content = self.content.borrow().clone();
         async move {
@@ -121,8 +121,8 @@ impl Handler for Pipeline {
                     other => Box::pin(content.serve(other, exchange)).await,
                 }
             };
-            if let Some(marks) = &marks {
-                self.mark(&mut response, marks);
+            if let Some(context) = &context {
+                self.mark(&mut response, context);
             }
             response
         }
@@ -181,8 +181,8 @@ impl Pipeline {
     }
 
     /// Runs the steps that come before the target of the request is known.
-    fn begin(&self, exchange: &mut Exchange) -> Begun {
-        let as_it_is = |response| Begun { response: Some(Box::new(response)), marks: None };
+    fn begin(&self, exchange: &mut Exchange) -> StartedRequest {
+        let as_it_is = |response| StartedRequest { response: Some(Box::new(response)), context: None };
         let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
         let proxied = self.forwarded.apply(&mut exchange.request);
         of_connection(&mut exchange.request);
@@ -211,29 +211,32 @@ impl Pipeline {
         let peer = https.then(|| exchange.request.peer.clone());
         let elsewhere =
             self.redirects.as_ref().and_then(|redirects| redirects.of(&exchange.request, proxied));
-        Begun { response: elsewhere.map(Box::new), marks: Some(Marks { id, trace, timed, https, peer }) }
+        StartedRequest {
+            response: elsewhere.map(Box::new),
+            context: Some(ResponseContext { id, trace, timed, https, peer }),
+        }
     }
 
     /// Adds header fields, timing and trace data to a response.
-    fn mark(&self, response: &mut Response, marks: &Marks) {
-        let trace = &marks.trace;
+    fn mark(&self, response: &mut Response, context: &ResponseContext) {
+        let trace = &context.trace;
         if self.traces.is_some()
             && let Some(active) = trace.span.get()
         {
             active.responded.set(Some(Instant::now()));
         }
         if let Some(redirects) = &self.redirects {
-            redirects.mark(marks.https, &mut response.fields);
+            redirects.mark(context.https, &mut response.fields);
         }
-        if let Some(session) = marks.peer.as_ref().and_then(|peer| peer.session.as_ref())
+        if let Some(session) = context.peer.as_ref().and_then(|peer| peer.session.as_ref())
             && let Some(alt_svc) = session.alt_svc.take()
         {
             response.fields.push(b"Alt-Svc", &alt_svc);
         }
-        if let (Some(ids), Some(id)) = (&self.ids, &marks.id) {
+        if let (Some(ids), Some(id)) = (&self.ids, &context.id) {
             ids.mark(&mut response.fields, id);
         }
-        if marks.timed {
+        if context.timed {
             Timing::mark(&mut response.fields, trace);
         }
         if response.failure.is_some() || trace.has_failures() {

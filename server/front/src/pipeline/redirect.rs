@@ -63,9 +63,9 @@ impl Redirects {
         let host = match own {
             Some(own) => own.to_owned(),
             None => match self.known(if request.authority().is_empty() { b"" } else { name }) {
-                Known::Yes(host) => host,
-                Known::Soon => return None,
-                Known::No => return Some(misdirected(name)),
+                HostState::Yes(host) => host,
+                HostState::Soon => return None,
+                HostState::No => return Some(misdirected(name)),
             },
         };
         let https = upgrade || request.https;
@@ -83,7 +83,7 @@ impl Redirects {
     }
 
     fn has_certificate(&self, name: &[u8]) -> bool {
-        matches!(self.known(name), Known::Yes(_))
+        matches!(self.known(name), HostState::Yes(_))
     }
 
     fn is_exempt(&self, path: &[u8]) -> bool {
@@ -91,21 +91,21 @@ impl Redirects {
         path == b"*" || self.exempt.iter().any(|pattern| covers(pattern, path))
     }
 
-    fn known(&self, name: &[u8]) -> Known {
+    fn known(&self, name: &[u8]) -> HostState {
         let Some(host) = std::str::from_utf8(name).ok().filter(|name| is_host(name)) else {
-            return Known::No;
+            return HostState::No;
         };
         let host = host.to_ascii_lowercase();
         if !self.encryption.is_used() {
-            return Known::Yes(host);
+            return HostState::Yes(host);
         }
         let plain = host.trim_start_matches('[').trim_end_matches(']');
         if self.encryption.covers(plain) {
-            Known::Yes(host)
+            HostState::Yes(host)
         } else if self.encryption.certificates.is_expected(plain) {
-            Known::Soon
+            HostState::Soon
         } else {
-            Known::No
+            HostState::No
         }
     }
 
@@ -142,7 +142,7 @@ pub(crate) fn explain(settings: &Settings, https: bool, host: &str, target: &str
 }
 
 /// Whether a host can be the target of a redirect.
-enum Known {
+enum HostState {
     Yes(String),
     /// The host's certificate is still being obtained.
     Soon,

@@ -2,7 +2,7 @@
 
 use super::Releases;
 use crate::error_log::ErrorLog;
-use crate::file_state::{EVERY, Mark, mark};
+use crate::file_state::{EVERY, FileStamp, stamp};
 use crate::scripts::{Edition, plan};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -51,11 +51,11 @@ pub(crate) async fn run(releases: Rc<Releases>, log: Arc<ErrorLog>) {
 
 /// The watched files, each with its last state.
 #[derive(Default)]
-struct Files(BTreeMap<PathBuf, Mark>);
+struct Files(BTreeMap<PathBuf, FileStamp>);
 
 impl Files {
     fn new(paths: Vec<PathBuf>) -> Files {
-        Files(paths.into_iter().map(|path| (path.clone(), mark(&path))).collect())
+        Files(paths.into_iter().map(|path| (path.clone(), stamp(&path))).collect())
     }
 
     /// Whether a file has changed. New files in `more` are watched from now on.
@@ -64,7 +64,7 @@ impl Files {
         let changed = now.0 != self.0;
         self.0 = now.0;
         for path in more {
-            self.0.entry(path).or_insert_with_key(|path| mark(path));
+            self.0.entry(path).or_insert_with_key(|path| stamp(path));
         }
         changed
     }

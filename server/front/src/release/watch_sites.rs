@@ -2,7 +2,7 @@
 
 use super::Releases;
 use crate::error_log::ErrorLog;
-use crate::file_state::{EVERY, Mark, mark};
+use crate::file_state::{EVERY, FileStamp, stamp};
 use crate::sites::{Sites, load};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -24,7 +24,8 @@ pub(crate) async fn run(releases: Rc<Releases>, log: Arc<ErrorLog>) {
             seen = sites.sources.clone();
             checks.restart(&sites);
         }
-        let now: Vec<(PathBuf, Mark)> = seen.iter().map(|(path, _)| (path.clone(), mark(path))).collect();
+        let now: Vec<(PathBuf, FileStamp)> =
+            seen.iter().map(|(path, _)| (path.clone(), stamp(path))).collect();
         if !release.settings.sites.cache.watch || now == seen {
             continue;
         }

@@ -51,12 +51,12 @@ pub(crate) struct LocalScripts {
 }
 
 /// The route of a request, in the VM that was current when the request arrived.
-pub(crate) struct Found {
+pub(crate) struct MatchedRoute {
     script: Rc<Script>,
     route: usize,
 }
 
-impl Found {
+impl MatchedRoute {
     /// Lets the handlers respond, or `next`.
     pub(crate) fn handle(self, exchange: Exchange, next: Rc<dyn Next>, hops: Hops) -> Handling {
         self.script.handle(self.route, exchange, next, hops)
@@ -86,12 +86,12 @@ impl LocalScripts {
     }
 
     /// Returns the handlers of a request's route.
-    pub(crate) fn find(self: &Rc<Self>, request: &Request) -> Option<Found> {
+    pub(crate) fn find(self: &Rc<Self>, request: &Request) -> Option<MatchedRoute> {
         if self.current.borrow().is_broken() {
             self.replace_broken();
         }
         let script = self.current.borrow();
-        script.route(request).map(|route| Found { script: script.clone(), route })
+        script.route(request).map(|route| MatchedRoute { script: script.clone(), route })
     }
 
     /// Replaces a broken VM. Requests that arrive before its handlers have been evaluated wait for them.

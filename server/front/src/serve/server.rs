@@ -6,7 +6,7 @@ use super::pool::RunningPool;
 use super::sockets::Sockets;
 use super::threads::Threads;
 use crate::banner::Banner;
-use crate::handover::Place;
+use crate::handover::SocketKind;
 use crate::listen::{Address, LaterUdp, Listener};
 use crate::release::Releases;
 use crate::services::Services;
@@ -43,7 +43,7 @@ pub(super) type Ports = Vec<(Address, Vec<Listener>)>;
 #[derive(Default)]
 pub(super) struct Kept {
     /// Duplicates of all listening sockets.
-    pub(super) copies: Vec<(Place, Vec<OwnedFd>)>,
+    pub(super) copies: Vec<(SocketKind, Vec<OwnedFd>)>,
     /// UDP sockets that the old program still uses.
     pub(super) later: Vec<LaterUdp>,
 }

@@ -4,7 +4,7 @@ use super::pool::{RunningApp, RunningPool};
 use super::threads::Threads;
 use crate::handover::UpgradeRecord;
 use crate::release::Releases;
-use crate::services::Board;
+use crate::services::ServiceStates;
 use crate::tls::Encryption;
 use crate::vitals::Vitals;
 use ratelimit::Ledger;
@@ -33,7 +33,7 @@ pub(crate) struct Snapshotter {
     ledger: Arc<Ledger>,
     encryption: Arc<Encryption>,
     vitals: Arc<Vitals>,
-    services: Board,
+    services: ServiceStates,
     upgrades: UpgradeRecord,
     commands: mpsc::Sender<Command>,
     started: SystemTime,
@@ -140,7 +140,7 @@ impl Snapshotter {
             ledger: threads.ledger.clone(),
             encryption: encryption.clone(),
             vitals: vitals.clone(),
-            services: Board::default(),
+            services: ServiceStates::default(),
             upgrades: upgrades.clone(),
             commands: pool.commands.clone(),
             started,
@@ -154,7 +154,7 @@ impl Snapshotter {
     }
 
     /// Returns the state of the services, for the manager to update.
-    pub(crate) fn services(&self) -> Board {
+    pub(crate) fn services(&self) -> ServiceStates {
         self.services.clone()
     }
 

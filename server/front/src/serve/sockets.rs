@@ -28,7 +28,7 @@ pub(super) struct Sockets {
 
 /// Sockets that existed before this program bound any.
 #[derive(Debug, Default)]
-pub(super) struct Given {
+pub(super) struct InheritedSockets {
     /// From systemd.
     pub(super) activated: Activated,
     /// From an old program.
@@ -42,8 +42,8 @@ impl Sockets {
     ///
     /// # Errors
     /// The text names the address or file and a remedy.
-    pub(super) fn bind(settings: &Settings, given: Given, logs: &Logs) -> Result<Sockets, String> {
-        let Given { mut activated, mut handed, old } = given;
+    pub(super) fn bind(settings: &Settings, given: InheritedSockets, logs: &Logs) -> Result<Sockets, String> {
+        let InheritedSockets { mut activated, mut handed, old } = given;
         let mut leftovers = Leftovers::default();
         let threads = settings.front_threads as usize;
         let mut ports = listen::bind_all(&settings.binds, threads, &mut activated, &mut handed)?;

@@ -33,7 +33,7 @@ pub(super) const LAST_REQUESTS: Duration = Duration::from_secs(2);
 const LAST_SUCCESSOR: Duration = Duration::from_secs(5);
 
 /// A new program that has taken over, and the files that it owns.
-type Outcome = Result<(Successor, Vec<PathBuf>), String>;
+type TakeoverResult = Result<(Successor, Vec<PathBuf>), String>;
 
 /// The channel for the progress of an upgrade.
 type Lines = mpsc::UnboundedSender<ReloadLine>;
@@ -43,7 +43,7 @@ pub(super) enum Event {
     /// An upgrade is to begin. Its progress goes to a client of the control server, or only to the log.
     Asked(Option<Lines>),
     /// The upgrade in progress has ended.
-    Ended(Result<Outcome, JoinError>),
+    Ended(Result<TakeoverResult, JoinError>),
     /// This program may take over, if the old one has not failed to hand over.
     MayServe(Result<Result<bool, String>, JoinError>),
     /// The old program has exited.
@@ -55,7 +55,7 @@ pub(super) struct Upgrades {
     wishes: Wishes,
     kept: Kept,
     /// The upgrade in progress.
-    running: Option<JoinHandle<Outcome>>,
+    running: Option<JoinHandle<TakeoverResult>>,
     cancel: Option<oneshot::Sender<()>>,
     reporter: Option<Reporter>,
     /// An upgrade that waits until the old program has exited.
@@ -213,7 +213,7 @@ async fn run(
     offer: Offer,
     reporter: Reporter,
     cancelled: oneshot::Receiver<()>,
-) -> Outcome {
+) -> TakeoverResult {
     let begun = Instant::now();
     let mut new = Successor::start(&started, offer).await?;
     reporter.step("starting", &format!("process {} is started", new.pid()));
@@ -293,7 +293,7 @@ impl Upgrades {
     }
 
     /// Handles the end of an upgrade. Returns whether the new program has taken over.
-    async fn ended(&mut self, outcome: Result<Outcome, JoinError>, server: &mut Server<'_>) -> bool {
+    async fn ended(&mut self, outcome: Result<TakeoverResult, JoinError>, server: &mut Server<'_>) -> bool {
         self.running = None;
         self.cancel = None;
         let Some(reporter) = self.reporter.take() else { return false };

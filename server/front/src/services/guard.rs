@@ -82,7 +82,7 @@ pub fn guard(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
         prefix: prefix == "1",
     };
     let rest: Vec<OsString> = arguments.collect();
-    let ward = if first == GUARD { Ward::Command(rest) } else { Ward::Child(rest) };
+    let ward = if first == GUARD { GuardedProcess::Command(rest) } else { GuardedProcess::Child(rest) };
     Some(match run(&task, &ward) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -115,8 +115,7 @@ fn exec(arguments: Vec<OsString>) -> ExitCode {
     ExitCode::from(NOT_RUN)
 }
 
-/// The process to guard.
-enum Ward {
+enum GuardedProcess {
     /// A command to start.
     Command(Vec<OsString>),
     /// A process that is already a child: its process id, and the descriptors of its output.
@@ -129,16 +128,16 @@ struct Started {
     output: [Option<Box<dyn Read + Send>>; 2],
 }
 
-impl Ward {
+impl GuardedProcess {
     fn start(&self, task: &Task<'_>) -> io::Result<Started> {
         match self {
-            Ward::Command(words) => {
+            GuardedProcess::Command(words) => {
                 let mut child = start(task, words)?;
                 let out = child.stdout.take().map(|out| Box::new(out) as Box<dyn Read + Send>);
                 let err = child.stderr.take().map(|err| Box::new(err) as Box<dyn Read + Send>);
                 Ok(Started { leader: Pid::from_child(&child), output: [out, err] })
             }
-            Ward::Child(words) => {
+            GuardedProcess::Child(words) => {
                 let wrong = || io::Error::other("no process id and descriptors of a child");
                 let numbers: Option<Vec<i32>> =
                     words.iter().map(|word| word.to_str()?.parse().ok()).collect();
@@ -159,7 +158,7 @@ fn inherited(number: i32) -> io::Result<std::fs::File> {
     std::fs::File::open(format!("{}/{number}", sys::process::DESCRIPTORS))
 }
 
-fn run(task: &Task<'_>, ward: &Ward) -> io::Result<()> {
+fn run(task: &Task<'_>, ward: &GuardedProcess) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let socket = std::os::unix::net::UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -179,7 +178,7 @@ fn run(task: &Task<'_>, ward: &Ward) -> io::Result<()> {
         // Processes that the service leaves behind become children of the guard.
         sys::process::adopt_orphans()?;
         let mut exits = signal(SignalKind::child())?;
-        if let Ward::Child(_) = ward {
+        if let GuardedProcess::Child(_) = ward {
             say(&socket, &format!("{} {}", word::GUARD, std::process::id()));
         }
         let Started { leader, output } = match ward.start(task) {
@@ -242,11 +241,11 @@ impl Watch<'_> {
             tokio::select! {
                 _ = exits.recv() => {}
                 order = order(self.socket), if !deaf => match order {
-                    Order::Stop { gone } => {
+                    GuardOrder::Stop { gone } => {
                         deaf = gone;
                         self.stop();
                     }
-                    Order::Kill => self.kill(),
+                    GuardOrder::Kill => self.kill(),
                 },
                 () = tokio::time::sleep(look) => {}
             }
@@ -287,22 +286,22 @@ impl Watch<'_> {
     }
 }
 
-enum Order {
+enum GuardOrder {
     Stop { gone: bool },
     Kill,
 }
 
-async fn order(socket: &UnixStream) -> Order {
+async fn order(socket: &UnixStream) -> GuardOrder {
     loop {
         if socket.readable().await.is_err() {
-            return Order::Stop { gone: true };
+            return GuardOrder::Stop { gone: true };
         }
         let mut byte = [0];
         match socket.try_read(&mut byte) {
-            Ok(0) => return Order::Stop { gone: true },
-            Ok(_) => return if byte == *b"k" { Order::Kill } else { Order::Stop { gone: false } },
+            Ok(0) => return GuardOrder::Stop { gone: true },
+            Ok(_) => return if byte == *b"k" { GuardOrder::Kill } else { GuardOrder::Stop { gone: false } },
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return Order::Stop { gone: true },
+            Err(_) => return GuardOrder::Stop { gone: true },
         }
     }
 }

@@ -16,7 +16,7 @@ mod process;
 
 use crate::error_log::ErrorLog;
 pub use guard::guard;
-use process::{End, Guarded, Place, Report};
+use process::{End, Guarded, ServiceEnvironment, ServiceReport};
 use settings::{Service, ServiceProgram, Settings};
 use stats::{ServiceSnapshot, ServiceState};
 use std::collections::BTreeMap;
@@ -33,9 +33,9 @@ const GUARD_TIME: Duration = Duration::from_secs(5);
 
 /// The state of all services, for statistics.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Board(Arc<Mutex<BTreeMap<String, ServiceSnapshot>>>);
+pub(crate) struct ServiceStates(Arc<Mutex<BTreeMap<String, ServiceSnapshot>>>);
 
-impl Board {
+impl ServiceStates {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, ServiceSnapshot>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,7 +63,7 @@ impl Board {
 
 /// The desired state of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
-enum Wish {
+enum DesiredState {
     Run,
     Stop,
     Kill,
@@ -71,7 +71,7 @@ enum Wish {
 
 pub(crate) struct Services {
     log: Arc<ErrorLog>,
-    board: Board,
+    states: ServiceStates,
     /// Takes orders to fork blocks of the app.
     pool: mpsc::Sender<Command>,
     /// Services that the current app has declared.
@@ -85,12 +85,12 @@ pub(crate) struct Services {
 
 struct Running {
     service: Service,
-    wish: watch::Sender<Wish>,
+    wish: watch::Sender<DesiredState>,
     task: JoinHandle<()>,
 }
 
 struct Leaving {
-    wish: watch::Sender<Wish>,
+    wish: watch::Sender<DesiredState>,
     /// `None` when its successor waits for it.
     task: Option<JoinHandle<()>>,
 }
@@ -99,11 +99,11 @@ impl Services {
     /// Creates the manager without starting a service. `pool`: its workers' template forks the blocks of the app.
     pub(crate) fn new(
         log: Arc<ErrorLog>,
-        board: Board,
+        states: ServiceStates,
         pool: mpsc::Sender<Command>,
         declared: Vec<Service>,
     ) -> Services {
-        Services { log, board, pool, declared, current: Vec::new(), leaving: Vec::new(), started: false }
+        Services { log, states, pool, declared, current: Vec::new(), leaving: Vec::new(), started: false }
     }
 
     /// Starts the services. Call it when the app is ready.
@@ -144,47 +144,52 @@ impl Services {
             }
             let predecessor = before.remove(&service.name).map(|Running { wish, task, .. }| {
                 // The send fails if the service has ended for good.
-                let _ = wish.send(Wish::Stop);
+                let _ = wish.send(DesiredState::Stop);
                 self.leaving.push(Leaving { wish, task: None });
                 task
             });
             self.current.push(self.begin(service, place.clone(), predecessor));
         }
         for (name, Running { wish, task, .. }) in before {
-            let _ = wish.send(Wish::Stop);
-            let board = self.board.clone();
+            let _ = wish.send(DesiredState::Stop);
+            let states = self.states.clone();
             let task = net::task::spawn_local(async move {
                 let _ = task.await;
-                board.lock().remove(&name);
+                states.lock().remove(&name);
             });
             self.leaving.push(Leaving { wish, task: Some(task) });
         }
     }
 
-    fn begin(&self, service: Service, place: Arc<Place>, predecessor: Option<JoinHandle<()>>) -> Running {
-        let (wish, wishes) = watch::channel(Wish::Run);
-        let mut life = Life {
+    fn begin(
+        &self,
+        service: Service,
+        place: Arc<ServiceEnvironment>,
+        predecessor: Option<JoinHandle<()>>,
+    ) -> Running {
+        let (wish, wishes) = watch::channel(DesiredState::Run);
+        let mut supervised = SupervisedService {
             service: service.clone(),
             place,
             log: self.log.clone(),
-            board: self.board.clone(),
+            states: self.states.clone(),
             wishes,
         };
         let task = net::task::spawn_local(async move {
             if let Some(predecessor) = predecessor {
                 let _ = predecessor.await;
             }
-            life.run().await;
+            supervised.run().await;
         });
         Running { service, wish, task }
     }
 
     /// Returns the directory of the app's release, and the environment from before Bundler changed it.
-    fn place(&self, settings: &Settings) -> Place {
+    fn place(&self, settings: &Settings) -> ServiceEnvironment {
         let mut environment = before_bundler(std::env::vars_os());
         environment.push(("PWD".into(), Some(settings.typed_dir.clone().into())));
         environment.push(("RACK_ENV".into(), Some(settings.process.environment.clone().into())));
-        Place { dir: settings.base().to_owned(), environment, pool: self.pool.clone() }
+        ServiceEnvironment { dir: settings.base().to_owned(), environment, pool: self.pool.clone() }
     }
 
     /// Returns the longest stop time-out of the services; `None` without services.
@@ -193,14 +198,14 @@ impl Services {
     }
 
     pub(crate) fn stop(&self) {
-        self.tell(Wish::Stop);
+        self.tell(DesiredState::Stop);
     }
 
     pub(crate) fn kill(&self) {
-        self.tell(Wish::Kill);
+        self.tell(DesiredState::Kill);
     }
 
-    fn tell(&self, wish: Wish) {
+    fn tell(&self, wish: DesiredState) {
         let all = self.current.iter().map(|one| &one.wish).chain(self.leaving.iter().map(|one| &one.wish));
         for one in all {
             let _ = one.send(wish);
@@ -223,15 +228,15 @@ impl Services {
 }
 
 /// One service, from its first start until it is no longer wanted.
-struct Life {
+struct SupervisedService {
     service: Service,
-    place: Arc<Place>,
+    place: Arc<ServiceEnvironment>,
     log: Arc<ErrorLog>,
-    board: Board,
-    wishes: watch::Receiver<Wish>,
+    states: ServiceStates,
+    wishes: watch::Receiver<DesiredState>,
 }
 
-impl Life {
+impl SupervisedService {
     async fn run(&mut self) {
         let mut schedule = Schedule::default();
         while self.is_wanted() {
@@ -242,8 +247,8 @@ impl Life {
             };
             let lived = begun.elapsed();
             let text = end.to_string();
-            let enter = |life: &Life, state| {
-                life.board.enter(&life.service.name, state, |entry| {
+            let enter = |supervised: &SupervisedService, state| {
+                supervised.states.enter(&supervised.service.name, state, |entry| {
                     (entry.pid, entry.last_end) = (0, text.clone());
                 });
             };
@@ -258,7 +263,7 @@ impl Life {
             tokio::select! {
                 () = tokio::time::sleep_until(again) => {
                     let name = &self.service.name;
-                    self.board.enter(name, ServiceState::Waiting, |entry| entry.restarts += 1);
+                    self.states.enter(name, ServiceState::Waiting, |entry| entry.restarts += 1);
                 }
                 () = self.unwanted() => {}
             }
@@ -267,16 +272,16 @@ impl Life {
 
     fn is_wanted(&self) -> bool {
         // If the manager is gone, no service is wanted.
-        *self.wishes.borrow() == Wish::Run && self.wishes.has_changed().is_ok()
+        *self.wishes.borrow() == DesiredState::Run && self.wishes.has_changed().is_ok()
     }
 
     async fn unwanted(&mut self) {
-        let _ = self.wishes.wait_for(|wish| *wish != Wish::Run).await;
+        let _ = self.wishes.wait_for(|wish| *wish != DesiredState::Run).await;
     }
 
     /// Follows one process of the service until none of its processes is left.
     async fn one(&mut self, mut guarded: Guarded) -> (Option<u32>, End) {
-        let (mut pid, mut end, mut asked) = (None, None, Wish::Run);
+        let (mut pid, mut end, mut asked) = (None, None, DesiredState::Run);
         let name = self.service.name.clone();
         let mut deadline: Option<tokio::time::Instant> = None;
         loop {
@@ -284,22 +289,22 @@ impl Life {
             let late = deadline.unwrap_or_else(|| tokio::time::Instant::now() + Duration::from_secs(86_400));
             tokio::select! {
                 report = guarded.next() => match report {
-                    Report::Runs(number) => {
+                    ServiceReport::Runs(number) => {
                         pid = Some(number);
-                        self.board.enter(&name, ServiceState::Running, |entry| entry.pid = number);
+                        self.states.enter(&name, ServiceState::Running, |entry| entry.pid = number);
                     }
-                    Report::Ended(how) => {
-                        self.board.enter(&name, ServiceState::Stopping, |_| {});
+                    ServiceReport::Ended(how) => {
+                        self.states.enter(&name, ServiceState::Stopping, |_| {});
                         end = Some(how);
                     }
-                    Report::Gone => break,
+                    ServiceReport::Gone => break,
                 },
                 changed = self.wishes.wait_for(|wish| *wish > known) => {
-                    asked = changed.map_or(Wish::Kill, |wish| *wish);
-                    self.board.enter(&name, ServiceState::Stopping, |_| {});
-                    let time = if asked == Wish::Kill { Duration::ZERO } else { self.service.stop_timeout };
+                    asked = changed.map_or(DesiredState::Kill, |wish| *wish);
+                    self.states.enter(&name, ServiceState::Stopping, |_| {});
+                    let time = if asked == DesiredState::Kill { Duration::ZERO } else { self.service.stop_timeout };
                     deadline = Some(tokio::time::Instant::now() + time + GUARD_TIME);
-                    if asked == Wish::Kill { guarded.kill() } else { guarded.stop() }
+                    if asked == DesiredState::Kill { guarded.kill() } else { guarded.stop() }
                 }
                 // The guard itself is stuck.
                 () = tokio::time::sleep_until(late), if deadline.is_some() => break,

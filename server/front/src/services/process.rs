@@ -19,7 +19,7 @@ use workers::supervisor::Command as PoolCommand;
 
 /// The working directory and the environment of services.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct ServiceEnvironment {
     /// The app's directory as typed.
     pub(super) dir: PathBuf,
     /// Variables that differ from the server's own; `None` removes one.
@@ -29,7 +29,7 @@ pub(super) struct Place {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Report {
+pub(super) enum ServiceReport {
     /// The service runs with this process id.
     Runs(u32),
     /// The first process of the service has ended.
@@ -86,7 +86,7 @@ impl Guarded {
     ///
     /// # Errors
     /// The guard cannot be started. The fate of the service comes in reports.
-    pub(super) async fn start(service: &Service, place: &Place) -> io::Result<Guarded> {
+    pub(super) async fn start(service: &Service, place: &ServiceEnvironment) -> io::Result<Guarded> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let task = Task {
@@ -110,7 +110,7 @@ impl Guarded {
     }
 
     /// Waits for the next report. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Report {
+    pub(super) async fn next(&mut self) -> ServiceReport {
         loop {
             if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.received.drain(..=end).collect();
@@ -126,13 +126,13 @@ impl Guarded {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Ok(_) | Err(_) => {
                     self.closed = true;
-                    return Report::Gone;
+                    return ServiceReport::Gone;
                 }
             }
         }
     }
 
-    fn interpret(&mut self, line: &str) -> Option<Report> {
+    fn interpret(&mut self, line: &str) -> Option<ServiceReport> {
         let (first, rest) = line.split_once(' ')?;
         Some(match first {
             word::GUARD => {
@@ -141,12 +141,14 @@ impl Guarded {
             }
             word::PID => {
                 self.leader = Pid::from_raw(rest.parse().ok()?);
-                Report::Runs(rest.parse().ok()?)
+                ServiceReport::Runs(rest.parse().ok()?)
             }
-            end::EXIT if rest == "127" && matches!(self.guard, Guard::Ours(_)) => Report::Ended(End::NotRun),
-            end::EXIT => Report::Ended(End::Exit(rest.parse().ok()?)),
-            end::SIGNAL => Report::Ended(End::Signal(rest.parse().ok()?)),
-            word::FAILED => Report::Ended(End::NotStarted(rest.to_owned())),
+            end::EXIT if rest == "127" && matches!(self.guard, Guard::Ours(_)) => {
+                ServiceReport::Ended(End::NotRun)
+            }
+            end::EXIT => ServiceReport::Ended(End::Exit(rest.parse().ok()?)),
+            end::SIGNAL => ServiceReport::Ended(End::Signal(rest.parse().ok()?)),
+            word::FAILED => ServiceReport::Ended(End::NotStarted(rest.to_owned())),
             _ => return None,
         })
     }
@@ -160,7 +162,7 @@ impl Guarded {
         let _ = rustix::io::write(&self.socket, b"k");
     }
 
-    /// Reaps the guard. Call it after [`Report::Gone`].
+    /// Reaps the guard. Call it after [`ServiceReport::Gone`].
     pub(super) fn close(mut self, orderly: bool) {
         self.gone = orderly;
     }
@@ -191,7 +193,7 @@ fn spawn(
     task: &Task<'_>,
     words: &[String],
     env: &[(String, String)],
-    place: &Place,
+    place: &ServiceEnvironment,
     socket: std::os::unix::net::UnixStream,
 ) -> io::Result<Child> {
     let mut command = program()?;

@@ -1,7 +1,7 @@
 //! Turns settings into sites. No other code reads `static.json` and the password file.
 
 use super::{SitePlan, Sites, canonical};
-use crate::file_state::{Mark, mark};
+use crate::file_state::{FileStamp, stamp};
 use auth::Users;
 use proxy::{Origin, Upstreams};
 use settings::{Settings, Site, TrustedProxies};
@@ -84,9 +84,9 @@ fn one(
     site: &Site,
     before_app: bool,
     notes: &mut Vec<Note>,
-    sources: &mut Vec<(PathBuf, Mark)>,
+    sources: &mut Vec<(PathBuf, FileStamp)>,
 ) -> Result<SitePlan, String> {
-    sources.extend(site.static_json.clone().map(|path| (path.clone(), mark(&path))));
+    sources.extend(site.static_json.clone().map(|path| (path.clone(), stamp(&path))));
     let (rules, more) = rules(site)?;
     notes.extend(more);
     let root = root(settings, site, &rules);
@@ -122,11 +122,11 @@ const OTHER_DESCRIPTORS: u64 = 128;
 fn users(
     rules: &Rules,
     site: &Site,
-    sources: &mut Vec<(PathBuf, Mark)>,
+    sources: &mut Vec<(PathBuf, FileStamp)>,
 ) -> Result<Option<Arc<Users>>, String> {
     let Some(basic_auth) = rules.basic_auth() else { return Ok(None) };
     let path = site.dir.join(basic_auth.htpasswd_path.as_deref().unwrap_or(".htpasswd"));
-    sources.push((path.clone(), mark(&path)));
+    sources.push((path.clone(), stamp(&path)));
     let mut users = Users::default();
     match std::fs::read_to_string(&path) {
         Ok(text) => {

@@ -6,7 +6,7 @@ mod canonical;
 pub(crate) mod load;
 pub(crate) mod local;
 
-use crate::file_state::Mark;
+use crate::file_state::FileStamp;
 use proxy::Upstreams;
 use settings::Settings;
 use site::{Disk, rules};
@@ -20,7 +20,7 @@ pub(crate) struct Sites {
     /// Host names in lower case with their sites. A leading `*.` matches any name below.
     pub(crate) hosts: Vec<(String, SitePlan)>,
     /// The files that were read, each with its state before. A change of one rebuilds the sites.
-    pub(crate) sources: Vec<(PathBuf, Mark)>,
+    pub(crate) sources: Vec<(PathBuf, FileStamp)>,
 }
 
 pub(crate) struct SitePlan {

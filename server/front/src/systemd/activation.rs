@@ -27,7 +27,7 @@ pub(crate) struct Activated {
 #[derive(Debug)]
 struct Passed {
     socket: Socket,
-    place: Place,
+    place: SocketAddress,
     /// `FileDescriptorName=`.
     name: String,
     claimed: bool,
@@ -35,7 +35,7 @@ struct Passed {
 
 /// The address of a systemd socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SocketAddress {
     Tcp {
         address: SocketAddr,
         /// Whether the socket accepts IPv4 as well.
@@ -44,11 +44,11 @@ pub(crate) enum Place {
     Unix(PathBuf),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SocketAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Tcp { address, .. } => write!(f, "tcp://{address}"),
-            Place::Unix(path) => write!(f, "unix://{}", path.display()),
+            SocketAddress::Tcp { address, .. } => write!(f, "tcp://{address}"),
+            SocketAddress::Unix(path) => write!(f, "unix://{}", path.display()),
         }
     }
 }
@@ -100,8 +100,8 @@ impl Activated {
     /// Claims the socket for a TCP address.
     pub(crate) fn tcp(&mut self, wanted: SocketAddr) -> Claim {
         self.claim(|place| match place {
-            Place::Tcp { .. } => place.serves(wanted),
-            Place::Unix(_) => false,
+            SocketAddress::Tcp { .. } => place.serves(wanted),
+            SocketAddress::Unix(_) => false,
         })
     }
 
@@ -112,12 +112,12 @@ impl Activated {
     }
 
     /// Returns the addresses of the sockets with their names in the socket units.
-    pub(crate) fn places(&self) -> impl Iterator<Item = (&Place, &str)> {
+    pub(crate) fn places(&self) -> impl Iterator<Item = (&SocketAddress, &str)> {
         self.sockets.iter().map(|passed| (&passed.place, passed.name.as_str()))
     }
 
     /// Takes the socket of a place that is not for requests.
-    pub(crate) fn take(&mut self, place: &Place) -> Option<Socket> {
+    pub(crate) fn take(&mut self, place: &SocketAddress) -> Option<Socket> {
         let found = self.sockets.iter().position(|passed| passed.place == *place)?;
         Some(self.sockets.remove(found).socket)
     }
@@ -127,7 +127,7 @@ impl Activated {
         self.claim(|place| place.is_file(wanted))
     }
 
-    fn claim(&mut self, fits: impl Fn(&Place) -> bool) -> Claim {
+    fn claim(&mut self, fits: impl Fn(&SocketAddress) -> bool) -> Claim {
         let Some(found) = self.sockets.iter_mut().find(|passed| fits(&passed.place)) else {
             return Claim::Nothing;
         };
@@ -152,10 +152,10 @@ impl Activated {
     }
 }
 
-impl Place {
+impl SocketAddress {
     /// Whether a TCP socket here serves an address.
     pub(crate) fn serves(&self, wanted: SocketAddr) -> bool {
-        let Place::Tcp { address, both } = self else { return false };
+        let SocketAddress::Tcp { address, both } = self else { return false };
         let covered = *both
             && wanted.ip() == IpAddr::from([0, 0, 0, 0])
             && address.ip().is_unspecified()
@@ -165,7 +165,7 @@ impl Place {
 
     /// Whether a Unix socket here is the one of a path.
     pub(crate) fn is_file(&self, wanted: &Path) -> bool {
-        matches!(self, Place::Unix(path) if resolved(path) == resolved(wanted))
+        matches!(self, SocketAddress::Unix(path) if resolved(path) == resolved(wanted))
     }
 }
 
@@ -177,15 +177,15 @@ impl Passed {
         let address = socket.local_addr().map_err(|e| format!("has no address: {e}"))?;
         let place = match (address.as_socket(), address.as_pathname()) {
             (Some(address), _) => {
-                Place::Tcp { address, both: address.is_ipv6() && !socket.only_v6().unwrap_or(true) }
+                SocketAddress::Tcp { address, both: address.is_ipv6() && !socket.only_v6().unwrap_or(true) }
             }
-            (None, Some(path)) => Place::Unix(path.to_owned()),
+            (None, Some(path)) => SocketAddress::Unix(path.to_owned()),
             (None, None) => return Err("is an abstract socket; give it a path".to_owned()),
         };
         let prepared = socket.set_nonblocking(true).and_then(|()| match &place {
             // As for the server's own sockets; accepted sockets inherit it.
-            Place::Tcp { .. } => socket.set_tcp_nodelay(true),
-            Place::Unix(_) => Ok(()),
+            SocketAddress::Tcp { .. } => socket.set_tcp_nodelay(true),
+            SocketAddress::Unix(_) => Ok(()),
         });
         prepared.map_err(|e| format!("cannot be used: {e}"))?;
         Ok(Passed { socket, place, name: name.to_owned(), claimed: false })

@@ -59,7 +59,7 @@ impl Encryption {
     pub(crate) fn read(settings: &Settings) -> Result<Encryption, String> {
         let mut warnings = Vec::new();
         let encrypted: Vec<&BindTls> = settings.binds.iter().filter_map(Bind::tls).collect();
-        let tickets::Found { secret, missed } =
+        let tickets::FirstSecret { secret, missed } =
             tickets::find(settings, !encrypted.is_empty(), &mut warnings)?;
         let certificates = Certificates::new();
         let mut pairs = Vec::new();

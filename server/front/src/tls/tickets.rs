@@ -20,7 +20,7 @@ pub(super) struct Group {
 }
 
 /// The secret to start with.
-pub(super) struct Found {
+pub(super) struct FirstSecret {
     pub(super) secret: TicketSecret,
     /// The group, if its secret could not be fetched.
     pub(super) missed: Option<Group>,
@@ -30,21 +30,25 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// The system has no random numbers.
-pub(super) fn find(settings: &Settings, used: bool, warnings: &mut Vec<String>) -> Result<Found, String> {
+pub(super) fn find(
+    settings: &Settings,
+    used: bool,
+    warnings: &mut Vec<String>,
+) -> Result<FirstSecret, String> {
     if let Some(given) = &settings.tls.ticket_secret {
-        return Ok(Found { secret: TicketSecret::new(given), missed: None });
+        return Ok(FirstSecret { secret: TicketSecret::new(given), missed: None });
     }
     let redis = settings.shared.redis.as_ref().filter(|_| used);
     let group = redis.map(|redis| Group { redis: redis.clone(), name: settings.shared.group.clone() });
     if let Some(group) = &group {
         match certs::shared_secret(&group.redis, &group.name) {
-            Ok(secret) => return Ok(Found { secret: TicketSecret::new(&secret), missed: None }),
+            Ok(secret) => return Ok(FirstSecret { secret: TicketSecret::new(&secret), missed: None }),
             Err(why) => warnings.push(format!(
                 "the secret of session tickets is not the other servers': {why}; until it can be read this server resumes its own sessions only"
             )),
         }
     }
-    Ok(Found { secret: own(settings, used, warnings)?, missed: group })
+    Ok(FirstSecret { secret: own(settings, used, warnings)?, missed: group })
 }
 
 /// Returns a secret that no other server has.

@@ -5,7 +5,7 @@
 
 use super::{EncryptedAddress, Encryption};
 use crate::error_log::ErrorLog;
-use crate::file_state::{EVERY, Mark, mark};
+use crate::file_state::{EVERY, FileStamp, stamp};
 use ::tls::{Certificate, Certificates, Change, Pair, Source};
 use settings::Settings;
 use std::sync::{Arc, PoisonError};
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Checks all files for as long as the server runs.
 pub(super) async fn run(encryption: Arc<Encryption>, settings: Arc<Settings>, log: Arc<ErrorLog>) {
-    let mut marked: Vec<Mark> = encryption.addresses.iter().map(authorities).collect();
+    let mut marked: Vec<FileStamp> = encryption.addresses.iter().map(authorities).collect();
     let mut late = Late::default();
     loop {
         tokio::time::sleep(EVERY).await;
@@ -75,8 +75,8 @@ fn look(pair: &mut Pair, late: &mut Late, log: &ErrorLog) -> Option<()> {
     }
 }
 
-fn authorities(address: &EncryptedAddress) -> Mark {
-    mark(address.ca.as_deref()?)
+fn authorities(address: &EncryptedAddress) -> FileStamp {
+    stamp(address.ca.as_deref()?)
 }
 
 /// Renews an address whose authorities have changed.

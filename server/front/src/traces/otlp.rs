@@ -3,7 +3,7 @@
 //! Names and types of attributes follow OpenTelemetry's semantic conventions for HTTP servers. Attributes
 //! that these lack begin with `firebrick.`.
 
-use super::record::{Kind, Record, Served, Timed, known_method};
+use super::record::{Record, Served, SpanKind, Timed, known_method};
 use prost::{Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]
@@ -150,7 +150,7 @@ pub(crate) fn encode(resource: &Resource, records: &[Record]) -> Vec<u8> {
 /// Returns the spans of a request, the server span first.
 pub(crate) fn spans(record: &Record) -> Vec<Span> {
     let flags = u32::from(record.flags);
-    let base = |id: [u8; 8], parent: Vec<u8>, name: &str, kind: Kind, timed: Timed| Span {
+    let base = |id: [u8; 8], parent: Vec<u8>, name: &str, kind: SpanKind, timed: Timed| Span {
         trace_id: record.trace.to_vec(),
         span_id: id.to_vec(),
         trace_state: record.state.to_string(),
@@ -167,7 +167,7 @@ pub(crate) fn spans(record: &Record) -> Vec<Span> {
     let name = if method == "_OTHER" { "HTTP" } else { method };
     let parent = record.parent.map_or(Vec::new(), |id| id.to_vec());
     let remote = if parent.is_empty() { KNOWN_AND_LOCAL } else { KNOWN_AND_REMOTE };
-    let own = base(record.server, parent, name, Kind::Server, record.whole);
+    let own = base(record.server, parent, name, SpanKind::Server, record.whole);
     let mut all = vec![Span {
         attributes: attributes(record, method),
         status: record.error.as_ref().map(|error| Status { message: error.reason.clone(), code: ERROR }),
@@ -176,13 +176,13 @@ pub(crate) fn spans(record: &Record) -> Vec<Span> {
     }];
     let inside = record.server.to_vec();
     if let Some((id, timed)) = record.queue {
-        all.push(base(id, inside.clone(), "queue", Kind::Internal, timed));
+        all.push(base(id, inside.clone(), "queue", SpanKind::Internal, timed));
     }
     if let Some((served, timed)) = record.served {
         let (name, kind) = match served {
-            Served::App { .. } => ("app", Kind::Internal),
-            Served::Origin => ("proxy", Kind::Client),
-            Served::Handler => ("handler", Kind::Internal),
+            Served::App { .. } => ("app", SpanKind::Internal),
+            Served::Origin => ("proxy", SpanKind::Client),
+            Served::Handler => ("handler", SpanKind::Internal),
         };
         let mut span = base(record.handler, inside.clone(), name, kind, timed);
         match served {
@@ -204,7 +204,7 @@ pub(crate) fn spans(record: &Record) -> Vec<Span> {
         all.push(span);
     }
     if let Some((id, timed)) = record.send {
-        all.push(base(id, inside, "send", Kind::Internal, timed));
+        all.push(base(id, inside, "send", SpanKind::Internal, timed));
     }
     all
 }

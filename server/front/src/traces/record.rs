@@ -9,7 +9,7 @@ const LONGEST: usize = 2_048;
 
 /// The kind of a span (`SpanKind`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SpanKind {
     Internal = 1,
     Server = 2,
     Client = 3,

@@ -28,16 +28,16 @@ fn what_cannot_change_stays() {
 }
 
 /// A directory with an app. The settings do not depend on the machine that runs the test.
-struct Place(tempfile::TempDir);
+struct TestDir(tempfile::TempDir);
 
-impl Place {
-    fn new() -> Place {
+impl TestDir {
+    fn new() -> TestDir {
         let dir = tempfile::tempdir().expect("a folder");
         std::fs::create_dir_all(dir.path().join("other")).expect("a folder in it");
         for file in ["config.ru", "other/index.html", "auth.rb", "other.pem", "static.json"] {
             std::fs::write(dir.path().join(file), "{}").expect("a file");
         }
-        Place(dir)
+        TestDir(dir)
     }
 
     fn load(&self, values: &[(&'static str, &str)]) -> Option<Settings> {
@@ -70,7 +70,7 @@ impl Place {
     }
 }
 
-impl Environment for Place {
+impl Environment for TestDir {
     fn var(&self, _: &str) -> Option<String> {
         None
     }
@@ -160,7 +160,7 @@ const COMPANIES: &[&[(&str, &str)]] = &[
 /// An option is `reloadable` if and only if `merge` applies it.
 #[test]
 fn the_table_says_what_a_reload_changes() {
-    let place = Place::new();
+    let place = TestDir::new();
     // A reload does not change options of the command line.
     let wrong: Vec<String> = entries()
         .filter(|entry| entry.about().in_file)
