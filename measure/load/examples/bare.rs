@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use load::scenario::{
-    Arrivals, Checks, Order, Origin, Protocol, Request, Scenario, Stage, Stop, Think, Timeouts, Traffic,
-    Transport,
+    Arrivals, Checks, Origin, Protocol, Request, RequestOrder, Scenario, Stage, Stop, Think, Timeouts,
+    Traffic, Transport,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             body: bytes::Bytes::new(),
             weight: 1,
         }],
-        order: Order::InTurn,
+        order: RequestOrder::InTurn,
         traffic,
         stop: Stop { after: Some(Duration::from_secs_f64(seconds.parse()?)), ..Stop::default() },
         warm_up: Duration::ZERO,

@@ -13,7 +13,7 @@ use crate::cookies::Jar;
 use crate::exchange::Incoming;
 use crate::job::Job;
 use crate::lane::{Lane, Slot};
-use crate::prepare::Kind;
+use crate::prepare::PreparedRequest;
 use crate::scenario::{Think, Traffic};
 
 pub(crate) struct Feed {
@@ -94,14 +94,14 @@ impl Feed {
     }
 
     /// Returns the value of the `Cookie` field for a request; `None` if the prepared message needs no change.
-    pub(crate) fn cookie(&self, kind: &Kind) -> Option<String> {
+    pub(crate) fn cookie(&self, kind: &PreparedRequest) -> Option<String> {
         let jar = self.jar.as_ref()?;
         let origin = &self.lane.run.prepared.origins[kind.origin];
         jar.line(kind.cookie.as_deref(), origin, &kind.path, SystemTime::now())
     }
 
     /// Stores the cookies that a response sets.
-    pub(crate) fn keep_cookies(&mut self, kind: &Kind, incoming: &Incoming) {
+    pub(crate) fn keep_cookies(&mut self, kind: &PreparedRequest, incoming: &Incoming) {
         let Some(jar) = &mut self.jar else { return };
         let origin = &self.lane.run.prepared.origins[kind.origin];
         for field in &incoming.cookies {

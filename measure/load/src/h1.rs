@@ -14,7 +14,7 @@ use crate::exchange::{Incoming, ResponseSink};
 use crate::feed::Feed;
 use crate::job::{Failure, Job};
 use crate::lane::Lane;
-use crate::prepare::Kind;
+use crate::prepare::PreparedRequest;
 use crate::response::reader::Reader;
 use crate::scenario::Protocol;
 use crate::stream::Stream;
@@ -32,7 +32,7 @@ struct Sent {
 }
 
 impl Sent {
-    fn message<'a>(&'a self, kinds: &'a [Kind]) -> &'a [u8] {
+    fn message<'a>(&'a self, kinds: &'a [PreparedRequest]) -> &'a [u8] {
         self.with_cookies.as_deref().unwrap_or(&kinds[self.job.kind].message)
     }
 }

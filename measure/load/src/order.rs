@@ -1,13 +1,13 @@
 //! The order of requests: a pure function of the request's number.
 
-use crate::scenario::{Order, Scenario};
+use crate::scenario::{RequestOrder, Scenario};
 
 /// The weighted order of the kinds of requests.
 #[derive(Debug)]
 pub(crate) struct Sequence {
     /// Cumulative weights.
     sums: Vec<u64>,
-    order: Order,
+    order: RequestOrder,
 }
 
 impl Sequence {
@@ -29,8 +29,8 @@ impl Sequence {
     pub(crate) fn kind(&self, number: u64) -> usize {
         let Some(total) = self.sums.last().filter(|_| !self.is_single()) else { return 0 };
         let position = match self.order {
-            Order::InTurn => number % total,
-            Order::Random(seed) => fastrand::Rng::with_seed(seed.wrapping_add(number)).u64(..total),
+            RequestOrder::InTurn => number % total,
+            RequestOrder::Random(seed) => fastrand::Rng::with_seed(seed.wrapping_add(number)).u64(..total),
         };
         self.sums.partition_point(|sum| *sum <= position)
     }
@@ -42,10 +42,10 @@ mod tests {
 
     #[test]
     fn by_weight() {
-        let in_turn = Sequence { sums: vec![2, 3, 6], order: Order::InTurn };
+        let in_turn = Sequence { sums: vec![2, 3, 6], order: RequestOrder::InTurn };
         let kinds: Vec<usize> = (0..8).map(|number| in_turn.kind(number)).collect();
         assert_eq!(kinds, [0, 0, 1, 2, 2, 2, 0, 0]);
-        let random = Sequence { sums: vec![2, 3, 6], order: Order::Random(9) };
+        let random = Sequence { sums: vec![2, 3, 6], order: RequestOrder::Random(9) };
         let mut counts = [0; 3];
         for number in 0..6000 {
             counts[random.kind(number)] += 1;

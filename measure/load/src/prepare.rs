@@ -6,7 +6,7 @@ use crate::scenario::{Origin, Protocol, Request, Scenario};
 
 /// One kind of request, ready to send.
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct PreparedRequest {
     /// A name such as `GET http://127.0.0.1:9292/a`.
     pub name: String,
     /// The index into [`Prepared::origins`].
@@ -30,7 +30,7 @@ pub(crate) struct Kind {
 /// All requests of a scenario.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<PreparedRequest>,
     pub origins: Vec<Origin>,
 }
 
@@ -52,7 +52,7 @@ impl Prepared {
     }
 }
 
-fn kind(request: &Request, origin: usize, scenario: &Scenario) -> Result<Kind, String> {
+fn kind(request: &Request, origin: usize, scenario: &Scenario) -> Result<PreparedRequest, String> {
     let name = format!("{} {}{}", request.method, url(&request.origin), request.target);
     check(request).map_err(|why| format!("{name}: {why}"))?;
     let fields = fields(request, scenario);
@@ -67,7 +67,7 @@ fn kind(request: &Request, origin: usize, scenario: &Scenario) -> Result<Kind, S
     message.extend_from_slice(&request.body);
     let on_streams =
         streams.then(|| on_stream(request, &fields).map_err(|why| format!("{name}: {why}"))).transpose()?;
-    Ok(Kind {
+    Ok(PreparedRequest {
         name,
         cookie: cookie.map(|(_, value)| value.clone()),
         request: on_streams,

@@ -13,7 +13,7 @@ pub struct Scenario {
     /// The requests to send; never empty.
     pub requests: Vec<Request>,
     /// The order of the requests.
-    pub order: Order,
+    pub order: RequestOrder,
     /// The rule for sending the next request.
     pub traffic: Traffic,
     /// The end of the run.
@@ -86,7 +86,7 @@ impl Origin {
 
 /// The order of the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum RequestOrder {
     /// In the listed order, by weight, over all connections (as siege does).
     InTurn,
     /// Random, by weight; the same seed gives the same sequence.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use planner::facts::Facts;
+use planner::facts::TrafficFacts;
 use planner::sizing::Sizing;
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::options::Inputs;
 struct Document<'a> {
     kind: &'static str,
     version: u32,
-    facts: &'a Facts,
+    facts: &'a TrafficFacts,
     /// By name, such as `response time`.
     facts_from: BTreeMap<&'static str, &'a str>,
     notes: &'a [String],

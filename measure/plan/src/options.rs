@@ -1,7 +1,7 @@
 //! The parsed command line, combined with the facts of a source.
 
 use clap::ArgMatches;
-use planner::facts::{Facts, Price, Size};
+use planner::facts::{Price, Size, TrafficFacts};
 use planner::format::{figure, millis};
 use planner::service::{FromP95, cv_from_p95};
 use planner::{Slo, facts};
@@ -40,7 +40,7 @@ pub(crate) struct Options {
 /// The input of the calculation.
 #[derive(Debug)]
 pub(crate) struct Inputs {
-    pub facts: Facts,
+    pub facts: TrafficFacts,
     pub sizes: Vec<Size>,
     /// Name, value and origin, for display.
     pub origins: Vec<(&'static str, Sourced<String>)>,
@@ -107,7 +107,7 @@ impl Options {
         if let Some(cpu) = &cpu {
             origins.add("CPU time", cpu, millis);
         }
-        let mut facts = Facts::new(rate.value, response.value);
+        let mut facts = TrafficFacts::new(rate.value, response.value);
         facts.cv = cv.value;
         facts.cpu_ms = cpu.map(|cpu| cpu.value);
         facts.slo = self.slo;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{Facts, Size};
+use crate::facts::{Size, TrafficFacts};
 use crate::queue::Queue;
 use crate::service::Service;
 use crate::slo::Slo;
@@ -38,7 +38,7 @@ pub struct Capacity {
 
 impl Capacity {
     /// Returns the capacity of an instance of `size` for the requests described by `facts`.
-    pub fn of(facts: &Facts, size: &Size) -> Capacity {
+    pub fn of(facts: &TrafficFacts, size: &Size) -> Capacity {
         let threads = (Resource::Threads, size.seats(), facts.response_ms);
         let cpu = facts.cpu_ms.filter(|ms| *ms > 0.0);
         let running = cpu.map(|cpu| {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn of(response: f64, cpu: Option<f64>, size: &Size) -> Capacity {
-        Capacity::of(&Facts { cpu_ms: cpu, ..Facts::new(1.0, response) }, size)
+        Capacity::of(&TrafficFacts { cpu_ms: cpu, ..TrafficFacts::new(1.0, response) }, size)
     }
 
     fn near(found: f64, wanted: f64) {

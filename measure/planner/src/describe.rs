@@ -3,7 +3,7 @@
 use crate::cell::Cell;
 use crate::format::{count, figure, memory, millis, percent};
 use crate::memory::Memory;
-use crate::profile::{self, Crash, Kind, Profile};
+use crate::profile::{self, AppKind, Crash, Profile};
 use crate::usl::Usl;
 
 /// Returns the profile of the app behind these cells, with its sentences.
@@ -41,25 +41,25 @@ fn sentences(found: &Profile) -> Vec<String> {
 }
 
 fn kind(found: &Profile) -> String {
-    let Some(model) = found.model.as_ref().filter(|_| found.kind != Kind::Unknown) else {
+    let Some(model) = found.model.as_ref().filter(|_| found.kind != AppKind::Unknown) else {
         return "Not enough measurements for a profile: measure at least one thread and several threads of one process, with a fixed number of concurrent requests.".to_owned();
     };
     let alone = millis(model.alone_ms());
     let (waits, runs, holds) = (percent(found.waiting), percent(found.running), percent(found.holding));
     match found.kind {
-        Kind::Waiting => format!(
+        AppKind::Waiting => format!(
             "It waits: of the {alone} of a request, {waits} are spent waiting for something outside (database, network, sleep) and {runs} running. It needs threads."
         ),
-        Kind::Computing if model.lock_ms < 0.5 * model.cpu_ms => format!(
+        AppKind::Computing if model.lock_ms < 0.5 * model.cpu_ms => format!(
             "It computes, and releases the lock (GVL) meanwhile: {runs} of the {alone} of a request are CPU time. Both threads and processes help, up to the number of cores."
         ),
-        Kind::Computing => format!(
+        AppKind::Computing => format!(
             "It computes: {runs} of the {alone} of a request are CPU time in Ruby, which only one thread of a process can use at a time. Processes help, up to the number of cores."
         ),
-        Kind::LockHog => format!(
+        AppKind::LockHog => format!(
             "It holds the lock (GVL) without computing for {holds} of the {alone} of a request, which blocks the rest of its process: probably C code that waits without releasing the lock. Processes help, threads do not."
         ),
-        Kind::Mixed | Kind::Unknown => format!(
+        AppKind::Mixed | AppKind::Unknown => format!(
             "It waits and computes: of the {alone} of a request, it waits for {waits} and runs for {runs}. It needs processes for the cores, and some threads in each for the waits."
         ),
     }

@@ -1,7 +1,7 @@
 //! Sizing with its steps: the formulas, with the numbers filled in.
 
 use crate::capacity::{Capacity, Resource};
-use crate::facts::{Facts, Size};
+use crate::facts::{Size, TrafficFacts};
 use crate::format::{figure, millis, percent, whole};
 use crate::sizing::{self, Sizing, SizingError};
 use crate::steps::Step;
@@ -14,7 +14,7 @@ const ALLEN: &str = "Allen and Cunneen (Allen 1990)";
 ///
 /// # Errors
 /// A number is invalid, or more than a million instances would be needed.
-pub fn size_up(facts: &Facts, size: &Size, instances: Option<u32>) -> Result<Sizing, SizingError> {
+pub fn size_up(facts: &TrafficFacts, size: &Size, instances: Option<u32>) -> Result<Sizing, SizingError> {
     let (sizing, capacity) = sizing::computed(facts, size, instances)?;
     Ok(Sizing { steps: steps(facts, &capacity, &sizing), ..sizing })
 }
@@ -23,7 +23,11 @@ pub fn size_up(facts: &Facts, size: &Size, instances: Option<u32>) -> Result<Siz
 ///
 /// # Errors
 /// The first error of [`size_up`].
-pub fn compare(facts: &Facts, sizes: &[Size], instances: Option<u32>) -> Result<Vec<Sizing>, SizingError> {
+pub fn compare(
+    facts: &TrafficFacts,
+    sizes: &[Size],
+    instances: Option<u32>,
+) -> Result<Vec<Sizing>, SizingError> {
     let mut sizings =
         sizes.iter().map(|size| size_up(facts, size, instances)).collect::<Result<Vec<_>, _>>()?;
     // Sizes that miss the objective come after those that meet it.
@@ -39,7 +43,7 @@ pub fn compare(facts: &Facts, sizes: &[Size], instances: Option<u32>) -> Result<
 }
 
 /// Returns the steps of the calculation of `sizing`.
-fn steps(facts: &Facts, capacity: &Capacity, sizing: &Sizing) -> Vec<Step> {
+fn steps(facts: &TrafficFacts, capacity: &Capacity, sizing: &Sizing) -> Vec<Step> {
     let mut steps =
         vec![in_the_app(facts, sizing), instance_rate(sizing, capacity), to_keep_up(facts, sizing)];
     steps.push(with_headroom(facts, sizing));
@@ -55,7 +59,7 @@ fn per_s(rate: f64) -> String {
     format!("{}/s", figure(rate))
 }
 
-fn in_the_app(facts: &Facts, sizing: &Sizing) -> Step {
+fn in_the_app(facts: &TrafficFacts, sizing: &Sizing) -> Step {
     let filled = format!("{} x {}", per_s(facts.rate_per_s), millis(facts.response_ms));
     Step::new("requests in the app at once", "L = λ x S", filled, figure(sizing.in_the_app), LITTLE)
 }
@@ -77,14 +81,14 @@ fn instance_rate(sizing: &Sizing, capacity: &Capacity) -> Step {
     )
 }
 
-fn to_keep_up(facts: &Facts, sizing: &Sizing) -> Step {
+fn to_keep_up(facts: &TrafficFacts, sizing: &Sizing) -> Step {
     let filled = format!("{} / {}", per_s(facts.rate_per_s), per_s(sizing.instance_rate_per_s));
     let exact = facts.rate_per_s / sizing.instance_rate_per_s;
     let result = format!("{}, so {}", figure(exact), sizing.needed.to_keep_up);
     Step::new("instances to keep up", "n > λ / μ", filled, result, "stability: ρ < 1")
 }
 
-fn with_headroom(facts: &Facts, sizing: &Sizing) -> Step {
+fn with_headroom(facts: &TrafficFacts, sizing: &Sizing) -> Step {
     let filled = format!(
         "{} x {} / {}",
         per_s(facts.rate_per_s),
@@ -96,7 +100,7 @@ fn with_headroom(facts: &Facts, sizing: &Sizing) -> Step {
     Step::new("instances with headroom", "n ≥ λ x (1 + headroom) / μ", filled, result, "as requested")
 }
 
-fn within_slo(facts: &Facts, sizing: &Sizing) -> Option<Step> {
+fn within_slo(facts: &TrafficFacts, sizing: &Sizing) -> Option<Step> {
     let (slo, each) = (facts.slo?, sizing.instance_rate_within_slo_per_s?);
     let filled = format!(
         "{slo} holds up to {} per instance; {} / {}",
@@ -126,7 +130,7 @@ fn utilisation(capacity: &Capacity, sizing: &Sizing) -> Step {
     )
 }
 
-fn waiting(facts: &Facts, capacity: &Capacity, sizing: &Sizing) -> Vec<Step> {
+fn waiting(facts: &TrafficFacts, capacity: &Capacity, sizing: &Sizing) -> Vec<Step> {
     let Some(times) = &sizing.load.times else { return Vec::new() };
     let offered = sizing.load.rate_per_s * capacity.busy_ms / 1_000.0;
     let c = capacity.servers;
@@ -179,7 +183,7 @@ fn waiting(facts: &Facts, capacity: &Capacity, sizing: &Sizing) -> Vec<Step> {
     steps
 }
 
-fn burst(facts: &Facts, sizing: &Sizing) -> Vec<Step> {
+fn burst(facts: &TrafficFacts, sizing: &Sizing) -> Vec<Step> {
     let burst = &sizing.burst;
     let (each, in_hand) = (1_000.0 / sizing.instance_rate_per_s, sizing.size.seats());
     let filled = format!("({} - {in_hand}) x {}", whole(burst.requests), millis(each));
@@ -208,7 +212,7 @@ fn burst(facts: &Facts, sizing: &Sizing) -> Vec<Step> {
     steps
 }
 
-fn cost(facts: &Facts, sizing: &Sizing) -> Option<Step> {
+fn cost(facts: &TrafficFacts, sizing: &Sizing) -> Option<Step> {
     let cost = sizing.cost.as_ref()?;
     let rate = facts.average_rate_per_s.unwrap_or(facts.rate_per_s);
     let filled = format!(

@@ -7,7 +7,7 @@ use crate::slo::Slo;
 
 /// The app and its traffic. Times in milliseconds, rates per second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct TrafficFacts {
     /// Rate in the busiest minute.
     pub rate_per_s: f64,
     /// Average rate, for costs; `None`: the busiest minute's rate all the time.
@@ -32,10 +32,10 @@ pub struct Facts {
     pub router_timeout_ms: f64,
 }
 
-impl Facts {
+impl TrafficFacts {
     /// The required facts, with defaults for everything else.
-    pub fn new(rate_per_s: f64, response_ms: f64) -> Facts {
-        Facts {
+    pub fn new(rate_per_s: f64, response_ms: f64) -> TrafficFacts {
+        TrafficFacts {
             rate_per_s,
             average_rate_per_s: None,
             response_ms,

@@ -4,7 +4,7 @@
 use crate::cell::Cell;
 use crate::choice::{Budget, Choice};
 use crate::choose;
-use crate::profile::{Kind, Profile};
+use crate::profile::{AppKind, Profile};
 use crate::recommend::evaluated;
 
 /// The share of its time that a request must wait. A request that waits for half of its time keeps a process busy with one more thread.
@@ -29,7 +29,7 @@ pub fn waiting(cells: &[Cell], profile: &Profile) -> Option<f64> {
 /// Returns whether the app waits enough, and lets other requests run meanwhile.
 pub fn worth_a_try(cells: &[Cell], profile: &Profile) -> bool {
     // Only the model detects code that holds the GVL while it waits.
-    let lets_others_run = !matches!(profile.kind, Kind::LockHog | Kind::Computing);
+    let lets_others_run = !matches!(profile.kind, AppKind::LockHog | AppKind::Computing);
     lets_others_run && waiting(cells, profile).is_some_and(|share| share >= WAITS)
 }
 

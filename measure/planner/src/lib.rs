@@ -38,7 +38,7 @@ pub use describe::profile;
 pub use explain::{compare, size_up};
 pub use memory::{Leak, Memory};
 pub use model::{Bottleneck, Estimate, Model, Prediction, predict};
-pub use profile::{Kind, Profile};
+pub use profile::{AppKind, Profile};
 pub use recommend::{recommend, worth_measuring};
 pub use slo::Slo;
 pub use usl::Usl;

@@ -10,7 +10,7 @@ use crate::usl::Usl;
 /// The category of an app by its main use of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum AppKind {
     /// Waiting for something outside: threads help.
     Waiting,
     /// Using the CPU: processes help, up to the number of cores (threads only if it releases the lock).
@@ -37,7 +37,7 @@ pub struct Crash {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    pub kind: Kind,
+    pub kind: AppKind,
     /// Fraction of a request's time spent waiting for something outside. With `running` and `holding` it adds up to 1.
     pub waiting: f64,
     /// Fraction spent running on a CPU.
@@ -84,7 +84,7 @@ pub(crate) fn measured(cells: &[Cell]) -> Profile {
     let (waiting, running, holding) = model.as_ref().map_or((0.0, 0.0, 0.0), shares);
     let kind = match &model {
         Some(model) if model.lock_known => kind(waiting, running, holding),
-        _ => Kind::Unknown,
+        _ => AppKind::Unknown,
     };
     Profile {
         kind,
@@ -103,15 +103,15 @@ pub(crate) fn measured(cells: &[Cell]) -> Profile {
     }
 }
 
-fn kind(waiting: f64, running: f64, holding: f64) -> Kind {
+fn kind(waiting: f64, running: f64, holding: f64) -> AppKind {
     if holding > HOGGING {
-        Kind::LockHog
+        AppKind::LockHog
     } else if waiting > MOSTLY_WAITING {
-        Kind::Waiting
+        AppKind::Waiting
     } else if running > MOSTLY_RUNNING {
-        Kind::Computing
+        AppKind::Computing
     } else {
-        Kind::Mixed
+        AppKind::Mixed
     }
 }
 
@@ -207,21 +207,21 @@ mod tests {
         [(1, 1), (1, 10), (2, 1), (4, 4), (10, 1)].iter().map(cell).collect()
     }
 
-    fn kind_of(wait: f64, lock: f64, cpu: f64, with_cpu: bool) -> Kind {
+    fn kind_of(wait: f64, lock: f64, cpu: f64, with_cpu: bool) -> AppKind {
         profile(&cells(Demand { wait, lock, cpu }, with_cpu)).kind
     }
 
     #[test]
     fn known_profiles_are_recognized_with_and_without_cpu_times() {
         for tell in [true, false] {
-            assert_eq!(kind_of(100.0, 1.0, 1.0, tell), Kind::Waiting);
-            assert_eq!(kind_of(0.5, 27.0, 27.0, tell), Kind::Computing);
-            assert_eq!(kind_of(60.0, 25.0, 25.0, tell), Kind::Mixed);
-            assert_eq!(kind_of(0.5, 50.0, 0.5, tell), Kind::LockHog);
+            assert_eq!(kind_of(100.0, 1.0, 1.0, tell), AppKind::Waiting);
+            assert_eq!(kind_of(0.5, 27.0, 27.0, tell), AppKind::Computing);
+            assert_eq!(kind_of(60.0, 25.0, 25.0, tell), AppKind::Mixed);
+            assert_eq!(kind_of(0.5, 50.0, 0.5, tell), AppKind::LockHog);
         }
         // C code that computes without the lock is recognized only with CPU times.
         let outside = profile(&cells(Demand { wait: 0.0, lock: 2.0, cpu: 30.0 }, true));
-        assert_eq!(outside.kind, Kind::Computing);
+        assert_eq!(outside.kind, AppKind::Computing);
         assert!(outside.model.unwrap().lock_ms < 20.0);
     }
 
@@ -248,8 +248,8 @@ mod tests {
     #[test]
     fn too_few_cells_are_unknown() {
         let all = cells(Demand { wait: 50.0, lock: 10.0, cpu: 10.0 }, false);
-        assert_eq!(profile(&all[..1]).kind, Kind::Unknown);
-        assert_eq!(profile(&[]).kind, Kind::Unknown);
+        assert_eq!(profile(&all[..1]).kind, AppKind::Unknown);
+        assert_eq!(profile(&[]).kind, AppKind::Unknown);
         assert!(!profile(&[]).words.is_empty());
     }
 

@@ -1,14 +1,14 @@
 //! The saturation at which an autoscaler should hold a server: requests being served and waiting, divided by seats.
 
 use crate::capacity::Capacity;
-use crate::facts::{Facts, Size};
+use crate::facts::{Size, TrafficFacts};
 
 /// The smallest target; below it a request or two would change the number of instances.
 const LEAST: f64 = 0.05;
 
 /// Returns the saturation of an instance of `size` at its intended load: its capacity less the headroom, or the rate that the objective allows, if
 /// that is less. A computing app is full with few of its seats taken, a waiting app with nearly all. From 0.05 to 1.
-pub fn saturation(facts: &Facts, size: &Size) -> f64 {
+pub fn saturation(facts: &TrafficFacts, size: &Size) -> f64 {
     let capacity = Capacity::of(facts, size);
     let spare = capacity.rate_per_s / (1.0 + facts.headroom);
     let within = facts.slo.and_then(|slo| capacity.rate_within(slo));
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn an_app_that_waits_uses_its_seats() {
-        let facts = Facts::new(10.0, 100.0);
+        let facts = TrafficFacts::new(10.0, 100.0);
         let many = saturation(&facts, &size(2, 50));
         // 1 / 1.3 of the seats; with a hundred seats hardly any request waits.
         assert!((0.769..0.78).contains(&many), "{many}");
@@ -38,18 +38,18 @@ mod tests {
 
     #[test]
     fn an_app_that_computes_is_full_before_its_seats_are() {
-        let facts = Facts { cpu_ms: Some(50.0), ..Facts::new(10.0, 100.0) };
+        let facts = TrafficFacts { cpu_ms: Some(50.0), ..TrafficFacts::new(10.0, 100.0) };
         let found = saturation(&facts, &size(1, 20));
         assert!(found < 0.35, "{found}");
     }
 
     #[test]
     fn objectives_and_headroom_leave_room() {
-        let facts = Facts::new(10.0, 100.0);
+        let facts = TrafficFacts::new(10.0, 100.0);
         let slo = Some(Slo { percentile: 95.0, under_ms: 330.0 });
         let free = saturation(&facts, &size(1, 1));
-        assert!(saturation(&Facts { slo, ..facts.clone() }, &size(1, 1)) < free);
-        assert!(saturation(&Facts { headroom: 1.0, ..facts.clone() }, &size(2, 50)) < 0.51);
-        assert!((saturation(&Facts { headroom: 0.0, ..facts }, &size(1, 1)) - 1.0).abs() < 1e-9);
+        assert!(saturation(&TrafficFacts { slo, ..facts.clone() }, &size(1, 1)) < free);
+        assert!(saturation(&TrafficFacts { headroom: 1.0, ..facts.clone() }, &size(2, 50)) < 0.51);
+        assert!((saturation(&TrafficFacts { headroom: 0.0, ..facts }, &size(1, 1)) - 1.0).abs() < 1e-9);
     }
 }

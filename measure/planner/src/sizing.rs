@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::burst::{Burst, Instance};
 use crate::capacity::{Capacity, Resource};
-use crate::facts::{Facts, MONTH_HOURS, Size};
+use crate::facts::{MONTH_HOURS, Size, TrafficFacts};
 use crate::format::figure;
 use crate::slo::Slo;
 use crate::steps::Step;
@@ -121,7 +121,7 @@ pub struct SizingError(pub String);
 
 /// Returns the result for `size` without the steps, and the capacity of an instance.
 pub(crate) fn computed(
-    facts: &Facts,
+    facts: &TrafficFacts,
     size: &Size,
     instances: Option<u32>,
 ) -> Result<(Sizing, Capacity), SizingError> {
@@ -154,7 +154,7 @@ pub(crate) fn computed(
     Ok((sizing, capacity))
 }
 
-fn check(facts: &Facts, size: &Size) -> Result<(), SizingError> {
+fn check(facts: &TrafficFacts, size: &Size) -> Result<(), SizingError> {
     let positive = |value: f64, what: &str| match value.is_finite() && value > 0.0 {
         true => Ok(()),
         false => Err(SizingError(format!("{what} must be a number above 0, found {value}"))),
@@ -192,7 +192,7 @@ fn check(facts: &Facts, size: &Size) -> Result<(), SizingError> {
 }
 
 fn needed(
-    facts: &Facts,
+    facts: &TrafficFacts,
     capacity: &Capacity,
     within_slo: Option<f64>,
 ) -> Result<InstancesNeeded, SizingError> {
@@ -217,7 +217,7 @@ fn needed(
     Ok(InstancesNeeded { to_keep_up, for_slo, with_headroom, in_all, with_one_lost: in_all + 1 })
 }
 
-fn load(facts: &Facts, capacity: &Capacity, instances: u32) -> Load {
+fn load(facts: &TrafficFacts, capacity: &Capacity, instances: u32) -> Load {
     let rate_per_s = facts.rate_per_s / f64::from(instances);
     let special = facts.slo.map(|slo| slo.percentile).filter(|at| ![50.0, 95.0, 99.0].contains(at));
     let times = capacity.queue(rate_per_s).map(|queue| ResponseTimes {
@@ -252,7 +252,7 @@ fn keeps(load: &Load, slo: Slo) -> bool {
     load.times.is_some_and(|times| times.slo_time_ms(slo) <= slo.under_ms * 1.000_001)
 }
 
-fn burst(facts: &Facts, size: &Size, capacity: &Capacity, instances: u32) -> Burst {
+fn burst(facts: &TrafficFacts, size: &Size, capacity: &Capacity, instances: u32) -> Burst {
     let instance = Instance {
         in_hand: size.seats().into(),
         capacity_per_s: capacity.rate_per_s,
@@ -264,7 +264,7 @@ fn burst(facts: &Facts, size: &Size, capacity: &Capacity, instances: u32) -> Bur
     Burst::of(facts.burst.div_ceil(u64::from(instances)), &instance)
 }
 
-fn cost(facts: &Facts, size: &Size, instances: u32) -> Option<Cost> {
+fn cost(facts: &TrafficFacts, size: &Size, instances: u32) -> Option<Cost> {
     let price = size.price.as_ref()?;
     let per_month = price.per_month * f64::from(instances);
     let rate = facts.average_rate_per_s.unwrap_or(facts.rate_per_s);

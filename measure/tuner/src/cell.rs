@@ -6,7 +6,7 @@ use planner::{Cell, LimitedBy, MemoryPoint, Shape, Times};
 use crate::counters::Stages;
 use crate::options::Amount;
 use crate::running::{Context, Failure, RunningServer};
-use crate::server::Kind;
+use crate::server::ServerKind;
 use crate::slice::{self, Slice};
 use crate::workload::Portion;
 
@@ -61,7 +61,7 @@ impl CellResult {
 /// Starts a server once and measures up to `parts` parts of a cell, adding the results to `gathered`.
 pub(crate) fn visit(
     context: &Context<'_>,
-    kind: Kind,
+    kind: ServerKind,
     shape: Shape,
     effort: &Effort,
     parts: u32,

@@ -9,7 +9,7 @@ use crate::options::Fibers;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome {
+pub(crate) enum FiberOutcome {
     /// Fibers are clearly better than threads.
     Gain,
     /// Fibers are not better.
@@ -31,7 +31,7 @@ pub(crate) enum Outcome {
 /// A comparison of fibers with threads.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct FiberReport {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: FiberOutcome,
     /// The share of a request's time that it waits; `None` if unknown.
     pub(crate) waiting: Option<f64>,
     /// The best measured shape with fibers.
@@ -77,26 +77,26 @@ fn outcome(
     with: Option<&Choice>,
     without: Option<&Choice>,
     waiting: Option<f64>,
-) -> Outcome {
+) -> FiberOutcome {
     match (with, without) {
-        (Some(with), Some(without)) if with.gains_over(without, known.budget) => return Outcome::Gain,
-        (Some(_), Some(_)) => return Outcome::NoGain,
-        (Some(_), None) => return Outcome::Unknown,
+        (Some(with), Some(without)) if with.gains_over(without, known.budget) => return FiberOutcome::Gain,
+        (Some(_), Some(_)) => return FiberOutcome::NoGain,
+        (Some(_), None) => return FiberOutcome::Unknown,
         (None, _) => {}
     }
     let ran = known.firm.iter().any(|cell| cell.crashed.is_none());
     if forbids(known.libraries).is_some() || (ran && known.libraries.is_empty()) {
-        Outcome::Forbidden
+        FiberOutcome::Forbidden
     } else if known.firm.iter().any(|cell| cell.fibers > 0 && cell.crashed.is_some()) {
-        Outcome::DidNotRun
+        FiberOutcome::DidNotRun
     } else if waiting.is_none() {
-        Outcome::Unknown
-    } else if known.profile.kind == planner::Kind::LockHog {
-        Outcome::HoldsLock
+        FiberOutcome::Unknown
+    } else if known.profile.kind == planner::AppKind::LockHog {
+        FiberOutcome::HoldsLock
     } else if !fibers::worth_a_try(known.usable, known.profile) {
-        Outcome::Computes
+        FiberOutcome::Computes
     } else {
-        Outcome::NotTried
+        FiberOutcome::NotTried
     }
 }
 
@@ -105,27 +105,27 @@ fn forbids(libraries: &[Library]) -> Option<&Library> {
 }
 
 fn words(report: &FiberReport, known: &Known<'_>) -> Vec<String> {
-    let fitted = if report.outcome == Outcome::Computes { known.profile.waiting } else { 1.0 };
+    let fitted = if report.outcome == FiberOutcome::Computes { known.profile.waiting } else { 1.0 };
     let waits = percent(report.waiting.unwrap_or(0.0).min(fitted));
     let mut words = match report.outcome {
-        Outcome::Gain | Outcome::NoGain => compared(report, known),
-        Outcome::Computes => vec![format!(
+        FiberOutcome::Gain | FiberOutcome::NoGain => compared(report, known),
+        FiberOutcome::Computes => vec![format!(
             "No fibers: the app computes. A request waits for {waits} of its time, and fibers help only where requests wait."
         )],
-        Outcome::HoldsLock => vec![
+        FiberOutcome::HoldsLock => vec![
             "No fibers: the app holds the GVL while it waits, which would stop all fibers of a thread."
                 .to_owned(),
         ],
-        Outcome::Forbidden => vec![match forbids(known.libraries) {
+        FiberOutcome::Forbidden => vec![match forbids(known.libraries) {
             Some(library) => format!("No fibers, because of {}: {}.", library.name, library.text),
             None => "No fibers: the app's Ruby cannot serve with them.".to_owned(),
         }],
-        Outcome::DidNotRun => {
+        FiberOutcome::DidNotRun => {
             let cells = known.firm.iter().filter(|cell| cell.fibers > 0);
             let why = cells.filter_map(|cell| cell.crashed.as_deref()?.lines().next()).next();
             vec![format!("With fibers the server did not run: {}.", why.unwrap_or("no reason is known"))]
         }
-        Outcome::NotTried => {
+        FiberOutcome::NotTried => {
             let how = match known.wanted {
                 Some(Fibers::Off) => "without --fibers off they are measured",
                 _ => "add --fibers auto to measure them",
@@ -134,12 +134,12 @@ fn words(report: &FiberReport, known: &Known<'_>) -> Vec<String> {
                 "Fibers were not measured. A request waits for {waits} of its time, so they may help: {how}."
             )]
         }
-        Outcome::Unknown if report.without.is_some() => vec![
+        FiberOutcome::Unknown if report.without.is_some() => vec![
             "Whether fibers would help is unknown: one thread on its own shows how long a request waits (--threads 1), or try them (--fibers 100).".to_owned(),
         ],
-        Outcome::Unknown => return Vec::new(),
+        FiberOutcome::Unknown => return Vec::new(),
     };
-    if !matches!(report.outcome, Outcome::Computes | Outcome::HoldsLock | Outcome::Forbidden) {
+    if !matches!(report.outcome, FiberOutcome::Computes | FiberOutcome::HoldsLock | FiberOutcome::Forbidden) {
         words.extend(known.libraries.iter().filter_map(Library::weakens));
     }
     words
@@ -147,7 +147,7 @@ fn words(report: &FiberReport, known: &Known<'_>) -> Vec<String> {
 
 fn compared(report: &FiberReport, known: &Known<'_>) -> Vec<String> {
     let (Some(with), Some(without)) = (&report.with, &report.without) else { return Vec::new() };
-    let gains = if report.outcome == Outcome::Gain { "Fibers gain" } else { "Fibers gain nothing" };
+    let gains = if report.outcome == FiberOutcome::Gain { "Fibers gain" } else { "Fibers gain nothing" };
     let mut words = vec![format!(
         "{gains}: {}, {}; without fibers {}, {} ({}).",
         with.shape,
@@ -157,7 +157,7 @@ fn compared(report: &FiberReport, known: &Known<'_>) -> Vec<String> {
         differences(with, without)
     )];
     let users = known.usable.iter().map(|cell| cell.users).max().unwrap_or(0);
-    if report.outcome == Outcome::NoGain && users > 0 {
+    if report.outcome == FiberOutcome::NoGain && users > 0 {
         words.push(format!(
             "They pay where more requests wait at a time than the {users} of this load: measure with more, such as -c {}.",
             (users * 10).min(10_000)
@@ -218,7 +218,7 @@ mod tests {
         Library { name: "x".to_owned(), with_fibers: with_fibers.to_owned(), text: "does it".to_owned() }
     }
 
-    fn told(cells: &[Cell], libraries: &[Library], wanted: Option<&Fibers>) -> (Outcome, String) {
+    fn told(cells: &[Cell], libraries: &[Library], wanted: Option<&Fibers>) -> (FiberOutcome, String) {
         let profile = profile(cells);
         let budget = Budget::default();
         let found = report(&Known {
@@ -238,30 +238,30 @@ mod tests {
         let fibers = cell(Shape::new(1, 1).with_fibers(100), 1_200.0, 0.1);
         let waits = [library("waits")];
         let (outcome, words) = told(&[one.clone(), some.clone(), fibers.clone()], &[library("stops")], None);
-        assert_eq!(outcome, Outcome::Gain);
+        assert_eq!(outcome, FiberOutcome::Gain);
         assert!(words.contains("+650 % requests/s") && words.contains("With fibers, x does it."), "{words}");
         let slower = Cell { rate_per_s: 150.0, ..fibers.clone() };
         let (outcome, words) = told(&[one.clone(), some.clone(), slower], &waits, None);
-        assert_eq!(outcome, Outcome::NoGain);
+        assert_eq!(outcome, FiberOutcome::NoGain);
         assert!(words.contains("Fibers gain nothing") && words.contains("-c 640"), "{words}");
         let (outcome, words) = told(&[one.clone(), some.clone()], &waits, None);
-        assert_eq!(outcome, Outcome::NotTried);
+        assert_eq!(outcome, FiberOutcome::NotTried);
         assert!(words.contains("--fibers auto"), "{words}");
         let (outcome, words) = told(&[one.clone(), some.clone()], &[library("forbids")], None);
-        assert_eq!((outcome, words.as_str()), (Outcome::Forbidden, "No fibers, because of x: does it."));
-        assert_eq!(told(&[one.clone(), some.clone()], &[], None).0, Outcome::Forbidden);
+        assert_eq!((outcome, words.as_str()), (FiberOutcome::Forbidden, "No fibers, because of x: does it."));
+        assert_eq!(told(&[one.clone(), some.clone()], &[], None).0, FiberOutcome::Forbidden);
         let crashed = Cell { crashed: Some("too many maps\nlog".to_owned()), ..fibers };
         let (outcome, words) = told(&[one, some, crashed], &waits, Some(&Fibers::Auto));
-        assert_eq!(outcome, Outcome::DidNotRun);
+        assert_eq!(outcome, FiberOutcome::DidNotRun);
         assert!(words.contains("did not run: too many maps."), "{words}");
         let busy = [cell(Shape::new(1, 1), 20.0, 49.5), cell(Shape::new(1, 8), 20.0, 49.5)];
         let (outcome, words) = told(&busy, &waits, None);
-        assert_eq!(outcome, Outcome::Computes);
+        assert_eq!(outcome, FiberOutcome::Computes);
         assert!(words.starts_with("No fibers: the app computes."), "{words}");
-        assert_eq!(told(&[], &[], None), (Outcome::Unknown, String::new()));
+        assert_eq!(told(&[], &[], None), (FiberOutcome::Unknown, String::new()));
         let open = Cell { users: 0, ..cell(Shape::new(1, 4), 80.0, 0.1) };
         let (outcome, words) = told(&[open], &waits, None);
-        assert_eq!(outcome, Outcome::Unknown);
+        assert_eq!(outcome, FiberOutcome::Unknown);
         assert!(words.contains("--threads 1"), "{words}");
     }
 }

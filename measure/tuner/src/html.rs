@@ -9,7 +9,7 @@ use report::{
 use crate::figures::{figure, mebibytes, size};
 use crate::options::Options;
 use crate::results::{Measured, Results};
-use crate::server::Kind;
+use crate::server::ServerKind;
 use crate::summary;
 use crate::verdict::{Verdict, lines_for};
 use crate::workload;
@@ -175,7 +175,9 @@ fn shown(done: &Results) -> Vec<ShapeResult> {
     let known = |bytes: f64| if bytes > 0.0 { bytes } else { f64::NAN };
     // The heat maps are processes x threads.
     let ours = done.measured.iter().filter(|one| {
-        one.server == Kind::Firebrick && one.cell.fibers == 0 && (!one.look || one.cell.crashed.is_some())
+        one.server == ServerKind::Firebrick
+            && one.cell.fibers == 0
+            && (!one.look || one.cell.crashed.is_some())
     });
     let mut shown: Vec<ShapeResult> = ours
         .map(|one| match &one.cell.crashed {
@@ -310,7 +312,7 @@ fn frontier(done: &Results, best: Option<Shape>, budget: &Budget) -> Frontier {
         x: one.cell.pss_bytes as f64,
         y: one.cell.rate_per_s,
         series: servers.iter().position(|kind| *kind == one.server).unwrap_or(0),
-        chosen: one.server == Kind::Firebrick && best == Some(one.cell.shape()),
+        chosen: one.server == ServerKind::Firebrick && best == Some(one.cell.shape()),
     };
     let mark = budget
         .memory_bytes
@@ -334,7 +336,7 @@ fn frontier(done: &Results, best: Option<Shape>, budget: &Budget) -> Frontier {
 }
 
 /// Returns the servers with measured cells, in order of appearance.
-fn servers(done: &Results) -> Vec<Kind> {
+fn servers(done: &Results) -> Vec<ServerKind> {
     let mut kinds = Vec::new();
     for one in &done.measured {
         if !kinds.contains(&one.server) {
@@ -406,10 +408,10 @@ fn others(done: &Results, verdict: &Verdict) -> Option<Section> {
     let shapes: Vec<Shape> = done
         .measured
         .iter()
-        .filter(|one| one.server == Kind::Firebrick && !one.look)
+        .filter(|one| one.server == ServerKind::Firebrick && !one.look)
         .map(|one| one.cell.shape())
         .collect();
-    let bar = |shape: Shape, kind: Kind| {
+    let bar = |shape: Shape, kind: ServerKind| {
         let cell = done
             .measured
             .iter()
@@ -462,11 +464,9 @@ fn table(done: &Results, verdict: &Verdict) -> Option<Section> {
     ]
     .map(Column::number);
     let columns = words.chain(figures).chain([Column::text("remarks")]).collect();
-    let marked = done
-        .measured
-        .iter()
-        .enumerate()
-        .filter(|(_, one)| one.server == Kind::Firebrick && !one.look && best == Some(one.cell.shape()));
+    let marked = done.measured.iter().enumerate().filter(|(_, one)| {
+        one.server == ServerKind::Firebrick && !one.look && best == Some(one.cell.shape())
+    });
     let table = Table {
         caption: "look: a short measurement for the prediction; busy: other programs used the CPU; load: the load generator was the bottleneck.".to_owned(),
         columns,

@@ -7,7 +7,7 @@ use settings::Machine;
 use crate::fibers::FiberReport;
 use crate::options::Options;
 use crate::results::Results;
-use crate::server::Kind;
+use crate::server::ServerKind;
 use crate::verdict::Verdict;
 use crate::workload;
 
@@ -47,7 +47,7 @@ struct MachineFacts {
 
 #[derive(Serialize)]
 struct Other<'a> {
-    server: Kind,
+    server: ServerKind,
     version: &'a str,
     cells: Vec<&'a Cell>,
 }
@@ -61,16 +61,17 @@ pub(crate) fn document(
     budget: &Budget,
     machine: &Machine,
     cpus_of_server: f64,
-    versions: &[(Kind, String)],
+    versions: &[(ServerKind, String)],
     done: &Results,
     verdict: &Verdict,
 ) -> Result<String, String> {
-    let ours: Vec<_> = done.measured.iter().filter(|one| one.server == Kind::Firebrick).collect();
-    let others = versions.iter().filter(|(kind, _)| *kind != Kind::Firebrick).map(|(kind, version)| Other {
-        server: *kind,
-        version,
-        cells: done.measured.iter().filter(|one| one.server == *kind).map(|one| &one.cell).collect(),
-    });
+    let ours: Vec<_> = done.measured.iter().filter(|one| one.server == ServerKind::Firebrick).collect();
+    let others =
+        versions.iter().filter(|(kind, _)| *kind != ServerKind::Firebrick).map(|(kind, version)| Other {
+            server: *kind,
+            version,
+            cells: done.measured.iter().filter(|one| one.server == *kind).map(|one| &one.cell).collect(),
+        });
     let document = Document {
         kind: "firebrick tune",
         version: 1,

@@ -51,7 +51,7 @@ use options::Options;
 use results::Results;
 use running::Context;
 use screen::Screen;
-use server::Kind;
+use server::ServerKind;
 use stop::Stop;
 use verdict::Verdict;
 
@@ -101,7 +101,7 @@ struct Setup<'a> {
     cpus: Cpus,
     budget: Budget,
     notes: Vec<String>,
-    servers: Vec<(Kind, String)>,
+    servers: Vec<(ServerKind, String)>,
 }
 
 fn measure_and_report(options: &Options) -> Result<ExitCode, String> {
@@ -124,7 +124,7 @@ fn measure_and_report(options: &Options) -> Result<ExitCode, String> {
         cpus: &setup.cpus,
         libraries: std::cell::OnceCell::new(),
     };
-    let kinds: Vec<Kind> = setup.servers.iter().map(|(kind, _)| *kind).collect();
+    let kinds: Vec<ServerKind> = setup.servers.iter().map(|(kind, _)| *kind).collect();
     let mut screen = Screen::new(options.output.quiet, options.output.json_only, kinds.len() > 1);
     screen.head(&head(&setup));
     let done = work::work(&context, &kinds, &mut screen);
@@ -213,7 +213,8 @@ fn report(setup: &Setup<'_>, done: &Results) -> Result<ExitCode, String> {
             "other programs disturbed most measurements: there is no recommendation (see above)".to_owned()
         );
     }
-    let ran = done.measured.iter().any(|one| one.server == Kind::Firebrick && one.cell.rate_per_s > 0.0);
+    let ran =
+        done.measured.iter().any(|one| one.server == ServerKind::Firebrick && one.cell.rate_per_s > 0.0);
     Ok(if ran { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

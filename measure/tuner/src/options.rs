@@ -10,7 +10,7 @@ use load::inputs;
 use load::scenario::Stage;
 use planner::{Budget, Shape, Slo};
 
-use crate::server::Kind;
+use crate::server::ServerKind;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
@@ -19,7 +19,7 @@ pub(crate) struct Options {
     pub(crate) shapes: Shapes,
     pub(crate) load: LoadOptions,
     pub(crate) budget: Budget,
-    pub(crate) servers: Vec<Kind>,
+    pub(crate) servers: Vec<ServerKind>,
     pub(crate) environment: String,
     pub(crate) boot_timeout: Duration,
     pub(crate) output: Output,
@@ -283,11 +283,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn servers(&mut self) -> Vec<Kind> {
+    fn servers(&mut self) -> Vec<ServerKind> {
         let words = self.text("against").into_iter().flat_map(|text| text.split(','));
-        let mut servers = vec![Kind::Firebrick];
+        let mut servers = vec![ServerKind::Firebrick];
         for word in words.map(str::trim) {
-            match Kind::named(word) {
+            match ServerKind::named(word) {
                 Some(kind) if servers.contains(&kind) => {}
                 Some(kind) => servers.push(kind),
                 None => self.mistakes.push(format!(
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!((options.load.users, options.load.amount), (30, Amount::Requests(600)));
         assert_eq!(options.load.warm_up, Amount::Requests(60));
         assert_eq!(options.budget, Budget::default());
-        assert_eq!(options.servers, [Kind::Firebrick]);
+        assert_eq!(options.servers, [ServerKind::Firebrick]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The cells that were measured, and which of them a recommendation may be based on.
 
 use crate::libraries::Library;
-use crate::server::Kind;
+use crate::server::ServerKind;
 use planner::{Cell, LimitedBy, Prediction};
 
 /// The number of disturbed full measurements after which the search ends.
@@ -10,7 +10,7 @@ const DISTURBED_AT_LEAST: usize = 2;
 /// A cell of the table.
 #[derive(Debug, Clone)]
 pub(crate) struct Measured {
-    pub(crate) server: Kind,
+    pub(crate) server: ServerKind,
     pub(crate) cell: Cell,
     /// Whether this is a short look, which is used only for the prediction.
     pub(crate) look: bool,
@@ -42,20 +42,20 @@ pub(crate) struct Results {
 impl Results {
     /// Returns Firebrick's cells on which a recommendation may be based: measured in full, or crashed.
     pub(crate) fn firm(&self) -> Vec<Cell> {
-        let ours = self.measured.iter().filter(|one| one.server == Kind::Firebrick);
+        let ours = self.measured.iter().filter(|one| one.server == ServerKind::Firebrick);
         let firm = ours.filter(|one| !one.look || one.cell.crashed.is_some());
         with_the_fastest(usable(firm.map(|one| one.cell.clone()).collect()))
     }
 
     /// Returns all of Firebrick's cells, as input of prediction and diagnosis.
     pub(crate) fn usable(&self) -> Vec<Cell> {
-        let ours = self.measured.iter().filter(|one| one.server == Kind::Firebrick);
+        let ours = self.measured.iter().filter(|one| one.server == ServerKind::Firebrick);
         usable(ours.map(|one| one.undisturbed.clone()).collect())
     }
 
     /// Returns why the measurements say nothing about the app: other programs disturbed most of them.
     pub(crate) fn noise(&self) -> Option<String> {
-        let ours = self.measured.iter().filter(|one| one.server == Kind::Firebrick && !one.look);
+        let ours = self.measured.iter().filter(|one| one.server == ServerKind::Firebrick && !one.look);
         let ran: Vec<&Measured> = ours.filter(|one| one.cell.crashed.is_none()).collect();
         let disturbed = ran.iter().filter(|one| one.cell.limited_by == Some(LimitedBy::Machine)).count();
         (disturbed >= DISTURBED_AT_LEAST && disturbed * 2 > ran.len()).then(|| {

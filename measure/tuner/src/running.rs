@@ -25,7 +25,7 @@ use crate::guard::{Guard, Guarded};
 use crate::libraries::Library;
 use crate::options::Options;
 use crate::processes::{MARK, ServerProcesses};
-use crate::server::{Kind, Launch, control_socket};
+use crate::server::{Launch, ServerKind, control_socket};
 use crate::stop::Stop;
 
 /// Environment variables that would change a server's shape or address.
@@ -78,7 +78,7 @@ pub(crate) struct RunningServer {
     child: Child,
     guarded: Guarded,
     status: Option<ExitStatus>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ServerKind,
     pub(crate) port: u16,
     folder: PathBuf,
     log: PathBuf,
@@ -89,14 +89,18 @@ impl RunningServer {
     ///
     /// # Errors
     /// The reason why the server is not ready.
-    pub(crate) fn start(context: &Context<'_>, kind: Kind, shape: Shape) -> Result<RunningServer, Failure> {
+    pub(crate) fn start(
+        context: &Context<'_>,
+        kind: ServerKind,
+        shape: Shape,
+    ) -> Result<RunningServer, Failure> {
         let mut running = RunningServer::spawn(context, kind, shape)
             .map_err(|error| Failure::Crashed(format!("cannot start: {error}")))?;
         running.wait_until_ready(context, shape)?;
         Ok(running)
     }
 
-    fn spawn(context: &Context<'_>, kind: Kind, shape: Shape) -> io::Result<RunningServer> {
+    fn spawn(context: &Context<'_>, kind: ServerKind, shape: Shape) -> io::Result<RunningServer> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let options = context.options;
@@ -166,7 +170,7 @@ impl RunningServer {
 
     /// Returns the counters of a Firebrick server.
     pub(crate) fn counters(&self) -> Option<Counters> {
-        if self.kind != Kind::Firebrick {
+        if self.kind != ServerKind::Firebrick {
             return None;
         }
         Counters::read(&control::client::get(&control_socket(&self.folder), "/stats").ok()?)

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub(crate) enum ServerKind {
     Firebrick,
     Puma,
     Unicorn,
@@ -29,21 +29,21 @@ pub(crate) struct Launch<'a> {
     pub(crate) boot_seconds: u64,
 }
 
-impl Kind {
+impl ServerKind {
     /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Firebrick => "firebrick",
-            Kind::Puma => "puma",
-            Kind::Unicorn => "unicorn",
-            Kind::Webrick => "webrick",
-            Kind::Passenger => "passenger",
+            ServerKind::Firebrick => "firebrick",
+            ServerKind::Puma => "puma",
+            ServerKind::Unicorn => "unicorn",
+            ServerKind::Webrick => "webrick",
+            ServerKind::Passenger => "passenger",
         }
     }
 
     /// Returns another server by its name.
-    pub(crate) fn named(word: &str) -> Option<Kind> {
-        [Kind::Puma, Kind::Unicorn, Kind::Webrick, Kind::Passenger]
+    pub(crate) fn named(word: &str) -> Option<ServerKind> {
+        [ServerKind::Puma, ServerKind::Unicorn, ServerKind::Webrick, ServerKind::Passenger]
             .into_iter()
             .find(|kind| kind.name() == word)
     }
@@ -51,33 +51,35 @@ impl Kind {
     /// Returns whether the server supports this shape.
     pub(crate) fn fits(self, shape: Shape) -> bool {
         match self {
-            Kind::Firebrick => true,
+            ServerKind::Firebrick => true,
             // Fibers of other servers are not comparable.
             _ if shape.fibers > 0 => false,
-            Kind::Puma => true,
-            Kind::Unicorn | Kind::Passenger => shape.threads == 1,
-            Kind::Webrick => shape.processes == 1,
+            ServerKind::Puma => true,
+            ServerKind::Unicorn | ServerKind::Passenger => shape.threads == 1,
+            ServerKind::Webrick => shape.processes == 1,
         }
     }
 
     /// Returns why the server supports only some shapes.
     pub(crate) fn limits(self) -> &'static str {
         match self {
-            Kind::Firebrick | Kind::Puma => "",
-            Kind::Unicorn => "unicorn has one thread per process",
-            Kind::Passenger => "passenger (open source) has one thread per process",
-            Kind::Webrick => "webrick has only one process",
+            ServerKind::Firebrick | ServerKind::Puma => "",
+            ServerKind::Unicorn => "unicorn has one thread per process",
+            ServerKind::Passenger => "passenger (open source) has one thread per process",
+            ServerKind::Webrick => "webrick has only one process",
         }
     }
 
     /// Returns the command that prints the server's version, run in the app's folder; empty for Firebrick.
     fn version_command(self, bundled: bool) -> Vec<String> {
         let words: &[&str] = match self {
-            Kind::Firebrick => return Vec::new(),
-            Kind::Puma => &["puma", "--version"],
-            Kind::Unicorn => &["unicorn", "--version"],
-            Kind::Webrick => &["ruby", "-e", r#"require "webrick"; require "rack"; puts WEBrick::VERSION"#],
-            Kind::Passenger => &["passenger", "--version"],
+            ServerKind::Firebrick => return Vec::new(),
+            ServerKind::Puma => &["puma", "--version"],
+            ServerKind::Unicorn => &["unicorn", "--version"],
+            ServerKind::Webrick => {
+                &["ruby", "-e", r#"require "webrick"; require "rack"; puts WEBrick::VERSION"#]
+            }
+            ServerKind::Passenger => &["passenger", "--version"],
         };
         with_bundle(bundled, words.iter().map(|word| (*word).to_owned()).collect())
     }
@@ -125,11 +127,11 @@ impl Kind {
         launch: &Launch<'_>,
     ) -> io::Result<Vec<String>> {
         let words = match self {
-            Kind::Firebrick => return firebrick(program, shape, launch),
-            Kind::Puma => puma(shape, launch)?,
-            Kind::Unicorn => unicorn(shape, launch)?,
-            Kind::Webrick => webrick(shape, launch)?,
-            Kind::Passenger => passenger(shape, launch),
+            ServerKind::Firebrick => return firebrick(program, shape, launch),
+            ServerKind::Puma => puma(shape, launch)?,
+            ServerKind::Unicorn => unicorn(shape, launch)?,
+            ServerKind::Webrick => webrick(shape, launch)?,
+            ServerKind::Passenger => passenger(shape, launch),
         };
         Ok(with_bundle(has_gemfile(launch.dir), words))
     }
@@ -274,26 +276,27 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let launch =
             Launch { dir: temp.path(), temp: temp.path(), port: 4321, environment: "it's", boot_seconds: 60 };
-        let words = |kind: Kind, shape| kind.command(Path::new("/bin/firebrick"), shape, &launch).unwrap();
+        let words =
+            |kind: ServerKind, shape| kind.command(Path::new("/bin/firebrick"), shape, &launch).unwrap();
         let file = |name: &str| fs::read_to_string(temp.path().join(name)).unwrap();
-        let ours = words(Kind::Firebrick, Shape::new(2, 5));
+        let ours = words(ServerKind::Firebrick, Shape::new(2, 5));
         for word in ["--workers=2", "--threads=5:5", "--fibers=off", "--bind=tcp://127.0.0.1:4321"] {
             assert!(ours.contains(&word.to_owned()), "{word} in {ours:?}");
         }
-        let fibers = words(Kind::Firebrick, Shape::new(2, 1).with_fibers(300));
+        let fibers = words(ServerKind::Firebrick, Shape::new(2, 1).with_fibers(300));
         assert!(fibers.contains(&"--fibers=300".to_owned()), "{fibers:?}");
-        words(Kind::Puma, Shape::new(2, 5));
+        words(ServerKind::Puma, Shape::new(2, 5));
         assert!(
             file("puma.rb").contains("workers 2\npreload_app!") && file("puma.rb").contains("threads 5, 5")
         );
         assert!(file("puma.rb").contains(r"environment 'it\'s'"));
-        words(Kind::Puma, Shape::new(1, 5));
+        words(ServerKind::Puma, Shape::new(1, 5));
         assert!(!file("puma.rb").contains("workers"), "one process needs no cluster");
-        words(Kind::Unicorn, Shape::new(3, 1));
+        words(ServerKind::Unicorn, Shape::new(3, 1));
         assert!(file("unicorn.rb").contains("worker_processes 3"));
-        words(Kind::Webrick, Shape::new(1, 7));
+        words(ServerKind::Webrick, Shape::new(1, 7));
         assert!(file("webrick.rb").contains("MaxClients: 7"));
-        assert!(words(Kind::Passenger, Shape::new(3, 1)).contains(&"--max-pool-size=3".to_owned()));
+        assert!(words(ServerKind::Passenger, Shape::new(3, 1)).contains(&"--max-pool-size=3".to_owned()));
     }
 
     #[test]
@@ -307,15 +310,17 @@ mod tests {
             environment: "production",
             boot_seconds: 60,
         };
-        let words = Kind::Puma.command(Path::new("x"), Shape::new(1, 1), &launch).unwrap();
+        let words = ServerKind::Puma.command(Path::new("x"), Shape::new(1, 1), &launch).unwrap();
         assert_eq!(words[..3], ["bundle", "exec", "puma"]);
     }
 
     #[test]
     fn unsupported_shapes() {
-        assert!(Kind::Unicorn.fits(Shape::new(4, 1)) && !Kind::Unicorn.fits(Shape::new(4, 2)));
-        assert!(!Kind::Puma.fits(Shape::new(1, 1).with_fibers(9)));
-        assert!(Kind::Webrick.fits(Shape::new(1, 9)) && !Kind::Webrick.fits(Shape::new(2, 1)));
-        assert!(Kind::named("puma") == Some(Kind::Puma) && Kind::named("firebrick").is_none());
+        assert!(ServerKind::Unicorn.fits(Shape::new(4, 1)) && !ServerKind::Unicorn.fits(Shape::new(4, 2)));
+        assert!(!ServerKind::Puma.fits(Shape::new(1, 1).with_fibers(9)));
+        assert!(ServerKind::Webrick.fits(Shape::new(1, 9)) && !ServerKind::Webrick.fits(Shape::new(2, 1)));
+        assert!(
+            ServerKind::named("puma") == Some(ServerKind::Puma) && ServerKind::named("firebrick").is_none()
+        );
     }
 }

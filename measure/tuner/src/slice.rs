@@ -11,7 +11,7 @@ use planner::{LimitedBy, MemoryPoint, Shape};
 use crate::counters::{Stages, Sum};
 use crate::processes::{Memory, ServerProcesses};
 use crate::running::{Context, Failure, RunningServer};
-use crate::server::Kind;
+use crate::server::ServerKind;
 use crate::workload::{Portion, scenario};
 
 /// The interval at which memory is sampled; longer if sampling takes long.
@@ -68,7 +68,7 @@ pub(crate) fn measure(
     before: u64,
     watch: &mut dyn FnMut(&Progress),
 ) -> Result<Slice, Failure> {
-    let wants_stages = running.kind == Kind::Firebrick;
+    let wants_stages = running.kind == ServerKind::Firebrick;
     let scenario = scenario(&context.options.load, portion, running.port, wants_stages);
     let (counters, ticks, cpu, sched_times) = (
         running.counters(),

@@ -99,11 +99,11 @@ fn remarks(measured: &Measured) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::figures::size;
-    use crate::server::Kind;
+    use crate::server::ServerKind;
 
     fn measured(cell: Cell) -> Measured {
         Measured {
-            server: Kind::Firebrick,
+            server: ServerKind::Firebrick,
             undisturbed: cell.clone(),
             cell,
             look: false,

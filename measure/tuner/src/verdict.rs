@@ -8,7 +8,7 @@ use crate::figures::figure;
 use crate::hints::{self, Pool};
 use crate::options::Options;
 use crate::results::{Measured, Results};
-use crate::server::Kind;
+use crate::server::ServerKind;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
@@ -123,20 +123,20 @@ fn remarks(options: &Options, done: &Results) -> Vec<String> {
 
 /// Returns the best cell of each other server, compared with Firebrick's.
 fn others(done: &Results) -> Vec<String> {
-    let best = |kind: Kind| {
+    let best = |kind: ServerKind| {
         let cells =
             done.measured.iter().filter(|one| one.server == kind && !one.look && one.cell.crashed.is_none());
         cells.max_by(|a, b| a.cell.rate_per_s.total_cmp(&b.cell.rate_per_s)).map(|one| one.cell.clone())
     };
-    let Some(ours) = best(Kind::Firebrick) else { return Vec::new() };
-    [Kind::Puma, Kind::Unicorn, Kind::Webrick, Kind::Passenger]
+    let Some(ours) = best(ServerKind::Firebrick) else { return Vec::new() };
+    [ServerKind::Puma, ServerKind::Unicorn, ServerKind::Webrick, ServerKind::Passenger]
         .into_iter()
         .filter_map(|kind| best(kind).map(|cell| (kind, cell)))
         .map(|(kind, cell)| compare(kind, &cell, &ours))
         .collect()
 }
 
-fn compare(kind: Kind, cell: &Cell, ours: &Cell) -> String {
+fn compare(kind: ServerKind, cell: &Cell, ours: &Cell) -> String {
     let memory = match (cell.pss_bytes, ours.pss_bytes) {
         (0, _) | (_, 0) => String::new(),
         (theirs, own) => format!(
@@ -196,7 +196,7 @@ mod tests {
             ..Cell::default()
         };
         Measured {
-            server: Kind::Firebrick,
+            server: ServerKind::Firebrick,
             undisturbed: cell.clone(),
             cell,
             look: false,

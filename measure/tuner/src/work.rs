@@ -12,7 +12,7 @@ use crate::results::{Measured, Results};
 use crate::running::{Context, Failure};
 use crate::screen::Screen;
 use crate::search::{SearchState, Step, candidates, fiber_candidates, list_of_fibers};
-use crate::server::Kind;
+use crate::server::ServerKind;
 use crate::workload::Portion;
 
 /// The time limit of a short look, apart from the last responses.
@@ -22,7 +22,7 @@ const LOOK_SHARE: f64 = 0.07;
 const CELL_SHARE: f64 = 0.18;
 
 /// Measures the cells that the options request.
-pub(crate) fn work(context: &Context<'_>, kinds: &[Kind], screen: &mut Screen) -> Results {
+pub(crate) fn work(context: &Context<'_>, kinds: &[ServerKind], screen: &mut Screen) -> Results {
     let began = Instant::now();
     let mut session = Session { context, kinds, screen, gathered: HashMap::new(), done: Results::default() };
     match session.options().shapes.grid().filter(|_| !session.options().shapes.few) {
@@ -46,9 +46,9 @@ enum Whole {
 
 struct Session<'a, 'b> {
     context: &'a Context<'b>,
-    kinds: &'a [Kind],
+    kinds: &'a [ServerKind],
     screen: &'a mut Screen,
-    gathered: HashMap<(Kind, Shape), CellResult>,
+    gathered: HashMap<(ServerKind, Shape), CellResult>,
     done: Results,
 }
 
@@ -189,9 +189,9 @@ impl Session<'_, '_> {
 
     /// Measures one shape with each server, alternating.
     fn cell(&mut self, shape: Shape, effort: &Effort, is_look: bool, done: f64, share: f64) {
-        let kinds: Vec<Kind> = if is_look { vec![Kind::Firebrick] } else { self.kinds.to_vec() };
-        let kinds: Vec<Kind> = kinds.into_iter().filter(|kind| kind.fits(shape)).collect();
-        let mut gathered: Vec<(Kind, CellResult)> = kinds
+        let kinds: Vec<ServerKind> = if is_look { vec![ServerKind::Firebrick] } else { self.kinds.to_vec() };
+        let kinds: Vec<ServerKind> = kinds.into_iter().filter(|kind| kind.fits(shape)).collect();
+        let mut gathered: Vec<(ServerKind, CellResult)> = kinds
             .iter()
             .map(|kind| {
                 (
@@ -223,7 +223,7 @@ impl Session<'_, '_> {
 
     fn part(
         &mut self,
-        kind: Kind,
+        kind: ServerKind,
         shape: Shape,
         effort: &Effort,
         parts: u32,
@@ -247,7 +247,14 @@ impl Session<'_, '_> {
         });
     }
 
-    fn keep(&mut self, kind: Kind, shape: Shape, effort: &Effort, is_look: bool, gathered: &CellResult) {
+    fn keep(
+        &mut self,
+        kind: ServerKind,
+        shape: Shape,
+        effort: &Effort,
+        is_look: bool,
+        gathered: &CellResult,
+    ) {
         if gathered.slices.is_empty()
             && gathered.failed.as_ref().is_none_or(|failed| *failed == Failure::Stopped)
         {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use load::scenario::{
-    Arrivals, Checks, Order, Origin, Protocol, Request, Scenario, Stop, Think, Timeouts, Tls, Traffic,
+    Arrivals, Checks, Origin, Protocol, Request, RequestOrder, Scenario, Stop, Think, Timeouts, Tls, Traffic,
     Transport,
 };
 
@@ -44,7 +44,7 @@ pub(crate) fn scenario(load: &LoadOptions, portion: Portion, port: u16, stages: 
     };
     Scenario {
         requests,
-        order: Order::InTurn,
+        order: RequestOrder::InTurn,
         traffic,
         stop: Stop { requests: requests_at_most, rounds: None, after },
         warm_up: Duration::ZERO,

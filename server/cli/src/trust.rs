@@ -11,7 +11,7 @@ use std::io::{self, BufRead, IsTerminal};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::SystemTime;
 
-use certs::local::stores::{self, Kind, Machine, Need, Step, Store};
+use certs::local::stores::{self, Machine, Need, Step, Store, TrustStoreKind};
 use certs::local::{self, Authority};
 use settings::Environment;
 
@@ -24,7 +24,7 @@ pub struct Trust {
     /// Only show the commands.
     pub dry_run: bool,
     /// The stores to change.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<TrustStoreKind>,
 }
 
 impl Trust {
@@ -32,15 +32,15 @@ impl Trust {
     ///
     /// # Errors
     /// A name is unknown.
-    pub(crate) fn kinds<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<Kind>, String> {
+    pub(crate) fn kinds<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<TrustStoreKind>, String> {
         let mut kinds = Vec::new();
         for name in names {
-            let known = Kind::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
-            let all = Kind::ALL.map(|(name, _)| name).join(", ");
+            let known = TrustStoreKind::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
+            let all = TrustStoreKind::ALL.map(|(name, _)| name).join(", ");
             kinds.push(known.ok_or_else(|| format!("--store {name}: expected one of {all}"))?);
         }
         kinds.dedup();
-        Ok(if kinds.is_empty() { Kind::ALL.map(|(_, kind)| kind).to_vec() } else { kinds })
+        Ok(if kinds.is_empty() { TrustStoreKind::ALL.map(|(_, kind)| kind).to_vec() } else { kinds })
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn stores_are_named() {
         assert_eq!(Trust::kinds(std::iter::empty()).unwrap().len(), 3);
-        assert_eq!(Trust::kinds(["firefox"].into_iter()), Ok(vec![Kind::Firefox]));
+        assert_eq!(Trust::kinds(["firefox"].into_iter()), Ok(vec![TrustStoreKind::Firefox]));
         assert!(Trust::kinds(["safari"].into_iter()).unwrap_err().contains("system, chromium, firefox"));
     }
 

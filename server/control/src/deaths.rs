@@ -3,7 +3,7 @@
 use text::people::grouped;
 
 use crate::table::{grid, mib, span};
-use stats::{Death, DeathRequest, Kind};
+use stats::{CountedKind, Death, DeathRequest};
 use std::fmt::Write;
 
 /// Returns the output of `firebrick deaths`.

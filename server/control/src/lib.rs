@@ -30,7 +30,7 @@ mod socket;
 mod stop;
 mod table;
 
-pub use provider::{Order, Provider};
+pub use provider::{Provider, PumaCommand};
 pub use release::{Listening, Release};
 pub use server::Server;
 pub use settings::ControlAddress;

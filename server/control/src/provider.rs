@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 /// The orders of Puma's tools (`pumactl`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum PumaCommand {
     /// Finish requests, then exit (as TERM).
     Stop,
     /// Exit at once (as a second INT).
@@ -46,7 +46,7 @@ pub trait Provider {
 
     /// Performs an order of Puma's tools, as the corresponding signal would. With a short delay, so that the
     /// client gets its response first.
-    fn order(&self, order: Order);
+    fn order(&self, order: PumaCommand);
 
     /// Starts a new program that takes over. Returns steps and end, as of a reload.
     fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadLine>;

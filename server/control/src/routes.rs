@@ -3,7 +3,7 @@
 use crate::gate::{Gate, Refusal};
 use crate::metrics::{self, Format};
 use crate::page;
-use crate::provider::{Order, Provider};
+use crate::provider::{Provider, PumaCommand};
 use crate::reload::{ReloadLine, ReloadWish, Reply};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -40,7 +40,7 @@ enum Route {
     Reload(ReloadWish),
     Upgrade,
     /// An order of Puma's tools; `None` if there is nothing to do.
-    Order(Option<Order>),
+    Order(Option<PumaCommand>),
     /// A command of pumactl that Firebrick does not have, with the reason.
     Unsupported(&'static str),
     Metrics(Format),
@@ -279,10 +279,10 @@ const ENDPOINTS: [Endpoint; 18] = [
         &["/stop", "/halt", "/restart", "/phased-restart"],
         "for pumactl and other tools of Puma: as TERM, as INT twice, as USR2, as USR1; answered at once",
         |query| match query.0.uri.path() {
-            "/stop" => Route::Order(Some(Order::Stop)),
-            "/halt" => Route::Order(Some(Order::Halt)),
-            "/restart" => Route::Order(Some(Order::Restart)),
-            _ => Route::Order(Some(Order::PhasedRestart)),
+            "/stop" => Route::Order(Some(PumaCommand::Stop)),
+            "/halt" => Route::Order(Some(PumaCommand::Halt)),
+            "/restart" => Route::Order(Some(PumaCommand::Restart)),
+            _ => Route::Order(Some(PumaCommand::PhasedRestart)),
         },
     ),
     get(&["/"], "this list; the page for browsers", |query| {
@@ -463,10 +463,10 @@ mod tests {
     #[test]
     fn orders_of_pumas_tools() {
         for (path, order) in [
-            ("/stop?token=x", Order::Stop),
-            ("/halt", Order::Halt),
-            ("/restart", Order::Restart),
-            ("/phased-restart?token=x", Order::PhasedRestart),
+            ("/stop?token=x", PumaCommand::Stop),
+            ("/halt", PumaCommand::Halt),
+            ("/restart", PumaCommand::Restart),
+            ("/phased-restart?token=x", PumaCommand::PhasedRestart),
         ] {
             for method in [Method::GET, Method::POST] {
                 assert_eq!(requested(&method, path, "*/*"), Route::Order(Some(order)), "{path}");

@@ -1,8 +1,9 @@
 //! Formats statistics for people.
 
 use stats::{
-    CertificateSnapshot, Changes, DurationSummary, HandlerFigures, HandlersSnapshot, Kind, QueueSnapshot,
-    RateLimitsSnapshot, ServedCertificate, ServerSnapshot, ServiceSnapshot, TlsSnapshot, WorkerSnapshot,
+    CertificateSnapshot, Changes, CountedKind, DurationSummary, HandlerFigures, HandlersSnapshot,
+    QueueSnapshot, RateLimitsSnapshot, ServedCertificate, ServerSnapshot, ServiceSnapshot, TlsSnapshot,
+    WorkerSnapshot,
 };
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -233,7 +234,7 @@ fn changes(facts: &mut Facts, server: &ServerSnapshot) {
     change(facts, "upgrade", &server.upgrades, server.taken_at);
 }
 
-fn change<K: Kind + Display>(facts: &mut Facts, name: &str, changes: &Changes<K>, now: SystemTime) {
+fn change<K: CountedKind + Display>(facts: &mut Facts, name: &str, changes: &Changes<K>, now: SystemTime) {
     if let Some(running) = &changes.running {
         facts.line(name, format!("{}: {}", running.stage, running.text));
     }

@@ -3,7 +3,7 @@
 
 use control::client::{self, Client};
 use control::reload::{ReloadLine, ReloadWish};
-use control::{ControlAddress, Order, Provider, Server};
+use control::{ControlAddress, Provider, PumaCommand, Server};
 use stats::{
     Death, DeathCause, DeathCounts, DeathRequest, InFlight, Load, QueueSnapshot, RubyVersion, ServerSnapshot,
     ServerState, Snapshot, Status, WorkerSnapshot, WorkerState,
@@ -65,10 +65,10 @@ impl Drop for Running {
 struct Figures;
 
 /// The orders that the server has received. Only one test gives orders.
-static ORDERS: std::sync::Mutex<Vec<Order>> = std::sync::Mutex::new(Vec::new());
+static ORDERS: std::sync::Mutex<Vec<PumaCommand>> = std::sync::Mutex::new(Vec::new());
 
 impl Provider for Figures {
-    fn order(&self, order: Order) {
+    fn order(&self, order: PumaCommand) {
         ORDERS.lock().unwrap().push(order);
     }
 
@@ -153,7 +153,7 @@ fn pumas_tools_give_orders() {
     let mut refused = String::new();
     stream.read_to_string(&mut refused).unwrap();
     assert!(refused.starts_with("HTTP/1.0 403 ") && refused.ends_with("Invalid auth token"), "{refused}");
-    let orders = [Order::PhasedRestart, Order::Restart, Order::Stop, Order::Halt];
+    let orders = [PumaCommand::PhasedRestart, PumaCommand::Restart, PumaCommand::Stop, PumaCommand::Halt];
     assert_eq!(*ORDERS.lock().unwrap(), orders);
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Command;
-use load::scenario::{Arrivals, ConnectTo, Length, Order, Protocol, Stage, Think, Traffic};
+use load::scenario::{Arrivals, ConnectTo, Length, Protocol, RequestOrder, Stage, Think, Traffic};
 
 use super::*;
 
@@ -92,7 +92,7 @@ fn requests() {
         "{request:?}"
     );
     assert!(has("Content-Type", "application/x-www-form-urlencoded"));
-    assert_eq!(scenario.order, Order::Random(1));
+    assert_eq!(scenario.order, RequestOrder::Random(1));
     let request =
         &run("h -X put --body {} --content-type application/json --user a:b:c").scenario.requests[0];
     assert_eq!(request.method, "PUT");

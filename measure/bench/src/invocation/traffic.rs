@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use load::inputs;
-use load::scenario::{Arrivals, Order, Stage, Stop, Think, Traffic};
+use load::scenario::{Arrivals, RequestOrder, Stage, Stop, Think, Traffic};
 
 use super::flags::Flags;
 use super::requests::Requests;
@@ -20,7 +20,7 @@ const SEED: u64 = 1;
 pub(super) struct Timing {
     pub traffic: Traffic,
     pub stop: Stop,
-    pub order: Order,
+    pub order: RequestOrder,
     pub description: TrafficDescription,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn read(flags: &mut Flags<'_>, requests: Option<&Requests>) -> Option
     flags.not_with("rate", &["reps"], "an open model has no users; use -n for the number of requests");
     flags.not_with("replay", &["think", "reps", "order"], "the log determines when requests are sent");
     flags.needs("arrivals", "rate", "it sets the distribution of arrivals");
-    let order = flags.value("order", order).unwrap_or(Order::InTurn);
+    let order = flags.value("order", order).unwrap_or(RequestOrder::InTurn);
     let connections = flags.count("connections");
     let stop = Stop {
         requests: flags.value("requests", inputs::count),
@@ -106,10 +106,10 @@ fn seeded(text: &str) -> Option<Result<u64, String>> {
     }
 }
 
-fn order(text: &str) -> Result<Order, String> {
+fn order(text: &str) -> Result<RequestOrder, String> {
     match seeded(text) {
-        Some(seed) => seed.map(Order::Random),
-        None if text == "in-turn" => Ok(Order::InTurn),
+        Some(seed) => seed.map(RequestOrder::Random),
+        None if text == "in-turn" => Ok(RequestOrder::InTurn),
         None => Err(format!("{text:?} is not an order: expected in-turn or random")),
     }
 }

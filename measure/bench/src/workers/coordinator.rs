@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use load::Outcome;
 
 use super::fleet::{Event, Fleet};
-use super::frame::{Order, Report};
+use super::frame::{CoordinatorMessage, WorkerMessage};
 use super::join::accept;
 use crate::description::Description;
 use crate::interrupt::Interrupt;
@@ -92,12 +92,12 @@ impl Run {
             }
             let Some((number, event)) = self.fleet.next(REDRAW) else { continue };
             match event {
-                Event::Report(Report::Ready) => waiting -= 1,
-                Event::Report(Report::Progress(_)) => {}
-                Event::Report(Report::Failed(why)) => {
+                Event::Report(WorkerMessage::Ready) => waiting -= 1,
+                Event::Report(WorkerMessage::Progress(_)) => {}
+                Event::Report(WorkerMessage::Failed(why)) => {
                     return Err(format!("{}: {why}", self.fleet.members[number].name));
                 }
-                Event::Report(Report::Done(_)) => {
+                Event::Report(WorkerMessage::Done(_)) => {
                     let name = &self.fleet.members[number].name;
                     return Err(format!("{name} ended before the load began"));
                 }
@@ -121,7 +121,7 @@ impl Run {
             }
             if self.interrupt.requested() && !stopped {
                 stopped = true;
-                self.fleet.order(Order::Stop);
+                self.fleet.order(CoordinatorMessage::Stop);
             }
             if drawn.elapsed() >= REDRAW {
                 drawn = Instant::now();
@@ -139,13 +139,13 @@ impl Run {
         let member = &mut self.fleet.members[number];
         member.heard = Instant::now();
         let state = match event {
-            Event::Report(Report::Ready) => return,
-            Event::Report(Report::Progress(progress)) => {
+            Event::Report(WorkerMessage::Ready) => return,
+            Event::Report(WorkerMessage::Progress(progress)) => {
                 member.progress = progress;
                 return;
             }
-            Event::Report(Report::Done(outcome)) => State::Done(outcome),
-            Event::Report(Report::Failed(why)) => State::Lost(format!("{}: {why}", member.name)),
+            Event::Report(WorkerMessage::Done(outcome)) => State::Done(outcome),
+            Event::Report(WorkerMessage::Failed(why)) => State::Lost(format!("{}: {why}", member.name)),
             Event::Ended(why) => State::Lost(self.ended(number, why)),
         };
         self.over(number, state);

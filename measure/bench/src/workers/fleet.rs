@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use load::Progress;
 use load::scenario::Part;
 
-use super::frame::{self, Order, Report};
+use super::frame::{self, CoordinatorMessage, WorkerMessage};
 use super::join::{Answer, Joined};
 use super::worker::now;
 use super::{PART, shown};
@@ -38,7 +38,7 @@ enum Orders {
 /// An event of a process.
 pub(super) enum Event {
     /// The process sent a frame.
-    Report(Report),
+    Report(WorkerMessage),
     /// The output has ended, or makes no sense.
     Ended(Option<io::Error>),
 }
@@ -105,16 +105,16 @@ impl Fleet {
         let at = now().saturating_add(ahead);
         for member in &mut self.members {
             let order = match member.orders {
-                Orders::Process(..) => Order::Start(at),
+                Orders::Process(..) => CoordinatorMessage::Start(at),
                 // The time since `at` was fixed is subtracted.
-                Orders::Machine(_) => Order::StartIn(at.saturating_sub(now())),
+                Orders::Machine(_) => CoordinatorMessage::StartIn(at.saturating_sub(now())),
             };
             member.order(order);
         }
     }
 
     /// Gives an order to all processes. A missing one is noticed by the end of its output.
-    pub fn order(&mut self, order: Order) {
+    pub fn order(&mut self, order: CoordinatorMessage) {
         for member in &mut self.members {
             member.order(order);
         }
@@ -197,7 +197,7 @@ impl Member {
         child.wait().map(Some)
     }
 
-    fn order(&mut self, order: Order) {
+    fn order(&mut self, order: CoordinatorMessage) {
         let _ = match &mut self.orders {
             Orders::Process(_, orders) => frame::write(orders, &order),
             Orders::Machine(stream) => frame::write(stream, &order),

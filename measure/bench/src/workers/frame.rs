@@ -11,7 +11,7 @@ const LONGEST: u64 = 64 << 20;
 
 /// An order to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(super) enum CoordinatorMessage {
     /// Begin at this moment, in nanoseconds of the system's monotonic clock.
     Start(u64),
     /// Begin after this many nanoseconds, for a machine with its own clock.
@@ -22,7 +22,7 @@ pub(super) enum Order {
 
 /// A report of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) enum Report {
+pub(super) enum WorkerMessage {
     /// The worker waits for the start.
     Ready,
     /// The state of its part, several times a second.
@@ -74,16 +74,16 @@ mod tests {
     #[test]
     fn frames_are_read_back() {
         let mut bytes = Vec::new();
-        for order in [Order::Start(7), Order::Stop] {
+        for order in [CoordinatorMessage::Start(7), CoordinatorMessage::Stop] {
             write(&mut bytes, &order).unwrap();
         }
-        write(&mut bytes, &Report::Done(Box::new(outcome()))).unwrap();
+        write(&mut bytes, &WorkerMessage::Done(Box::new(outcome()))).unwrap();
         let mut from = &bytes[..];
-        assert_eq!(read(&mut from).unwrap(), Some(Order::Start(7)));
-        assert_eq!(read(&mut from).unwrap(), Some(Order::Stop));
-        let Some(Report::Done(read_back)) = read(&mut from).unwrap() else { panic!("a result") };
+        assert_eq!(read(&mut from).unwrap(), Some(CoordinatorMessage::Start(7)));
+        assert_eq!(read(&mut from).unwrap(), Some(CoordinatorMessage::Stop));
+        let Some(WorkerMessage::Done(read_back)) = read(&mut from).unwrap() else { panic!("a result") };
         assert_eq!((read_back.latency, read_back.sent), (outcome().latency, outcome().sent));
-        assert!(read::<Order>(&mut from).unwrap().is_none());
+        assert!(read::<CoordinatorMessage>(&mut from).unwrap().is_none());
     }
 
     #[test]
@@ -93,9 +93,9 @@ mod tests {
             ("\"Go\"\n", ErrorKind::InvalidData),
             ("\"Stop\" and more than twenty\n", ErrorKind::InvalidData),
         ] {
-            let found = bounded::<Order>(&mut text.as_bytes(), 20);
+            let found = bounded::<CoordinatorMessage>(&mut text.as_bytes(), 20);
             assert_eq!(found.unwrap_err().kind(), kind, "{text}");
         }
-        assert_eq!(bounded(&mut &b"\"Stop\"\n"[..], 20).unwrap(), Some(Order::Stop));
+        assert_eq!(bounded(&mut &b"\"Stop\"\n"[..], 20).unwrap(), Some(CoordinatorMessage::Stop));
     }
 }

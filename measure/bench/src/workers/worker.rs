@@ -12,7 +12,7 @@ use load::scenario::Part;
 use load::{Flow, Progress, Scenario};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::frame::{self, Order, Report};
+use super::frame::{self, CoordinatorMessage, WorkerMessage};
 use super::join::join;
 use crate::description::Description;
 
@@ -57,18 +57,18 @@ fn take_part(scenario: Scenario, from: impl Read + Send + 'static, mut to: impl 
     let outcome = listening.map_err(|why| format!("cannot start a thread: {why}")).and_then(|_| {
         let to = RefCell::new(&mut to);
         let mut watch = |progress: &Progress| {
-            report(&mut **to.borrow_mut(), &Report::Progress(progress.clone()));
+            report(&mut **to.borrow_mut(), &WorkerMessage::Progress(progress.clone()));
             if stopped.load(Ordering::Relaxed) { Flow::Stop } else { Flow::Continue }
         };
         load::run_together(&scenario, &mut watch, &mut || {
-            report(&mut **to.borrow_mut(), &Report::Ready);
+            report(&mut **to.borrow_mut(), &WorkerMessage::Ready);
             let at: u64 = starts.recv().map_err(|_| "the coordinator is gone".to_owned())?;
             Ok(Duration::from_nanos(at.saturating_sub(now())))
         })
     });
     let (last, why) = match outcome {
-        Ok(outcome) => (Report::Done(Box::new(outcome)), None),
-        Err(why) => (Report::Failed(why.clone()), Some(why)),
+        Ok(outcome) => (WorkerMessage::Done(Box::new(outcome)), None),
+        Err(why) => (WorkerMessage::Failed(why.clone()), Some(why)),
     };
     ended.store(true, Ordering::SeqCst);
     report(&mut to, &last);
@@ -81,9 +81,9 @@ fn orders(from: impl Read, starts: &Sender<u64>, stopped: &AtomicBool, ended: &A
     while let Ok(Some(order)) = frame::read(&mut from) {
         match order {
             // The receiver lives as long as the run.
-            Order::Start(at) => drop(starts.send(at)),
-            Order::StartIn(wait) => drop(starts.send(now().saturating_add(wait))),
-            Order::Stop => stopped.store(true, Ordering::Relaxed),
+            CoordinatorMessage::Start(at) => drop(starts.send(at)),
+            CoordinatorMessage::StartIn(wait) => drop(starts.send(now().saturating_add(wait))),
+            CoordinatorMessage::Stop => stopped.store(true, Ordering::Relaxed),
         }
     }
     if !ended.load(Ordering::SeqCst) {
@@ -92,7 +92,7 @@ fn orders(from: impl Read, starts: &Sender<u64>, stopped: &AtomicBool, ended: &A
 }
 
 /// Sends a report. Without a coordinator there is nothing left to do.
-fn report(to: impl Write, frame: &Report) {
+fn report(to: impl Write, frame: &WorkerMessage) {
     if frame::write(to, frame).is_err() {
         exit(1);
     }

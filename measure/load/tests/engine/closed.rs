@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use load::Flow;
-use load::scenario::{Order, Protocol, Stop, Think, Traffic};
+use load::scenario::{Protocol, RequestOrder, Stop, Think, Traffic};
 
 use crate::support::{OK, assert_balanced, closed, request, responding, run};
 
@@ -83,7 +83,7 @@ fn rounds_of_each_user_with_thinking() {
 
 #[test]
 fn weights_and_order() {
-    for order in [Order::InTurn, Order::Random(7)] {
+    for order in [RequestOrder::InTurn, RequestOrder::Random(7)] {
         let seen: Arc<Mutex<BTreeMap<String, u64>>> = Arc::default();
         let log = seen.clone();
         let address = responding(move |head, _| {
@@ -99,8 +99,8 @@ fn weights_and_order() {
         assert_balanced(&outcome);
         let a = seen.lock().expect("a log")["/a"];
         match order {
-            Order::InTurn => assert_eq!(a, 300),
-            Order::Random(_) => assert!((250..350).contains(&a), "{a}"),
+            RequestOrder::InTurn => assert_eq!(a, 300),
+            RequestOrder::Random(_) => assert!((250..350).contains(&a), "{a}"),
         }
         assert_eq!(outcome.requests[0].name, format!("GET http://{address}/a"));
         assert_eq!((outcome.requests[0].ok, outcome.requests[0].latency.len()), (a, a));

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use load::scenario::{
-    Arrivals, Checks, Order, Origin, Protocol, Request, Scenario, Stage, Stop, Think, Timeouts, Tls, Traffic,
-    Transport,
+    Arrivals, Checks, Origin, Protocol, Request, RequestOrder, Scenario, Stage, Stop, Think, Timeouts, Tls,
+    Traffic, Transport,
 };
 use load::{Flow, Outcome};
 
@@ -80,7 +80,7 @@ pub fn request(address: SocketAddr, target: &str) -> Request {
 pub fn closed(address: SocketAddr, users: usize, requests: u64) -> Scenario {
     Scenario {
         requests: vec![request(address, "/")],
-        order: Order::InTurn,
+        order: RequestOrder::InTurn,
         traffic: Traffic::Closed { users, think: Think::None },
         stop: Stop { requests: Some(requests), ..Stop::default() },
         warm_up: Duration::ZERO,

@@ -3,7 +3,7 @@
 
 use crate::published;
 
-use planner::profile::Kind;
+use planner::profile::AppKind;
 use planner::{Budget, Cell, Model, Shape, profile, recommend, worth_measuring};
 use published::{TABLES, Table};
 
@@ -51,7 +51,7 @@ fn three_cells_predict_the_rest_within_their_bounds() {
 
 #[test]
 fn profiles_from_three_cells_and_from_all() {
-    for (table, kind) in TABLES.iter().zip([Kind::Waiting, Kind::Computing, Kind::Mixed]) {
+    for (table, kind) in TABLES.iter().zip([AppKind::Waiting, AppKind::Computing, AppKind::Mixed]) {
         for cells in [few(table), table.cells()] {
             let found = profile(&cells);
             println!("{}:\n  {}", table.name, found.words.join("\n  "));

@@ -8,8 +8,8 @@ use crate::view::View;
 use ratatui::style::Style;
 use ratatui::text::Span;
 use stats::{
-    Changes, Death, HandlerFigures, HandlersSnapshot, Kind, ReforkOutcome, ReloadOutcome, SizingSnapshot,
-    TlsSnapshot, UpgradeOutcome,
+    Changes, CountedKind, Death, HandlerFigures, HandlersSnapshot, ReforkOutcome, ReloadOutcome,
+    SizingSnapshot, TlsSnapshot, UpgradeOutcome,
 };
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
@@ -58,7 +58,7 @@ enum How {
 }
 
 /// Returns the change under way, or the end of the last one while it is news.
-fn change<K: Kind + Display>(
+fn change<K: CountedKind + Display>(
     changes: &Changes<K>,
     view: &View,
     is_good: fn(K) -> bool,

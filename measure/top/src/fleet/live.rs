@@ -2,7 +2,7 @@
 
 use super::model::{Fleet, View};
 use super::once::apply;
-use super::poll::{self, Pace, Report};
+use super::poll::{self, Pace, PollResult};
 use super::screen::{self, Action, Screen as Choices};
 use super::target::List;
 use crate::options::Options;
@@ -35,7 +35,7 @@ pub(crate) fn run(list: List, token: Option<String>, options: &Options) -> Resul
 
 struct Live {
     screen: Screen,
-    reports: Receiver<Report>,
+    reports: Receiver<PollResult>,
     pace: Pace,
     fleet: Fleet,
     choices: Choices,

@@ -125,7 +125,7 @@ pub(crate) struct Point {
 
 /// The number of servers with one version or generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Kind {
+pub(crate) struct ServerGroup {
     pub(crate) name: String,
     pub(crate) servers: usize,
 }
@@ -136,8 +136,8 @@ pub(crate) struct View {
     pub(crate) totals: Totals,
     /// Servers that need attention first, then by address.
     pub(crate) servers: Vec<Row>,
-    pub(crate) versions: Vec<Kind>,
-    pub(crate) generations: Vec<Kind>,
+    pub(crate) versions: Vec<ServerGroup>,
+    pub(crate) generations: Vec<ServerGroup>,
     /// Sentences about rollouts and about mistakes in the list.
     pub(crate) notices: Vec<String>,
 }
@@ -374,7 +374,7 @@ impl Fleet {
         let named = |what: &dyn Fn(&ServerSnapshot) -> String| {
             let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
             self.up(now).for_each(|(_, server)| *kinds.entry(what(server)).or_default() += 1);
-            kinds.into_iter().rev().map(|(name, servers)| Kind { name, servers }).collect::<Vec<_>>()
+            kinds.into_iter().rev().map(|(name, servers)| ServerGroup { name, servers }).collect::<Vec<_>>()
         };
         let versions = named(&|server| server.version.clone());
         let generations = named(&|server| (server.phase + 1).to_string());
@@ -465,12 +465,12 @@ impl Fleet {
         marks
     }
 
-    fn notices(&self, servers: &[Row], versions: &[Kind], generations: &[Kind]) -> Vec<String> {
+    fn notices(&self, servers: &[Row], versions: &[ServerGroup], generations: &[ServerGroup]) -> Vec<String> {
         let mut notices = Vec::new();
         if !self.list.is_empty() {
             notices.push(self.list.clone());
         }
-        let told = |kinds: &[Kind], what: &str| {
+        let told = |kinds: &[ServerGroup], what: &str| {
             let each: Vec<String> = kinds
                 .iter()
                 .map(|kind| format!("{what}{} on {}", kind.name, super::servers(kind.servers)))

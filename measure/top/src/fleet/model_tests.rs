@@ -145,7 +145,7 @@ fn versions_and_generations_are_told_apart() {
     (newer.version, newer.phase) = ("0.2.0".to_owned(), 1);
     fixture.fleet.sampled(&address(0), at + SECOND, Ok(newer));
     let view = fixture.view(1);
-    assert_eq!(view.versions[0], Kind { name: "0.2.0".to_owned(), servers: 1 });
+    assert_eq!(view.versions[0], ServerGroup { name: "0.2.0".to_owned(), servers: 1 });
     assert_eq!(
         view.notices,
         [

@@ -2,7 +2,7 @@
 
 use super::model::{Fleet, View};
 use super::patience;
-use super::poll::{self, Pace, Report};
+use super::poll::{self, Pace, PollResult};
 use super::screen::{self, Screen};
 use super::target::List;
 use crate::Failure;
@@ -36,13 +36,13 @@ pub(crate) fn run(list: List, token: Option<String>, options: &Options) -> Resul
 }
 
 /// Processes reports until everything that can be known in time is known. Returns the message about the list.
-fn gather(fleet: &mut Fleet, reports: &Receiver<Report>, interval: Duration) -> Option<String> {
+fn gather(fleet: &mut Fleet, reports: &Receiver<PollResult>, interval: Duration) -> Option<String> {
     let began = Instant::now();
     let most = interval + 2 * patience(interval) + Duration::from_secs(1);
     let mut wrong = None;
     loop {
         match reports.recv_timeout(most.saturating_sub(began.elapsed())) {
-            Ok(Report::List(text)) => wrong = Some(text.clone()).filter(|text| !text.is_empty()),
+            Ok(PollResult::List(text)) => wrong = Some(text.clone()).filter(|text| !text.is_empty()),
             Ok(report) => apply(fleet, report),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return wrong,
         }
@@ -58,12 +58,12 @@ fn gather(fleet: &mut Fleet, reports: &Receiver<Report>, interval: Duration) -> 
 }
 
 /// Applies a report to the fleet.
-pub(super) fn apply(fleet: &mut Fleet, report: Report) {
+pub(super) fn apply(fleet: &mut Fleet, report: PollResult) {
     match report {
-        Report::Joined(address) => fleet.joined(address, Instant::now()),
-        Report::Left(address) => fleet.left(&address, Instant::now()),
-        Report::Sampled(address, at, answer) => fleet.sampled(&address, at, answer),
-        Report::List(text) => fleet.list(text),
+        PollResult::Joined(address) => fleet.joined(address, Instant::now()),
+        PollResult::Left(address) => fleet.left(&address, Instant::now()),
+        PollResult::Sampled(address, at, answer) => fleet.sampled(&address, at, answer),
+        PollResult::List(text) => fleet.list(text),
     }
 }
 

@@ -22,7 +22,7 @@ const STACK: usize = 512 << 10;
 const NAP: Duration = Duration::from_millis(200);
 
 /// A result.
-pub(crate) enum Report {
+pub(crate) enum PollResult {
     /// A new server.
     Joined(ControlAddress),
     /// A server that has left the list.
@@ -54,14 +54,14 @@ impl Pace {
 }
 
 /// Starts watching the servers of a list, until the receiver is dropped.
-pub(crate) fn start(list: List, token: Option<String>, pace: Pace) -> Receiver<Report> {
+pub(crate) fn start(list: List, token: Option<String>, pace: Pace) -> Receiver<PollResult> {
     let (sender, reports) = channel();
     // The thread ends with the program; it holds nothing that needs cleanup.
     std::thread::spawn(move || watch(list, token, &pace, &sender));
     reports
 }
 
-fn watch(mut list: List, token: Option<String>, pace: &Pace, reports: &Sender<Report>) {
+fn watch(mut list: List, token: Option<String>, pace: &Pace, reports: &Sender<PollResult>) {
     let mut watched: BTreeMap<String, (ControlAddress, Arc<AtomicBool>)> = BTreeMap::new();
     let mut said = String::new();
     loop {
@@ -72,10 +72,10 @@ fn watch(mut list: List, token: Option<String>, pace: &Pace, reports: &Sender<Re
         for address in found.iter().take(MOST) {
             watched.entry(address.to_string()).or_insert_with(|| {
                 let wanted = Arc::new(AtomicBool::new(true));
-                let _ = reports.send(Report::Joined(address.clone()));
+                let _ = reports.send(PollResult::Joined(address.clone()));
                 let client = Client::new(address.clone(), token.clone());
                 if let Err(why) = ask(client, pace.clone(), wanted.clone(), reports.clone()) {
-                    let _ = reports.send(Report::Sampled(address.clone(), Instant::now(), Err(why)));
+                    let _ = reports.send(PollResult::Sampled(address.clone(), Instant::now(), Err(why)));
                 }
                 (address.clone(), wanted)
             });
@@ -85,7 +85,7 @@ fn watch(mut list: List, token: Option<String>, pace: &Pace, reports: &Sender<Re
                 let stays = found.contains(address);
                 if !stays {
                     wanted.store(false, Ordering::Relaxed);
-                    let _ = reports.send(Report::Left(address.clone()));
+                    let _ = reports.send(PollResult::Left(address.clone()));
                 }
                 stays
             });
@@ -96,7 +96,7 @@ fn watch(mut list: List, token: Option<String>, pace: &Pace, reports: &Sender<Re
         let text = wrong.join("; ");
         if text != said {
             said.clone_from(&text);
-            if reports.send(Report::List(text)).is_err() {
+            if reports.send(PollResult::List(text)).is_err() {
                 return;
             }
         }
@@ -120,14 +120,19 @@ pub(super) fn servers(list: &List, resolver: &impl Resolver, wrong: &mut Vec<Str
     all
 }
 
-fn ask(client: Client, pace: Pace, wanted: Arc<AtomicBool>, reports: Sender<Report>) -> Result<(), String> {
+fn ask(
+    client: Client,
+    pace: Pace,
+    wanted: Arc<AtomicBool>,
+    reports: Sender<PollResult>,
+) -> Result<(), String> {
     let body = move || {
         let mut due = Instant::now();
         while wanted.load(Ordering::Relaxed) {
             let interval = pace.get();
             let answer = client.clone().within(patience(interval)).stats();
             let answer = answer.map(Box::new).map_err(|error| reason(&error));
-            if reports.send(Report::Sampled(client.address().clone(), Instant::now(), answer)).is_err() {
+            if reports.send(PollResult::Sampled(client.address().clone(), Instant::now(), answer)).is_err() {
                 return;
             }
             // Keeps the pace, but does not catch up after a pause.

@@ -4,7 +4,7 @@ use super::snapshot::{Detail, Snapshotter};
 use crate::listen::Address;
 use crate::vitals::Vitals;
 use control::reload::{ReloadLine, ReloadWish};
-use control::{Order, Provider};
+use control::{Provider, PumaCommand};
 use rustix::process::{Signal, getpid, kill_process};
 use stats::{Death, InFlight, Load, ServerSnapshot, Status};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -120,18 +120,18 @@ impl Provider for Observer {
         }
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: PumaCommand) {
         net::task::spawn_local(async move {
             tokio::time::sleep(ANSWERED).await;
             let signal = match order {
-                Order::Stop => Signal::TERM,
-                Order::Halt => Signal::INT,
-                Order::Restart => Signal::USR2,
-                Order::PhasedRestart => Signal::USR1,
+                PumaCommand::Stop => Signal::TERM,
+                PumaCommand::Halt => Signal::INT,
+                PumaCommand::Restart => Signal::USR2,
+                PumaCommand::PhasedRestart => Signal::USR1,
             };
             // The order takes the path of a signal, so that both behave alike. The process exists, so this cannot fail.
             let _ = kill_process(getpid(), signal);
-            if order == Order::Halt {
+            if order == PumaCommand::Halt {
                 tokio::time::sleep(ANSWERED).await;
                 let _ = kill_process(getpid(), signal);
             }

@@ -1,13 +1,13 @@
 //! The reports about certificates in `check`, `explain`, the log and statistics.
 
 use super::Encryption;
-use ::tls::{Facts, Source};
+use ::tls::{CertificateFacts, Source};
 use settings::Settings;
 use std::sync::PoisonError;
 use std::time::SystemTime;
 
 /// Formats a certificate on one line: names, issuer, expiry.
-pub(super) fn line(facts: &Facts) -> String {
+pub(super) fn line(facts: &CertificateFacts) -> String {
     const SHOWN: usize = 4;
     let mut names = facts.names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
     if facts.names.len() > SHOWN {
@@ -76,7 +76,7 @@ pub(crate) fn certificates(encryption: &Encryption) -> Vec<stats::ServedCertific
 
 impl Encryption {
     /// Returns the file that a certificate in force was read from.
-    fn file_of(&self, facts: &Facts) -> Option<String> {
+    fn file_of(&self, facts: &CertificateFacts) -> Option<String> {
         let is_it = |pair: &::tls::Pair| pair.current().facts().fingerprint == facts.fingerprint;
         let name = |pair: &::tls::Pair| is_it(pair).then(|| pair.files().cert.display().to_string());
         let shared = self.pairs().iter().find_map(name);
@@ -88,7 +88,7 @@ impl Encryption {
     }
 
     /// Returns all certificates in force, each with its source.
-    fn all(&self) -> Vec<(&'static str, Facts)> {
+    fn all(&self) -> Vec<(&'static str, CertificateFacts)> {
         let shared = self.certificates.by_source();
         let own = self.addresses.iter().filter_map(|address| address.own.as_ref());
         let own = own.flat_map(|(own, _)| own.by_source());

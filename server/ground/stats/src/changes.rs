@@ -1,7 +1,7 @@
 //! Statistics of the changes of a running server that have a beginning, steps and an outcome: reloads,
 //! reforks, upgrades. Shows the running change, the last one, and the number of each outcome.
 
-use crate::counts::{Counts, Kind};
+use crate::counts::{CountedKind, Counts};
 use crate::figures::{Label, Metric, Page, Value};
 use crate::when;
 use serde::{Deserialize, Serialize};
@@ -56,20 +56,20 @@ pub struct Changes<K> {
     pub last: Option<Ended<K>>,
 }
 
-impl<K: Kind> Default for Changes<K> {
+impl<K: CountedKind> Default for Changes<K> {
     fn default() -> Changes<K> {
         Changes { counts: Counts::default(), running: None, last: None }
     }
 }
 
 /// Its counts are its metric.
-impl<K: Kind> Value for Changes<K> {
+impl<K: CountedKind> Value for Changes<K> {
     fn sample(&self, metric: &'static Metric, labels: &[Label<'_>], page: &mut dyn Page) {
         self.counts.sample(metric, labels, page);
     }
 }
 
-impl<K: Kind> Changes<K> {
+impl<K: CountedKind> Changes<K> {
     /// Records the end of a change, after which none is running.
     pub fn ended(&mut self, end: Ended<K>) {
         self.counts.count(end.outcome);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// A small fixed set of kinds that are counted separately, so that every member can be shown even before it
 /// has occurred.
-pub trait Kind: Copy + Ord + 'static {
+pub trait CountedKind: Copy + Ord + 'static {
     /// Every kind with its name in JSON and in metrics, and the text of the documentation.
     const EVERY: &'static [(Self, &'static str, &'static str)];
 
@@ -26,7 +26,7 @@ macro_rules! kinds {
             $kind,
         )*}
 
-        impl $crate::Kind for $name {
+        impl $crate::CountedKind for $name {
             const EVERY: &'static [($name, &'static str, &'static str)] =
                 &[$(($name::$kind, $text, concat!($($doc),*))),*];
         }
@@ -34,7 +34,7 @@ macro_rules! kinds {
         /// The name as words.
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(&$crate::Kind::name(*self).replace('_', " "))
+                f.write_str(&$crate::CountedKind::name(*self).replace('_', " "))
             }
         }
     )+};
@@ -46,13 +46,13 @@ pub(crate) use kinds;
 #[serde(transparent, bound(deserialize = "K: Deserialize<'de> + Ord"))]
 pub struct Counts<K>(BTreeMap<K, u64>);
 
-impl<K: Kind> Default for Counts<K> {
+impl<K: CountedKind> Default for Counts<K> {
     fn default() -> Counts<K> {
         Counts(K::EVERY.iter().map(|(kind, ..)| (*kind, 0)).collect())
     }
 }
 
-impl<K: Kind> Counts<K> {
+impl<K: CountedKind> Counts<K> {
     /// Counts one occurrence.
     pub fn count(&mut self, kind: K) {
         self.add(kind, 1);

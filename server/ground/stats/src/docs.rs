@@ -2,7 +2,7 @@
 //!
 //! A comment `<!-- figures: NAME -->` stands before each table, which ends with an empty line. All other text is written by hand.
 
-use crate::counts::Kind;
+use crate::counts::CountedKind;
 use crate::deaths::{Death, DeathCause};
 use crate::figures::{Figure, Figures, Metric, MetricType, Part};
 use crate::handlers::HandlersSnapshot;
@@ -69,7 +69,7 @@ fn collect(before: &str, part: Part, shown: fn(&Figure) -> bool, rows: &mut Vec<
     }
 }
 
-fn kinds<K: Kind>(title: &str) -> String {
+fn kinds<K: CountedKind>(title: &str) -> String {
     lines(title, K::EVERY.iter().map(|(_, name, text)| ((*name).to_owned(), sentence(text))).collect())
 }
 

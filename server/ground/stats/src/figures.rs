@@ -23,7 +23,7 @@
 //! 4. `[label = |it| text]` after a struct's name labels all its metrics. `part(method)` reads the part from a method.
 //! 5. Figures that `/metrics` alone has are in scrape.rs.
 
-use crate::counts::{Counts, Kind};
+use crate::counts::{CountedKind, Counts};
 use crate::durations::DurationSummary;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -174,7 +174,7 @@ impl Value for DurationSummary {
 }
 
 /// A sample for each kind, including those with a count of 0.
-impl<K: Kind> Value for Counts<K> {
+impl<K: CountedKind> Value for Counts<K> {
     fn sample(&self, metric: &'static Metric, labels: &[Label<'_>], page: &mut dyn Page) {
         let label = metric.labels.first().map_or("", |(label, _)| label);
         for (kind, count) in self.iter() {

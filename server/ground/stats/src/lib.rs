@@ -41,7 +41,7 @@ mod when;
 
 pub use certificates::CertificateSnapshot;
 pub use changes::{Changes, Ended, Running};
-pub use counts::{Counts, Kind};
+pub use counts::{CountedKind, Counts};
 pub use deaths::{Death, DeathCause, DeathCounts, DeathRequest};
 pub use durations::{Bucket, DurationSummary, Durations, Steps};
 pub use figures::{Figure, Figures, Label, Merged, Metric, MetricType, Page, Part};

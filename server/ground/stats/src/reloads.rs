@@ -62,11 +62,11 @@ pub type UpgradesSnapshot = Changes<UpgradeOutcome>;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use crate::CountedKind;
     use serde::{Serialize, de::DeserializeOwned};
     use std::fmt;
 
-    fn named<K: Kind + Serialize + DeserializeOwned + fmt::Debug>(one: K) {
+    fn named<K: CountedKind + Serialize + DeserializeOwned + fmt::Debug>(one: K) {
         let mut counts = Counts::default();
         counts.count(one);
         let json = serde_json::to_value(&counts).unwrap();

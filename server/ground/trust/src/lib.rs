@@ -18,7 +18,7 @@ pub mod pem;
 mod secret;
 mod verifier;
 
-pub use secret::{Place, Secret};
+pub use secret::{Secret, TextPosition};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::CertificateDer;

@@ -2,7 +2,7 @@
 //!
 //! Contract: no input causes a panic, no message contains a byte of the text, and text outside of sections is skipped.
 
-use crate::secret::{Place, Secret};
+use crate::secret::{Secret, TextPosition};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, SectionKind};
 
@@ -26,7 +26,7 @@ pub fn sections(text: &Secret) -> Result<Vec<(SectionKind, Vec<u8>)>, String> {
                     let (line, number) = section_before(bytes, bytes.len() - rest.len());
                     escaped = line.windows(2).any(|two| two == br"\n" || two == br"\r");
                     why = reason(&error);
-                    return Err(Place::line(number));
+                    return Err(TextPosition::line(number));
                 }
             }
         }

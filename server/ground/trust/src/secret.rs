@@ -2,7 +2,7 @@
 //!
 //! Contract:
 //! 1. The bytes are accessible only inside [`Secret::parse`]. A parser's error text does not leave it,
-//!    because libraries quote what they cannot parse: an error is a [`Place`], two numbers.
+//!    because libraries quote what they cannot parse: an error is a [`TextPosition`], two numbers.
 //! 2. `Debug` shows the length; there is no `Display`.
 
 use std::fmt;
@@ -16,28 +16,28 @@ pub struct Secret(Vec<u8>);
 
 /// The place of an error in a secret text. Lines and columns begin at 1; 0 means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct TextPosition {
     /// The line.
     pub line: usize,
     pub column: usize,
 }
 
-impl Place {
-    pub const UNKNOWN: Place = Place { line: 0, column: 0 };
+impl TextPosition {
+    pub const UNKNOWN: TextPosition = TextPosition { line: 0, column: 0 };
 
     /// The beginning of a line.
-    pub fn line(line: usize) -> Place {
-        Place { line, column: 0 }
+    pub fn line(line: usize) -> TextPosition {
+        TextPosition { line, column: 0 }
     }
 }
 
 /// Formats the end of a sentence, such as ` (line 3)`. Empty for an unknown place.
-impl fmt::Display for Place {
+impl fmt::Display for TextPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place { line: 0, .. } => Ok(()),
-            Place { line, column: 0 } => write!(f, " (line {line})"),
-            Place { line, column } => write!(f, " (line {line}, column {column})"),
+            TextPosition { line: 0, .. } => Ok(()),
+            TextPosition { line, column: 0 } => write!(f, " (line {line})"),
+            TextPosition { line, column } => write!(f, " (line {line}, column {column})"),
         }
     }
 }
@@ -84,7 +84,7 @@ impl Secret {
     ///
     /// # Errors
     /// The place where `with` failed, and no other detail.
-    pub fn parse<T>(&self, with: impl FnOnce(&[u8]) -> Result<T, Place>) -> Result<T, Place> {
+    pub fn parse<T>(&self, with: impl FnOnce(&[u8]) -> Result<T, TextPosition>) -> Result<T, TextPosition> {
         with(&self.0)
     }
 
@@ -107,10 +107,11 @@ mod tests {
     fn nothing_of_it_is_shown() {
         let secret = Secret::from("hunter2");
         assert_eq!(format!("{secret:?}"), "Secret(7 bytes, not shown)");
-        let wrong = secret
-            .parse(|bytes| std::str::from_utf8(bytes).unwrap().parse::<u8>().map_err(|_| Place::line(1)));
+        let wrong = secret.parse(|bytes| {
+            std::str::from_utf8(bytes).unwrap().parse::<u8>().map_err(|_| TextPosition::line(1))
+        });
         assert_eq!(wrong.unwrap_err().to_string(), " (line 1)");
-        assert_eq!(Place::UNKNOWN.to_string(), "");
+        assert_eq!(TextPosition::UNKNOWN.to_string(), "");
         assert!(secret.contains(b"unt") && !secret.contains(b"3") && Secret::from(" \n").is_blank());
     }
 

@@ -19,7 +19,7 @@ use settings::ExternalAccount;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Mutex;
-use trust::{Place, Secret};
+use trust::{Secret, TextPosition};
 
 /// The lease for creating an account.
 const ACCOUNT: &str = "account";
@@ -257,7 +257,8 @@ async fn read(store: &dyn Store) -> Result<Option<Record>, String> {
     let Some(bytes) = store.load(&Item::Account).await.map_err(|why| why.0)? else { return Ok(None) };
     // The text contains the account's key, which must not appear in an error message.
     let record = Secret::from(bytes).parse(|bytes| {
-        serde_json::from_slice(bytes).map_err(|error| Place { line: error.line(), column: error.column() })
+        serde_json::from_slice(bytes)
+            .map_err(|error| TextPosition { line: error.line(), column: error.column() })
     });
     record.map(Some).map_err(|place| format!("what is stored in {} is no account{place}", store.describe()))
 }

@@ -12,29 +12,29 @@
 #![forbid(unsafe_code)]
 
 mod alpn;
-mod ask;
-mod board;
+mod answers;
 mod budget;
 mod ca;
 mod challenge;
 mod client;
 mod command;
-mod demand;
 mod dns;
-mod keeper;
 pub mod local;
 mod names;
+mod on_demand;
 mod order;
 mod overflow;
 pub mod record;
+mod renewal;
 pub mod schedule;
 mod service;
 mod shared;
+mod states;
 mod store;
 mod trouble;
 
-pub use board::Board;
 pub use challenge::{HTTP_PATH, HttpAnswers, Means};
 pub use command::{in_files, served_from_files, stored, table};
 pub use service::Service;
+pub use states::CertificateStates;
 pub use store::{request_shared_secret, shared_secret};

@@ -33,7 +33,7 @@ const POLL: RetryPolicy = RetryPolicy::new()
 
 /// An order to place.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct OrderRequest {
     /// The names, valid for [`DomainKind::of`].
     pub names: Vec<String>,
     /// The CA's certificate profile.
@@ -70,7 +70,7 @@ pub trait Announcer {
 pub async fn obtain(
     client: &Client,
     account: &Account,
-    wish: &Wish,
+    wish: &OrderRequest,
     announcer: &dyn Announcer,
 ) -> Result<Issued, Trouble> {
     let mut posted = Posted { announced: Vec::new(), records: Vec::new(), announcer, wish };
@@ -83,7 +83,7 @@ pub async fn obtain(
     })
 }
 
-impl Wish {
+impl OrderRequest {
     /// Returns the names, for people.
     pub fn title(&self) -> String {
         match self.names.as_slice() {
@@ -96,7 +96,7 @@ impl Wish {
 async fn run(
     client: &Client,
     account: &Account,
-    wish: &Wish,
+    wish: &OrderRequest,
     posted: &mut Posted<'_>,
 ) -> Result<Issued, Trouble> {
     let failed = |error: &Error| Trouble::of(&wish.title(), error, &client.last());
@@ -123,7 +123,7 @@ async fn run(
 }
 
 /// Places the order, and repeats it without `replaces` if the CA objects to that field.
-async fn place(account: &Account, wish: &Wish, identifiers: &[Identifier]) -> Result<Order, Error> {
+async fn place(account: &Account, wish: &OrderRequest, identifiers: &[Identifier]) -> Result<Order, Error> {
     let order = |replaces| {
         let mut order = NewOrder::new(identifiers);
         if let Some(profile) = &wish.profile {
@@ -162,7 +162,7 @@ fn is_about_replaces(error: &Error) -> bool {
 /// Sets up a challenge for each name and tells the CA. Returns whether any was necessary.
 async fn prove(
     client: &Client,
-    wish: &Wish,
+    wish: &OrderRequest,
     order: &mut Order,
     posted: &mut Posted<'_>,
 ) -> Result<bool, Trouble> {
@@ -212,7 +212,7 @@ async fn prove(
 }
 
 /// Explains that no challenge can prove this name.
-fn impossible(name: &str, wish: &Wish) -> Trouble {
+fn impossible(name: &str, wish: &OrderRequest) -> Trouble {
     let text = match DomainKind::of(name) {
         Some(DomainKind::Wildcard) => format!(
             "{name}: a wildcard is verified by a record of the DNS only; set acme.dns_command to a command that changes records"
@@ -257,7 +257,7 @@ struct Posted<'a> {
     /// Names and values of DNS records.
     records: Vec<(String, String)>,
     announcer: &'a dyn Announcer,
-    wish: &'a Wish,
+    wish: &'a OrderRequest,
 }
 
 impl Posted<'_> {

@@ -4,15 +4,15 @@
 //! 1. Starting waits at most [`PATIENCE`] for the store, and never for the CA.
 //! 2. Nothing runs on a thread that serves requests. Stopping takes at most [`END`], whatever is in progress.
 
-use crate::ask::Asked;
-use crate::board::Board;
+use crate::answers::DomainAnswers;
 use crate::budget::Budget;
 use crate::ca::Ca;
 use crate::challenge::{HttpAnswers, Means};
 use crate::client::Client;
-use crate::demand::{Demand, Door, Question, WAITING};
-use crate::keeper::Keeper;
+use crate::on_demand::{OnDemandOrders, OnDemandQuestions, Question, WAITING};
+use crate::renewal::CertificateRenewal;
 use crate::shared::{ORDERS, Shared, now};
+use crate::states::CertificateStates;
 use crate::store::{Folder, Redis, Store};
 use settings::{Acme, Order};
 use std::future::Future;
@@ -40,7 +40,7 @@ pub struct Service {
     /// The answers to HTTP-01.
     pub http: HttpAnswers,
     /// The state of all certificates.
-    pub board: Board,
+    pub board: CertificateStates,
     open: watch::Sender<bool>,
     ending: Arc<AtomicBool>,
     stop: Mutex<Option<oneshot::Sender<()>>>,
@@ -58,7 +58,7 @@ struct Seed {
     means: Means,
     certificates: Arc<Certificates>,
     http: HttpAnswers,
-    board: Board,
+    board: CertificateStates,
     questions: mpsc::Receiver<Question>,
     opened: watch::Receiver<bool>,
     ending: Arc<AtomicBool>,
@@ -84,7 +84,7 @@ impl Service {
         if let Some(url) = &acme.storage {
             Redis::new(url, &acme.directory).map_err(|error| error.0)?;
         }
-        let (http, board) = (HttpAnswers::default(), Board::default());
+        let (http, board) = (HttpAnswers::default(), CertificateStates::default());
         // Names on demand that another machine has allowed are unknown here.
         http.set_names(acme.domains().map(str::to_owned), acme.on_demand.is_some() && acme.storage.is_some());
         let (stop, stopped) = oneshot::channel();
@@ -93,7 +93,7 @@ impl Service {
         let (open, opened) = watch::channel(false);
         let ending = Arc::new(AtomicBool::new(false));
         if acme.on_demand.is_some() {
-            certificates.add_on_demand(Arc::new(Demand::new(sender, certificates.clone())));
+            certificates.add_on_demand(Arc::new(OnDemandQuestions::new(sender, certificates.clone())));
         }
         let seed = Seed {
             acme: acme.clone(),
@@ -165,7 +165,7 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
     let asked = acme.on_demand.as_ref().map(|on_demand| {
         let trusted = acme.ca.as_deref().map_or(Trusted::System, Trusted::SystemAndFile);
         let tls = trust::client(trusted, None).map_err(|error| untrusted(&error));
-        Rc::new(Asked::new(&on_demand.ask, Client::new(tls, true)))
+        Rc::new(DomainAnswers::new(&on_demand.ask, Client::new(tls, true)))
     });
     let per_hour = acme.on_demand.as_ref().map_or(0, |on_demand| on_demand.per_hour);
     let shared = Rc::new(Shared {
@@ -187,7 +187,7 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
     });
     let mut keepers = Vec::new();
     for order in &shared.acme.certificates {
-        let mut keeper = Keeper::new(shared.clone(), order.clone(), None);
+        let mut keeper = CertificateRenewal::new(shared.clone(), order.clone(), None);
         keeper.begin().await;
         keepers.push(keeper);
     }
@@ -201,7 +201,7 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
         spawn_local(kept(shared.clone(), order, keeper));
     }
     if let Some(on_demand) = shared.acme.on_demand.clone() {
-        spawn_local(Door::new(shared.clone(), on_demand).serve(questions));
+        spawn_local(OnDemandOrders::new(shared.clone(), on_demand).serve(questions));
     }
     // Another machine may create the account. This one answers its challenges as well.
     while shared.store.is_shared() {
@@ -212,7 +212,7 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
 }
 
 /// Keeps a certificate for as long as the server runs. If its task panics, that is logged and the task restarts after a pause.
-async fn kept(shared: Rc<Shared>, order: Order, keeper: Keeper) {
+async fn kept(shared: Rc<Shared>, order: Order, keeper: CertificateRenewal) {
     let mut next = Some(keeper);
     let title = order.domains.join(", ");
     let log = shared.log.clone();
@@ -223,7 +223,7 @@ async fn kept(shared: Rc<Shared>, order: Order, keeper: Keeper) {
             match keeper {
                 Some(keeper) => keeper.run().await,
                 None => {
-                    let mut keeper = Keeper::new(shared, order, None);
+                    let mut keeper = CertificateRenewal::new(shared, order, None);
                     keeper.begin().await;
                     keeper.run().await;
                 }

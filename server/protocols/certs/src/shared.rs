@@ -1,13 +1,13 @@
 //! The state that all certificates of a server share, on the thread that orders them: [`Shared`].
 
-use crate::ask::Asked;
-use crate::board::Board;
+use crate::answers::DomainAnswers;
 use crate::ca::Ca;
 use crate::challenge::Means;
 use crate::order::Announcer;
 use crate::overflow::Overflow;
 use crate::record::{Announced, announce};
 use crate::schedule::Moment;
+use crate::states::CertificateStates;
 use crate::store::{Item, Pending, Store};
 use crate::{alpn, budget::Budget};
 use settings::Acme;
@@ -34,11 +34,11 @@ pub struct Shared {
     pub staging: Option<Rc<Ca>>,
     pub store: Rc<dyn Store>,
     /// The published state of all certificates.
-    pub board: Board,
+    pub board: CertificateStates,
     /// Limits the number of orders at a time.
     pub orders: Semaphore,
     /// Decides about names on demand.
-    pub asked: Option<Rc<Asked>>,
+    pub asked: Option<Rc<DomainAnswers>>,
     /// The remaining orders on demand.
     pub budget: RefCell<Budget>,
     /// Logs orders on demand that exceed the limit.

@@ -19,12 +19,12 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 #[derive(Debug)]
 pub struct Certificate {
     key: Arc<CertifiedKey>,
-    facts: Facts,
+    facts: CertificateFacts,
 }
 
 /// The contents of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct CertificateFacts {
     /// Host names (also `*.example.com`) and IP addresses, in lower case.
     pub names: Vec<String>,
     /// The subject (RFC 4514).
@@ -64,7 +64,7 @@ impl Certificate {
     ) -> Result<Certificate, Error> {
         let mut subjects = Vec::new();
         for (place, der) in chain.iter().enumerate() {
-            let facts = Facts::read(der, chain.len())
+            let facts = CertificateFacts::read(der, chain.len())
                 .map_err(|()| Error::Chain(format!("certificate {} of it is damaged", place + 1)))?;
             subjects.push(facts);
         }
@@ -86,7 +86,7 @@ impl Certificate {
         Ok(Certificate { key: Arc::new(certified), facts })
     }
 
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &CertificateFacts {
         &self.facts
     }
 
@@ -124,7 +124,7 @@ impl Certificate {
 }
 
 /// Explains why the key does not match. Usually the chain is in the wrong order.
-fn misfit(certified: &CertifiedKey, all: &[Facts]) -> String {
+fn misfit(certified: &CertifiedKey, all: &[CertificateFacts]) -> String {
     let fits = |place: &usize| {
         let alone = CertifiedKey::new(vec![certified.cert[*place].clone()], certified.key.clone());
         alone.keys_match().is_ok()
@@ -142,9 +142,9 @@ fn misfit(certified: &CertifiedKey, all: &[Facts]) -> String {
     }
 }
 
-impl Facts {
+impl CertificateFacts {
     /// Reads the facts from DER. `chain` is the number of certificates that are sent.
-    pub(crate) fn read(der: &[u8], chain: usize) -> Result<Facts, ()> {
+    pub(crate) fn read(der: &[u8], chain: usize) -> Result<CertificateFacts, ()> {
         let (_, certificate) = X509Certificate::from_der(der).map_err(drop)?;
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, der);
         let mut fingerprint = [0; 32];
@@ -154,7 +154,7 @@ impl Facts {
             UNIX_EPOCH.checked_add(seconds).unwrap_or(UNIX_EPOCH)
         };
         let validity = certificate.validity();
-        Ok(Facts {
+        Ok(CertificateFacts {
             names: names(&certificate),
             subject: crate::dn::text(certificate.subject()),
             common_name: crate::dn::common_name(certificate.subject()),

@@ -35,7 +35,7 @@ impl ClientCertificate {
 
     /// Reads a certificate that the handshake has verified.
     pub(crate) fn read(der: &[u8]) -> Option<ClientCertificate> {
-        let facts = crate::Facts::read(der, 1).ok()?;
+        let facts = crate::CertificateFacts::read(der, 1).ok()?;
         Some(ClientCertificate {
             fingerprint: hex(&facts.fingerprint),
             subject: facts.subject,

@@ -30,7 +30,7 @@ mod secret;
 mod tickets;
 
 pub use accept::{Established, Session, Version};
-pub use certificate::{Certificate, Facts};
+pub use certificate::{Certificate, CertificateFacts};
 pub use certificates::{Certificates, OnDemand, Source};
 pub use client::ClientCertificate;
 pub use endpoint::{Alpn, Endpoint, Rules};

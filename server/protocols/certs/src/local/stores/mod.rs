@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use super::{Authority, COMMON_NAME};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TrustStoreKind {
     /// The operating system's, for curl, Ruby, and browsers on macOS.
     System,
     /// The NSS databases that Chromium and its relatives read on Linux.
@@ -24,10 +24,13 @@ pub enum Kind {
     Firefox,
 }
 
-impl Kind {
+impl TrustStoreKind {
     /// All kinds, with the names that users type.
-    pub const ALL: [(&'static str, Kind); 3] =
-        [("system", Kind::System), ("chromium", Kind::Chromium), ("firefox", Kind::Firefox)];
+    pub const ALL: [(&'static str, TrustStoreKind); 3] = [
+        ("system", TrustStoreKind::System),
+        ("chromium", TrustStoreKind::Chromium),
+        ("firefox", TrustStoreKind::Firefox),
+    ];
 }
 
 /// One command: a program and its arguments.
@@ -123,17 +126,17 @@ impl Machine {
 }
 
 /// Returns the stores of `kinds`, with the commands that make each of them trust the authority.
-pub fn install(machine: &Machine, authority: &Authority, kinds: &[Kind]) -> Vec<Store> {
+pub fn install(machine: &Machine, authority: &Authority, kinds: &[TrustStoreKind]) -> Vec<Store> {
     let mut stores = Vec::new();
     for kind in kinds {
         match kind {
-            Kind::System if machine.macos => stores.push(macos::install(machine, authority)),
-            Kind::System => stores.push(system::install(machine, authority)),
-            Kind::Chromium if machine.macos => {}
-            Kind::Chromium => {
+            TrustStoreKind::System if machine.macos => stores.push(macos::install(machine, authority)),
+            TrustStoreKind::System => stores.push(system::install(machine, authority)),
+            TrustStoreKind::Chromium if machine.macos => {}
+            TrustStoreKind::Chromium => {
                 stores.extend(nss::chromium(machine).map(|store| store.install(machine, authority)))
             }
-            Kind::Firefox => {
+            TrustStoreKind::Firefox => {
                 stores.extend(firefox::profiles(machine).map(|store| store.install(machine, authority)))
             }
         }
@@ -142,15 +145,19 @@ pub fn install(machine: &Machine, authority: &Authority, kinds: &[Kind]) -> Vec<
 }
 
 /// Returns the stores of `kinds`, with the commands that remove every authority of this user.
-pub fn remove(machine: &Machine, authority: Option<&Authority>, kinds: &[Kind]) -> Vec<Store> {
+pub fn remove(machine: &Machine, authority: Option<&Authority>, kinds: &[TrustStoreKind]) -> Vec<Store> {
     let mut stores = Vec::new();
     for kind in kinds {
         match kind {
-            Kind::System if machine.macos => stores.push(macos::remove(machine, authority)),
-            Kind::System => stores.push(system::remove(machine)),
-            Kind::Chromium if machine.macos => {}
-            Kind::Chromium => stores.extend(nss::chromium(machine).map(|store| store.remove(machine))),
-            Kind::Firefox => stores.extend(firefox::profiles(machine).map(|store| store.remove(machine))),
+            TrustStoreKind::System if machine.macos => stores.push(macos::remove(machine, authority)),
+            TrustStoreKind::System => stores.push(system::remove(machine)),
+            TrustStoreKind::Chromium if machine.macos => {}
+            TrustStoreKind::Chromium => {
+                stores.extend(nss::chromium(machine).map(|store| store.remove(machine)))
+            }
+            TrustStoreKind::Firefox => {
+                stores.extend(firefox::profiles(machine).map(|store| store.remove(machine)))
+            }
         }
     }
     stores

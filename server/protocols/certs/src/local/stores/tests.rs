@@ -9,28 +9,31 @@ fn debian_by_sudo() {
     let folder = fake.folder("/usr/local/share/ca-certificates");
     fake.program("update-ca-certificates", "");
     fake.program("sudo", "exec \"$@\"");
-    let wanted = install(&fake.machine, &fake.authority, &[Kind::System]).remove(0);
+    let wanted = install(&fake.machine, &fake.authority, &[TrustStoreKind::System]).remove(0);
     let id = fake.authority.name().rsplit(' ').next().unwrap();
     let target = folder.join(format!("firebrick-local-authority-1000-{id}.crt"));
     let copy = format!("sudo install -m 0644 {} {}", fake.authority.file().display(), target.display());
     assert_eq!(lines(&wanted), [copy, "sudo update-ca-certificates".to_owned()]);
     fake.run(&wanted);
-    assert_eq!(install(&fake.machine, &fake.authority, &[Kind::System])[0].need, Need::Nothing);
+    assert_eq!(install(&fake.machine, &fake.authority, &[TrustStoreKind::System])[0].need, Need::Nothing);
     // The certificate exists, but the bundle lacks it: an update was interrupted.
     let bundle = fake.folder("/etc/ssl/certs").join("ca-certificates.crt");
     std::fs::write(&bundle, "others").unwrap();
-    let again = install(&fake.machine, &fake.authority, &[Kind::System]).remove(0);
+    let again = install(&fake.machine, &fake.authority, &[TrustStoreKind::System]).remove(0);
     assert_eq!(lines(&again), ["sudo update-ca-certificates"]);
     std::fs::copy(fake.authority.file(), &bundle).unwrap();
-    assert_eq!(install(&fake.machine, &fake.authority, &[Kind::System])[0].need, Need::Nothing);
+    assert_eq!(install(&fake.machine, &fake.authority, &[TrustStoreKind::System])[0].need, Need::Nothing);
 
     std::fs::write(folder.join("firebrick-local-authority-1001-00000000.crt"), "another user's").unwrap();
-    let undo = remove(&fake.machine, Some(&fake.authority), &[Kind::System]).remove(0);
+    let undo = remove(&fake.machine, Some(&fake.authority), &[TrustStoreKind::System]).remove(0);
     let delete = format!("sudo rm -f -- {}", target.display());
     assert_eq!(lines(&undo), [delete, "sudo update-ca-certificates --fresh".to_owned()]);
     fake.run(&undo);
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
-    assert_eq!(remove(&fake.machine, Some(&fake.authority), &[Kind::System])[0].need, Need::Nothing);
+    assert_eq!(
+        remove(&fake.machine, Some(&fake.authority), &[TrustStoreKind::System])[0].need,
+        Need::Nothing
+    );
 }
 
 #[test]
@@ -44,7 +47,7 @@ fn other_distributions() {
         fake.folder(folder);
         fake.program(program, "");
         fake.machine.uid = 0;
-        let wanted = install(&fake.machine, &fake.authority, &[Kind::System]).remove(0);
+        let wanted = install(&fake.machine, &fake.authority, &[TrustStoreKind::System]).remove(0);
         assert!(wanted.name.contains(folder), "{}", wanted.name);
         assert_eq!(lines(&wanted)[1], update);
     }
@@ -54,15 +57,15 @@ fn other_distributions() {
 fn what_is_missing_is_said() {
     let fake = Fake::new();
     let need = |kind| install(&fake.machine, &fake.authority, &[kind]).remove(0).need;
-    let Need::Impossible(why) = need(Kind::System) else { panic!("no system is known") };
+    let Need::Impossible(why) = need(TrustStoreKind::System) else { panic!("no system is known") };
     assert!(why.contains("ca-certificates"), "{why}");
-    let Need::Impossible(why) = need(Kind::Chromium) else { panic!("no certutil") };
+    let Need::Impossible(why) = need(TrustStoreKind::Chromium) else { panic!("no certutil") };
     assert!(why.contains("libnss3-tools"), "{why}");
     fake.folder("/usr/local/share/ca-certificates");
     fake.program("update-ca-certificates", "");
-    let Need::Impossible(why) = need(Kind::System) else { panic!("no sudo") };
+    let Need::Impossible(why) = need(TrustStoreKind::System) else { panic!("no sudo") };
     assert!(why.contains("as root, run: install -m 0644 "), "{why}");
-    assert!(install(&fake.machine, &fake.authority, &[Kind::Firefox]).is_empty());
+    assert!(install(&fake.machine, &fake.authority, &[TrustStoreKind::Firefox]).is_empty());
 }
 
 #[test]
@@ -75,7 +78,7 @@ fn databases_of_chromium_and_firefox() {
     let mut made = std::process::Command::new("certutil");
     made.args(["-N", "--empty-password", "-d"]);
     assert!(made.arg(format!("sql:{}", profile.display())).status().unwrap().success());
-    let both = [Kind::Chromium, Kind::Firefox];
+    let both = [TrustStoreKind::Chromium, TrustStoreKind::Firefox];
     let wanted = install(&fake.machine, &fake.authority, &both);
     let names: Vec<&str> = wanted.iter().map(|store| store.name.as_str()).collect();
     assert_eq!(
@@ -114,7 +117,7 @@ fn the_older_database_is_not_made_beside_the_newer_one() {
 fn macos_by_its_keychain() {
     let mut fake = Fake::new();
     fake.machine.macos = true;
-    let wanted = install(&fake.machine, &fake.authority, &[Kind::System, Kind::Chromium]);
+    let wanted = install(&fake.machine, &fake.authority, &[TrustStoreKind::System, TrustStoreKind::Chromium]);
     assert_eq!(wanted.len(), 1);
     assert!(lines(&wanted[0])[0].starts_with("security add-trusted-cert -r trustRoot -p ssl -k "));
 }

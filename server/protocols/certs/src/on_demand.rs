@@ -1,4 +1,4 @@
-//! Certificates on demand, for names that clients request: [`Door`] on the thread that orders, [`Demand`] for handshakes.
+//! Certificates on demand, for names that clients request: [`OnDemandOrders`] on the thread that orders, [`OnDemandQuestions`] for handshakes.
 //!
 //! Contract:
 //! 1. Only host names are served, never IP addresses, and only if `ask` says yes.
@@ -6,7 +6,7 @@
 //! 3. The number of names ([`KEPT`]), of orders per hour, and of handshakes that wait for this thread ([`WAITING`]) or for an answer
 //!    ([`UNDER_WAY`]) is limited. Beyond that, clients are refused at once. A client that has gone no longer counts.
 
-use crate::keeper::{Keeper, Progress};
+use crate::renewal::{CertificateRenewal, Progress};
 use crate::shared::Shared;
 use settings::{DomainKind, OnDemand, Order};
 use std::cell::{Cell, RefCell};
@@ -33,19 +33,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub type Question = (String, oneshot::Sender<bool>);
 
 /// The side of the handshakes, on any thread.
-pub struct Demand {
+pub struct OnDemandQuestions {
     questions: mpsc::Sender<Question>,
     certificates: Arc<Certificates>,
 }
 
-impl Demand {
+impl OnDemandQuestions {
     /// Sends questions to the thread that receives them.
-    pub fn new(questions: mpsc::Sender<Question>, certificates: Arc<Certificates>) -> Demand {
-        Demand { questions, certificates }
+    pub fn new(questions: mpsc::Sender<Question>, certificates: Arc<Certificates>) -> OnDemandQuestions {
+        OnDemandQuestions { questions, certificates }
     }
 }
 
-impl tls::OnDemand for Demand {
+impl tls::OnDemand for OnDemandQuestions {
     fn certificate(
         &self,
         name: String,
@@ -66,17 +66,17 @@ impl tls::OnDemand for Demand {
 }
 
 /// The side of the thread that orders.
-pub struct Door {
+pub struct OnDemandOrders {
     shared: Rc<Shared>,
     settings: OnDemand,
     names: RefCell<HashMap<String, watch::Receiver<Progress>>>,
     under_way: Cell<usize>,
 }
 
-impl Door {
+impl OnDemandOrders {
     /// Creates an empty set of names.
-    pub fn new(shared: Rc<Shared>, settings: OnDemand) -> Rc<Door> {
-        Rc::new(Door { shared, settings, names: RefCell::default(), under_way: Cell::new(0) })
+    pub fn new(shared: Rc<Shared>, settings: OnDemand) -> Rc<OnDemandOrders> {
+        Rc::new(OnDemandOrders { shared, settings, names: RefCell::default(), under_way: Cell::new(0) })
     }
 
     /// Answers handshakes until the channel is closed.
@@ -138,7 +138,7 @@ impl Door {
             profile: self.settings.profile.clone(),
             challenge: self.settings.challenge,
         };
-        let mut keeper = Keeper::new(self.shared.clone(), order, Some(sender));
+        let mut keeper = CertificateRenewal::new(self.shared.clone(), order, Some(sender));
         let (answers, kept) = (self.shared.production.answers().clone(), name.to_owned());
         answers.allow(name);
         spawn_local(async move {

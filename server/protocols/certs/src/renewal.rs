@@ -1,4 +1,4 @@
-//! Keeps one certificate valid, from the first order through all renewals: [`Keeper`].
+//! Keeps one certificate valid, from the first order through all renewals: [`CertificateRenewal`].
 //!
 //! Contract:
 //! 1. A stored certificate is served at once, even if it has expired. If it is missing, broken, or has other
@@ -10,7 +10,7 @@
 
 use crate::ca::Ca;
 use crate::names;
-use crate::order::{Issued, Wish, obtain};
+use crate::order::{Issued, OrderRequest, obtain};
 use crate::record::{Note, bundle};
 use crate::schedule::{Action, Fault, Lifetime, Moment, Schedule, Window};
 use crate::shared::{Shared, now, random, when};
@@ -46,7 +46,7 @@ pub enum Progress {
     Failed,
 }
 
-pub struct Keeper {
+pub struct CertificateRenewal {
     shared: Rc<Shared>,
     id: String,
     order: Order,
@@ -64,13 +64,28 @@ pub struct Keeper {
     announced: Vec<u8>,
 }
 
-impl Keeper {
+impl CertificateRenewal {
     /// Creates a keeper that has not read the store yet.
-    pub fn new(shared: Rc<Shared>, order: Order, on_demand: Option<watch::Sender<Progress>>) -> Keeper {
+    pub fn new(
+        shared: Rc<Shared>,
+        order: Order,
+        on_demand: Option<watch::Sender<Progress>>,
+    ) -> CertificateRenewal {
         let schedule = Schedule::new(shared.staging.is_some(), shared.acme.retry);
         let id = crate::store::id_of(&order.domains);
         let (current, seen, unsaved, error, announced) = (None, None, None, None, Vec::new());
-        Keeper { shared, id, order, schedule, current, seen, unsaved, error, on_demand, announced }
+        CertificateRenewal {
+            shared,
+            id,
+            order,
+            schedule,
+            current,
+            seen,
+            unsaved,
+            error,
+            on_demand,
+            announced,
+        }
     }
 
     /// Serves the stored certificate.
@@ -270,7 +285,7 @@ impl Keeper {
         let shared = self.shared.clone();
         let ca = shared.staging.clone().filter(|_| staging).unwrap_or_else(|| shared.production.clone());
         let replaces = self.current.as_ref().filter(|_| !staging);
-        let wish = Wish {
+        let wish = OrderRequest {
             names: self.order.domains.clone(),
             profile: self.order.profile.clone(),
             challenge: self.order.challenge,
@@ -300,7 +315,7 @@ impl Keeper {
         Ok(Some(issued))
     }
 
-    async fn ask(&self, ca: &Ca, wish: &Wish) -> Result<Issued, Trouble> {
+    async fn ask(&self, ca: &Ca, wish: &OrderRequest) -> Result<Issued, Trouble> {
         let account = ca.account().await.map_err(|mut trouble| {
             trouble.text = format!("{}: {}", self.title(), trouble.text);
             trouble

@@ -1,4 +1,4 @@
-//! The state of all certificates, for other threads: [`Board`].
+//! The state of all certificates, for other threads: [`CertificateStates`].
 
 use stats::CertificateSnapshot;
 use std::collections::BTreeMap;
@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Clones share one state.
 #[derive(Clone, Debug, Default)]
-pub struct Board(Arc<Mutex<BTreeMap<String, CertificateSnapshot>>>);
+pub struct CertificateStates(Arc<Mutex<BTreeMap<String, CertificateSnapshot>>>);
 
-impl Board {
+impl CertificateStates {
     /// Returns the state of all certificates, ordered by id.
     pub fn all(&self) -> Vec<CertificateSnapshot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()

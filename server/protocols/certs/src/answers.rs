@@ -1,4 +1,4 @@
-//! Asks the user's `ask` address whether a certificate may be obtained for a name: [`Asked`].
+//! Asks the user's `ask` address whether a certificate may be obtained for a name: [`DomainAnswers`].
 //!
 //! Contract:
 //! 1. Status 200 means yes. Any other status, or no response, means no.
@@ -30,7 +30,7 @@ const NOTHING: Duration = Duration::from_secs(30);
 const QUIET: Duration = Duration::from_secs(60);
 
 /// Cached answers by name.
-pub struct Asked {
+pub struct DomainAnswers {
     url: String,
     client: Client,
     kept: RefCell<HashMap<String, (bool, Instant)>>,
@@ -38,15 +38,15 @@ pub struct Asked {
     said: Cell<Option<Instant>>,
 }
 
-impl Asked {
+impl DomainAnswers {
     /// Creates a cache of the answers of `url`.
-    pub fn new(url: &str, client: Client) -> Asked {
+    pub fn new(url: &str, client: Client) -> DomainAnswers {
         let (kept, said) = (RefCell::default(), Cell::default());
-        Asked { url: url.to_owned(), client, kept, asking: Arc::new(Semaphore::new(AT_ONCE)), said }
+        DomainAnswers { url: url.to_owned(), client, kept, asking: Arc::new(Semaphore::new(AT_ONCE)), said }
     }
 
     /// Whether a certificate may be obtained for the host name `name`.
-    pub async fn is_welcome(self: &Rc<Asked>, name: &str, log: &Rc<dyn Fn(&str)>) -> bool {
+    pub async fn is_welcome(self: &Rc<DomainAnswers>, name: &str, log: &Rc<dyn Fn(&str)>) -> bool {
         if let Some(known) = self.known(name) {
             return known;
         }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn answers_are_kept_and_bounded() {
-        let asked = Asked::new("http://app.test", Client::new(Err("none".to_owned()), true));
+        let asked = DomainAnswers::new("http://app.test", Client::new(Err("none".to_owned()), true));
         asked.keep("a.test", true, YES);
         assert_eq!(asked.known("a.test"), Some(true));
         asked.keep("b.test", false, Duration::ZERO);
