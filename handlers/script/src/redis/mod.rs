@@ -229,7 +229,6 @@ fn waiting(waiting: Result<Waiting, Fault>) -> Waiting {
     waiting.unwrap_or_else(|fault| ready(|tape| fault.write(tape)))
 }
 
-/// Returns the wait for a reply.
 fn reply(reply: Result<Reply, Fault>) -> Waiting {
     waiting(reply.map(|reply| Box::pin(async move { reply.await.0 }) as Waiting))
 }

@@ -23,7 +23,6 @@ pub mod flag {
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $byte:literal,)*) => {
-        /// The kind of a frame.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
         pub enum FrameKind {

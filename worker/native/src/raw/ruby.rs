@@ -268,7 +268,6 @@ impl Pairs {
         Pairs { flat: [NIL; 2 * Pairs::MOST], len: 0 }
     }
 
-    /// Adds a pair for `hash`.
     #[inline]
     pub(crate) fn add(&mut self, gvl: &mut Gvl, hash: Value, key: Value, value: Value) {
         if self.len == self.flat.len() {
