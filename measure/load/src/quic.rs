@@ -12,7 +12,7 @@ use quic::{Settled, TlsError};
 
 use crate::endpoint::{Address, Endpoint, Handshake, describe};
 use crate::stream::Negotiated;
-use crate::udp::{Seen, Socket};
+use crate::udp::{Socket, SocketEvents};
 
 /// Flow control windows large enough that no response waits for a window update.
 const STREAM_WINDOW: u32 = 16 << 20;
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub(crate) struct Quic {
     pub connection: Connection,
-    pub seen: Arc<Seen>,
+    pub seen: Arc<SocketEvents>,
 }
 
 impl Quic {
@@ -84,7 +84,7 @@ async fn one(
     handshake: &Cell<Handshake>,
 ) -> Result<Quic, String> {
     let refused = |why: &str| format!("cannot connect to {}: {why}", target.name());
-    let seen = Arc::<Seen>::default();
+    let seen = Arc::<SocketEvents>::default();
     let socket = Socket::connect(address, seen.clone()).map_err(|error| refused(&describe(&error)))?;
     let (mut config, failure) = quic::client_config(tls.clone())?;
     config.transport_config(Arc::new(transport()));
@@ -116,7 +116,7 @@ fn failed(
     target: &Endpoint,
     error: &ConnectionError,
     failure: &TlsError,
-    seen: &Seen,
+    seen: &SocketEvents,
     handshake: &Cell<Handshake>,
 ) -> String {
     if seen.is_refused() {
@@ -141,7 +141,7 @@ fn failed(
 }
 
 /// Returns the reason for the end of a connection as text.
-fn explain(error: &ConnectionError, seen: &Seen) -> String {
+fn explain(error: &ConnectionError, seen: &SocketEvents) -> String {
     if seen.is_refused() {
         return "nothing listens on the UDP port any more".to_owned();
     }

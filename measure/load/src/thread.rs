@@ -85,11 +85,11 @@ struct Starter {
     lane: Rc<Lane>,
     started: Cell<usize>,
     most: usize,
-    kind: Kind,
+    kind: Carrier,
 }
 
 /// The carrier of requests: a user's own connection, or a stream of a shared one. `shared` is the latest connection.
-enum Kind {
+enum Carrier {
     Http1,
     Http2 { streams: usize, shared: RefCell<Rc<SharedConnections<Http2>>> },
     Http3 { streams: usize, shared: RefCell<Rc<SharedConnections<Http3>>> },
@@ -104,9 +104,9 @@ impl Starter {
             started: Cell::new(0),
             most: connections.saturating_mul(streams),
             kind: match protocol {
-                Protocol::Http1 { .. } => Kind::Http1,
-                Protocol::Http2 { .. } => Kind::Http2 { streams, shared: RefCell::default() },
-                Protocol::Http3 { .. } => Kind::Http3 { streams, shared: RefCell::default() },
+                Protocol::Http1 { .. } => Carrier::Http1,
+                Protocol::Http2 { .. } => Carrier::Http2 { streams, shared: RefCell::default() },
+                Protocol::Http3 { .. } => Carrier::Http3 { streams, shared: RefCell::default() },
             },
         }
     }
@@ -119,9 +119,9 @@ impl Starter {
         }
         self.started.set(started + 1);
         match &self.kind {
-            Kind::Http1 => drop(spawn_local(user(self.lane.clone()))),
-            Kind::Http2 { streams, shared } => self.stream(started, *streams, shared),
-            Kind::Http3 { streams, shared } => self.stream(started, *streams, shared),
+            Carrier::Http1 => drop(spawn_local(user(self.lane.clone()))),
+            Carrier::Http2 { streams, shared } => self.stream(started, *streams, shared),
+            Carrier::Http3 { streams, shared } => self.stream(started, *streams, shared),
         }
         true
     }

@@ -20,7 +20,7 @@ const BUFFER: usize = 1 << 20;
 
 /// The events of a socket.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SocketEvents {
     /// Bytes since the last query.
     pub sent: AtomicU64,
     pub received: AtomicU64,
@@ -28,7 +28,7 @@ pub(crate) struct Seen {
     refusal: Notify,
 }
 
-impl Seen {
+impl SocketEvents {
     fn refuse(&self) {
         self.refused.store(true, Relaxed);
         self.refusal.notify_one();
@@ -49,7 +49,7 @@ impl Seen {
 pub(crate) struct Socket {
     io: tokio::net::UdpSocket,
     state: UdpSocketState,
-    seen: Arc<Seen>,
+    seen: Arc<SocketEvents>,
 }
 
 impl Socket {
@@ -57,7 +57,7 @@ impl Socket {
     ///
     /// # Errors
     /// The same as of socket(2) and connect(2).
-    pub(crate) fn connect(remote: SocketAddr, seen: Arc<Seen>) -> io::Result<Socket> {
+    pub(crate) fn connect(remote: SocketAddr, seen: Arc<SocketEvents>) -> io::Result<Socket> {
         let socket = socket2::Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
         // The system may grant less, which is fine.

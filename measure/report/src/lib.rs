@@ -18,7 +18,7 @@ pub use draw::{buckets_of, percentile_steps};
 pub use page::{Block, Column, KeyFigure, Page, Section, Table, Verdict};
 pub use plot::{
     Axis, Band, Bar, Bars, Better, Bucket, Cell, Curve, Frontier, Group, Heat, Histogram, Limit, Line, Lines,
-    Mark, Percentiles, Plot, Scale, Span, Spot, Stack, Stages,
+    Percentiles, Plot, Scale, Span, Spot, Stack, Stages, VerticalLine,
 };
 pub use read::{ReadError, read_page, read_plot};
 pub use unit::Unit;

@@ -45,7 +45,7 @@ pub(crate) struct FiberReport {
 
 /// The input of the report.
 #[derive(Debug)]
-pub(crate) struct Known<'a> {
+pub(crate) struct FiberReportInput<'a> {
     /// The requested fibers.
     pub(crate) wanted: Option<&'a Fibers>,
     pub(crate) firm: &'a [Cell],
@@ -56,7 +56,7 @@ pub(crate) struct Known<'a> {
 }
 
 /// Evaluates the cells. Pure.
-pub(crate) fn report(known: &Known<'_>) -> FiberReport {
+pub(crate) fn report(known: &FiberReportInput<'_>) -> FiberReport {
     let waiting = fibers::waiting(known.usable, known.profile);
     let (with, without) = fibers::rivals(known.firm, known.budget);
     let outcome = outcome(known, with.as_ref(), without.as_ref(), waiting);
@@ -73,7 +73,7 @@ pub(crate) fn report(known: &Known<'_>) -> FiberReport {
 }
 
 fn outcome(
-    known: &Known<'_>,
+    known: &FiberReportInput<'_>,
     with: Option<&Choice>,
     without: Option<&Choice>,
     waiting: Option<f64>,
@@ -104,7 +104,7 @@ fn forbids(libraries: &[Library]) -> Option<&Library> {
     libraries.iter().find(|library| library.forbids())
 }
 
-fn words(report: &FiberReport, known: &Known<'_>) -> Vec<String> {
+fn words(report: &FiberReport, known: &FiberReportInput<'_>) -> Vec<String> {
     let fitted = if report.outcome == FiberOutcome::Computes { known.profile.waiting } else { 1.0 };
     let waits = percent(report.waiting.unwrap_or(0.0).min(fitted));
     let mut words = match report.outcome {
@@ -145,7 +145,7 @@ fn words(report: &FiberReport, known: &Known<'_>) -> Vec<String> {
     words
 }
 
-fn compared(report: &FiberReport, known: &Known<'_>) -> Vec<String> {
+fn compared(report: &FiberReport, known: &FiberReportInput<'_>) -> Vec<String> {
     let (Some(with), Some(without)) = (&report.with, &report.without) else { return Vec::new() };
     let gains = if report.outcome == FiberOutcome::Gain { "Fibers gain" } else { "Fibers gain nothing" };
     let mut words = vec![format!(
@@ -221,7 +221,7 @@ mod tests {
     fn told(cells: &[Cell], libraries: &[Library], wanted: Option<&Fibers>) -> (FiberOutcome, String) {
         let profile = profile(cells);
         let budget = Budget::default();
-        let found = report(&Known {
+        let found = report(&FiberReportInput {
             wanted,
             firm: cells,
             usable: cells,

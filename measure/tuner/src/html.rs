@@ -3,7 +3,7 @@
 use planner::{Budget, Cell, LimitedBy, Shape};
 use report::{
     Axis, Bar, Bars, Better, Block, Cell as HeatCell, Column, Frontier, Group, Heat, KeyFigure, Line, Lines,
-    Mark, Page, Plot, Section, Spot, Table, Unit, Verdict as Rating,
+    Page, Plot, Section, Spot, Table, Unit, Verdict as Rating, VerticalLine,
 };
 
 use crate::figures::{figure, mebibytes, size};
@@ -316,7 +316,7 @@ fn frontier(done: &Results, best: Option<Shape>, budget: &Budget) -> Frontier {
     };
     let mark = budget
         .memory_bytes
-        .map(|bytes| Mark { at: bytes as f64, label: format!("budget {}", size(bytes as f64)) });
+        .map(|bytes| VerticalLine { at: bytes as f64, label: format!("budget {}", size(bytes as f64)) });
     // A budget far beyond all points would compress the plot.
     let largest = done.measured.iter().map(|one| one.cell.pss_bytes).max().unwrap_or(0) as f64;
     Frontier {

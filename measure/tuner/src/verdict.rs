@@ -3,7 +3,7 @@
 
 use planner::{Budget, Cell, LimitedBy, Prediction, Profile, Recommendation, Shape, profile, recommend};
 
-use crate::fibers::{self, FiberReport, Known};
+use crate::fibers::{self, FiberReport, FiberReportInput};
 use crate::figures::figure;
 use crate::hints::{self, Pool};
 use crate::options::Options;
@@ -34,7 +34,7 @@ pub(crate) fn verdict(options: &Options, budget: &Budget, done: &Results, pool: 
     let disturbed = done.noise().filter(|_| !options.output.noisy);
     let recommendation = recommendation(&firm, &done.predictions, budget, disturbed.as_deref());
     let best = recommendation.best.as_ref().map(|best| best.shape);
-    let fibers = fibers::report(&Known {
+    let fibers = fibers::report(&FiberReportInput {
         wanted: options.shapes.fibers.as_ref(),
         firm: &firm,
         usable: &usable,

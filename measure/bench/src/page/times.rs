@@ -3,7 +3,8 @@
 use load::Histogram;
 use load::outcome::Second;
 use report::{
-    Axis, Block, Bucket, Column, Curve, Limit, Line, Lines, Mark, Percentiles, Plot, Section, Table, Unit,
+    Axis, Block, Bucket, Column, Curve, Limit, Line, Lines, Percentiles, Plot, Section, Table, Unit,
+    VerticalLine,
 };
 
 use crate::document::Document;
@@ -71,7 +72,7 @@ pub(super) fn over_time(document: &Document, limits: &[(f64, String)]) -> Sectio
 pub(super) fn spread(document: &Document, limits: &[(f64, String)]) -> Section {
     let outcome = &document.outcome;
     let figures = Figures::of(&outcome.latency);
-    let mark = |at: f64, label: &str| Mark { at, label: label.to_owned() };
+    let mark = |at: f64, label: &str| VerticalLine { at, label: label.to_owned() };
     let histogram = report::Histogram {
         title: "Distribution of response times".to_owned(),
         note: "Logarithmic scale.".to_owned(),

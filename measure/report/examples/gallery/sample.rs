@@ -2,7 +2,7 @@
 
 use report::{
     Axis, Band, Bar, Bars, Better, Block, Cell, Curve, Frontier, Group, Heat, Histogram, Limit, Line, Lines,
-    Mark, Percentiles, Plot, Span, Spot, Stack, Stages, Unit, buckets_of, percentile_steps,
+    Percentiles, Plot, Span, Spot, Stack, Stages, Unit, VerticalLine, buckets_of, percentile_steps,
 };
 
 /// Returns pseudo-random numbers that are the same each time.
@@ -58,8 +58,8 @@ pub fn course() -> Plot {
         limits: vec![Limit { value: 200.0, label: "objective for p99: 200 ms".into() }],
         spans: vec![Span { from: 0.0, to: 5.0, label: "warm-up".into() }],
         marks: vec![
-            Mark { at: 27.0, label: "worker 2 restarted".into() },
-            Mark { at: 31.0, label: "worker 3 restarted".into() },
+            VerticalLine { at: 27.0, label: "worker 2 restarted".into() },
+            VerticalLine { at: 31.0, label: "worker 3 restarted".into() },
         ],
         ..Lines::default()
     })
@@ -67,7 +67,8 @@ pub fn course() -> Plot {
 
 pub fn histogram() -> Plot {
     let times = times();
-    let mark = |percentile: f64, label: &str| Mark { at: at(&times, percentile), label: label.into() };
+    let mark =
+        |percentile: f64, label: &str| VerticalLine { at: at(&times, percentile), label: label.into() };
     Plot::Histogram(Histogram {
         title: "Distribution of response times".into(),
         note: "Logarithmic scale. The small peak at the right are the stalls.".into(),
@@ -168,7 +169,7 @@ pub fn frontier() -> Plot {
         x: Axis::new("memory (PSS)", Unit::Bytes),
         y: Axis::new("transactions", Unit::PerSecond),
         spots: PROCESSES.iter().flat_map(|p| THREADS.iter().map(move |t| spot(*p, *t))).collect(),
-        marks: vec![Mark { at: 512.0 * 1_048_576.0, label: "budget 512 MiB".into() }],
+        marks: vec![VerticalLine { at: 512.0 * 1_048_576.0, label: "budget 512 MiB".into() }],
         ..Frontier::default()
     })
 }
@@ -190,7 +191,7 @@ pub fn growth() -> Plot {
             Line { name: "measured".into(), points: measured, loose: true, ..Line::default() },
         ],
         bands: vec![Band { name: "95 % confidence".into(), points: spread, line: 0 }],
-        marks: vec![Mark { at: 22.0, label: "maximum: 22".into() }],
+        marks: vec![VerticalLine { at: 22.0, label: "maximum: 22".into() }],
         ..Lines::default()
     })
 }
@@ -288,7 +289,7 @@ pub fn odd() -> Vec<(&'static str, Vec<Block>)> {
                         })
                         .collect(),
                     marks: (0..9)
-                        .map(|n| Mark { at: f64::from(n) / 9.0, label: format!("event number {n}") })
+                        .map(|n| VerticalLine { at: f64::from(n) / 9.0, label: format!("event number {n}") })
                         .collect(),
                     limits: vec![Limit { value: 1e6, label: "far away".into() }],
                     ..Lines::default()

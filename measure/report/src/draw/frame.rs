@@ -4,7 +4,7 @@ use super::nines::Nines;
 use super::ruler::{Ruler, Tick};
 use super::sheet::{Anchor, Area, Sheet};
 use super::text;
-use crate::plot::{Limit, Mark, Span};
+use crate::plot::{Limit, Span, VerticalLine};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Across {
@@ -52,7 +52,7 @@ pub(crate) struct Ground<'a> {
     pub margin: f64,
     pub spans: &'a [Span],
     pub limits: &'a [Limit],
-    pub marks: &'a [Mark],
+    pub marks: &'a [VerticalLine],
 }
 
 /// The area between the axes.
@@ -174,7 +174,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Draws the line of each mark up to its label.
-    fn mark_lines(&self, sheet: &mut Sheet, marks: &[Mark]) {
+    fn mark_lines(&self, sheet: &mut Sheet, marks: &[VerticalLine]) {
         for mark in marks.iter().filter(|mark| self.x.holds(mark.at)) {
             let Some(at) = self.x.at(mark.at) else { continue };
             let row = self.labels.iter().find(|label| label.at == at).map_or(0.0, |label| label.row as f64);
@@ -261,11 +261,12 @@ struct Label {
 
 /// Places the label of each mark right or left of its line, in the lowest free row. Marks are processed from right to left, so that lines up to
 /// higher rows pass no label of a lower row.
-fn place_marks(sheet: &Sheet, marks: &[Mark], x: &Across) -> (Vec<Label>, usize) {
+fn place_marks(sheet: &Sheet, marks: &[VerticalLine], x: &Across) -> (Vec<Label>, usize) {
     let mut rows: Vec<Vec<(f64, f64)>> = Vec::new();
     let mut placed = Vec::new();
     let labelled = marks.iter().filter(|mark| !mark.label.is_empty() && x.holds(mark.at));
-    let mut positions: Vec<(f64, &Mark)> = labelled.filter_map(|mark| Some((x.at(mark.at)?, mark))).collect();
+    let mut positions: Vec<(f64, &VerticalLine)> =
+        labelled.filter_map(|mark| Some((x.at(mark.at)?, mark))).collect();
     positions.sort_by(|a, b| b.0.total_cmp(&a.0));
     for (at, mark) in positions {
         let text = text::fit(&mark.label, sheet.width / 2.0, sheet.font);

@@ -41,8 +41,8 @@ fn limits() -> impl Strategy<Value = Vec<Limit>> {
     several((number(), text()).prop_map(|(value, label)| Limit { value, label }))
 }
 
-fn marks() -> impl Strategy<Value = Vec<Mark>> {
-    several((number(), text()).prop_map(|(at, label)| Mark { at, label }))
+fn marks() -> impl Strategy<Value = Vec<VerticalLine>> {
+    several((number(), text()).prop_map(|(at, label)| VerticalLine { at, label }))
 }
 
 fn better() -> impl Strategy<Value = Better> {

@@ -64,7 +64,7 @@ pub struct Limit {
 /// A vertical line at a moment or value: an event, a percentile.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Mark {
+pub struct VerticalLine {
     /// The position on the x axis.
     #[serde(with = "number")]
     pub at: f64,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::number;
-use super::{Axis, Better, Limit, Mark};
+use super::{Axis, Better, Limit, VerticalLine};
 
 /// Points of two quantities. The points that no other beats in both are connected: the efficient frontier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Frontier {
     /// Horizontal lines, such as an objective.
     pub limits: Vec<Limit>,
     /// Vertical lines, such as a budget.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<VerticalLine>,
 }
 
 impl Default for Frontier {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::number;
-use super::{Axis, Mark};
+use super::{Axis, VerticalLine};
 
 /// A histogram; on a log scale unless `x` says otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct Histogram {
     /// Buckets in the order of `from`, best with equal widths on the scale: see `buckets_of`.
     pub buckets: Vec<Bucket>,
     /// Important values, such as percentiles.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<VerticalLine>,
 }
 
 /// The number of values in a range.

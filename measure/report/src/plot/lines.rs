@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::number;
-use super::{Axis, Limit, Mark, Span};
+use super::{Axis, Limit, Span, VerticalLine};
 
 /// Lines over time, with bands, limits and events.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct Lines {
     pub limits: Vec<Limit>,
     /// Shaded spans of time.
     pub spans: Vec<Span>,
-    pub marks: Vec<Mark>,
+    pub marks: Vec<VerticalLine>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ mod stages;
 
 use serde::{Deserialize, Serialize};
 
-pub use axis::{Axis, Better, Limit, Mark, Scale, Span};
+pub use axis::{Axis, Better, Limit, Scale, Span, VerticalLine};
 pub use bars::{Bar, Bars, Group};
 pub use frontier::{Frontier, Spot};
 pub use heat::{Cell, Heat};

@@ -146,7 +146,7 @@ pub(crate) struct View {
 type Sample = (Instant, Box<ServerSnapshot>);
 
 /// The state of one server.
-struct Seen {
+struct WatchedServer {
     address: ControlAddress,
     last: Option<Sample>,
     between: Option<Interval>,
@@ -162,7 +162,7 @@ struct Seen {
 /// All servers, and their last hour together.
 pub(crate) struct Fleet {
     interval: Duration,
-    servers: BTreeMap<String, Seen>,
+    servers: BTreeMap<String, WatchedServer>,
     list: String,
     points: VecDeque<Point>,
     gathered: Gathered,
@@ -203,7 +203,7 @@ impl Fleet {
     }
 
     pub(crate) fn joined(&mut self, address: ControlAddress, now: Instant) {
-        let seen = self.servers.entry(name(&address)).or_insert_with(|| Seen {
+        let seen = self.servers.entry(name(&address)).or_insert_with(|| WatchedServer {
             address,
             last: None,
             between: None,
@@ -312,7 +312,7 @@ impl Fleet {
         (there().filter(|seen| seen.between.is_some() || seen.failing.is_some()).count(), there().count())
     }
 
-    fn state(&self, seen: &Seen, now: Instant) -> State {
+    fn state(&self, seen: &WatchedServer, now: Instant) -> State {
         let old = |at: Instant| {
             now.saturating_duration_since(at) > self.interval * FRESH + super::patience(self.interval)
         };
@@ -325,7 +325,7 @@ impl Fleet {
         }
     }
 
-    fn up(&self, now: Instant) -> impl Iterator<Item = (&Seen, &ServerSnapshot)> {
+    fn up(&self, now: Instant) -> impl Iterator<Item = (&WatchedServer, &ServerSnapshot)> {
         self.servers
             .values()
             .filter(move |seen| self.state(seen, now) == State::Up)
@@ -382,7 +382,13 @@ impl Fleet {
         View { totals: self.totals(now), servers, versions, generations, notices }
     }
 
-    fn row(&self, address: &str, seen: &Seen, marks: &BTreeMap<&str, Vec<String>>, now: Instant) -> Row {
+    fn row(
+        &self,
+        address: &str,
+        seen: &WatchedServer,
+        marks: &BTreeMap<&str, Vec<String>>,
+        now: Instant,
+    ) -> Row {
         let state = self.state(seen, now);
         let server = seen.last.as_ref().map(|(_, server)| &**server);
         let between = seen.between.as_ref().filter(|_| state == State::Up);

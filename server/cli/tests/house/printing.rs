@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 const MACROS: [&str; 4] = ["println!(", "eprintln!(", "print!(", "eprint!("];
 
-fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+pub fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
