@@ -18,7 +18,6 @@ use std::path::Path;
 /// The circles of today: the crate with the parent of the modules, and the modules.
 const KNOWN: &[(&str, &str)] = &[
     ("settings", "error file given kind load puma resolve settings table value"),
-    ("settings::puma", "call map methods"),
 ];
 
 /// The path of a module in its crate, without `crate`.

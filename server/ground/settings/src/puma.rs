@@ -15,14 +15,20 @@ mod call;
 mod docs;
 mod find;
 mod map;
+mod mapping;
 mod methods;
+mod outcome;
+mod refusal;
 mod toml;
 
-pub use call::{Call, Evaluated, Refusal, Value};
+pub use call::{Call, Value};
 pub use docs::{markdown, ruby};
 pub(crate) use find::{find, is_ruby};
-pub use map::{Mapped, Outcome, Row, map};
-pub use methods::{Class, METHODS, Method, nearest_method};
+pub use map::map;
+pub use mapping::Mapped;
+pub use methods::{METHODS, Method, nearest_method};
+pub use outcome::{Class, Outcome, Row};
+pub use refusal::{Evaluated, Refusal};
 pub use toml::{left_out, toml};
 
 use std::path::PathBuf;

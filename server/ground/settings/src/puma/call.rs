@@ -1,11 +1,9 @@
-//! The result of evaluating a `puma.rb`, and its encoding as a list of words.
+//! A call that a `puma.rb` made, and its encoding as a list of words.
 //!
 //! Contract: malformed words are an error, never a panic.
 
 use std::fmt;
 use std::path::PathBuf;
-
-use super::nearest_method;
 
 /// A Ruby value.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,40 +35,6 @@ pub struct Call {
     pub block: bool,
     /// Whether a condition decides that the call is made, or with which value.
     pub conditional: bool,
-}
-
-/// The calls of a `puma.rb`, or the reason why its evaluation failed.
-pub type Evaluated = Result<Vec<Call>, Refusal>;
-
-/// The reason why a `puma.rb` could not be evaluated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The path for messages; empty if the exception came from another file.
-    pub file: PathBuf,
-    /// Counted from 1; 0 if unknown.
-    pub line: usize,
-    /// The method that Puma does not have, if that is the reason.
-    pub unknown: Option<String>,
-    /// The message.
-    pub text: String,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line > 0 {
-            write!(f, "{}:{}: ", self.file.display(), self.line)?;
-        }
-        match &self.unknown {
-            Some(name) => {
-                write!(f, "{name}: Puma has no such setting")?;
-                match nearest_method(name) {
-                    Some(near) => write!(f, "; did you mean {near:?}?"),
-                    None => Ok(()),
-                }
-            }
-            None => write!(f, "{}", self.text),
-        }
-    }
 }
 
 /// Writes the value in Ruby's syntax on one line.
@@ -197,26 +161,8 @@ impl<'a> Words<'a> {
     }
 }
 
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+pub(super) fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text:?} where a number belongs"))
-}
-
-impl Refusal {
-    /// Decodes a refusal from words.
-    ///
-    /// # Errors
-    /// The words are malformed.
-    pub fn decode(words: &[&str]) -> Result<Refusal, String> {
-        let [file, line, unknown, text] = words else {
-            return Err(format!("{} words where a refusal has four", words.len()));
-        };
-        Ok(Refusal {
-            file: file.into(),
-            line: number(line)?,
-            unknown: Some((*unknown).to_owned()).filter(|name| !name.is_empty()),
-            text: (*text).to_owned(),
-        })
-    }
 }
 
 #[cfg(test)]
@@ -276,17 +222,6 @@ mod tests {
         let deep = vec!["l1"; 40];
         let words: Vec<&str> = ["f", "1", "m", "0", "1"].into_iter().chain(deep).collect();
         assert!(Call::decode(&words).is_err());
-        assert!(Refusal::decode(&["a"]).is_err());
-    }
-
-    #[test]
-    fn refusals_name_place_and_nearest_method() {
-        let refusal = Refusal::decode(&["config/puma.rb", "7", "worker_timout", ""]).unwrap();
-        let text =
-            "config/puma.rb:7: worker_timout: Puma has no such setting; did you mean \"worker_timeout\"?";
-        assert_eq!(refusal.to_string(), text);
-        let raised = Refusal::decode(&["config/puma.rb", "2", "", "KeyError: key not found: \"X\""]).unwrap();
-        assert_eq!(raised.to_string(), "config/puma.rb:2: KeyError: key not found: \"X\"");
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::given::Given;
-use crate::puma::{METHODS, left_out, toml};
+use crate::puma::{METHODS, Value, left_out, toml};
 use proptest::prelude::*;
 use std::path::Path;
 

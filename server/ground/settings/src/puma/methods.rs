@@ -4,45 +4,11 @@
 //! in one line what the method does here, or why it does nothing. `worker/lib/firebrick/puma_file/methods.rb`, the mapping of calls, the classes
 //! of `firebrick check` and the table of `docs/puma-rb.md` follow from the rows.
 
-use super::map::Mapping;
-use super::{Call, Outcome};
+use super::mapping::Mapping;
+use super::{Call, Class, Outcome};
 use crate::nearest::nearest;
 use Class::{Always, Background, Hook, Ignored, Mapped, Reads, Request};
 use Form::{Switch, Text, Value, Whole};
-
-/// The effect of a method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Sets options.
-    Mapped,
-    /// Asks for something that this server always does.
-    Always,
-    /// Its block runs at the same moment as in Puma, or at the nearest one.
-    Hook,
-    /// Changes something that the app finds in a request.
-    Request,
-    /// Runs in a process beside the workers.
-    Background,
-    /// Controls the evaluation of the file.
-    Reads,
-    /// Does nothing.
-    Ignored,
-}
-
-impl Class {
-    /// Returns the name for tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mapped => "mapped",
-            Always => "always so",
-            Hook => "hook",
-            Request => "in requests",
-            Background => "beside the workers",
-            Reads => "read",
-            Ignored => "ignored",
-        }
-    }
-}
 
 /// How the method is defined for a puma.rb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
