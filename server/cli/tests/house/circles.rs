@@ -4,7 +4,6 @@
 //!    its descendants name through `crate::`, `super::` and `self::` counts as used by the module.
 //! 2. A parent that names its children is no arrow. A name that the parent re-exports (`pub use child::X`) is an arrow to that child.
 //! 3. Tests are left out: items under `#[cfg(test)]` and files named `tests.rs` or `*_tests.rs`.
-//! 4. [`KNOWN`] lists the circles that exist. It is exact: a circle that is opened leaves the list.
 //!
 //! The text is read, not compiled. Left out are therefore: names that a parent defines itself, or that its glob re-exports bring,
 //! and calls of methods, which name no module.
@@ -14,11 +13,6 @@ mod source;
 use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-/// The circles of today: the crate with the parent of the modules, and the modules.
-const KNOWN: &[(&str, &str)] = &[
-    ("settings", "error file given kind load puma resolve settings table value"),
-];
 
 /// The path of a module in its crate, without `crate`.
 type Module = Vec<String>;
@@ -147,7 +141,7 @@ fn circles<'a>(arrows: impl Iterator<Item = &'a (String, String)> + Clone) -> BT
     modules.into_iter().map(circle).filter(|circle| circle.len() > 1).collect()
 }
 
-/// Returns the circles of a crate, as [`KNOWN`] writes them, each with its arrows.
+/// Returns the circles of a crate, each as its parent and its modules, with its arrows.
 fn found(name: &str, tree: &Tree) -> BTreeMap<(String, String), String> {
     let mut found = BTreeMap::new();
     for (parent, arrows) in tree.arrows() {
@@ -171,15 +165,10 @@ fn modules_of_a_crate_use_each_other_in_one_direction() {
     for (name, folder) in crate::workspace::crates(&root).1 {
         all.append(&mut found(&name, &Tree::read(&root.join(folder).join("src"))));
     }
-    let known: BTreeSet<_> =
-        KNOWN.iter().map(|(place, modules)| (place.to_string(), modules.to_string())).collect();
-    let mut faults = Vec::new();
-    for (circle, arrows) in all.iter().filter(|(circle, _)| !known.contains(circle)) {
-        faults.push(format!("{}: {} use each other in a circle:\n{arrows}", circle.0, circle.1));
-    }
-    for (place, modules) in known.iter().filter(|circle| !all.contains_key(circle)) {
-        faults.push(format!("{place}: {modules} are no such circle: take the entry off KNOWN"));
-    }
+    let faults: Vec<_> = all
+        .iter()
+        .map(|((place, modules), arrows)| format!("{place}: {modules} use each other in a circle:\n{arrows}"))
+        .collect();
     assert!(
         faults.is_empty(),
         "Move what two modules share to the lower one, or to a module of its own:\n- {}\n",

@@ -1,27 +1,13 @@
 //! The first stage: all values as written, with their origins, unchecked.
 //!
 //! Contract:
-//! 1. Collecting never fails; a value of a wrong type is kept as written.
+//! 1. A value of a wrong type is kept as written.
 //! 2. The values of an option are kept strongest first: flag, variables in the table's order, file.
-//! 3. Blank variables count as unset.
 
 use std::collections::BTreeMap;
 
-use crate::environment::Environment;
 use crate::origin::Origin;
 use crate::raw::Raw;
-use crate::table;
-
-/// One value on the command line, already separated from its flag.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Argument {
-    /// The key of its entry.
-    pub key: &'static str,
-    /// The flag as messages name it: `--port`, `DIR`.
-    pub flag: String,
-    /// The values; more than one only if the option is a list.
-    pub values: Vec<String>,
-}
 
 /// A value and its origin.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,29 +61,6 @@ pub struct Given {
 }
 
 impl Given {
-    pub fn collect(arguments: &[Argument], environment: &dyn Environment) -> Given {
-        let mut given = Given::default();
-        for entry in table::entries() {
-            let about = entry.about();
-            for argument in arguments.iter().filter(|argument| argument.key == about.key) {
-                let raw = match argument.values.as_slice() {
-                    [one] => Raw::Word(one.clone()),
-                    many => Raw::List(many.iter().cloned().map(Raw::Word).collect()),
-                };
-                given.add(about.key, Written { raw, origin: Origin::Flag(argument.flag.clone()) });
-            }
-            for name in about.env {
-                if let Some(value) = environment.var(name).filter(|value| !value.trim().is_empty()) {
-                    given.add(
-                        about.key,
-                        Written { raw: Raw::Word(value), origin: Origin::Env((*name).to_owned()) },
-                    );
-                }
-            }
-        }
-        given
-    }
-
     /// Adds a value that is weaker than all before it.
     pub fn add(&mut self, key: &'static str, written: Written) {
         self.values.entry(key).or_default().push(written);

@@ -5,6 +5,7 @@
 pub(crate) mod lists;
 pub(crate) mod names;
 pub(crate) mod numbers;
+pub(crate) mod public;
 pub(crate) mod texts;
 pub(crate) mod wrappers;
 

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod auto;
 mod control;
 mod current;
@@ -27,6 +28,7 @@ mod nearest;
 mod origin;
 pub mod puma;
 mod raw;
+mod reading;
 mod resolve;
 mod settings;
 pub mod table;
@@ -34,6 +36,7 @@ pub mod table;
 mod testing;
 mod value;
 
+pub use arguments::Argument;
 pub use auto::{Chosen, auto_front_threads, auto_workers};
 pub use control::control_path;
 pub use current::Current;
@@ -41,18 +44,20 @@ pub use discover::{Discovered, STATIC_JSON};
 pub use docs::markdown;
 pub use environment::{At, Environment, HANDOVER_VARIABLE, ProcessEnvironment, SERVICE_MANAGER_VARIABLES};
 pub use error::{Error, Errors};
-pub use given::{Argument, Given, Written};
+pub use given::{Given, Written};
 pub use kind::numbers::period;
 pub use kind::{Completion, Mistake};
-pub use load::{Attached, CONFIG_FILE, load, load_attached};
+pub use load::{load, load_attached};
 pub use origin::Origin;
 pub use raw::Raw;
-pub use resolve::{Choice, Loaded};
+pub use reading::{Attached, CONFIG_FILE};
+pub use resolve::Loaded;
 pub use settings::{
     Control, FileCache, Files, HandlerLimits, Health, HostSite, Https, Limits, Logs, Mruby, NothingToServe,
     Process, Rack, Reload, Route, Settings, Shared, Site, Sites, Timeouts, Tls, Traces,
 };
 pub use sys::{CpuClock, Machine};
+pub use table::taker::Choice;
 pub use value::acme::{Acme, Challenge as AcmeChallenge, DomainKind, ExternalAccount, OnDemand, Order};
 pub use value::allocator::Allocator;
 pub use value::bind::{Bind, DEFAULT_BACKLOG, ProxyProtocol};

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use text::{Mistake, OrMistake};
+
 /// A value from the file, a flag or a variable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Raw {
@@ -37,6 +39,17 @@ impl Raw {
                 .map(|part| Raw::Word(part.to_owned()))
                 .collect(),
             other => vec![other.clone()],
+        }
+    }
+
+    /// Reads the value as a whole number. The file has numbers, too; `1e3` is one.
+    pub(crate) fn whole(&self, parse: impl Fn(&str) -> Result<u64, Mistake>) -> Result<u64, Mistake> {
+        match self {
+            Raw::Word(text) | Raw::Text(text) => parse(text),
+            Raw::Integer(number) => u64::try_from(*number).ok().or_mistake(),
+            // Above 9e15 a double does not hold every whole number.
+            Raw::Float(number) if number.fract() == 0.0 && (0.0..9e15).contains(number) => Ok(*number as u64),
+            _ => Err(Mistake::default()),
         }
     }
 }

@@ -13,7 +13,6 @@ mod rate_limits;
 mod sendfile;
 mod services;
 mod site;
-mod taker;
 mod threads;
 mod tls;
 
@@ -24,13 +23,16 @@ use crate::auto::{Chosen, auto_front_threads, auto_workers, worker_room};
 use crate::discover::Discovered;
 use crate::error::Error;
 use crate::given::{Given, Route, Written};
-use crate::load::Reading;
 use crate::nearest::nearest;
 use crate::origin::Origin;
 use crate::puma::{Mapped, PumaFile, Row, left_out, toml};
 use crate::raw::Raw;
-use crate::settings::{DEVELOPMENT, Files, Health, Logs, Process, Rack, Settings, Shared, Traces};
-use crate::table::entry::Section;
+use crate::reading::Reading;
+use crate::settings::{
+    DEVELOPMENT, Files, Health, Logs, Process, Rack, Settings, Shared, Traces, ordinary_pool,
+};
+use crate::table::section::Section;
+use crate::table::taker::{Choice, Taker};
 use crate::table::{self, app, files, logs, traces, workers};
 use crate::value::log::{AccessLog, LogFormat};
 use crate::value::pool::Pool;
@@ -38,8 +40,6 @@ use crate::value::public::{Public, ServePublic, USUAL};
 use crate::value::refork::ReforkAfter;
 use crate::value::workers::Workers;
 use crate::value::yjit::Yjit;
-pub use taker::Choice;
-pub(crate) use taker::Taker;
 
 /// Facts besides the written values.
 pub(crate) struct Facts {
@@ -139,7 +139,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     let threads = threads::threads(&taker);
     let (limits, timeouts) =
         (bounds::limits(&taker, facts, development), bounds::timeouts(&taker, facts, development));
-    let own = Pool::ordinary(workers.0.max, threads, &limits, &timeouts);
+    let own = ordinary_pool(workers.0.max, threads, &limits, &timeouts);
     let (fibers, pools) = pools::pools(&taker, given, facts, &own);
     let (workers, workers_auto, workers_why) = beside(workers, &pools, facts);
     let shared: Shared = Section::take(&taker);
@@ -181,7 +181,8 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     bounds::warn(&taker, &settings, facts);
     tls::warn_of_seconds(&taker);
     listen::no_path_twice(&taker, &settings);
-    let (choices, warnings) = taker.finish()?;
+    let (mut choices, warnings) = taker.finish()?;
+    choices.sort_by_key(|choice| table::entries().position(|entry| entry.about().key == choice.key));
     Ok(Loaded {
         settings,
         choices,
@@ -198,11 +199,6 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
             .zip(facts.puma_rb.as_ref())
             .map(|(mapped, file)| toml(mapped, &file.shown)),
     })
-}
-
-/// Returns a section with all options at their defaults.
-pub(crate) fn defaults<S: Section>() -> S {
-    S::take(&Taker::new(&Given::default(), Path::new("/"), Path::new("/")))
 }
 
 /// Checks that the two paths differ, because their responses do.

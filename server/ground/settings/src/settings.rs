@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::puma::PumaFile;
 pub use crate::table::app::Process;
@@ -273,4 +274,40 @@ pub struct Files {
     pub public: Option<PathBuf>,
     /// Whether the server or the app decides which files are served.
     pub serve: ServePublic,
+}
+
+/// Returns the default pool of these settings, without fibers.
+pub(crate) fn ordinary_pool(workers: u32, threads: Threads, limits: &Limits, timeouts: &Timeouts) -> Pool {
+    Pool {
+        name: Pool::DEFAULT.to_owned(),
+        paths: Vec::new(),
+        workers,
+        threads,
+        fibers: 0,
+        max_queue: limits.max_queue,
+        queue: timeouts.queue,
+        worker: timeouts.worker,
+    }
+}
+
+impl Settings {
+    /// Returns the default pool.
+    pub fn default_pool(&self) -> Pool {
+        let pool = ordinary_pool(self.workers.min, self.threads, &self.limits, &self.timeouts);
+        Pool { fibers: self.fibers, ..pool }
+    }
+
+    /// Returns whether fibers serve any pool.
+    pub fn has_fibers(&self) -> bool {
+        self.fibers > 0 || self.pools.iter().any(|pool| pool.fibers > 0)
+    }
+
+    /// Returns how long a request of a pool may wait, and how long its worker may take. The default pool is
+    /// number 0, the others follow.
+    pub fn timeouts_of(&self, pool: usize) -> (Duration, Option<Duration>) {
+        match pool.checked_sub(1).and_then(|at| self.pools.get(at)) {
+            Some(pool) => (pool.queue, pool.worker),
+            None => (self.timeouts.queue, self.timeouts.worker),
+        }
+    }
 }

@@ -20,16 +20,18 @@ pub(crate) mod logs;
 pub(crate) mod mruby;
 pub(crate) mod rack;
 pub(crate) mod reload;
+pub(crate) mod section;
 pub(crate) mod shared;
 pub(crate) mod site;
+pub(crate) mod taker;
 pub(crate) mod timeouts;
 pub(crate) mod tls;
 pub(crate) mod traces;
 pub(crate) mod workers;
 
 pub use commands::COMMANDS;
-use entry::Section as _;
 pub use entry::{About, AnyEntry, Category, Flag, Takes};
+use section::Section as _;
 
 /// All options, in the order in which help shows them.
 pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {

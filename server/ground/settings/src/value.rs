@@ -19,3 +19,10 @@ pub(crate) mod threads;
 pub(crate) mod tls;
 pub(crate) mod workers;
 pub(crate) mod yjit;
+
+use std::path::{Path, PathBuf};
+
+/// Resolves the path against `base` and removes `.` components.
+pub(crate) fn anchored(path: &Path, base: &Path) -> PathBuf {
+    base.join(path).components().collect()
+}

@@ -7,6 +7,7 @@ use text::{OrMistake, digits};
 
 use super::{Completion, Kind, Mistake, texts};
 use crate::raw::Raw;
+use crate::value::anchored;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
 use crate::value::proxies::TrustedProxies;
@@ -283,7 +284,7 @@ impl Kind<Vec<PathBuf>> for Paths {
     }
 
     fn anchor(&self, paths: Vec<PathBuf>, base: &Path) -> Vec<PathBuf> {
-        paths.iter().map(|path| texts::anchored(path, base)).collect()
+        paths.iter().map(|path| anchored(path, base)).collect()
     }
 
     fn expected(&self) -> String {

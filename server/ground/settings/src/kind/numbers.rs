@@ -16,7 +16,7 @@ pub(crate) struct Count {
 
 impl<T: TryFrom<u64>> Kind<T> for Count {
     fn read(&self, raw: &Raw) -> Result<T, Mistake> {
-        within(whole(raw, count::parse)?, self.min, self.max)
+        within(raw.whole(count::parse)?, self.min, self.max)
     }
 
     fn expected(&self) -> String {
@@ -55,7 +55,7 @@ pub(crate) struct Size {
 
 impl<T: TryFrom<u64>> Kind<T> for Size {
     fn read(&self, raw: &Raw) -> Result<T, Mistake> {
-        within(whole(raw, |text| size::parse(text, Letter::Binary))?, self.min, self.max)
+        within(raw.whole(|text| size::parse(text, Letter::Binary))?, self.min, self.max)
     }
 
     fn expected(&self) -> String {
@@ -64,17 +64,6 @@ impl<T: TryFrom<u64>> Kind<T> for Size {
             (min, max) => format!("from {} to {}", size::exact(min), size::exact(max)),
         };
         format!("a size such as 65536, \"64KiB\" or \"10MB\", {bounds}")
-    }
-}
-
-/// Reads a whole number. The file has numbers, too; `1e3` is one.
-pub(crate) fn whole(raw: &Raw, parse: impl Fn(&str) -> Result<u64, Mistake>) -> Result<u64, Mistake> {
-    match raw {
-        Raw::Word(text) | Raw::Text(text) => parse(text),
-        Raw::Integer(number) => u64::try_from(*number).ok().or_mistake(),
-        // Above 9e15 a double does not hold every whole number.
-        Raw::Float(number) if number.fract() == 0.0 && (0.0..9e15).contains(number) => Ok(*number as u64),
-        _ => Err(Mistake::default()),
     }
 }
 

@@ -7,6 +7,7 @@ use text::OrMistake;
 use super::{Completion, Kind, Mistake};
 use crate::nearest::nearest;
 use crate::raw::Raw;
+use crate::value::anchored;
 use crate::value::hsts::Hsts;
 use crate::value::log::{AccessLog, ErrorLog};
 
@@ -277,11 +278,6 @@ impl Log for ErrorLog {
             ErrorLog::Stderr => ErrorLog::Stderr,
         }
     }
-}
-
-/// Resolves the path against `base` and removes `.` components.
-pub(crate) fn anchored(path: &std::path::Path, base: &std::path::Path) -> PathBuf {
-    base.join(path).components().collect()
 }
 
 /// A host name or address without a port; IPv6 with or without brackets.

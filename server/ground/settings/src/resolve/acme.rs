@@ -1,6 +1,6 @@
 //! Checks the certificates that the server obtains, all orders together.
 
-use super::{Facts, Taker};
+use super::Facts;
 use crate::error::Error;
 use crate::given::{Given, Table, Written};
 use crate::kind::Kind;
@@ -13,6 +13,7 @@ use crate::table::acme::{
     PROFILE, RETRY, STAGING, STORAGE,
 };
 use crate::table::listen::PORT;
+use crate::table::taker::Taker;
 use crate::value::acme::{
     Acme, Challenge, DomainKind, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, OnDemand, Order,
 };

@@ -1,9 +1,10 @@
 //! Rules between limits and timeouts.
 
-use super::{Facts, Taker};
+use super::Facts;
 use crate::origin::Origin;
 use crate::settings::{Limits, Settings, Timeouts};
-use crate::table::entry::Section;
+use crate::table::section::Section;
+use crate::table::taker::Taker;
 use crate::table::{limits as l, timeouts as t};
 use std::time::Duration;
 

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use super::Facts;
 use super::listen::fits_a_socket;
-use super::taker::{Taken, Taker};
 use crate::kind::lists::ControlPart;
 use crate::origin::Origin;
 use crate::settings::Control;
 use crate::table::listen::{CONTROL, CONTROL_TOKEN};
+use crate::table::taker::{Taken, Taker};
 use crate::value::control::ControlAddress;
 
 /// Keeps the Unix socket of the directory unless another one or `off` is written: it costs nothing and needs no token.

@@ -3,13 +3,13 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use super::Taker;
 use crate::origin::Origin;
 use crate::settings::Settings;
 use crate::table::app;
 use crate::table::entry::{About, Category};
 use crate::table::listen::{BIND, CONTROL, HOST, PORT};
 use crate::table::logs;
+use crate::table::taker::Taker;
 use crate::table::tls::HTTPS;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;

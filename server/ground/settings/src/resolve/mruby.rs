@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use super::{Facts, Taker};
+use super::Facts;
 use crate::error::Error;
 use crate::given::{Route as GivenRoute, Written};
 use crate::nearest::nearest;
 use crate::raw::Raw;
 use crate::settings::{HandlerLimits, Mruby, Route};
-use crate::table::entry::Section;
 use crate::table::mruby;
+use crate::table::section::Section;
+use crate::table::taker::Taker;
 
 pub(super) fn mruby(taker: &Taker<'_>, facts: &Facts) -> Mruby {
     // The option was read together with the file's name; this only records it as a choice.

@@ -5,12 +5,12 @@
 
 use super::Facts;
 use super::named::Reader;
-use super::taker::Taker;
 use crate::given::{Given, Written};
 use crate::kind::lists::{PathPrefixes, ThreadRange};
 use crate::kind::numbers::Count;
 use crate::kind::{Kind, Mistake};
 use crate::origin::Origin;
+use crate::table::taker::Taker;
 use crate::table::workers::{FIBER_PATHS, FIBERS};
 use crate::table::{limits, timeouts};
 use crate::value::pool::Pool;

@@ -2,7 +2,6 @@
 
 use text::OrMistake;
 
-use super::Taker;
 use super::named::Reader;
 use crate::given::{Given, Named, Written};
 use crate::kind::Kind;
@@ -10,6 +9,7 @@ use crate::kind::lists::PathPrefixes;
 use crate::kind::numbers::Count;
 use crate::kind::texts::HeaderName;
 use crate::raw::Raw;
+use crate::table::taker::Taker;
 use crate::value::proxies::Cidr;
 use crate::value::rate_limit::{Rate, RateKey, RateLimit};
 

@@ -1,9 +1,10 @@
 //! The `[sendfile]` table.
 
-use super::{Facts, Taker};
+use super::Facts;
 use crate::error::Error;
 use crate::given::Given;
 use crate::raw::Raw;
+use crate::table::taker::Taker;
 use crate::value::sendfile::{SendfileRule, fault};
 
 /// Returns all rules, longest prefix first.

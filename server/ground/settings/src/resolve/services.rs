@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::Taker;
 use super::named::Reader;
 use crate::given::{Given, Named, Written};
 use crate::kind::Kind;
 use crate::kind::numbers::Period;
 use crate::raw::Raw;
+use crate::table::taker::Taker;
 use crate::value::service::{Program, Restart, Service, StopSignal, words};
 
 /// The keys of a service.

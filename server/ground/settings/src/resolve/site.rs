@@ -1,11 +1,12 @@
 //! Static sites: that of the directory and those of host names.
 
-use super::{Facts, Taker};
+use super::Facts;
 use crate::discover::Discovered;
 use crate::error::Error;
 use crate::settings::{HostSite, Site, Sites};
-use crate::table::entry::Section;
+use crate::table::section::Section;
 use crate::table::site;
+use crate::table::taker::Taker;
 
 /// Returns the sites that are served besides the app.
 pub(super) fn sites(taker: &Taker<'_>, facts: &Facts) -> Sites {

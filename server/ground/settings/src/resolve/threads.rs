@@ -1,9 +1,9 @@
 //! Threads: two variables each set one half.
 
-use super::taker::Taker;
 use crate::given::Written;
 use crate::kind::numbers::Count;
 use crate::origin::Origin;
+use crate::table::taker::Taker;
 use crate::table::workers::THREADS;
 use crate::value::threads::Threads;
 

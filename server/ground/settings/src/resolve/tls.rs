@@ -4,7 +4,7 @@ use text::digits;
 
 use std::path::PathBuf;
 
-use super::{Facts, Taker};
+use super::Facts;
 use crate::error::Error;
 use crate::given::{Given, Table, Written};
 use crate::kind::texts::Path;
@@ -13,6 +13,7 @@ use crate::nearest::nearest;
 use crate::raw::Raw;
 use crate::settings::Tls;
 use crate::table::listen::BIND;
+use crate::table::taker::Taker;
 use crate::table::tls::{
     CERT, CLIENT_CA, KEY, MIN_VERSION, STRICT_NAMES, TICKET_SECRET, TICKET_SECRET_FILE, VERIFY,
 };

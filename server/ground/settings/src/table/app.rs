@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::entry::{Category, Flag, bare, entries, long, section, short};
+use super::entry::{Category, Flag, bare, entries, long, short};
+use super::section::section;
 use crate::kind::Completion;
 use crate::kind::texts::{Path, Switch, Text};
 use crate::kind::wrappers::Maybe;

@@ -2,7 +2,6 @@
 
 use crate::kind::{Completion, Kind, Mistake};
 use crate::raw::Raw;
-use crate::resolve::Taker;
 
 /// The heading under which help and docs show an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,18 +189,6 @@ impl<T> AnyEntry for &'static Entry<T> {
     }
 }
 
-/// A group of fields of [`crate::Settings`] that are one option each; [`section!`] generates the implementation.
-pub(crate) trait Section: Sized {
-    /// The entries in the order of help.
-    const OPTIONS: &'static [&'static dyn AnyEntry];
-
-    /// Takes the strongest value of each option.
-    fn take(taker: &Taker<'_>) -> Self;
-
-    /// Sets the field `name`. Returns `None` if there is no such field, and an error with the expected form if the value is wrong.
-    fn set(&mut self, name: &str, raw: &Raw) -> Option<Result<(), String>>;
-}
-
 /// Declares one entry: `/// doc`, `name: Type = kind, { other fields }`.
 macro_rules! entry {
     ($category:expr; $doc:literal $name:ident: $type:ty = $kind:expr, { $($field:ident: $text:expr),* $(,)? }) => {
@@ -226,46 +213,3 @@ macro_rules! entries {
     };
 }
 pub(crate) use entries;
-
-/// Declares a struct of [`crate::Settings`] whose fields are one option each. A new option needs nothing but its entry here.
-macro_rules! section {
-    ($category:expr; #[doc = $about_section:literal] $section:ident:
-     $(#[doc = $doc:literal] $name:ident: $type:ty = $kind:expr, $about:tt)*) => {
-        $($crate::table::entry::entry! { $category; $doc $name: $type = $kind, $about })*
-
-        #[doc = $about_section]
-        #[derive(Clone, Debug, PartialEq, Eq)]
-        pub struct $section {
-            $(#[doc = $doc] pub $name: $type,)*
-        }
-
-        impl $crate::table::entry::Section for $section {
-            const OPTIONS: &'static [&'static dyn $crate::table::AnyEntry] = &[$(&&$name),*];
-
-            fn take(taker: &$crate::resolve::Taker<'_>) -> $section {
-                $section { $($name: taker.take(&$name).value),* }
-            }
-
-            fn set(&mut self, name: &str, raw: &$crate::raw::Raw) -> Option<Result<(), String>> {
-                match name {
-                    $(stringify!($name) => Some(match $name.kind.read(raw) {
-                        Ok(value) => {
-                            self.$name = value;
-                            Ok(())
-                        }
-                        Err(_) => Err($name.kind.expected()),
-                    }),)*
-                    _ => None,
-                }
-            }
-        }
-
-        /// The section with all options at their defaults.
-        impl Default for $section {
-            fn default() -> $section {
-                $crate::resolve::defaults()
-            }
-        }
-    };
-}
-pub(crate) use section;

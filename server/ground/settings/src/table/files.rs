@@ -1,7 +1,8 @@
 //! Files that are served without entering Ruby.
 
 use super::entry::{Category, bare, entries, long};
-use crate::value::public::{Public, PublicDirectory, ServePublic, ServeWord};
+use crate::kind::public::{PublicDirectory, ServeWord};
+use crate::value::public::{Public, ServePublic};
 
 entries! { Category::Files;
     /// Directory of public files that are served without entering the app

@@ -1,6 +1,7 @@
 //! Health probes at the app's own addresses.
 
-use super::entry::{Category, long, section};
+use super::entry::{Category, long};
+use super::section::section;
 use crate::kind::texts::RequestPath;
 use crate::kind::wrappers::Maybe;
 

@@ -1,6 +1,7 @@
 //! Logs, and timings in responses.
 
-use super::entry::{Category, Flag, bare, long, section};
+use super::entry::{Category, Flag, bare, long};
+use super::section::section;
 use crate::kind::texts::{Choice, LogTarget};
 use crate::value::log::{AccessLog, ErrorLog, LogFormat};
 use crate::value::server_timing::ServerTiming;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::entry::{Category, bare, entries, long, section};
+use super::entry::{Category, bare, entries, long};
+use super::section::section;
 use crate::kind::numbers::{Count, Period, Size};
 use crate::kind::texts::Switch;
 use crate::kind::wrappers::OrOff;

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::entry::{Category, bare, long, section};
+use super::entry::{Category, bare, long};
+use super::section::section;
 use crate::kind::lists::{Generations, Proxies, RequestPaths};
 use crate::kind::numbers::{Period, Size};
 use crate::kind::texts::{Choice, HeaderName, Program, Switch};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::entry::{Category, long, section};
+use super::entry::{Category, long};
+use super::section::section;
 use crate::kind::numbers::Period;
 use crate::kind::texts::{RedisUrl, Word};
 use crate::kind::wrappers::Maybe;

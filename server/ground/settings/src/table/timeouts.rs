@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::entry::{Category, long, section};
+use super::entry::{Category, long};
+use super::section::section;
 use crate::kind::numbers::{Count, Period};
 use crate::kind::wrappers::{Auto, OrOff};
 

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::entry::{Category, bare, entries, long, section};
+use super::entry::{Category, bare, entries, long};
+use super::section::section;
 use crate::kind::Completion;
 use crate::kind::lists::{Paths, RequestPatterns};
 use crate::kind::numbers::Count;

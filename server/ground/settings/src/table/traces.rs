@@ -1,6 +1,7 @@
 //! Distributed traces.
 
-use super::entry::{Category, long, section};
+use super::entry::{Category, long};
+use super::section::section;
 use crate::kind::names::Url;
 use crate::kind::numbers::Ratio;
 use crate::kind::texts::{Pairs, Text};

@@ -13,10 +13,10 @@ use std::str::FromStr;
 
 use text::digits;
 
-use crate::kind::Mistake;
 use crate::nearest::nearest;
 use crate::value::tls::BindTls;
 use options::Options;
+use text::Mistake;
 
 /// The backlog if none is given; the kernel lowers it to `net.core.somaxconn`.
 pub const DEFAULT_BACKLOG: u32 = 4096;

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::kind::Mistake;
 use crate::value::bind::Bind;
+use text::Mistake;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlAddress {

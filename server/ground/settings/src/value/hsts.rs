@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use text::OrMistake;
 
-use crate::kind::Mistake;
 use crate::nearest::nearest;
+use text::Mistake;
 
 /// The value of the header field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use super::threads::Threads;
-use crate::settings::{Limits, Settings, Timeouts};
 
 /// A pool. All pools share the template; a worker serves the requests of its pool only.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,20 +33,6 @@ impl Pool {
     /// The most pools beside the default.
     pub const MOST: usize = 16;
 
-    /// Returns the default pool of these settings, without fibers.
-    pub(crate) fn ordinary(workers: u32, threads: Threads, limits: &Limits, timeouts: &Timeouts) -> Pool {
-        Pool {
-            name: Pool::DEFAULT.to_owned(),
-            paths: Vec::new(),
-            workers,
-            threads,
-            fibers: 0,
-            max_queue: limits.max_queue,
-            queue: timeouts.queue,
-            worker: timeouts.worker,
-        }
-    }
-
     /// Returns the paths as text: `/events, /cable`.
     pub fn paths_text(&self) -> String {
         let shown = |path: &String| if path.is_empty() { "/".to_owned() } else { path.clone() };
@@ -65,27 +50,5 @@ impl fmt::Display for Pool {
             fibers => write!(f, "{fibers} fibers")?,
         }
         write!(f, " for {}", self.paths_text())
-    }
-}
-
-impl Settings {
-    /// Returns the default pool.
-    pub fn default_pool(&self) -> Pool {
-        let pool = Pool::ordinary(self.workers.min, self.threads, &self.limits, &self.timeouts);
-        Pool { fibers: self.fibers, ..pool }
-    }
-
-    /// Returns whether fibers serve any pool.
-    pub fn has_fibers(&self) -> bool {
-        self.fibers > 0 || self.pools.iter().any(|pool| pool.fibers > 0)
-    }
-
-    /// Returns how long a request of a pool may wait, and how long its worker may take. The default pool is
-    /// number 0, the others follow.
-    pub fn timeouts_of(&self, pool: usize) -> (Duration, Option<Duration>) {
-        match pool.checked_sub(1).and_then(|at| self.pools.get(at)) {
-            Some(pool) => (pool.queue, pool.worker),
-            None => (self.timeouts.queue, self.timeouts.worker),
-        }
     }
 }

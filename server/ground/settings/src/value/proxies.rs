@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::kind::Mistake;
+use text::Mistake;
 use text::digits;
 
 /// Peers whose forwarding headers are trusted.

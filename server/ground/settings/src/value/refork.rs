@@ -1,8 +1,7 @@
 //! The number of requests after which a worker becomes the next template.
 
-use crate::kind::Mistake;
-use crate::kind::numbers::whole;
 use crate::raw::Raw;
+use text::Mistake;
 
 /// One number per generation. The last one applies to all later generations, unless it is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +23,7 @@ impl ReforkAfter {
         }
         let number = |part: &Raw| match part {
             Raw::Switch(false) => Ok(0),
-            raw => whole(raw, text::count::parse),
+            raw => raw.whole(text::count::parse),
         };
         let steps = raw.parts().iter().map(number).collect::<Result<Vec<u64>, Mistake>>()?;
         if steps.iter().rev().skip(1).any(|requests| *requests == 0) {

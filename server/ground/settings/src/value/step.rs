@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use text::digits;
 
-use crate::kind::Mistake;
+use text::Mistake;
 
 /// A number of workers, fixed or relative to the current number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

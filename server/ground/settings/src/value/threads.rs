@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use text::digits;
 
-use crate::kind::Mistake;
+use text::Mistake;
 
 /// Threads per worker: `min` start at once, more up to `max` when they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

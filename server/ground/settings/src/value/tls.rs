@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::kind::texts::anchored;
+use super::anchored;
 
 /// TLS settings of one address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

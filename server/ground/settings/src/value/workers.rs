@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use text::digits;
 
-use crate::kind::Mistake;
+use text::Mistake;
 
 /// A range of worker processes, from which the server chooses by load, or one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

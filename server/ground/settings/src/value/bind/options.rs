@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use super::{DEFAULT_BACKLOG, ProxyProtocol};
 use text::digits;
 
-use crate::kind::Mistake;
 use crate::nearest::nearest;
 use crate::value::tls::{BindTls, CertificateFiles, Verify};
+use text::Mistake;
 
 /// Options of `tcp://`.
 pub(super) const TCP: &[&str] = &["backlog", "h2c", "proxy_protocol", "ipv6only"];

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::path::Path;
 
+use super::entry::{About, Entry};
 use crate::error::Error;
 use crate::given::{Given, Written};
 use crate::kind::Kind;
 use crate::origin::Origin;
 use crate::raw::Raw;
-use crate::table::entry::{About, Entry};
 
 /// A written value that is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) struct Taken<T> {
     pub(crate) origin: Origin,
 }
 
-/// Reads values for [`super::resolve`]. Its parts share it, hence the cells.
+/// Reads values for `resolve`. Its parts share it, hence the cells.
 pub(crate) struct Taker<'a> {
     given: &'a Given,
     /// The base of relative paths in flags and variables.
@@ -50,7 +50,7 @@ pub(crate) struct Taker<'a> {
 }
 
 impl<'a> Taker<'a> {
-    pub(super) fn new(given: &'a Given, typed_in: &'a Path, dir: &'a Path) -> Taker<'a> {
+    pub(crate) fn new(given: &'a Given, typed_in: &'a Path, dir: &'a Path) -> Taker<'a> {
         let (errors, choices, warnings) = Default::default();
         Taker { given, typed_in, dir, errors, choices, warnings }
     }
@@ -64,7 +64,7 @@ impl<'a> Taker<'a> {
     ///
     /// Values that do not win are checked as well, because they are mistakes all the same. Variables are not: they may be meant for another
     /// program.
-    pub(super) fn take_where<T>(
+    pub(crate) fn take_where<T>(
         &self,
         entry: &'static Entry<T>,
         wanted: impl Fn(&Origin) -> bool,
@@ -86,7 +86,7 @@ impl<'a> Taker<'a> {
     }
 
     /// Reads one value as `kind` and records a mistake.
-    pub(super) fn read<T, E>(&self, entry: &Entry<E>, kind: &dyn Kind<T>, written: &Written) -> Option<T> {
+    pub(crate) fn read<T, E>(&self, entry: &Entry<E>, kind: &dyn Kind<T>, written: &Written) -> Option<T> {
         match kind.read(&written.raw) {
             Ok(value) => Some(value),
             Err(mistake) => {
@@ -100,29 +100,29 @@ impl<'a> Taker<'a> {
     }
 
     /// Resolves the relative paths of a value against the place where it was written.
-    pub(super) fn anchor<T>(&self, kind: &dyn Kind<T>, value: T, origin: &Origin) -> T {
+    pub(crate) fn anchor<T>(&self, kind: &dyn Kind<T>, value: T, origin: &Origin) -> T {
         kind.anchor(value, origin.base(self.typed_in, self.dir))
     }
 
     /// Records that a value is in force.
-    pub(super) fn choose<T>(&self, entry: &Entry<T>, written: &Written) {
+    pub(crate) fn choose<T>(&self, entry: &Entry<T>, written: &Written) {
         let value = if entry.about.secret { NOT_SHOWN.to_owned() } else { written.raw.to_string() };
         let choice = Choice { key: entry.about.key, value, origin: written.origin.clone() };
         self.choices.borrow_mut().push(choice);
     }
 
     /// Returns all values written for an option, strongest first.
-    pub(super) fn written<T>(&self, entry: &Entry<T>) -> &'a [Written] {
+    pub(crate) fn written<T>(&self, entry: &Entry<T>) -> &'a [Written] {
         self.given.written(entry.about.key)
     }
 
     /// Returns the origin of the option's value.
-    pub(super) fn origin<T>(&self, entry: &Entry<T>) -> Origin {
+    pub(crate) fn origin<T>(&self, entry: &Entry<T>) -> Origin {
         self.written(entry).first().map_or(Origin::Default, |written| written.origin.clone())
     }
 
     /// Records that the option's strongest value contradicts another option.
-    pub(super) fn conflict(&self, about: &About, problem: impl Into<String>) {
+    pub(crate) fn conflict(&self, about: &About, problem: impl Into<String>) {
         let error = match self.given.written(about.key).first() {
             Some(written) => {
                 Error::conflict(about.key, &shown(about, &written.raw), &written.origin, problem)
@@ -135,24 +135,21 @@ impl<'a> Taker<'a> {
     }
 
     /// Records a mistake that belongs to no option.
-    pub(super) fn refuse(&self, error: Error) {
+    pub(crate) fn refuse(&self, error: Error) {
         self.errors.borrow_mut().push(error);
     }
 
-    pub(super) fn warn(&self, warning: String) {
+    pub(crate) fn warn(&self, warning: String) {
         self.warnings.borrow_mut().push(warning);
     }
 
     /// Returns the choices and warnings, or all mistakes.
-    pub(super) fn finish(self) -> Result<(Vec<Choice>, Vec<String>), Vec<Error>> {
+    pub(crate) fn finish(self) -> Result<(Vec<Choice>, Vec<String>), Vec<Error>> {
         let errors = self.errors.into_inner();
         if !errors.is_empty() {
             return Err(errors);
         }
-        let mut choices = self.choices.into_inner();
-        let place = |key| crate::table::entries().position(|entry| entry.about().key == key);
-        choices.sort_by_key(|choice| place(choice.key));
-        Ok((choices, self.warnings.into_inner()))
+        Ok((self.choices.into_inner(), self.warnings.into_inner()))
     }
 }
 
