@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use quic::quinn::{self, Connection, ConnectionError, EndpointConfig, TokioRuntime, TransportConfig, VarInt};
-use quic::{Settled, TlsError};
+use quic::{HandshakeData, TlsError};
 
 use crate::endpoint::{Address, Endpoint, Handshake, describe};
 use crate::stream::Negotiated;
@@ -32,7 +32,7 @@ pub(crate) struct Quic {
 impl Quic {
     /// Returns the encryption.
     pub(crate) fn tls(&self) -> Option<Negotiated> {
-        let settled = self.connection.handshake_data()?.downcast::<Settled>().ok()?;
+        let settled = self.connection.handshake_data()?.downcast::<HandshakeData>().ok()?;
         Some(Negotiated { suite: format!("TLSv1.3 {:?}", settled.suite?), resumed: settled.resumed })
     }
 

@@ -28,14 +28,14 @@ const ANSWER: Duration = Duration::from_secs(5);
 struct Counted {
     local: Rc<Local>,
     end: End,
-    _descriptor: descriptors::Held,
+    _descriptor: descriptors::CountedDescriptor,
 }
 
 impl Counted {
     fn new(local: &Rc<Local>, call: &Call) -> Counted {
         let end = End { serial: call.serial(), pool: call.pool() };
         local.shared().dispatch(end.pool).tunnel_opened(end.serial);
-        Counted { local: local.clone(), end, _descriptor: descriptors::Held::begin() }
+        Counted { local: local.clone(), end, _descriptor: descriptors::CountedDescriptor::begin() }
     }
 
     /// Returns whether the worker gets no more requests or is gone.

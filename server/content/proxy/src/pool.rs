@@ -6,7 +6,7 @@
 //!    are in progress: measured with 64 clients and 32 kept, two thirds more CPU per request.
 //! 3. A connection that received anything without a request is never used again.
 
-use net::descriptors::Held;
+use net::descriptors::CountedDescriptor;
 use net::{Stream, Timer};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -23,12 +23,12 @@ pub(crate) struct Connection {
     /// How long the connection may be idle.
     pub(crate) idle_timeout: Duration,
     /// Counts the descriptor against those that clients leave free.
-    pub(crate) descriptor: Held,
+    pub(crate) descriptor: CountedDescriptor,
 }
 
 impl Connection {
     pub(crate) fn new(stream: Stream, timer: Timer) -> Connection {
-        Connection { stream, timer, idle_timeout: IDLE, descriptor: Held::begin() }
+        Connection { stream, timer, idle_timeout: IDLE, descriptor: CountedDescriptor::begin() }
     }
 
     /// Applies the origin's `Keep-Alive: timeout`, in seconds.

@@ -3,7 +3,7 @@
 use crate::pool::Connection;
 use crate::upstreams::Active;
 use bytes::{Buf, Bytes};
-use net::descriptors::Held;
+use net::descriptors::CountedDescriptor;
 use net::{Stream, Transport, TunnelEnd};
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -14,7 +14,7 @@ pub(crate) struct Tunnel {
     stream: Stream,
     first: RefCell<Bytes>,
     _active: Active,
-    _descriptor: Held,
+    _descriptor: CountedDescriptor,
 }
 
 impl Tunnel {

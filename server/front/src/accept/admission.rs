@@ -10,7 +10,7 @@
 
 use http::Rank;
 use net::Subnet;
-use net::descriptors::Held;
+use net::descriptors::CountedDescriptor;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -69,7 +69,7 @@ impl Drop for Tally {
 
 /// Counts a connection as open until dropped.
 #[derive(Debug)]
-pub(crate) struct Admitted(Arc<Tally>, Held);
+pub(crate) struct Admitted(Arc<Tally>, CountedDescriptor);
 
 impl Admitted {
     /// Counts the connection with the others of its client's address. Returns `false` if there are already `most` of them.
@@ -178,7 +178,7 @@ impl Tally {
         } else {
             Room::Overfull
         };
-        (Admitted(self.clone(), Held::begin()), room)
+        (Admitted(self.clone(), CountedDescriptor::begin()), room)
     }
 }
 

@@ -14,7 +14,7 @@ use super::admission::Room;
 use super::quic_handshakes::{Judgement, QuicHandshakes};
 use crate::tls::variables;
 use ::quic::quinn::{self, Connection, Endpoint, Incoming};
-use ::quic::{Bounds, Keys, PortSocket, Settled, endpoint, server_config};
+use ::quic::{Bounds, HandshakeData, Keys, PortSocket, endpoint, server_config};
 use ::tls::Refusal;
 use handler::{Peer, PeerAddr, Session};
 use http::Arrival;
@@ -183,7 +183,7 @@ fn peer(
     local: SocketAddr,
     rules: &::tls::Endpoint,
 ) -> Option<Peer> {
-    let settled = connection.handshake_data().and_then(|data| data.downcast::<Settled>().ok())?;
+    let settled = connection.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok())?;
     let identity =
         connection.peer_identity().and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
     let client = identity.as_ref().and_then(|chain| chain.first()).map(AsRef::as_ref);

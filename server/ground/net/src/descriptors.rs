@@ -4,8 +4,8 @@
 //! number of connections, and so can the app by hijacking them; both must leave some descriptors free.
 //!
 //! Contract:
-//! 1. Descriptors that can be numerous are counted ([`Held`]). The number of descriptors before the first client follows from the number of
-//!    its socket, because a new descriptor is the lowest free one (POSIX, "File Descriptor Allocation").
+//! 1. Descriptors that can be numerous are counted ([`CountedDescriptor`]). The number of descriptors before the first client follows
+//!    from the number of its socket, because a new descriptor is the lowest free one (POSIX, "File Descriptor Allocation").
 //! 2. Uncounted descriptors (origins, event loops) use the reserve. A descriptor number near the limit reveals them as well.
 //! 3. Files of responses and uploads are counted as well. They have their own limits ([`for_responses`],
 //!    [`for_uploads`]), so that they leave room for connections.
@@ -23,16 +23,16 @@ static HELD: AtomicU64 = AtomicU64::new(0);
 
 /// Counts a descriptor until dropped.
 #[derive(Debug)]
-pub struct Held(());
+pub struct CountedDescriptor(());
 
-impl Held {
-    pub fn begin() -> Held {
+impl CountedDescriptor {
+    pub fn begin() -> CountedDescriptor {
         HELD.fetch_add(1, Ordering::Relaxed);
-        Held(())
+        CountedDescriptor(())
     }
 }
 
-impl Drop for Held {
+impl Drop for CountedDescriptor {
     fn drop(&mut self) {
         HELD.fetch_sub(1, Ordering::Relaxed);
     }
@@ -125,9 +125,10 @@ mod tests {
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(admit_connection(&file) && admit_stream(&file));
         let limits = limits(0);
-        let mut held: Vec<Held> = (limits.before..limits.connections).map(|_| Held::begin()).collect();
+        let mut held: Vec<CountedDescriptor> =
+            (limits.before..limits.connections).map(|_| CountedDescriptor::begin()).collect();
         assert!(!admit_connection(&file) && admit_stream(&file));
-        held.extend((limits.connections..limits.streams).map(|_| Held::begin()));
+        held.extend((limits.connections..limits.streams).map(|_| CountedDescriptor::begin()));
         assert!(!admit_stream(&file));
         drop(held);
         assert!(admit_connection(&file));

@@ -20,5 +20,5 @@ mod steering;
 pub use endpoint::{Bounds, Keys, SMALL_WINDOW, UNI_STREAMS, endpoint, server_config};
 pub use port::{Port, PortSocket};
 pub use quinn;
-pub use session::{Settled, TlsError, client_config};
+pub use session::{HandshakeData, TlsError, client_config};
 pub use steering::{Mailbox, Steering};

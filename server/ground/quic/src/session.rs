@@ -3,7 +3,7 @@
 //! Why not quinn's own: it does not tell the cipher suite, whether the session was resumed, or why a
 //! certificate was rejected. The server's Initial and Retry packets stay quinn's.
 //!
-//! Contract: QUIC version 1, no 0-RTT. `Connection::handshake_data` is a [`Settled`].
+//! Contract: QUIC version 1, no 0-RTT. `Connection::handshake_data` is a [`HandshakeData`].
 
 use aws_lc_rs::aead;
 use quinn_proto::crypto::rustls::QuicServerConfig;
@@ -25,7 +25,7 @@ pub(crate) const VERSIONS: [u32; 1] = [1];
 
 /// The result of a handshake. Complete once the connection is established.
 #[derive(Debug, Clone)]
-pub struct Settled {
+pub struct HandshakeData {
     /// The protocol chosen by ALPN.
     pub protocol: Option<Vec<u8>>,
     /// On servers: the name that the client has requested.
@@ -161,7 +161,7 @@ impl Session for TlsSession {
 
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         self.told.then(|| -> Box<dyn Any> {
-            Box::new(Settled {
+            Box::new(HandshakeData {
                 protocol: self.tls.alpn_protocol().map(<[u8]>::to_vec),
                 server_name: self.server_name().map(str::to_owned),
                 suite: self.tls.negotiated_cipher_suite().map(|suite| suite.suite()),

@@ -1,7 +1,7 @@
 //! An open file whose bytes are sent.
 
 use super::Hold;
-use net::descriptors::Held;
+use net::descriptors::CountedDescriptor;
 use std::fs::File;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,13 +13,13 @@ use std::sync::Arc;
 pub struct OpenFile {
     file: Arc<File>,
     hold: Option<Hold>,
-    _counted: Held,
+    _counted: CountedDescriptor,
 }
 
 impl OpenFile {
     /// Creates a file that is open for one response. Without a `hold`, it is counted for the process only.
     pub fn of_response(file: File, hold: Option<Hold>) -> OpenFile {
-        OpenFile { file: Arc::new(file), hold, _counted: Held::begin() }
+        OpenFile { file: Arc::new(file), hold, _counted: CountedDescriptor::begin() }
     }
 
     /// Returns the hold of a file that is open for one response.

@@ -3,7 +3,7 @@
 use super::Amount;
 use super::account::Account;
 use super::ledger::{Ledger, count, current};
-use net::descriptors::Held;
+use net::descriptors::CountedDescriptor;
 use std::rc::Rc;
 
 /// An upload in a file, counted until it is dropped.
@@ -12,7 +12,7 @@ pub struct Upload {
     ledger: Rc<Ledger>,
     account: Option<Rc<Account>>,
     disk: u64,
-    _counted: Held,
+    _counted: CountedDescriptor,
 }
 
 impl Upload {
@@ -27,7 +27,7 @@ impl Upload {
         ledger.uploads.update(|all| all + 1);
         account.into_iter().for_each(|account| account.uploads.update(|all| all + 1));
         count(Amount::default(), Amount::FILE);
-        Some(Upload { ledger, account: account.cloned(), disk: 0, _counted: Held::begin() })
+        Some(Upload { ledger, account: account.cloned(), disk: 0, _counted: CountedDescriptor::begin() })
     }
 
     /// Returns whether the connection has uploads in files already.
