@@ -30,21 +30,21 @@ pub(crate) enum Client {
 /// When a connection's request was complete. Shared with the task that serves it.
 pub(crate) type Requested = Rc<Cell<Option<Instant>>>;
 
-struct Held<T> {
+struct ControlConnection<T> {
     client: Client,
     accepted: Instant,
     requested: Requested,
     task: T,
 }
 
-impl<T> Held<T> {
+impl<T> ControlConnection<T> {
     fn gives_way_at(&self) -> Instant {
         self.requested.get().map_or(self.accepted + HEAD_TIME, |requested| requested + RESPONSE_TIME)
     }
 }
 
 /// The connections of one address, oldest first.
-pub(crate) struct Connections<T>(Vec<Held<T>>);
+pub(crate) struct Connections<T>(Vec<ControlConnection<T>>);
 
 impl<T> Connections<T> {
     pub(crate) fn new() -> Connections<T> {
@@ -52,7 +52,7 @@ impl<T> Connections<T> {
     }
 
     pub(crate) fn add(&mut self, client: Client, accepted: Instant, requested: Requested, task: T) {
-        self.0.push(Held { client, accepted, requested, task });
+        self.0.push(ControlConnection { client, accepted, requested, task });
     }
 
     /// Drops connections that have ended.
@@ -69,7 +69,7 @@ impl<T> Connections<T> {
         if !self.is_full() {
             return None;
         }
-        let next = self.0.iter().map(Held::gives_way_at).min()?;
+        let next = self.0.iter().map(ControlConnection::gives_way_at).min()?;
         if next > now {
             return Some(Err(next));
         }

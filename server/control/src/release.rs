@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tokio::sync::watch;
 
 /// The files that another program has taken over; `None` until then.
-pub(crate) type Taken = Option<Vec<PathBuf>>;
+pub(crate) type HandedOverFiles = Option<Vec<PathBuf>>;
 
 /// A listening socket of a control server.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub enum Listening {
 pub struct Release {
     sockets: Vec<(Listening, OwnedFd)>,
     token: Option<String>,
-    taken: watch::Sender<Taken>,
+    taken: watch::Sender<HandedOverFiles>,
 }
 
 impl Release {
@@ -38,7 +38,7 @@ impl Release {
     pub(crate) fn new(
         sockets: Vec<(Listening, OwnedFd)>,
         token: Option<String>,
-        taken: watch::Sender<Taken>,
+        taken: watch::Sender<HandedOverFiles>,
     ) -> Release {
         Release { sockets, token, taken }
     }
@@ -61,7 +61,7 @@ impl Release {
 }
 
 /// Waits until another program has taken over. Returns its files.
-pub(crate) async fn wait(mut taken: watch::Receiver<Taken>) -> Vec<PathBuf> {
+pub(crate) async fn wait(mut taken: watch::Receiver<HandedOverFiles>) -> Vec<PathBuf> {
     match taken.wait_for(Option::is_some).await {
         Ok(files) => files.clone().unwrap_or_default(),
         Err(_) => std::future::pending().await,

@@ -5,7 +5,7 @@ use crate::connections::{Client, Connections, Requested};
 use crate::fleet::Fleet;
 use crate::gate::Gate;
 use crate::provider::Provider;
-use crate::release::{self, Listening, Release, Taken};
+use crate::release::{self, HandedOverFiles, Listening, Release};
 use crate::reload::Reply;
 use crate::routes::{Respond, Source};
 use hyper::server::conn::http1;
@@ -44,7 +44,7 @@ pub struct Server {
     unix: Vec<(UnixListener, SocketFile)>,
     ports: Vec<Port>,
     token: Option<Token>,
-    taken: watch::Sender<Taken>,
+    taken: watch::Sender<HandedOverFiles>,
 }
 
 #[derive(Debug)]
@@ -262,7 +262,7 @@ impl Port {
         tasks: &mut JoinSet<Infallible>,
         source: &Rc<R>,
         token: Option<&Token>,
-        taken: &watch::Receiver<Taken>,
+        taken: &watch::Receiver<HandedOverFiles>,
     ) -> io::Result<()> {
         self.listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
@@ -281,7 +281,7 @@ async fn accept_all<S, R>(
     accept: impl AsyncFn() -> io::Result<(S, Client)>,
     source: Rc<R>,
     gate: Option<Rc<Gate>>,
-    taken: watch::Receiver<Taken>,
+    taken: watch::Receiver<HandedOverFiles>,
 ) -> Infallible
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,

@@ -31,7 +31,7 @@ pub struct Target {
 
 /// The state of a server, as the exit code of init scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum InitStatus {
     Running = 0,
     Dead = 1,
     NotRunning = 3,
@@ -41,23 +41,25 @@ enum Verdict {
 /// Runs `firebrick status`: prints text for people, or the server's JSON.
 pub fn status_command(target: &Target, json: bool) -> ExitCode {
     let (verdict, text) = match target.client.status() {
-        Ok(status) if json => (Verdict::Running, serde_json::to_string_pretty(&status).unwrap_or_default()),
-        Ok(status) => (Verdict::Running, describe(&status)),
+        Ok(status) if json => {
+            (InitStatus::Running, serde_json::to_string_pretty(&status).unwrap_or_default())
+        }
+        Ok(status) => (InitStatus::Running, describe(&status)),
         Err(error @ Error::NotRunning(_)) => absent(target, &error),
-        Err(error) => (Verdict::Unknown, explain(&error, &target.dir)),
+        Err(error) => (InitStatus::Unknown, explain(&error, &target.dir)),
     };
-    say(verdict == Verdict::Running, &text);
+    say(verdict == InitStatus::Running, &text);
     ExitCode::from(verdict as u8)
 }
 
 /// Explains why no server listens. Uses the pid file if there is one.
-fn absent(target: &Target, error: &Error) -> (Verdict, String) {
+fn absent(target: &Target, error: &Error) -> (InitStatus, String) {
     let named = target.pidfile.as_deref().and_then(|path| Some((path, pid_in(path)?)));
     match named {
         Some((path, pid)) if crate::owner::living(path).is_none() => {
             let (path, pid) = (path.display(), pid.as_raw_nonzero());
             (
-                Verdict::Dead,
+                InitStatus::Dead,
                 format!(
                     "no Firebrick is running for {}: the pid file {path} names process {pid}, which has ended or is another program",
                     target.dir.display()
@@ -66,9 +68,9 @@ fn absent(target: &Target, error: &Error) -> (Verdict, String) {
         }
         Some((path, pid)) => {
             let (path, pid) = (path.display(), pid.as_raw_nonzero());
-            (Verdict::Unknown, format!("{error}, but the pid file {path} names process {pid}, which runs"))
+            (InitStatus::Unknown, format!("{error}, but the pid file {path} names process {pid}, which runs"))
         }
-        None => (Verdict::NotRunning, explain(error, &target.dir)),
+        None => (InitStatus::NotRunning, explain(error, &target.dir)),
     }
 }
 
@@ -116,7 +118,7 @@ fn stop(target: &Target, timeout: Duration) -> Result<String, String> {
         Ok(pid) => pid,
         Err(error @ Error::NotRunning(_)) => {
             return match absent(target, &error) {
-                (Verdict::Unknown, text) => Err(format!("{text}; send it TERM")),
+                (InitStatus::Unknown, text) => Err(format!("{text}; send it TERM")),
                 (_, text) => Ok(text),
             };
         }
@@ -229,7 +231,7 @@ mod tests {
     use std::process::{Child, Command};
 
     /// Retries, because between fork and exec a process has the name of its parent.
-    fn eventually(wanted: Verdict, look: impl Fn() -> Verdict) -> Verdict {
+    fn eventually(wanted: InitStatus, look: impl Fn() -> InitStatus) -> InitStatus {
         let deadline = Instant::now() + Duration::from_secs(20);
         while look() != wanted && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
@@ -252,24 +254,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("pid");
         let verdict = |target: &Target| absent(target, &target.client.status().unwrap_err()).0;
-        assert_eq!(verdict(&target(dir.path(), None)), Verdict::NotRunning);
-        assert_eq!(verdict(&target(dir.path(), Some(file.clone()))), Verdict::NotRunning);
+        assert_eq!(verdict(&target(dir.path(), None)), InitStatus::NotRunning);
+        assert_eq!(verdict(&target(dir.path(), Some(file.clone()))), InitStatus::NotRunning);
         for garbled in ["garbled", "0", "-7"] {
             std::fs::write(&file, garbled).unwrap();
-            assert_eq!(verdict(&target(dir.path(), Some(file.clone()))), Verdict::NotRunning);
+            assert_eq!(verdict(&target(dir.path(), Some(file.clone()))), InitStatus::NotRunning);
         }
         let other = Command::new("sleep").arg("60").spawn().unwrap();
         std::fs::write(&file, other.id().to_string()).unwrap();
-        let found = eventually(Verdict::Dead, || verdict(&target(dir.path(), Some(file.clone()))));
+        let found = eventually(InitStatus::Dead, || verdict(&target(dir.path(), Some(file.clone()))));
         end(other);
-        assert_eq!(found, Verdict::Dead, "the number of another program");
+        assert_eq!(found, InitStatus::Dead, "the number of another program");
         let server = Command::new("sleep").arg0("firebrick").arg("60").spawn().unwrap();
         std::fs::write(&file, server.id().to_string()).unwrap();
-        let found = eventually(Verdict::Unknown, || verdict(&target(dir.path(), Some(file.clone()))));
+        let found = eventually(InitStatus::Unknown, || verdict(&target(dir.path(), Some(file.clone()))));
         end(server);
-        assert_eq!(found, Verdict::Unknown);
+        assert_eq!(found, InitStatus::Unknown);
         std::fs::write(&file, "999999999\n").unwrap();
-        assert_eq!(verdict(&target(dir.path(), Some(file))), Verdict::Dead);
+        assert_eq!(verdict(&target(dir.path(), Some(file))), InitStatus::Dead);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(crate) fn stats(server: &ServerSnapshot) -> String {
         text.push_str(&table(HANDLERS, handler_rows(handlers)));
         text.push('\n');
     }
-    let mut facts = Facts::default();
+    let mut facts = TitledLines::default();
     if has_app(server) {
         queue(&mut facts, server);
     }
@@ -48,9 +48,9 @@ const TIMES: &str = "ms|count|mean|p50|p75|p90|p95|p99|p99.9|max";
 
 /// Lines that begin with a title.
 #[derive(Default)]
-struct Facts(String);
+struct TitledLines(String);
 
-impl Facts {
+impl TitledLines {
     fn line(&mut self, title: &str, text: impl Display) {
         // Writing to a String cannot fail.
         let _ = writeln!(self.0, "{title:<12} {text}");
@@ -166,7 +166,7 @@ fn for_fibers(queue: &QueueSnapshot) -> String {
     queue.for_fibers.map_or(String::new(), |count| format!(" ({} for fibers)", grouped(count)))
 }
 
-fn queue(facts: &mut Facts, server: &ServerSnapshot) {
+fn queue(facts: &mut TitledLines, server: &ServerSnapshot) {
     let queue = &server.queue;
     let (length, longest, max) = (grouped(queue.length), grouped(queue.longest), grouped(queue.max));
     let wait = ms(queue.oldest_wait_ms);
@@ -194,7 +194,7 @@ fn queue(facts: &mut Facts, server: &ServerSnapshot) {
     }
 }
 
-fn counters(facts: &mut Facts, server: &ServerSnapshot) {
+fn counters(facts: &mut TitledLines, server: &ServerSnapshot) {
     let front = &server.front;
     let requests = &front.requests;
     let classes = [
@@ -228,13 +228,18 @@ fn counters(facts: &mut Facts, server: &ServerSnapshot) {
 }
 
 /// Describes the changes in progress, and the outcome of the last ones.
-fn changes(facts: &mut Facts, server: &ServerSnapshot) {
+fn changes(facts: &mut TitledLines, server: &ServerSnapshot) {
     change(facts, "reload", &server.reloads, server.taken_at);
     change(facts, "refork", &server.reforks, server.taken_at);
     change(facts, "upgrade", &server.upgrades, server.taken_at);
 }
 
-fn change<K: CountedKind + Display>(facts: &mut Facts, name: &str, changes: &Changes<K>, now: SystemTime) {
+fn change<K: CountedKind + Display>(
+    facts: &mut TitledLines,
+    name: &str,
+    changes: &Changes<K>,
+    now: SystemTime,
+) {
     if let Some(running) = &changes.running {
         facts.line(name, format!("{}: {}", running.stage, running.text));
     }

@@ -260,7 +260,7 @@ mod tests {
     fn where_certificates_are_obtained_hosts_without_one_are_served_as_they_are() {
         let redirects = redirects(|settings| {
             settings.binds = vec![settings::Bind::ssl("127.0.0.1", 0, settings::BindTls::default())];
-            let order = settings::Order {
+            let order = settings::CertificateOrder {
                 domains: vec!["a.test".to_owned()],
                 profile: None,
                 challenge: settings::AcmeChallenge::Auto,

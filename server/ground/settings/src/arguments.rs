@@ -3,10 +3,10 @@
 //! Contract: collecting never fails, and blank variables count as unset.
 
 use crate::environment::Environment;
-use crate::given::{Given, Written};
 use crate::origin::Origin;
 use crate::raw::Raw;
 use crate::table;
+use crate::written::{Written, WrittenValues};
 
 /// One value on the command line, already separated from its flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub struct Argument {
 }
 
 /// Returns the values of all options in the arguments and variables.
-pub(crate) fn collect(arguments: &[Argument], environment: &dyn Environment) -> Given {
-    let mut given = Given::default();
+pub(crate) fn collect(arguments: &[Argument], environment: &dyn Environment) -> WrittenValues {
+    let mut given = WrittenValues::default();
     for entry in table::entries() {
         let about = entry.about();
         for argument in arguments.iter().filter(|argument| argument.key == about.key) {

@@ -1,20 +1,20 @@
 //! Reads `firebrick.toml` into values with their line numbers.
 //!
-//! Contract: no text causes a panic; every key of the text is either added to [`Given`] or an error.
+//! Contract: no text causes a panic; every key of the text is either added to [`WrittenValues`] or an error.
 
 use std::path::Path;
 
 use toml_edit::{Document, Item, TableLike, Value};
 
 use crate::error::Error;
-use crate::given::{Given, Named, Route, Table, Written};
 use crate::nearest::{nearest, nearest_within};
 use crate::origin::Origin;
 use crate::raw::Raw;
 use crate::table;
+use crate::written::{Named, Route, Table, Written, WrittenValues};
 
 /// Reads `text` into `given`; messages call the file `path`.
-pub(crate) fn read(path: &Path, text: &str, given: &mut Given) -> Vec<Error> {
+pub(crate) fn read(path: &Path, text: &str, given: &mut WrittenValues) -> Vec<Error> {
     let mut reader = Reader { path, text, given, errors: Vec::new() };
     match Document::parse(text) {
         Ok(document) => reader.table(document.as_table(), ""),
@@ -40,7 +40,7 @@ pub(crate) const FILES: &str = "tls.certificates";
 struct Reader<'a> {
     path: &'a Path,
     text: &'a str,
-    given: &'a mut Given,
+    given: &'a mut WrittenValues,
     errors: Vec<Error>,
 }
 

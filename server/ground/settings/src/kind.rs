@@ -1,6 +1,6 @@
 //! Types of options: how their values are read and described.
 //!
-//! Contract: [`Kind::read`] accepts exactly the values that [`Kind::expected`] describes, and never panics.
+//! Contract: [`ValueKind::read`] accepts exactly the values that [`ValueKind::expected`] describes, and never panics.
 
 pub(crate) mod lists;
 pub(crate) mod names;
@@ -25,7 +25,7 @@ pub enum Completion {
 }
 
 /// A way of writing values of type `T`.
-pub(crate) trait Kind<T>: Sync {
+pub(crate) trait ValueKind<T>: Sync {
     /// Checks a value and returns it.
     fn read(&self, raw: &Raw) -> Result<T, Mistake>;
 

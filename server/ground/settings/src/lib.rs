@@ -1,8 +1,8 @@
 //! Options: reading their values, and the resulting typed settings.
 //!
 //! Every option has exactly one entry in [`table`]. Flags, environment variables, keys of `firebrick.toml`, help, man page, completions and
-//! `docs/settings.md` all come from it. Settings have two stages: [`Given`] holds the unchecked values with their origins; [`Settings`] is checked
-//! and typed, so that its users need not check again. [`Current`] holds the settings in force on one thread.
+//! `docs/settings.md` all come from it. Settings have two stages: [`WrittenValues`] holds the unchecked values with their origins; [`Settings`]
+//! is checked and typed, so that its users need not check again. [`Current`] holds the settings in force on one thread.
 //!
 //! Contract:
 //! 1. Precedence is flag, environment, `firebrick.toml`, `puma.rb`, default.
@@ -21,7 +21,6 @@ mod docs;
 mod environment;
 mod error;
 mod file;
-mod given;
 mod kind;
 mod load;
 mod nearest;
@@ -35,6 +34,7 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 mod value;
+mod written;
 
 pub use arguments::Argument;
 pub use auto::{Chosen, auto_front_threads, auto_workers};
@@ -44,7 +44,6 @@ pub use discover::{Discovered, STATIC_JSON};
 pub use docs::markdown;
 pub use environment::{At, Environment, HANDOVER_VARIABLE, ProcessEnvironment, SERVICE_MANAGER_VARIABLES};
 pub use error::{Error, Errors};
-pub use given::{Given, Written};
 pub use kind::numbers::period;
 pub use kind::{Completion, Mistake};
 pub use load::{load, load_attached};
@@ -58,7 +57,9 @@ pub use settings::{
 };
 pub use sys::{CpuClock, Machine};
 pub use table::taker::Choice;
-pub use value::acme::{Acme, Challenge as AcmeChallenge, DomainKind, ExternalAccount, OnDemand, Order};
+pub use value::acme::{
+    Acme, CertificateOrder, Challenge as AcmeChallenge, DomainKind, ExternalAccount, OnDemand,
+};
 pub use value::allocator::Allocator;
 pub use value::bind::{Bind, DEFAULT_BACKLOG, ProxyProtocol};
 pub use value::control::ControlAddress;
@@ -77,3 +78,4 @@ pub use value::threads::Threads;
 pub use value::tls::{BindTls, CertificateFiles, TlsVersion, Verify};
 pub use value::workers::Workers;
 pub use value::yjit::Yjit;
+pub use written::{Written, WrittenValues};

@@ -7,13 +7,13 @@ use crate::control::{control_elsewhere, control_path};
 use crate::discover::Discovered;
 use crate::environment::{Environment, state_dir};
 use crate::error::{Error, Errors};
-use crate::given::{Given, Written};
 use crate::origin::Origin;
 use crate::puma::{self, Call};
 use crate::raw::Raw;
 use crate::reading::{Attached, Reading};
-use crate::resolve::{Facts, Loaded, TypedControl, resolve};
+use crate::resolve::{Loaded, ResolveContext, TypedControl, resolve};
 use crate::table::{self, app};
+use crate::written::{Written, WrittenValues};
 
 /// Loads settings from the command line, the environment and the configuration file, but not yet from `puma.rb`. If
 /// [`Settings::puma_rb`](crate::Settings::puma_rb) names one, evaluate it and call [`Loaded::evaluated`].
@@ -86,7 +86,7 @@ impl Reading {
             false if is_named && nothing_else => Discovered::named(&base),
             false => Discovered::look(&base),
         };
-        let facts = Facts {
+        let facts = ResolveContext {
             state_dir: state_dir(environment),
             control: control_path(&target.dir, environment, environment.uid()),
             // Commands search where they were typed, whatever directory the file names.
@@ -133,7 +133,7 @@ impl Reading {
 }
 
 /// Returns the directories of the `[sites]` table and their contents.
-fn host_sites(given: &Given, dir: &Path) -> Vec<(String, Written, Option<PathBuf>, Discovered)> {
+fn host_sites(given: &WrittenValues, dir: &Path) -> Vec<(String, Written, Option<PathBuf>, Discovered)> {
     let looked = |(host, written): &(String, Written)| {
         let site = written.raw.text().map(|path| dir.join(path).components().collect::<PathBuf>());
         let found = site.as_deref().map(Discovered::look).unwrap_or_default();
@@ -143,7 +143,7 @@ fn host_sites(given: &Given, dir: &Path) -> Vec<(String, Written, Option<PathBuf
 }
 
 /// Sorts mistakes in the order of flags, variables and lines of the file, and quotes the file's own spelling.
-fn sorted(mut errors: Vec<Error>, given: &Given) -> Errors {
+fn sorted(mut errors: Vec<Error>, given: &WrittenValues) -> Errors {
     for error in errors.iter_mut().filter(|error| matches!(error.origin, Origin::File { .. })) {
         if let Some((_, typed)) = given.spellings.iter().find(|(shown, _)| *shown == error.written) {
             error.written.clone_from(typed);

@@ -27,7 +27,7 @@ pub(crate) use find::{find, is_ruby};
 pub use map::map;
 pub use mapping::Mapped;
 pub use methods::{METHODS, Method, nearest_method};
-pub use outcome::{Class, Outcome, Row};
+pub use outcome::{CallOutcome, Class, Row};
 pub use refusal::{Evaluated, Refusal};
 pub use toml::{left_out, toml};
 

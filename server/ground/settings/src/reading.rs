@@ -7,12 +7,12 @@ use crate::arguments::{Argument, collect};
 use crate::environment::Environment;
 use crate::error::{Error, written};
 use crate::file;
-use crate::given::{Given, Written};
 use crate::nearest::nearest;
 use crate::origin::Origin;
 use crate::puma::{self, Mapped, PumaFile};
 use crate::raw::Raw;
 use crate::table::{self, app, mruby, workers};
+use crate::written::{Written, WrittenValues};
 
 /// The name of the default configuration file.
 pub const CONFIG_FILE: &str = "firebrick.toml";
@@ -29,7 +29,7 @@ pub struct Attached {
 /// Everything that is read before `puma.rb` is evaluated, and the places that the links led to at that moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Reading {
-    pub(crate) given: Given,
+    pub(crate) given: WrittenValues,
     pub(crate) typed_in: PathBuf,
     pub(crate) target: Target,
     pub(crate) config: Option<PathBuf>,
@@ -91,7 +91,7 @@ pub(crate) struct Target {
 }
 
 /// Returns the directory and rackup file that the argument names.
-fn target(given: &Given, typed_in: &Path) -> Result<Target, Error> {
+fn target(given: &WrittenValues, typed_in: &Path) -> Result<Target, Error> {
     let about = &app::TARGET.about;
     let argument = given.written(about.key).first();
     let default = Written { raw: Raw::Word(about.default.to_owned()), origin: Origin::Default };
@@ -170,7 +170,7 @@ fn config(named: Option<&Written>, typed_in: &Path, target: &Target) -> Option<P
 
 /// Returns Puma's configuration file: the named one, or the app's own if there is no `firebrick.toml`.
 fn puma_file(
-    given: &Given,
+    given: &WrittenValues,
     named: Option<&Written>,
     typed_in: &Path,
     target: &Target,
@@ -221,7 +221,7 @@ impl Target {
     /// Changes to the directory and app that `puma.rb` names, unless the user typed others.
     pub(crate) fn follow(
         &mut self,
-        given: &Given,
+        given: &WrittenValues,
         mapped: &Mapped,
         file: Option<&PumaFile>,
     ) -> Option<Error> {

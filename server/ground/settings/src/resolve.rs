@@ -1,6 +1,6 @@
-//! Turns [`Given`] into [`Settings`]: reads every value, checks every combination and keeps every mistake.
+//! Turns [`WrittenValues`] into [`Settings`]: reads every value, checks every combination and keeps every mistake.
 //!
-//! Contract: pure. All facts about the outside are in [`Facts`].
+//! Contract: pure. All facts about the outside are in [`ResolveContext`].
 
 mod acme;
 mod bounds;
@@ -22,7 +22,6 @@ use sys::Machine;
 use crate::auto::{Chosen, auto_front_threads, auto_workers, worker_room};
 use crate::discover::Discovered;
 use crate::error::Error;
-use crate::given::{Given, Route, Written};
 use crate::nearest::nearest;
 use crate::origin::Origin;
 use crate::puma::{Mapped, PumaFile, Row, left_out, toml};
@@ -40,9 +39,10 @@ use crate::value::public::{Public, ServePublic, USUAL};
 use crate::value::refork::ReforkAfter;
 use crate::value::workers::Workers;
 use crate::value::yjit::Yjit;
+use crate::written::{Route, Written, WrittenValues};
 
 /// Facts besides the written values.
-pub(crate) struct Facts {
+pub(crate) struct ResolveContext {
     /// The current directory of the command.
     pub(crate) typed_in: PathBuf,
     pub(crate) dir: PathBuf,
@@ -118,7 +118,7 @@ impl Loaded {
 }
 
 /// Returns the settings, or all mistakes.
-pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>> {
+pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<Loaded, Vec<Error>> {
     let taker = Taker::new(given, &facts.typed_in, &facts.base);
     let process = process(&taker, facts);
     let development = process.environment == DEVELOPMENT;
@@ -215,7 +215,7 @@ type Number = (Workers, Option<u64>, String);
 
 /// Returns the number of workers of the default pool where the machine decides it: the workers of other pools
 /// take a part of the memory.
-fn beside((workers, auto, why): Number, pools: &[Pool], facts: &Facts) -> Number {
+fn beside((workers, auto, why): Number, pools: &[Pool], facts: &ResolveContext) -> Number {
     let Some(estimate) = auto.filter(|_| !pools.is_empty()) else { return (workers, auto, why) };
     let others = pools.iter().map(|pool| pool.workers).sum();
     let Chosen { number, why } = auto_workers(&facts.machine, estimate, others);
@@ -223,7 +223,7 @@ fn beside((workers, auto, why): Number, pools: &[Pool], facts: &Facts) -> Number
 }
 
 /// Returns the number of workers of the default pool as if it were the only one.
-fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> Number {
+fn workers_of(taker: &Taker<'_>, facts: &ResolveContext, development: bool) -> Number {
     let written = taker.take(&workers::WORKERS);
     let estimate = taker.take(&workers::WORKER_MEMORY_ESTIMATE);
     if facts.attached {
@@ -272,7 +272,7 @@ fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> Number {
 /// The maximum number of links per worker: one message carries the descriptors of all of them.
 pub(crate) const LINKS: u32 = 64;
 
-fn front_threads_of(taker: &Taker<'_>, facts: &Facts) -> Chosen {
+fn front_threads_of(taker: &Taker<'_>, facts: &ResolveContext) -> Chosen {
     let written = taker.take(&workers::FRONT_THREADS);
     let serves_app = facts.app.is_some() || facts.puma_rb.is_some() || facts.attached;
     if let Some(number) = written.value.filter(|&number| serves_app && number > LINKS) {
@@ -291,7 +291,7 @@ fn exactly(number: u32, origin: &Origin) -> Chosen {
     Chosen { number, why: origin.to_string() }
 }
 
-fn process(taker: &Taker<'_>, facts: &Facts) -> Process {
+fn process(taker: &Taker<'_>, facts: &ResolveContext) -> Process {
     const USUAL: [&str; 3] = [DEVELOPMENT, "production", "test"];
     let mut process = Process::take(taker);
     if facts.attached {
@@ -307,7 +307,7 @@ fn process(taker: &Taker<'_>, facts: &Facts) -> Process {
     process
 }
 
-fn files_of(taker: &Taker<'_>, facts: &Facts) -> Files {
+fn files_of(taker: &Taker<'_>, facts: &ResolveContext) -> Files {
     let serve = taker.take(&files::SERVE_PUBLIC);
     let public = taker.take(&files::PUBLIC);
     if serve.value.is_none() && public.origin != Origin::Default {
@@ -329,7 +329,7 @@ fn files_of(taker: &Taker<'_>, facts: &Facts) -> Files {
 }
 
 /// Turns off the options that would change a Ruby process that the server did not start.
-fn rack_of(taker: &Taker<'_>, facts: &Facts) -> Rack {
+fn rack_of(taker: &Taker<'_>, facts: &ResolveContext) -> Rack {
     let mut rack = Rack::take(taker);
     if facts.attached {
         (rack.out_of_band_gc, rack.refork_after) = (false, ReforkAfter::default());
@@ -378,7 +378,7 @@ impl Settings {
     /// Returns settings with all defaults of production, one worker and one front thread.
     pub fn defaults(dir: &Path) -> Settings {
         let machine = Machine::unlimited(1);
-        let facts = Facts {
+        let facts = ResolveContext {
             typed_in: dir.to_owned(),
             dir: dir.to_owned(),
             typed_dir: dir.to_owned(),
@@ -399,7 +399,7 @@ impl Settings {
             kubernetes: false,
             attached: false,
         };
-        let mut given = Given::default();
+        let mut given = WrittenValues::default();
         let production = Written { raw: Raw::Word("production".to_owned()), origin: Origin::Default };
         given.add(app::environment.about.key, production);
         let loaded = resolve(&given, &facts);

@@ -4,7 +4,7 @@
 
 use crate::counts::CountedKind;
 use crate::deaths::{Death, DeathCause};
-use crate::figures::{Figure, Figures, Metric, MetricType, Part};
+use crate::figures::{Figure, FigureGroup, Figures, Metric, MetricType};
 use crate::handlers::HandlersSnapshot;
 use crate::history::Point;
 use crate::in_flight::InFlight;
@@ -55,7 +55,7 @@ fn fields<F: Figures>(title: &str, shown: fn(&Figure) -> bool) -> String {
     lines(title, rows)
 }
 
-fn collect(before: &str, part: Part, shown: fn(&Figure) -> bool, rows: &mut Vec<(String, String)>) {
+fn collect(before: &str, part: FigureGroup, shown: fn(&Figure) -> bool, rows: &mut Vec<(String, String)>) {
     for figure in part.figures {
         let flat = figure.part.is_some_and(|part| part.joint.is_empty());
         let name = format!("{before}{}", if flat { "" } else { figure.name });
@@ -95,7 +95,12 @@ fn metrics() -> String {
 }
 
 /// `before`: what stands before the fields in JSON; `None` if they are in `/metrics` only.
-fn families_of(part: Part, before: Option<String>, around: &[&'static str], families: &mut Vec<Family>) {
+fn families_of(
+    part: FigureGroup,
+    before: Option<String>,
+    around: &[&'static str],
+    families: &mut Vec<Family>,
+) {
     let labels = [around, part.labels].concat();
     for figure in part.figures {
         let name = before.as_ref().map(|before| format!("{before}{}", figure.name));

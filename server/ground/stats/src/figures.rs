@@ -38,12 +38,12 @@ pub struct Figure {
     pub text: &'static str,
     pub metric: Option<Metric>,
     /// Of a `part` or `flat` figure.
-    pub part: Option<Part>,
+    pub part: Option<FigureGroup>,
 }
 
 /// A struct of figures.
 #[derive(Debug, Clone, Copy)]
-pub struct Part {
+pub struct FigureGroup {
     pub figures: &'static [Figure],
     /// The text between the names of the part and of its figures: `.`, `[].`, or nothing for a `flat` one.
     pub joint: &'static str,
@@ -89,14 +89,14 @@ pub trait Page {
 
 /// A struct of figures.
 pub trait Figures {
-    const PART: Part;
+    const PART: FigureGroup;
 
     /// Writes the metrics of all figures. `labels` are those of the struct around this one.
     fn metrics(&self, labels: &[Label<'_>], page: &mut dyn Page);
 }
 
 impl<T: Figures> Figures for Option<T> {
-    const PART: Part = T::PART;
+    const PART: FigureGroup = T::PART;
 
     fn metrics(&self, labels: &[Label<'_>], page: &mut dyn Page) {
         self.iter().for_each(|one| one.metrics(labels, page));
@@ -104,7 +104,7 @@ impl<T: Figures> Figures for Option<T> {
 }
 
 impl<T: Figures> Figures for Vec<T> {
-    const PART: Part = Part { joint: "[].", ..T::PART };
+    const PART: FigureGroup = FigureGroup { joint: "[].", ..T::PART };
 
     fn metrics(&self, labels: &[Label<'_>], page: &mut dyn Page) {
         self.iter().for_each(|one| one.metrics(labels, page));
@@ -212,7 +212,7 @@ macro_rules! figures {
         )*}
 
         impl $crate::figures::Figures for $name {
-            const PART: $crate::figures::Part = $crate::figures::Part {
+            const PART: $crate::figures::FigureGroup = $crate::figures::FigureGroup {
                 figures: &[$($crate::figures::Figure {
                     name: figures!(@name $field $($json)?),
                     text: concat!($($doc),*),
@@ -246,7 +246,7 @@ macro_rules! figures {
 
     (@part $type:ty, part) => { Some(<$type as $crate::figures::Figures>::PART) };
     (@part $type:ty, flat) => {
-        Some($crate::figures::Part { joint: "", ..<$type as $crate::figures::Figures>::PART })
+        Some($crate::figures::FigureGroup { joint: "", ..<$type as $crate::figures::Figures>::PART })
     };
     (@part $($other:tt)*) => { None };
 

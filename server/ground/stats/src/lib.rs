@@ -44,7 +44,7 @@ pub use changes::{Changes, Ended, Running};
 pub use counts::{CountedKind, Counts};
 pub use deaths::{Death, DeathCause, DeathCounts, DeathRequest};
 pub use durations::{Bucket, DurationSummary, Durations, Steps};
-pub use figures::{Figure, Figures, Label, Merged, Metric, MetricType, Page, Part};
+pub use figures::{Figure, FigureGroup, Figures, Label, Merged, Metric, MetricType, Page};
 pub use handlers::{HandlerCounts, HandlerFigures, HandlersSnapshot};
 pub use handshakes::Handshake;
 pub use health::{Health, ServerState, Status};

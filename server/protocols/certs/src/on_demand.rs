@@ -8,7 +8,7 @@
 
 use crate::renewal::{CertificateRenewal, Progress};
 use crate::shared::Shared;
-use settings::{DomainKind, OnDemand, Order};
+use settings::{CertificateOrder, DomainKind, OnDemand};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -133,7 +133,7 @@ impl OnDemandOrders {
             return None;
         }
         let (sender, progress) = watch::channel(Progress::Ordering);
-        let order = Order {
+        let order = CertificateOrder {
             domains: vec![name.to_owned()],
             profile: self.settings.profile.clone(),
             challenge: self.settings.challenge,

@@ -17,7 +17,7 @@ use crate::shared::{Shared, now, random, when};
 use crate::store::{Item, Lease, RENEW_EVERY};
 use crate::trouble::Trouble;
 use instant_acme::CertificateIdentifier;
-use settings::Order;
+use settings::CertificateOrder;
 use stats::CertificateSnapshot;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub enum Progress {
 pub struct CertificateRenewal {
     shared: Rc<Shared>,
     id: String,
-    order: Order,
+    order: CertificateOrder,
     schedule: Schedule,
     /// The certificate that is served.
     current: Option<Arc<Certificate>>,
@@ -68,7 +68,7 @@ impl CertificateRenewal {
     /// Creates a keeper that has not read the store yet.
     pub fn new(
         shared: Rc<Shared>,
-        order: Order,
+        order: CertificateOrder,
         on_demand: Option<watch::Sender<Progress>>,
     ) -> CertificateRenewal {
         let schedule = Schedule::new(shared.staging.is_some(), shared.acme.retry);

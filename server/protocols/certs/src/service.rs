@@ -14,7 +14,7 @@ use crate::renewal::CertificateRenewal;
 use crate::shared::{ORDERS, Shared, now};
 use crate::states::CertificateStates;
 use crate::store::{Folder, Redis, Store};
-use settings::{Acme, Order};
+use settings::{Acme, CertificateOrder};
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -212,7 +212,7 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
 }
 
 /// Keeps a certificate for as long as the server runs. If its task panics, that is logged and the task restarts after a pause.
-async fn kept(shared: Rc<Shared>, order: Order, keeper: CertificateRenewal) {
+async fn kept(shared: Rc<Shared>, order: CertificateOrder, keeper: CertificateRenewal) {
     let mut next = Some(keeper);
     let title = order.domains.join(", ");
     let log = shared.log.clone();

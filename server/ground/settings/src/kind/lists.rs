@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use text::{OrMistake, digits};
 
-use super::{Completion, Kind, Mistake, texts};
+use super::{Completion, Mistake, ValueKind, texts};
 use crate::raw::Raw;
 use crate::value::anchored;
 use crate::value::bind::Bind;
@@ -18,7 +18,7 @@ use crate::value::workers::Workers;
 
 pub(crate) struct Binds;
 
-impl Kind<Vec<Bind>> for Binds {
+impl ValueKind<Vec<Bind>> for Binds {
     fn read(&self, raw: &Raw) -> Result<Vec<Bind>, Mistake> {
         // Does not use `parts`: a comma may be part of a socket's path.
         let one = std::slice::from_ref(raw);
@@ -46,7 +46,7 @@ impl Kind<Vec<Bind>> for Binds {
 /// Requests until the next refork, per generation.
 pub(crate) struct Generations;
 
-impl Kind<ReforkAfter> for Generations {
+impl ValueKind<ReforkAfter> for Generations {
     fn read(&self, raw: &Raw) -> Result<ReforkAfter, Mistake> {
         ReforkAfter::read(raw)
     }
@@ -74,7 +74,7 @@ pub(crate) enum ControlPart {
     At(ControlAddress),
 }
 
-impl Kind<Vec<ControlPart>> for ControlAddresses {
+impl ValueKind<Vec<ControlPart>> for ControlAddresses {
     fn read(&self, raw: &Raw) -> Result<Vec<ControlPart>, Mistake> {
         // As with `Binds`, a comma may be part of a path.
         let one = std::slice::from_ref(raw);
@@ -127,7 +127,7 @@ fn text_or_number<T: FromStr<Err = Mistake>>(raw: &Raw) -> Result<T, Mistake> {
 /// `MIN:MAX`, or one number for both.
 pub(crate) struct ThreadRange;
 
-impl Kind<Threads> for ThreadRange {
+impl ValueKind<Threads> for ThreadRange {
     fn read(&self, raw: &Raw) -> Result<Threads, Mistake> {
         match raw {
             Raw::Word(text) => text_or_number(&Raw::Word(from_one(text))),
@@ -151,7 +151,7 @@ fn from_one(text: &str) -> String {
 /// `MIN:MAX`, or one number for both.
 pub(crate) struct WorkerRange;
 
-impl Kind<Workers> for WorkerRange {
+impl ValueKind<Workers> for WorkerRange {
     fn read(&self, raw: &Raw) -> Result<Workers, Mistake> {
         match raw {
             // 0 is Puma's single mode, with one serving process.
@@ -168,7 +168,7 @@ impl Kind<Workers> for WorkerRange {
 
 pub(crate) struct Steps;
 
-impl Kind<Step> for Steps {
+impl ValueKind<Step> for Steps {
     fn read(&self, raw: &Raw) -> Result<Step, Mistake> {
         text_or_number(raw)
     }
@@ -181,7 +181,7 @@ impl Kind<Step> for Steps {
 /// Networks, `unix` or `none`.
 pub(crate) struct Proxies;
 
-impl Kind<TrustedProxies> for Proxies {
+impl ValueKind<TrustedProxies> for Proxies {
     fn read(&self, raw: &Raw) -> Result<TrustedProxies, Mistake> {
         let parts = raw.parts();
         let words: Vec<&str> = parts.iter().map(|part| part.text().or_mistake()).collect::<Result<_, _>>()?;
@@ -203,7 +203,7 @@ impl Kind<TrustedProxies> for Proxies {
 
 pub(crate) struct RequestPaths;
 
-impl Kind<Vec<String>> for RequestPaths {
+impl ValueKind<Vec<String>> for RequestPaths {
     fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
         let path = |part: &Raw| {
             let valid =
@@ -225,7 +225,7 @@ impl Kind<Vec<String>> for RequestPaths {
 /// Request paths that include all paths below them. They are stored without a trailing slash (the root is empty) and without duplicates.
 pub(crate) struct PathPrefixes;
 
-impl Kind<Vec<String>> for PathPrefixes {
+impl ValueKind<Vec<String>> for PathPrefixes {
     fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
         // An empty word of a flag or variable overrides a value from a weaker source.
         if matches!(raw, Raw::List(parts) if parts.is_empty()) {
@@ -256,7 +256,7 @@ impl Kind<Vec<String>> for PathPrefixes {
 /// Request paths; a final `*` matches everything below.
 pub(crate) struct RequestPatterns;
 
-impl Kind<Vec<String>> for RequestPatterns {
+impl ValueKind<Vec<String>> for RequestPatterns {
     fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
         let paths = RequestPaths.read(raw)?;
         let star = |path: &String| path.strip_suffix('*').unwrap_or(path).contains('*');
@@ -274,7 +274,7 @@ impl Kind<Vec<String>> for RequestPatterns {
 
 pub(crate) struct Paths;
 
-impl Kind<Vec<PathBuf>> for Paths {
+impl ValueKind<Vec<PathBuf>> for Paths {
     fn read(&self, raw: &Raw) -> Result<Vec<PathBuf>, Mistake> {
         // Does not use `parts`: a comma may be part of a path.
         let one = std::slice::from_ref(raw);

@@ -2,13 +2,13 @@
 
 use text::OrMistake;
 
-use super::{Kind, Mistake};
+use super::{Mistake, ValueKind};
 use crate::raw::Raw;
 use crate::value::acme::DomainKind;
 
 pub(crate) struct Domains;
 
-impl Kind<Vec<String>> for Domains {
+impl ValueKind<Vec<String>> for Domains {
     fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
         let mut domains: Vec<String> = Vec::new();
         for part in raw.parts().iter() {
@@ -56,7 +56,7 @@ fn judge(name: &str) -> Mistake {
 /// The URL of a CA's directory.
 pub(crate) struct DirectoryUrl;
 
-impl Kind<String> for DirectoryUrl {
+impl ValueKind<String> for DirectoryUrl {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let text = Url.read(raw)?;
         let host = text.strip_prefix("http://").map(|rest| rest.split(['/', ':']).next().unwrap_or_default());
@@ -76,7 +76,7 @@ impl Kind<String> for DirectoryUrl {
 /// A URL that begins with `https://` or `http://`.
 pub(crate) struct Url;
 
-impl Kind<String> for Url {
+impl ValueKind<String> for Url {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let usable = |text: &&str| {
             let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use text::size::{self, Letter};
 use text::{OrMistake, count, span};
 
-use super::{Kind, Mistake};
+use super::{Mistake, ValueKind};
 use crate::raw::Raw;
 
 /// A whole number within bounds.
@@ -14,7 +14,7 @@ pub(crate) struct Count {
     pub(crate) max: u64,
 }
 
-impl<T: TryFrom<u64>> Kind<T> for Count {
+impl<T: TryFrom<u64>> ValueKind<T> for Count {
     fn read(&self, raw: &Raw) -> Result<T, Mistake> {
         within(raw.whole(count::parse)?, self.min, self.max)
     }
@@ -30,7 +30,7 @@ impl<T: TryFrom<u64>> Kind<T> for Count {
 /// A number from 0 to 1, in millionths.
 pub(crate) struct Ratio;
 
-impl Kind<u32> for Ratio {
+impl ValueKind<u32> for Ratio {
     fn read(&self, raw: &Raw) -> Result<u32, Mistake> {
         let number = match raw {
             Raw::Word(text) | Raw::Text(text) => text.trim().parse::<f64>().ok(),
@@ -53,7 +53,7 @@ pub(crate) struct Size {
     pub(crate) max: u64,
 }
 
-impl<T: TryFrom<u64>> Kind<T> for Size {
+impl<T: TryFrom<u64>> ValueKind<T> for Size {
     fn read(&self, raw: &Raw) -> Result<T, Mistake> {
         within(raw.whole(|text| size::parse(text, Letter::Binary))?, self.min, self.max)
     }
@@ -96,7 +96,7 @@ pub fn period(text: &str) -> Result<Duration, String> {
     period.map_err(|mistake| mistake.explain(&Period::ANY.expected()))
 }
 
-impl Kind<Duration> for Period {
+impl ValueKind<Duration> for Period {
     fn read(&self, raw: &Raw) -> Result<Duration, Mistake> {
         let period = match raw {
             Raw::Word(text) | Raw::Text(text) => Some(span::parse(text)?),
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn numbers_with_an_exponent_are_sizes_if_they_are_whole() {
-        let read = |raw| Kind::<u64>::read(&Size { min: 0, max: u64::MAX }, &raw).ok();
+        let read = |raw| ValueKind::<u64>::read(&Size { min: 0, max: u64::MAX }, &raw).ok();
         assert_eq!((read(Raw::Float(1e3)), read(Raw::Float(0.0))), (Some(1000), Some(0)));
         for wrong in [1.5, -1.0, f64::NAN, f64::INFINITY, 1e300] {
             assert_eq!(read(Raw::Float(wrong)), None, "{wrong}");
@@ -159,7 +159,7 @@ mod tests {
         }
         assert_eq!(count.read(&Raw::Word("10k".into())), Ok(10_000_u64));
         for wrong in [Raw::Text("0".into()), Raw::Integer(10_001), Raw::Float(1.5), Raw::Switch(true)] {
-            assert!(Kind::<u64>::read(&count, &wrong).is_err(), "{wrong}");
+            assert!(ValueKind::<u64>::read(&count, &wrong).is_err(), "{wrong}");
         }
     }
 }

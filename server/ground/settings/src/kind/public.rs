@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Completion, Kind, Mistake};
+use super::{Completion, Mistake, ValueKind};
 use crate::nearest::nearest;
 use crate::raw::Raw;
 use crate::value::anchored;
@@ -28,7 +28,7 @@ fn word(raw: &Raw) -> Option<Option<ServePublic>> {
     }
 }
 
-impl Kind<Public> for PublicDirectory {
+impl ValueKind<Public> for PublicDirectory {
     fn read(&self, raw: &Raw) -> Result<Public, Mistake> {
         if let Some(word) = word(raw) {
             return Ok(Public::Word(word));
@@ -57,7 +57,7 @@ impl Kind<Public> for PublicDirectory {
     }
 }
 
-impl Kind<Option<ServePublic>> for ServeWord {
+impl ValueKind<Option<ServePublic>> for ServeWord {
     fn read(&self, raw: &Raw) -> Result<Option<ServePublic>, Mistake> {
         word(raw).ok_or_else(|| Mistake::default().near(raw.text().and_then(|text| nearest(text, WORDS))))
     }

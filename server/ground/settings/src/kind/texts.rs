@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use text::OrMistake;
 
-use super::{Completion, Kind, Mistake};
+use super::{Completion, Mistake, ValueKind};
 use crate::nearest::nearest;
 use crate::raw::Raw;
 use crate::value::anchored;
@@ -13,7 +13,7 @@ use crate::value::log::{AccessLog, ErrorLog};
 
 pub(crate) struct Switch;
 
-impl Kind<bool> for Switch {
+impl ValueKind<bool> for Switch {
     fn read(&self, raw: &Raw) -> Result<bool, Mistake> {
         let on = match raw {
             Raw::Switch(on) => Some(*on),
@@ -37,7 +37,7 @@ impl Kind<bool> for Switch {
 
 pub(crate) struct Choice<T: 'static>(pub(crate) &'static [(&'static str, T)]);
 
-impl<T: Copy + Sync> Kind<T> for Choice<T> {
+impl<T: Copy + Sync> ValueKind<T> for Choice<T> {
     fn read(&self, raw: &Raw) -> Result<T, Mistake> {
         let text = raw.text().or_mistake()?;
         let found = self.0.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
@@ -57,7 +57,7 @@ impl<T: Copy + Sync> Kind<T> for Choice<T> {
 /// Text without control characters, not blank.
 pub(crate) struct Text;
 
-impl Kind<String> for Text {
+impl ValueKind<String> for Text {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let plain = |text: &&str| !text.trim().is_empty() && !text.contains(char::is_control);
         raw.text().filter(plain).map(str::to_owned).or_mistake()
@@ -71,7 +71,7 @@ impl Kind<String> for Text {
 /// `name=value,name=value`, as OpenTelemetry writes lists of header fields; values are percent-encoded.
 pub(crate) struct Pairs;
 
-impl Kind<String> for Pairs {
+impl ValueKind<String> for Pairs {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let is_pair = |pair: &str| {
             pair.split_once('=').is_some_and(|(name, value)| {
@@ -90,7 +90,7 @@ impl Kind<String> for Pairs {
 /// A password that is used in a header field and a URL.
 pub(crate) struct Secret;
 
-impl Kind<String> for Secret {
+impl ValueKind<String> for Secret {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let usable =
             |text: &&str| (1..=256).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -104,7 +104,7 @@ impl Kind<String> for Secret {
 
 pub(crate) struct RequestPath;
 
-impl Kind<String> for RequestPath {
+impl ValueKind<String> for RequestPath {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let usable = |text: &&str| {
             text.starts_with('/')
@@ -121,7 +121,7 @@ impl Kind<String> for RequestPath {
 /// The secret that encrypts session tickets.
 pub(crate) struct TicketSecret;
 
-impl Kind<String> for TicketSecret {
+impl ValueKind<String> for TicketSecret {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let usable = |text: &&str| {
             (32..=1024).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
@@ -136,7 +136,7 @@ impl Kind<String> for TicketSecret {
 
 pub(crate) struct HstsValue;
 
-impl Kind<Hsts> for HstsValue {
+impl ValueKind<Hsts> for HstsValue {
     fn read(&self, raw: &Raw) -> Result<Hsts, Mistake> {
         match raw {
             Raw::Integer(seconds) => seconds.to_string().parse(),
@@ -151,7 +151,7 @@ impl Kind<Hsts> for HstsValue {
 
 pub(crate) struct Path(pub(crate) Completion);
 
-impl Kind<PathBuf> for Path {
+impl ValueKind<PathBuf> for Path {
     fn read(&self, raw: &Raw) -> Result<PathBuf, Mistake> {
         let usable = |text: &&str| !text.trim().is_empty() && !text.contains('\0');
         raw.text().filter(usable).map(PathBuf::from).or_mistake()
@@ -177,7 +177,7 @@ impl Kind<PathBuf> for Path {
 /// A program: a name to look up in `PATH`, or a path.
 pub(crate) struct Program;
 
-impl Kind<PathBuf> for Program {
+impl ValueKind<PathBuf> for Program {
     fn read(&self, raw: &Raw) -> Result<PathBuf, Mistake> {
         Path(Completion::File).read(raw)
     }
@@ -213,7 +213,7 @@ impl LogTarget {
     }
 }
 
-impl<T: Log> Kind<T> for LogTarget {
+impl<T: Log> ValueKind<T> for LogTarget {
     fn read(&self, raw: &Raw) -> Result<T, Mistake> {
         self.split(raw).map(|target| target.map_or_else(T::file, T::word))
     }
@@ -283,7 +283,7 @@ impl Log for ErrorLog {
 /// A host name or address without a port; IPv6 with or without brackets.
 pub(crate) struct Host;
 
-impl Kind<String> for Host {
+impl ValueKind<String> for Host {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let text = raw.text().or_mistake()?;
         if let Some(text::url::Parts { authority: host, .. }) = text::url::split(text) {
@@ -301,7 +301,7 @@ impl Kind<String> for Host {
 /// The host name of a site: [`Host`] with an example that fits.
 pub(crate) struct SiteHost;
 
-impl Kind<String> for SiteHost {
+impl ValueKind<String> for SiteHost {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         // The general description of `Host` also names addresses; this kind has its own.
         Host.read(raw).map_err(|mistake| {
@@ -317,7 +317,7 @@ impl Kind<String> for SiteHost {
 /// A name of letters, digits, `-` and `_`.
 pub(crate) struct Word;
 
-impl Kind<String> for Word {
+impl ValueKind<String> for Word {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let plain = |text: &&str| {
             let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -334,7 +334,7 @@ impl Kind<String> for Word {
 /// The URL of a Redis server. Only the scheme is checked here; the Redis client reads the rest.
 pub(crate) struct RedisUrl;
 
-impl Kind<String> for RedisUrl {
+impl ValueKind<String> for RedisUrl {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let known =
             |url: &String| ["redis://", "rediss://", "unix:///"].iter().any(|scheme| url.starts_with(scheme));
@@ -349,7 +349,7 @@ impl Kind<String> for RedisUrl {
 /// The name of a header field (RFC 9110 section 5.1).
 pub(crate) struct HeaderName;
 
-impl Kind<String> for HeaderName {
+impl ValueKind<String> for HeaderName {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let is_name = |name: &&str| name.len() <= 256 && text::is_token(name.as_bytes());
         raw.text().filter(is_name).map(str::to_owned).or_mistake()

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Completion, Kind, Mistake};
+use super::{Completion, Mistake, ValueKind};
 use crate::raw::Raw;
 use crate::value::hsts::Hsts;
 
 /// A value, or the empty text for none.
 pub(crate) struct Maybe<K>(pub(crate) K);
 
-impl<T, K: Kind<T>> Kind<Option<T>> for Maybe<K> {
+impl<T, K: ValueKind<T>> ValueKind<Option<T>> for Maybe<K> {
     fn read(&self, raw: &Raw) -> Result<Option<T>, Mistake> {
         if raw.text() == Some("") { Ok(None) } else { self.0.read(raw).map(Some) }
     }
@@ -35,7 +35,7 @@ impl<T, K: Kind<T>> Kind<Option<T>> for Maybe<K> {
 /// A value, or `auto`, which is `None` until it is resolved.
 pub(crate) struct Auto<K>(pub(crate) K);
 
-impl<T, K: Kind<T>> Kind<Option<T>> for Auto<K> {
+impl<T, K: ValueKind<T>> ValueKind<Option<T>> for Auto<K> {
     fn read(&self, raw: &Raw) -> Result<Option<T>, Mistake> {
         if raw.text() == Some("auto") { Ok(None) } else { self.0.read(raw).map(Some) }
     }
@@ -94,7 +94,7 @@ impl Zero for Hsts {
     }
 }
 
-impl<T: Zero, K: Kind<T>> Kind<Option<T>> for OrOff<K> {
+impl<T: Zero, K: ValueKind<T>> ValueKind<Option<T>> for OrOff<K> {
     fn read(&self, raw: &Raw) -> Result<Option<T>, Mistake> {
         let off =
             raw.text().is_some_and(|text| text == "off" || text == "false") || *raw == Raw::Switch(false);

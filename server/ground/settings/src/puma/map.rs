@@ -2,7 +2,7 @@
 
 use super::mapping::{Mapped, Mapping, raw, text, truthy, whole};
 use super::methods::{Effect, Form};
-use super::{Call, Class, Method, Outcome, Row};
+use super::{Call, CallOutcome, Class, Method, Row};
 use crate::raw::Raw;
 
 /// Translates the calls.
@@ -22,14 +22,14 @@ pub fn map(calls: &[Call]) -> Mapped {
 }
 
 impl Mapping<'_> {
-    fn one(&mut self, index: usize, call: &Call) -> Outcome {
-        let Some(method) = Method::find(&call.method) else { return Outcome::Plugins };
+    fn one(&mut self, index: usize, call: &Call) -> CallOutcome {
+        let Some(method) = Method::find(&call.method) else { return CallOutcome::Plugins };
         if method.class == Class::Mapped
             && !method.adds_up
             && let Some(later) =
                 self.calls[index + 1..].iter().find(|later| method.names().any(|name| name == later.method))
         {
-            return Outcome::Overruled(later.line);
+            return CallOutcome::Overruled(later.line);
         }
         self.row = index;
         let outcome = match method.effect {
@@ -45,7 +45,7 @@ impl Mapping<'_> {
                 self.set(call, key, raw)
             }),
         };
-        outcome.unwrap_or_else(|| Outcome::Is(method.class, method.text.to_owned()))
+        outcome.unwrap_or_else(|| CallOutcome::Is(method.class, method.text.to_owned()))
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::given::Given;
 use crate::puma::{METHODS, Value, left_out, toml};
+use crate::written::WrittenValues;
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -146,8 +146,8 @@ fn the_last_call_counts_and_the_first_rackup() {
         call(4, "rackup", &[s("b.ru")]),
     ];
     let mapped = map(&calls);
-    assert_eq!(mapped.rows[0].outcome, Outcome::Overruled(2));
-    assert_eq!(mapped.rows[1].outcome, Outcome::Sets(vec![("workers", "3".into())]));
+    assert_eq!(mapped.rows[0].outcome, CallOutcome::Overruled(2));
+    assert_eq!(mapped.rows[1].outcome, CallOutcome::Sets(vec![("workers", "3".into())]));
     assert_eq!(mapped.rackup.map(|(file, _)| file).as_deref(), Some("a.ru"));
 }
 
@@ -164,7 +164,7 @@ fn a_plugins_own_method_has_a_row() {
     let mapped = map(&[call(1, "solid_queue_mode", &[Value::Symbol("async".into())])]);
     assert_eq!(
         (&mapped.rows[0].outcome, mapped.rows[0].call.as_str()),
-        (&Outcome::Plugins, "solid_queue_mode :async")
+        (&CallOutcome::Plugins, "solid_queue_mode :async")
     );
 }
 
@@ -185,7 +185,7 @@ fn what_is_written_as_toml_says_the_same() {
     ];
     let mapped = map(&calls);
     let text = toml(&mapped, Path::new("config/puma.rb"));
-    let mut given = Given::default();
+    let mut given = WrittenValues::default();
     let errors = crate::file::read(Path::new("firebrick.toml"), &text, &mut given);
     assert_eq!(errors, [], "{text}");
     for (key, written) in &mapped.values {
@@ -256,7 +256,7 @@ proptest! {
     #[test]
     fn whatever_it_says_is_written_as_toml(calls in proptest::collection::vec(any_call(), 0..12)) {
         let text = toml(&map(&calls), Path::new("config/puma.rb"));
-        let mut given = Given::default();
+        let mut given = WrittenValues::default();
         let errors = crate::file::read(Path::new("firebrick.toml"), &text, &mut given);
         prop_assert!(errors.is_empty(), "{:?}\n{}", errors, text);
     }

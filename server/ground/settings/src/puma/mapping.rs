@@ -1,10 +1,10 @@
 //! What the calls of a `puma.rb` have set so far, and what each method that is not a plain value adds to it.
 
-use super::{Call, Class, Outcome, Row, Value};
+use super::{Call, CallOutcome, Class, Row, Value};
 use crate::error::Error;
-use crate::given::Written;
 use crate::origin::Origin;
 use crate::raw::Raw;
+use crate::written::Written;
 
 /// A `puma.rb` translated into this server's settings.
 #[derive(Clone, Debug, Default)]
@@ -52,53 +52,53 @@ impl<'a> Mapping<'a> {
 }
 
 impl Mapping<'_> {
-    pub(super) fn bind(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn bind(&mut self, call: &Call) -> Option<CallOutcome> {
         self.address(call, call.argument(0).map(text).unwrap_or_default(), None)
     }
 
-    pub(super) fn clear_binds(&mut self, _call: &Call) -> Option<Outcome> {
+    pub(super) fn clear_binds(&mut self, _call: &Call) -> Option<CallOutcome> {
         self.binds.clear();
         None
     }
 
-    pub(super) fn set_default_host(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn set_default_host(&mut self, call: &Call) -> Option<CallOutcome> {
         self.default_host = call.argument(0).map(text);
         None
     }
 
-    pub(super) fn workers(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn workers(&mut self, call: &Call) -> Option<CallOutcome> {
         Some(self.set(call, "workers", workers(call.argument(0))))
     }
 
-    pub(super) fn threads(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn threads(&mut self, call: &Call) -> Option<CallOutcome> {
         Some(self.set(call, "threads", threads(call)))
     }
 
     /// The first call wins.
-    pub(super) fn rackup(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn rackup(&mut self, call: &Call) -> Option<CallOutcome> {
         if self.mapped.rackup.is_none() {
             self.mapped.rackup = call.argument(0).map(|value| (text(value), origin(call)));
         }
         None
     }
 
-    pub(super) fn directory(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn directory(&mut self, call: &Call) -> Option<CallOutcome> {
         self.mapped.directory = call.argument(0).map(|value| (text(value), origin(call)));
         None
     }
 
-    pub(super) fn app(&mut self, _call: &Call) -> Option<Outcome> {
+    pub(super) fn app(&mut self, _call: &Call) -> Option<CallOutcome> {
         self.mapped.is_app = true;
         None
     }
 
-    pub(super) fn logging(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn logging(&mut self, call: &Call) -> Option<CallOutcome> {
         let on = is_logging(call);
         self.requests_are_logged = on;
         Some(self.set(call, "log.access", Raw::Word(if on { "-" } else { "off" }.to_owned())))
     }
 
-    pub(super) fn force_shutdown(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn force_shutdown(&mut self, call: &Call) -> Option<CallOutcome> {
         let within = match call.argument(0)? {
             Value::Symbol(word) if word == "forever" => return None,
             Value::Symbol(word) if word == "immediately" => Raw::Integer(0),
@@ -107,39 +107,39 @@ impl Mapping<'_> {
         Some(self.set(call, "timeouts.shutdown", within))
     }
 
-    pub(super) fn keep_alives(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn keep_alives(&mut self, call: &Call) -> Option<CallOutcome> {
         (!truthy(call, true)).then(|| self.set(call, "timeouts.keep_alive", Raw::Integer(0)))
     }
 
-    pub(super) fn fork_worker(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn fork_worker(&mut self, call: &Call) -> Option<CallOutcome> {
         let after = call.argument(0).map_or(Raw::Integer(1000), raw);
         Some(self.set(call, "rack.refork_after", after))
     }
 
-    pub(super) fn out_of_band(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn out_of_band(&mut self, call: &Call) -> Option<CallOutcome> {
         self.value(call, "rack.out_of_band_gc", Raw::Switch(true));
         None
     }
 
-    pub(super) fn plugin(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn plugin(&mut self, call: &Call) -> Option<CallOutcome> {
         (call.argument(0).map(text).as_deref() == Some("tmp_restart")).then(|| {
             let text = "touching tmp/restart.txt reloads the app, with and without the plugin";
-            Outcome::Is(Class::Always, text.to_owned())
+            CallOutcome::Is(Class::Always, text.to_owned())
         })
     }
 
-    pub(super) fn preload(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn preload(&mut self, call: &Call) -> Option<CallOutcome> {
         (!truthy(call, true)).then(|| {
             let text = "workers are always forked from a template that has loaded the app; a reload replaces it all the same";
-            Outcome::Is(Class::Ignored, text.to_owned())
+            CallOutcome::Is(Class::Ignored, text.to_owned())
         })
     }
 
     /// Sets the key and returns the outcome.
-    pub(super) fn set(&mut self, call: &Call, key: &'static str, raw: Raw) -> Outcome {
+    pub(super) fn set(&mut self, call: &Call, key: &'static str, raw: Raw) -> CallOutcome {
         let shown = raw.to_string();
         self.value(call, key, raw);
-        Outcome::Sets(vec![(key, shown)])
+        CallOutcome::Sets(vec![(key, shown)])
     }
 
     /// Sets a value. The last value of a key wins, whichever method sets it.
@@ -153,10 +153,10 @@ impl Mapping<'_> {
         self.mapped.errors.push(Error { origin, written, problem: problem.to_owned(), nearest: None });
     }
 
-    pub(super) fn port(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn port(&mut self, call: &Call) -> Option<CallOutcome> {
         let Some(port) = call.argument(0) else {
             self.refuse(call, "expected a port");
-            return Some(Outcome::Sets(Vec::new()));
+            return Some(CallOutcome::Sets(Vec::new()));
         };
         let host = call.argument(1).map(text).or_else(|| self.default_host.clone());
         let host = host.map(|host| host.trim_matches(['[', ']']).to_owned());
@@ -165,7 +165,12 @@ impl Mapping<'_> {
         self.address(call, format!("tcp://{at}:{}", text(port)), Some((raw(port), host)))
     }
 
-    fn address(&mut self, call: &Call, text: String, port: Option<(Raw, Option<String>)>) -> Option<Outcome> {
+    fn address(
+        &mut self,
+        call: &Call,
+        text: String,
+        port: Option<(Raw, Option<String>)>,
+    ) -> Option<CallOutcome> {
         let origin = origin(call);
         let text = without(&text, &["low_latency"]);
         let text = if text.starts_with("ssl://") { self.development(call, text) } else { text };
@@ -173,10 +178,10 @@ impl Mapping<'_> {
             self.binds.push(Address { text, port, origin, row: self.row });
         }
         // The outcome is filled in when all addresses are known.
-        Some(Outcome::Sets(Vec::new()))
+        Some(CallOutcome::Sets(Vec::new()))
     }
 
-    pub(super) fn ssl_bind(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn ssl_bind(&mut self, call: &Call) -> Option<CallOutcome> {
         let argument = |place| call.argument(place).map(text).unwrap_or_default();
         let (host, port) = (argument(0), argument(1));
         let mut options = Vec::new();
@@ -212,23 +217,23 @@ impl Mapping<'_> {
         address
     }
 
-    pub(super) fn remote_address(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn remote_address(&mut self, call: &Call) -> Option<CallOutcome> {
         if let Some(version) = call.option("proxy_protocol").map(text) {
             self.proxy_protocol = Some(version.clone());
-            return Some(Outcome::Is(
+            return Some(CallOutcome::Is(
                 Class::Mapped,
                 format!("`?proxy_protocol={version}` of each TCP address"),
             ));
         }
         Some(match call.argument(0)? {
             Value::Symbol(word) if word == "socket" => {
-                Outcome::Is(Class::Always, "REMOTE_ADDR is the address of the peer".to_owned())
+                CallOutcome::Is(Class::Always, "REMOTE_ADDR is the address of the peer".to_owned())
             }
-            _ => Outcome::Is(Class::Request, "sets REMOTE_ADDR".to_owned()),
+            _ => CallOutcome::Is(Class::Request, "sets REMOTE_ADDR".to_owned()),
         })
     }
 
-    pub(super) fn redirect(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn redirect(&mut self, call: &Call) -> Option<CallOutcome> {
         let mut set = Vec::new();
         if let Some(path) = call.argument(1).map(text) {
             set.push(("log.error", path.clone()));
@@ -240,10 +245,10 @@ impl Mapping<'_> {
         if let Some(path) = call.argument(0).map(text).filter(|_| logged) {
             set.push(("log.access", path));
         }
-        (!set.is_empty()).then_some(Outcome::Sets(set))
+        (!set.is_empty()).then_some(CallOutcome::Sets(set))
     }
 
-    pub(super) fn control(&mut self, call: &Call) -> Option<Outcome> {
+    pub(super) fn control(&mut self, call: &Call) -> Option<CallOutcome> {
         let mut set = Vec::new();
         if let Some(url) = call.argument(0).filter(|value| !matches!(value, Value::Map(_))).map(text)
             && url != "auto"
@@ -257,7 +262,7 @@ impl Mapping<'_> {
             self.value(call, "control_token", Raw::Word(token));
             set.push(("control_token", "(not shown)".to_owned()));
         }
-        (!set.is_empty()).then_some(Outcome::Sets(set))
+        (!set.is_empty()).then_some(CallOutcome::Sets(set))
     }
 
     pub(super) fn finish(mut self) -> Mapped {
@@ -287,7 +292,7 @@ impl Mapping<'_> {
                 let raw = Raw::Word(host.clone());
                 self.mapped.values.push(("host", Written { raw, origin: origin.clone() }));
             }
-            self.mapped.rows[*row].outcome = Outcome::Sets(set);
+            self.mapped.rows[*row].outcome = CallOutcome::Sets(set);
             return;
         }
         let with_option = |address: &Address| match &proxied {
@@ -300,7 +305,7 @@ impl Mapping<'_> {
         let mut parts = Vec::new();
         for address in &self.binds {
             let text = with_option(address);
-            self.mapped.rows[address.row].outcome = Outcome::Sets(vec![("bind", text.clone())]);
+            self.mapped.rows[address.row].outcome = CallOutcome::Sets(vec![("bind", text.clone())]);
             parts.push(Raw::Text(text));
         }
         if let Some(first) = self.binds.first() {

@@ -5,7 +5,7 @@
 //! of `firebrick check` and the table of `docs/puma-rb.md` follow from the rows.
 
 use super::mapping::Mapping;
-use super::{Call, Class, Outcome};
+use super::{Call, CallOutcome, Class};
 use crate::nearest::nearest;
 use Class::{Always, Background, Hook, Ignored, Mapped, Reads, Request};
 use Form::{Switch, Text, Value, Whole};
@@ -42,7 +42,7 @@ pub(super) enum Effect {
     Told,
     Sets(&'static str, Form),
     /// By this function; `None`: the method's text says all.
-    By(fn(&mut Mapping<'_>, &Call) -> Option<Outcome>),
+    By(fn(&mut Mapping<'_>, &Call) -> Option<CallOutcome>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ impl Method {
         Method { effect: Effect::Sets(key, form), ..self }
     }
 
-    const fn by(self, map: fn(&mut Mapping<'_>, &Call) -> Option<Outcome>) -> Method {
+    const fn by(self, map: fn(&mut Mapping<'_>, &Call) -> Option<CallOutcome>) -> Method {
         Method { effect: Effect::By(map), ..self }
     }
 

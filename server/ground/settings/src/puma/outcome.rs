@@ -41,7 +41,7 @@ impl Class {
 
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The call sets these options: keys and values.
     Sets(Vec<(&'static str, String)>),
     /// A later call of the same method, on this line, wins.
@@ -52,10 +52,10 @@ pub enum Outcome {
     Plugins,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for CallOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Outcome::Sets(set) => {
+            CallOutcome::Sets(set) => {
                 let set: Vec<String> = set.iter().map(|(key, value)| format!("{key} = {value}")).collect();
                 write!(
                     f,
@@ -63,9 +63,9 @@ impl fmt::Display for Outcome {
                     if set.is_empty() { "nothing is left of it".to_owned() } else { set.join(", ") }
                 )
             }
-            Outcome::Overruled(line) => write!(f, "overruled by line {line}"),
-            Outcome::Is(class, text) => write!(f, "{}: {text}", class.name()),
-            Outcome::Plugins => write!(f, "read: the setting of a plugin"),
+            CallOutcome::Overruled(line) => write!(f, "overruled by line {line}"),
+            CallOutcome::Is(class, text) => write!(f, "{}: {text}", class.name()),
+            CallOutcome::Plugins => write!(f, "read: the setting of a plugin"),
         }
     }
 }
@@ -77,7 +77,7 @@ pub struct Row {
     pub call: String,
     /// File and line.
     pub place: (PathBuf, usize),
-    pub outcome: Outcome,
+    pub outcome: CallOutcome,
     /// Whether a condition decides that the call is made, or with which value.
     pub conditional: bool,
 }
@@ -85,7 +85,7 @@ pub struct Row {
 impl Row {
     /// Returns a line with the reason why the call does nothing, or `None` if it does something.
     pub fn note(&self) -> Option<String> {
-        let Outcome::Is(Class::Ignored, why) = &self.outcome else { return None };
+        let CallOutcome::Is(Class::Ignored, why) = &self.outcome else { return None };
         Some(format!("{}:{}: {} is ignored: {why}", self.place.0.display(), self.place.1, self.call))
     }
 }

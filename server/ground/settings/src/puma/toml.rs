@@ -5,11 +5,11 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::{Class, Mapped, Outcome, Row};
-use crate::given::Written;
+use super::{CallOutcome, Class, Mapped, Row};
 use crate::origin::Origin;
 use crate::raw::Raw;
 use crate::table;
+use crate::written::Written;
 
 /// Returns the text of a `firebrick.toml` that is equivalent to `mapped`, which was read from `shown`.
 pub fn toml(mapped: &Mapped, shown: &Path) -> String {
@@ -58,22 +58,22 @@ pub fn toml(mapped: &Mapped, shown: &Path) -> String {
         }
     }
     comments(&mut text, "What happens without a setting:", mapped, |row| match &row.outcome {
-        Outcome::Is(Class::Always, why) => Some(format!("{}: {why}", row.call)),
+        CallOutcome::Is(Class::Always, why) => Some(format!("{}: {why}", row.call)),
         _ => None,
     });
     comments(&mut text, "What has no equivalent:", mapped, |row| match &row.outcome {
-        Outcome::Is(Class::Ignored, why) => Some(format!("{}: {why}", row.call)),
-        Outcome::Plugins => Some(format!("{}: it is its plugin's", row.call)),
+        CallOutcome::Is(Class::Ignored, why) => Some(format!("{}: {why}", row.call)),
+        CallOutcome::Plugins => Some(format!("{}: it is its plugin's", row.call)),
         _ => None,
     });
     let how = format!(
         "What is Ruby: leave it in {shown} and start with -C {shown}, or move it into config.ru (docs/hooks.md):"
     );
     comments(&mut text, &how, mapped, |row| match &row.outcome {
-        Outcome::Is(Class::Hook | Class::Request | Class::Background, what) => {
+        CallOutcome::Is(Class::Hook | Class::Request | Class::Background, what) => {
             Some(format!("{}: {what}", row.call))
         }
-        Outcome::Is(Class::Mapped, what) if row.call.starts_with("app") => {
+        CallOutcome::Is(Class::Mapped, what) if row.call.starts_with("app") => {
             Some(format!("{}: {what}", row.call))
         }
         _ => None,
@@ -95,8 +95,7 @@ pub fn left_out(mapped: &Mapped) -> usize {
 fn is_conditional(mapped: &Mapped, key: &str, origin: &Origin) -> bool {
     let here =
         |row: &Row| matches!(origin, Origin::Puma { path, line, .. } if row.place == (path.clone(), *line));
-    let sets =
-        |row: &Row| matches!(&row.outcome, Outcome::Sets(set) if set.iter().any(|(known, _)| *known == key));
+    let sets = |row: &Row| matches!(&row.outcome, CallOutcome::Sets(set) if set.iter().any(|(known, _)| *known == key));
     mapped.rows.iter().any(|row| row.conditional && (here(row) || sets(row)))
 }
 

@@ -1,9 +1,8 @@
 //! Checks the certificates that the server obtains, all orders together.
 
-use super::Facts;
+use super::ResolveContext;
 use crate::error::Error;
-use crate::given::{Given, Table, Written};
-use crate::kind::Kind;
+use crate::kind::ValueKind;
 use crate::kind::names::Domains;
 use crate::kind::texts::{Choice, Text};
 use crate::nearest::nearest;
@@ -15,19 +14,21 @@ use crate::table::acme::{
 use crate::table::listen::PORT;
 use crate::table::taker::Taker;
 use crate::value::acme::{
-    Acme, Challenge, DomainKind, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, OnDemand, Order,
+    Acme, CertificateOrder, Challenge, DomainKind, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING,
+    OnDemand,
 };
+use crate::written::{Table, Written, WrittenValues};
 
 /// The keys of `[[acme.certificates]]`.
 const KEYS: [&str; 3] = ["domains", "profile", "challenge"];
 
 /// Reads `[acme]`.
-pub(super) fn acme(taker: &Taker<'_>, given: &Given, facts: &Facts) -> Acme {
+pub(super) fn acme(taker: &Taker<'_>, given: &WrittenValues, facts: &ResolveContext) -> Acme {
     let (profile, challenge) = (taker.take(&PROFILE).value, taker.take(&CHALLENGE).value);
     let domains = domains(taker);
     let (mut certificates, mut places) = (Vec::new(), Vec::new());
     if !domains.is_empty() {
-        certificates.push(Order { domains, profile: profile.clone(), challenge });
+        certificates.push(CertificateOrder { domains, profile: profile.clone(), challenge });
         places.push(None);
     }
     for table in &given.orders {
@@ -111,13 +112,13 @@ fn certificate(
     given: &Table,
     profile: Option<&str>,
     challenge: Challenge,
-) -> Option<Order> {
+) -> Option<CertificateOrder> {
     let refuse = |key: &str, written: &Written, problem: String, nearest: Option<&str>| {
         let shown = format!("acme.certificates.{key} = {}", written.raw);
         let (origin, nearest) = (written.origin.clone(), nearest.map(str::to_owned));
         taker.refuse(Error { origin, written: shown, problem, nearest });
     };
-    let mut order = Order { domains: Vec::new(), profile: profile.map(str::to_owned), challenge };
+    let mut order = CertificateOrder { domains: Vec::new(), profile: profile.map(str::to_owned), challenge };
     for (key, written) in &given.keys {
         let wrong = match key.as_str() {
             "domains" => Domains

@@ -1,6 +1,6 @@
 //! Rules between limits and timeouts.
 
-use super::Facts;
+use super::ResolveContext;
 use crate::origin::Origin;
 use crate::settings::{Limits, Settings, Timeouts};
 use crate::table::section::Section;
@@ -13,7 +13,7 @@ use std::time::Duration;
 ///
 /// In development, and for an attached Ruby process, `predict_wait` is off by default, since a debugger may cause the wait. An attached process
 /// is never replaced, because the server did not start it.
-pub(super) fn limits(taker: &Taker<'_>, facts: &Facts, development: bool) -> Limits {
+pub(super) fn limits(taker: &Taker<'_>, facts: &ResolveContext, development: bool) -> Limits {
     let mut limits = Limits::take(taker);
     if (development || facts.attached) && taker.origin(&l::predict_wait) == Origin::Default {
         limits.predict_wait = false;
@@ -39,7 +39,7 @@ const CLUSTER_HEARS: Duration = Duration::from_secs(5);
 /// The queue time-out in development, where a debugger may hold the only worker.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-pub(super) fn timeouts(taker: &Taker<'_>, facts: &Facts, development: bool) -> Timeouts {
+pub(super) fn timeouts(taker: &Taker<'_>, facts: &ResolveContext, development: bool) -> Timeouts {
     let mut timeouts = Timeouts::take(taker);
     if development && taker.origin(&t::queue) == Origin::Default {
         timeouts.queue = PATIENCE;
@@ -60,7 +60,7 @@ pub(super) fn timeouts(taker: &Taker<'_>, facts: &Facts, development: bool) -> T
 }
 
 /// Warns of limits that this machine cannot provide.
-pub(super) fn warn(taker: &Taker<'_>, settings: &Settings, facts: &Facts) {
+pub(super) fn warn(taker: &Taker<'_>, settings: &Settings, facts: &ResolveContext) {
     let connections = settings.limits.max_connections;
     if let Some(files) = facts.machine.open_files.filter(|files| *files < connections as u64) {
         taker.warn(format!(

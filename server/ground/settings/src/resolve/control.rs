@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::Facts;
+use super::ResolveContext;
 use super::listen::fits_a_socket;
 use crate::kind::lists::ControlPart;
 use crate::origin::Origin;
 use crate::settings::Control;
 use crate::table::listen::{CONTROL, CONTROL_TOKEN};
-use crate::table::taker::{Taken, Taker};
+use crate::table::taker::{CheckedValue, Taker};
 use crate::value::control::ControlAddress;
 
 /// Keeps the Unix socket of the directory unless another one or `off` is written: it costs nothing and needs no token.
-pub(super) fn control(taker: &Taker<'_>, facts: &Facts) -> Control {
-    let Taken { value: parts, origin } = taker.take(&CONTROL);
+pub(super) fn control(taker: &Taker<'_>, facts: &ResolveContext) -> Control {
+    let CheckedValue { value: parts, origin } = taker.take(&CONTROL);
     let auto = ControlAddress::Unix(facts.control.clone());
     let written: Vec<ControlAddress> = parts
         .iter()

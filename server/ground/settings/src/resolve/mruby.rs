@@ -2,17 +2,17 @@
 
 use std::path::PathBuf;
 
-use super::Facts;
+use super::ResolveContext;
 use crate::error::Error;
-use crate::given::{Route as GivenRoute, Written};
 use crate::nearest::nearest;
 use crate::raw::Raw;
 use crate::settings::{HandlerLimits, Mruby, Route};
 use crate::table::mruby;
 use crate::table::section::Section;
 use crate::table::taker::Taker;
+use crate::written::{Route as GivenRoute, Written};
 
-pub(super) fn mruby(taker: &Taker<'_>, facts: &Facts) -> Mruby {
+pub(super) fn mruby(taker: &Taker<'_>, facts: &ResolveContext) -> Mruby {
     // The option was read together with the file's name; this only records it as a choice.
     taker.take(&mruby::MRUBY);
     let heap = taker.take(&mruby::HEAP).value;
@@ -34,7 +34,12 @@ pub(super) fn mruby(taker: &Taker<'_>, facts: &Facts) -> Mruby {
     Mruby { heap, routes }
 }
 
-fn route(taker: &Taker<'_>, facts: &Facts, given: &GivenRoute, defaults: &HandlerLimits) -> Option<Route> {
+fn route(
+    taker: &Taker<'_>,
+    facts: &ResolveContext,
+    given: &GivenRoute,
+    defaults: &HandlerLimits,
+) -> Option<Route> {
     if !is_path(&given.path) {
         let expected = "expected a path that begins with / such as \"/api\", without query and escapes";
         refuse(taker, given, &given.written, expected.to_owned());
@@ -82,7 +87,7 @@ fn route_keys() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns the handler files; relative paths belong to the server's directory.
-fn files(taker: &Taker<'_>, given: &GivenRoute, written: &Written, facts: &Facts) -> Vec<PathBuf> {
+fn files(taker: &Taker<'_>, given: &GivenRoute, written: &Written, facts: &ResolveContext) -> Vec<PathBuf> {
     let one = std::slice::from_ref(&written.raw);
     let parts = if let Raw::List(parts) = &written.raw { parts } else { one };
     let mut files = Vec::new();

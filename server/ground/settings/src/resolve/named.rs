@@ -1,12 +1,12 @@
 //! Tables whose keys are names chosen by the user: reads one entry.
 
 use crate::error::Error;
-use crate::given::{Named, Written};
-use crate::kind::Kind;
+use crate::kind::ValueKind;
 use crate::kind::texts::Switch;
 use crate::nearest::nearest;
 use crate::raw::Raw;
 use crate::table::taker::Taker;
+use crate::written::{Named, Written};
 
 /// Reads the keys of one entry and reports its mistakes.
 pub(super) struct Reader<'a> {

@@ -3,12 +3,11 @@
 //! Contract: pools of threads come before pools of fibers, so that a Ruby without fibers has a beginning of the
 //! list.
 
-use super::Facts;
+use super::ResolveContext;
 use super::named::Reader;
-use crate::given::{Given, Written};
 use crate::kind::lists::{PathPrefixes, ThreadRange};
 use crate::kind::numbers::Count;
-use crate::kind::{Kind, Mistake};
+use crate::kind::{Mistake, ValueKind};
 use crate::origin::Origin;
 use crate::table::taker::Taker;
 use crate::table::workers::{FIBER_PATHS, FIBERS};
@@ -16,6 +15,7 @@ use crate::table::{limits, timeouts};
 use crate::value::pool::Pool;
 use crate::value::threads::Threads;
 use crate::value::workers::Workers;
+use crate::written::{Written, WrittenValues};
 
 /// The keys of a pool.
 const KEYS: [&str; 7] =
@@ -35,7 +35,12 @@ const LEAST: u32 = 2;
 
 /// Returns the number of fibers per thread of the default pool (0: none), and the other pools. The default pool
 /// is `own`, whose `workers` are the most that it may have.
-pub(super) fn pools(taker: &Taker<'_>, given: &Given, facts: &Facts, own: &Pool) -> (u32, Vec<Pool>) {
+pub(super) fn pools(
+    taker: &Taker<'_>,
+    given: &WrittenValues,
+    facts: &ResolveContext,
+    own: &Pool,
+) -> (u32, Vec<Pool>) {
     let most = most_fibers(facts);
     let mut pools: Vec<Pool> = Vec::new();
     for named in &given.pools {
@@ -86,13 +91,13 @@ fn of_fiber_paths(paths: Vec<String>, fibers: u32, own: &Pool, most: u64) -> Poo
 }
 
 /// Returns the number of fibers that fit in a process.
-fn most_fibers(facts: &Facts) -> u64 {
+fn most_fibers(facts: &ResolveContext) -> u64 {
     let maps = facts.machine.max_map_count.unwrap_or(u64::MAX);
     SEATS.min(maps.saturating_sub(OTHER_MAPS) / MAPS)
 }
 
 /// Explains the number of fibers that fit in a process.
-fn why_most(facts: &Facts, most: u64) -> String {
+fn why_most(facts: &ResolveContext, most: u64) -> String {
     if most == SEATS {
         return format!("a worker serves at most {SEATS} requests at a time");
     }
@@ -103,7 +108,7 @@ fn why_most(facts: &Facts, most: u64) -> String {
 }
 
 /// Returns `fibers` and `fiber_paths`: the number of fibers per thread (0: none) and the paths that they serve.
-fn fibers(taker: &Taker<'_>, facts: &Facts, own: &Pool, most: u64) -> (u32, Vec<String>) {
+fn fibers(taker: &Taker<'_>, facts: &ResolveContext, own: &Pool, most: u64) -> (u32, Vec<String>) {
     let (taken, paths) = (taker.take(&FIBERS), taker.take(&FIBER_PATHS));
     let written = !paths.value.is_empty();
     let Some(fibers) = taken.value else {
@@ -203,7 +208,7 @@ impl Reader<'_> {
         Some(pool)
     }
 
-    fn value<T>(&self, key: &str, written: &Written, kind: &dyn Kind<T>) -> Option<T> {
+    fn value<T>(&self, key: &str, written: &Written, kind: &dyn ValueKind<T>) -> Option<T> {
         let refuse = |why: Mistake| {
             self.refuse(key, written, format!("expected {}", why.explain(&kind.expected())));
         };

@@ -3,8 +3,7 @@
 use text::OrMistake;
 
 use super::named::Reader;
-use crate::given::{Given, Named, Written};
-use crate::kind::Kind;
+use crate::kind::ValueKind;
 use crate::kind::lists::PathPrefixes;
 use crate::kind::numbers::Count;
 use crate::kind::texts::HeaderName;
@@ -12,12 +11,13 @@ use crate::raw::Raw;
 use crate::table::taker::Taker;
 use crate::value::proxies::Cidr;
 use crate::value::rate_limit::{Rate, RateKey, RateLimit};
+use crate::written::{Named, Written, WrittenValues};
 
 /// The keys of a limit.
 const KEYS: [&str; 8] = ["rate", "burst", "paths", "methods", "key", "except", "shared", "dry_run"];
 
 /// Returns all limits in the order of the file. `redis`: whether servers can share them.
-pub(super) fn rate_limits(taker: &Taker<'_>, given: &Given, redis: bool) -> Vec<RateLimit> {
+pub(super) fn rate_limits(taker: &Taker<'_>, given: &WrittenValues, redis: bool) -> Vec<RateLimit> {
     given.rate_limits.iter().filter_map(|named| rate_limit(taker, named, redis)).collect()
 }
 
@@ -134,5 +134,5 @@ impl Reader<'_> {
 }
 
 fn of(kind: &Count) -> String {
-    <Count as Kind<u32>>::expected(kind)
+    <Count as ValueKind<u32>>::expected(kind)
 }

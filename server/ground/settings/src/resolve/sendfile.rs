@@ -1,14 +1,14 @@
 //! The `[sendfile]` table.
 
-use super::Facts;
+use super::ResolveContext;
 use crate::error::Error;
-use crate::given::Given;
 use crate::raw::Raw;
 use crate::table::taker::Taker;
 use crate::value::sendfile::{SendfileRule, fault};
+use crate::written::WrittenValues;
 
 /// Returns all rules, longest prefix first.
-pub(super) fn rules(taker: &Taker<'_>, given: &Given, facts: &Facts) -> Vec<SendfileRule> {
+pub(super) fn rules(taker: &Taker<'_>, given: &WrittenValues, facts: &ResolveContext) -> Vec<SendfileRule> {
     let mut rules: Vec<SendfileRule> = Vec::new();
     for (prefix, written) in &given.sendfile {
         let refuse = |problem: &str| {

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use super::named::Reader;
-use crate::given::{Given, Named, Written};
-use crate::kind::Kind;
+use crate::kind::ValueKind;
 use crate::kind::numbers::Period;
 use crate::raw::Raw;
 use crate::table::taker::Taker;
 use crate::value::service::{Program, Restart, Service, StopSignal, words};
+use crate::written::{Named, Written, WrittenValues};
 
 /// The keys of a service.
 const KEYS: [&str; 7] =
     ["command", "env", "restart", "stop_signal", "stop_timeout", "environments", "prefix"];
 
 /// Returns all services in the order of the file.
-pub(super) fn services(taker: &Taker<'_>, given: &Given) -> Vec<Service> {
+pub(super) fn services(taker: &Taker<'_>, given: &WrittenValues) -> Vec<Service> {
     given.services.iter().filter_map(|named| service(taker, named)).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Static sites: that of the directory and those of host names.
 
-use super::Facts;
+use super::ResolveContext;
 use crate::discover::Discovered;
 use crate::error::Error;
 use crate::settings::{HostSite, Site, Sites};
@@ -9,7 +9,7 @@ use crate::table::site;
 use crate::table::taker::Taker;
 
 /// Returns the sites that are served besides the app.
-pub(super) fn sites(taker: &Taker<'_>, facts: &Facts) -> Sites {
+pub(super) fn sites(taker: &Taker<'_>, facts: &ResolveContext) -> Sites {
     let root_dir = taker.take(&site::ROOT).value;
     let rules = taker.take(&site::STATIC_JSON).value;
     let found = &facts.site;
@@ -43,7 +43,7 @@ pub(super) fn sites(taker: &Taker<'_>, facts: &Facts) -> Sites {
     Sites { main, hosts: hosts(taker, facts), cache: Section::take(taker) }
 }
 
-fn hosts(taker: &Taker<'_>, facts: &Facts) -> Vec<HostSite> {
+fn hosts(taker: &Taker<'_>, facts: &ResolveContext) -> Vec<HostSite> {
     let mut sites: Vec<HostSite> = Vec::new();
     for (host, written, dir, found) in &facts.host_sites {
         let refuse = |problem: String| {

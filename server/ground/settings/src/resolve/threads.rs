@@ -1,11 +1,11 @@
 //! Threads: two variables each set one half.
 
-use crate::given::Written;
 use crate::kind::numbers::Count;
 use crate::origin::Origin;
 use crate::table::taker::Taker;
 use crate::table::workers::THREADS;
 use crate::value::threads::Threads;
+use crate::written::Written;
 
 /// Puma accepts a minimum of 0.
 const LEAST: Count = Count { min: 0, max: Threads::MOST as u64 };

@@ -4,11 +4,10 @@ use text::digits;
 
 use std::path::PathBuf;
 
-use super::Facts;
+use super::ResolveContext;
 use crate::error::Error;
-use crate::given::{Given, Table, Written};
 use crate::kind::texts::Path;
-use crate::kind::{Completion, Kind};
+use crate::kind::{Completion, ValueKind};
 use crate::nearest::nearest;
 use crate::raw::Raw;
 use crate::settings::Tls;
@@ -19,6 +18,7 @@ use crate::table::tls::{
 };
 use crate::value::bind::Bind;
 use crate::value::tls::{CertificateFiles, Verify};
+use crate::written::{Table, Written, WrittenValues};
 
 /// Warns of a small number of `hsts` without a unit. It counts seconds, as in the header field; the user may have meant days.
 pub(super) fn warn_of_seconds(taker: &Taker<'_>) {
@@ -39,8 +39,8 @@ pub(super) fn warn_of_seconds(taker: &Taker<'_>) {
 /// Reads `[tls]` and checks it against the addresses.
 pub(super) fn tls(
     taker: &Taker<'_>,
-    given: &Given,
-    facts: &Facts,
+    given: &WrittenValues,
+    facts: &ResolveContext,
     binds: &[Bind],
     development: bool,
     obtains_certificates: bool,

@@ -1,6 +1,6 @@
 //! The parts of an entry in the table of options.
 
-use crate::kind::{Completion, Kind, Mistake};
+use crate::kind::{Completion, Mistake, ValueKind};
 use crate::raw::Raw;
 
 /// The heading under which help and docs show an option.
@@ -139,9 +139,9 @@ impl About {
 }
 
 /// An option whose values have the Rust type `T`.
-pub(crate) struct Entry<T: 'static> {
+pub(crate) struct OptionEntry<T: 'static> {
     pub(crate) about: About,
-    pub(crate) kind: &'static dyn Kind<T>,
+    pub(crate) kind: &'static dyn ValueKind<T>,
 }
 
 /// An entry of any value type.
@@ -163,7 +163,7 @@ pub trait AnyEntry: Sync {
 }
 
 /// Implemented for the reference because entries are statics and their texts are `'static`.
-impl<T> AnyEntry for &'static Entry<T> {
+impl<T> AnyEntry for &'static OptionEntry<T> {
     fn about(&self) -> &'static About {
         &self.about
     }
@@ -193,7 +193,7 @@ impl<T> AnyEntry for &'static Entry<T> {
 macro_rules! entry {
     ($category:expr; $doc:literal $name:ident: $type:ty = $kind:expr, { $($field:ident: $text:expr),* $(,)? }) => {
         #[allow(non_upper_case_globals)]
-        pub(crate) static $name: $crate::table::entry::Entry<$type> = $crate::table::entry::Entry {
+        pub(crate) static $name: $crate::table::entry::OptionEntry<$type> = $crate::table::entry::OptionEntry {
             about: $crate::table::entry::About {
                 doc: $doc.trim_ascii(),
                 $($field: $text,)*

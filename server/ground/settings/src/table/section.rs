@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::entry::AnyEntry;
 use super::taker::Taker;
-use crate::given::Given;
 use crate::raw::Raw;
+use crate::written::WrittenValues;
 
 /// A group of fields of [`crate::Settings`] that are one option each; [`section!`] generates the implementation.
 pub(crate) trait Section: Sized {
@@ -21,7 +21,7 @@ pub(crate) trait Section: Sized {
 
 /// Returns a section with all options at their defaults.
 pub(crate) fn defaults<S: Section>() -> S {
-    S::take(&Taker::new(&Given::default(), Path::new("/"), Path::new("/")))
+    S::take(&Taker::new(&WrittenValues::default(), Path::new("/"), Path::new("/")))
 }
 
 /// Declares a struct of [`crate::Settings`] whose fields are one option each. A new option needs nothing but its entry here.

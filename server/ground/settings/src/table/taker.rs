@@ -1,15 +1,15 @@
-//! Takes values out of [`Given`] and records mistakes and choices.
+//! Takes values out of [`WrittenValues`] and records mistakes and choices.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::path::Path;
 
-use super::entry::{About, Entry};
+use super::entry::{About, OptionEntry};
 use crate::error::Error;
-use crate::given::{Given, Written};
-use crate::kind::Kind;
+use crate::kind::ValueKind;
 use crate::origin::Origin;
 use crate::raw::Raw;
+use crate::written::{Written, WrittenValues};
 
 /// A written value that is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +32,14 @@ fn shown<'r>(about: &About, raw: &'r Raw) -> Cow<'r, Raw> {
 
 /// A checked value with its origin.
 #[derive(Debug)]
-pub(crate) struct Taken<T> {
+pub(crate) struct CheckedValue<T> {
     pub(crate) value: T,
     pub(crate) origin: Origin,
 }
 
 /// Reads values for `resolve`. Its parts share it, hence the cells.
 pub(crate) struct Taker<'a> {
-    given: &'a Given,
+    given: &'a WrittenValues,
     /// The base of relative paths in flags and variables.
     typed_in: &'a Path,
     /// The base of relative paths in the file.
@@ -50,13 +50,13 @@ pub(crate) struct Taker<'a> {
 }
 
 impl<'a> Taker<'a> {
-    pub(crate) fn new(given: &'a Given, typed_in: &'a Path, dir: &'a Path) -> Taker<'a> {
+    pub(crate) fn new(given: &'a WrittenValues, typed_in: &'a Path, dir: &'a Path) -> Taker<'a> {
         let (errors, choices, warnings) = Default::default();
         Taker { given, typed_in, dir, errors, choices, warnings }
     }
 
     /// Returns the strongest value, or the default.
-    pub(crate) fn take<T>(&self, entry: &'static Entry<T>) -> Taken<T> {
+    pub(crate) fn take<T>(&self, entry: &'static OptionEntry<T>) -> CheckedValue<T> {
         self.take_where(entry, |_| true)
     }
 
@@ -66,9 +66,9 @@ impl<'a> Taker<'a> {
     /// program.
     pub(crate) fn take_where<T>(
         &self,
-        entry: &'static Entry<T>,
+        entry: &'static OptionEntry<T>,
         wanted: impl Fn(&Origin) -> bool,
-    ) -> Taken<T> {
+    ) -> CheckedValue<T> {
         let mut taken = None;
         for written in self.written(entry).iter().filter(|written| wanted(&written.origin)) {
             let wins = taken.is_none();
@@ -82,11 +82,16 @@ impl<'a> Taker<'a> {
             }
         }
         let (value, origin) = taken.unwrap_or_else(|| (default(entry), Origin::Default));
-        Taken { value: entry.kind.anchor(value, origin.base(self.typed_in, self.dir)), origin }
+        CheckedValue { value: entry.kind.anchor(value, origin.base(self.typed_in, self.dir)), origin }
     }
 
     /// Reads one value as `kind` and records a mistake.
-    pub(crate) fn read<T, E>(&self, entry: &Entry<E>, kind: &dyn Kind<T>, written: &Written) -> Option<T> {
+    pub(crate) fn read<T, E>(
+        &self,
+        entry: &OptionEntry<E>,
+        kind: &dyn ValueKind<T>,
+        written: &Written,
+    ) -> Option<T> {
         match kind.read(&written.raw) {
             Ok(value) => Some(value),
             Err(mistake) => {
@@ -100,24 +105,24 @@ impl<'a> Taker<'a> {
     }
 
     /// Resolves the relative paths of a value against the place where it was written.
-    pub(crate) fn anchor<T>(&self, kind: &dyn Kind<T>, value: T, origin: &Origin) -> T {
+    pub(crate) fn anchor<T>(&self, kind: &dyn ValueKind<T>, value: T, origin: &Origin) -> T {
         kind.anchor(value, origin.base(self.typed_in, self.dir))
     }
 
     /// Records that a value is in force.
-    pub(crate) fn choose<T>(&self, entry: &Entry<T>, written: &Written) {
+    pub(crate) fn choose<T>(&self, entry: &OptionEntry<T>, written: &Written) {
         let value = if entry.about.secret { NOT_SHOWN.to_owned() } else { written.raw.to_string() };
         let choice = Choice { key: entry.about.key, value, origin: written.origin.clone() };
         self.choices.borrow_mut().push(choice);
     }
 
     /// Returns all values written for an option, strongest first.
-    pub(crate) fn written<T>(&self, entry: &Entry<T>) -> &'a [Written] {
+    pub(crate) fn written<T>(&self, entry: &OptionEntry<T>) -> &'a [Written] {
         self.given.written(entry.about.key)
     }
 
     /// Returns the origin of the option's value.
-    pub(crate) fn origin<T>(&self, entry: &Entry<T>) -> Origin {
+    pub(crate) fn origin<T>(&self, entry: &OptionEntry<T>) -> Origin {
         self.written(entry).first().map_or(Origin::Default, |written| written.origin.clone())
     }
 
@@ -153,7 +158,7 @@ impl<'a> Taker<'a> {
     }
 }
 
-fn default<T>(entry: &'static Entry<T>) -> T {
+fn default<T>(entry: &'static OptionEntry<T>) -> T {
     let raw = Raw::Word(entry.about.default.to_owned());
     entry.kind.read(&raw).unwrap_or_else(|_| panic!("the tests read the default of {}", entry.about.key))
 }

@@ -13,7 +13,7 @@ pub(crate) const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.lets
 /// Certificates that the server obtains and renews by itself (ACME).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acme {
-    pub certificates: Vec<Order>,
+    pub certificates: Vec<CertificateOrder>,
     /// Settings for certificates of unlisted names that clients ask for.
     pub on_demand: Option<OnDemand>,
     pub directory: String,
@@ -35,7 +35,7 @@ pub struct Acme {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct CertificateOrder {
     /// Host names in lower case, wildcards and IP addresses.
     pub domains: Vec<String>,
     /// The name of a profile of the CA.

@@ -2,7 +2,7 @@
 
 use crate::shared;
 
-use settings::puma::{Call, Outcome, Value};
+use settings::puma::{Call, CallOutcome, Value};
 use settings::{Bind, Origin};
 use shared::{App, below};
 
@@ -74,7 +74,7 @@ fn it_is_weaker_than_all_but_defaults() {
     let place = ("config/puma.rb".into(), 2, "threads 2, 6".into());
     assert_eq!(threads.origin, Origin::Puma { path: place.0, line: place.1, call: place.2 });
     let outcome = |index: usize| loaded.puma.as_ref().unwrap()[index].outcome.clone();
-    assert_eq!(outcome(2), Outcome::Sets(vec![("port", "3000".into())]));
+    assert_eq!(outcome(2), CallOutcome::Sets(vec![("port", "3000".into())]));
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub struct Table {
 
 /// All written values by key, strongest first.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Given {
+pub struct WrittenValues {
     values: BTreeMap<&'static str, Vec<Written>>,
     /// The `[sites]` table: host names and directories.
     pub(crate) sites: Vec<(String, Written)>,
@@ -60,7 +60,7 @@ pub struct Given {
     pub(crate) spellings: Vec<(String, String)>,
 }
 
-impl Given {
+impl WrittenValues {
     /// Adds a value that is weaker than all before it.
     pub fn add(&mut self, key: &'static str, written: Written) {
         self.values.entry(key).or_default().push(written);
