@@ -16,13 +16,10 @@ const VAGUE: &[&str] = &[
 
 /// The folder of a crate's sources, and the type.
 const KNOWN: &[(&str, &str)] = &[
-    // What the documents call a place, and the wish of the reconciler.
+    // A waiting client's place in a queue; the place of a worker in its process; the wish of the reconciler.
+    ("auth", "Place"),
     ("worker/native", "Place"),
     ("workers", "Wish"),
-    ("settings", "Facts"),
-    ("settings", "Given"),
-    ("settings", "Kind"),
-    ("settings", "Taken"),
 ];
 
 /// Returns the names of the types that a source defines before its tests.
