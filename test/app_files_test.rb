@@ -75,6 +75,7 @@ class AppFilesTest < Case
     assert_equal "the report", get("/report.txt", to: named).body
     off = start(app: app(STATIC), files: FILES, args: ["--no-public"])
     assert_equal "the report", get("/report.txt", to: off).body
+    Clock.wait_until("the line that Rack::CommonLogger writes after the response") { seen(off).positive? }
     assert_equal 1, seen(off)
   end
 
