@@ -18,7 +18,7 @@ class OwnershipTest < Case
     require "timeout"
     LOG = Queue.new
     SIZE = Integer(ENV.fetch("OWNERSHIP_SIZE"))
-    # What earlier requests have left behind, and what comes of using it.
+    # Objects that earlier requests have left behind, and the result of using them.
     KEPT = Queue.new
     def use(kept, what)
       what.times { kept.size.zero? ? break : try(*kept.pop) }

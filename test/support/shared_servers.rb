@@ -26,7 +26,7 @@ module SharedServers
       end
     end
 
-    def test_the_shared_server_shuts_down_cleanly
+    def test_the_class_ends_cleanly
       instance_exec(&self.class.check)
     end
   end
@@ -63,7 +63,7 @@ module SharedServers
     test = Class.new(CleanEnd)
     test.check = check
     test.title = owner.name
-    method = "test_the_shared_server_shuts_down_cleanly"
+    method = "test_the_class_ends_cleanly"
     reporter.synchronize { reporter.prerecord test, method }
     result = test.new(method).run
     reporter.synchronize { reporter.record result }

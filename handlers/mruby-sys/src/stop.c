@@ -1,8 +1,8 @@
 /* Ends a step that computes without end. See stop.h for the contract.
  *
  * A library with MRB_USE_DEBUG_HOOK (Debian 13) needs nothing of this: each instruction raises until the step has ended (memory.c).
- * Without it the step is ended at the cost of its VM. mruby checks for nothing while it executes instructions that do not allocate. So the watchdog sends the
- * thread a SIGVTALRM, and its handler leaves the interpreter by siglongjmp. That is safe under these conditions, all of which
+ * Without it the step is ended at the cost of its VM. mruby checks for nothing while it executes instructions that do not allocate.
+ * So the watchdog sends the thread a SIGVTALRM, and its handler leaves the interpreter by siglongjmp. That is safe under these conditions, all of which
  * `on_stop` checks or the shim guarantees:
  *
  *  1. The signal arrives on the thread that runs the step (pthread_kill), so the handler sees that thread's stack.

@@ -9,7 +9,7 @@ const MORE: f64 = 1.05;
 const LESS_MEMORY: f64 = 0.9;
 const SHORTER: f64 = 0.8;
 /// Rates that differ by less count as equal.
-const NOISE: f64 = 0.03;
+pub(crate) const NOISE: f64 = 0.03;
 
 /// Resources and requirements; `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

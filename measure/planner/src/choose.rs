@@ -1,10 +1,8 @@
 //! The choice among the shapes that fit a budget, and its explanation.
 
-use crate::choice::{Budget, Choice, Recommendation, Rejected, RunnerUp};
+use crate::choice::{Budget, Choice, NOISE, Recommendation, Rejected, RunnerUp};
 use crate::format::{figure, memory, millis, times};
 
-/// Rates that differ by less count as equal.
-const NOISE: f64 = 0.03;
 /// Reserve over the required rate.
 const RESERVE: f64 = 1.2;
 

@@ -80,7 +80,7 @@ impl Counters {
             workers: workers.len() as u64,
             ready: serving.len() as u64,
             serving,
-            libraries: libraries::libraries(&stats),
+            libraries: libraries::reported(&stats),
             restarts: workers.iter().filter_map(|worker| worker["restarts"].as_u64()).sum(),
             app_ms: sum(&stats["app_ms"]),
             app_cpu_ms: sum(&stats["app_cpu_ms"]),

@@ -12,7 +12,7 @@ pub(crate) struct Library {
 }
 
 /// Returns the libraries in `/stats`, the worst first; empty if the Ruby cannot serve with fibers.
-pub(crate) fn libraries(stats: &Value) -> Vec<Library> {
+pub(crate) fn reported(stats: &Value) -> Vec<Library> {
     let all = stats["libraries"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let one = |one: &Value| {

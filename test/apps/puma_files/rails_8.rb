@@ -1,4 +1,4 @@
-# What `rails new` writes today: few words, most of them from the environment.
+# As `rails new` writes it today: few words, most of them from the environment.
 threads_count = ENV.fetch("RAILS_MAX_THREADS", 3)
 threads threads_count, threads_count #=> threads = 3:3
 

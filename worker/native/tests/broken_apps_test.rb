@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Whatever an app does, there is one response, and the worker keeps serving.
+# A broken app gets one response for each request, and the worker keeps serving.
 class BrokenAppsTest < Case
   WAYS = {
     "raise" => 'raise "boom"', "exception" => 'raise Exception, "boom"', "script error" => "raise NotImplementedError",

@@ -219,7 +219,7 @@ class FibersTest < Case
     end
   end
 
-  # What ends a wait for a signal: the lock is the waiter's again, as with threads.
+  # However a wait for a signal ends, the lock is the waiter's again, as with threads.
   SIGNALS = <<~'RUBY'
     %w[timeout monitor].each { |name| require name }
     caught = lambda do |lock, &block|
@@ -286,7 +286,7 @@ class FibersTest < Case
     require "timeout"
     now = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
     Limit = Class.new(StandardError)
-    # What the owner has first, what is waited for, and how it is given.
+    # Each row: the lock or queue before, the wait, and the call that ends it.
     WAYS = {
       "mutex" => -> { lock = Mutex.new; [-> { lock.lock }, -> { lock.synchronize { } }, -> { lock.unlock }] },
       "queue" => -> { queue = Queue.new; [-> { }, -> { queue.pop }, -> { queue << 1 }] },

@@ -10,6 +10,7 @@
 
 mod source;
 
+use crate::workspace::rust_files;
 use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,17 +29,9 @@ impl Tree {
     /// Reads the files of the folder `src`.
     fn read(src: &Path) -> Self {
         let mut tree = Self::default();
-        let mut folders = vec![src.to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder).expect("a folder of sources") {
-                let path = entry.expect("an entry").path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    let text = std::fs::read_to_string(&path).expect("a source file");
-                    tree.add(&path.strip_prefix(src).expect("a file below src").to_string_lossy(), &text);
-                }
-            }
+        for path in rust_files(src) {
+            let text = std::fs::read_to_string(&path).expect("a source file");
+            tree.add(&path.strip_prefix(src).expect("a file below src").to_string_lossy(), &text);
         }
         tree
     }

@@ -1,7 +1,7 @@
 //! `make unit` skips rustdoc's run of examples in comments, which would take a second or two per crate and find none. So there must be no such
 //! examples: a block of code in a comment names its language, and that is not Rust.
 
-use std::path::{Path, PathBuf};
+use crate::workspace::sources;
 
 /// Returns the lines where rustdoc would find an example to run.
 fn examples(text: &str) -> Vec<usize> {
@@ -28,28 +28,11 @@ fn examples(text: &str) -> Vec<usize> {
     found
 }
 
-/// Returns the Rust files below a folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).expect("a folder of sources");
-    let paths = entries.map(|entry| entry.expect("a readable folder").path());
-    paths
-        .flat_map(|path| match path.extension() {
-            _ if path.is_dir() => files(&path),
-            Some(extension) if extension == "rs" => vec![path],
-            _ => Vec::new(),
-        })
-        .collect()
-}
-
 #[test]
 fn comments_have_no_examples_that_only_rustdoc_runs() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folders = crate::workspace::crates(&root).1;
-    let found: Vec<String> = folders
-        .values()
-        .map(|folder| root.join(folder).join("src"))
-        .flat_map(|source| files(&source))
-        .flat_map(|file| {
+    let found: Vec<String> = sources()
+        .into_iter()
+        .flat_map(|(_, file)| {
             let text = std::fs::read_to_string(&file).expect("a source file");
             examples(&text)
                 .into_iter()

@@ -5,8 +5,8 @@
 //! 2. [`KNOWN`] lists those that exist, by crate. It is exact: one that is renamed leaves the list.
 //! 3. Tests may name their types as they like.
 
+use crate::workspace::{before_tests, sources};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 const VAGUE: &[&str] = &[
     "Asked", "Begun", "Board", "Carried", "Door", "Facts", "Found", "Given", "Held", "Keeper", "Kind",
@@ -24,8 +24,7 @@ const KNOWN: &[(&str, &str)] = &[
 
 /// Returns the names of the types that a source defines before its tests.
 fn types(text: &str) -> impl Iterator<Item = &str> {
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
-    code.lines().filter_map(|line| {
+    before_tests(text).lines().filter_map(|line| {
         let line = line.trim_start();
         let line = match line.strip_prefix("pub") {
             Some(rest) => rest.trim_start_matches(|c| c != ' ').trim_start(),
@@ -40,21 +39,15 @@ fn types(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn types_are_named_after_what_they_are() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut found = BTreeSet::new();
-    for (name, folder) in &crate::workspace::crates(&root).1 {
-        let mut files: Vec<PathBuf> = Vec::new();
-        crate::printing::sources(&root.join(folder).join("src"), &mut files);
-        for file in files {
-            let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-            if stem == "tests" || stem.ends_with("_tests") {
-                continue;
-            }
-            let text = std::fs::read_to_string(&file).expect("a source");
-            found.extend(
-                types(&text).filter(|one| VAGUE.contains(one)).map(|one| (name.clone(), one.to_owned())),
-            );
+    for (name, file) in sources() {
+        let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        if stem == "tests" || stem.ends_with("_tests") {
+            continue;
         }
+        let text = std::fs::read_to_string(&file).expect("a source");
+        found
+            .extend(types(&text).filter(|one| VAGUE.contains(one)).map(|one| (name.clone(), one.to_owned())));
     }
     let known: BTreeSet<(String, String)> =
         KNOWN.iter().map(|(name, one)| ((*name).to_owned(), (*one).to_owned())).collect();

@@ -1,29 +1,22 @@
 //! Tests that no code of the program or of a worker uses the macros that panic when standard output or standard error cannot be written; crate
 //! `output` has replacements. Examples, tests and build scripts may use them.
 
-use std::path::{Path, PathBuf};
+use crate::workspace::{before_tests, sources};
 
 const MACROS: [&str; 4] = ["println!(", "eprintln!(", "print!(", "eprint!("];
 
-pub fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 /// Returns the lines of a source that print, without comments and the part after the tests' heading.
 fn prints(text: &str) -> Vec<usize> {
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
     let says = |line: &str| {
         let line = line.trim_start();
         !line.starts_with("//") && MACROS.iter().any(|name| is_macro(line, name))
     };
-    code.lines().enumerate().filter(|(_, line)| says(line)).map(|(number, _)| number + 1).collect()
+    before_tests(text)
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| says(line))
+        .map(|(number, _)| number + 1)
+        .collect()
 }
 
 fn is_macro(line: &str, name: &str) -> bool {
@@ -35,15 +28,11 @@ fn is_macro(line: &str, name: &str) -> bool {
 
 #[test]
 fn nothing_panics_because_nobody_reads() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut files = Vec::new();
-    for folder in crate::workspace::crates(&root).1.values() {
-        sources(&root.join(folder).join("src"), &mut files);
-    }
+    let files = sources();
     assert!(files.len() > 100);
     let faults: Vec<String> = files
         .iter()
-        .flat_map(|path| {
+        .flat_map(|(_, path)| {
             let text = std::fs::read_to_string(path).expect("a source");
             prints(&text).into_iter().map(move |line| format!("{}:{line}", path.display()))
         })

@@ -57,3 +57,32 @@ fn text(value: &Value) -> &str {
 fn list(value: &Value) -> &[Value] {
     value.as_array().expect("a list in cargo's metadata")
 }
+
+/// Returns the sources of all crates, each with the name of its crate.
+pub fn sources() -> Vec<(String, PathBuf)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folders = crates(&root).1.into_iter();
+    let all = |(name, folder): (String, PathBuf)| {
+        let files = rust_files(&root.join(folder).join("src")).into_iter();
+        files.map(move |file| (name.clone(), file)).collect::<Vec<_>>()
+    };
+    folders.flat_map(all).collect()
+}
+
+/// Returns the Rust files below a folder.
+pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder of sources");
+    let paths = entries.map(|entry| entry.expect("a readable folder").path());
+    paths
+        .flat_map(|path| match path.extension() {
+            _ if path.is_dir() => rust_files(&path),
+            Some(extension) if extension == "rs" => vec![path],
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+/// Returns the part of a source before the heading of its tests.
+pub fn before_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text)
+}

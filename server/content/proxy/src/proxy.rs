@@ -54,21 +54,19 @@ impl Proxy {
     /// The reason why there is no response.
     pub async fn ask(&self, exchange: Exchange, target: Vec<u8>) -> Result<Response, Failure> {
         let Exchange { request, mut incoming, client, trace: _ } = exchange;
-        let begun = self.local.ask(&request, &mut incoming, &*client, &target).await?;
-        Ok(self.local.response(begun))
+        let begun = self.send(&request, &mut incoming, &*client, &target).await?;
+        Ok(self.response(begun))
     }
-}
 
-impl Local {
     /// Sends the request to one origin after the other until one responds.
-    async fn ask(
-        self: &Rc<Local>,
+    async fn send(
+        &self,
         request: &Request,
         incoming: &mut Incoming,
         client: &dyn Client,
         target: &[u8],
     ) -> Result<StartedResponse, Failure> {
-        let config = &self.upstreams.config;
+        let config = &self.local.upstreams.config;
         check(request, target)?;
         self.refuse_loop(request)?;
         let framing = body_framing(incoming, request.method());
@@ -79,9 +77,9 @@ impl Local {
             max_head: config.max_response_head,
             via: config.via == Via::Both,
         };
-        let permit = match self.holds.enter(&request.peer, request.version) {
+        let permit = match self.local.holds.enter(&request.peer, request.version) {
             Some(permit) => permit,
-            None => Box::pin(self.holds.wait(&request.peer, client)).await?,
+            None => Box::pin(self.local.holds.wait(&request.peer, client)).await?,
         };
         let mut tried = Vec::new();
         let mut again = None;
@@ -91,11 +89,11 @@ impl Local {
             let pooled = again.is_none();
             let origin = match again.take() {
                 Some(origin) => origin,
-                None => self.upstreams.pick(&tried).map_err(|why| self.no_origin(why))?,
+                None => self.local.upstreams.pick(&tried).map_err(|why| self.no_origin(why))?,
             };
-            let active = self.upstreams.count(origin);
+            let active = self.local.upstreams.count(origin);
             permit.goes_to(self.at(origin));
-            let kept = if pooled { self.pool.take(origin, Instant::now()) } else { None };
+            let kept = if pooled { self.local.pool.take(origin, Instant::now()) } else { None };
             let reused = kept.is_some();
             let mut connection = match kept {
                 Some(connection) => connection,
@@ -109,27 +107,27 @@ impl Local {
                         continue;
                     }
                     Err(failure) => {
-                        self.upstreams.failed(origin);
+                        self.local.upstreams.failed(origin);
                         tried.push(origin);
                         let more = tried.len() <= config.retries as usize
-                            && tried.len() < self.upstreams.origins.len();
-                        if more && self.upstreams.pick(&tried).is_ok() {
+                            && tried.len() < self.local.upstreams.origins.len();
+                        if more && self.local.upstreams.pick(&tried).is_ok() {
                             continue;
                         }
-                        return Err(self.named(origin, failure));
+                        return Err(self.local.named(origin, failure));
                     }
                 },
             };
-            let mut head = self.head.take();
+            let mut head = self.local.head.take();
             head.clear();
-            let state = &self.upstreams.origins[origin];
-            let (origin_of, via) = (&state.origin, &self.upstreams.via);
+            let state = &self.local.upstreams.origins[origin];
+            let (origin_of, via) = (&state.origin, &self.local.upstreams.via);
             OriginRequest { config, origin: origin_of, via, request, target, framing, upgrade }
                 .encode(&mut head);
-            let sender = Sender::new(head, &self.head, incoming, framing);
+            let sender = Sender::new(head, &self.local.head, incoming, framing);
             match converse(config, &connection, sender, expected, client).await {
                 Ok(Answered { mut received, whole }) => {
-                    self.upstreams.succeeded(origin);
+                    self.local.upstreams.succeeded(origin);
                     received.persistent &= whole;
                     connection.limit_idle(received.keep_alive);
                     let peer = request.peer.clone();
@@ -143,10 +141,10 @@ impl Local {
                 Err(lost) => {
                     match lost.blame {
                         Blame::Client => {}
-                        Blame::Closed => self.upstreams.closed(origin, &request.peer),
-                        Blame::Origin => self.upstreams.failed(origin),
+                        Blame::Closed => self.local.upstreams.closed(origin, &request.peer),
+                        Blame::Origin => self.local.upstreams.failed(origin),
                     }
-                    return Err(self.named(origin, lost.failure));
+                    return Err(self.local.named(origin, lost.failure));
                 }
             }
         }
@@ -154,7 +152,7 @@ impl Local {
 
     /// Refuses a request that this proxy has passed on before: the request is in a loop.
     fn refuse_loop(&self, request: &Request) -> Result<(), Failure> {
-        let Upstreams { config, via, .. } = &*self.upstreams;
+        let Upstreams { config, via, .. } = &*self.local.upstreams;
         if config.via == Via::Off || via.passes(request) <= config.passes {
             return Ok(());
         }
@@ -165,8 +163,8 @@ impl Local {
         Err(Failure::app(508, why))
     }
 
-    async fn connect(self: &Rc<Local>, origin: usize, client: &dyn Client) -> Result<Connection, Failure> {
-        let mut connecting = pin!(connect(&self.upstreams, origin));
+    async fn connect(&self, origin: usize, client: &dyn Client) -> Result<Connection, Failure> {
+        let mut connecting = pin!(connect(&self.local.upstreams, origin));
         let stream = poll_fn(|cx| match connecting.as_mut().poll(cx) {
             Poll::Pending => poll_gone(client, cx).map(Err),
             ready => ready,
@@ -176,12 +174,12 @@ impl Local {
             let why = "closed or sent something before the request";
             return Err(Failure::app(502, why));
         }
-        self.tick();
-        Ok(Connection::new(stream, self.timers.register()))
+        self.local.tick();
+        Ok(Connection::new(stream, self.local.timers.register()))
     }
 
     /// Builds the response for the client.
-    fn response(self: &Rc<Local>, begun: StartedResponse) -> Response {
+    fn response(&self, begun: StartedResponse) -> Response {
         let StartedResponse { mut received, connection, origin, peer, active, permit } = begun;
         let fields = std::mem::take(&mut received.fields);
         let status = received.status;
@@ -193,13 +191,13 @@ impl Local {
         let body = match received.rest {
             Rest::Done => {
                 if received.persistent {
-                    self.keep(origin, connection);
+                    self.local.keep(origin, connection);
                 }
                 if received.first.is_empty() { Body::Empty } else { Body::Bytes(received.first) }
             }
             _ => {
-                let hold = self.holds.hold(&permit, connection, active);
-                Body::Stream(Box::new(UpstreamBody::new(self.clone(), origin, hold, received, peer)))
+                let hold = self.local.holds.hold(&permit, connection, active);
+                Body::Stream(Box::new(UpstreamBody::new(self.local.clone(), origin, hold, received, peer)))
             }
         };
         Response::new(status, fields, body)
@@ -209,16 +207,16 @@ impl Local {
     fn make_room(&self, origin: usize, failure: &Failure) -> bool {
         // EMFILE and ENFILE.
         let descriptors = ["os error 24", "os error 23"].iter().any(|code| failure.reason.contains(code));
-        self.holds.make_room((!descriptors).then(|| self.at(origin)))
+        self.local.holds.make_room((!descriptors).then(|| self.at(origin)))
     }
 
     /// Identifies an origin for `holds`.
     fn at(&self, origin: usize) -> At {
-        std::ptr::from_ref(&self.upstreams.origins[origin]).addr()
+        std::ptr::from_ref(&self.local.upstreams.origins[origin]).addr()
     }
 
     fn no_origin(&self, why: NoOrigin) -> Failure {
-        let name = &self.upstreams.config.name;
+        let name = &self.local.upstreams.config.name;
         match why {
             NoOrigin::AllSick => Failure::busy(format!("{name}: health checks fail at every origin")),
             NoOrigin::AllTried => Failure::app(502, format!("{name}: every origin has been tried")),

@@ -89,7 +89,7 @@ macro_rules! library {
 }
 pub(crate) use library;
 
-/// What [`define_io_read`] has been given; set once.
+/// The function that `io_read` calls; [`define_io_read`] sets it once.
 static BEFORE_READ: OnceLock<fn(&mut Gvl, Value)> = OnceLock::new();
 
 /// Defines the method `io_read` on the class of schedulers, which only calls `before` with the IO.

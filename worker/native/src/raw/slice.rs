@@ -63,7 +63,7 @@ enum Ask {
 /// How a job is requested; set once. The library cannot ask for one while this is empty or `None`.
 static ASK: OnceLock<Option<Ask>> = OnceLock::new();
 
-/// What the job does; set once.
+/// The function that the job calls; [`prepare`] sets it once.
 static JOB: OnceLock<fn(&mut Gvl)> = OnceLock::new();
 
 /// The number of the signal; set once.

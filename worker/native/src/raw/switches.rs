@@ -7,7 +7,7 @@ use super::gvl::{self, Gvl};
 use rb_sys::{ID, RUBY_EVENT_FIBER_SWITCH, VALUE, rb_event_flag_t};
 use std::sync::OnceLock;
 
-/// What is called at each switch; set once.
+/// The function that the hook calls at each switch; [`watch`] sets it once.
 static SWITCHED: OnceLock<fn(&mut Gvl)> = OnceLock::new();
 
 /// Calls `switched` from now on, on each fiber of the process that goes on. It must not raise.

@@ -1,4 +1,4 @@
-//! What the calls of a `puma.rb` have set so far, and what each method that is not a plain value adds to it.
+//! Collects the settings of a `puma.rb`, call by call. Methods that are more than a plain value have a function here.
 
 use super::{Call, CallOutcome, Class, Row, Value};
 use crate::error::Error;

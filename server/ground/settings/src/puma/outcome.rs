@@ -1,4 +1,4 @@
-//! What a call of a `puma.rb` comes to here: the rows of the table that `firebrick check` prints.
+//! The outcome of each call of a `puma.rb`: the rows of the table that `firebrick check` prints.
 
 use std::fmt;
 use std::path::PathBuf;
