@@ -11,6 +11,8 @@ use clap::ArgMatches;
 use clap_complete::Shell;
 use control::Target;
 use control::client::Client;
+use control::interrupt::MaintenanceAction;
+use control::orders::PauseOrder;
 use control::reload::ReloadWish;
 use front::explain::Question;
 use settings::puma::Call;
@@ -19,6 +21,7 @@ use settings::{Argument, At, Environment, Errors, Loaded};
 use crate::arguments::arguments;
 use crate::foreign;
 use crate::grammar::grammar;
+use crate::interruption;
 use crate::trust::Trust;
 
 /// The task of the program.
@@ -61,6 +64,30 @@ pub enum Command {
         /// The app's directory, for messages.
         dir: PathBuf,
         client: Client,
+    },
+    /// Hold the requests for the app.
+    Pause {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        client: Client,
+        order: PauseOrder,
+        /// Wait until the app has finished the requests that it has.
+        wait: bool,
+    },
+    /// End a pause.
+    Resume {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        client: Client,
+    },
+    /// Switch maintenance on or off, or show it.
+    Maintenance {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        client: Client,
+        action: MaintenanceAction,
+        /// Print JSON instead of text.
+        json: bool,
     },
     /// Report whether a server runs.
     Status {
@@ -269,6 +296,20 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             let (dir, client) = running(load(2)?)?;
             Ok(Command::Upgrade { dir, client })
         }
+        Some(("pause", given)) => {
+            let order = interruption::pause(given).map_err(mistyped)?;
+            let (dir, client) = running(load(2)?)?;
+            Ok(Command::Pause { dir, client, order, wait: given.get_flag("wait") })
+        }
+        Some(("resume", _)) => {
+            let (dir, client) = running(load(2)?)?;
+            Ok(Command::Resume { dir, client })
+        }
+        Some(("maintenance", given)) => {
+            let action = interruption::maintenance(given, &environment.current_dir()).map_err(mistyped)?;
+            let (dir, client) = running(load(2)?)?;
+            Ok(Command::Maintenance { dir, client, action, json: given.get_flag("json") })
+        }
         Some(("status", given)) => {
             Ok(Command::Status { target: target(load(2)?)?, json: given.get_flag("json") })
         }
@@ -294,6 +335,10 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         Some(("man", _)) => Ok(Command::Man),
         _ => Ok(Command::Serve(Box::new(load(2)?), arguments(&matches))),
     }
+}
+
+fn mistyped(error: String) -> Output {
+    Output::Wrong { errors: vec![error], code: 2 }
 }
 
 fn wrong(errors: Errors, code: u8) -> Output {

@@ -61,6 +61,7 @@ fn own(own: &'static Own) -> Arg {
         Form::Positional { value, words } => {
             arg.required(true).value_name(value).value_parser(words.to_vec())
         }
+        Form::Choice { value, words } => arg.value_name(value).value_parser(words.to_vec()),
         Form::Value { value, repeated } => {
             let action = if repeated { ArgAction::Append } else { ArgAction::Set };
             arg.long(own.name).value_name(value).action(action)

@@ -16,6 +16,7 @@ mod check;
 mod command;
 mod foreign;
 mod grammar;
+mod interruption;
 mod print;
 mod trust;
 mod write;

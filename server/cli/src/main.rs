@@ -47,6 +47,13 @@ fn run() -> ExitCode {
         Ok(Command::Deaths { dir, client, json }) => control::client::deaths_command(&dir, &client, json),
         Ok(Command::Reload { dir, client, wish }) => control::reload::reload_command(&dir, &client, wish),
         Ok(Command::Upgrade { dir, client }) => control::reload::upgrade_command(&dir, &client),
+        Ok(Command::Pause { dir, client, order, wait }) => {
+            control::interrupt::pause_command(&dir, &client, &order, wait)
+        }
+        Ok(Command::Resume { dir, client }) => control::interrupt::resume_command(&dir, &client),
+        Ok(Command::Maintenance { dir, client, action, json }) => {
+            control::interrupt::maintenance_command(&dir, &client, &action, json)
+        }
         Ok(Command::Status { target, json }) => control::status_command(&target, json),
         Ok(Command::Stop { target, timeout }) => control::stop_command(&target, timeout),
         Ok(Command::Certs { loaded, client, json }) => cli::certs(&loaded.settings, client.as_ref(), json),

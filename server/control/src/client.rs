@@ -157,8 +157,12 @@ impl Client {
     /// # Errors
     /// See [`Client::get`].
     pub(crate) fn post(&self, target: &str) -> Result<BufReader<Box<dyn Read>>, Error> {
+        self.send(target, &[])
+    }
+
+    fn send(&self, target: &str, body: &[u8]) -> Result<BufReader<Box<dyn Read>>, Error> {
         let failed = |error| self.failed(error);
-        let mut stream = BufReader::new(self.send_post(target).map_err(failed)?);
+        let mut stream = BufReader::new(self.send_post(target, body).map_err(failed)?);
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let read = (&mut stream).take(MAX_RESPONSE - head.len() as u64).read_until(b'\n', &mut head);
@@ -182,8 +186,20 @@ impl Client {
         Err(Error::Refused(status, text))
     }
 
+    /// Sends an order and returns the JSON of the response.
+    ///
+    /// # Errors
+    /// See [`Client::get`]. The text of [`Error::Refused`] is the server's reason.
+    pub(crate) fn order(&self, target: &str, order: &[u8]) -> Result<String, Error> {
+        let mut response = self.send(target, order)?;
+        let mut text = String::new();
+        let read = response.by_ref().take(MAX_RESPONSE).read_to_string(&mut text);
+        read.map_err(|error| self.failed(error))?;
+        Ok(text)
+    }
+
     /// Uses HTTP/1.0, so that the body is not chunked and ends with the connection.
-    fn send_post(&self, target: &str) -> io::Result<Box<dyn Read>> {
+    fn send_post(&self, target: &str, body: &[u8]) -> io::Result<Box<dyn Read>> {
         let (mut stream, host, token): (Box<dyn Duplex>, String, Option<&str>) = match &self.address {
             ControlAddress::Unix(path) => {
                 (Box::new(connect_to(path, self.timeout)?), "firebrick".to_owned(), None)
@@ -195,8 +211,10 @@ impl Client {
             ),
         };
         let shown = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-        let request = format!("POST {target} HTTP/1.0\r\nHost: {host}\r\n{shown}Content-Length: 0\r\n\r\n");
-        stream.write_all(request.as_bytes())?;
+        let length = body.len();
+        let head =
+            format!("POST {target} HTTP/1.0\r\nHost: {host}\r\n{shown}Content-Length: {length}\r\n\r\n");
+        stream.write_all(&[head.as_bytes(), body].concat())?;
         Ok(stream)
     }
 

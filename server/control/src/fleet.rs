@@ -4,7 +4,7 @@
 use crate::gate::{Gate, Refusal};
 use crate::page;
 use crate::reload::Reply;
-use crate::routes::{Respond, json_response, reads_html, refused};
+use crate::routes::{OrderBody, Respond, json_response, reads_html, refused};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, HeaderValue};
@@ -49,7 +49,7 @@ impl<F: Fn() -> String + 'static> Fleet<F> {
 }
 
 impl<F: Fn() -> String + 'static> Respond for Fleet<F> {
-    async fn respond<B>(&self, request: Request<B>, gate: Option<&Gate>) -> Response<Reply> {
+    async fn respond<B: OrderBody>(&self, request: Request<B>, gate: Option<&Gate>) -> Response<Reply> {
         let (head, _body) = request.into_parts();
         let mut response = self.reply(&head, gate);
         page::guard(&mut response);

@@ -8,7 +8,8 @@
 //! 1. A stale socket file is replaced. The socket of a running server is left alone.
 //! 2. Only the owner can use the socket, from the moment it exists. A port requires the token and a `Host` field of this machine.
 //! 3. Clients that hold connections open or send invalid data cannot delay others: see `connections`.
-//! 4. GET and HEAD change nothing, except for the orders of Puma's tools, which only know GET. POST is for `/reload` and `/upgrade`.
+//! 4. GET and HEAD change nothing, except for the orders of Puma's tools, which only know GET. POST is for orders: `/reload`, `/upgrade`,
+//!    `/pause`, `/resume`, `/maintenance/on` and `/maintenance/off`.
 //! 5. Another program can take over the sockets without interruption: see `release`.
 #![forbid(unsafe_code)]
 
@@ -18,7 +19,9 @@ mod connections;
 mod deaths;
 mod fleet;
 mod gate;
+pub mod interrupt;
 mod metrics;
+pub mod orders;
 pub mod owner;
 mod page;
 mod provider;

@@ -1,7 +1,8 @@
 //! The source of the routes' figures.
 
 use crate::reload::{ReloadLine, ReloadWish};
-use stats::{Death, InFlight, Load, ServerSnapshot, Status};
+use crate::orders::{Maintenance, OrderError, Pause};
+use stats::{Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ServerSnapshot, Status};
 use tokio::sync::mpsc;
 
 /// The orders of Puma's tools (`pumactl`).
@@ -50,4 +51,31 @@ pub trait Provider {
 
     /// Starts a new program that takes over. Returns steps and end, as of a reload.
     fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadLine>;
+
+    /// Returns the state of the pause.
+    fn paused(&self) -> PauseSnapshot;
+
+    /// Holds the requests for the app, or changes the terms of a pause. Returns when no front thread passes a request on any more.
+    fn pause(&self, order: Pause) -> impl Future<Output = Result<PauseSnapshot, OrderError>>;
+
+    /// Ends a pause.
+    ///
+    /// # Errors
+    /// There is none.
+    fn resume(&self) -> Result<PauseSnapshot, OrderError>;
+
+    /// Returns the state of the maintenance.
+    fn maintenance(&self) -> MaintenanceSnapshot;
+
+    /// Switches maintenance on, or changes it.
+    ///
+    /// # Errors
+    /// The server cannot do so now, or its settings name a page that cannot be read.
+    fn begin_maintenance(&self, order: Maintenance) -> Result<MaintenanceSnapshot, OrderError>;
+
+    /// Switches maintenance off.
+    ///
+    /// # Errors
+    /// It is off, or a file keeps it on.
+    fn end_maintenance(&self) -> Result<MaintenanceSnapshot, OrderError>;
 }

@@ -2,14 +2,16 @@
 
 use crate::gate::{Gate, Refusal};
 use crate::metrics::{self, Format};
+use crate::orders::{MaintenanceOrder, OrderError, PauseOrder};
 use crate::page;
 use crate::provider::{Provider, PumaCommand};
 use crate::reload::{ReloadLine, ReloadWish, Reply};
-use http_body_util::Full;
-use hyper::body::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Bytes};
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use stats::{History, RecentLoad};
 use std::cell::RefCell;
@@ -39,6 +41,11 @@ enum Route {
     Deaths(usize),
     Reload(ReloadWish),
     Upgrade,
+    /// The state of an interruption.
+    Paused,
+    Maintenance,
+    /// An order to interrupt service, or to go on.
+    Interruption(Interruption),
     /// An order of Puma's tools; `None` if there is nothing to do.
     Order(Option<PumaCommand>),
     /// A command of pumactl that Firebrick does not have, with the reason.
@@ -53,6 +60,18 @@ enum Route {
     MethodNotAllowed(&'static str),
 }
 
+/// Orders to interrupt service, or to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Interruption {
+    Pause,
+    Resume,
+    MaintenanceOn,
+    MaintenanceOff,
+}
+
+/// The most bytes of an order: a page, escaped as JSON, and the rest.
+const LARGEST_ORDER: usize = 2 << 20;
+
 /// The source of the responses' figures.
 pub(crate) struct Source<P> {
     pub(crate) provider: P,
@@ -60,30 +79,47 @@ pub(crate) struct Source<P> {
     pub(crate) recent: RefCell<RecentLoad>,
 }
 
+/// The body of a request.
+pub(crate) trait OrderBody: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> {}
+
+impl<B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>> OrderBody for B {}
+
 /// Responds to requests on the control sockets.
 pub(crate) trait Respond: 'static {
     /// Returns the response to one request. The request must pass the gate, if there is one.
-    fn respond<B>(&self, request: Request<B>, gate: Option<&Gate>) -> impl Future<Output = Response<Reply>>;
+    fn respond<B: OrderBody>(
+        &self,
+        request: Request<B>,
+        gate: Option<&Gate>,
+    ) -> impl Future<Output = Response<Reply>>;
 }
 
 impl<P: Provider + 'static> Respond for Source<P> {
-    async fn respond<B>(&self, request: Request<B>, gate: Option<&Gate>) -> Response<Reply> {
+    async fn respond<B: OrderBody>(&self, request: Request<B>, gate: Option<&Gate>) -> Response<Reply> {
         respond(request, self, gate).await
     }
 }
 
-async fn respond<B, P: Provider>(
+async fn respond<B: OrderBody, P: Provider>(
     request: Request<B>,
     source: &Source<P>,
     gate: Option<&Gate>,
 ) -> Response<Reply> {
-    let (head, _body) = request.into_parts();
+    let (head, body) = request.into_parts();
     let route = route(&head);
     let admitted = gate.map_or(Ok(()), |gate| admit(gate, &head, &route));
     match (&route, &admitted) {
         (Route::Reload(wish), Ok(())) => return lines(source.provider.reload(*wish)),
         (Route::Upgrade, Ok(())) => return lines(source.provider.upgrade()),
         (Route::Order(Some(order)), Ok(())) => source.provider.order(*order),
+        (Route::Interruption(order), Ok(())) => {
+            let mut response = match interrupt(*order, body, &source.provider).await {
+                Ok(json) => json_response(StatusCode::OK, json),
+                Err((status, why)) => json_response(status, pretty(&json!({ "error": why }))),
+            };
+            page::guard(&mut response);
+            return response.map(Reply::Whole);
+        }
         _ => {}
     }
     let mut response = match admitted {
@@ -92,6 +128,49 @@ async fn respond<B, P: Provider>(
     };
     page::guard(&mut response);
     response.map(Reply::Whole)
+}
+
+/// Carries an order out. Returns the new state as JSON, or why not.
+async fn interrupt<B: OrderBody, P: Provider>(
+    order: Interruption,
+    body: B,
+    provider: &P,
+) -> Result<String, (StatusCode, String)> {
+    let invalid = |why: String| (StatusCode::BAD_REQUEST, why);
+    let collected = Limited::new(body, LARGEST_ORDER).collect().await;
+    let bytes = collected
+        .map_err(|error| match error.downcast_ref::<LengthLimitError>() {
+            Some(_) => (StatusCode::PAYLOAD_TOO_LARGE, format!("an order has at most {LARGEST_ORDER} bytes")),
+            None => invalid(format!("the order is not complete: {error}")),
+        })?
+        .to_bytes();
+    let refused = |error| match error {
+        OrderError::Invalid(why) => invalid(why),
+        OrderError::Conflict(why) => (StatusCode::CONFLICT, why),
+    };
+    let written = match order {
+        Interruption::Pause => {
+            let order = order_of::<PauseOrder>(&bytes).and_then(|order| order.check()).map_err(invalid)?;
+            serde_json::to_string_pretty(&provider.pause(order).await.map_err(refused)?)
+        }
+        Interruption::Resume => serde_json::to_string_pretty(&provider.resume().map_err(refused)?),
+        Interruption::MaintenanceOn => {
+            let order = order_of::<MaintenanceOrder>(&bytes).and_then(|order| order.check()).map_err(invalid)?;
+            serde_json::to_string_pretty(&provider.begin_maintenance(order).map_err(refused)?)
+        }
+        Interruption::MaintenanceOff => {
+            serde_json::to_string_pretty(&provider.end_maintenance().map_err(refused)?)
+        }
+    };
+    written.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+}
+
+/// Reads an order. No bytes: one that leaves everything out.
+fn order_of<T: DeserializeOwned + Default>(bytes: &[u8]) -> Result<T, String> {
+    if bytes.is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_slice(bytes).map_err(|error| format!("the order cannot be read: {error}"))
 }
 
 fn admit(gate: &Gate, head: &Parts, route: &Route) -> Result<(), Refusal> {
@@ -142,6 +221,8 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             let status = source.provider.status().await;
             verdict(status.ready, status.reason)
         }
+        Route::Paused => written(serde_json::to_string_pretty(&source.provider.paused())),
+        Route::Maintenance => written(serde_json::to_string_pretty(&source.provider.maintenance())),
         Route::Status => written(serde_json::to_string_pretty(&source.provider.status().await)),
         Route::Index => json_response(StatusCode::OK, pretty(&json!({ "endpoints": endpoints() }))),
         Route::Dashboard => page::dashboard(),
@@ -180,7 +261,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
         Route::NotFound => refuse(StatusCode::NOT_FOUND, "no such endpoint"),
         // Such a request was handled or refused before.
-        Route::Reload(_) | Route::Upgrade => refuse(StatusCode::FORBIDDEN, "not permitted"),
+        Route::Reload(_) | Route::Upgrade | Route::Interruption(_) => refuse(StatusCode::FORBIDDEN, "not permitted"),
         Route::MethodNotAllowed(allowed) => {
             let mut response =
                 refuse(StatusCode::METHOD_NOT_ALLOWED, &format!("only {allowed} is understood here"));
@@ -218,7 +299,7 @@ const fn order(paths: Words, gives: &'static str, route: Find) -> Endpoint {
     Endpoint { methods: "GET, POST", paths, gives, route }
 }
 
-const ENDPOINTS: [Endpoint; 18] = [
+const ENDPOINTS: [Endpoint; 22] = [
     get(
         &["/stats"],
         "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \
@@ -274,6 +355,28 @@ const ENDPOINTS: [Endpoint; 18] = [
         &["/upgrade"],
         "starts the program again beside this one, which hands over to it; a line for each step",
         |_| Route::Upgrade,
+    ),
+    Endpoint {
+        methods: "GET, HEAD, POST",
+        paths: &["/pause"],
+        gives: "whether the requests for the app are held; POST holds them: {\"for\": \"60s\", \"max\": 1000, \"paths\": []}",
+        route: |query| match query.0.method {
+            Method::POST => Route::Interruption(Interruption::Pause),
+            _ => Route::Paused,
+        },
+    },
+    post(&["/resume"], "ends a pause: the requests that wait go to the app", |_| {
+        Route::Interruption(Interruption::Resume)
+    }),
+    get(&["/maintenance"], "whether requests get the page of a maintenance (503)", |_| Route::Maintenance),
+    post(
+        &["/maintenance/on", "/maintenance/off"],
+        "switches maintenance on: {\"page\": \"<html>…\", \"retry_after\": \"10m\", \"message\": \"\", \"allow\": [], \
+         \"allow_paths\": []}; or off",
+        |query| {
+            let on = query.0.uri.path().ends_with("/on");
+            Route::Interruption(if on { Interruption::MaintenanceOn } else { Interruption::MaintenanceOff })
+        },
     ),
     order(
         &["/stop", "/halt", "/restart", "/phased-restart"],
@@ -406,7 +509,6 @@ pub(crate) fn json_response(status: StatusCode, mut text: String) -> Response<Fu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hyper::Method;
 
     #[test]
     fn the_list_is_documented() {
@@ -416,8 +518,8 @@ mod tests {
                 assert!(page.contains(&format!("{path}`")) || page.contains(&format!("{path}?")), "{path}");
             }
         }
-        assert_eq!(endpoints()[12]["path"], "/stop, /halt, /restart, /phased-restart");
-        assert_eq!((endpoints().as_array().unwrap().len(), &endpoints()[12]["method"]), (14, &json!("GET")));
+        assert_eq!(endpoints()[16]["path"], "/stop, /halt, /restart, /phased-restart");
+        assert_eq!((endpoints().as_array().unwrap().len(), &endpoints()[16]["method"]), (18, &json!("GET")));
     }
 
     fn requested(method: &Method, path: &str, accept: &str) -> Route {
@@ -456,6 +558,14 @@ mod tests {
         assert_eq!(requested(&Method::POST, "/reload?undo", "*/*"), Route::Reload(ReloadWish::Undo));
         assert_eq!(requested(&Method::POST, "/upgrade", "*/*"), Route::Upgrade);
         assert_eq!(get("/upgrade"), Route::MethodNotAllowed("POST"));
+        assert_eq!((get("/pause"), get("/maintenance")), (Route::Paused, Route::Maintenance));
+        let post = |path: &str| requested(&Method::POST, path, "*/*");
+        assert_eq!(post("/pause"), Route::Interruption(Interruption::Pause));
+        assert_eq!(post("/resume"), Route::Interruption(Interruption::Resume));
+        assert_eq!(post("/maintenance/on"), Route::Interruption(Interruption::MaintenanceOn));
+        assert_eq!(post("/maintenance/off"), Route::Interruption(Interruption::MaintenanceOff));
+        assert_eq!(get("/resume"), Route::MethodNotAllowed("POST"));
+        assert_eq!(post("/maintenance"), Route::MethodNotAllowed("GET, HEAD"));
         assert_eq!(requested(&Method::POST, "/reload?in_place", "*/*"), Route::Reload(ReloadWish::InPlace));
         assert_eq!(get("/reload"), Route::MethodNotAllowed("POST"));
     }

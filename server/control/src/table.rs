@@ -2,7 +2,7 @@
 
 use stats::{
     CertificateSnapshot, Changes, CountedKind, DurationSummary, HandlerFigures, HandlersSnapshot,
-    QueueSnapshot, RateLimitsSnapshot, ServedCertificate, ServerSnapshot, ServiceSnapshot, TlsSnapshot,
+    PauseState, QueueSnapshot, RateLimitsSnapshot, ServedCertificate, ServerSnapshot, ServiceSnapshot, TlsSnapshot,
     WorkerSnapshot,
 };
 use std::collections::BTreeMap;
@@ -28,6 +28,7 @@ pub(crate) fn stats(server: &ServerSnapshot) -> String {
         queue(&mut facts, server);
     }
     counters(&mut facts, server);
+    interruptions(&mut facts, server);
     changes(&mut facts, server);
     facts.list("services", server.services.iter().map(|one| service(one, server.taken_at)));
     facts.list("rate limits", server.rate_limits.iter().flat_map(rate_limits));
@@ -224,6 +225,18 @@ fn counters(facts: &mut TitledLines, server: &ServerSnapshot) {
         died.map(|(cause, count)| format!("{} {}", cause.name(), grouped(count))).collect();
     if !died.is_empty() {
         facts.line("deaths", format!("of workers: {} (`firebrick deaths`)", died.join(", ")));
+    }
+}
+
+/// Describes a pause and a maintenance, while there are any.
+fn interruptions(facts: &mut TitledLines, server: &ServerSnapshot) {
+    if server.pause.state != PauseState::Off {
+        let rest = span(server.pause.remaining_ms / 1000.0);
+        facts.line("pause", format!("{}; {rest} more", server.pause.summary()));
+    }
+    if server.maintenance.on {
+        let text = crate::interrupt::maintenance(&server.maintenance, server.taken_at);
+        text.lines().take(1).for_each(|line| facts.line("service", line));
     }
 }
 

@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used)] // tests: a panic is how they fail
 
 use control::client::{self, Client};
+use control::orders::{self, OrderError};
 use control::reload::{ReloadLine, ReloadWish};
 use control::{ControlAddress, Provider, PumaCommand, Server};
 use stats::{
-    Death, DeathCause, DeathCounts, DeathRequest, InFlight, Load, QueueSnapshot, RubyVersion, ServerSnapshot,
-    ServerState, Snapshot, Status, WorkerSnapshot, WorkerState,
+    Death, DeathCause, DeathCounts, DeathRequest, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, PauseState,
+    QueueSnapshot, RubyVersion, ServerSnapshot, ServerState, Snapshot, Status, WorkerSnapshot, WorkerState,
 };
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -103,7 +104,34 @@ impl Provider for Figures {
             workers_ready: Some(1),
             requests: 0,
             addresses: Vec::new(),
+            pause: PauseSnapshot::default(),
+            maintenance: MaintenanceSnapshot::default(),
         }
+    }
+
+    fn paused(&self) -> PauseSnapshot {
+        PauseSnapshot { waiting: 12, state: PauseState::On, ..PauseSnapshot::default() }
+    }
+
+    async fn pause(&self, order: orders::Pause) -> Result<PauseSnapshot, OrderError> {
+        Ok(PauseSnapshot { max: order.max as u64, paths: order.paths, ..self.paused() })
+    }
+
+    fn resume(&self) -> Result<PauseSnapshot, OrderError> {
+        Err(OrderError::Conflict("the app is not paused".to_owned()))
+    }
+
+    fn maintenance(&self) -> MaintenanceSnapshot {
+        MaintenanceSnapshot::default()
+    }
+
+    fn begin_maintenance(&self, order: orders::Maintenance) -> Result<MaintenanceSnapshot, OrderError> {
+        let retry_after_s = order.retry_after.unwrap_or_default().as_secs();
+        Ok(MaintenanceSnapshot { on: true, own_page: order.page.is_none(), retry_after_s, ..Default::default() })
+    }
+
+    fn end_maintenance(&self) -> Result<MaintenanceSnapshot, OrderError> {
+        Err(OrderError::Invalid("maintenance.page: page.html: No such file".to_owned()))
     }
 
     fn has_figures(&self) -> bool {
@@ -155,6 +183,41 @@ fn pumas_tools_give_orders() {
     assert!(refused.starts_with("HTTP/1.0 403 ") && refused.ends_with("Invalid auth token"), "{refused}");
     let orders = [PumaCommand::PhasedRestart, PumaCommand::Restart, PumaCommand::Stop, PumaCommand::Halt];
     assert_eq!(*ORDERS.lock().unwrap(), orders);
+}
+
+#[test]
+fn orders_to_interrupt_are_checked_and_carried_out() {
+    let running = Running::start();
+    let order = |path: &str, body: &str| {
+        let length = body.len();
+        let request = format!("POST {path} HTTP/1.0\r\nContent-Length: {length}\r\n\r\n{body}");
+        let answer = running.raw(request.as_bytes());
+        let (head, json) = answer.split_once("\r\n\r\n").unwrap();
+        let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str::<serde_json::Value>(json).unwrap())
+    };
+    let (status, paused) = order("/pause", r#"{"for":"30s","max":7,"paths":["/orders/"]}"#);
+    assert_eq!((status, &paused["max"], &paused["paths"][0]), (200, &7.into(), &"/orders".into()));
+    assert_eq!(order("/pause", "").1["max"], 1000);
+    let (status, on) = order("/maintenance/on", r#"{"page":"<p>","retry_after":"10m"}"#);
+    assert_eq!((status, &on["own_page"], &on["retry_after_s"]), (200, &false.into(), &600.into()));
+    for (path, body, status, why) in [
+        ("/pause", r#"{"for":"1h"}"#, 400, "for: 1h: expected a time"),
+        ("/pause", r#"{"fore":"1h"}"#, 400, "the order cannot be read: unknown field"),
+        ("/pause", "{", 400, "the order cannot be read"),
+        ("/resume", "", 409, "the app is not paused"),
+        ("/maintenance/off", "", 400, "maintenance.page"),
+        ("/maintenance/on", r#"{"allow":["x"]}"#, 400, "allow: x: expected an address"),
+    ] {
+        let (found, json) = order(path, body);
+        let told = json["error"].as_str().unwrap();
+        assert!(found == status && told.starts_with(why), "{path} {body}: {found} {told}");
+    }
+    let large = format!(r#"{{"page":"{}"}}"#, "x".repeat(600 << 10));
+    let (status, json) = order("/maintenance/on", &large);
+    assert!(status == 400 && json["error"].as_str().unwrap().contains("may have 512 KiB"), "{json}");
+    let state = running.raw(b"GET /pause HTTP/1.0\r\n\r\n");
+    assert!(state.contains("\"waiting\": 12"), "{state}");
 }
 
 fn death() -> Death {

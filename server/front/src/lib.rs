@@ -21,6 +21,7 @@ mod error_log;
 pub mod explain;
 mod file_state;
 mod handover;
+mod interruption;
 mod leftovers;
 mod libraries;
 mod listen;

@@ -1,11 +1,12 @@
 //! Runs `firebrick serve` from start to end.
 //!
 //! [`run`] lists the stages; each stage is a file below (settings, sites and handlers are a [release](crate::release)): [`logs`], [`sockets`] (ports,
-//! control socket, pid file), [`pool`] (the app's workers), [`reload`] (how new code is started), [`threads`] (front threads),
+//! control socket, pid file), [`pool`] (the app's workers), [`reload`] (how new code is started), [`threads`] (front threads), [`interruptions`] (pauses and maintenance),
 //! [`lifecycle`] (from the open port to the end), [`upgrade`] (handovers from and to another program). [`server`] holds the parts that both
 //! use. The control socket reads [`observer`], [`snapshot`] and [`in_flight`].
 
 mod in_flight;
+mod interruptions;
 mod lifecycle;
 mod logs;
 mod observer;
@@ -29,6 +30,7 @@ use crate::systemd::notify::Notifier;
 use crate::tls::{Encryption, development};
 use crate::traces::Traces;
 use crate::vitals::Vitals;
+use interruptions::Interruptions;
 use lifecycle::Lifecycle;
 use logs::Logs;
 use observer::Observer;
@@ -125,7 +127,8 @@ async fn run(
     encryption.obtain(&settings, &logs.error)?;
     encryption.bound(sockets.addresses());
     let vitals = Vitals::new(settings.front_threads as usize);
-    let (observer, wishes) = Observer::new(&settings, &vitals, started);
+    let interruptions = Interruptions::new(&releases, &vitals, &logs.error);
+    let (observer, wishes) = Observer::new(&settings, &vitals, &interruptions, started);
     let control_lines = sockets.control_lines();
     if predecessor.is_none() {
         sockets.serve_control(observer.clone());
@@ -139,12 +142,15 @@ async fn run(
         return Ok(());
     };
     vitals.booted(pool.shared());
+    interruptions.booted(pool.shared());
     if let Some(old) = &predecessor {
         old.step("the app is loaded, the workers start");
     }
     let traces = Traces::start(&settings, &logs.error)?;
-    let threads =
-        Threads::start(&releases, pool.shared(), &encryption, &vitals, &logs, traces.as_ref()).await?;
+    let maintenance = interruptions.maintenance_of_threads();
+    let starting =
+        Threads::start(&releases, pool.shared(), &encryption, &vitals, &maintenance, &logs, traces.as_ref());
+    let threads = starting.await?;
     net::task::spawn_local(watch_sites::run(releases.clone(), logs.error.clone()));
     net::task::spawn_local(watch_handlers::run(releases.clone(), logs.error.clone()));
     encryption.follow_files(settings.clone(), logs.error.clone());
@@ -158,7 +164,7 @@ async fn run(
     }
     let banner = Banner::new(&settings, pool.facts(), control_lines, begun, is_attached);
     let record = UpgradeRecord::new(predecessor.as_deref());
-    let snapshotter = Snapshotter::new(&releases, &pool, &threads, &encryption, &vitals, &record, started);
+    let snapshotter = Snapshotter::new(&releases, &pool, &threads, &encryption, &vitals, &interruptions, &record, started);
     let declared = pool.facts().map_or(Vec::new(), |facts| facts.services.clone());
     let services = Services::new(logs.error.clone(), snapshotter.services(), pool.commands.clone(), declared);
     observer.begin(snapshotter);
@@ -168,6 +174,7 @@ async fn run(
         encryption: &encryption,
         vitals: &vitals,
         observer,
+        interruptions,
         systemd,
         attached: is_attached,
         sockets,

@@ -4,6 +4,7 @@ use crate::accept::{Acceptor, Admission, Handshakes, accept, drain_arrivals, ser
 use crate::access_log::AccessLog;
 use crate::content::{App, Content};
 use crate::error_log::ErrorLog;
+use crate::interruption::Maintenance;
 use crate::listen::Listener;
 use crate::pipeline::{Parts, Pipeline};
 use crate::release::Serving;
@@ -62,6 +63,7 @@ pub(crate) struct Seed {
     pub(crate) traces: Option<TracingSeed>,
     pub(crate) error_log: Arc<ErrorLog>,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) maintenance: Arc<Maintenance>,
     /// The rate limits' counts of all threads.
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) encryption: Arc<Encryption>,
@@ -100,6 +102,7 @@ async fn run(seed: Seed) {
         traces,
         error_log,
         admission,
+        maintenance,
         ledger,
         encryption,
         vitals,
@@ -137,6 +140,7 @@ async fn run(seed: Seed) {
     let parts = Parts {
         has_app,
         content,
+        maintenance,
         limits,
         recorder: recorder.clone(),
         access_log,

@@ -10,7 +10,7 @@
 
 use stats::{Health, ServerState};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
@@ -27,6 +27,8 @@ pub(crate) struct Vitals {
     /// The app's pool once it has booted; the inner `None` means that there is no app.
     pool: OnceLock<Option<Arc<Shared>>>,
     pulse: Pulse,
+    /// See [`Health::withdrawn`].
+    withdrawn: AtomicBool,
 }
 
 /// Questions to the front threads, and the last answer of each.
@@ -52,7 +54,7 @@ impl Vitals {
             heard: Notify::new(),
         };
         let state = watch::Sender::new(ServerState::Booting);
-        Arc::new(Vitals { state, pool: OnceLock::new(), pulse })
+        Arc::new(Vitals { state, pool: OnceLock::new(), pulse, withdrawn: AtomicBool::new(false) })
     }
 
     /// Records that the app has booted, or that there is none.
@@ -70,6 +72,11 @@ impl Vitals {
         });
     }
 
+    /// Records whether the server should get no requests because of a maintenance.
+    pub(crate) fn withdraw(&self, is: bool) {
+        self.withdrawn.store(is, Ordering::Relaxed);
+    }
+
     pub(crate) fn state(&self) -> ServerState {
         *self.state.borrow()
     }
@@ -82,7 +89,8 @@ impl Vitals {
             let own = shared.dispatch(PoolIndex::DEFAULT).open_workers();
             if own == 0 { 0 } else { shared.each(|dispatch: &mut Dispatch| dispatch.open_workers()).sum() }
         });
-        Health { state: self.state(), workers, silent: self.pulse.silent() }
+        let withdrawn = self.withdrawn.load(Ordering::Relaxed);
+        Health { state: self.state(), workers, silent: self.pulse.silent(), withdrawn }
     }
 
     /// Returns the wanted number of workers; `None` before the first is started and without an app.

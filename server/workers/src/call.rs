@@ -146,6 +146,14 @@ impl Call {
         self.trace.asked.set(Some(now));
     }
 
+    /// Records that the request has waited for the end of a pause since `since`. Its waiting time in the queue
+    /// begins at `now`.
+    pub(crate) fn was_paused(&self, since: Instant, now: Instant) {
+        let waited = u32::try_from(now.saturating_duration_since(since).as_micros()).unwrap_or(u32::MAX);
+        self.trace.paused_us.update(|us| us.saturating_add(waited));
+        self.asks_at(now);
+    }
+
     /// Records the time in the queue: the time until the response arrived at `now`, without `app_us`
     /// microseconds in the app.
     pub(crate) fn was_queued(&self, now: Instant, app_us: u32) {
@@ -174,10 +182,10 @@ impl Call {
         Some(read(&head))
     }
 
-    /// Returns whether the method is one of those safe methods (RFC 9110, 9.2.1) that apps can be expected to
-    /// treat as safe.
+    /// Returns whether the method is one of those safe methods (RFC 9110, 9.2.1; RFC 10008) that apps can be
+    /// expected to treat as safe.
     pub(crate) fn changes_nothing(&self) -> bool {
-        self.with_head(|head| matches!(head.method, b"GET" | b"HEAD")).unwrap_or(false)
+        self.with_head(|head| matches!(head.method, b"GET" | b"HEAD" | b"QUERY")).unwrap_or(false)
     }
 
     pub(crate) fn describe(&self) -> String {

@@ -1,7 +1,7 @@
 //! Serves Rack apps: carries requests to workers, and manages the worker processes.
 //!
 //! The life of a request, in the order of the files: [`rack`] encodes it; `local/submit.rs` asks the [`queue`]
-//! of its pool for a seat, and keeps it while it waits; `link/outgoing.rs` sends it to the worker;
+//! of its pool for a seat, and keeps it while it waits (during a [`pause`] it waits before that); `link/outgoing.rs` sends it to the worker;
 //! `link/incoming.rs` puts the response into a [`reply`]; bytes that the client has not read yet wait in
 //! [`spool`]; [`local::Local`] gives the seat back. `local/take_back.rs` and `local/overdue.rs` are the ways
 //! that end otherwise.
@@ -29,6 +29,7 @@ mod messages;
 mod oom;
 mod orphans;
 mod os;
+mod pause;
 mod probe;
 mod process;
 pub mod progress;
@@ -51,6 +52,7 @@ pub use deaths::Deaths;
 pub use in_flight::{InFlight, Sent};
 pub use local::Local;
 pub use messages::Mailbox;
+pub use pause::{Pause, PauseFigures, PausePhase, PauseTerms};
 pub use process::ExitStatus;
 pub use queue::{Dispatch, PoolIndex, Serial};
 pub use rack::Rack;

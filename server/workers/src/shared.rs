@@ -4,6 +4,7 @@
 use crate::deaths::Deaths;
 use crate::in_flight::InFlight;
 use crate::messages::{Mailbox, SupervisorMessage, ThreadMessage};
+use crate::pause::Pause;
 use crate::scoreboard::Scoreboard;
 use queue::{Assignment, Dispatch, PoolIndex, Pools, Reason, Serial};
 use settings::Settings;
@@ -22,6 +23,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Shared {
     pools: Pools,
+    pause: Pause,
     /// The seats of a worker, by pool.
     seats: Vec<Seats>,
     mailboxes: Vec<Mailbox>,
@@ -50,6 +52,7 @@ impl Shared {
         // A worker has one link for each front thread.
         let layout = Layout { threads, links: fronts };
         Ok(Shared {
+            pause: Pause::new(queues.len()),
             pools: Pools::new(queues),
             seats,
             mailboxes: (0..fronts).map(|_| Mailbox::default()).collect(),
@@ -63,6 +66,11 @@ impl Shared {
 
     pub fn pools(&self) -> &Pools {
         &self.pools
+    }
+
+    /// Returns the pause of the app, which may be off.
+    pub fn pause(&self) -> &Pause {
+        &self.pause
     }
 
     /// Returns the queue of this pool; see [`Pools::of`].

@@ -102,7 +102,7 @@ fn serve_request(gvl: &mut Gvl, task: &'static Task, job: &Job) -> bool {
     task.head_only.set(request.head.method == b"HEAD");
     task.queued_us.set(task.started_us.get().saturating_sub(request.head.asked_us));
     if let Some(fiber) = &task.fiber {
-        fiber.interruptible.set(matches!(request.head.method, b"GET" | b"HEAD"));
+        fiber.interruptible.set(matches!(request.head.method, b"GET" | b"HEAD" | b"QUERY"));
     }
     let mut failed = match attempt(gvl, task, |gvl| enter(gvl, task, &request, job.fd)) {
         Ok(()) => false,

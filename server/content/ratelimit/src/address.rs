@@ -9,7 +9,7 @@ use settings::TrustedProxies;
 use std::net::IpAddr;
 
 /// Returns the client's address; `None` if it is unknown, as on a Unix socket.
-pub(crate) fn client(request: &Request, trusted: &TrustedProxies) -> Option<IpAddr> {
+pub fn client(request: &Request, trusted: &TrustedProxies) -> Option<IpAddr> {
     let peer = request.peer.remote.ip().map(|address| address.to_canonical());
     if !trusted.trusts(peer) {
         return peer;

@@ -1,7 +1,7 @@
 //! Formats the lines of the access log:
 //!
 //! - common: Apache's common format and the total time in seconds, as Rack's and Puma's loggers write it;
-//! - combined: Apache's combined format and three times in seconds: total, in the queue, in the app;
+//! - combined: Apache's combined format and three times in seconds: total, in the queue (and before it, during a pause), in the app;
 //! - json: one object.
 //!
 //! In the first two formats, a hijacked connection has `HIJACKED -1` in place of status and length.
@@ -57,7 +57,8 @@ impl LogEntry<'_> {
             out.push(b'"');
         }
         let trace = self.ending.trace;
-        for us in [self.total_us(), trace.queue_us.get().into(), trace.app_us.get().into()] {
+        let waited = u64::from(trace.paused_us.get()) + u64::from(trace.queue_us.get());
+        for us in [self.total_us(), waited, trace.app_us.get().into()] {
             seconds(out, us);
         }
     }
@@ -146,6 +147,10 @@ impl LogEntry<'_> {
         let (queue, app) = (trace.queue_us.get().into(), trace.app_us.get().into());
         for (name, us) in [("queue_ms", queue), ("app_ms", app), ("total_ms", self.total_us())] {
             put(out, format_args!(",\"{name}\":{}.{:03}", us / 1_000, us % 1_000));
+        }
+        // Pauses are rare.
+        if let us @ 1.. = trace.paused_us.get() {
+            put(out, format_args!(",\"pause_ms\":{}.{:03}", us / 1_000, us % 1_000));
         }
         match trace.worker.get().checked_sub(1) {
             Some(worker) => put(out, format_args!(",\"worker\":{worker}")),

@@ -9,12 +9,15 @@ use super::channel::{Channel, VARIABLE};
 use super::message::{MOST_FDS, Message, SocketKind, VERSION};
 use super::packets;
 use super::program::{Started, Surroundings};
+use control::orders::Interruptions;
 use rustix::process::{Pid, Signal, kill_process};
-use std::io;
+use std::fs::File;
+use std::io::{self, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -43,8 +46,12 @@ pub(crate) struct Offer {
 #[derive(Debug)]
 pub(crate) struct Successor {
     child: Child,
-    channel: Channel,
+    channel: Rc<SuccessorChannel>,
 }
+
+/// The socket to a new program.
+#[derive(Debug)]
+pub(crate) struct SuccessorChannel(Channel);
 
 impl Successor {
     /// Starts the program in the same way as this one was started, and sends it the sockets.
@@ -82,7 +89,7 @@ impl Successor {
             Ok(channel) => channel,
             Err(e) => return Err(abandon(child, &format!("no socket to the new program: {e}"))),
         };
-        let mut successor = Successor { child, channel };
+        let mut successor = Successor { child, channel: Rc::new(SuccessorChannel(channel)) };
         if let Err(error) = successor.send_all(stdin, offer).await {
             // If the program has exited, its own message gives the better reason.
             let why = successor.why_gone(&format!("it does not take the sockets: {error}")).await;
@@ -96,17 +103,17 @@ impl Successor {
         let program = format!("Firebrick {}", crate::VERSION);
         let hello = Message::Hello { version: VERSION, program, upgrades: offer.upgrades };
         let all = async {
-            self.channel.send(&hello, &[stdin.as_fd()]).await?;
+            self.channel.0.send(&hello, &[stdin.as_fd()]).await?;
             for (place, sockets) in &offer.sockets {
                 let fds: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
                 for some in fds.chunks(MOST_FDS) {
-                    self.channel.send(&Message::Sockets(place.clone()), some).await?;
+                    self.channel.0.send(&Message::Sockets(place.clone()), some).await?;
                 }
             }
             if let Some(token) = offer.token {
-                self.channel.send(&Message::Token(token), &[]).await?;
+                self.channel.0.send(&Message::Token(token), &[]).await?;
             }
-            self.channel.send(&Message::End, &[]).await
+            self.channel.0.send(&Message::End, &[]).await
         };
         timeout(FIRST_WORDS, all).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
@@ -123,7 +130,7 @@ impl Successor {
         let mut within = FIRST_WORDS;
         let mut deadline = Instant::now() + within;
         loop {
-            let Ok(received) = timeout_at(deadline, self.channel.receive()).await else {
+            let Ok(received) = timeout_at(deadline, self.channel.0.receive()).await else {
                 let seconds = within.as_secs_f64();
                 return Err(if within == FIRST_WORDS {
                     format!(
@@ -148,15 +155,20 @@ impl Successor {
         }
     }
 
-    /// Lets the new program serve. Returns the files that it owns from now on.
+    /// Lets the new program serve, with these interruptions in force. Returns the files that it owns from now on.
     ///
     /// # Errors
     /// The new program does not serve.
-    pub(crate) async fn take_over(&mut self) -> Result<Vec<PathBuf>, String> {
-        if self.channel.send(&Message::Go, &[]).await.is_err() {
+    pub(crate) async fn take_over(&mut self, interruptions: &Interruptions) -> Result<Vec<PathBuf>, String> {
+        if !interruptions.is_empty() {
+            let file = written(interruptions).map_err(|e| format!("no file for the interruptions: {e}"))?;
+            // A program that has gone is noticed below.
+            let _ = self.channel.0.send(&Message::Interruptions, &[file.as_fd()]).await;
+        }
+        if self.channel.0.send(&Message::Go, &[]).await.is_err() {
             return Err(self.why_gone("it closed its socket").await);
         }
-        match timeout(TAKE_OVER, self.channel.receive()).await {
+        match timeout(TAKE_OVER, self.channel.0.receive()).await {
             Ok(Ok(Some((Message::Serving(files), _)))) => Ok(files),
             Ok(Ok(Some((Message::Failed(why), _)))) => Err(why),
             Ok(Ok(Some((other, _)))) => Err(format!("the new program sent {other:?}")),
@@ -169,7 +181,12 @@ impl Successor {
     /// Confirms that the service manager knows the new program.
     pub(crate) async fn confirm(&self) {
         // An error is harmless: the new program also notices when the socket closes.
-        let _ = self.channel.send(&Message::Yours, &[]).await;
+        let _ = self.channel.0.send(&Message::Yours, &[]).await;
+    }
+
+    /// Returns the socket, on which the new program says how a pause goes on.
+    pub(crate) fn channel(&self) -> Rc<SuccessorChannel> {
+        self.channel.clone()
     }
 
     /// Sends TERM to the new program, after this one has got a signal.
@@ -189,7 +206,7 @@ impl Successor {
 
     /// Returns the new program's own reason, or else describes its exit status if it exited by itself.
     async fn why_gone(&mut self, otherwise: &str) -> String {
-        while let Ok(Ok(Some((message, _)))) = timeout(LAST_WORDS, self.channel.receive()).await {
+        while let Ok(Ok(Some((message, _)))) = timeout(LAST_WORDS, self.channel.0.receive()).await {
             if let Message::Failed(why) = message {
                 return why;
             }
@@ -212,6 +229,27 @@ impl Successor {
             }
         }
     }
+}
+
+impl SuccessorChannel {
+    /// Waits until the new program says how a pause goes on; see [`Message::Paused`]. `None` when it has exited.
+    pub(crate) async fn paused(&self) -> Option<Duration> {
+        loop {
+            match self.0.receive().await {
+                Ok(Some((Message::Paused(time), _))) => return Some(time),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// Returns a file with the interruptions, to be read from its start.
+fn written(interruptions: &Interruptions) -> io::Result<File> {
+    let mut file = sys::file::in_memory("firebrick interruptions")?;
+    file.write_all(&interruptions.write())?;
+    file.rewind()?;
+    Ok(file)
 }
 
 fn signal(child: &Child, signal: Signal) {

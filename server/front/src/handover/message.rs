@@ -83,12 +83,17 @@ pub(super) enum Message {
     Ready,
     /// New program: cannot take over, with the reason.
     Failed(String),
+    /// Old program, before `go`: the interruptions of service in force, in a file that travels with it. Left out without any, for programs
+    /// that do not know it.
+    Interruptions,
     /// Old program: asks the new one to serve.
     Go,
     /// New program: serves now, and owns these files.
     Serving(Vec<PathBuf>),
     /// Old program: the service manager knows the new program.
     Yours,
+    /// New program, to an old one whose requests wait for the end of a pause: it goes on for this time, or ends if that is zero.
+    Paused(Duration),
 }
 
 /// Encodes a message as a packet.
@@ -126,11 +131,13 @@ pub(super) fn encode(message: &Message) -> Vec<u8> {
         Message::Step(what) => vec![text("step"), for_people(what)],
         Message::Ready => vec![text("ready")],
         Message::Failed(why) => vec![text("failed"), for_people(why)],
+        Message::Interruptions => vec![text("interruptions")],
         Message::Go => vec![text("go")],
         Message::Serving(files) => {
             std::iter::once(text("serving")).chain(files.iter().map(|path| file(path))).collect()
         }
         Message::Yours => vec![text("yours")],
+        Message::Paused(time) => vec![text("paused"), text(&time.as_millis().to_string())],
     };
     parts.join(&0)
 }
@@ -193,11 +200,13 @@ pub(super) fn decode(packet: &[u8]) -> Result<Message, String> {
         [b"step", what] => Some(Message::Step(text(what))),
         [b"ready"] => Some(Message::Ready),
         [b"failed", why] => Some(Message::Failed(text(why))),
+        [b"interruptions"] => Some(Message::Interruptions),
         [b"go"] => Some(Message::Go),
         [b"serving", ref files @ ..] => {
             files.iter().map(|path| file(path)).collect::<Option<Vec<_>>>().map(Message::Serving)
         }
         [b"yours"] => Some(Message::Yours),
+        [b"paused", time] => number(time).map(|ms| Message::Paused(Duration::from_millis(ms))),
         _ => None,
     };
     message.ok_or_else(unknown)
@@ -265,9 +274,11 @@ mod tests {
             text.prop_map(Message::Step),
             Just(Message::Ready),
             text.prop_map(Message::Failed),
+            Just(Message::Interruptions),
             Just(Message::Go),
             prop::collection::vec(path(), 0..8).prop_map(Message::Serving),
             Just(Message::Yours),
+            any::<u32>().prop_map(|ms| Message::Paused(Duration::from_millis(ms.into()))),
         ]
     }
 
@@ -290,7 +301,7 @@ mod tests {
         fn words_of_the_protocol_in_any_order_are_read_or_refused(
             words in prop::collection::vec(prop::sample::select(vec![
                 "hello", "tcp", "unix", "udp", "control-tcp", "control-unix", "token", "end", "within", "step", "ready", "failed", "go",
-                "serving", "yours", "0", "1", "127.0.0.1:80", "[::1]:0", "", "/run/app.sock", "18446744073709551616",
+                "serving", "yours", "interruptions", "paused", "0", "1", "127.0.0.1:80", "[::1]:0", "", "/run/app.sock", "18446744073709551616",
             ]), 0..6),
         ) {
             let packet = words.join("\0");

@@ -7,11 +7,12 @@
 //! | starts the new one with a socket, sends all listening sockets | |
 //! | serves | reads its settings, claims the sockets of its addresses, binds new ones, loads the app, starts workers |
 //! | | `ready` |
-//! | `go` | |
+//! | the [interruptions](control::orders::Interruptions) in force, if any, and `go` | |
 //! | serves | listens on all sockets, writes the pid file, opens the control socket |
 //! | | `serving`, with the files that are its own now |
 //! | tells systemd (`MAINPID`), `yours` | |
 //! | stops accepting, finishes requests, exits 0 | tells systemd that it is ready |
+//! | | `paused`, when a pause for which requests of the old program wait has changed or ended |
 //!
 //! Contract:
 //! 1. If anything fails before `serving`, the old program has never stopped serving, and continues.
@@ -26,7 +27,7 @@ mod program;
 mod record;
 mod taker;
 
-pub(crate) use giver::{Offer, Successor};
+pub(crate) use giver::{Offer, Successor, SuccessorChannel};
 pub(crate) use message::SocketKind;
 pub use program::Started;
 pub(crate) use record::UpgradeRecord;

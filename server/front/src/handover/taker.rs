@@ -4,10 +4,13 @@
 //! 1. The new program uses no socket before the old one says `go` or exits. If it fails earlier, nothing has changed.
 //! 2. If the old program dies, the new one continues: it has the sockets and serves as soon as it can.
 
-use super::channel::{Channel, on_standard_input, receive_within, send};
+use super::channel::{Channel, Packet, on_standard_input, receive_within, send};
 use super::message::{Message, SocketKind, VERSION};
+use control::orders::Interruptions;
 use socket2::Socket;
+use std::cell::RefCell;
 use std::fs::File;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -15,6 +18,8 @@ use std::time::Duration;
 
 /// Time-out for each of the first messages.
 const FIRST_WORDS: Duration = Duration::from_secs(10);
+/// The most bytes of the file with the interruptions: a page, escaped as JSON, and the rest.
+const LARGEST_FILE: u64 = 4 << 20;
 /// The largest number of accepted sockets.
 const MOST_SOCKETS: usize = 8192;
 /// Time-out for the old program to tell the service manager.
@@ -42,6 +47,8 @@ pub(crate) struct Predecessor {
     pid: i32,
     /// Failed and successful upgrades, counted by this program's predecessors.
     upgrades: (u64, u64),
+    /// The interruptions in force, once the old program has said `go`.
+    interruptions: RefCell<Interruptions>,
 }
 
 /// Receives the sockets of the old program, if it started this one. Must be called before any thread starts: it restores standard input.
@@ -50,7 +57,7 @@ pub(crate) struct Predecessor {
 /// The reason. The old program has been told.
 pub(crate) fn receive() -> Result<Option<(Handed, Predecessor)>, String> {
     let Some((socket, pid)) = on_standard_input() else { return Ok(None) };
-    let mut predecessor = Predecessor { socket, pid, upgrades: (0, 0) };
+    let mut predecessor = Predecessor::new(socket, pid);
     match predecessor.receive_all() {
         Ok(handed) => Ok(Some((handed, predecessor))),
         Err(why) => {
@@ -69,6 +76,10 @@ pub fn decline(why: &str) {
 }
 
 impl Predecessor {
+    fn new(socket: OwnedFd, pid: i32) -> Predecessor {
+        Predecessor { socket, pid, upgrades: (0, 0), interruptions: RefCell::default() }
+    }
+
     fn receive_all(&mut self) -> Result<Handed, String> {
         let socket = &self.socket;
         let next = || match receive_within(socket, FIRST_WORDS) {
@@ -145,11 +156,30 @@ impl Predecessor {
     /// The old program sent another message.
     pub(crate) async fn ready(&self) -> Result<bool, String> {
         self.say(&Message::Ready);
-        match self.next().await? {
-            Some(Message::Go) => Ok(true),
-            None => Ok(false),
-            Some(other) => Err(format!("the old program sent {other:?} where go belongs")),
+        loop {
+            match self.next().await? {
+                Some((Message::Interruptions, fds)) => {
+                    let file = fds.into_iter().next().ok_or("the old program sent interruptions without their file")?;
+                    let read = read_interruptions(File::from(file));
+                    self.interruptions.replace(
+                        read.map_err(|why| format!("the interruptions of the old program cannot be read: {why}"))?,
+                    );
+                }
+                Some((Message::Go, _)) => return Ok(true),
+                None => return Ok(false),
+                Some((other, _)) => return Err(format!("the old program sent {other:?} where go belongs")),
+            }
         }
+    }
+
+    /// Returns the interruptions that were in force when the old program said `go`.
+    pub(crate) fn interruptions(&self) -> Interruptions {
+        self.interruptions.borrow().clone()
+    }
+
+    /// Tells the old program how a pause goes on: for this time, or it ends if that is zero.
+    pub(crate) fn paused(&self, time: Duration) {
+        self.say(&Message::Paused(time));
     }
 
     /// Reports that this program serves and owns these files, then waits for the confirmation that the service manager knows this program.
@@ -164,13 +194,12 @@ impl Predecessor {
         while let Ok(Some(_)) = self.next().await {}
     }
 
-    async fn next(&self) -> Result<Option<Message>, String> {
+    async fn next(&self) -> Result<Option<Packet>, String> {
         let receive = async {
             let channel = Channel::new(self.socket.try_clone()?)?;
             channel.receive().await
         };
-        let received = receive.await.map_err(|e| format!("the old program: {e}"))?;
-        Ok(received.map(|(message, _)| message))
+        receive.await.map_err(|e| format!("the old program: {e}"))
     }
 }
 
@@ -290,6 +319,13 @@ impl Handed {
     }
 }
 
+/// Reads the interruptions from their file.
+fn read_interruptions(file: File) -> Result<Interruptions, String> {
+    let mut bytes = Vec::new();
+    file.take(LARGEST_FILE).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Interruptions::read(&bytes)
+}
+
 fn is_wanted(address: SocketAddr, chosen: bool, wanted: SocketAddr) -> bool {
     address == wanted || chosen && wanted.port() == 0 && address.ip() == wanted.ip()
 }
@@ -367,7 +403,7 @@ mod tests {
     #[tokio::test]
     async fn an_old_program_of_another_version_is_told() {
         let (theirs, ours) = super::super::packets::pair().unwrap();
-        let mut predecessor = Predecessor { socket: ours, pid: 1, upgrades: (0, 0) };
+        let mut predecessor = Predecessor::new(ours, 1);
         let hello = Message::Hello { version: 2, program: "Firebrick 9".to_owned(), upgrades: (0, 0) };
         let stdin = std::io::stdin();
         send(&theirs, &hello, &[stdin.as_fd()]).unwrap();

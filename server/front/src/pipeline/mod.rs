@@ -1,4 +1,4 @@
-//! Runs each request through the front: request id, probes, redirects, limits, scripts, sites, the app.
+//! Runs each request through the front: request id, probes, redirects, maintenance, limits, scripts, sites, the app.
 //!
 //! Contract:
 //! 1. [`Pipeline::new`] gets everything that a pipeline needs; its steps are the files of this folder.
@@ -14,6 +14,7 @@ mod server_timing;
 use crate::access_log::AccessLog;
 use crate::content::{Content, Target};
 use crate::error_log::ErrorLog;
+use crate::interruption::Maintenance;
 use crate::tls::Encryption;
 use crate::traces::{Tracing, TracingSeed};
 use crate::vitals::Vitals;
@@ -27,7 +28,7 @@ use redirect::Redirects;
 use request_id::{Id as RequestId, RequestIds};
 use script::Hops;
 use server_timing::Timing;
-use settings::Settings;
+use settings::{Settings, TrustedProxies};
 use stats::Finished;
 use std::cell::RefCell;
 use std::future::Future;
@@ -47,6 +48,9 @@ pub(crate) struct Pipeline {
     challenges: Option<certs::HttpAnswers>,
     /// Redirects to https and to the canonical host; `None` when neither is configured.
     redirects: Option<Redirects>,
+    /// Answers requests during maintenance.
+    maintenance: Arc<Maintenance>,
+    trusted: TrustedProxies,
     /// Limits the rate and the number of requests.
     limits: Rc<Limiter>,
     timing: Timing,
@@ -63,6 +67,7 @@ pub(crate) struct Pipeline {
 pub(crate) struct Parts {
     pub(crate) has_app: bool,
     pub(crate) content: Rc<RefCell<Rc<Content>>>,
+    pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) limits: Rc<Limiter>,
     pub(crate) recorder: stats::Recorder,
     pub(crate) access_log: Option<AccessLog>,
@@ -158,7 +163,7 @@ impl Pipeline {
         vitals: &Arc<Vitals>,
         parts: Parts,
     ) -> Pipeline {
-        let Parts { has_app, content, limits, recorder, access_log, traces, error_log } = parts;
+        let Parts { has_app, content, maintenance, limits, recorder, access_log, traces, error_log } = parts;
         // Request ids serve to find a request in the app's log.
         let id_header = settings.rack.request_id_header.as_deref();
         let write = Box::new(move |what: &str, id: Option<&[u8]>| error_log.error(what, id));
@@ -170,6 +175,8 @@ impl Pipeline {
             probes: Probes::new(&settings.health, vitals),
             challenges: encryption.challenges(),
             redirects: Redirects::new(settings, encryption),
+            maintenance,
+            trusted: settings.rack.trusted_proxies.clone(),
             limits,
             timing: Timing::new(settings.logs.server_timing),
             traces: traces.map(Tracing::new),
@@ -211,8 +218,10 @@ impl Pipeline {
         let peer = https.then(|| exchange.request.peer.clone());
         let elsewhere =
             self.redirects.as_ref().and_then(|redirects| redirects.of(&exchange.request, proxied));
+        let response =
+            elsewhere.map(Box::new).or_else(|| self.maintenance.answer(&exchange.request, &self.trusted));
         StartedRequest {
-            response: elsewhere.map(Box::new),
+            response,
             context: Some(ResponseContext { id, trace, timed, https, peer }),
         }
     }

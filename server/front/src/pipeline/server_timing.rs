@@ -1,7 +1,8 @@
 //! `Server-Timing`: reports the stages of a request to clients that ask for it.
 //!
 //! The response to a request with `Firebrick-Timing: 1` has `Server-Timing: queue;dur=0.301, app;dur=64.120,
-//! cpu;dur=12.003, gvl;dur=5.120`, each in milliseconds. Unknown values are left out. The field is present
+//! cpu;dur=12.003, gvl;dur=5.120`, each in milliseconds, and `pause` first if the request has waited for the end
+//! of a pause. Unknown values are left out. The field is present
 //! even if it is empty, so that clients recognise the server. The app's own `Server-Timing` fields are kept.
 
 use handler::{Fields, PeerAddr, Request, Trace};
@@ -45,7 +46,14 @@ fn text(trace: &Trace) -> Vec<u8> {
     // Every request takes a worker some microseconds, so a request that the app has served has a time above 0.
     let app = Some(trace.app_us.get()).filter(|&us| us > 0);
     let queue = Some(trace.queue_us.get()).filter(|&us| us > 0 || app.is_some());
-    let stages = [("queue", queue), ("app", app), ("cpu", trace.cpu_us.get()), ("gvl", trace.gvl_us.get())];
+    let paused = Some(trace.paused_us.get()).filter(|&us| us > 0);
+    let stages = [
+        ("pause", paused),
+        ("queue", queue),
+        ("app", app),
+        ("cpu", trace.cpu_us.get()),
+        ("gvl", trace.gvl_us.get()),
+    ];
     let mut text = Vec::with_capacity(80);
     for (name, us) in stages.into_iter().filter_map(|(name, us)| Some((name, us?))) {
         let comma = if text.is_empty() { "" } else { ", " };
@@ -94,6 +102,10 @@ mod tests {
         assert_eq!(text(&trace), b"queue;dur=0.301, app;dur=64.120, cpu;dur=12.003");
         trace.queue_us.set(0);
         trace.gvl_us.set(Some(5));
+        trace.paused_us.set(2_000_000);
+        let paused = b"pause;dur=2000.000, queue;dur=0.000, app;dur=64.120, cpu;dur=12.003, gvl;dur=0.005";
+        assert_eq!(text(&trace), paused);
+        trace.paused_us.set(0);
         assert_eq!(text(&trace), b"queue;dur=0.000, app;dur=64.120, cpu;dur=12.003, gvl;dur=0.005");
     }
 }

@@ -8,7 +8,8 @@
 //!    still accepting. INT or a second TERM ends that phase at once.
 //! 4. USR2 starts a new program that takes over; then this one drains. The new program opens its ports when the old one sends `go`.
 //! 5. Services start when the workers are ready and stop after the last worker has exited. A second INT kills them.
-//! 6. Clients that have not finished after `timeouts.shutdown` do not delay the workers' shutdown further.
+//! 6. Requests that a pause holds get 503 when the ports close, but not after an upgrade: then they wait for its end.
+//! 7. Clients that have not finished after `timeouts.shutdown` do not delay the workers' shutdown further.
 
 use super::server::Server;
 use super::threads::Threads;
@@ -32,6 +33,8 @@ pub(super) struct Lifecycle<'a> {
     interrupted: bool,
     /// Whether INT has arrived twice.
     halted: bool,
+    /// Whether a signal has told the server to end.
+    ending: bool,
     /// When the lame duck phase ends, or, after a handover, when idle connections are closed. `None` otherwise.
     lame_until: Option<Instant>,
     outcome: Result<(), String>,
@@ -46,6 +49,7 @@ impl<'a> Lifecycle<'a> {
             tunnels,
             interrupted: false,
             halted: false,
+            ending: false,
             lame_until: None,
             outcome: Ok(()),
             upgrades,
@@ -189,6 +193,7 @@ impl<'a> Lifecycle<'a> {
             SignalAction::Reload => self.server.order(Command::Reload(None)).await,
             SignalAction::Upgrade => self.upgrade(Event::Asked(None)).await,
             SignalAction::Stop => {
+                self.ending = true;
                 self.server.order(Command::Leave).await;
                 self.leave();
             }
@@ -199,6 +204,7 @@ impl<'a> Lifecycle<'a> {
             }
             SignalAction::Interrupt => {
                 self.interrupted = true;
+                self.ending = true;
                 self.server.order(Command::Leave).await;
                 if self.server.releases.settings().is_development() {
                     self.server.order(Command::Halt).await;
@@ -247,11 +253,17 @@ impl<'a> Lifecycle<'a> {
         self.server.vitals.enter(ServerState::Draining);
         let within = self.server.releases.settings().timeouts.shutdown;
         self.server.systemd.stopping("Finishing requests", within);
+        if self.ending || !self.upgrades.has_handed_over() {
+            self.server.interruptions.refuse();
+        }
         let Some(threads) = &self.server.threads else { return };
         threads.drain();
         let commands = self.server.pool.commands.clone();
         let timeout = self.server.releases.settings().timeouts.shutdown;
+        let interruptions = self.server.interruptions.clone();
         net::task::spawn_local(async move {
+            // After an upgrade the requests that a pause holds have their time when it is over.
+            interruptions.over().await;
             tokio::time::sleep(timeout).await;
             // The pool may have ended by then.
             let _ = commands.send(Command::Drain).await;

@@ -1,12 +1,14 @@
 //! The data source of the control server. It exists before the app is loaded; until then it reports only the server's phase.
 
+use super::interruptions::Interruptions;
 use super::snapshot::{Detail, Snapshotter};
 use crate::listen::Address;
 use crate::vitals::Vitals;
 use control::reload::{ReloadLine, ReloadWish};
+use control::orders::{self, OrderError};
 use control::{Provider, PumaCommand};
 use rustix::process::{Signal, getpid, kill_process};
-use stats::{Death, InFlight, Load, ServerSnapshot, Status};
+use stats::{Death, InFlight, Load, MaintenanceSnapshot, PauseSnapshot, ServerSnapshot, Status};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -26,6 +28,7 @@ pub(crate) struct Observer(Rc<Observed>);
 
 struct Observed {
     vitals: Arc<Vitals>,
+    interruptions: Interruptions,
     dir: PathBuf,
     /// The initial number of workers; `None` without an app.
     workers: Option<u32>,
@@ -43,11 +46,13 @@ impl Observer {
     pub(crate) fn new(
         settings: &settings::Settings,
         vitals: &Arc<Vitals>,
+        interruptions: &Interruptions,
         started: SystemTime,
     ) -> (Observer, Wishes) {
         let (upgrades, wishes) = mpsc::unbounded_channel();
         let observer = Observer(Rc::new(Observed {
             vitals: vitals.clone(),
+            interruptions: interruptions.clone(),
             dir: settings.dir.clone(),
             workers: settings.app.as_ref().map(|_| settings.workers.min),
             started,
@@ -163,7 +168,33 @@ impl Provider for Observer {
             workers_ready: health.workers.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
             requests: observed.vitals.in_progress() as u64,
             addresses: observed.addresses.borrow().clone(),
+            pause: observed.interruptions.paused(),
+            maintenance: observed.interruptions.maintenance(),
         }
+    }
+
+    fn paused(&self) -> PauseSnapshot {
+        self.0.interruptions.paused()
+    }
+
+    async fn pause(&self, order: orders::Pause) -> Result<PauseSnapshot, OrderError> {
+        self.0.interruptions.pause(order).await
+    }
+
+    fn resume(&self) -> Result<PauseSnapshot, OrderError> {
+        self.0.interruptions.resume()
+    }
+
+    fn maintenance(&self) -> MaintenanceSnapshot {
+        self.0.interruptions.maintenance()
+    }
+
+    fn begin_maintenance(&self, order: orders::Maintenance) -> Result<MaintenanceSnapshot, OrderError> {
+        self.0.interruptions.begin_maintenance(order)
+    }
+
+    fn end_maintenance(&self) -> Result<MaintenanceSnapshot, OrderError> {
+        self.0.interruptions.end_maintenance()
     }
 
     fn has_figures(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The parts of a running server, and what its start, its end and its upgrades do with several of them at once.
 
+use super::interruptions::Interruptions;
 use super::logs::Logs;
 use super::observer::Observer;
 use super::pool::RunningPool;
@@ -26,6 +27,7 @@ pub(super) struct Server<'a> {
     pub(super) vitals: &'a Arc<Vitals>,
     pub(super) systemd: Rc<Notifier>,
     pub(super) observer: Observer,
+    pub(super) interruptions: Interruptions,
     /// Whether the worker is the process that started this one.
     pub(super) attached: bool,
     pub(super) sockets: Sockets,

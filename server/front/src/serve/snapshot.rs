@@ -1,5 +1,6 @@
 //! Takes snapshots of the whole server for the control server.
 
+use super::interruptions::Interruptions;
 use super::pool::{RunningApp, RunningPool};
 use super::threads::Threads;
 use crate::handover::UpgradeRecord;
@@ -33,6 +34,7 @@ pub(crate) struct Snapshotter {
     ledger: Arc<Ledger>,
     encryption: Arc<Encryption>,
     vitals: Arc<Vitals>,
+    interruptions: Interruptions,
     services: ServiceStates,
     upgrades: UpgradeRecord,
     commands: mpsc::Sender<Command>,
@@ -128,6 +130,7 @@ impl Snapshotter {
         threads: &Threads,
         encryption: &Arc<Encryption>,
         vitals: &Arc<Vitals>,
+        interruptions: &Interruptions,
         upgrades: &UpgradeRecord,
         started: SystemTime,
     ) -> Snapshotter {
@@ -140,6 +143,7 @@ impl Snapshotter {
             ledger: threads.ledger.clone(),
             encryption: encryption.clone(),
             vitals: vitals.clone(),
+            interruptions: interruptions.clone(),
             services: ServiceStates::default(),
             upgrades: upgrades.clone(),
             commands: pool.commands.clone(),
@@ -222,6 +226,8 @@ impl Snapshotter {
             reforks: processes.reforks.clone(),
             upgrades: self.upgrades.snapshot(),
             services: self.services.list(),
+            pause: self.interruptions.paused(),
+            maintenance: self.interruptions.maintenance(),
             out_of_band_gc: OutOfBandGc {
                 count: processes.collections.0,
                 ms: processes.collections.1.as_millis() as u64,

@@ -2,6 +2,7 @@
 
 use super::logs::Logs;
 use crate::accept::Admission;
+use crate::interruption::Maintenance;
 use crate::listen::Listener;
 use crate::release::Releases;
 use crate::scripts;
@@ -38,6 +39,7 @@ impl Threads {
         shared: Option<Arc<Shared>>,
         encryption: &Arc<Encryption>,
         vitals: &Arc<Vitals>,
+        maintenance: &Arc<Maintenance>,
         logs: &Logs,
         traces: Option<&Traces>,
     ) -> Result<Threads, String> {
@@ -71,6 +73,7 @@ impl Threads {
                 traces: traces.map(Traces::seed),
                 error_log: logs.error.clone(),
                 admission: admission.clone(),
+                maintenance: maintenance.clone(),
                 ledger: threads.ledger.clone(),
                 encryption: encryption.clone(),
                 vitals: vitals.clone(),
@@ -159,7 +162,7 @@ mod tests {
         let logs = Logs::open(&releases).unwrap();
         let encryption = Arc::new(Encryption::read(&settings).unwrap());
         let threads = runtime
-            .block_on(Threads::start(&releases, None, &encryption, &Vitals::new(2), &logs, None))
+            .block_on(Threads::start(&releases, None, &encryption, &Vitals::new(2), &Arc::default(), &logs, None))
             .unwrap();
         let bound = bind_all(&settings.binds, 2, &mut Activated::default(), &mut Handed::default())
             .unwrap()

@@ -9,10 +9,11 @@
 //! 4. Keep-alive clients have [`LAST_REQUESTS`] to learn from a response that their connection closes. Only
 //!    then are idle connections closed.
 
+use super::interruptions::Interruptions;
 use super::observer::Wishes;
 use super::server::{Kept, Server};
 use crate::error_log::ErrorLog;
-use crate::handover::{Offer, Predecessor, Started, Successor, UpgradeRecord};
+use crate::handover::{Offer, Predecessor, Started, Successor, SuccessorChannel, UpgradeRecord};
 use control::reload::ReloadLine;
 use net::task::spawn_local;
 use stats::{ServerState, UpgradeOutcome};
@@ -212,6 +213,7 @@ async fn run(
     started: Started,
     offer: Offer,
     reporter: Reporter,
+    interruptions: Interruptions,
     cancelled: oneshot::Receiver<()>,
 ) -> TakeoverResult {
     let begun = Instant::now();
@@ -225,7 +227,8 @@ async fn run(
         Ok(()) => {
             let seconds = begun.elapsed().as_secs_f64();
             reporter.step("handing over", &format!("process {} could serve ({seconds:.1} s)", new.pid()));
-            new.take_over().await
+            interruptions.freeze(true);
+            new.take_over(&interruptions.in_force()).await
         }
         Err(why) => Err(why),
     };
@@ -268,7 +271,8 @@ impl Upgrades {
         // From now on the files may belong to the new program, so the template must not remove them if this program is killed.
         server.order(Command::Unlink(Vec::new())).await;
         let (cancel, cancelled) = oneshot::channel();
-        let upgrade = run(self.started.clone(), offer, reporter.clone(), cancelled);
+        let interruptions = server.interruptions.clone();
+        let upgrade = run(self.started.clone(), offer, reporter.clone(), interruptions, cancelled);
         self.running = Some(spawn_local(upgrade));
         self.cancel = Some(cancel);
         self.reporter = Some(reporter);
@@ -305,6 +309,7 @@ impl Upgrades {
             Err(why) => {
                 server.order(Command::Unlink(server.sockets.files())).await;
                 server.observer.upgrading(false);
+                server.interruptions.freeze(false);
                 server.systemd.reloaded();
                 reporter.failed(format!("{why}\nThe program that served before goes on"));
                 false
@@ -331,6 +336,7 @@ impl Upgrades {
         if self.stopping {
             successor.stop();
         }
+        spawn_local(follow(successor.channel(), server.interruptions.clone()));
         self.successor = Some(successor);
         if let Some(threads) = &server.threads {
             threads.hand_over();
@@ -339,6 +345,11 @@ impl Upgrades {
             "process {pid} serves; process {} finishes its requests and ends",
             std::process::id()
         ));
+    }
+
+    /// Returns whether a new program has taken over.
+    pub(super) fn has_handed_over(&self) -> bool {
+        self.successor.is_some()
     }
 
     // The role of the new program.
@@ -378,6 +389,7 @@ impl Upgrades {
         // All steps that can fail come before the first connection.
         let (ports, kept) = server.listen()?;
         self.keep(kept);
+        server.interruptions.adopt(&old);
         server.sockets.take_over(server.observer.clone())?;
         let addresses = server.accept(ports);
         let status = server.opened(&addresses);
@@ -404,6 +416,7 @@ impl Upgrades {
     async fn alone(&mut self, server: &mut Server<'_>) {
         self.old = None;
         self.predecessor = None;
+        server.interruptions.old_ended();
         for later in std::mem::take(&mut self.kept.later) {
             let Some(threads) = &server.threads else { break };
             match later.listen(threads.count()) {
@@ -419,6 +432,13 @@ impl Upgrades {
             self.record.waited();
             self.begin(queued, server).await;
         }
+    }
+}
+
+/// Follows what the program that has taken over says about a pause, until it has exited.
+async fn follow(new: Rc<SuccessorChannel>, interruptions: Interruptions) {
+    while let Some(time) = new.paused().await {
+        interruptions.told_by_successor(time);
     }
 }
 

@@ -166,6 +166,7 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
         timeouts,
         rack: rack_of(&taker, facts),
         reload: Section::take(&taker),
+        maintenance: Section::take(&taker),
         files: files_of(&taker, facts),
         sites: site::sites(&taker, facts),
         mruby: mruby::mruby(&taker, facts),

@@ -13,6 +13,7 @@ pub use crate::table::app::Process;
 pub use crate::table::health::Health;
 pub use crate::table::limits::Limits;
 pub use crate::table::logs::Logs;
+pub use crate::table::maintenance::Maintenance;
 pub use crate::table::mruby::HandlerLimits;
 pub use crate::table::rack::Rack;
 pub use crate::table::reload::Reload;
@@ -76,6 +77,7 @@ pub struct Settings {
     pub timeouts: Timeouts,
     pub rack: Rack,
     pub reload: Reload,
+    pub maintenance: Maintenance,
     pub files: Files,
     pub sites: Sites,
     pub mruby: Mruby,

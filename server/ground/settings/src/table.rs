@@ -17,6 +17,7 @@ pub(crate) mod health;
 pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod logs;
+pub(crate) mod maintenance;
 pub(crate) mod mruby;
 pub(crate) mod rack;
 pub(crate) mod reload;
@@ -46,6 +47,7 @@ pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
         workers::ALL,
         rack::Rack::OPTIONS,
         reload::Reload::OPTIONS,
+        maintenance::Maintenance::OPTIONS,
         files::ALL,
         site::ALL,
         site::FileCache::OPTIONS,

@@ -4,6 +4,7 @@
 //! shutting down) should only get no requests. A slow or broken app is no reason for either, because another
 //! server would have the same app.
 
+use crate::interruptions::{MaintenanceSnapshot, PauseSnapshot};
 use crate::when;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -43,6 +44,8 @@ pub struct Health {
     pub workers: Option<usize>,
     /// Front threads that have not answered for a long time, with the time in seconds.
     pub silent: Vec<(u16, u64)>,
+    /// Whether the server is in maintenance, and should get no requests meanwhile (`maintenance.ready`).
+    pub withdrawn: bool,
 }
 
 impl Health {
@@ -70,6 +73,7 @@ impl Health {
             ServerState::Draining => {
                 Err("the server is shutting down and accepts no new connections".to_owned())
             }
+            ServerState::Serving if self.withdrawn => Err("the server is in maintenance".to_owned()),
             ServerState::Serving if self.workers == Some(0) => Err("no worker is ready".to_owned()),
             ServerState::Serving => self.live(),
         }
@@ -77,7 +81,7 @@ impl Health {
 }
 
 /// The status of a server, which is available at any time, even during boot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The version of Firebrick.
     pub version: String,
@@ -105,6 +109,10 @@ pub struct Status {
     pub requests: u64,
     /// The addresses on which clients reach the server; empty before the ports are open.
     pub addresses: Vec<String>,
+    #[serde(default)]
+    pub pause: PauseSnapshot,
+    #[serde(default)]
+    pub maintenance: MaintenanceSnapshot,
 }
 
 impl Status {
@@ -120,10 +128,13 @@ mod tests {
 
     #[test]
     fn ready_is_a_server_with_workers_that_stays() {
-        let serving = Health { state: ServerState::Serving, workers: Some(1), silent: Vec::new() };
+        let serving = Health { state: ServerState::Serving, workers: Some(1), ..Health::default() };
         assert_eq!((serving.live(), serving.ready()), (Ok(()), Ok(())));
         assert_eq!(Health { workers: None, ..serving.clone() }.ready(), Ok(()), "a static site");
         assert!(Health { workers: Some(0), ..serving.clone() }.ready().is_err());
+        let withdrawn = Health { withdrawn: true, ..serving.clone() };
+        assert_eq!(withdrawn.ready(), Err("the server is in maintenance".to_owned()));
+        assert_eq!(withdrawn.live(), Ok(()));
         for state in [ServerState::Booting, ServerState::Leaving, ServerState::Draining] {
             let other = Health { state, ..serving.clone() };
             assert!(other.ready().is_err(), "{state}");
@@ -133,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_silent_thread_is_neither_live_nor_ready() {
-        let stuck = Health { state: ServerState::Serving, workers: Some(4), silent: vec![(2, 7)] };
+        let stuck = Health { state: ServerState::Serving, workers: Some(4), silent: vec![(2, 7)], withdrawn: false };
         assert_eq!(stuck.live(), Err("front thread 2 has not answered for 7 s".to_owned()));
         assert_eq!(stuck.ready(), stuck.live());
     }

@@ -8,6 +8,7 @@ use crate::deaths::DeathCounts;
 use crate::figures::figures;
 use crate::handlers::HandlersSnapshot;
 use crate::health::ServerState;
+use crate::interruptions::{MaintenanceSnapshot, PauseSnapshot};
 use crate::libraries::Library;
 use crate::rate_limits::RateLimitsSnapshot;
 use crate::reloads::{ReforksSnapshot, ReloadsSnapshot, UpgradesSnapshot};
@@ -108,6 +109,12 @@ figures! {
         /// [Services](services.md).
         #[serde(default)]
         services: Vec<ServiceSnapshot> = part,
+        /// A pause of the app's requests ([maintenance](maintenance.md#pause)).
+        #[serde(default)]
+        pause: PauseSnapshot = part,
+        /// The [maintenance](maintenance.md) of the server.
+        #[serde(default)]
+        maintenance: MaintenanceSnapshot = part,
         /// Full garbage collections between requests ([workers](workers.md#garbage-collection-between-requests)).
         #[serde(default)]
         out_of_band_gc: OutOfBandGc = part,

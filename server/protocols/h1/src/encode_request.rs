@@ -17,7 +17,7 @@ use std::ops::Range;
 /// Returns the framing of a request's body for an origin; `None` if it has no body and none is expected.
 pub fn body_framing(incoming: &Incoming, method: &[u8]) -> Option<Framing> {
     // RFC 9110 section 8.6: methods that usually have content declare that they have none.
-    let empty = matches!(method, b"POST" | b"PUT" | b"PATCH").then_some(Framing::Length(0));
+    let empty = matches!(method, b"POST" | b"PUT" | b"PATCH" | b"QUERY").then_some(Framing::Length(0));
     match incoming {
         Incoming::Empty => empty,
         other => match other.length() {

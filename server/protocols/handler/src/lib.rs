@@ -91,6 +91,8 @@ pub trait Client {
 pub struct Trace {
     /// When a worker thread was first requested; `None` if none was.
     pub asked: Cell<Option<Instant>>,
+    /// The time spent waiting for the end of a pause of the app; 0 if it was not paused.
+    pub paused_us: Cell<u32>,
     /// The time spent waiting for a free worker thread.
     pub queue_us: Cell<u32>,
     /// The time in the app, measured by its worker.

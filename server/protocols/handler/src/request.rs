@@ -167,8 +167,8 @@ impl Request {
     }
 
     /// Returns whether sending the request twice has the same effect as sending it once (RFC 9110 section
-    /// 9.2.2).
+    /// 9.2.2; for QUERY RFC 10008).
     pub fn is_idempotent(&self) -> bool {
-        matches!(self.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PUT" | b"DELETE")
+        matches!(self.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PUT" | b"DELETE" | b"QUERY")
     }
 }

@@ -6,6 +6,7 @@ mod reply_body;
 
 use crate::call::{Call, CallBody, CallState};
 use crate::local::Local;
+use crate::pause::Place;
 use crate::reply::{Head, ReplyEvent};
 use crate::tunnel::{self, SocketBody};
 use crate::websocket::Follower;
@@ -100,8 +101,22 @@ impl Rack {
         if turn.is_some() {
             call.asks_at(Instant::now());
         }
+        let pause = self.local.shared().pause();
+        // Kept until the request is in the queue.
+        let _place = if pause.is_closed() { Box::pin(self.paused(call, &**client)).await? } else { None };
         self.local.submit(call)?;
         Ok(turn)
+    }
+
+    /// Waits until a pause of the app lets the request go on.
+    async fn paused(&self, call: &Rc<Call>, client: &dyn Client) -> Result<Option<Place<'_>>, Failure> {
+        let since = Instant::now();
+        let path = call.with_head(|head| head.path().to_vec()).unwrap_or_default();
+        let place = self.local.shared().pause().wait(call.pool(), &path, client).await;
+        if !matches!(place, Ok(None)) {
+            call.was_paused(since, Instant::now());
+        }
+        place
     }
 
     /// Reads the request body and encodes the request.

@@ -10,7 +10,7 @@ use crate::raw::Raw;
 use crate::value::anchored;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
-use crate::value::proxies::TrustedProxies;
+use crate::value::proxies::{Cidr, TrustedProxies};
 use crate::value::refork::ReforkAfter;
 use crate::value::step::Step;
 use crate::value::threads::Threads;
@@ -194,6 +194,24 @@ impl ValueKind<TrustedProxies> for Proxies {
 
     fn words(&self) -> Vec<&'static str> {
         vec!["none", "unix"]
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}
+
+/// Addresses and networks.
+pub(crate) struct Networks;
+
+impl ValueKind<Vec<Cidr>> for Networks {
+    fn read(&self, raw: &Raw) -> Result<Vec<Cidr>, Mistake> {
+        let parts = raw.parts();
+        parts.iter().map(|part| part.text().or_mistake()?.parse()).collect()
+    }
+
+    fn expected(&self) -> String {
+        "a list of addresses and networks such as \"192.0.2.7\" or \"10.0.0.0/8\"".to_owned()
     }
 
     fn is_list(&self) -> bool {

@@ -51,6 +51,13 @@ pub enum Form {
         /// The only accepted values; empty: any value.
         words: &'static [&'static str],
     },
+    /// An optional word without a flag.
+    Choice {
+        /// The name of the word in help.
+        value: &'static str,
+        /// The accepted words.
+        words: &'static [&'static str],
+    },
     /// A flag with a value.
     Value {
         /// The name of the value in help.
@@ -141,6 +148,77 @@ pub const COMMANDS: &[Command] = &[
         doc: "Replace the server in DIR with a new process that takes over its sockets; prints each step",
         options: RUNNING,
         arguments: &[],
+    },
+    Command {
+        name: "pause",
+        doc: "Hold the requests for the app of the server in DIR, for example while its database moves",
+        options: RUNNING,
+        arguments: &[
+            Own {
+                name: "for",
+                form: Form::Value { value: "TIME", repeated: false },
+                doc: "Time after which the requests go on by themselves, up to 10m [default: 60s]",
+            },
+            Own {
+                name: "max",
+                form: Form::Value { value: "NUMBER", repeated: false },
+                doc: "Maximum number of requests that wait; others get 503 [default: 1000]",
+            },
+            Own {
+                name: "paths",
+                form: Form::Value { value: "PATHS", repeated: true },
+                doc: "Hold only requests of these paths and those below them, such as /orders,/cart; may be repeated",
+            },
+            Own {
+                name: "wait",
+                form: Form::Switch,
+                doc: "Wait until the requests that the app already has are finished",
+            },
+        ],
+    },
+    Command {
+        name: "resume",
+        doc: "End a pause: the requests that wait go to the app of the server in DIR",
+        options: RUNNING,
+        arguments: &[],
+    },
+    Command {
+        name: "maintenance",
+        doc: "Answer requests with a page (503) until `maintenance off`; without a word, show whether it is on",
+        options: RUNNING,
+        arguments: &[
+            Own {
+                name: "action",
+                form: Form::Choice { value: "ACTION", words: &["on", "off", "status"] },
+                doc: "Switch maintenance on or off, or show whether it is on [default: status]",
+            },
+            Own {
+                name: "page",
+                form: Form::Value { value: "FILE", repeated: false },
+                doc: "HTML file to send [default: maintenance.page, or the server's own page]",
+            },
+            Own {
+                name: "retry-after",
+                form: Form::Value { value: "TIME", repeated: false },
+                doc: "Time after which clients should come again [default: maintenance.retry_after]",
+            },
+            Own {
+                name: "allow",
+                form: Form::Value { value: "NETWORK", repeated: true },
+                doc: "Address or network that is served all the same; may be repeated [default: maintenance.allow]",
+            },
+            Own {
+                name: "allow-path",
+                form: Form::Value { value: "PATH", repeated: true },
+                doc: "Path that is served, with those below it; may be repeated [default: maintenance.allow_paths]",
+            },
+            Own {
+                name: "message",
+                form: Form::Value { value: "TEXT", repeated: false },
+                doc: "Text for the server's own page, and for clients that read JSON",
+            },
+            Own { name: "json", form: Form::Switch, doc: "Print JSON" },
+        ],
     },
     Command {
         name: "status",

@@ -1,5 +1,6 @@
 //! The peers whose forwarding headers are trusted.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -76,6 +77,17 @@ fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
+/// As it is written: without the number of bits if all count.
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.prefix == bits(self.address) {
+            write!(f, "{}", self.address)
+        } else {
+            write!(f, "{}/{}", self.address, self.prefix)
+        }
+    }
+}
+
 impl FromStr for Cidr {
     type Err = Mistake;
 
@@ -113,6 +125,13 @@ mod tests {
         assert!(trusts(&["127.0.0.0/8"], "::ffff:127.0.0.1"));
         assert!(trusts(&["::/0"], "2001:db8::1"));
         assert!(trusts(&["10.1.2.3/8"], "10.9.9.9"));
+    }
+
+    #[test]
+    fn a_network_is_written_as_it_is_read() {
+        for text in ["10.0.0.0/8", "192.0.2.7", "::1", "2001:db8::/32", "0.0.0.0/0"] {
+            assert_eq!(text.parse::<Cidr>().map(|network| network.to_string()), Ok(text.to_owned()));
+        }
     }
 
     #[test]

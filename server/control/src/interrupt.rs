@@ -1,0 +1,237 @@
+//! `firebrick pause`, `firebrick resume` and `firebrick maintenance`: send an order and print the new state.
+//!
+//! Contract:
+//! 1. The exit code is 0 if the server carried the order out, else 1.
+//! 2. A command that ends early, by a signal for example, changes nothing: the server has the order, and a pause ends by itself.
+
+use crate::client::{Client, Error, explain};
+use crate::orders::{MaintenanceOrder, PauseOrder};
+use crate::table::span;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use stats::{MaintenanceSnapshot, PauseSnapshot, PauseState, Status};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+/// The interval of the questions of `pause --wait`.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A command of `firebrick maintenance`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MaintenanceAction {
+    On(MaintenanceOrder),
+    Off,
+    Status,
+}
+
+/// Runs `firebrick pause` for the server in `dir`. `wait`: until the app has no request any more.
+pub fn pause_command(dir: &Path, client: &Client, order: &PauseOrder, wait: bool) -> ExitCode {
+    end(pause(dir, client, order, wait))
+}
+
+fn pause(dir: &Path, client: &Client, order: &PauseOrder, wait: bool) -> Result<String, String> {
+    let mut paused: PauseSnapshot = send(dir, client, "/pause", order)?;
+    let seconds = (paused.remaining_ms / 1000.0).round();
+    output::print(format!("for {seconds} s: firebrick resume ends the pause earlier\n"));
+    if !wait {
+        return Ok(paused.summary());
+    }
+    let mut last = None;
+    loop {
+        match paused.state {
+            PauseState::On if paused.in_flight == 0 && paused.old_program.is_none() => return Ok(paused.summary()),
+            PauseState::On => {}
+            _ => return Err(ended(&paused, client)),
+        }
+        let now = progress(&paused);
+        if last.as_ref() != Some(&now) {
+            output::print(format!("waiting: {now}\n"));
+            last = Some(now);
+        }
+        std::thread::sleep(LOOK);
+        paused = ask(dir, client, "/pause")?;
+    }
+}
+
+/// Describes what `--wait` waits for.
+fn progress(paused: &PauseSnapshot) -> String {
+    match paused.old_program {
+        Some(pid) if paused.in_flight == 0 => {
+            format!("process {pid} from before the upgrade finishes its requests")
+        }
+        _ => paused.summary(),
+    }
+}
+
+/// Says that the pause has ended before the app had finished its requests, and which of them is the oldest.
+fn ended(paused: &PauseSnapshot, client: &Client) -> String {
+    let oldest = client.requests(1, false).ok().and_then(|mut requests| requests.pop());
+    let oldest = oldest.map(|one| {
+        format!("; the oldest, {} {}, has taken {:.1} s so far", one.method, one.path, one.age_ms / 1000.0)
+    });
+    let flight = paused.in_flight;
+    format!(
+        "the pause has ended while {flight} of the requests were in flight{}: pause for longer (--for)",
+        oldest.unwrap_or_default()
+    )
+}
+
+/// Runs `firebrick resume` for the server in `dir`.
+pub fn resume_command(dir: &Path, client: &Client) -> ExitCode {
+    end(send::<PauseSnapshot>(dir, client, "/resume", &()).map(|paused| match paused.waiting {
+        0 => "resumed: no request was waiting".to_owned(),
+        1 => "resumed: 1 request goes to the app".to_owned(),
+        count => format!("resumed: {count} requests go to the app"),
+    }))
+}
+
+/// Runs `firebrick maintenance` for the server in `dir`.
+pub fn maintenance_command(dir: &Path, client: &Client, action: &MaintenanceAction, json: bool) -> ExitCode {
+    let state: Result<MaintenanceSnapshot, String> = match action {
+        MaintenanceAction::On(order) => send(dir, client, "/maintenance/on", order),
+        MaintenanceAction::Off => send(dir, client, "/maintenance/off", &()),
+        MaintenanceAction::Status => ask(dir, client, "/maintenance"),
+    };
+    end(state.map(|state| match json {
+        true => serde_json::to_string_pretty(&state).unwrap_or_default(),
+        false => maintenance(&state, SystemTime::now()),
+    }))
+}
+
+/// Describes a maintenance: one line, and one for each rule.
+pub(crate) fn maintenance(state: &MaintenanceSnapshot, now: SystemTime) -> String {
+    if !state.on {
+        return "maintenance is off".to_owned();
+    }
+    let since = state.since.and_then(|since| now.duration_since(since).ok()).unwrap_or_default();
+    let mut lines = vec![format!(
+        "maintenance is on for {}, by {}: {} requests got the page",
+        span(since.as_secs_f64()),
+        state.by,
+        state.responses
+    )];
+    let page = if state.own_page { "the server's own" } else { "a file" };
+    lines.push(format!("page         {page}, Retry-After: {}", state.retry_after_s));
+    if !state.message.is_empty() {
+        lines.push(format!("message      {}", state.message));
+    }
+    if !state.allow.is_empty() {
+        lines.push(format!("allow        {}", state.allow.join(", ")));
+    }
+    if !state.allow_paths.is_empty() {
+        let paths: Vec<&str> =
+            state.allow_paths.iter().map(|path| if path.is_empty() { "/" } else { path }).collect();
+        lines.push(format!("allow paths  {}", paths.join(", ")));
+    }
+    if !state.ready {
+        lines.push("ready        no (maintenance.ready)".to_owned());
+    }
+    lines.join("\n")
+}
+
+/// Returns the lines about interruptions for `firebrick status`; none if there are none.
+pub(crate) fn status_lines(status: &Status) -> impl Iterator<Item = String> {
+    let pause = &status.pause;
+    let paused = (pause.state != PauseState::Off).then(|| match pause.state {
+        PauseState::On => format!(
+            "pause     {} more: {} waiting, {} in flight",
+            span(pause.remaining_ms / 1000.0),
+            pause.waiting,
+            pause.in_flight
+        ),
+        _ => format!("pause     {}", pause.summary()),
+    });
+    let closed = status.maintenance.on.then(|| {
+        let text = maintenance(&status.maintenance, status.taken_at);
+        format!("service   {}", text.lines().next().unwrap_or_default())
+    });
+    paused.into_iter().chain(closed)
+}
+
+fn end(result: Result<String, String>) -> ExitCode {
+    match result {
+        Ok(text) => {
+            output::print(format!("{text}\n"));
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            output::complain(format_args!("firebrick: {why}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn send<T: DeserializeOwned>(
+    dir: &Path,
+    client: &Client,
+    target: &str,
+    order: &impl Serialize,
+) -> Result<T, String> {
+    let order = serde_json::to_string(order).unwrap_or_default();
+    // An order without content is an empty body.
+    let order = if order == "null" { "" } else { order.as_str() };
+    read(client, client.order(target, order.as_bytes()).map_err(|error| reason(&error, dir))?)
+}
+
+fn ask<T: DeserializeOwned>(dir: &Path, client: &Client, target: &str) -> Result<T, String> {
+    read(client, client.get(target).map_err(|error| reason(&error, dir))?)
+}
+
+fn read<T: DeserializeOwned>(client: &Client, text: String) -> Result<T, String> {
+    let read = serde_json::from_str(&text);
+    read.map_err(|error| Error::NotControl(client.address().clone(), error.to_string()).to_string())
+}
+
+/// Returns the server's own reason, if it has refused the order.
+fn reason(error: &Error, dir: &Path) -> String {
+    let Error::Refused(status, text) = error else { return explain(error, dir) };
+    if matches!(status, 404 | 405) {
+        return "the server does not know this order: it runs another version".to_owned();
+    }
+    let told = serde_json::from_str::<serde_json::Value>(text).ok();
+    let told = told.and_then(|told| told.get("error")?.as_str().map(str::to_owned));
+    told.unwrap_or_else(|| explain(error, dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_maintenance_is_described_with_its_rules() {
+        let now = SystemTime::now();
+        assert_eq!(maintenance(&MaintenanceSnapshot::default(), now), "maintenance is off");
+        let on = MaintenanceSnapshot {
+            on: true,
+            since: now.checked_sub(Duration::from_secs(60)),
+            by: "the control socket".to_owned(),
+            retry_after_s: 600,
+            message: "Back at noon".to_owned(),
+            own_page: true,
+            allow: vec!["10.0.0.0/8".to_owned(), "::1".to_owned()],
+            allow_paths: vec![String::new(), "/up".to_owned()],
+            ready: false,
+            responses: 7,
+        };
+        let text = maintenance(&on, now);
+        for part in [
+            "by the control socket: 7 requests got the page",
+            "Retry-After: 600",
+            "message      Back at noon",
+            "allow        10.0.0.0/8, ::1",
+            "allow paths  /, /up",
+            "ready        no",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_servers_reason_is_told() {
+        let refused = |status, text: &str| reason(&Error::Refused(status, text.to_owned()), Path::new("/srv"));
+        assert_eq!(refused(409, r#"{ "error": "the app is not paused" }"#), "the app is not paused");
+        assert_eq!(refused(500, "oops"), "the server responded with 500: oops");
+        assert!(refused(404, r#"{ "error": "no such endpoint" }"#).contains("another version"));
+    }
+}

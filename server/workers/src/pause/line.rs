@@ -1,0 +1,237 @@
+//! The requests that wait for the end of a pause, in order of arrival. Pure: times are passed in.
+//!
+//! Contract:
+//! 1. Requests of a pool leave in order of arrival. Pools do not wait for each other.
+//! 2. While requests from before the end of the pause are left, later ones wait behind them. Then the line is
+//!    open again, and those that are left leave as the queue has room.
+//! 3. A request does not wait for room for longer than the given patience after the last one that got some, or
+//!    after the line has opened: the limits of the queue then decide.
+//! 4. A request is counted as on the way from its release until it is in the queue or has gone, so that no
+//!    room is given away twice.
+
+use super::{PauseFigures, PausePhase, PauseTerms};
+use queue::PoolIndex;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// The outcome for a request that comes to the line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Entered {
+    /// It does not have to wait.
+    Passes,
+    /// It waits under this number.
+    Waits(u64),
+    /// `max` requests wait. The pause ends at `until`, or is over.
+    Full {
+        max: usize,
+        until: Option<Instant>,
+    },
+    /// The server is shutting down.
+    Refused,
+}
+
+#[derive(Debug)]
+pub(super) struct Line<T> {
+    phase: PausePhase,
+    terms: Option<PauseTerms>,
+    /// The number of the next request.
+    next: u64,
+    pools: Vec<PoolLine<T>>,
+    waiting: usize,
+    /// The first number of a request that came after the end of the pause.
+    first_after: u64,
+    /// When the last request from before the end of the pause had left, or the pause ended without any.
+    open_since: Option<Instant>,
+    held: u64,
+    refused: u64,
+    left: u64,
+}
+
+/// The requests of one pool.
+#[derive(Debug)]
+struct PoolLine<T> {
+    waiting: BTreeMap<u64, T>,
+    on_the_way: usize,
+    /// When the pause ended, or the last request was released.
+    advanced: Option<Instant>,
+}
+
+impl<T> Line<T> {
+    pub(super) fn new(pools: usize) -> Line<T> {
+        let pool = || PoolLine { waiting: BTreeMap::new(), on_the_way: 0, advanced: None };
+        Line {
+            phase: PausePhase::Off,
+            terms: None,
+            next: 0,
+            pools: (0..pools).map(|_| pool()).collect(),
+            waiting: 0,
+            first_after: 0,
+            open_since: None,
+            held: 0,
+            refused: 0,
+            left: 0,
+        }
+    }
+
+    pub(super) fn begin(&mut self, terms: PauseTerms) -> Result<(), &'static str> {
+        if self.phase == PausePhase::Refusing {
+            return Err("the server is shutting down");
+        }
+        self.phase = PausePhase::On;
+        self.terms = Some(terms);
+        self.open_since = None;
+        Ok(())
+    }
+
+    /// Ends the pause. Returns the number of requests that wait; `None` without a pause.
+    pub(super) fn end(&mut self, now: Instant) -> Option<usize> {
+        if self.phase != PausePhase::On {
+            return None;
+        }
+        self.phase = PausePhase::Releasing;
+        self.first_after = self.next;
+        self.pools.iter_mut().for_each(|pool| pool.advanced = Some(now));
+        self.settle(now);
+        Some(self.waiting)
+    }
+
+    /// Refuses all requests from now on, if the app is paused. Returns those that wait.
+    pub(super) fn refuse(&mut self) -> Vec<T> {
+        if self.phase != PausePhase::On {
+            // Requests that are being released go to the app, as they would without the shutdown.
+            return Vec::new();
+        }
+        self.phase = PausePhase::Refusing;
+        self.terms = None;
+        self.refused += self.waiting as u64;
+        self.waiting = 0;
+        self.pools.iter_mut().flat_map(|pool| std::mem::take(&mut pool.waiting).into_values()).collect()
+    }
+
+    /// Takes a request in, if it has to wait. `concerns`: whether the pause with these paths concerns it.
+    pub(super) fn enter(
+        &mut self,
+        pool: PoolIndex,
+        concerns: impl FnOnce(&[String]) -> bool,
+        request: T,
+    ) -> Entered {
+        if self.phase == PausePhase::Refusing {
+            self.refused += 1;
+            return Entered::Refused;
+        }
+        let terms = match &self.terms {
+            Some(terms) if self.is_closed() && concerns(&terms.paths) => terms,
+            _ => return Entered::Passes,
+        };
+        if self.waiting >= terms.max {
+            self.refused += 1;
+            let until = (self.phase == PausePhase::On).then_some(terms.until);
+            return Entered::Full { max: terms.max, until };
+        }
+        let number = self.next;
+        self.next += 1;
+        self.waiting += 1;
+        self.held += 1;
+        self.pools[usize::from(pool.0)].waiting.insert(number, request);
+        Entered::Waits(number)
+    }
+
+    /// Removes a request whose client has gone. It may have been released meanwhile.
+    pub(super) fn leave(&mut self, pool: PoolIndex, number: u64, now: Instant) {
+        let its = &mut self.pools[usize::from(pool.0)];
+        if its.waiting.remove(&number).is_some() {
+            self.waiting -= 1;
+            self.left += 1;
+            self.settle(now);
+        } else if self.phase != PausePhase::Refusing {
+            its.on_the_way = its.on_the_way.saturating_sub(1);
+        }
+    }
+
+    /// Records that a released request is in the queue, or has gone.
+    pub(super) fn arrived(&mut self, pool: PoolIndex) {
+        let its = &mut self.pools[usize::from(pool.0)];
+        its.on_the_way = its.on_the_way.saturating_sub(1);
+    }
+
+    /// Takes the next requests of a pool from the line, if the pause is over. `room`: how many more the queue
+    /// has room for.
+    pub(super) fn release(
+        &mut self,
+        pool: PoolIndex,
+        room: usize,
+        patience: Duration,
+        now: Instant,
+    ) -> Vec<T> {
+        if self.phase != PausePhase::Releasing {
+            return Vec::new();
+        }
+        let its = &mut self.pools[usize::from(pool.0)];
+        let since = [its.advanced, self.open_since].into_iter().flatten().min();
+        let impatient = since.is_some_and(|since| now.saturating_duration_since(since) >= patience);
+        let room = if impatient { usize::MAX } else { room.saturating_sub(its.on_the_way) };
+        let mut released = Vec::new();
+        while released.len() < room {
+            let Some((_, request)) = its.waiting.pop_first() else { break };
+            released.push(request);
+        }
+        its.on_the_way += released.len();
+        self.waiting -= released.len();
+        if !released.is_empty() {
+            its.advanced = Some(now);
+            self.settle(now);
+        }
+        released
+    }
+
+    /// Opens the line when the last request from before the end of the pause has left, and ends the release with
+    /// the last request.
+    fn settle(&mut self, now: Instant) {
+        if self.phase != PausePhase::Releasing {
+            return;
+        }
+        if !self.is_closed() {
+            self.open_since.get_or_insert(now);
+        }
+        if self.waiting == 0 {
+            self.phase = PausePhase::Off;
+            self.open_since = None;
+        }
+    }
+
+    /// Returns whether requests may have to wait, or are refused.
+    pub(super) fn is_closed(&self) -> bool {
+        match self.phase {
+            PausePhase::Off => false,
+            PausePhase::On | PausePhase::Refusing => true,
+            PausePhase::Releasing => {
+                let first = self.pools.iter().filter_map(|pool| pool.waiting.keys().next()).min();
+                first.is_some_and(|first| *first < self.first_after)
+            }
+        }
+    }
+
+    pub(super) fn phase(&self) -> PausePhase {
+        self.phase
+    }
+
+    /// Returns the phase, and when a pause that is on ends.
+    pub(super) fn at(&self) -> (PausePhase, Option<Instant>) {
+        (self.phase, self.terms.as_ref().map(|terms| terms.until))
+    }
+
+    pub(super) fn waiting_of(&self, pool: PoolIndex) -> usize {
+        self.pools[usize::from(pool.0)].waiting.len()
+    }
+
+    pub(super) fn figures(&self) -> PauseFigures {
+        PauseFigures {
+            phase: self.phase,
+            terms: self.terms.clone(),
+            waiting: self.waiting,
+            held: self.held,
+            refused: self.refused,
+            left: self.left,
+        }
+    }
+}
