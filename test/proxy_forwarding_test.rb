@@ -306,6 +306,22 @@ class ProxyForwardingTest < SiteCase
     assert_equal(1, behind.requests.count { |req| req.verb == "POST" })
   end
 
+  it "passes a QUERY with its body, and retries one that it can repeat" do
+    behind = backend do |conn, req|
+      conn.read_body(req)
+      next conn.respond(req.body, headers: { "Accept-Query" => "application/sql" }) if req.target != "/x"
+      next conn.close if conn.number.zero?
+
+      conn.respond("again")
+    end
+    own = proxied(behind)
+    response = ask(request("QUERY", "/api/q", {}, "select 1"), to: own, method: "QUERY")
+    assert_equal ["select 1", "application/sql"], [response.body, response["accept-query"]]
+    assert_equal "again", ask(request("QUERY", "/api/x"), to: own, method: "QUERY").body
+    empty = behind.requests.last
+    assert_equal ["QUERY", "0"], [empty.verb, empty["content-length"]]
+  end
+
   it "limits retries when every connection is closed" do
     behind = backend { |conn, _| conn.close }
     assert_status 502, get("/api/x", to: proxied(behind))

@@ -274,3 +274,55 @@ fn a_puma_rb_that_is_not_evaluated_yet_warns_of_nothing() {
     let file = loaded.settings.puma_rb.expect("config/puma.rb");
     assert_eq!((file.shown.as_path(), loaded.puma), (Path::new("config/puma.rb"), None));
 }
+
+#[test]
+fn pauses_are_checked_before_the_server_is_asked() {
+    let shelf = Shelf::new();
+    let Ok(Command::Pause { order, wait: true, .. }) =
+        shelf.type_in("pause --for 2m --max 7 --paths /a,/b --paths /c --wait")
+    else {
+        panic!("a pause")
+    };
+    assert_eq!((order.time.as_deref(), order.max), (Some("2m"), Some(7)));
+    assert_eq!(order.paths, ["/a", "/b", "/c"]);
+    assert!(matches!(shelf.type_in("resume"), Ok(Command::Resume { .. })));
+    for (words, expected) in [
+        ("pause --for 1h", "--for 1h: expected a time such as 30s or 2m, from 1s to 10m"),
+        ("pause --max 0", "--max 0: expected a number from 1 to 100000"),
+        ("pause --max x", "--max x: expected a number"),
+        ("pause --paths a", "--paths a: expected a path"),
+    ] {
+        let (error, code) = shelf.refused(words);
+        assert!(error.starts_with(expected) && code == 2, "{words}: {error}");
+    }
+}
+
+#[test]
+fn maintenance_is_shown_switched_on_or_off() {
+    let shelf = Shelf::new();
+    std::fs::write(shelf.folder.path().join("page.html"), "<p>").expect("a page");
+    let action = |words: &str| match shelf.type_in(words) {
+        Ok(Command::Maintenance { action, .. }) => action,
+        other => panic!("{words}: {other:?}"),
+    };
+    assert_eq!(action("maintenance"), MaintenanceAction::Status);
+    assert_eq!(action("maintenance status ."), MaintenanceAction::Status);
+    assert_eq!(action("maintenance off"), MaintenanceAction::Off);
+    let on = "maintenance on . --page page.html --allow ::1 --allow 10.0.0.0/8 --allow-path /up --retry-after 10m";
+    let MaintenanceAction::On(order) = action(on) else { panic!("on") };
+    assert_eq!((order.page.as_deref(), order.retry_after.as_deref()), (Some("<p>"), Some("10m")));
+    assert_eq!(order.allow, Some(vec!["::1".to_owned(), "10.0.0.0/8".to_owned()]));
+    assert_eq!(order.allow_paths, Some(vec!["/up".to_owned()]));
+    for (words, expected) in [
+        ("maintenance on --page none.html", "none.html: No such file"),
+        ("maintenance on --page page.html --message x", "--message is for the server's own page"),
+        ("maintenance on --allow x", "--allow x: expected an address"),
+        ("maintenance on --allow-path up", "--allow-path up: expected a path"),
+        ("maintenance off --retry-after 1m", "--retry-after is for `firebrick maintenance on`"),
+        ("maintenance --allow ::1", "--allow is for `firebrick maintenance on`"),
+        ("maintenance open", "open"),
+    ] {
+        let (error, code) = shelf.refused(words);
+        assert!(error.contains(expected) && code == 2, "{words}: {error}");
+    }
+}

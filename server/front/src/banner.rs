@@ -34,15 +34,22 @@ impl Banner {
     }
 
     /// Prints the banner unless it is off. The addresses come last, one per line, so that a script can wait for them.
-    pub(crate) fn print(&self, sites: &Sites, addresses: &[Address]) {
+    /// `interrupted`: the interruptions of service in force.
+    pub(crate) fn print(&self, sites: &Sites, addresses: &[Address], interrupted: &[String]) {
         if self.settings.process.quiet {
             return;
         }
         // A closed standard output does not stop the server.
-        let _ = self.write(&mut io::stdout().lock(), sites, addresses);
+        let _ = self.write(&mut io::stdout().lock(), sites, addresses, interrupted);
     }
 
-    fn write(&self, out: &mut impl Write, sites: &Sites, addresses: &[Address]) -> io::Result<()> {
+    fn write(
+        &self,
+        out: &mut impl Write,
+        sites: &Sites,
+        addresses: &[Address],
+        interrupted: &[String],
+    ) -> io::Result<()> {
         let settings = &self.settings;
         match &self.facts {
             Some(facts) => writeln!(out, "Firebrick {VERSION} ({}, Rack {})", facts.ruby, facts.rack)?,
@@ -86,6 +93,9 @@ impl Banner {
         }
         if settings.tls.development {
             writeln!(out, "* https for development: browsers accept it after `firebrick trust`")?;
+        }
+        for line in interrupted {
+            writeln!(out, "* {line}")?;
         }
         for line in &self.control {
             writeln!(out, "* {line}")?;

@@ -1,5 +1,5 @@
 //! Lines of facts: queue and connections, CPU and memory, errors, TLS, and a range of workers, one line each; two lines for handlers on mruby; one
-//! line per service; and, while they are news, one line each for a reload, an upgrade, a refork and deaths of workers.
+//! line per service; a pause and a maintenance in force; and, while they are news, one line each for a reload, an upgrade, a refork and deaths of workers.
 
 use super::{bar, name, services};
 use crate::number::{bytes, grouped, percent, significant, span, time};
@@ -9,7 +9,7 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 use stats::{
     Changes, CountedKind, Death, HandlerFigures, HandlersSnapshot, ReforkOutcome, ReloadOutcome,
-    SizingSnapshot, TlsSnapshot, UpgradeOutcome,
+    PauseState, SizingSnapshot, TlsSnapshot, UpgradeOutcome,
 };
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
@@ -30,6 +30,9 @@ pub(super) fn lines(view: &View, theme: Theme, width: u16, services: usize) -> V
     lines.extend(server.tls.as_ref().map(|tls| encryption(tls, view, theme)));
     lines.extend(server.sizing.as_ref().and_then(|sizing| range(sizing, view, theme)));
     lines.extend(services::lines(&server.services, server.taken_at, theme, services));
+    lines.extend(interruptions(view).map(|(title, text)| {
+        vec![name(title, theme), Span::styled(text, theme.warning())]
+    }));
     let settled = |outcome: ReforkOutcome| matches!(outcome, ReforkOutcome::Done | ReforkOutcome::Dropped);
     let news = [
         ("Reload", change(&server.reloads, view, ReloadOutcome::is_success)),
@@ -47,6 +50,21 @@ pub(super) fn lines(view: &View, theme: Theme, width: u16, services: usize) -> V
         vec![name("Died", theme), Span::styled(text, theme.warning())]
     }));
     lines
+}
+
+/// Returns a pause and a maintenance, while there are any: a title and a text.
+fn interruptions(view: &View) -> impl Iterator<Item = (&'static str, String)> {
+    let server = view.server();
+    let paused = (server.pause.state != PauseState::Off).then(|| {
+        let rest = Duration::from_secs_f64((server.pause.remaining_ms / 1e3).max(0.0));
+        ("Pause", format!("{}; {} more", server.pause.summary(), span(rest)))
+    });
+    let closed = server.maintenance.on.then(|| {
+        let since = server.maintenance.since.map(|at| since(at, view)).unwrap_or_default();
+        let responses = grouped(server.maintenance.responses);
+        ("Maintenance", format!("on for {}, {responses} requests got the page", span(since)))
+    });
+    paused.into_iter().chain(closed)
 }
 
 /// The state of a change of the server.

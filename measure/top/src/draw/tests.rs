@@ -194,6 +194,19 @@ fn a_reload_is_shown_with_its_step_and_its_end() {
 }
 
 #[test]
+fn a_pause_and_a_maintenance_are_shown_while_they_last() {
+    let mut state = state(3);
+    assert!(!text(&state, 80, 24).contains("Pause") && !text(&state, 80, 24).contains("Maintenance"));
+    let server = &mut state.view.as_mut().unwrap().sample.server;
+    let paused = serde_json::json!({ "state": "on", "waiting": 12, "remaining_ms": 41_000 });
+    server.pause = serde_json::from_value(paused).unwrap();
+    server.maintenance = serde_json::from_value(serde_json::json!({ "on": true, "responses": 7 })).unwrap();
+    let shown = text(&state, 100, 24);
+    assert!(shown.contains("Pause paused: 0 requests in flight, 12 waiting; 41 s more"), "{shown}");
+    assert!(shown.contains("Maintenance on for") && shown.contains("7 requests got the page"), "{shown}");
+}
+
+#[test]
 fn upgrades_are_news_and_reforks_only_when_they_fail() {
     let mut state = state(3);
     let change = |outcome: &str, running: serde_json::Value| {

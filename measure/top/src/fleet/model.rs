@@ -504,8 +504,14 @@ fn name(address: &ControlAddress) -> String {
     text.strip_prefix("tcp://").map_or(text.clone(), str::to_owned)
 }
 
-/// Describes the change under way in a server.
+/// Describes what interrupts the service of a server, or the change under way in it.
 fn change(server: &ServerSnapshot) -> Option<String> {
+    if server.maintenance.on {
+        return Some("maintenance".to_owned());
+    }
+    if server.pause.state != stats::PauseState::Off {
+        return Some(server.pause.summary());
+    }
     let all = [
         ("upgrade", &server.upgrades.running),
         ("reload", &server.reloads.running),

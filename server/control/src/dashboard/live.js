@@ -84,6 +84,7 @@ function showNow(told, now) {
   id("about").textContent = `${what} · pid ${told.pid} · up ${span((Date.parse(told.taken_at) - Date.parse(told.started_at)) / 1000)}`;
   document.title = `${told.dir.split("/").at(-1) || "Firebrick"} · Firebrick`;
   for (const name of ["flight", "crew"]) id(name).hidden = !isApp(told);
+  showInterruptions(told);
   showChanges(told);
   showSize(told);
   showServices(told);
@@ -138,6 +139,18 @@ function workerRow(one, between, told) {
 
 // Which worker runs which code is worth a column once there was more than one.
 const hasGenerations = (told) => told.phase > 0 || told.workers.some((one) => one.phase !== told.phase);
+
+// --- what interrupts the service
+
+function showInterruptions({ pause, maintenance, taken_at }) {
+  const paused = pause && pause.state !== "off", closed = maintenance?.on;
+  id("pause").hidden = !paused;
+  if (paused) id("pause").replaceChildren(element("b", {}, `Pause, ${pause.state}: `),
+    `${pause.waiting.toLocaleString("en")} requests wait, ${pause.in_flight.toLocaleString("en")} in flight${pause.state === "on" ? `; ${span(pause.remaining_ms / 1000)} more` : ""}`);
+  id("maintenance").hidden = !closed;
+  if (closed) id("maintenance").replaceChildren(element("b", {}, "Maintenance: "),
+    `on for ${span(Math.max(0, Date.parse(taken_at) - Date.parse(maintenance.since)) / 1000)}, by ${maintenance.by}; ${maintenance.responses.toLocaleString("en")} requests got the page`);
+}
 
 // --- reloads, upgrades, reforks
 

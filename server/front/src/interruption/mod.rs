@@ -10,6 +10,7 @@
 mod page;
 
 use control::orders::MaintenanceInForce;
+use handler::accept::prefers_json;
 use handler::path::Path;
 use handler::{Body, Fields, Request, Response};
 use settings::{Cidr, TrustedProxies};
@@ -61,7 +62,7 @@ impl InForce {
     }
 
     fn response(&self, request: &Request) -> Response {
-        let as_json = page::prefers_json(request.fields.all("accept"));
+        let as_json = prefers_json(request.fields.all("accept"));
         let (kind, text) = match as_json {
             true => ("application/json", &self.json),
             false => ("text/html; charset=utf-8", &self.html),

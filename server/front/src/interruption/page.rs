@@ -1,4 +1,4 @@
-//! The server's own page for a maintenance, the same as JSON, and the choice between them. Pure.
+//! The server's own page for a maintenance, and the same as JSON. Pure.
 
 use crate::access_log::json as escape_json;
 
@@ -56,52 +56,9 @@ fn escape_html(text: &str) -> String {
     escaped
 }
 
-/// Returns whether a client with these `Accept` fields (RFC 9110 section 12.5.1) prefers JSON to HTML. Clients that accept anything get the
-/// page.
-pub(super) fn prefers_json<'a>(fields: impl Iterator<Item = &'a [u8]>) -> bool {
-    let (mut json, mut html) = (0, 0);
-    for range in fields.flat_map(|field| field.split(|byte| *byte == b',')) {
-        let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-        let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
-        let quality = parts.find_map(quality).unwrap_or(1000);
-        if kind == b"application/json" || kind.starts_with(b"application/") && kind.ends_with(b"+json") {
-            json = quality.max(json);
-        } else if matches!(kind.as_slice(), b"text/html" | b"application/xhtml+xml" | b"text/*") {
-            html = quality.max(html);
-        }
-    }
-    json > html
-}
-
-/// Returns the weight in thousandths, if the parameter is one.
-fn quality(parameter: &[u8]) -> Option<u32> {
-    let (name, value) = parameter.split_at_checked(2)?;
-    if !name.eq_ignore_ascii_case(b"q=") {
-        return None;
-    }
-    let value: f64 = std::str::from_utf8(value).ok()?.trim().parse().ok()?;
-    Some((value.clamp(0.0, 1.0) * 1000.0) as u32)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    fn json_for(fields: &[&str]) -> bool {
-        prefers_json(fields.iter().map(|field| field.as_bytes()))
-    }
-
-    #[test]
-    fn json_is_for_clients_that_ask_for_it() {
-        for accept in ["application/json", "application/json, */*", "application/vnd.api+json", "text/html;q=0.5, application/json"] {
-            assert!(json_for(&[accept]), "{accept}");
-        }
-        for accept in ["", "*/*", "text/html", "text/html, application/json", "application/json;q=0", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "application/json;q=0.3, text/*;q=0.4"] {
-            assert!(!json_for(&[accept]), "{accept}");
-        }
-        assert!(json_for(&["text/html;q=0.1", "Application/JSON; charset=utf-8"]));
-    }
 
     #[test]
     fn a_message_is_text_and_no_markup() {
@@ -110,12 +67,5 @@ mod tests {
         assert!(own(None).contains(MESSAGE));
         let read: serde_json::Value = serde_json::from_slice(&json(Some("a\"\\\nb"))).unwrap();
         assert_eq!(read["message"], "a\"\\\nb");
-    }
-
-    proptest! {
-        #[test]
-        fn any_accept_field_is_read(value: Vec<u8>) {
-            let _ = prefers_json([value.as_slice()].into_iter());
-        }
     }
 }

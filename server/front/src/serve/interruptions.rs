@@ -15,7 +15,7 @@ use crate::vitals::Vitals;
 use control::orders::{self, LARGEST_PAGE, MaintenanceInForce, OrderError, PauseInForce};
 use net::task::spawn_local;
 use settings::Settings;
-use stats::{MaintenanceSnapshot, PauseSnapshot, PauseState};
+use stats::{MaintenanceSnapshot, PauseSnapshot, PauseState, ServerState};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fs::File;
 use std::io::{self, Read};
@@ -99,6 +99,15 @@ impl Interruptions {
         self.0.maintenance.clone()
     }
 
+    /// Describes what is in force, for the banner.
+    pub(crate) fn described(&self) -> Vec<String> {
+        let (paused, maintenance) = (self.paused(), self.maintenance());
+        let seconds = paused.remaining_ms / 1e3;
+        let pause = (paused.state == PauseState::On).then(|| format!("Paused for {seconds:.0} s more"));
+        let closed = maintenance.on.then(|| format!("Maintenance is on, by {}: requests get 503", maintenance.by));
+        pause.into_iter().chain(closed).collect()
+    }
+
     fn pause_of_app(&self) -> Option<&Pause> {
         self.0.app.get()?.as_ref().map(|app| app.pause())
     }
@@ -124,6 +133,9 @@ impl Interruptions {
         let conflict = |why: &str| OrderError::Conflict(why.to_owned());
         let app = self.0.app.get().ok_or_else(|| conflict("the server is still booting"))?;
         let pause = app.as_ref().ok_or_else(|| conflict("there is no app whose requests could be held"))?.pause();
+        if self.0.vitals.state() == ServerState::Draining {
+            return Err(conflict("the server is shutting down"));
+        }
         let orders::Pause { time, max, paths } = order;
         let of = match paths.as_slice() {
             [] => String::new(),

@@ -86,7 +86,8 @@ impl Server<'_> {
     pub(super) fn opened(&mut self, addresses: &[Address]) -> String {
         self.vitals.enter(ServerState::Serving);
         self.observer.opened(addresses);
-        self.banner.print(&self.releases.in_force().sites, addresses);
+        let interrupted = self.interruptions.described();
+        self.banner.print(&self.releases.in_force().sites, addresses, &interrupted);
         self.encryption.opened();
         self.services.start(&self.releases.settings());
         let places: Vec<String> = addresses.iter().map(ToString::to_string).collect();

@@ -14,6 +14,7 @@
 //! 5. When the exchange has ended in any way, the protocol calls [`Handler::finished`] once.
 #![forbid(unsafe_code)]
 
+pub mod accept;
 mod body;
 mod cache;
 mod failure;

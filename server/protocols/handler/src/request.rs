@@ -172,3 +172,47 @@ impl Request {
         matches!(self.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PUT" | b"DELETE" | b"QUERY")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_method(method: &'static [u8]) -> Request {
+        let mut fields = Fields::default();
+        fields.push(b"m", method);
+        let text = fields.text().to_vec();
+        let start = text.windows(method.len()).position(|part| part == method).unwrap();
+        let (method, none) = (Span { start: start as u32, len: method.len() as u32 }, Span::default());
+        let peer = Peer {
+            remote: PeerAddr::Unix,
+            remote_text: Box::default(),
+            local: PeerAddr::Unix,
+            tls: false,
+            session: None,
+        };
+        Request {
+            version: Version::Http11,
+            method,
+            target: none,
+            path: none,
+            query: none,
+            authority: none,
+            fields,
+            variables: Vec::new(),
+            peer: Rc::new(peer),
+            https: false,
+            received: SystemTime::now(),
+            arrived: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn methods_that_may_be_sent_again() {
+        for method in [&b"GET"[..], b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE", b"QUERY"] {
+            assert!(with_method(method).is_idempotent(), "{}", method.escape_ascii());
+        }
+        for method in [&b"POST"[..], b"PATCH", b"CONNECT", b"query", b"QUERYX"] {
+            assert!(!with_method(method).is_idempotent(), "{}", method.escape_ascii());
+        }
+    }
+}

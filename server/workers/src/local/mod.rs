@@ -56,6 +56,11 @@ impl Local {
         })
     }
 
+    /// Returns the number of the front thread.
+    pub(crate) fn index(&self) -> u16 {
+        self.index
+    }
+
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }

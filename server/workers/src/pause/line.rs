@@ -6,8 +6,9 @@
 //!    open again, and those that are left leave as the queue has room.
 //! 3. A request does not wait for room for longer than the given patience after the last one that got some, or
 //!    after the line has opened: the limits of the queue then decide.
-//! 4. A request is counted as on the way from its release until it is in the queue or has gone, so that no
-//!    room is given away twice.
+//! 4. A request is on the way from its release until it is in the queue or has gone. The next one is released
+//!    then, unless it is of the same front thread, which wakes its requests in order: two threads would bring
+//!    theirs to the queue in any order.
 
 use super::{PauseFigures, PausePhase, PauseTerms};
 use queue::PoolIndex;
@@ -50,7 +51,8 @@ pub(super) struct Line<T> {
 /// The requests of one pool.
 #[derive(Debug)]
 struct PoolLine<T> {
-    waiting: BTreeMap<u64, T>,
+    /// The requests by their numbers, with their front threads.
+    waiting: BTreeMap<u64, (u16, T)>,
     on_the_way: usize,
     /// When the pause ended, or the last request was released.
     advanced: Option<Instant>,
@@ -105,13 +107,16 @@ impl<T> Line<T> {
         self.terms = None;
         self.refused += self.waiting as u64;
         self.waiting = 0;
-        self.pools.iter_mut().flat_map(|pool| std::mem::take(&mut pool.waiting).into_values()).collect()
+        let pools = self.pools.iter_mut();
+        pools.flat_map(|pool| std::mem::take(&mut pool.waiting).into_values()).map(|(_, request)| request).collect()
     }
 
-    /// Takes a request in, if it has to wait. `concerns`: whether the pause with these paths concerns it.
+    /// Takes a request of a front thread in, if it has to wait. `concerns`: whether the pause with these paths
+    /// concerns it.
     pub(super) fn enter(
         &mut self,
         pool: PoolIndex,
+        thread: u16,
         concerns: impl FnOnce(&[String]) -> bool,
         request: T,
     ) -> Entered {
@@ -132,7 +137,7 @@ impl<T> Line<T> {
         self.next += 1;
         self.waiting += 1;
         self.held += 1;
-        self.pools[usize::from(pool.0)].waiting.insert(number, request);
+        self.pools[usize::from(pool.0)].waiting.insert(number, (thread, request));
         Entered::Waits(number)
     }
 
@@ -154,8 +159,13 @@ impl<T> Line<T> {
         its.on_the_way = its.on_the_way.saturating_sub(1);
     }
 
-    /// Takes the next requests of a pool from the line, if the pause is over. `room`: how many more the queue
-    /// has room for.
+    /// Returns whether a request of a pool is on the way.
+    pub(super) fn is_moving(&self, pool: PoolIndex) -> bool {
+        self.pools[usize::from(pool.0)].on_the_way > 0
+    }
+
+    /// Takes the next requests of a pool and of one front thread from the line, if the pause is over. `room`: how
+    /// many more the queue has room for.
     pub(super) fn release(
         &mut self,
         pool: PoolIndex,
@@ -169,11 +179,19 @@ impl<T> Line<T> {
         let its = &mut self.pools[usize::from(pool.0)];
         let since = [its.advanced, self.open_since].into_iter().flatten().min();
         let impatient = since.is_some_and(|since| now.saturating_duration_since(since) >= patience);
-        let room = if impatient { usize::MAX } else { room.saturating_sub(its.on_the_way) };
+        let room = match (impatient, its.on_the_way) {
+            (true, _) => usize::MAX,
+            (false, 0) => room,
+            (false, _) => 0,
+        };
         let mut released = Vec::new();
+        let first = its.waiting.first_key_value().map(|(_, (thread, _))| *thread);
         while released.len() < room {
-            let Some((_, request)) = its.waiting.pop_first() else { break };
-            released.push(request);
+            let Some(next) = its.waiting.first_entry() else { break };
+            if Some(next.get().0) != first && !impatient {
+                break;
+            }
+            released.push(next.remove().1);
         }
         its.on_the_way += released.len();
         self.waiting -= released.len();

@@ -86,11 +86,14 @@ pub struct Pause {
     closed: AtomicBool,
     line: Mutex<Line<oneshot::Sender<Fate>>>,
     changed: Notify,
+    /// No released request is on its way to the queue any more.
+    arrived: Notify,
 }
 
 impl Pause {
     pub(crate) fn new(pools: usize) -> Pause {
-        Pause { closed: AtomicBool::new(false), line: Mutex::new(Line::new(pools)), changed: Notify::new() }
+        let (closed, line) = (AtomicBool::new(false), Mutex::new(Line::new(pools)));
+        Pause { closed, line, changed: Notify::new(), arrived: Notify::new() }
     }
 
     /// Returns whether a request may have to wait.
@@ -156,8 +159,11 @@ impl Pause {
                     let _ = tokio::time::timeout_at(until.into(), changed).await;
                 }
                 (PausePhase::Releasing, _) => {
+                    let mut arrived = pin!(pause.arrived.notified());
+                    arrived.as_mut().enable();
                     pause.release(shared, patience());
-                    tokio::time::sleep(TICK).await;
+                    // The queue says nothing when it has room, so this asks.
+                    let _ = tokio::time::timeout(TICK, arrived).await;
                 }
                 _ => changed.await,
             }
@@ -182,7 +188,7 @@ impl Pause {
         }
     }
 
-    /// Waits with a request of this pool and path until the pause lets it go on. `None`: it does not have to
+    /// Waits with a request of this pool and path, on front thread `thread`, until the pause lets it go on. `None`: it does not have to
     /// wait.
     ///
     /// # Errors
@@ -190,11 +196,12 @@ impl Pause {
     pub(crate) async fn wait(
         &self,
         pool: PoolIndex,
+        thread: u16,
         path: &[u8],
         client: &dyn Client,
     ) -> Result<Option<Place<'_>>, Failure> {
         let (tell, mut fate) = oneshot::channel();
-        let number = match self.line().enter(pool, |paths| is_below(paths, path), tell) {
+        let number = match self.line().enter(pool, thread, |paths| is_below(paths, path), tell) {
             Entered::Passes => return Ok(None),
             Entered::Full { max, until } => return Err(full(max, until)),
             Entered::Refused => return Err(shutting_down()),
@@ -258,10 +265,17 @@ enum PlaceStage {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        match self.stage {
-            PlaceStage::Waiting(number) => self.pause.change(|line| line.leave(self.pool, number, Instant::now())),
-            PlaceStage::OnTheWay => self.pause.change(|line| line.arrived(self.pool)),
-            PlaceStage::Refused => {}
+        let pool = self.pool;
+        let moves = self.pause.change(|line| {
+            match self.stage {
+                PlaceStage::Waiting(number) => line.leave(pool, number, Instant::now()),
+                PlaceStage::OnTheWay => line.arrived(pool),
+                PlaceStage::Refused => {}
+            }
+            line.is_moving(pool)
+        });
+        if !moves {
+            self.pause.arrived.notify_waiters();
         }
     }
 }

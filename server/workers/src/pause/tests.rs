@@ -20,7 +20,7 @@ fn paused(max: usize) -> Line<u32> {
 }
 
 fn enter(line: &mut Line<u32>, pool: PoolIndex, request: u32) -> Entered {
-    line.enter(pool, |paths| is_below(paths, b"/"), request)
+    line.enter(pool, 0, |paths| is_below(paths, b"/"), request)
 }
 
 #[test]
@@ -35,6 +35,8 @@ fn requests_wait_up_to_the_limit_and_leave_in_order_of_arrival() {
     assert_eq!(line.end(now), Some(3));
     assert_eq!(line.release(ONE, 2, PATIENCE, now), [0, 1]);
     assert!(line.release(ONE, 2, PATIENCE, now).is_empty(), "both are on the way");
+    line.arrived(ONE);
+    assert!(line.release(ONE, 2, PATIENCE, now).is_empty(), "one is on the way");
     line.arrived(ONE);
     assert_eq!(line.release(ONE, 2, PATIENCE, now), [2]);
     assert_eq!((line.phase(), line.is_closed()), (PausePhase::Off, false));
@@ -54,6 +56,7 @@ fn later_requests_wait_behind_those_of_the_pause_and_no_longer() {
     assert_eq!(line.release(ONE, 1, PATIENCE, now), [0]);
     assert_eq!((line.phase(), line.is_closed()), (PausePhase::Releasing, false));
     assert_eq!(enter(&mut line, ONE, 3), Entered::Passes);
+    line.arrived(ONE);
     assert!(line.release(ONE, 0, PATIENCE, now + PATIENCE / 2).is_empty());
     assert_eq!(line.release(ONE, 0, PATIENCE, now + PATIENCE), [1], "the limits of the queue decide");
     assert_eq!(line.release(OTHER, 1, PATIENCE, now), [2]);
@@ -100,10 +103,26 @@ fn the_last_client_that_goes_ends_the_release() {
 }
 
 #[test]
+fn threads_take_turns_so_that_the_order_is_kept() {
+    let mut line = paused(9);
+    for (request, thread) in [(0, 4), (1, 4), (2, 5), (3, 4)] {
+        assert!(matches!(line.enter(ONE, thread, |_| true, request), Entered::Waits(_)));
+    }
+    let now = Instant::now();
+    line.end(now);
+    for expected in [&[0, 1][..], &[2], &[3]] {
+        assert_eq!(line.release(ONE, 9, PATIENCE, now), expected);
+        assert!(line.is_moving(ONE) && line.release(ONE, 9, PATIENCE, now).is_empty());
+        expected.iter().for_each(|_| line.arrived(ONE));
+    }
+    assert!(!line.is_moving(ONE));
+}
+
+#[test]
 fn only_the_paths_of_the_pause_wait() {
     let mut line: Line<u32> = Line::new(1);
     line.begin(terms(5, &["/orders", "/api/v2"])).unwrap();
-    let mut of = |path: &[u8]| line.enter(ONE, |paths| is_below(paths, path), 0) != Entered::Passes;
+    let mut of = |path: &[u8]| line.enter(ONE, 0, |paths| is_below(paths, path), 0) != Entered::Passes;
     for path in [&b"/orders"[..], b"/orders/7", b"/%6frders", b"//orders", b"/api/v2/x"] {
         assert!(of(path), "{}", path.escape_ascii());
     }

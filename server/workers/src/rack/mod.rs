@@ -112,7 +112,7 @@ impl Rack {
     async fn paused(&self, call: &Rc<Call>, client: &dyn Client) -> Result<Option<Place<'_>>, Failure> {
         let since = Instant::now();
         let path = call.with_head(|head| head.path().to_vec()).unwrap_or_default();
-        let place = self.local.shared().pause().wait(call.pool(), &path, client).await;
+        let place = self.local.shared().pause().wait(call.pool(), self.local.index(), &path, client).await;
         if !matches!(place, Ok(None)) {
             call.was_paused(since, Instant::now());
         }
