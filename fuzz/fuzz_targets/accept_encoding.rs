@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use site::coding::{Coding, Preferences};
+use representation::coding::{Coding, Preferences};
 
 fuzz_target!(|input: &[u8]| {
     let read = Preferences::read(input.split(|&byte| byte == b'\n'));

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use site::byteranges::{Ranges, parse};
+use representation::byteranges::{Ranges, parse};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&[shift, ref long @ ..], value)) = input.split_first_chunk::<9>() else { return };

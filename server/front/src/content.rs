@@ -92,6 +92,11 @@ impl Content {
     }
 }
 
+/// Marks the response of a file or a site, which has a coding by its own rules.
+fn negotiated(response: Response) -> Response {
+    Response { negotiated: true, ..response }
+}
+
 /// Returns the caches of an app's files; `None` without any.
 fn public_files(files: &AppFiles, settings: &Settings) -> Option<Rc<PublicFiles>> {
     let any = files.roots().next().is_some();
@@ -142,7 +147,7 @@ impl Content {
             (self.log)(&explained);
         }
         let (mut response, edits) = match local.site.respond(&exchange.request).await {
-            SiteResult::Response(response) => return response,
+            SiteResult::Response(response) => return negotiated(response),
             SiteResult::Proxy(forwarding) => {
                 let proxy = &local.proxies[forwarding.id];
                 if let Some(active) = exchange.trace.span.get() {
@@ -155,8 +160,10 @@ impl Content {
                 (Box::pin(self.serve(target, exchange)).await, edits)
             }
         };
+        let proxied = edits.is_proxied();
         local.site.finish(&edits, &mut response);
-        response
+        // A proxied site is compressed by its own rule; the app behind a site by the settings.
+        if proxied { negotiated(response) } else { response }
     }
 
     /// Serves a file that the app's middleware would send, or else calls the app.
@@ -175,8 +182,8 @@ impl Content {
         if let Some(file) = find(&self.files)
             && let Some(response) = Box::pin(file.respond(request)).await
         {
-            return Some(response);
+            return Some(negotiated(response));
         }
-        Box::pin(find(&self.tried)?.respond(request)).await
+        Box::pin(find(&self.tried)?.respond(request)).await.map(negotiated)
     }
 }

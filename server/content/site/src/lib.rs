@@ -9,8 +9,6 @@
 //! 3. Requests for an origin or the app are returned to the caller as a [`SiteResult`]; this crate depends on neither.
 #![forbid(unsafe_code)]
 
-pub mod byteranges;
-pub mod coding;
 mod disk;
 mod explain;
 mod files;

@@ -7,6 +7,7 @@
 //! 1. The extension is the text after the last dot of the last segment, in any case. The file's content is not read.
 //! 2. With `compat` the types are those of nginx's `mime.types`, and the charset is added as in its `charset_types`.
 
+use representation::media_type::essence;
 use std::borrow::Cow;
 
 const UNKNOWN: &str = "application/octet-stream";
@@ -41,35 +42,10 @@ pub(crate) fn with_charset(media_type: &str, charset: Option<&str>) -> Cow<'stat
     }
 }
 
-/// Returns whether content of this type is worth compressing; parameters after `;` are ignored.
-pub fn is_compressible(media_type: &str) -> bool {
-    let mut buffer = [0; MAX_TYPE];
-    let Some(essence) = essence(media_type, &mut buffer) else { return false };
-    match essence {
-        "image/bmp" | "image/svg+xml" | "image/vnd.microsoft.icon" | "image/x-icon" | "image/x-ms-bmp" => {
-            true
-        }
-        "font/collection" | "font/otf" | "font/sfnt" | "font/ttf" => true,
-        "application/ecmascript" | "application/javascript" | "application/x-javascript" => true,
-        "application/eot" | "application/vnd.ms-fontobject" => true,
-        "application/x-font-ttf" | "application/x-font-opentype" | "application/x-font-truetype" => true,
-        "application/dash+xml" | "application/vnd.apple.mpegurl" | "application/x-subrip" => true,
-        "application/json" | "application/xml" | "application/xml-dtd" | "application/yaml" => true,
-        "application/toml" | "application/graphql" | "application/sql" | "application/x-sh" => true,
-        "application/rtf" | "application/wasm" | "application/x-ndjson" => true,
-        other => {
-            other.starts_with("text/")
-                || (other.starts_with("application/") || other.starts_with("model/"))
-                    && (other.ends_with("+json") || other.ends_with("+xml"))
-        }
-    }
-}
-
 /// Returns whether the buildpack's nginx compresses this type; parameters after `;` are ignored.
 pub fn nginx_compressible(media_type: &str) -> bool {
-    let mut buffer = [0; MAX_TYPE];
     matches!(
-        essence(media_type, &mut buffer),
+        essence(media_type).as_deref(),
         Some(
             "text/html"
                 | "text/plain"
@@ -98,19 +74,11 @@ fn has_charset(media_type: &str, compat: bool) -> bool {
 /// The longest extension that is looked up.
 const MAX_EXTENSION: usize = 16;
 
-/// The longest media type that is looked up.
-const MAX_TYPE: usize = 96;
-
 /// Returns the extension of the last segment in lower case.
 fn extension<'b>(path: &str, buffer: &'b mut [u8; MAX_EXTENSION]) -> Option<&'b str> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let (_, extension) = name.rsplit_once('.')?;
     lower_case(extension, buffer)
-}
-
-/// Returns a media type without parameters, in lower case.
-fn essence<'b>(media_type: &str, buffer: &'b mut [u8; MAX_TYPE]) -> Option<&'b str> {
-    lower_case(media_type.split(';').next().unwrap_or_default().trim(), buffer)
 }
 
 fn lower_case<'b>(text: &str, buffer: &'b mut [u8]) -> Option<&'b str> {
@@ -288,6 +256,7 @@ fn nginx_media_type(path: &str) -> &'static str {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use representation::media_type::is_compressible;
 
     #[test]
     fn types_of_the_web() {
@@ -363,10 +332,6 @@ mod tests {
         for extension in names {
             assert!(!is_compressible(media_type(&format!("x.{extension}"))), "{extension}");
         }
-        assert!(
-            is_compressible("Text/HTML; charset=utf-8") && !is_compressible("") && !is_compressible("text")
-        );
-        assert!(!is_compressible(&"text/".repeat(40)));
         assert!(nginx_compressible("text/css") && nginx_compressible("application/json; charset=x"));
         assert!(!nginx_compressible("application/javascript") && !nginx_compressible("image/svg+xml"));
     }

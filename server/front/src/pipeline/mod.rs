@@ -4,6 +4,7 @@
 //! 1. [`Pipeline::new`] gets everything that a pipeline needs; its steps are the files of this folder.
 //! 2. Only [`Pipeline::report`] counts and logs the failures of requests.
 
+mod compression;
 mod failure_log;
 mod forwarded;
 mod probes;
@@ -18,6 +19,7 @@ use crate::interruption::Maintenance;
 use crate::tls::Encryption;
 use crate::traces::{Tracing, TracingSeed};
 use crate::vitals::Vitals;
+use compression::Compressor;
 use failure_log::FailureLog;
 use forwarded::Forwarded;
 use handler::{Ending, Exchange, Failure, Fault, Handler, Peer, Request, Response, Trace};
@@ -54,6 +56,7 @@ pub(crate) struct Pipeline {
     /// Limits the rate and the number of requests.
     limits: Rc<Limiter>,
     timing: Timing,
+    compressor: Compressor,
     /// `None` when distributed tracing is off.
     traces: Option<Tracing>,
     /// The content of the release in force. A request that arrives takes it.
@@ -127,6 +130,11 @@ impl Handler for Pipeline {
                 }
             };
             if let Some(context) = &context {
+                self.compressor.apply(
+                    &content.serving.release.settings.compression,
+                    &mut response,
+                    &context.trace,
+                );
                 self.mark(&mut response, context);
             }
             response
@@ -178,6 +186,7 @@ impl Pipeline {
             maintenance,
             trusted: settings.rack.trusted_proxies.clone(),
             limits,
+            compressor: Compressor::new(),
             timing: Timing::new(settings.logs.server_timing),
             traces: traces.map(Tracing::new),
             content,
@@ -193,6 +202,7 @@ impl Pipeline {
         let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
         let proxied = self.forwarded.apply(&mut exchange.request);
         of_connection(&mut exchange.request);
+        compression::restore_tags(&mut exchange.request);
         if let Some(probes) = &self.probes
             && let Some(answer) = probes.answer(&exchange.request)
         {

@@ -167,6 +167,7 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
         rack: rack_of(&taker, facts),
         reload: Section::take(&taker),
         maintenance: Section::take(&taker),
+        compression: Section::take(&taker),
         files: files_of(&taker, facts),
         sites: site::sites(&taker, facts),
         mruby: mruby::mruby(&taker, facts),

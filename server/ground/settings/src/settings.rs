@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::puma::PumaFile;
 pub use crate::table::app::Process;
+pub use crate::table::compression::Compression;
 pub use crate::table::health::Health;
 pub use crate::table::limits::Limits;
 pub use crate::table::logs::Logs;
@@ -78,6 +79,7 @@ pub struct Settings {
     pub rack: Rack,
     pub reload: Reload,
     pub maintenance: Maintenance,
+    pub compression: Compression,
     pub files: Files,
     pub sites: Sites,
     pub mruby: Mruby,

@@ -11,6 +11,7 @@
 pub(crate) mod acme;
 pub(crate) mod app;
 pub mod commands;
+pub(crate) mod compression;
 pub(crate) mod entry;
 pub(crate) mod files;
 pub(crate) mod health;
@@ -51,6 +52,7 @@ pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
         files::ALL,
         site::ALL,
         site::FileCache::OPTIONS,
+        compression::Compression::OPTIONS,
         logs::Logs::OPTIONS,
         traces::Traces::OPTIONS,
         timeouts::Timeouts::OPTIONS,

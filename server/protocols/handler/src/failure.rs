@@ -80,7 +80,11 @@ impl Failure {
         let text = format!("{status} {}\n", reason_phrase(status));
         // The rest of an invalid request is not read.
         let after = if self.fault == Fault::Client { After::EndStream } else { After::Reuse };
-        Response { status, fields, body: Body::Bytes(text.into()), after, failure: Some(Box::new(self)) }
+        Response {
+            after,
+            failure: Some(Box::new(self)),
+            ..Response::new(status, fields, Body::Bytes(text.into()))
+        }
     }
 }
 

@@ -185,6 +185,8 @@ pub struct Response {
     pub fields: Fields,
     pub body: Body,
     pub after: After,
+    /// The handler has chosen the content coding (RFC 9110 section 8.4): files and sites have settings of their own for it.
+    pub negotiated: bool,
     /// The failure that caused this response.
     pub failure: Option<Box<Failure>>,
 }
@@ -223,7 +225,7 @@ pub enum Body {
 impl Response {
     /// Creates a response after which the connection may be reused.
     pub fn new(status: u16, fields: Fields, body: Body) -> Response {
-        Response { status, fields, body, after: After::Reuse, failure: None }
+        Response { status, fields, body, after: After::Reuse, negotiated: false, failure: None }
     }
 
     /// Creates a response with a body in memory and a content type.

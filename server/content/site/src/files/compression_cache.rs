@@ -9,11 +9,11 @@
 
 use super::document::{Document, read};
 use super::spill::Spill;
-use crate::coding::{Coding, compress};
 use bytes::Bytes;
 use handler::{Body, FileRegion};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
+use representation::coding::{Coding, Levels, compress};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -113,7 +113,7 @@ async fn compress_file(document: &Document, coding: Coding) -> Option<Bytes> {
     let file = document.file.try_clone().ok()?;
     let compressed = tokio::task::spawn_blocking(move || {
         let data = read(&file, len).ok()?;
-        compress(coding, &data, coding.level()).ok()
+        compress(coding, &data, Levels::KEPT.of(coding)).ok()
     });
     let compressed = compressed.await.ok().flatten()?;
     ((compressed.len() as u64) < len).then(|| compressed.into())

@@ -1,7 +1,7 @@
 //! Holds one version of one file, and its metadata.
 
-use super::conditions;
 use super::root::{SETTLED, Version};
+use super::validators;
 use handler::held::OpenFile;
 use sha2::{Digest, Sha256};
 use std::cell::{Cell, OnceCell};
@@ -69,7 +69,7 @@ impl Document {
             path: path.into(),
             file: Rc::new(OpenFile::from(file)),
             version,
-            modified: (seconds >= PLAUSIBLE_FROM).then(|| conditions::modified(seconds, wall)),
+            modified: (seconds >= PLAUSIBLE_FROM).then(|| validators::modified(seconds, wall)),
             tag: OnceCell::new(),
             covered: Cell::new(None),
             coverable: false,
@@ -88,11 +88,11 @@ impl Document {
         self.tag.get_or_init(|| {
             let (seconds, nanos) = self.version.modified();
             let tag = if self.version.is_genuine() {
-                conditions::tag(self.len(), seconds, nanos)
+                validators::tag(self.len(), seconds, nanos)
             } else if let Some(digest) = self.digest() {
                 format!("\"{digest}-{:x}\"", self.len())
             } else {
-                let tag = conditions::tag(self.len(), seconds, nanos);
+                let tag = validators::tag(self.len(), seconds, nanos);
                 format!("{}-{}\"", tag.trim_end_matches('"'), self.version.local())
             };
             tag.into()

@@ -5,7 +5,6 @@
 
 mod beneath;
 pub(crate) mod compression_cache;
-pub(crate) mod conditions;
 pub(crate) mod document;
 pub(crate) mod path;
 pub(crate) mod presentation;
@@ -14,4 +13,5 @@ pub(crate) mod respond;
 pub(crate) mod root;
 mod spill;
 pub(crate) mod store;
+mod validators;
 pub(crate) mod watches;

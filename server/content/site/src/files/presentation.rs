@@ -1,9 +1,9 @@
 //! Builds the header fields of a file at a path that are the same for every request.
 
 use super::document::Document;
-use crate::coding::Coding;
 use crate::media_type;
 use handler::Fields;
+use representation::coding::Coding;
 use std::borrow::Cow;
 
 /// A site's options for all its files.
@@ -25,7 +25,7 @@ impl FileOptions {
         if self.compat {
             media_type::nginx_compressible(content_type)
         } else {
-            media_type::is_compressible(content_type)
+            representation::media_type::is_compressible(content_type)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Collects, in one pass, a request's header fields that select a representation.
 
-use crate::coding::Preferences;
 use handler::Request;
+use representation::coding::Preferences;
 
 /// The fields of a request that matter for files.
 #[derive(Debug, Clone, Copy, Default)]

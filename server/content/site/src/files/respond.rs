@@ -4,14 +4,14 @@
 //! range gets the uncompressed file or a precompressed one, never one compressed on the fly.
 
 use super::compression_cache::CompressionCache;
-use super::conditions::{ConditionResult, Validators};
 use super::document::Document;
 use super::presentation::{FileOptions, Presentation, VersionFields};
 use super::requested::{RequestedRepresentation, preferences};
 use super::store::{Lookup, MAX_IN_MEMORY, Store};
-use crate::byteranges::{self, Ranges};
-use crate::coding::Coding;
 use handler::{Body, Fields, FileRegion, Request, Response};
+use representation::byteranges::{self, Ranges};
+use representation::coding::Coding;
+use representation::conditions::{ConditionResult, Validators};
 use std::rc::Rc;
 
 /// The file has changed since the lookup: look it up again.
@@ -66,7 +66,7 @@ impl Responder {
         let on_the_fly = coding != Coding::Identity && side_car.is_none();
         let version_fields = VersionFields::of(document, on_the_fly);
         let validators = Validators {
-            tag: &version_fields.tag,
+            tag: Some(version_fields.tag.as_bytes()),
             weak: version_fields.weak,
             modified: document.modified,
             genuine: document.version.is_genuine(),

@@ -5,7 +5,7 @@
 //! 2. A value that is not a valid header field value is never used as one.
 
 use super::rule::{Condition, FileRule, Host, Types};
-use crate::coding::Coding;
+use representation::coding::Coding;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use text::percent::decode;

@@ -1,8 +1,8 @@
 //! Describes how one middleware of an app sends files: for which paths and clients, with which fields. No I/O.
 
 use super::path::FilePath;
-use crate::coding::Coding;
 use handler::Request;
+use representation::coding::Coding;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};

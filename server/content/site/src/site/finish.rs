@@ -1,10 +1,10 @@
 //! Applies a site's rules to responses of an origin or the app.
 
 use super::{COMPRESS_FROM, Forwarding, Site, SiteResult, view};
-use crate::coding::{self, Coding, Preferences};
 use crate::files::presentation::apply;
 use crate::files::requested::{RequestedRepresentation, preferences};
 use handler::{Peer, Request, Response};
+use representation::coding::{self, Coding, Encoding, Preferences};
 use std::rc::Rc;
 
 /// The changes that the rules make to a response of an origin or the app.
@@ -18,6 +18,11 @@ pub struct ResponseEdits {
 }
 
 impl ResponseEdits {
+    /// Returns whether the response comes from an origin.
+    pub fn is_proxied(&self) -> bool {
+        self.proxy.is_some()
+    }
+
     /// Returns the changes to a response of the app.
     pub(super) fn app(fields: &Rc<[(String, String)]>) -> ResponseEdits {
         ResponseEdits { fields: fields.clone(), ..ResponseEdits::default() }
@@ -48,7 +53,7 @@ impl Site {
             if self.may_encode(response) {
                 let codings = edits.codings.map_or([Coding::Identity; 3], |codings| self.quick(&codings));
                 if let Some(connection) = &edits.connection {
-                    coding::encode_response(response, &codings, connection);
+                    coding::encode_response(response, &Encoding::plain(&codings), connection);
                 }
             }
         }
@@ -77,33 +82,11 @@ impl Site {
         };
         options.compress
             && response.fields.get("content-type").is_some_and(fits)
-            && coding::may_encode(response, min)
+            && coding::may_encode(response, min, false)
     }
 
-    /// Returns the codings for responses that are encoded for each request, the best one first. Brotli, which is slow, is used only if the client
-    /// accepts no other coding.
+    /// Returns the codings for responses that are encoded for each request, the best one first.
     pub(super) fn quick(&self, codings: &Preferences) -> [Coding; 3] {
-        let best = self.quickest(codings);
-        let zstd = !self.responder.options.compat && codings.accepts(Coding::Zstd);
-        let next = match best {
-            Coding::Gzip if zstd => Coding::Zstd,
-            Coding::Zstd if codings.accepts(Coding::Gzip) => Coding::Gzip,
-            _ => Coding::Identity,
-        };
-        [best, next, Coding::Identity]
-    }
-
-    fn quickest(&self, codings: &Preferences) -> Coding {
-        let compat = self.responder.options.compat;
-        let quick =
-            |coding| matches!(coding, Coding::Gzip | Coding::Identity) || (coding == Coding::Zstd && !compat);
-        match codings.best(quick) {
-            Some(Coding::Identity) | None
-                if !compat && codings.accepts(Coding::Br) && !codings.accepts(Coding::Gzip) =>
-            {
-                Coding::Br
-            }
-            best => best.unwrap_or(Coding::Identity),
-        }
+        coding::live(codings, !self.responder.options.compat)
     }
 }

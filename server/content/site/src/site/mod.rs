@@ -7,7 +7,6 @@ mod walk;
 
 pub use finish::ResponseEdits;
 
-use crate::coding::Coding;
 use crate::files::compression_cache::CompressionCache;
 use crate::files::document::Document;
 use crate::files::path::{PathError, SitePath, percent_encode};
@@ -20,6 +19,7 @@ use crate::rules::{RequestView, Rules};
 use auth::{Authenticator, Busy, Client};
 use handler::{Failure, PeerAddr, Request, Response};
 use path_cache::{CachedPath, PathCache, Target};
+use representation::coding::Coding;
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;

@@ -1,7 +1,6 @@
 //! Renders directory listings and error pages.
 
 use super::{Site, SiteResult};
-use crate::coding;
 use crate::files::path::SitePath;
 use crate::files::presentation::Presentation;
 use crate::files::requested::{RequestedRepresentation, preferences};
@@ -9,6 +8,7 @@ use crate::files::store::Lookup;
 use crate::listing;
 use crate::page::status_page;
 use handler::{Request, Response};
+use representation::coding::{self, Coding, Encoding};
 
 impl Site {
     pub(super) fn listing(
@@ -34,9 +34,9 @@ impl Site {
         let mut response = Response::text(200, "text/html; charset=utf-8", page);
         if self.may_encode(&response) {
             let asked = RequestedRepresentation::of(request).coding;
-            let identity = [coding::Coding::Identity; 3];
+            let identity = [Coding::Identity; 3];
             let codings = if asked { self.quick(&preferences(request)) } else { identity };
-            coding::encode_response(&mut response, &codings, &request.peer);
+            coding::encode_response(&mut response, &Encoding::plain(&codings), &request.peer);
         }
         Ok(response)
     }

@@ -67,6 +67,24 @@ impl Preferences {
     }
 }
 
+/// Returns the codings for a response that is encoded each time it is sent, the best one first. Brotli, which takes five times as long as the others, is
+/// used only if the client accepts no other coding. Without `zstd` it is never used, nor is zstd: clients of such a site expect gzip.
+pub fn live(preferences: &Preferences, zstd: bool) -> [Coding; 3] {
+    let quick =
+        |coding| matches!(coding, Coding::Gzip | Coding::Identity) || (coding == Coding::Zstd && zstd);
+    let only_br = zstd && preferences.accepts(Coding::Br) && !preferences.accepts(Coding::Gzip);
+    let best = match preferences.best(quick) {
+        Some(Coding::Identity) | None if only_br => Coding::Br,
+        best => best.unwrap_or(Coding::Identity),
+    };
+    let next = match best {
+        Coding::Gzip if zstd && preferences.accepts(Coding::Zstd) => Coding::Zstd,
+        Coding::Zstd if preferences.accepts(Coding::Gzip) => Coding::Gzip,
+        _ => Coding::Identity,
+    };
+    [best, next, Coding::Identity]
+}
+
 /// Returns the slot for the weight of the coding with that name.
 fn slot<'a>(
     name: &[u8],

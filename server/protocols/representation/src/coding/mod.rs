@@ -1,14 +1,20 @@
 //! Implements content codings (RFC 9110 section 8.4): chooses one for a client, and applies it.
 
-mod compress;
+mod budget;
 mod encoder;
+mod levels;
 mod negotiate;
+mod padding;
 mod permits;
 mod stream;
+mod whole;
 
-pub use compress::compress;
-pub use negotiate::Preferences;
-pub use stream::{EncodedStream, MIN_LENGTH, encode_response, may_encode};
+pub use budget::{Budget, Effort};
+pub use levels::Levels;
+pub use negotiate::{Preferences, live};
+pub use padding::Padding;
+pub use stream::{EncodedStream, Encoding, MIN_LENGTH, describe, encode_response, may_encode, vary, weaken};
+pub use whole::{compress, compress_padded};
 
 /// A content coding, in order of the server's preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,16 +50,6 @@ impl Coding {
             Coding::Zstd => ".zst",
             Coding::Gzip => ".gz",
             Coding::Identity => "",
-        }
-    }
-
-    /// Returns the default level for compression while a client waits: brotli 5, zstd 3, gzip 6.
-    pub fn level(self) -> u32 {
-        match self {
-            Coding::Br => 5,
-            Coding::Zstd => 3,
-            Coding::Gzip => 6,
-            Coding::Identity => 0,
         }
     }
 }

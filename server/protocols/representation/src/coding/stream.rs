@@ -8,16 +8,20 @@
 //! 4. The number of encoders is bounded ([`EncoderPermit`]). When no permit is left, the body is sent uncompressed.
 //! 5. An error of the inner stream, of a file or of the encoder ends the stream with a [`Failure`].
 
+use super::budget::Budget;
 use super::encoder::Encoder;
+use super::padding::Padding;
 use super::permits::EncoderPermit;
-use super::{Coding, compress};
+use super::whole::compress_padded;
+use super::{Coding, Levels};
 use crate::media_type::is_compressible;
 use bytes::{Buf, Bytes};
-use handler::{Body, BodyStream, Chunk, Failure, FileRegion, Peer, Response};
+use handler::{Body, BodyStream, Chunk, Failure, Fields, FileRegion, Peer, Response};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// Shorter bodies are not encoded, in bytes.
 pub const MIN_LENGTH: u64 = 1024;
@@ -34,9 +38,46 @@ const BUDGET: usize = 128 * 1024;
 /// Output that is sent without waiting for more input, in bytes.
 const SEND_AT: usize = 16 * 1024;
 
+/// How a response is encoded while it is sent.
+#[derive(Debug, Clone)]
+pub struct Encoding<'a> {
+    /// In order of preference; see [`live`](super::live).
+    pub codings: &'a [Coding],
+    pub levels: Levels,
+    pub padding: Padding,
+    /// The account that the processor time is taken from.
+    pub budget: Option<&'a Rc<Budget>>,
+}
+
+impl<'a> Encoding<'a> {
+    /// Encodes with the levels for live responses, without padding or budget.
+    pub fn plain(codings: &'a [Coding]) -> Encoding<'a> {
+        Encoding { codings, levels: Levels::LIVE, padding: Padding::NONE, budget: None }
+    }
+}
+
+/// Less input than this is not worth reading the clock for, in bytes.
+const MEASURED_FROM: usize = 1024;
+
+/// Runs `encode` and takes its processor time from the budget.
+fn spending<T>(budget: Option<&Budget>, len: usize, encode: impl FnOnce() -> T) -> T {
+    let Some(budget) = budget.filter(|_| len >= MEASURED_FROM) else { return encode() };
+    let started = thread_time();
+    let result = encode();
+    budget.spend(thread_time().saturating_sub(started));
+    result
+}
+
+/// Returns the processor time of this thread.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
 /// A body stream that encodes another one.
 pub struct EncodedStream {
     inner: Box<dyn BodyStream>,
+    budget: Option<Rc<Budget>>,
     /// `None` after the end.
     encoder: Option<(Encoder, EncoderPermit)>,
     input: Input,
@@ -56,12 +97,13 @@ impl EncodedStream {
     pub fn new(
         inner: Box<dyn BodyStream>,
         coding: Coding,
-        level: u32,
+        encoding: &Encoding<'_>,
         permit: EncoderPermit,
     ) -> Result<EncodedStream, Box<dyn BodyStream>> {
-        match Encoder::new(coding, level, None) {
+        match Encoder::new(coding, encoding.levels.of(coding), None, encoding.padding) {
             Ok(encoder) => Ok(EncodedStream {
                 inner,
+                budget: encoding.budget.cloned(),
                 encoder: Some((encoder, permit)),
                 input: Input::Bytes(Bytes::new()),
                 dirty: false,
@@ -81,7 +123,7 @@ impl EncodedStream {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            let encoded = self.input.encode(encoder)?;
+            let encoded = self.input.encode(encoder, self.budget.as_deref())?;
             // An empty chunk costs time, too.
             budget = budget.saturating_sub(encoded.max(64));
             if encoded > 0 {
@@ -135,18 +177,18 @@ impl BodyStream for EncodedStream {
 
 impl Input {
     /// Encodes one step. Returns the number of input bytes, 0 at the end.
-    fn encode(&mut self, encoder: &mut Encoder) -> Result<usize, Failure> {
+    fn encode(&mut self, encoder: &mut Encoder, budget: Option<&Budget>) -> Result<usize, Failure> {
         match self {
             Input::Bytes(bytes) => {
                 let step = bytes.len().min(STEP);
-                encoder.write(&bytes[..step]).map_err(unencoded)?;
+                spending(budget, step, || encoder.write(&bytes[..step])).map_err(unencoded)?;
                 bytes.advance(step);
                 Ok(step)
             }
             Input::File(region, buffer) => {
                 buffer.resize(region.len.min(STEP as u64) as usize, 0);
                 let step = read_some(region, buffer)?;
-                encoder.write(&buffer[..step]).map_err(unencoded)?;
+                spending(budget, step, || encoder.write(&buffer[..step])).map_err(unencoded)?;
                 region.offset += step as u64;
                 region.len -= step as u64;
                 Ok(step)
@@ -185,11 +227,12 @@ impl BodyStream for Once {
 
 /// Returns whether a response may be encoded: final, complete, not encoded yet, of a compressible type, of unknown length or at least `min_length`
 /// bytes, and without `Cache-Control: no-transform` or a digest. Such a response needs `Vary: Accept-Encoding` even if it is sent as identity.
-pub fn may_encode(response: &Response, min_length: u64) -> bool {
+/// `head`: the response to a HEAD, whose empty body says nothing about its length.
+pub fn may_encode(response: &Response, min_length: u64, head: bool) -> bool {
     let fields = &response.fields;
     let whole = matches!(response.status, 200..=599) && !matches!(response.status, 204..=206 | 304);
     whole
-        && length(response).is_none_or(|length| length >= min_length)
+        && length(response, head).is_none_or(|length| length >= min_length)
         && fields
             .get("content-type")
             .and_then(|value| str::from_utf8(value).ok())
@@ -203,14 +246,14 @@ const EXCLUDING_FIELDS: [&str; 6] =
     ["content-encoding", "content-range", "content-digest", "repr-digest", "digest", "content-md5"];
 
 /// Returns the length of the body in bytes; for HEAD the length that GET would have; `None` if unknown.
-fn length(response: &Response) -> Option<u64> {
+fn length(response: &Response, head: bool) -> Option<u64> {
     let declared = || str::from_utf8(response.fields.get("content-length")?).ok()?.trim().parse().ok();
     match &response.body {
         Body::Bytes(bytes) => Some(bytes.len() as u64),
         Body::Kept(kept) => Some(kept.body().len() as u64),
         Body::File(region) => Some(region.len),
         Body::Stream(_) => declared(),
-        Body::Empty => Some(declared().unwrap_or(0)),
+        Body::Empty => declared().or_else(|| (!head).then_some(0)),
         Body::Tunnel { .. } => Some(0),
     }
 }
@@ -219,22 +262,28 @@ fn length(response: &Response) -> Option<u64> {
 /// [`Coding::Identity`], or if a small body would not shrink, only adds `Vary`. The caller must have checked [`may_encode`]. An empty body is taken
 /// for the response to a HEAD.
 ///
-/// A stream takes the first of `codings`, which are in order of preference, that has an [`EncoderPermit`] left on the connection.
-pub fn encode_response(response: &mut Response, codings: &[Coding], connection: &Rc<Peer>) {
+/// A stream takes the first of the codings that has an [`EncoderPermit`] left on the connection.
+pub fn encode_response(response: &mut Response, encoding: &Encoding<'_>, connection: &Rc<Peer>) {
     let fields = &mut response.fields;
-    if !fields.lists("vary", "accept-encoding") && !fields.lists("vary", "*") {
-        fields.push(b"Vary", b"Accept-Encoding");
-    }
+    vary(fields);
     let body = std::mem::replace(&mut response.body, Body::Empty);
-    let (body, coding) = encode_body(body, codings, connection);
+    let (body, coding) = encode_body(body, encoding, connection);
     response.body = body;
     if let Some(token) = coding.token() {
-        describe(response, token);
+        describe(&mut response.fields, token);
+    }
+}
+
+/// Adds `Vary: Accept-Encoding`, if it is not covered yet.
+pub fn vary(fields: &mut Fields) {
+    if !fields.lists("vary", "accept-encoding") && !fields.lists("vary", "*") {
+        fields.push(b"Vary", b"Accept-Encoding");
     }
 }
 
 /// Returns the encoded body and its coding.
-fn encode_body(body: Body, codings: &[Coding], connection: &Rc<Peer>) -> (Body, Coding) {
+fn encode_body(body: Body, encoding: &Encoding<'_>, connection: &Rc<Peer>) -> (Body, Coding) {
+    let codings = encoding.codings;
     let best = codings.first().copied().unwrap_or(Coding::Identity);
     if best == Coding::Identity {
         return (body, best);
@@ -246,7 +295,10 @@ fn encode_body(body: Body, codings: &[Coding], connection: &Rc<Peer>) -> (Body, 
     let stream: Box<dyn BodyStream> = match body {
         Body::Empty => return (Body::Empty, best),
         Body::Bytes(bytes) if bytes.len() <= INLINE_MAX => {
-            return match compress(best, &bytes, best.level()) {
+            let level = encoding.levels.of(best);
+            let budget = encoding.budget.map(|budget| &**budget);
+            let compress = || compress_padded(best, &bytes, level, encoding.padding);
+            return match spending(budget, bytes.len(), compress) {
                 Ok(encoded) if encoded.len() < bytes.len() => (Body::Bytes(encoded.into()), best),
                 Ok(_) | Err(_) => (Body::Bytes(bytes), Coding::Identity),
             };
@@ -258,25 +310,28 @@ fn encode_body(body: Body, codings: &[Coding], connection: &Rc<Peer>) -> (Body, 
     };
     let permit = codings.iter().find_map(|&coding| Some((coding, EncoderPermit::take(coding, connection)?)));
     let Some((coding, permit)) = permit else { return (Body::Stream(stream), Coding::Identity) };
-    match EncodedStream::new(stream, coding, coding.level(), permit) {
+    match EncodedStream::new(stream, coding, encoding, permit) {
         Ok(encoded) => (Body::Stream(Box::new(encoded)), coding),
         Err(stream) => (Body::Stream(stream), Coding::Identity),
     }
 }
 
-/// Sets the header fields of an encoded response.
-fn describe(response: &mut Response, token: &str) {
-    let fields = &mut response.fields;
-    let strong = fields.get("etag").filter(|tag| !tag.starts_with(b"W/")).map(|tag| [b"W/", tag].concat());
+/// Sets the header fields of an encoded response, apart from `Vary`.
+pub fn describe(fields: &mut Fields, token: &str) {
+    weaken(fields);
     fields.retain(|name, _| {
-        !(name.eq_ignore_ascii_case(b"content-length")
-            || name.eq_ignore_ascii_case(b"accept-ranges")
-            || strong.is_some() && name.eq_ignore_ascii_case(b"etag"))
+        !(name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"accept-ranges"))
     });
+    fields.push(b"Content-Encoding", token.as_bytes());
+}
+
+/// Makes a strong ETag weak: the encoded bytes are not those that it was made for.
+pub fn weaken(fields: &mut Fields) {
+    let strong = fields.get("etag").filter(|tag| !tag.starts_with(b"W/")).map(|tag| [b"W/", tag].concat());
     if let Some(weak) = strong {
+        fields.retain(|name, _| !name.eq_ignore_ascii_case(b"etag"));
         fields.push(b"ETag", &weak);
     }
-    fields.push(b"Content-Encoding", token.as_bytes());
 }
 
 #[cfg(test)]

@@ -7,37 +7,39 @@
 //! less than 4 MiB, whatever the length of the stream.
 
 use super::Coding;
+use super::padding::{self, Padding};
 use std::io::{self, Write};
 
 /// The window of streams: 256 KiB. A larger one costs memory for each response, and pages seldom repeat text from further back.
 const STREAM_WINDOW: u32 = 18;
 
 /// Higher levels of zstd use windows over 8 MiB, which clients refuse (RFC 9659).
-const ZSTD_MAX_LEVEL: u32 = 19;
+pub(super) const ZSTD_MAX_LEVEL: u32 = 19;
 
 /// The size of brotli's output buffer, in bytes.
 const BROTLI_BUFFER: usize = 4096;
 
 pub(super) enum Encoder {
-    Br(Box<brotli::CompressorWriter<Vec<u8>>>),
-    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+    Br(Box<brotli::CompressorWriter<Vec<u8>>>, Padding),
+    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>, Padding),
     Gzip(flate2::write::GzEncoder<Vec<u8>>),
     Identity(Vec<u8>),
 }
 
 impl Encoder {
     /// Creates an encoder for data of `len` bytes, or for a stream (`None`).
-    pub(super) fn new(coding: Coding, level: u32, len: Option<usize>) -> io::Result<Encoder> {
+    pub(super) fn new(
+        coding: Coding,
+        level: u32,
+        len: Option<usize>,
+        padding: Padding,
+    ) -> io::Result<Encoder> {
         let room = Vec::with_capacity(len.unwrap_or(0) / 4);
         Ok(match coding {
             Coding::Br => {
                 let window = len.map_or(STREAM_WINDOW, brotli_window);
-                Encoder::Br(Box::new(brotli::CompressorWriter::new(
-                    room,
-                    BROTLI_BUFFER,
-                    level.min(11),
-                    window,
-                )))
+                let writer = brotli::CompressorWriter::new(room, BROTLI_BUFFER, level.min(11), window);
+                Encoder::Br(Box::new(writer), padding)
             }
             Coding::Zstd => {
                 let mut encoder =
@@ -46,10 +48,14 @@ impl Encoder {
                     Some(len) => encoder.set_pledged_src_size(Some(len as u64))?,
                     None => encoder.window_log(STREAM_WINDOW)?,
                 }
-                Encoder::Zstd(encoder)
+                Encoder::Zstd(encoder, padding)
             }
             Coding::Gzip => {
-                Encoder::Gzip(flate2::write::GzEncoder::new(room, flate2::Compression::new(level.min(9))))
+                let builder = match padding::gzip_extra(padding) {
+                    Some(extra) => flate2::GzBuilder::new().extra(extra),
+                    None => flate2::GzBuilder::new(),
+                };
+                Encoder::Gzip(builder.write(room, flate2::Compression::new(level.min(9))))
             }
             Coding::Identity => Encoder::Identity(room),
         })
@@ -57,8 +63,8 @@ impl Encoder {
 
     pub(super) fn write(&mut self, data: &[u8]) -> io::Result<()> {
         match self {
-            Encoder::Br(encoder) => encoder.write_all(data),
-            Encoder::Zstd(encoder) => encoder.write_all(data),
+            Encoder::Br(encoder, _) => encoder.write_all(data),
+            Encoder::Zstd(encoder, _) => encoder.write_all(data),
             Encoder::Gzip(encoder) => encoder.write_all(data),
             Encoder::Identity(out) => out.write_all(data),
         }
@@ -67,8 +73,8 @@ impl Encoder {
     /// Makes everything written so far decodable by the client.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match self {
-            Encoder::Br(encoder) => encoder.flush(),
-            Encoder::Zstd(encoder) => encoder.flush(),
+            Encoder::Br(encoder, _) => encoder.flush(),
+            Encoder::Zstd(encoder, _) => encoder.flush(),
             Encoder::Gzip(encoder) => encoder.flush(),
             Encoder::Identity(_) => Ok(()),
         }
@@ -77,8 +83,8 @@ impl Encoder {
     /// Returns the number of encoded bytes that [`Encoder::take`] would return.
     pub(super) fn ready(&self) -> usize {
         match self {
-            Encoder::Br(encoder) => encoder.get_ref().len(),
-            Encoder::Zstd(encoder) => encoder.get_ref().len(),
+            Encoder::Br(encoder, _) => encoder.get_ref().len(),
+            Encoder::Zstd(encoder, _) => encoder.get_ref().len(),
             Encoder::Gzip(encoder) => encoder.get_ref().len(),
             Encoder::Identity(out) => out.len(),
         }
@@ -86,8 +92,8 @@ impl Encoder {
 
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(match self {
-            Encoder::Br(encoder) => encoder.get_mut(),
-            Encoder::Zstd(encoder) => encoder.get_mut(),
+            Encoder::Br(encoder, _) => encoder.get_mut(),
+            Encoder::Zstd(encoder, _) => encoder.get_mut(),
             Encoder::Gzip(encoder) => encoder.get_mut(),
             Encoder::Identity(out) => out,
         })
@@ -96,8 +102,19 @@ impl Encoder {
     /// Ends the encoded data and returns the rest of it.
     pub(super) fn finish(self) -> io::Result<Vec<u8>> {
         match self {
-            Encoder::Br(encoder) => Ok(encoder.into_inner()),
-            Encoder::Zstd(encoder) => encoder.finish(),
+            Encoder::Br(mut encoder, padding) => {
+                if !padding.is_none() {
+                    // After a flush the output ends at a byte.
+                    encoder.flush()?;
+                    padding::brotli_metadata(padding, encoder.get_mut());
+                }
+                Ok(encoder.into_inner())
+            }
+            Encoder::Zstd(encoder, padding) => {
+                let mut out = encoder.finish()?;
+                padding::zstd_frame(padding, &mut out);
+                Ok(out)
+            }
             Encoder::Gzip(encoder) => encoder.finish(),
             Encoder::Identity(out) => Ok(out),
         }

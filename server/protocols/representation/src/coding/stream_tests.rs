@@ -1,6 +1,6 @@
 //! Tests encoded streams and responses.
 
-use super::super::compress::decompress;
+use super::super::whole::decompress;
 use super::*;
 use handler::Lender;
 use proptest::prelude::*;
@@ -48,15 +48,15 @@ fn bytes(text: &[u8]) -> Option<Result<Chunk, Failure>> {
 
 fn encoded(coding: Coding, script: Vec<Option<Result<Chunk, Failure>>>) -> EncodedStream {
     let permit = EncoderPermit::take(coding, &connection()).unwrap();
-    EncodedStream::new(Box::new(Script(script.into())), coding, coding.level(), permit).ok().unwrap()
+    EncodedStream::new(Box::new(Script(script.into())), coding, &Encoding::plain(&[]), permit).ok().unwrap()
 }
 
 fn connection() -> Rc<Peer> {
-    crate::testing::request("GET", "/", &[]).peer
+    crate::testing::connection()
 }
 
 fn encode(response: &mut Response, coding: Coding) {
-    encode_response(response, &[coding], &connection());
+    encode_response(response, &Encoding::plain(&[coding]), &connection());
 }
 
 /// Reads to the end.
@@ -210,34 +210,42 @@ fn page(fields: &[(&str, &str)]) -> Response {
 
 #[test]
 fn eligible_responses() {
-    assert!(may_encode(&page(&[]), MIN_LENGTH));
-    assert!(may_encode(&page(&[("Cache-Control", "public, max-age=5")]), MIN_LENGTH));
-    assert!(!may_encode(&page(&[]), 1 << 20));
+    assert!(may_encode(&page(&[]), MIN_LENGTH, false));
+    assert!(may_encode(&page(&[("Cache-Control", "public, max-age=5")]), MIN_LENGTH, false));
+    assert!(!may_encode(&page(&[]), 1 << 20, false));
     for (name, value) in [
         ("Content-Encoding", "gzip"),
         ("Content-Range", "bytes 0-1/2"),
         ("Cache-Control", "public, No-Transform"),
         ("Content-Digest", "sha-256=:x:"),
     ] {
-        assert!(!may_encode(&page(&[(name, value)]), MIN_LENGTH), "{name}");
+        assert!(!may_encode(&page(&[(name, value)]), MIN_LENGTH, false), "{name}");
     }
     for status in [101, 204, 205, 206, 304] {
-        assert!(!may_encode(&Response { status, ..page(&[]) }, MIN_LENGTH), "{status}");
+        assert!(!may_encode(&Response { status, ..page(&[]) }, MIN_LENGTH, false), "{status}");
     }
     for status in [200, 203, 404, 500] {
-        assert!(may_encode(&Response { status, ..page(&[]) }, MIN_LENGTH), "{status}");
+        assert!(may_encode(&Response { status, ..page(&[]) }, MIN_LENGTH, false), "{status}");
     }
-    assert!(!may_encode(&Response::text(200, "image/png", vec![0; 5000]), MIN_LENGTH));
-    assert!(!may_encode(&Response { fields: Default::default(), ..page(&[]) }, MIN_LENGTH));
+    assert!(!may_encode(&Response::text(200, "image/png", vec![0; 5000]), MIN_LENGTH, false));
+    assert!(!may_encode(&Response { fields: Default::default(), ..page(&[]) }, MIN_LENGTH, false));
 }
 
 #[test]
 fn lengths_of_streams_and_of_head_responses() {
     let stream = || Body::Stream(Box::new(Script(VecDeque::new())));
-    assert!(may_encode(&Response { body: stream(), ..page(&[]) }, MIN_LENGTH));
-    assert!(!may_encode(&Response { body: stream(), ..page(&[("Content-Length", "10")]) }, MIN_LENGTH));
-    assert!(!may_encode(&Response { body: Body::Empty, ..page(&[]) }, MIN_LENGTH));
-    assert!(may_encode(&Response { body: Body::Empty, ..page(&[("Content-Length", "5000")]) }, MIN_LENGTH));
+    assert!(may_encode(&Response { body: stream(), ..page(&[]) }, MIN_LENGTH, false));
+    assert!(!may_encode(
+        &Response { body: stream(), ..page(&[("Content-Length", "10")]) },
+        MIN_LENGTH,
+        false
+    ));
+    assert!(!may_encode(&Response { body: Body::Empty, ..page(&[]) }, MIN_LENGTH, false));
+    assert!(may_encode(
+        &Response { body: Body::Empty, ..page(&[("Content-Length", "5000")]) },
+        MIN_LENGTH,
+        false
+    ));
 }
 
 #[test]
@@ -318,7 +326,11 @@ fn unread_streams_of_a_connection_take_cheaper_codings_and_then_none() {
         let body = Body::Stream(Box::new(Script(vec![bytes(b"some text")].into())));
         let mut response = Response::new(200, handler::Fields::default(), body);
         response.fields.push(b"ETag", b"\"1\"");
-        encode_response(&mut response, &[Coding::Zstd, Coding::Gzip, Coding::Identity], &connection);
+        encode_response(
+            &mut response,
+            &Encoding::plain(&[Coding::Zstd, Coding::Gzip, Coding::Identity]),
+            &connection,
+        );
         response
     };
     let coding = |response: &Response| response.fields.get("content-encoding").map(<[u8]>::to_vec);

@@ -71,11 +71,7 @@ impl Drop for EncoderPermit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::request;
-
-    fn connection() -> Rc<Peer> {
-        request("GET", "/", &[]).peer
-    }
+    use crate::testing::connection;
 
     fn take(coding: Coding, connection: &Rc<Peer>, count: usize) -> Vec<EncoderPermit> {
         (0..count).map_while(|_| EncoderPermit::take(coding, connection)).collect()

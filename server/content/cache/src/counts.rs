@@ -1,0 +1,229 @@
+//! Counts of the cache, for statistics.
+
+use crate::key;
+use crate::storable::Refusal;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// How a request was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// From the store, fresh.
+    Hit,
+    /// From the store, stale.
+    Stale,
+    /// From the store, after the origin has confirmed it.
+    Validated,
+    /// From the store, after waiting for an equal request.
+    Collapsed,
+    /// By the origin.
+    Miss,
+}
+
+/// The number of [`Answer`]s.
+const ANSWERS: usize = 5;
+
+/// The most routes that are counted separately; further ones are counted together.
+const MOST_ROUTES: usize = 256;
+
+/// The counts of all threads. They only grow.
+#[derive(Debug, Default)]
+pub struct Counts {
+    answers: [AtomicU64; ANSWERS],
+    stored: AtomicU64,
+    purged: AtomicU64,
+    invalidated: AtomicU64,
+    renewed: AtomicU64,
+    refused: [AtomicU64; Refusal::ALL.len()],
+    routes: Mutex<HashMap<Box<str>, RouteCount>>,
+}
+
+/// The counts of the paths that differ only in ids.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RouteCount {
+    /// The path, with `:id` for numbers and the like.
+    pub route: String,
+    /// Requests that were answered without the origin, or after it had confirmed the kept response.
+    pub hits: u64,
+    /// Requests that the origin answered.
+    pub misses: u64,
+    /// The last reason for not keeping a response.
+    pub refused: Option<&'static str>,
+}
+
+impl Counts {
+    pub(crate) fn answered(&self, answer: Answer, key: &[u8], refused: Option<Refusal>) {
+        self.answers[answer as usize].fetch_add(1, Ordering::Relaxed);
+        let mut buffer = RouteBuffer::default();
+        let route = buffer.route(key::path(key));
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = routes.len() >= MOST_ROUTES;
+        let count = match routes.get_mut(route) {
+            Some(count) => count,
+            None => routes.entry(if full { "others".into() } else { route.into() }).or_default(),
+        };
+        match answer {
+            Answer::Miss => count.misses += 1,
+            _ => count.hits += 1,
+        }
+        if let Some(why) = refused {
+            count.refused = Some(why.name());
+        }
+    }
+
+    pub(crate) fn refused(&self, why: Refusal) {
+        self.refused[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stored(&self) {
+        self.stored.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn purged(&self, count: u64) {
+        self.purged.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn invalidated(&self) {
+        self.invalidated.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn renewed(&self) {
+        self.renewed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn answer(&self, answer: Answer) -> u64 {
+        self.answers[answer as usize].load(Ordering::Relaxed)
+    }
+
+    /// Requests that were answered from the store, fresh.
+    pub fn hits(&self) -> u64 {
+        self.answer(Answer::Hit)
+    }
+
+    /// Requests that got a stale response.
+    pub fn stale(&self) -> u64 {
+        self.answer(Answer::Stale)
+    }
+
+    /// Requests whose kept response the origin has confirmed.
+    pub fn validated(&self) -> u64 {
+        self.answer(Answer::Validated)
+    }
+
+    /// Requests that waited for an equal one and got its response.
+    pub fn collapsed(&self) -> u64 {
+        self.answer(Answer::Collapsed)
+    }
+
+    /// Requests that the origin answered.
+    pub fn misses(&self) -> u64 {
+        self.answer(Answer::Miss)
+    }
+
+    /// Responses that were kept, renewals included.
+    pub fn kept(&self) -> u64 {
+        self.stored.load(Ordering::Relaxed)
+    }
+
+    /// Resources that were purged.
+    pub fn purges(&self) -> u64 {
+        self.purged.load(Ordering::Relaxed)
+    }
+
+    /// Resources that a request with an unsafe method has invalidated.
+    pub fn invalidations(&self) -> u64 {
+        self.invalidated.load(Ordering::Relaxed)
+    }
+
+    /// Responses that were renewed while a stale one was sent.
+    pub fn renewals(&self) -> u64 {
+        self.renewed.load(Ordering::Relaxed)
+    }
+
+    /// Returns the numbers of responses that were not kept, by reason.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let count = |why: &Refusal| self.refused[*why as usize].load(Ordering::Relaxed);
+        Refusal::ALL.iter().map(move |why| (why.name(), count(why)))
+    }
+
+    /// Returns the counts by route, the busiest first.
+    pub fn routes(&self) -> Vec<RouteCount> {
+        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |(route, count): (&Box<str>, &RouteCount)| RouteCount {
+            route: route.to_string(),
+            ..count.clone()
+        };
+        let mut all: Vec<RouteCount> = routes.iter().map(of).collect();
+        all.sort_by_key(|count| (std::cmp::Reverse(count.hits + count.misses), count.route.clone()));
+        all
+    }
+}
+
+/// The longest route that is told apart, in bytes.
+const MOST_BYTES: usize = 96;
+
+/// Room for a route, so that counting allocates nothing.
+#[derive(Default)]
+struct RouteBuffer {
+    text: smallvec::SmallVec<[u8; MOST_BYTES]>,
+}
+
+impl RouteBuffer {
+    /// Returns the path without query, with `:id` for segments that look like ids.
+    fn route(&mut self, path: &[u8]) -> &str {
+        let path = &path[..path.iter().position(|&byte| byte == b'?').unwrap_or(path.len())];
+        for segment in path.split(|&byte| byte == b'/').skip(1) {
+            let segment = if is_id(segment) { b":id" } else { segment };
+            if self.text.len() + segment.len() + 1 > MOST_BYTES {
+                break;
+            }
+            self.text.push(b'/');
+            self.text.extend_from_slice(segment);
+        }
+        std::str::from_utf8(&self.text).unwrap_or("others")
+    }
+}
+
+/// Returns whether a segment is a number, a UUID, a long hexadecimal number, or begins with a number as Rails' parameters do (`12-a-title`).
+fn is_id(segment: &[u8]) -> bool {
+    let digits = segment.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let hexadecimal =
+        segment.len() >= 16 && segment.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-');
+    digits > 0 && segment.get(digits).is_none_or(|byte| b"-.".contains(byte)) || hexadecimal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_differ_in_ids_are_one_route() {
+        for (path, route) in [
+            ("/", "/"),
+            ("/posts/12", "/posts/:id"),
+            ("/posts/12-a-title/comments?x=1", "/posts/:id/comments"),
+            ("/x/3f2504e0-4f89-11d3-9a0c-0305e82c3301", "/x/:id"),
+            ("/v2/users", "/v2/users"),
+            ("/12.json", "/:id"),
+        ] {
+            assert_eq!(RouteBuffer::default().route(path.as_bytes()), route, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_routes_is_bounded() {
+        let counts = Counts::default();
+        for number in 0..1000 {
+            counts.answered(
+                Answer::Miss,
+                format!("http://a/page-{number}").as_bytes(),
+                Some(Refusal::Private),
+            );
+        }
+        let routes = counts.routes();
+        assert!(routes.len() <= MOST_ROUTES + 1 && routes[0].route == "others");
+        assert_eq!(routes.iter().map(|route| route.misses).sum::<u64>(), 1000);
+        assert_eq!((counts.misses(), routes[0].refused), (1000, Some("private")));
+    }
+}

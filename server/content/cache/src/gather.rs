@@ -1,0 +1,258 @@
+//! Reads the body of a response that will be kept, at the origin's pace, while the client that asked first reads it at its own.
+//!
+//! Why: other clients wait for this body. A client that reads slowly, or goes away, must not make them wait.
+//!
+//! Contract:
+//! 1. At most `most` bytes are held. A longer body is not kept: the client goes on reading it from the origin itself, at its own pace.
+//! 2. The body is read to its end even if the client has gone.
+//! 3. [`Gathered::done`] tells the whole body; `None` if it was too long, or broke off.
+
+use bytes::{Bytes, BytesMut};
+use handler::{BodyStream, Chunk, Failure};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Why a body is not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unkept {
+    TooLong,
+    Incomplete,
+}
+
+struct Shared {
+    origin: Option<Box<dyn BodyStream>>,
+    /// What the origin has sent.
+    bytes: BytesMut,
+    most: usize,
+    end: Option<Result<(), Failure>>,
+    /// The body is longer than `most`: the client reads on.
+    handed_over: bool,
+    /// The client waits for more.
+    reader: Option<Waker>,
+    reader_gone: bool,
+}
+
+/// The side that keeps the body.
+pub(crate) struct Gathered {
+    shared: Rc<RefCell<Shared>>,
+}
+
+/// The side of the client.
+pub(crate) struct Following {
+    shared: Rc<RefCell<Shared>>,
+    /// The number of bytes that the client has.
+    sent: usize,
+}
+
+/// Divides a body stream.
+pub(crate) fn divide(origin: Box<dyn BodyStream>, most: usize) -> (Gathered, Following) {
+    let shared = Rc::new(RefCell::new(Shared {
+        origin: Some(origin),
+        bytes: BytesMut::new(),
+        most,
+        end: None,
+        handed_over: false,
+        reader: None,
+        reader_gone: false,
+    }));
+    (Gathered { shared: shared.clone() }, Following { shared, sent: 0 })
+}
+
+impl Gathered {
+    /// Reads to the end.
+    pub(crate) async fn done(self) -> Result<Bytes, Unkept> {
+        poll_fn(|cx| self.poll_done(cx)).await
+    }
+
+    fn poll_done(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, Unkept>> {
+        let mut shared = self.shared.borrow_mut();
+        let shared = &mut *shared;
+        loop {
+            let Some(origin) = &mut shared.origin else { return Poll::Ready(Err(Unkept::Incomplete)) };
+            let polled = match origin.poll_chunk(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(polled) => polled,
+            };
+            let outcome = match polled {
+                Some(Ok(Chunk::Bytes(bytes))) => {
+                    shared.bytes.extend_from_slice(&bytes);
+                    if shared.bytes.len() <= shared.most {
+                        shared.wake();
+                        continue;
+                    }
+                    shared.handed_over = true;
+                    Err(Unkept::TooLong)
+                }
+                Some(Ok(Chunk::File(region))) => match read(&region) {
+                    Ok(bytes) if shared.bytes.len() + bytes.len() <= shared.most => {
+                        shared.bytes.extend_from_slice(&bytes);
+                        shared.wake();
+                        continue;
+                    }
+                    Ok(bytes) => {
+                        shared.bytes.extend_from_slice(&bytes);
+                        shared.handed_over = true;
+                        Err(Unkept::TooLong)
+                    }
+                    Err(failure) => {
+                        shared.end = Some(Err(failure));
+                        Err(Unkept::Incomplete)
+                    }
+                },
+                // Dropping an offer declines it: the bytes follow in the next chunks.
+                Some(Ok(Chunk::Offer(_))) => continue,
+                Some(Err(failure)) => {
+                    shared.end = Some(Err(failure));
+                    Err(Unkept::Incomplete)
+                }
+                None => {
+                    shared.end = Some(Ok(()));
+                    Ok(shared.bytes.clone().freeze())
+                }
+            };
+            if !shared.handed_over || shared.reader_gone {
+                shared.origin = None;
+            }
+            shared.wake();
+            return Poll::Ready(outcome);
+        }
+    }
+}
+
+/// The part of a file that is read at once, in bytes.
+const FILE_STEP: u64 = 4 << 20;
+
+/// Reads a part of a file: a body that the worker's link has put there.
+fn read(region: &handler::FileRegion) -> Result<Vec<u8>, Failure> {
+    use std::os::unix::fs::FileExt;
+    let length = usize::try_from(region.len.min(FILE_STEP)).unwrap_or(0);
+    let mut bytes = vec![0; length];
+    if region.len > FILE_STEP {
+        return Err(Failure::server(500, "a part of a body is longer than the cache reads at once"));
+    }
+    region
+        .file
+        .read_exact_at(&mut bytes, region.offset)
+        .map_err(|error| Failure::server(500, format!("a body cannot be read: {error}")))?;
+    Ok(bytes)
+}
+
+impl Shared {
+    fn wake(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl BodyStream for Following {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
+        let mut shared = self.shared.borrow_mut();
+        let shared = &mut *shared;
+        if self.sent < shared.bytes.len() {
+            let chunk = Bytes::copy_from_slice(&shared.bytes[self.sent..]);
+            self.sent = shared.bytes.len();
+            return Poll::Ready(Some(Ok(Chunk::Bytes(chunk))));
+        }
+        if shared.handed_over {
+            return match &mut shared.origin {
+                Some(origin) => origin.poll_chunk(cx),
+                None => Poll::Ready(None),
+            };
+        }
+        match shared.end.take() {
+            Some(Err(failure)) => Poll::Ready(Some(Err(failure))),
+            Some(Ok(())) => Poll::Ready(None),
+            None => {
+                shared.reader = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn half_closed(&mut self) {
+        let mut shared = self.shared.borrow_mut();
+        if shared.handed_over
+            && let Some(origin) = &mut shared.origin
+        {
+            origin.half_closed();
+        }
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        let mut shared = self.shared.borrow_mut();
+        shared.reader_gone = true;
+        if shared.handed_over {
+            shared.origin = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// A stream of pieces; `None` is a pause, an empty piece a failure.
+    struct Pieces(VecDeque<Option<&'static str>>);
+
+    impl BodyStream for Pieces {
+        fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
+            match self.0.pop_front() {
+                None => Poll::Ready(None),
+                Some(None) => Poll::Pending,
+                Some(Some("")) => Poll::Ready(Some(Err(Failure::server(502, "broken")))),
+                Some(Some(piece)) => Poll::Ready(Some(Ok(Chunk::Bytes(piece.into())))),
+            }
+        }
+    }
+
+    fn divided(pieces: &[Option<&'static str>], most: usize) -> (Gathered, Following) {
+        divide(Box::new(Pieces(pieces.iter().copied().collect())), most)
+    }
+
+    fn poll<T>(mut step: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+        step(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn text(following: &mut Following) -> String {
+        let mut out = String::new();
+        while let Poll::Ready(Some(Ok(Chunk::Bytes(bytes)))) = poll(|cx| following.poll_chunk(cx)) {
+            out.push_str(std::str::from_utf8(&bytes).unwrap());
+        }
+        out
+    }
+
+    #[test]
+    fn the_body_is_kept_whatever_the_client_does() {
+        let (gathered, mut following) = divided(&[Some("one "), None, Some("two")], 100);
+        assert!(poll(|cx| gathered.poll_done(cx)).is_pending());
+        assert_eq!(text(&mut following), "one ");
+        drop(following);
+        let Poll::Ready(Ok(body)) = poll(|cx| gathered.poll_done(cx)) else { panic!("it is not done") };
+        assert_eq!(body, "one two");
+    }
+
+    #[test]
+    fn a_long_body_is_handed_over_to_the_client() {
+        let (gathered, mut following) =
+            divided(&[Some("1234"), Some("5678"), Some("9"), None, Some("10")], 6);
+        assert_eq!(poll(|cx| gathered.poll_done(cx)), Poll::Ready(Err(Unkept::TooLong)));
+        drop(gathered);
+        assert_eq!(text(&mut following), "123456789");
+        assert_eq!(text(&mut following), "10");
+        assert!(matches!(poll(|cx| following.poll_chunk(cx)), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn a_broken_body_is_not_kept_and_the_client_sees_it() {
+        let (gathered, mut following) = divided(&[Some("1"), Some("")], 6);
+        assert_eq!(poll(|cx| gathered.poll_done(cx)), Poll::Ready(Err(Unkept::Incomplete)));
+        assert!(matches!(poll(|cx| following.poll_chunk(cx)), Poll::Ready(Some(Ok(_)))));
+        assert!(matches!(poll(|cx| following.poll_chunk(cx)), Poll::Ready(Some(Err(_)))));
+    }
+}

@@ -1,0 +1,118 @@
+//! The Cache-Status field (RFC 9211): how this cache has handled a request.
+
+use handler::Fields;
+use std::time::Duration;
+
+/// The name of this cache in the field.
+const NAME: &str = "Firebrick";
+
+/// Why a request went to the origin (RFC 9211 section 2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Forwarded {
+    /// The method, or a body, excludes a kept response.
+    Method,
+    /// Nothing is kept for this URL.
+    UriMiss,
+    /// Another variant is kept.
+    VaryMiss,
+    /// The kept response is stale.
+    Stale,
+    /// The client has asked for a newer one.
+    Request,
+    /// A part is asked for that is not kept.
+    Partial,
+}
+
+impl Forwarded {
+    fn token(self) -> &'static str {
+        match self {
+            Forwarded::Method => "method",
+            Forwarded::UriMiss => "uri-miss",
+            Forwarded::VaryMiss => "vary-miss",
+            Forwarded::Stale => "stale",
+            Forwarded::Request => "request",
+            Forwarded::Partial => "partial",
+        }
+    }
+}
+
+/// How a request was handled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct CacheStatus {
+    /// Sent from the store, with the time for which the response is still fresh; negative if it is stale.
+    pub(crate) hit: Option<i64>,
+    pub(crate) forwarded: Option<Forwarded>,
+    /// The status of the origin, if it differs from the response's.
+    pub(crate) origin_status: Option<u16>,
+    pub(crate) stored: bool,
+    pub(crate) collapsed: bool,
+    /// Why the response was not kept.
+    pub(crate) detail: Option<&'static str>,
+}
+
+impl CacheStatus {
+    pub(crate) fn hit(lifetime: Duration, age: Duration) -> CacheStatus {
+        let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        CacheStatus { hit: Some(seconds(lifetime) - seconds(age)), ..CacheStatus::default() }
+    }
+
+    pub(crate) fn forwarded(why: Forwarded) -> CacheStatus {
+        CacheStatus { forwarded: Some(why), ..CacheStatus::default() }
+    }
+
+    /// Adds the field. Caches behind this one have written theirs before (section 2).
+    pub(crate) fn write(&self, fields: &mut Fields) {
+        let mut text = String::with_capacity(64);
+        text.push_str(NAME);
+        let mut add = |name: &str, value: &str| {
+            text.push_str("; ");
+            text.push_str(name);
+            if !value.is_empty() {
+                text.push('=');
+                text.push_str(value);
+            }
+        };
+        if let Some(ttl) = self.hit {
+            add("hit", "");
+            add("ttl", &ttl.to_string());
+        }
+        if let Some(why) = self.forwarded {
+            add("fwd", why.token());
+        }
+        if let Some(status) = self.origin_status {
+            add("fwd-status", &status.to_string());
+        }
+        if self.stored {
+            add("stored", "");
+        }
+        if self.collapsed {
+            add("collapsed", "");
+        }
+        if let Some(detail) = self.detail {
+            add("detail", detail);
+        }
+        fields.push(b"Cache-Status", text.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(status: CacheStatus) -> String {
+        let mut fields = Fields::default();
+        status.write(&mut fields);
+        String::from_utf8(fields.get("cache-status").unwrap().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn fields_are_structured_items() {
+        let seconds = Duration::from_secs;
+        assert_eq!(written(CacheStatus::hit(seconds(60), seconds(20))), "Firebrick; hit; ttl=40");
+        assert_eq!(written(CacheStatus::hit(seconds(60), seconds(70))), "Firebrick; hit; ttl=-10");
+        let miss = CacheStatus { stored: true, ..CacheStatus::forwarded(Forwarded::UriMiss) };
+        assert_eq!(written(miss), "Firebrick; fwd=uri-miss; stored");
+        let refused = CacheStatus { detail: Some("private"), ..CacheStatus::forwarded(Forwarded::Stale) };
+        assert_eq!(written(refused), "Firebrick; fwd=stale; detail=private");
+    }
+}

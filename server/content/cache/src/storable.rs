@@ -1,0 +1,255 @@
+//! Decides whether a response is kept (RFC 9111 section 3).
+//!
+//! Contract: a response that may hold data of one client is not kept. That is: `private`; Set-Cookie, or a Vary by Cookie or Authorization, unless the
+//! response says `public` and [`Policy::cookies`] allows it; a request with Authorization, unless [`Policy::authorization`] allows it and the response
+//! says `public`, `s-maxage` or `must-revalidate` (section 3.5).
+
+use crate::directives::{RequestDirectives, ResponseDirectives};
+use crate::freshness::{Lifetime, lifetime};
+use crate::policy::Policy;
+use crate::targeted;
+use crate::vary::Vary;
+use handler::{Body, Request, Response};
+use std::time::SystemTime;
+
+/// Why a response is not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// A status that is not final for the whole resource: 206, 304, 101, or one that `must-understand` needs to be known.
+    Status,
+    /// `no-store` in the response or the request.
+    NoStore,
+    /// `private`.
+    Private,
+    /// Set-Cookie, or Vary by Cookie.
+    Cookie,
+    /// The request has Authorization, or the response varies by it.
+    Authorization,
+    /// Vary by anything.
+    Vary,
+    /// Neither a lifetime nor a validator: it could never be used.
+    NoLifetime,
+    /// Longer than the limit.
+    TooLong,
+    /// A file that the app has named: the front sends it without Ruby as it is.
+    File,
+    /// The body broke off, or was cut off by its client.
+    Incomplete,
+    /// It was invalidated or purged while it was generated.
+    Invalidated,
+}
+
+impl Refusal {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Refusal; 11] = [
+        Refusal::Status,
+        Refusal::NoStore,
+        Refusal::Private,
+        Refusal::Cookie,
+        Refusal::Authorization,
+        Refusal::Vary,
+        Refusal::NoLifetime,
+        Refusal::TooLong,
+        Refusal::File,
+        Refusal::Incomplete,
+        Refusal::Invalidated,
+    ];
+
+    /// Returns the name in statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Refusal::Status => "status",
+            Refusal::NoStore => "no-store",
+            Refusal::Private => "private",
+            Refusal::Cookie => "cookie",
+            Refusal::Authorization => "authorization",
+            Refusal::Vary => "vary",
+            Refusal::NoLifetime => "no-lifetime",
+            Refusal::TooLong => "too-long",
+            Refusal::File => "file",
+            Refusal::Incomplete => "incomplete",
+            Refusal::Invalidated => "invalidated",
+        }
+    }
+}
+
+/// What is known about a response that is kept.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) directives: ResponseDirectives,
+    pub(crate) lifetime: Lifetime,
+    /// The names of Vary.
+    pub(crate) vary: Vec<Box<[u8]>>,
+}
+
+/// Statuses whose meaning this cache knows (`must-understand`, RFC 9111 section 5.2.2.3).
+fn is_understood(status: u16) -> bool {
+    matches!(status, 200 | 203 | 204 | 300..=303 | 307 | 308 | 400..=426 | 428 | 429 | 431 | 451 | 500..=511)
+}
+
+/// Decides about the head of a response to `request`.
+///
+/// # Errors
+/// The reason for not keeping it.
+pub(crate) fn judge(
+    request: &Request,
+    response: &Response,
+    policy: &Policy,
+    now: SystemTime,
+) -> Result<Plan, Refusal> {
+    let fields = &response.fields;
+    if !matches!(response.status, 200..=599) || matches!(response.status, 206 | 304) {
+        return Err(Refusal::Status);
+    }
+    if matches!(response.body, Body::Tunnel { .. }) {
+        return Err(Refusal::Status);
+    }
+    let (directives, targeted) = match targeted::read(fields) {
+        Some(directives) => (directives, true),
+        None => (ResponseDirectives::of(fields), false),
+    };
+    if directives.must_understand && !is_understood(response.status) {
+        return Err(Refusal::Status);
+    }
+    // A cache that understands the status ignores no-store beside must-understand (section 5.2.2.3).
+    let no_store = directives.no_store && !directives.must_understand;
+    if no_store || RequestDirectives::of(&request.fields).no_store {
+        return Err(Refusal::NoStore);
+    }
+    if directives.private {
+        return Err(Refusal::Private);
+    }
+    let shared = directives.public && policy.cookies;
+    let sets_cookie = ["set-cookie", "set-cookie2"].iter().any(|name| {
+        fields.get(name).is_some()
+            && !directives.private_fields.iter().any(|field| **field == *name.as_bytes())
+    });
+    let vary = Vary::of(fields);
+    if (sets_cookie || vary.has("cookie")) && !shared {
+        return Err(Refusal::Cookie);
+    }
+    if request.fields.get("authorization").is_some() {
+        let allowed = directives.public || directives.must_revalidate || directives.s_maxage.is_some();
+        if !(policy.authorization && allowed) {
+            return Err(Refusal::Authorization);
+        }
+    }
+    if vary.has("authorization") && !(directives.public && policy.authorization) {
+        return Err(Refusal::Authorization);
+    }
+    let Vary::By(vary) = vary else { return Err(Refusal::Vary) };
+    let lifetime = lifetime(response.status, fields, &directives, targeted, policy.heuristic, now);
+    // The heuristic is for resources that are the same for all: a cookie makes that uncertain.
+    let lifetime = match lifetime {
+        Lifetime::Heuristic(_) if request.fields.get("cookie").is_some() => Lifetime::Unknown,
+        other => other,
+    };
+    let validator = fields.get("etag").is_some() || fields.get("last-modified").is_some();
+    // Without an explicit word of the origin, a page with a validator may still be one client's.
+    let revalidates = validator && (directives.no_cache || directives.public || directives.must_revalidate);
+    match lifetime {
+        Lifetime::Explicit(time) if !time.is_zero() || validator => {}
+        Lifetime::Heuristic(time) if !time.is_zero() => {}
+        _ if revalidates => {}
+        _ => return Err(Refusal::NoLifetime),
+    }
+    if request.method() != b"GET" && !matches!(lifetime, Lifetime::Explicit(_)) {
+        return Err(Refusal::NoLifetime);
+    }
+    match &response.body {
+        Body::File(_) => return Err(Refusal::File),
+        Body::Bytes(bytes) if bytes.len() as u64 > policy.max_object => return Err(Refusal::TooLong),
+        Body::Stream(_) if declared(response).is_some_and(|length| length > policy.max_object) => {
+            return Err(Refusal::TooLong);
+        }
+        _ => {}
+    }
+    Ok(Plan { directives, lifetime, vary })
+}
+
+fn declared(response: &Response) -> Option<u64> {
+    std::str::from_utf8(response.fields.get("content-length")?).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::request;
+    use handler::Fields;
+
+    fn response(status: u16, all: &[(&str, &str)]) -> Response {
+        let mut fields = Fields::default();
+        all.iter().for_each(|(name, value)| fields.push(name.as_bytes(), value.as_bytes()));
+        Response::new(status, fields, Body::Bytes("body".into()))
+    }
+
+    fn of(asked: &[(&str, &str)], all: &[(&str, &str)], policy: &Policy) -> Result<(), Refusal> {
+        let plan = judge(&request("GET", "/", asked), &response(200, all), policy, SystemTime::now());
+        plan.map(|_| ())
+    }
+
+    const FRESH: (&str, &str) = ("Cache-Control", "max-age=60");
+
+    #[test]
+    fn data_of_one_client_is_not_kept() {
+        let policy = Policy::default();
+        assert_eq!(of(&[], &[FRESH], &policy), Ok(()));
+        for (more, why) in [
+            (("Cache-Control", "private"), Refusal::Private),
+            (("Cache-Control", "no-store"), Refusal::NoStore),
+            (("Set-Cookie", "a=1"), Refusal::Cookie),
+            (("Vary", "Accept, Cookie"), Refusal::Cookie),
+            (("Vary", "Authorization"), Refusal::Authorization),
+            (("Vary", "*"), Refusal::Vary),
+            (("CDN-Cache-Control", "private"), Refusal::Private),
+        ] {
+            assert_eq!(of(&[], &[FRESH, more], &policy), Err(why), "{more:?}");
+        }
+        assert_eq!(
+            of(&[("Authorization", "x")], &[("Cache-Control", "public, max-age=60")], &policy),
+            Err(Refusal::Authorization)
+        );
+        assert_eq!(of(&[("Cache-Control", "no-store")], &[FRESH], &policy), Err(Refusal::NoStore));
+    }
+
+    #[test]
+    fn a_setting_and_the_response_together_allow_it() {
+        let policy = Policy { cookies: true, authorization: true, ..Policy::default() };
+        let public = ("Cache-Control", "public, max-age=60");
+        for more in [("Set-Cookie", "a=1"), ("Vary", "Cookie"), ("Vary", "Authorization")] {
+            assert_eq!(of(&[], &[public, more], &policy), Ok(()), "{more:?}");
+            assert!(of(&[], &[FRESH, more], &policy).is_err(), "{more:?}");
+        }
+        let asked = [("Authorization", "x")];
+        assert!(of(&asked, &[FRESH], &policy).is_err() && of(&asked, &[public], &policy).is_ok());
+        assert!(of(&asked, &[("Cache-Control", "s-maxage=60")], &policy).is_ok());
+    }
+
+    #[test]
+    fn what_could_never_be_used_is_not_kept() {
+        let policy = Policy::default();
+        assert_eq!(of(&[], &[], &policy), Err(Refusal::NoLifetime));
+        assert_eq!(of(&[], &[("ETag", "\"a\"")], &policy), Err(Refusal::NoLifetime));
+        assert_eq!(of(&[], &[("Cache-Control", "max-age=0")], &policy), Err(Refusal::NoLifetime));
+        assert_eq!(of(&[], &[("Cache-Control", "no-cache"), ("ETag", "\"a\"")], &policy), Ok(()));
+        let modified = ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(of(&[], &[modified], &policy), Ok(()));
+        assert_eq!(of(&[("Cookie", "a=1")], &[modified], &policy), Err(Refusal::NoLifetime));
+    }
+
+    #[test]
+    fn must_understand_overrides_no_store_for_known_statuses() {
+        let policy = Policy::default();
+        let all = [("Cache-Control", "must-understand, no-store, max-age=60")];
+        let judged = |status| {
+            judge(&request("GET", "/", &[]), &response(status, &all), &policy, SystemTime::now()).err()
+        };
+        assert_eq!((judged(200), judged(299)), (None, Some(Refusal::Status)));
+    }
+
+    #[test]
+    fn lengths_are_bounded() {
+        let policy = Policy { max_object: 3, ..Policy::default() };
+        assert_eq!(of(&[], &[FRESH], &policy), Err(Refusal::TooLong));
+    }
+}

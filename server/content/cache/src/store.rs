@@ -1,0 +1,349 @@
+//! The memory of the cache, shared by all front threads.
+//!
+//! Why `quick_cache` and neither moka nor foyer: all three keep what is asked for often and survive a scan of pages that are asked for once. moka
+//! applies insertions and evictions later, on a queue of its own, so for a moment it holds more than its limit; `quick_cache` holds its limit at each
+//! moment, tells what it has evicted, and takes a third of the time for a hit. foyer brings a disk engine that wants a runtime of its own with
+//! several threads. The site's caches use `quick_cache` already.
+//!
+//! Contract: [`Store::bytes`] never exceeds the limit. An entry counts with its key, fields, body, encoded forms, tags and bookkeeping.
+
+use crate::counts::Counts;
+use crate::flight::Flights;
+use crate::policy::Policy;
+use crate::purge::Purge;
+use crate::storable::Refusal;
+use crate::stored::Stored;
+use handler::Fields;
+use quick_cache::sync::Cache;
+use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// The most variants of a resource; the oldest one makes room for a new one.
+const MOST_VARIANTS: usize = 32;
+
+/// What each entry costs beside its key and its responses, in bytes: the table's slot, and the allocator's rounding.
+const OVERHEAD: usize = 128;
+
+/// How long a URL whose response may not be shared is not collapsed.
+const NOT_COLLAPSED: Duration = Duration::from_secs(30);
+
+/// The most URLs that are remembered for that.
+const MOST_NOT_COLLAPSED: usize = 1 << 14;
+
+/// The expected size of an entry, in bytes.
+const TYPICAL: u64 = 8 << 10;
+
+/// The variants of a resource.
+///
+/// Its weight is that of the moment when it was put: the cache asks again when an entry is replaced, and must hear the same.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    pub(crate) variants: SmallVec<[Arc<Stored>; 1]>,
+    weight: u64,
+}
+
+impl Resource {
+    fn new(key: &[u8], variants: SmallVec<[Arc<Stored>; 1]>) -> Arc<Resource> {
+        let stored: usize = variants.iter().map(|stored| stored.bytes() + size_of::<Arc<Stored>>()).sum();
+        let weight = (size_of::<Resource>() + key.len() + OVERHEAD + stored) as u64;
+        Arc::new(Resource { variants, weight })
+    }
+
+    /// Returns the variant for a request.
+    pub(crate) fn variant(&self, request: &Fields) -> Option<&Arc<Stored>> {
+        // The newest one that matches (RFC 9111 section 4.1).
+        self.variants.iter().rev().find(|stored| stored.selection.matches(request))
+    }
+}
+
+#[derive(Debug, Clone)]
+struct ByBytes;
+
+impl Weighter<Box<[u8]>, Arc<Resource>> for ByBytes {
+    fn weight(&self, _: &Box<[u8]>, resource: &Arc<Resource>) -> u64 {
+        resource.weight
+    }
+}
+
+/// Counts evictions.
+#[derive(Debug, Clone)]
+struct Evictions(Arc<AtomicU64>);
+
+impl Lifecycle<Box<[u8]>, Arc<Resource>> for Evictions {
+    type RequestState = ();
+
+    fn begin_request(&self) -> Self::RequestState {}
+
+    fn on_evict(&self, (): &mut (), _: Box<[u8]>, _: Arc<Resource>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The kept responses of all front threads.
+pub struct Store {
+    memory: u64,
+    resources: Cache<Box<[u8]>, Arc<Resource>, ByBytes, DefaultHashBuilder, Evictions>,
+    /// Until when a URL is not collapsed.
+    not_collapsed: Cache<Box<[u8]>, Instant>,
+    pub(crate) flights: Arc<Flights>,
+    pub(crate) counts: Counts,
+    evicted: Arc<AtomicU64>,
+    policy: RwLock<Arc<Policy>>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Creates a store of at most `memory` bytes.
+    pub fn new(memory: u64, policy: Policy) -> Arc<Store> {
+        let evicted = Arc::new(AtomicU64::new(0));
+        let items = usize::try_from(memory / TYPICAL).unwrap_or(usize::MAX).clamp(64, 1 << 20);
+        // Each shard has its part of the memory, so few of them: an object must fit into one.
+        let shards = usize::try_from(memory / (4 * policy.max_object).max(1)).unwrap_or(1).clamp(1, 16);
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(items)
+            .weight_capacity(memory)
+            .shards(shards)
+            .build()
+            .expect("capacity and weight are set");
+        let hasher = DefaultHashBuilder::default();
+        Arc::new(Store {
+            memory,
+            resources: Cache::with_options(options, ByBytes, hasher, Evictions(evicted.clone())),
+            not_collapsed: Cache::new(MOST_NOT_COLLAPSED),
+            flights: Arc::default(),
+            counts: Counts::default(),
+            evicted,
+            policy: RwLock::new(Arc::new(policy)),
+        })
+    }
+
+    /// Returns the limit in bytes.
+    pub fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// Returns the number of bytes that are held.
+    pub fn bytes(&self) -> u64 {
+        self.resources.weight()
+    }
+
+    /// Returns the number of resources.
+    pub fn len(&self) -> usize {
+        self.resources.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the number of entries that had to make room.
+    pub fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the settings; kept responses stay.
+    pub fn set_policy(&self, policy: Policy) {
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Arc<Resource>> {
+        self.resources.get(key)
+    }
+
+    /// Adds a response, in place of the variant that it renews.
+    pub(crate) fn put(&self, key: &[u8], stored: Arc<Stored>) {
+        let mut variants = self.get(key).map(|resource| resource.variants.clone()).unwrap_or_default();
+        variants.retain(|other| other.selection != stored.selection);
+        if variants.len() >= MOST_VARIANTS {
+            variants.remove(0);
+        }
+        variants.push(stored);
+        self.resources.insert(key.into(), Resource::new(key, variants));
+        self.not_collapsed.remove(key);
+        self.counts.stored();
+    }
+
+    /// Counts an entry again after it has grown.
+    pub(crate) fn weigh_again(&self, key: &[u8]) {
+        if let Some(resource) = self.get(key) {
+            self.resources.insert(key.into(), Resource::new(key, resource.variants.clone()));
+        }
+    }
+
+    pub(crate) fn remove(&self, key: &[u8]) -> bool {
+        self.resources.remove(key).is_some()
+    }
+
+    /// Notes that a response may not be shared.
+    pub(crate) fn refuse(&self, key: &[u8], why: Refusal, now: Instant) {
+        self.counts.refused(why);
+        if !matches!(why, Refusal::Incomplete | Refusal::Invalidated) {
+            self.not_collapsed.insert(key.into(), now + NOT_COLLAPSED);
+        }
+    }
+
+    /// Returns whether equal requests may wait for each other.
+    pub(crate) fn collapses(&self, key: &[u8], now: Instant) -> bool {
+        self.not_collapsed.get(key).is_none_or(|until| now >= until)
+    }
+
+    /// Removes what is purged, and what is on its way. Returns the number of removed resources.
+    pub fn purge(&self, purge: &Purge) -> usize {
+        // First the requests that run: their responses may be older than the purge.
+        self.flights.doom(|key| purge.may_match(key));
+        let removing = AtomicUsize::new(0);
+        self.resources.retain(|key, resource| {
+            let matches =
+                purge.matches(key, || resource.variants.iter().flat_map(|stored| stored.tags.iter()));
+            if matches {
+                removing.fetch_add(1, Ordering::Relaxed);
+            }
+            !matches
+        });
+        let removed = removing.into_inner();
+        self.counts.purged(removed as u64);
+        removed
+    }
+
+    /// Returns the kept resources with their keys and sizes, the largest first, at most `most`.
+    pub fn list(&self, most: usize) -> Vec<Listed> {
+        let now = Instant::now();
+        let mut listed: Vec<Listed> = self
+            .resources
+            .iter()
+            .map(|(key, resource)| Listed {
+                bytes: resource.weight,
+                key: String::from_utf8_lossy(&key).into_owned(),
+                variants: resource.variants.len(),
+                hits: resource.variants.iter().map(|stored| stored.hits.load(Ordering::Relaxed)).sum(),
+                fresh_for: resource
+                    .variants
+                    .iter()
+                    .map(|stored| stored.lifetime.saturating_sub(stored.age(now)))
+                    .max()
+                    .unwrap_or_default(),
+            })
+            .collect();
+        listed.sort_by(|one, other| other.hits.cmp(&one.hits).then(other.bytes.cmp(&one.bytes)));
+        listed.truncate(most);
+        listed
+    }
+}
+
+/// A kept resource in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Scheme, host, path and query.
+    pub key: String,
+    pub bytes: u64,
+    pub variants: usize,
+    pub hits: u64,
+    /// How long its freshest variant is fresh.
+    pub fresh_for: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::storable::judge;
+    use crate::stored::Arrival;
+    use crate::testing::request;
+    use handler::{Body, Response};
+    use proptest::prelude::*;
+    use std::time::SystemTime;
+
+    fn stored(size: usize, asked: &[(&str, &str)], vary: &str) -> Arc<Stored> {
+        let mut fields = Fields::default();
+        fields.push(b"Cache-Control", b"max-age=60");
+        fields.push(b"Vary", vary.as_bytes());
+        fields.push(b"Cache-Tag", b"all");
+        let body = bytes::Bytes::from(vec![b'x'; size]);
+        let request = request("GET", "/", asked);
+        let response = Response::new(200, fields, Body::Bytes(body.clone()));
+        let plan = judge(&request, &response, &Policy::default(), SystemTime::now()).unwrap();
+        let arrival = Arrival { at: Instant::now(), since: SystemTime::now(), took: Duration::ZERO };
+        Arc::new(Stored::new(200, &response.fields, body, &plan, &request, arrival))
+    }
+
+    #[test]
+    fn a_variant_takes_the_place_of_the_one_that_it_renews() {
+        let store = Store::new(1 << 20, Policy::default());
+        for (language, size) in [("en", 10), ("de", 20), ("en", 30)] {
+            store.put(b"http://a/", stored(size, &[("Accept-Language", language)], "Accept-Language"));
+        }
+        let resource = store.get(b"http://a/").unwrap();
+        let size = |language| {
+            let request = request("GET", "/", &[("Accept-Language", language)]);
+            resource.variant(&request.fields).map(|stored| stored.body.len())
+        };
+        assert_eq!(
+            (size("en"), size("de"), size("fr"), resource.variants.len()),
+            (Some(30), Some(20), None, 2)
+        );
+    }
+
+    #[test]
+    fn a_scan_does_not_displace_what_is_asked_for_often() {
+        let store = Store::new(1 << 20, Policy { max_object: 64 << 10, ..Policy::default() });
+        let key = |number: usize| format!("http://a/{number}").into_bytes();
+        for number in 0..20 {
+            store.put(&key(number), stored(10_000, &[], ""));
+        }
+        for _ in 0..20 {
+            (0..20).for_each(|number| drop(store.get(&key(number))));
+        }
+        for number in 1000..3000 {
+            store.put(&key(number), stored(10_000, &[], ""));
+            // The pages that are asked for often are asked for during the scan, too.
+            store.get(&key(number % 20));
+        }
+        let left = (0..20).filter(|number| store.get(&key(*number)).is_some()).count();
+        assert!(left >= 16, "{left} of 20 are left");
+        assert!(store.evicted() > 1000 && store.bytes() <= 1 << 20);
+    }
+
+    #[test]
+    fn entries_that_have_grown_are_counted_again() {
+        let store = Store::new(1 << 20, Policy::default());
+        let one = stored(1000, &[], "");
+        store.put(b"http://a/", one.clone());
+        let before = store.bytes();
+        one.forms.set(representation::coding::Coding::Gzip, Some(vec![0; 500].into()));
+        store.weigh_again(b"http://a/");
+        assert_eq!(store.bytes(), before + 500);
+        store.remove(b"http://a/");
+        assert_eq!(store.bytes(), 0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn the_limit_is_never_exceeded(sizes in prop::collection::vec((0_usize..40, 0_usize..200_000), 1..200)) {
+            let store = Store::new(1 << 20, Policy { max_object: 256 << 10, ..Policy::default() });
+            for (number, size) in sizes {
+                store.put(format!("http://a/{number}").as_bytes(), stored(size, &[], ""));
+                prop_assert!(store.bytes() <= store.memory());
+            }
+            prop_assert_eq!(store.purge(&Purge::Tag("all".into())) > 0, true);
+            prop_assert_eq!(store.bytes(), 0);
+        }
+    }
+}

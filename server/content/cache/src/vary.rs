@@ -1,0 +1,147 @@
+//! Selects among the variants of a resource by the fields that Vary names (RFC 9111 section 4.1).
+//!
+//! Contract: two requests match if their fields mean the same. Blanks around commas and repeated fields make no difference; Accept-Language and
+//! Accept-Encoding are compared by members and weights, in any order and case.
+
+use handler::Fields;
+use smallvec::SmallVec;
+
+/// The fields that select a variant, as the request had them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Selection {
+    /// Names in lower case, sorted, and the normal forms of their values; `None` for a field that the request did not have.
+    pairs: Box<[(Box<[u8]>, Option<Box<[u8]>>)]>,
+}
+
+/// More names than this are not followed: such a response is not kept.
+const MOST_NAMES: usize = 16;
+
+/// What Vary says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Vary {
+    /// By these names, in lower case and sorted; by none if there is no Vary.
+    By(Vec<Box<[u8]>>),
+    /// By something that no request shows (`*`), or by too many names.
+    Anything,
+}
+
+impl Vary {
+    pub(crate) fn of(response: &Fields) -> Vary {
+        let mut names: Vec<Box<[u8]>> = Vec::new();
+        for member in response.all("vary").flat_map(|value| value.split(|&byte| byte == b',')) {
+            match member.trim_ascii() {
+                b"" => {}
+                b"*" => return Vary::Anything,
+                name => names.push(name.to_ascii_lowercase().into()),
+            }
+        }
+        names.sort();
+        names.dedup();
+        if names.len() > MOST_NAMES { Vary::Anything } else { Vary::By(names) }
+    }
+
+    /// Returns whether the response varies by the name, in lower case.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        matches!(self, Vary::By(names) if names.iter().any(|known| **known == *name.as_bytes()))
+    }
+}
+
+impl Selection {
+    /// Takes the named fields of a request.
+    pub(crate) fn of(names: &[Box<[u8]>], request: &Fields) -> Selection {
+        let pair =
+            |name: &Box<[u8]>| (name.clone(), normal(name, request).map(|value| value.into_boxed_slice()));
+        Selection { pairs: names.iter().map(pair).collect() }
+    }
+
+    pub(crate) fn matches(&self, request: &Fields) -> bool {
+        self.pairs.iter().all(|(name, value)| normal(name, request).as_deref() == value.as_deref())
+    }
+
+    /// Returns the number of bytes that it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        let of = |(name, value): &(Box<[u8]>, Option<Box<[u8]>>)| {
+            size_of::<(Box<[u8]>, Option<Box<[u8]>>)>()
+                + name.len()
+                + value.as_ref().map_or(0, |value| value.len())
+        };
+        self.pairs.iter().map(of).sum()
+    }
+}
+
+/// Returns the normal form of a field; `None` if the request does not have it.
+fn normal(name: &[u8], request: &Fields) -> Option<Vec<u8>> {
+    let name = std::str::from_utf8(name).ok()?;
+    let mut values = request.all(name).peekable();
+    values.peek()?;
+    let mut members: SmallVec<[Vec<u8>; 4]> = values
+        .flat_map(|value| value.split(|&byte| byte == b','))
+        .map(|member| member.trim_ascii().to_vec())
+        .filter(|member| !member.is_empty())
+        .collect();
+    if matches!(name, "accept-encoding" | "accept-language" | "accept-charset" | "accept") {
+        for member in &mut members {
+            member.make_ascii_lowercase();
+            member.retain(|byte| !byte.is_ascii_whitespace());
+            if let Some(rest) = member.strip_suffix(b";q=1") {
+                *member = rest.to_vec();
+            }
+        }
+        members.sort();
+        members.dedup();
+    }
+    Some(members.join(&b", "[..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fields(all: &[(&str, &str)]) -> Fields {
+        let mut fields = Fields::default();
+        all.iter().for_each(|(name, value)| fields.push(name.as_bytes(), value.as_bytes()));
+        fields
+    }
+
+    fn names(value: &str) -> Vec<Box<[u8]>> {
+        match Vary::of(&fields(&[("Vary", value)])) {
+            Vary::By(names) => names,
+            Vary::Anything => panic!("{value} stands for anything"),
+        }
+    }
+
+    #[test]
+    fn names_are_sorted_and_a_star_stands_for_anything() {
+        assert_eq!(names("Foo, bar,,FOO"), [Box::from(&b"bar"[..]), Box::from(&b"foo"[..])]);
+        for star in ["*", "*, *", ", *", "Foo, *", "*, Foo"] {
+            assert_eq!(Vary::of(&fields(&[("Vary", star)])), Vary::Anything, "{star}");
+        }
+        let many: String = (0..20).map(|i| format!("x{i},")).collect();
+        assert_eq!(Vary::of(&fields(&[("Vary", &many)])), Vary::Anything);
+    }
+
+    #[test]
+    fn values_are_compared_by_meaning() {
+        let matches = |name: &str, one: &[&str], other: &[&str]| {
+            let of = |values: &[&str]| fields(&values.iter().map(|value| (name, *value)).collect::<Vec<_>>());
+            Selection::of(&names(name), &of(one)).matches(&of(other))
+        };
+        assert!(matches("Foo", &["1, 2"], &["1", "2"]) && matches("Foo", &["1,2"], &[" 1 , 2 "]));
+        assert!(!matches("Foo", &["1"], &["2"]) && !matches("Foo", &["a"], &["A"]));
+        assert!(!matches("Foo", &["1"], &[]) && !matches("Foo", &[], &["1"]) && matches("Foo", &[], &[]));
+        assert!(!matches("Foo", &["1, 2"], &["2, 1"]));
+        assert!(matches("Accept-Language", &["en, de;q=0.5"], &["DE; q=0.5,EN;q=1"]));
+        assert!(!matches("Accept-Language", &["en, de"], &["en"]));
+        assert!(matches("Accept-Encoding", &["gzip, br"], &["br,gzip"]));
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_matches_itself(value: Vec<u8>, name in "[a-zA-Z-]{1,12}") {
+            let mut request = Fields::default();
+            request.push(name.as_bytes(), &value);
+            prop_assert!(Selection::of(&names(&name), &request).matches(&request));
+        }
+    }
+}
