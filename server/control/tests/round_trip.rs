@@ -314,6 +314,7 @@ fn snapshot() -> ServerSnapshot {
         },
         handlers: None,
         rate_limits: None,
+        cache: None,
         tls: None,
         acme: Vec::new(),
         front: Snapshot::of([&recorder]),

@@ -2,11 +2,13 @@
 //!
 //! Contract: a `Content` does not change. A request keeps the one that it began with, also where a handler passes it on.
 
+use crate::caching::Proxied;
 use crate::release::Serving;
 use crate::scripts::local::{LocalScripts, MatchedRoute};
 use crate::sites::load::bounds;
 use crate::sites::local::{LocalSite, LocalSites, Log};
 use crate::stamp::Stamp;
+use cache::Cache;
 use handler::{Exchange, Handler as _, Request, Response};
 use script::{Hops, Next};
 use settings::Settings;
@@ -36,13 +38,15 @@ pub(crate) struct Content {
     /// The same of a release that is being tried, for files that this one does not have.
     tried: Option<Rc<PublicFiles>>,
     app: Option<Rc<App>>,
+    /// `None` if no response is kept.
+    pub(crate) cache: Option<Rc<Cache>>,
     log: Log,
 }
 
 /// The target of a request after the mruby handlers.
 pub(crate) enum Target<'a> {
     Site(&'a LocalSite),
-    App(&'a App),
+    App(&'a Rc<App>),
     Nothing,
 }
 
@@ -50,6 +54,7 @@ impl Content {
     pub(crate) fn new(
         serving: Serving,
         app: Option<Rc<App>>,
+        cache: Option<Rc<Cache>>,
         scripts: Option<Rc<LocalScripts>>,
         log: Log,
     ) -> Content {
@@ -57,7 +62,7 @@ impl Content {
         let sites = Rc::new(LocalSites::new(&release.sites, &log));
         let files = |of: &Arc<AppFiles>| public_files(of, &release.settings);
         let (files, tried) = (files(&release.files), serving.tried.as_ref().and_then(files));
-        Content { scripts, sites, files, tried, app, log, serving }
+        Content { scripts, sites, files, tried, app, cache, log, serving }
     }
 
     /// Returns the content of what serves next. Parts that are the same keep what they know: opened files, connections to origins.
@@ -76,6 +81,7 @@ impl Content {
             files: files(&release.files),
             tried: serving.tried.as_ref().and_then(files),
             app: self.app.clone(),
+            cache: self.cache.clone(),
             log: self.log.clone(),
             serving,
         }
@@ -125,7 +131,7 @@ impl Content {
 
     /// Returns the site of the request's host, or else the app.
     pub(crate) fn target(&self, request: &Request) -> Target<'_> {
-        match (self.sites.of(request), self.app.as_deref()) {
+        match (self.sites.of(request), &self.app) {
             (Some(site), _) => Target::Site(site),
             (None, Some(app)) => Target::App(app),
             (None, None) => Target::Nothing,
@@ -153,10 +159,17 @@ impl Content {
                 if let Some(active) = exchange.trace.span.get() {
                     active.forwarded.set(Some(Instant::now()));
                 }
-                (Box::pin(proxy.forward(exchange, forwarding.target)).await, forwarding.edits)
+                let response = match self.cache.as_ref().filter(|_| self.keeps_proxied()) {
+                    None => Box::pin(proxy.forward(exchange, forwarding.target)).await,
+                    Some(cache) => {
+                        let origin = Proxied { proxy: proxy.clone(), target: forwarding.target };
+                        Box::pin(cache.serve(exchange, Rc::new(origin))).await
+                    }
+                };
+                (response, forwarding.edits)
             }
             SiteResult::App(edits) => {
-                let target = self.app.as_deref().map_or(Target::Nothing, Target::App);
+                let target = self.app.as_ref().map_or(Target::Nothing, Target::App);
                 (Box::pin(self.serve(target, exchange)).await, edits)
             }
         };
@@ -167,11 +180,18 @@ impl Content {
     }
 
     /// Serves a file that the app's middleware would send, or else calls the app.
-    async fn app(&self, app: &App, mut exchange: Exchange) -> Response {
+    async fn app(&self, app: &Rc<App>, mut exchange: Exchange) -> Response {
         match self.file(app, &mut exchange).await {
             Some(response) => response,
-            None => app.rack.handle(exchange).await,
+            None => match &self.cache {
+                Some(cache) => Box::pin(cache.serve(exchange, app.clone())).await,
+                None => app.rack.handle(exchange).await,
+            },
         }
+    }
+
+    fn keeps_proxied(&self) -> bool {
+        self.serving.release.settings.cache.proxied
     }
 
     /// Stamps the request. Returns a response if the request is for a file of the app.

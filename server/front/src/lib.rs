@@ -14,6 +14,7 @@ pub mod access_log;
 mod attached;
 mod banner;
 mod boot;
+mod caching;
 mod check;
 mod content;
 mod control_socket;

@@ -14,6 +14,7 @@ use crate::stamp::Stamp;
 use crate::tls::Encryption;
 use crate::traces::TracingSeed;
 use crate::vitals::Vitals;
+use cache::{Cache, Store};
 use http::Context;
 use net::Timers;
 use net::task::spawn_local;
@@ -66,6 +67,8 @@ pub(crate) struct Seed {
     pub(crate) maintenance: Arc<Maintenance>,
     /// The rate limits' counts of all threads.
     pub(crate) ledger: Arc<Ledger>,
+    /// The kept responses of all threads; `None` if the cache is off.
+    pub(crate) store: Option<Arc<Store>>,
     pub(crate) encryption: Arc<Encryption>,
     pub(crate) vitals: Arc<Vitals>,
     pub(crate) listeners: mpsc::UnboundedReceiver<Listener>,
@@ -106,6 +109,7 @@ async fn run(seed: Seed) {
         ledger,
         encryption,
         vitals,
+        store,
         mut listeners,
         mut phase,
         drained,
@@ -134,7 +138,7 @@ async fn run(seed: Seed) {
     let scripts = first_scripts(&first, &log, &observed, evaluated);
     let app = local.map(|local| Rc::new(App { stamp: Stamp::default(), rack: Rack::new(local) }));
     let has_app = app.is_some();
-    let content = Content::new(first, app, scripts, log.clone());
+    let content = Content::new(first, app, store.map(Cache::new), scripts, log.clone());
     let content = Rc::new(RefCell::new(Rc::new(content)));
     spawn_local(follow(serving, content.clone(), current.clone(), limits.clone(), (log, observed)));
     let parts = Parts {

@@ -20,6 +20,8 @@ mod directives;
 mod flight;
 mod freshness;
 mod gather;
+#[cfg(test)]
+mod histories;
 mod key;
 mod policy;
 mod purge;
@@ -39,4 +41,4 @@ pub use counts::{Counts, RouteCount};
 pub use policy::Policy;
 pub use purge::Purge;
 pub use service::{Cache, Origin};
-pub use store::Store;
+pub use store::{Listed, Store};

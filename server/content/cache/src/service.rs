@@ -26,7 +26,7 @@ use std::time::{Instant, SystemTime};
 /// Where responses come from: the app, or an origin of a proxy.
 pub trait Origin {
     /// Serves a request.
-    fn call(&self, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>>;
+    fn call(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>>;
 }
 
 /// The cache of one front thread.
@@ -60,7 +60,7 @@ impl Cache {
         let request = &exchange.request;
         let policy = self.store.policy();
         if !is_cacheable(request, &exchange.incoming) {
-            return self.pass(exchange, &*origin, &policy).await;
+            return self.pass(exchange, origin, &policy).await;
         }
         let mut key = Vec::with_capacity(128);
         key::write(request, policy.sort_query, &mut key);
@@ -126,19 +126,19 @@ impl Cache {
             };
             if !leads || waited > MOST_WAITS || !self.store.collapses(&key, now) {
                 let call = call(why, stored.filter(|_| leads));
-                return self.forward(call, exchange, &*origin, None).await;
+                return self.forward(call, exchange, origin, None).await;
             }
             match self.store.flights.join(&key) {
                 Part::Lead(leader) => {
                     let call = call(why, stored);
-                    return self.forward(call, exchange, &*origin, Some(leader)).await;
+                    return self.forward(call, exchange, origin, Some(leader)).await;
                 }
                 Part::Wait(receiver) => {
                     waited += 1;
                     let ended = tokio::time::timeout(policy.collapse_wait, flight::outcome(receiver)).await;
                     if !matches!(ended, Ok(Outcome::Kept | Outcome::Abandoned)) {
                         let call = call(why, stored);
-                        return self.forward(call, exchange, &*origin, None).await;
+                        return self.forward(call, exchange, origin, None).await;
                     }
                 }
             }
@@ -146,7 +146,7 @@ impl Cache {
     }
 
     /// Lets the origin serve a request whose response is not kept. A success of an unsafe method invalidates what is kept (RFC 9111 section 4.4).
-    async fn pass(&self, exchange: Exchange, origin: &dyn Origin, policy: &Arc<Policy>) -> Response {
+    async fn pass(&self, exchange: Exchange, origin: Rc<dyn Origin>, policy: &Arc<Policy>) -> Response {
         let safe = matches!(
             exchange.request.method(),
             b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"QUERY" | b"CONNECT"
@@ -272,7 +272,7 @@ impl Cache {
         };
         self.store.counts.renewed();
         let cache = self.clone();
-        spawn_local(async move { drop(cache.forward(call, exchange, &*origin, Some(leader)).await) });
+        spawn_local(async move { drop(cache.forward(call, exchange, origin, Some(leader)).await) });
     }
 
     /// Lets the origin serve a request, and keeps its response if it may be kept.
@@ -280,7 +280,7 @@ impl Cache {
         self: &Rc<Cache>,
         call: Call,
         mut exchange: Exchange,
-        origin: &dyn Origin,
+        origin: Rc<dyn Origin>,
         leader: Option<Leader>,
     ) -> Response {
         if let Some(stale) = &call.stale {

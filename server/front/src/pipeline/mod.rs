@@ -122,6 +122,8 @@ impl Handler for Pipeline {
                     Target::App(app) => {
                         if let Some(response) = content.file(app, &mut exchange).await {
                             response
+                        } else if let Some(cache) = &content.cache {
+                            Box::pin(cache.serve(exchange, app.clone())).await
                         } else {
                             app.rack.handle(exchange).await
                         }

@@ -1,6 +1,6 @@
 //! Which settings of a new release take effect without a restart.
 
-use settings::{Limits, Mruby, Pool, Rack, Route, Settings, Sites, Timeouts};
+use settings::{Cache, Limits, Mruby, Pool, Rack, Route, Settings, Sites, Timeouts};
 
 /// Returns warnings of changes of pools that need a restart.
 pub(super) fn takes_restart(now: &Settings, fresh: &Settings) -> Vec<String> {
@@ -82,6 +82,8 @@ pub(super) fn merge(now: &Settings, fresh: Settings) -> Settings {
             ..now.rack.clone()
         },
         reload: fresh.reload,
+        compression: fresh.compression,
+        cache: Cache { memory: now.cache.memory, ..fresh.cache },
         files: fresh.files,
         sites: Sites { cache: now.sites.cache.clone(), ..fresh.sites },
         mruby: Mruby { routes: routes(&now.mruby, fresh.mruby), ..now.mruby.clone() },

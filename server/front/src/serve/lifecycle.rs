@@ -14,8 +14,11 @@
 use super::server::Server;
 use super::threads::Threads;
 use super::upgrade::{Event, LAST_REQUESTS, Upgrades};
+use crate::caching;
 use crate::listen::Address;
 use crate::signals::{SignalAction, Signals};
+use cache::Purge;
+use settings::{OnReload, Settings};
 use stats::ServerState;
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -117,6 +120,7 @@ impl<'a> Lifecycle<'a> {
             Notice::Reloaded(release) => {
                 self.log(self.server.releases.put_in_force(release));
                 let release = self.server.releases.in_force();
+                self.renew_cache(&release.settings);
                 self.server.services.replace(&release.settings, release.services.clone());
             }
             Notice::Declared { release, services, files } => {
@@ -138,6 +142,17 @@ impl<'a> Lifecycle<'a> {
                 Err(error) => self.fail(error).await,
             },
             Notice::Hopeless(why) => self.fail(why.to_owned()).await,
+        }
+    }
+
+    /// Applies the settings of a release that is in force from now on to the cache.
+    fn renew_cache(&self, settings: &Settings) {
+        let Some(store) = self.server.threads.as_ref().and_then(|threads| threads.store.as_ref()) else {
+            return;
+        };
+        store.set_policy(caching::policy(settings));
+        if settings.cache.on_reload == OnReload::Empty {
+            store.purge(&Purge::All);
         }
     }
 

@@ -3,11 +3,13 @@
 use super::interruptions::Interruptions;
 use super::pool::{RunningApp, RunningPool};
 use super::threads::Threads;
+use crate::caching;
 use crate::handover::UpgradeRecord;
 use crate::release::Releases;
 use crate::services::ServiceStates;
 use crate::tls::Encryption;
 use crate::vitals::Vitals;
+use cache::Store;
 use ratelimit::Ledger;
 use settings::{Machine, Pool, Settings};
 use stats::{
@@ -32,6 +34,8 @@ pub(crate) struct Snapshotter {
     recorders: Vec<Recorder>,
     handlers: Vec<HandlerCounts>,
     ledger: Arc<Ledger>,
+    /// `None` if no response is kept.
+    store: Option<Arc<Store>>,
     encryption: Arc<Encryption>,
     vitals: Arc<Vitals>,
     interruptions: Interruptions,
@@ -141,6 +145,7 @@ impl Snapshotter {
             recorders: threads.recorders.clone(),
             handlers: threads.handlers.clone(),
             ledger: threads.ledger.clone(),
+            store: threads.store.clone(),
             encryption: encryption.clone(),
             vitals: vitals.clone(),
             interruptions: interruptions.clone(),
@@ -155,6 +160,11 @@ impl Snapshotter {
     fn rate_limits(&self) -> Option<RateLimitsSnapshot> {
         let settings = self.current.borrow();
         self.ledger.snapshot(&settings.rate_limits, settings.shared.redis.is_some())
+    }
+
+    /// Returns the kept responses of all threads.
+    pub(crate) fn store(&self) -> Option<&Arc<Store>> {
+        self.store.as_ref()
     }
 
     /// Returns the state of the services, for the manager to update.
@@ -236,6 +246,7 @@ impl Snapshotter {
             pools: self.pools(processes, now.0),
             handlers: HandlersSnapshot::of(&self.handlers),
             rate_limits: self.rate_limits(),
+            cache: self.store.as_deref().map(caching::snapshot),
             acme: self.encryption.obtained(),
             tls: self
                 .encryption

@@ -3,6 +3,7 @@
 use super::logs::Logs;
 use crate::accept::Admission;
 use crate::interruption::Maintenance;
+use crate::caching;
 use crate::listen::Listener;
 use crate::release::Releases;
 use crate::scripts;
@@ -10,6 +11,7 @@ use crate::thread::{self, Phase, Seed};
 use crate::tls::Encryption;
 use crate::traces::Traces;
 use crate::vitals::Vitals;
+use cache::Store;
 use ratelimit::Ledger;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
@@ -23,6 +25,8 @@ pub(crate) struct Threads {
     pub(crate) handlers: Vec<stats::HandlerCounts>,
     /// The counts of the rate limits.
     pub(crate) ledger: Arc<Ledger>,
+    /// The kept responses; `None` if the cache is off.
+    pub(crate) store: Option<Arc<Store>>,
     phase: watch::Sender<Phase>,
     drained: mpsc::Receiver<()>,
     /// Closes when all tunnels of all threads have ended after the drain. The waiting task takes it.
@@ -53,8 +57,9 @@ impl Threads {
         let (listeners, recorders, handlers) = (Vec::new(), Vec::new(), Vec::new());
         let error = logs.error.clone();
         let ledger = Arc::new(Ledger::new(Box::new(move |what| error.write(what))));
+        let store = caching::store(&settings);
         let mut threads =
-            Threads { listeners, recorders, handlers, ledger, phase, drained, ended: Some(ended) };
+            Threads { listeners, recorders, handlers, ledger, store, phase, drained, ended: Some(ended) };
         for index in 0..settings.front_threads as u16 {
             let (sender, listeners) = mpsc::unbounded_channel();
             let recorder = stats::Recorder::new();
@@ -75,6 +80,7 @@ impl Threads {
                 admission: admission.clone(),
                 maintenance: maintenance.clone(),
                 ledger: threads.ledger.clone(),
+                store: threads.store.clone(),
                 encryption: encryption.clone(),
                 vitals: vitals.clone(),
                 listeners,

@@ -11,7 +11,7 @@ pub(crate) type Log = Rc<dyn Fn(&str)>;
 
 pub(crate) struct LocalSite {
     pub(crate) site: Site,
-    pub(crate) proxies: Vec<Proxy>,
+    pub(crate) proxies: Vec<Rc<Proxy>>,
     /// The configuration to explain each request with, if `logging.error` is `debug`.
     debug: Option<SiteConfig>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct LocalSites {
 impl LocalSites {
     pub(crate) fn new(sites: &Sites, log: &Log) -> LocalSites {
         let local = |plan: &super::SitePlan| {
-            let proxies = plan.upstreams.iter().map(|upstreams| Proxy::new(upstreams.clone()));
+            let proxies = plan.upstreams.iter().map(|upstreams| Rc::new(Proxy::new(upstreams.clone())));
             let log = log.clone();
             let site = Site::new(plan.plan.clone(), Box::new(move |what| log(what)));
             let debug = (plan.plan.rules.error_level() == "debug").then(|| plan.plan.clone());

@@ -168,6 +168,7 @@ pub(crate) fn resolve(given: &WrittenValues, facts: &ResolveContext) -> Result<L
         reload: Section::take(&taker),
         maintenance: Section::take(&taker),
         compression: Section::take(&taker),
+        cache: Section::take(&taker),
         files: files_of(&taker, facts),
         sites: site::sites(&taker, facts),
         mruby: mruby::mruby(&taker, facts),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::puma::PumaFile;
 pub use crate::table::app::Process;
+pub use crate::table::cache::{Cache, OnReload};
 pub use crate::table::compression::Compression;
 pub use crate::table::health::Health;
 pub use crate::table::limits::Limits;
@@ -80,6 +81,7 @@ pub struct Settings {
     pub reload: Reload,
     pub maintenance: Maintenance,
     pub compression: Compression,
+    pub cache: Cache,
     pub files: Files,
     pub sites: Sites,
     pub mruby: Mruby,

@@ -10,6 +10,7 @@
 
 pub(crate) mod acme;
 pub(crate) mod app;
+pub(crate) mod cache;
 pub mod commands;
 pub(crate) mod compression;
 pub(crate) mod entry;
@@ -53,6 +54,7 @@ pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
         site::ALL,
         site::FileCache::OPTIONS,
         compression::Compression::OPTIONS,
+        cache::Cache::OPTIONS,
         logs::Logs::OPTIONS,
         traces::Traces::OPTIONS,
         timeouts::Timeouts::OPTIONS,

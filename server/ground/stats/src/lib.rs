@@ -11,6 +11,7 @@
 //! 4. This crate knows HTTP, workers and sockets only as plain numbers.
 #![forbid(unsafe_code)]
 
+mod cache;
 mod certificates;
 mod changes;
 mod counts;
@@ -55,6 +56,7 @@ pub use interruptions::{MaintenanceSnapshot, PauseSnapshot, PauseState};
 pub use interval::{Interval, WorkerInterval};
 pub use libraries::{Library, WithFibers};
 pub use load::{FiberLoad, Load, RecentLoad};
+pub use cache::{CacheRefusal, CacheReport, CacheResource, CacheRoute, CacheSnapshot};
 pub use rate_limits::{RateLimitSnapshot, RateLimitsSnapshot};
 pub use recorder::{Connection, Fault, Finished, Recorder};
 pub use reloads::{

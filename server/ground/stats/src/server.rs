@@ -3,6 +3,7 @@
 //! [`ServerSnapshot::to_json`] returns the native format, whose tables in docs/stats.md are made from the comments here. Field names
 //! contain their units.
 
+use crate::cache::CacheSnapshot;
 use crate::certificates::CertificateSnapshot;
 use crate::deaths::DeathCounts;
 use crate::figures::figures;
@@ -129,6 +130,9 @@ figures! {
         /// [Rate limits](rate-limits.md), null without any.
         #[serde(default)]
         rate_limits: Option<RateLimitsSnapshot> = part,
+        /// The [cache of responses](caching.md), see below; null if it is off.
+        #[serde(default)]
+        cache: Option<CacheSnapshot> = part,
         /// Certificates that the server obtains by itself, see below; empty without `[acme]`.
         #[serde(default)]
         acme: Vec<CertificateSnapshot> = part,
@@ -502,6 +506,7 @@ pub(crate) mod tests {
             pools: Vec::new(),
             handlers: None,
             rate_limits: None,
+            cache: None,
             acme: Vec::new(),
             tls: None,
             front: Snapshot::default(),

@@ -1,0 +1,299 @@
+//! Random histories of requests against a model of RFC 9111: nothing that belongs to one client is sent to another.
+//!
+//! The model knows each response by a serial number in its body, who asked for it, and what its fields said. It is written without the cache's own
+//! parsers: the fields are chosen from a list, and the model knows what each choice means.
+
+use crate::policy::Policy;
+use crate::service::{Cache, Origin};
+use crate::store::Store;
+use crate::testing::request;
+use handler::{Body, Client, Departure, Exchange, Fields, Incoming, Lent, Request, Response, Trace};
+use proptest::prelude::*;
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// What a response says, in the model's terms.
+#[derive(Debug, Clone, Copy)]
+struct Said {
+    fields: &'static [(&'static str, &'static str)],
+    /// It may be kept for other clients, if nothing else forbids it.
+    shared: bool,
+    public: bool,
+    sets_cookie: bool,
+    varies_by_cookie: bool,
+    varies_by_language: bool,
+    /// It may be sent again without asking the origin.
+    fresh: bool,
+    /// It allows itself that it is kept for a request with Authorization.
+    with_authorization: bool,
+}
+
+const NONE: Said = Said {
+    fields: &[],
+    shared: true,
+    public: false,
+    sets_cookie: false,
+    varies_by_cookie: false,
+    varies_by_language: false,
+    fresh: false,
+    with_authorization: false,
+};
+
+const SAID: &[Said] = &[
+    Said { fields: &[("Cache-Control", "max-age=1000")], fresh: true, ..NONE },
+    Said { fields: &[("Cache-Control", "public, max-age=1000")], fresh: true, public: true, with_authorization: true, ..NONE },
+    Said { fields: &[("Cache-Control", "s-maxage=1000")], fresh: true, with_authorization: true, ..NONE },
+    Said { fields: &[("Cache-Control", "private, max-age=1000")], shared: false, ..NONE },
+    Said { fields: &[("Cache-Control", "max-age=1000"), ("Cache-Control", "PRIVATE")], shared: false, ..NONE },
+    Said { fields: &[("Cache-Control", "no-store, max-age=1000")], shared: false, ..NONE },
+    Said { fields: &[("Cache-Control", "no-cache"), ("ETag", "\"a\"")], ..NONE },
+    Said { fields: &[("Cache-Control", "max-age=0, must-revalidate"), ("ETag", "\"b\"")], with_authorization: true, ..NONE },
+    Said { fields: &[("Cache-Control", "max-age=1000"), ("Set-Cookie", "s=1")], fresh: true, sets_cookie: true, ..NONE },
+    Said {
+        fields: &[("Cache-Control", "public, max-age=1000"), ("Set-Cookie", "s=1")],
+        fresh: true,
+        public: true,
+        sets_cookie: true,
+        with_authorization: true,
+        ..NONE
+    },
+    Said { fields: &[("Cache-Control", "max-age=1000"), ("Vary", "cookie")], fresh: true, varies_by_cookie: true, ..NONE },
+    Said {
+        fields: &[("Cache-Control", "public, max-age=1000"), ("Vary", "Accept-Encoding, Cookie")],
+        fresh: true,
+        public: true,
+        varies_by_cookie: true,
+        with_authorization: true,
+        ..NONE
+    },
+    Said { fields: &[("Cache-Control", "max-age=1000"), ("Vary", "Accept-Language")], fresh: true, varies_by_language: true, ..NONE },
+    Said { fields: &[("Cache-Control", "max-age=1000"), ("Vary", "*")], shared: false, ..NONE },
+    Said { fields: &[("CDN-Cache-Control", "private"), ("Cache-Control", "max-age=1000")], shared: false, ..NONE },
+    Said { fields: &[("ETag", "\"c\"")], shared: false, ..NONE },
+    Said { fields: &[], shared: false, ..NONE },
+    Said { fields: &[("Expires", "Fri, 01 Jan 2100 00:00:00 GMT")], fresh: true, ..NONE },
+    Said { fields: &[("Expires", "0")], shared: false, ..NONE },
+    Said { fields: &[("Cache-Control", "private=\"Set-Cookie\", max-age=1000"), ("Set-Cookie", "s=1")], fresh: true, ..NONE },
+];
+
+/// A step of a history.
+#[derive(Debug, Clone)]
+struct Step {
+    method: &'static str,
+    target: usize,
+    /// The number of the client; its cookie and its secret are its own.
+    client: usize,
+    cookie: bool,
+    authorization: bool,
+    language: &'static str,
+    /// What the app will say if it is asked.
+    said: usize,
+    status: u16,
+    streams: bool,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let method = prop_oneof![8 => Just("GET"), 1 => Just("HEAD"), 1 => Just("POST")];
+    let status = prop_oneof![9 => Just(200_u16), 1 => Just(404), 1 => Just(500)];
+    let who = (0_usize..3, any::<bool>(), prop::bool::weighted(0.2), prop::sample::select(vec!["en", "de"]));
+    (method, 0_usize..2, who, 0..SAID.len(), status, any::<bool>()).prop_map(
+        |(method, target, (client, cookie, authorization, language), said, status, streams)| Step {
+            method,
+            target,
+            client,
+            cookie,
+            authorization,
+            language,
+            said,
+            status,
+            streams,
+        },
+    )
+}
+
+/// The app: it tells each response by a number, and confirms no version.
+#[derive(Default)]
+struct App {
+    next: RefCell<Option<(usize, u16, bool)>>,
+    /// What was said, by the number in the body.
+    said: RefCell<Vec<usize>>,
+}
+
+impl Origin for App {
+    fn call(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
+        let (said, status, streams) = self.next.borrow().expect("a step has said what the app says");
+        let mut fields = Fields::default();
+        SAID[said].fields.iter().for_each(|(name, value)| fields.push(name.as_bytes(), value.as_bytes()));
+        let serial = self.said.borrow().len();
+        self.said.borrow_mut().push(said);
+        drop(exchange);
+        let body = bytes::Bytes::from(serial.to_string());
+        let body = if streams { Body::Stream(Box::new(One(Some(body)))) } else { Body::Bytes(body) };
+        Box::pin(async move { Response::new(status, fields, body) })
+    }
+}
+
+struct One(Option<bytes::Bytes>);
+
+impl handler::BodyStream for One {
+    fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<handler::Chunk, handler::Failure>>> {
+        Poll::Ready(self.0.take().map(|bytes| Ok(handler::Chunk::Bytes(bytes))))
+    }
+}
+
+struct Present;
+
+impl Client for Present {
+    fn poll_departure(&self, _: &mut Context<'_>) -> Poll<Departure> {
+        Poll::Pending
+    }
+
+    fn interim(&self, _: u16, _: &Fields) {}
+}
+
+fn asked(step: &Step) -> Request {
+    let cookie = format!("user={}", step.client);
+    let secret = format!("Bearer {}", step.client);
+    let mut all = vec![("Accept-Language", step.language)];
+    if step.cookie {
+        all.push(("Cookie", &cookie));
+    }
+    if step.authorization {
+        all.push(("Authorization", &secret));
+    }
+    request(step.method, ["/one", "/two?a=1"][step.target], &all)
+}
+
+async fn body(response: Response) -> String {
+    match response.body {
+        Body::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Body::Stream(mut stream) => {
+            let mut all = Vec::new();
+            while let Some(chunk) = std::future::poll_fn(|cx| stream.poll_chunk(cx)).await {
+                match chunk {
+                    Ok(handler::Chunk::Bytes(bytes)) => all.extend_from_slice(&bytes),
+                    other => panic!("{other:?}"),
+                }
+            }
+            String::from_utf8_lossy(&all).into_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+/// Returns whether the response to `first` may be sent for `again` without asking the app.
+fn may_share(policy: &Policy, said: &Said, first: &Step, again: &Step) -> bool {
+    let secret = said.sets_cookie || said.varies_by_cookie;
+    said.shared
+        && said.fresh
+        && first.target == again.target
+        && first.method == "GET"
+        && (!secret || said.public && policy.cookies)
+        && (!first.authorization || policy.authorization && said.with_authorization)
+        && (!said.varies_by_cookie || (first.cookie, first.cookie && first.client == again.client) == (again.cookie, again.cookie))
+        && (!said.varies_by_language || first.language == again.language)
+}
+
+/// Runs a history. Returns what went wrong.
+async fn run(policy: Policy, steps: &[Step]) -> Result<(), String> {
+    let store = Store::new(1 << 20, policy.clone());
+    let cache = Cache::new(store);
+    let app = Rc::new(App::default());
+    // The steps that the app has answered, by the numbers of their responses.
+    let mut answered: Vec<Step> = Vec::new();
+    for step in steps {
+        app.next.replace(Some((step.said, step.status, step.streams)));
+        let before = app.said.borrow().len();
+        let exchange = Exchange {
+            request: Lent::from(asked(step)),
+            incoming: Incoming::Empty,
+            client: Rc::new(Present),
+            trace: Rc::new(Trace::default()),
+        };
+        let response = cache.serve(exchange, app.clone()).await;
+        let calls = app.said.borrow().len() - before;
+        if calls > 1 {
+            return Err(format!("{calls} calls for one request"));
+        }
+        if calls == 1 {
+            answered.push(step.clone());
+        }
+        let status = response.status;
+        let serial: usize = match body(response).await.parse() {
+            Ok(serial) => serial,
+            Err(_) => return Err(format!("a body without number for {step:?}")),
+        };
+        let first = &answered[serial];
+        if calls == 1 && serial != before {
+            return Err(format!("{step:?} asked the app and got the response to {first:?}"));
+        }
+        let said = &SAID[app.said.borrow()[serial]];
+        if calls == 0 && !may_share(&policy, said, first, step) {
+            return Err(format!("{step:?} got the response to {first:?}, which said {said:?}"));
+        }
+        if calls == 0 && status != first.status {
+            return Err(format!("{step:?} got {status} for {}", first.status));
+        }
+        // Whatever is kept is kept now: tasks that gather a body have nothing to wait for.
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
+/// The number of histories; `CACHE_HISTORIES` asks for more.
+fn cases() -> u32 {
+    std::env::var("CACHE_HISTORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(4000)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_of_one_client_is_sent_to_another(
+        steps in prop::collection::vec(step(), 2..14),
+        cookies: bool,
+        authorization: bool,
+        sort_query: bool,
+    ) {
+        let policy = Policy { cookies, authorization, sort_query, ..Policy::default() };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let local = tokio::task::LocalSet::new();
+        let outcome = local.block_on(&runtime, run(policy, &steps));
+        prop_assert_eq!(outcome, Ok(()));
+    }
+}
+
+#[test]
+fn the_model_sees_hits_at_all() {
+    let step = |client, said| Step {
+        method: "GET",
+        target: 0,
+        client,
+        cookie: true,
+        authorization: false,
+        language: "en",
+        said,
+        status: 200,
+        streams: true,
+    };
+    let app = Rc::new(App::default());
+    let cache = Cache::new(Store::new(1 << 20, Policy::default()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        for client in 0..5 {
+            app.next.replace(Some((0, 200, true)));
+            let exchange = Exchange {
+                request: Lent::from(asked(&step(client, 0))),
+                incoming: Incoming::Empty,
+                client: Rc::new(Present),
+                trace: Rc::new(Trace::default()),
+            };
+            assert_eq!(body(cache.serve(exchange, app.clone()).await).await, "0");
+            tokio::task::yield_now().await;
+        }
+    });
+    assert_eq!(app.said.borrow().len(), 1);
+}

@@ -1,0 +1,99 @@
+//! The cache as the settings describe it, and where its responses come from: the app, or an origin of a site.
+
+use crate::content::App;
+use cache::{Listed, Origin, Policy, RouteCount, Store};
+use handler::{Exchange, Handler as _, Response};
+use proxy::Proxy;
+use settings::Settings;
+use stats::{CacheRefusal, CacheReport, CacheResource, CacheRoute, CacheSnapshot};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Creates the store; `None` if the cache is off.
+pub(crate) fn store(settings: &Settings) -> Option<Arc<Store>> {
+    settings.cache.memory.map(|memory| Store::new(memory, policy(settings)))
+}
+
+/// Returns the settings of the cache.
+pub(crate) fn policy(settings: &Settings) -> Policy {
+    let (cache, compression) = (&settings.cache, &settings.compression);
+    Policy {
+        max_object: cache.max_object,
+        heuristic: cache.heuristic,
+        stale_while_revalidate: cache.stale_while_revalidate,
+        stale_if_error: cache.stale_if_error,
+        collapse_wait: cache.collapse_wait,
+        sort_query: cache.sort_query,
+        cookies: cache.cookies,
+        authorization: cache.authorization,
+        client_control: cache.client_control,
+        status_field: cache.status,
+        compress_from: compression.responses.then_some(compression.min_length),
+    }
+}
+
+/// Returns the figures for `/stats`.
+pub(crate) fn snapshot(store: &Store) -> CacheSnapshot {
+    let counts = store.counts();
+    CacheSnapshot {
+        limit_bytes: store.memory(),
+        used_bytes: store.bytes(),
+        resources: store.len() as u64,
+        hits: counts.hits(),
+        stale: counts.stale(),
+        validated: counts.validated(),
+        collapsed: counts.collapsed(),
+        misses: counts.misses(),
+        stored: counts.kept(),
+        renewed: counts.renewals(),
+        evicted: store.evicted(),
+        purged: counts.purges(),
+        invalidated: counts.invalidations(),
+        refused: counts
+            .refusals()
+            .map(|(reason, count)| CacheRefusal { reason: reason.to_owned(), count })
+            .collect(),
+    }
+}
+
+/// Returns the report of `firebrick cache` with at most `limit` routes and resources.
+pub(crate) fn report(store: &Store, limit: usize) -> CacheReport {
+    let route = |count: RouteCount| CacheRoute {
+        route: count.route,
+        hits: count.hits,
+        misses: count.misses,
+        refused: count.refused.map(str::to_owned),
+    };
+    let resource = |listed: Listed| CacheResource {
+        url: listed.key,
+        bytes: listed.bytes,
+        variants: listed.variants as u64,
+        hits: listed.hits,
+        fresh_s: listed.fresh_for.as_secs_f64(),
+    };
+    CacheReport {
+        cache: snapshot(store),
+        routes: store.counts().routes().into_iter().take(limit).map(route).collect(),
+        resources: store.list(limit).into_iter().map(resource).collect(),
+    }
+}
+
+impl Origin for App {
+    fn call(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
+        Box::pin(async move { self.rack.handle(exchange).await })
+    }
+}
+
+/// The origin of a proxied request.
+pub(crate) struct Proxied {
+    pub(crate) proxy: Rc<Proxy>,
+    pub(crate) target: Vec<u8>,
+}
+
+impl Origin for Proxied {
+    fn call(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
+        Box::pin(async move { self.proxy.forward(exchange, self.target.clone()).await })
+    }
+}

@@ -1,0 +1,82 @@
+//! Statistics of the cache of responses.
+
+use crate::figures::figures;
+use serde::{Deserialize, Serialize};
+
+figures! {
+    #[derive(Eq)]
+    pub struct CacheSnapshot {
+        /// The limit of memory.
+        limit_bytes: u64 = gauge("firebrick_cache_limit_bytes"; "Memory that kept responses may take"),
+        /// Memory that kept responses take, with everything that belongs to them.
+        used_bytes: u64 = gauge("firebrick_cache_bytes"; "Memory that kept responses take"),
+        /// Kept resources; one can have several variants.
+        resources: u64 = gauge("firebrick_cache_resources"; "Resources that responses are kept for"),
+        /// Requests that were answered with a fresh kept response.
+        hits: u64 = counter("firebrick_cache_requests", result = "hit"; "Requests that the cache has handled"),
+        /// Requests that were answered with a stale one.
+        stale: u64 = counter("firebrick_cache_requests", result = "stale"),
+        /// Requests that were answered with one that the app has confirmed.
+        validated: u64 = counter("firebrick_cache_requests", result = "validated"),
+        /// Requests that have waited for an equal one and got its response.
+        collapsed: u64 = counter("firebrick_cache_requests", result = "collapsed"),
+        /// Requests that the app has answered.
+        misses: u64 = counter("firebrick_cache_requests", result = "miss"),
+        /// Responses that were kept, renewals included.
+        stored: u64 = counter("firebrick_cache_stored"; "Responses that were kept"),
+        /// Responses that were renewed while a stale one was sent.
+        renewed: u64 = counter("firebrick_cache_renewed"; "Responses that were renewed while a stale one was sent"),
+        /// Resources that had to make room for others.
+        evicted: u64 = counter("firebrick_cache_evicted"; "Resources that had to make room for others"),
+        /// Resources that were removed by a purge.
+        purged: u64 = counter("firebrick_cache_purged"; "Resources that were removed by a purge"),
+        /// Resources that were removed by a request with an unsafe method.
+        invalidated: u64 =
+            counter("firebrick_cache_invalidated"; "Resources that were removed by a request with an unsafe method"),
+        /// Responses that were not kept, by reason.
+        refused: Vec<CacheRefusal> = part,
+    }
+
+    /// Responses that were not kept for one reason.
+    #[derive(Default, Eq)]
+    pub struct CacheRefusal [reason = |it| it.reason.clone()] {
+        /// `status`, `no-store`, `private`, `cookie`, `authorization`, `vary`, `no-lifetime`, `too-long`, `file`, `incomplete`, `invalidated`
+        /// ([what is never kept](caching.md#what-is-never-kept)).
+        reason: String,
+        /// Their number.
+        count: u64 = counter("firebrick_cache_refused"; "Responses that were not kept, by reason"),
+    }
+}
+
+/// The output of `firebrick cache`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CacheReport {
+    pub cache: CacheSnapshot,
+    /// The busiest routes.
+    pub routes: Vec<CacheRoute>,
+    /// The resources that are asked for most.
+    pub resources: Vec<CacheResource>,
+}
+
+/// Paths that differ only in ids.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheRoute {
+    pub route: String,
+    /// Requests that were answered without the app, or after it had confirmed the kept response.
+    pub hits: u64,
+    pub misses: u64,
+    /// The last reason for not keeping a response; null if all were kept.
+    pub refused: Option<String>,
+}
+
+/// A kept resource.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CacheResource {
+    /// Scheme, host, path and query.
+    pub url: String,
+    pub bytes: u64,
+    pub variants: u64,
+    pub hits: u64,
+    /// Seconds for which it is fresh; 0 if it is stale.
+    pub fresh_s: f64,
+}
