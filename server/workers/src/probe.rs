@@ -57,6 +57,7 @@ fn call(target: &str, asked_us: u64, now: Instant) -> Rc<Call> {
         https: false,
         remote_port: 0,
         measure: false,
+        switch: false,
         asked_us,
         method: b"GET",
         target: target.as_bytes(),

@@ -57,6 +57,9 @@ pub(crate) fn build(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, f
     }
     draft.put_body(gvl, task, request, fd, has_length);
     draft.pairs.put(gvl, env);
+    if request.head.switch {
+        ruby::call(gvl, keys.exchange.get(), keys.offer, &[env]);
+    }
     env
 }
 
@@ -168,6 +171,10 @@ impl Draft {
         self.set(gvl, keys.request_timeout, handle);
         if request.head.version < 20 {
             self.set(gvl, keys.hijack, handle);
+        } else if request.head.switch {
+            // An Extended CONNECT has a stream of its own, which the template's requests do not have.
+            self.set(gvl, keys.hijack, handle);
+            self.add(gvl, keys.can_hijack.get(), ruby::TRUE);
         }
         if worker(gvl, |w| w.options.early_hints) {
             let hints = ticket.handle(gvl, keys.hints.get());

@@ -125,8 +125,12 @@ impl Fields {
     fn pair(&mut self, gvl: &mut Gvl, name: Value, value: Value) {
         let name = if name.is_string(gvl) { name } else { ruby::to_s(gvl, name) };
         if name.bytes(gvl).starts_with(b"rack.") {
-            if name.bytes(gvl) == b"rack.hijack" && !value.is_nil() && !self.interim {
-                self.task.take_over.set(value);
+            if !value.is_nil() && !self.interim {
+                match name.bytes(gvl) {
+                    b"rack.hijack" => self.task.take_over.set(value),
+                    b"rack.protocol" => self.task.switches.set(true),
+                    _ => {}
+                }
             }
             return;
         }

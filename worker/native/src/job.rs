@@ -188,6 +188,17 @@ fn respond(gvl: &mut Gvl, task: &'static Task, response: Value, from_app: bool) 
             return respond(gvl, task, file, false);
         }
     }
+    if from_app && task.switches.get() {
+        let number = ruby::integer(gvl, i64::from(status));
+        let arguments = [task.env.get(), number, headers, body];
+        let switched = ruby::call(gvl, names().exchange.get(), names().switched, &arguments);
+        // The status does not switch: the app's response is sent unchanged.
+        if !switched.is_nil() {
+            task.finite.set(false);
+            task.coded.set(false);
+            return respond(gvl, task, switched, false);
+        }
+    }
     body::respond(gvl, task, head, status, body);
     triple.keep();
 }

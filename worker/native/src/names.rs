@@ -44,7 +44,7 @@ names! {
         failed: "failed", finished: "finished", reply_sent: "reply_sent",
         is_due: "due?", collect: "collect", thread_started: "thread_started", thread_ended: "thread_ended",
         stream: "stream", input: "input", interrupted: "interrupted", peer_certificate: "peer_certificate",
-        send_file: "send_file",
+        send_file: "send_file", offer: "offer", switched: "switched",
         install: "install", uninstall: "uninstall", make: "make", clean: "clean", expired: "expired",
         interrupts: "interrupts", calls: "calls?", forget: "forget", raise: "raise",
         own_paths: "own_paths", fileno: "fileno", timeout: "timeout", is_stopped: "stop?",

@@ -61,6 +61,7 @@ impl Parts<'_> {
         }
         Ok(Request {
             version: Version::Http11,
+            switchable: true,
             method,
             target,
             path,

@@ -40,6 +40,7 @@ pub(crate) fn request_from(
     let target = Span { start: split, len: target.len() as u32 };
     Request {
         version: Version::Http11,
+        switchable: true,
         method: Span { start: 0, len: split },
         target,
         path: target,

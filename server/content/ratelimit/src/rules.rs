@@ -104,6 +104,7 @@ pub(crate) mod tests {
             .map_or(PeerAddr::Unix, |ip| PeerAddr::Inet((ip.parse::<std::net::IpAddr>().unwrap(), 1).into()));
         Request {
             version: Version::Http11,
+            switchable: true,
             method,
             target: path,
             path,

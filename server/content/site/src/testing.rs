@@ -17,6 +17,7 @@ pub(crate) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Re
     let remote_text = "192.0.2.1".into();
     Request {
         version: Version::Http11,
+        switchable: true,
         method: span(0, method.len()),
         target: span(method.len(), target.len()),
         path: span(method.len(), path),

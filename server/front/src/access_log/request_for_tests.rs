@@ -30,6 +30,7 @@ pub(crate) fn request_to(host: &[u8], method: &[u8], target: &[u8], fields: &[(&
     fields.iter().for_each(|(name, value)| all.push(name.as_bytes(), value.as_bytes()));
     Request {
         version: Version::Http11,
+        switchable: true,
         method: span(0, method.len()),
         target: span(method.len(), target.len()),
         path: span(method.len(), path),

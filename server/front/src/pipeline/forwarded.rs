@@ -103,7 +103,7 @@ mod tests {
         let none = Span::default();
         #[rustfmt::skip]
         let request = Request {
-            version: Version::Http11, method: none, target: none, path: none, query: none, authority: none,
+            version: Version::Http11, switchable: true, method: none, target: none, path: none, query: none, authority: none,
             fields: all, variables: Vec::new(), peer, https: false, received: SystemTime::now(), arrived: Instant::now(),
         };
         request

@@ -106,6 +106,7 @@ impl Collector {
         }
         Request {
             version: Version::Http11,
+            switchable: false,
             method,
             target,
             path: Span { len: path_len, ..target },

@@ -57,6 +57,9 @@ pub struct Head<'a> {
     pub remote_port: u16,
     /// Whether the worker should measure processor time and the wait for the GVL.
     pub measure: bool,
+    /// Whether the client offers to switch to the protocols of its `Upgrade` field: an upgrade of HTTP/1.1, or an
+    /// Extended CONNECT of HTTP/2 or HTTP/3. The connection, or the stream, can then be handed to the app.
+    pub switch: bool,
     /// When the request asked for a worker, in microseconds of the monotonic clock.
     pub asked_us: u64,
     pub method: &'a [u8],
@@ -93,6 +96,12 @@ pub struct Encoder<'b> {
 
 /// Flag for [`Head::measure`].
 const MEASURE: u8 = 0x01;
+/// Flag for [`Head::switch`].
+const SWITCH: u8 = 0x02;
+/// The code of the field `Upgrade`.
+const UPGRADE: u8 = 15;
+
+const _: () = assert!(matches!(names::KNOWN[UPGRADE as usize - 1].as_bytes(), b"upgrade"));
 
 /// The first byte of the name of a variable. A field from a client cannot contain it, because it is not
 /// allowed in names (RFC 9110 section 5.6.2).
@@ -107,7 +116,7 @@ impl<'b> Encoder<'b> {
     /// Starts the frame. Its length, id and body are filled in later.
     pub fn new(out: &'b mut Vec<u8>, head: &Head<'_>) -> Encoder<'b> {
         let start = frame::begin(out, FrameKind::Request, 0, 0);
-        let flags = if head.measure { MEASURE } else { 0 };
+        let flags = if head.measure { MEASURE } else { 0 } | if head.switch { SWITCH } else { 0 };
         out.extend_from_slice(&[head.version, head.https as u8, 0, flags, 0, 0]);
         out.extend_from_slice(&head.remote_port.to_le_bytes());
         out.extend_from_slice(&head.asked_us.to_le_bytes());
@@ -155,6 +164,17 @@ impl<'b> Encoder<'b> {
     /// Adds a variable of the env, whose name is the key. It replaces the regular value of the key.
     pub fn variable(&mut self, name: &[u8], value: &[u8]) {
         self.field(&[&[VARIABLE], name].concat(), value);
+    }
+
+    /// Returns whether the request has an `Upgrade` field.
+    #[inline]
+    pub fn has_upgrade(&self) -> bool {
+        self.seen & 1 << UPGRADE != 0
+    }
+
+    /// Sets [`Head::switch`], which may be known only after the fields.
+    pub fn switch(&mut self) {
+        self.out[self.start + frame::HEADER + FLAGS_AT] |= SWITCH;
     }
 
     pub fn finish(self, body: Put) {
@@ -213,7 +233,7 @@ pub fn head_of(payload: &[u8]) -> Result<Head<'_>, Malformed> {
 
 fn start<'a>(cursor: &mut Cursor<'a>) -> Result<Start<'a>, Malformed> {
     let (version, scheme, body, flags) = (cursor.u8()?, cursor.u8()?, cursor.u8()?, cursor.u8()?);
-    if !matches!(version, 10 | 11 | 20 | 30) || scheme > 1 || flags & !MEASURE != 0 {
+    if !matches!(version, 10 | 11 | 20 | 30) || scheme > 1 || flags & !(MEASURE | SWITCH) != 0 {
         return Err(Malformed("version, scheme or flags of REQUEST"));
     }
     let (count, remote_port) = (cursor.u16()?, cursor.u16()?);
@@ -235,8 +255,8 @@ fn start<'a>(cursor: &mut Cursor<'a>) -> Result<Start<'a>, Malformed> {
     let server_port = cursor.bytes(len as usize)?;
     #[rustfmt::skip]
     let head = Head {
-        version, https: scheme == 1, remote_port, measure: flags & MEASURE != 0, asked_us, method, target, path, query,
-        remote_addr, server_name, server_port,
+        version, https: scheme == 1, remote_port, measure: flags & MEASURE != 0, switch: flags & SWITCH != 0, asked_us,
+        method, target, path, query, remote_addr, server_name, server_port,
     };
     Ok(Start { head, body, body_len, count })
 }
@@ -339,8 +359,8 @@ mod tests {
     fn head() -> Head<'static> {
         #[rustfmt::skip]
         let head = Head {
-            version: 11, https: false, remote_port: 4711, measure: false, asked_us: 1234,
-            method: b"GET", target: b"/a/b?c=d", path: (0, 4), query: (5, 3),
+            version: 11, https: false, remote_port: 4711, measure: false, switch: false,
+            asked_us: 1234, method: b"GET", target: b"/a/b?c=d", path: (0, 4), query: (5, 3),
             remote_addr: b"127.0.0.1", server_name: b"example.org", server_port: b"80",
         };
         head
@@ -398,10 +418,26 @@ mod tests {
             let payload = &mut out[frame::HEADER..];
             assert_eq!(Request::decode(payload).unwrap().head.measure, measure);
             assert_eq!(asks_to_measure(payload), measure);
-            payload[FLAGS_AT] |= 0x02;
+            payload[FLAGS_AT] |= 0x04;
             assert!(Request::decode(payload).is_err());
         }
         assert!(!asks_to_measure(b""));
+    }
+
+    #[test]
+    fn an_offer_to_switch_is_set_behind_the_fields() {
+        for (name, switch) in [("Upgrade", false), ("UPGRADE", true), ("X-Upgrade", false)] {
+            let mut out = vec![0; 7];
+            let mut encoder = Encoder::new(&mut out, &Head { measure: true, ..head() });
+            encoder.field(name.as_bytes(), b"websocket");
+            assert_eq!(encoder.has_upgrade(), name != "X-Upgrade");
+            if switch {
+                encoder.switch();
+            }
+            encoder.finish(Put::None);
+            let head = Request::decode(&out[7 + frame::HEADER..]).unwrap().head;
+            assert_eq!((head.switch, head.measure), (switch, true), "{name}");
+        }
     }
 
     proptest! {

@@ -13,6 +13,8 @@ pub enum Name {
     Scheme,
     Authority,
     Path,
+    /// `:protocol` of an Extended CONNECT (RFC 8441 section 4).
+    Protocol,
     /// A name with a leading colon that no request may have.
     UnknownPseudo,
     Host,
@@ -38,6 +40,7 @@ impl Name {
                 b"scheme" => Name::Scheme,
                 b"authority" => Name::Authority,
                 b"path" => Name::Path,
+                b"protocol" => Name::Protocol,
                 _ => Name::UnknownPseudo,
             };
         }
@@ -69,7 +72,10 @@ impl Name {
     /// Returns whether the name begins with a colon.
     #[inline]
     pub fn is_pseudo(self) -> bool {
-        matches!(self, Name::Method | Name::Scheme | Name::Authority | Name::Path | Name::UnknownPseudo)
+        matches!(
+            self,
+            Name::Method | Name::Scheme | Name::Authority | Name::Path | Name::Protocol | Name::UnknownPseudo
+        )
     }
 }
 
@@ -87,6 +93,7 @@ mod tests {
     fn kinds() {
         for (name, kind) in [
             (":path", Name::Path),
+            (":protocol", Name::Protocol),
             (":status", Name::UnknownPseudo),
             (":", Name::UnknownPseudo),
             (":Path", Name::UnknownPseudo),

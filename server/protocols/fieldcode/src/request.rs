@@ -9,7 +9,7 @@ pub(crate) const SPARE_TEXT: usize = 160;
 /// A checked request head. All spans are into `fields.text()`, which has spare room for fields that filters add.
 #[derive(Debug, Clone)]
 pub struct RequestHead {
-    /// `:method`, a token of at most 32 bytes; never CONNECT.
+    /// `:method`, a token of at most 32 bytes; never CONNECT. An Extended CONNECT has `GET` here.
     pub method: Span,
     /// `:scheme`: `http` or `https`, in any case. This is the client's claim; only the connection knows whether it is true.
     pub scheme: Span,
@@ -23,7 +23,9 @@ pub struct RequestHead {
     pub query: Span,
     /// The value of the first `priority` field (RFC 9218), empty if there is none.
     pub priority: Span,
-    /// The declared length of the body.
+    /// Whether this is an Extended CONNECT for a WebSocket (RFC 8441, RFC 9220), the only protocol that is accepted.
+    pub websocket: bool,
+    /// The declared length of the body; `None` for an Extended CONNECT, which has no body.
     pub content_length: Option<u64>,
     /// The value of `Expect`.
     pub expect: Expect,

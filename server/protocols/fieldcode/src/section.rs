@@ -41,6 +41,7 @@ pub struct Section {
     scheme: Option<Span>,
     authority: Option<Span>,
     path: Option<Span>,
+    protocol: Option<Span>,
     host: Option<Span>,
     priority: Span,
     /// The slot of the first cookie, and whether there are more.
@@ -81,6 +82,7 @@ impl Section {
             scheme: None,
             authority: None,
             path: None,
+            protocol: None,
             host: None,
             priority: Span::default(),
             cookie: None,
@@ -205,7 +207,9 @@ impl Section {
         }
         match kind {
             Name::Plain => self.slots.push((name, value)),
-            Name::Method | Name::Scheme | Name::Authority | Name::Path => self.pseudo(kind, value, limits),
+            Name::Method | Name::Scheme | Name::Authority | Name::Path | Name::Protocol => {
+                self.pseudo(kind, value, limits);
+            }
             _ => self.special(kind, name, value, limits),
         }
     }
@@ -218,6 +222,7 @@ impl Section {
             Name::Method => (&mut self.method, "more than one :method"),
             Name::Scheme => (&mut self.scheme, "more than one :scheme"),
             Name::Authority => (&mut self.authority, "more than one :authority"),
+            Name::Protocol => (&mut self.protocol, "more than one :protocol"),
             _ => (&mut self.path, "more than one :path"),
         };
         if place.replace(value).is_some() {

@@ -240,12 +240,71 @@ fn trailers() {
     }
 }
 
+/// An Extended CONNECT for a WebSocket, with changed, removed (`None`) and more fields.
+fn connect<'a>(
+    changed: &[(&'a str, Option<&'a str>)],
+    more: &[(&'a str, &'a str)],
+) -> Vec<(&'a str, &'a str)> {
+    let usual =
+        [(":method", "CONNECT"), (":protocol", "websocket")].into_iter().chain(GET[1..].iter().copied());
+    let kept = usual.filter_map(|(name, value)| match changed.iter().find(|(n, _)| *n == name) {
+        Some((_, value)) => value.map(|value| (name, value)),
+        None => Some((name, value)),
+    });
+    kept.chain(more.iter().copied()).collect()
+}
+
+#[test]
+fn an_extended_connect_is_a_get_with_a_protocol() {
+    for (protocol, end) in [("websocket", false), ("WebSocket", true)] {
+        let fields = connect(&[(":protocol", Some(protocol))], &[("sec-websocket-version", "13")]);
+        let head = judge_with(&fields, end, &HeadLimits::default()).unwrap();
+        assert!(head.websocket);
+        assert_eq!(
+            lines(&head),
+            ["GET", "https", "x.test", "/a?b", "/a", "b", "", "host: x.test", "sec-websocket-version: 13"]
+        );
+    }
+    let host = connect(&[(":authority", None)], &[("host", "y.test"), ("content-length", "0")]);
+    let head = judge_with(&host, false, &HeadLimits::default()).unwrap();
+    assert_eq!((head.content_length, lines(&head)[2].as_str()), (None, "y.test"));
+    assert!(!judge(&GET).unwrap().websocket);
+}
+
+#[test]
+fn malformed_extended_connects() {
+    let cases: Vec<Case<'_>> = vec![
+        // RFC 8441 section 4.
+        (connect(&[(":scheme", None)], &[]), 400, true),
+        (connect(&[(":path", None)], &[]), 400, true),
+        (connect(&[(":authority", None)], &[]), 400, true),
+        (connect(&[(":method", Some("GET"))], &[]), 400, true),
+        (connect(&[(":method", Some("connect"))], &[]), 400, true),
+        (connect(&[(":method", None)], &[]), 400, true),
+        (connect(&[], &[(":protocol", "websocket")]), 400, true),
+        (connect(&[(":protocol", Some(""))], &[]), 400, true),
+        (connect(&[(":protocol", Some("a b"))], &[]), 400, true),
+        (connect(&[(":path", Some("*"))], &[]), 400, true),
+        (connect(&[(":scheme", Some("wss"))], &[]), 400, true),
+        (connect(&[], &[("content-length", "1")]), 400, true),
+        (connect(&[], &[("upgrade", "websocket")]), 400, true),
+        (connect(&[], &[("x", ""), (":protocol", "websocket")]), 400, true),
+        // RFC 9220 section 3.
+        (connect(&[(":protocol", Some("connect-udp"))], &[]), 501, false),
+        (connect(&[(":protocol", Some("webtransport"))], &[]), 501, false),
+    ];
+    for (fields, status, malformed) in cases {
+        let refusal = judge_with(&fields, false, &HeadLimits::default()).expect_err(&format!("{fields:?}"));
+        assert_eq!((refusal.failure.status, refusal.malformed), (status, malformed), "{fields:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_fields_are_safe(
         fields in prop::collection::vec((
-            prop::sample::select(vec![":method", ":path", ":scheme", ":authority", "host", "cookie", "te", "content-length", "a", "A", "a_b", "priority", "expect"]),
-            prop::sample::select(vec!["GET", "/", "/?", "https", "x", "trailers", "0", "", " ", "a b", "*", "OPTIONS"]),
+            prop::sample::select(vec![":method", ":path", ":scheme", ":authority", ":protocol", "host", "cookie", "te", "content-length", "a", "A", "a_b", "priority", "expect"]),
+            prop::sample::select(vec!["GET", "CONNECT", "websocket", "/", "/?", "https", "x", "trailers", "0", "", " ", "a b", "*", "OPTIONS"]),
         ), 0..12),
         end: bool,
     ) {

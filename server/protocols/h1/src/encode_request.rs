@@ -11,7 +11,7 @@ use crate::field::{Options, lists};
 use crate::framing::Framing;
 use crate::syntax;
 use crate::write::{decimal, field};
-use handler::{Incoming, Request, Version};
+use handler::{Incoming, Request};
 use std::ops::Range;
 
 /// Returns the framing of a request's body for an origin; `None` if it has no body and none is expected.
@@ -32,11 +32,7 @@ pub fn body_framing(incoming: &Incoming, method: &[u8]) -> Option<Framing> {
 pub fn upgrade_offer(request: &Request, framing: Option<Framing>) -> Option<&[u8]> {
     let mut offered = request.fields.all("upgrade");
     let protocol = offered.next()?;
-    let upgradable = match request.version {
-        Version::Http11 => true,
-        Version::Http10 | Version::Http2 | Version::Http3 => false,
-    };
-    let valid = upgradable
+    let valid = request.switchable
         && offered.next().is_none()
         && framing.is_none()
         && request.method() == b"GET"

@@ -82,6 +82,9 @@ pub type Variable = (Box<[u8]>, Box<[u8]>);
 pub struct Request {
     /// The version of the protocol that carried the request.
     pub version: Version,
+    /// Whether the client may switch to another protocol (RFC 9110 section 7.8): in HTTP/1.1, and with an
+    /// Extended CONNECT of HTTP/2 and HTTP/3, which handlers see as the same GET with `Upgrade`.
+    pub switchable: bool,
     /// A span of `fields.text()`.
     pub method: Span,
     /// The request target as received (origin, absolute, authority or asterisk form), a span of

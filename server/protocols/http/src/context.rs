@@ -34,7 +34,7 @@ pub struct Connections {
     pub idle: usize,
     /// Connections with a request in progress, tunnels included.
     pub active: usize,
-    /// Hijacked or upgraded connections, which do not end with a response.
+    /// Hijacked or upgraded connections, and connections of HTTP/2 and HTTP/3 that carry nothing but tunnels: they do not end with a response.
     pub tunnels: usize,
 }
 

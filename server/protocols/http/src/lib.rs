@@ -17,6 +17,7 @@ mod date;
 mod delivery;
 mod message;
 pub mod one;
+mod opening;
 mod preface;
 mod room;
 pub mod three;

@@ -8,6 +8,7 @@
 //! 2. Every exchange is reported exactly once, however it ended ([`ExchangeRecord::report`]).
 
 use crate::context::Shared;
+use crate::opening::OpeningHandshake;
 use fieldcode::RequestHead;
 use h1::{Delimiter, Expect};
 use handler::{
@@ -55,6 +56,8 @@ pub(crate) fn presentable(response: Response, version: Version) -> Response {
         _ if !h1::fields_are_clean(&response.fields) => {
             "a field name or value that is not allowed in a response"
         }
+        // The stream of an Extended CONNECT, after its handshake (`crate::opening`).
+        (200, Body::Tunnel { raw: false, .. }) if shared => return response,
         (_, Body::Tunnel { .. }) if shared => {
             let why = "the app took over the connection or upgraded it, but a request over HTTP/2 or HTTP/3 has no connection of \
                        its own (rack.hijack? is false)";
@@ -70,14 +73,18 @@ pub(crate) fn presentable(response: Response, version: Version) -> Response {
 
 /// Builds the request that handlers see from a decoded field section (HTTP/2 and HTTP/3).
 pub(crate) fn request(
-    head: RequestHead,
+    mut head: RequestHead,
     version: Version,
     peer: &Rc<Peer>,
     shared: &Shared,
     arrived: Instant,
 ) -> Request {
+    if head.websocket {
+        OpeningHandshake::offer(&mut head);
+    }
     Request {
         version,
+        switchable: head.websocket,
         method: head.method,
         target: head.target,
         path: head.path,

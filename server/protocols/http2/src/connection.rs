@@ -166,6 +166,7 @@ impl Connection {
             (frame::SETTING_MAX_CONCURRENT_STREAMS, *max_streams),
             (frame::SETTING_INITIAL_WINDOW_SIZE, *stream_window),
             (frame::SETTING_MAX_HEADER_LIST_SIZE, u32::try_from(head.max_header_bytes).unwrap_or(u32::MAX)),
+            (frame::SETTING_ENABLE_CONNECT_PROTOCOL, 1),
             (frame::SETTING_NO_RFC7540_PRIORITIES, 1),
         ];
         self.output.text(|text| {

@@ -36,6 +36,8 @@ pub(crate) const SETTING_INITIAL_WINDOW_SIZE: u16 = 4;
 pub(crate) const SETTING_MAX_FRAME_SIZE: u16 = 5;
 pub(crate) const SETTING_MAX_HEADER_LIST_SIZE: u16 = 6;
 /// RFC 9218 section 2.1.
+/// RFC 8441 section 3.
+pub(crate) const SETTING_ENABLE_CONNECT_PROTOCOL: u16 = 8;
 pub(crate) const SETTING_NO_RFC7540_PRIORITIES: u16 = 9;
 
 #[derive(Debug, Clone, Copy)]

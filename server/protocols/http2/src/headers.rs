@@ -104,6 +104,12 @@ impl Connection {
         let mistake = match self.streams.get(name) {
             Some(stream) if !stream.receiving => Some("HEADERS after the end of the body"),
             Some(stream) if stream.refused.is_some() => None,
+            // RFC 9113 section 8.5.
+            Some(stream) if stream.connect => {
+                self.skip(block)?;
+                let reason = "HEADERS in a tunnel";
+                return self.stream_error(name, ErrorCode::PROTOCOL_ERROR, reason, events);
+            }
             _ => return self.trailers_section(name, end, self_dependent, block, events),
         };
         self.skip(block)?;
@@ -241,6 +247,11 @@ impl Connection {
         self.budget.earn(Flood::Priorities, 2);
         self.heads += text;
         let stream = self.insert(id, end, text as u32, left, priority);
+        if head.websocket
+            && let Some(found) = self.streams.get_mut(stream)
+        {
+            found.connect = true;
+        }
         events(Event::Request { stream, head, end });
     }
 
@@ -248,6 +259,7 @@ impl Connection {
         self.streams.insert(Stream {
             id,
             receiving: !end,
+            connect: false,
             sending: Sending::Nothing,
             priority,
             wants: false,

@@ -39,6 +39,8 @@ pub(crate) struct Stream {
     pub(crate) id: u32,
     /// The client's half is open.
     pub(crate) receiving: bool,
+    /// An Extended CONNECT: only DATA may follow its head.
+    pub(crate) connect: bool,
     pub(crate) sending: Sending,
     pub(crate) priority: Priority,
     /// The stream is ready to send.
@@ -242,6 +244,7 @@ mod tests {
         Stream {
             id,
             receiving: true,
+            connect: false,
             sending: Sending::Nothing,
             priority: Priority::default(),
             wants: false,

@@ -13,6 +13,10 @@ use fieldcode::Priority;
 pub const MAX_FRAME: u64 = 1024;
 /// The most frames of a control stream besides requests. A client that sends more does nothing else.
 const MAX_IDLE_FRAMES: u32 = 10_000;
+/// RFC 9114 section 7.2.4.1.
+const SETTING_MAX_FIELD_SECTION_SIZE: u64 = 0x6;
+/// RFC 9220 section 5.
+const SETTING_ENABLE_CONNECT_PROTOCOL: u64 = 0x8;
 /// How many of these frames a request earns: priorities change while a page is loaded.
 const FRAMES_OF_A_REQUEST: u32 = 10;
 
@@ -291,8 +295,12 @@ fn settings(mut payload: &[u8]) -> Result<(), Error> {
 /// 4.2.2.
 pub fn opening(max_field_section: u64) -> Vec<u8> {
     let mut payload = Vec::new();
-    varint::encode(&mut payload, 0x6);
-    varint::encode(&mut payload, max_field_section.min(varint::MAX));
+    for (name, value) in
+        [(SETTING_MAX_FIELD_SECTION_SIZE, max_field_section), (SETTING_ENABLE_CONNECT_PROTOCOL, 1)]
+    {
+        varint::encode(&mut payload, name);
+        varint::encode(&mut payload, value.min(varint::MAX));
+    }
     let mut text = vec![0x0];
     frame::encode_frame(&mut text, kind::SETTINGS, &payload);
     text

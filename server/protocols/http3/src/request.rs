@@ -38,6 +38,8 @@ pub struct RequestStream {
     /// The encoded section so far.
     section: Vec<u8>,
     content_length: Option<u64>,
+    /// An Extended CONNECT: only DATA may follow its head.
+    connect: bool,
     received: u64,
     /// Frames of unknown types: a client that sends many sends nothing else.
     unknown: u32,
@@ -63,6 +65,7 @@ impl Default for RequestStream {
             frame: None,
             section: Vec::new(),
             content_length: None,
+            connect: false,
             received: 0,
             unknown: 0,
             costs: Costs::default(),
@@ -161,6 +164,8 @@ impl RequestStream {
                 self.count_idle(length == 0)
             }
             (kind::DATA, _) => unexpected("DATA before a head or behind trailers"),
+            // RFC 9114 section 4.4.
+            (kind::HEADERS, ReceivePhase::Body) if self.connect => unexpected("HEADERS in a tunnel"),
             (kind::HEADERS, ReceivePhase::Trailers) => unexpected("a third HEADERS frame"),
             (kind::HEADERS, _) => {
                 // An encoded section is hardly longer than its text; Huffman coding may make it shorter.
@@ -210,6 +215,7 @@ impl RequestStream {
             qpack::decode(&encoded, &mut section, limits)?;
             let head = section.finish_request(last).map_err(refusal)?;
             self.content_length = head.content_length;
+            self.connect = head.websocket;
             self.part = ReceivePhase::Body;
             events(Event::Request(Box::new(head)));
         } else {
@@ -327,6 +333,36 @@ mod tests {
         let many: Vec<(u64, &[u8])> =
             std::iter::once((1, GET)).chain((0..2000).map(|_| (0, &[][..]))).collect();
         assert_eq!(code(&many), Some(Code::ExcessiveLoad));
+    }
+
+    /// CONNECT https://x/ with :protocol websocket
+    fn connect(protocol: &[u8]) -> Vec<u8> {
+        // The literal name, the 9 bytes of which need a second byte of length.
+        [
+            &[0, 0, 0xcf][..],
+            b"\x27\x02:protocol",
+            &[protocol.len() as u8],
+            protocol,
+            &[0xd7, 0xc1, 0x50, 1, b'x'],
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn extended_connect() {
+        let websocket = connect(b"websocket");
+        for (frames, expected) in [
+            (&[(1, &websocket[..])][..], None),
+            (&[(1, &websocket), (0, b"up"), (0x21, b"grease"), (0, b"more")], None),
+            // RFC 9114 section 4.4: nothing but DATA.
+            (&[(1, &websocket), (0, b"up"), (1, TRAILERS)], Some(Code::FrameUnexpected)),
+            // CONNECT is no method for a scheme and a path without a protocol.
+            (&[(1, &[0, 0, 0xcf, 0xd7, 0xc1, 0x50, 1, b'x'])], Some(Code::MessageError)),
+        ] {
+            assert_eq!(code(frames), expected, "{frames:x?}");
+        }
+        let (_, _, result) = received(&stream(&[(1, &connect(b"connect-udp"))]), 9);
+        assert!(matches!(result, Err(Error::Refused(failure)) if failure.status == 501));
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub(super) fn encode(request: &Request, body: &Collected, asked_us: u64, measure
         https: request.https,
         remote_port,
         measure,
+        switch: false,
         asked_us,
         method: request.method(),
         target: request.target(),
@@ -61,6 +62,9 @@ pub(super) fn encode(request: &Request, body: &Collected, asked_us: u64, measure
     let mut encoder = Encoder::new(frame, &head);
     for (name, value) in request.fields.iter() {
         encoder.field(name, value);
+    }
+    if encoder.has_upgrade() && request.switchable && request.fields.lists("connection", "upgrade") {
+        encoder.switch();
     }
     for (name, value) in &request.variables {
         encoder.variable(name, value);

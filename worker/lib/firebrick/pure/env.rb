@@ -29,6 +29,7 @@ module Firebrick
         put_peer(env, request)
         put_version(env, request)
         request.each_field { |code, name, value| put_field(env, code, name, value) }
+        Firebrick::Exchange.offer(env) if request.switch?
         put_body(env, request)
         env
       end
@@ -58,7 +59,8 @@ module Firebrick
 
       def put_version(env, request)
         env["SERVER_PROTOCOL"] = env["HTTP_VERSION"] = VERSIONS.fetch(request.version)
-        return if request.version < 20
+        # An Extended CONNECT has a stream of its own.
+        return if request.version < 20 || request.switch?
 
         # The request shares its connection with others, so it cannot be handed over.
         env["rack.hijack?"] = false

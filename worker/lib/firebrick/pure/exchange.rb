@@ -101,9 +101,18 @@ module Firebrick
         @headers = headers
         head = Head.new(status, headers, @worker.max_head)
         @status = head.status
-        file = Firebrick::Exchange.send_file(@env, @status, headers) if from_app && head.names_file?
-        # Without a rule for that path, the app's response is sent unchanged.
-        file ? respond(file, false) : Body.new(@response, head, @env).send(body)
+        other = replacement(head, headers, body) if from_app
+        other ? respond(other, false) : Body.new(@response, head, @env).send(body)
+      end
+
+      # Returns the response that replaces the app's; nil if that is sent unchanged: without such headers, without a rule
+      # for the file's path, or with a status that does not switch.
+      def replacement(head, headers, body)
+        if head.names_file?
+          Firebrick::Exchange.send_file(@env, @status, headers)
+        elsif head.protocol?
+          Firebrick::Exchange.switched(@env, @status, headers, body)
+        end
       end
 
       # Sends an error page for an exception of the app, if the response has not begun.

@@ -86,6 +86,7 @@ module Firebrick
         @count = 0
         @fields = "".b
         @finite = @coded = @names_file = false
+        @protocol = nil
         read_headers(headers)
       end
 
@@ -97,6 +98,11 @@ module Firebrick
       # Returns whether the app has encoded the body itself (Transfer-Encoding).
       def coded?
         @coded
+      end
+
+      # Returns whether the response names the protocol that the connection switches to.
+      def protocol?
+        !@protocol.nil?
       end
 
       # Returns whether the response names a file that may replace the body.
@@ -138,6 +144,7 @@ module Firebrick
       def read_pair(name, value)
         if name.start_with?("rack.")
           @take_over = value if name == "rack.hijack"
+          @protocol = value if name == "rack.protocol"
         elsif value.is_a?(String)
           add_lines(name, value)
         elsif value.is_a?(Array)

@@ -19,6 +19,10 @@ module Firebrick
       # Formats of the five numbers behind a method, by its length in bytes.
       TARGETS = Array.new(256) { |length| "@#{VERB + length}V5" }.freeze
 
+      # Flags: times are to be measured; the client offers to switch to another protocol.
+      MEASURE = 1
+      SWITCH = 2
+
       NO_BODY = 0
       INLINE = 1
       IN_DESCRIPTOR = 2
@@ -35,7 +39,7 @@ module Firebrick
 
       # Returns whether times are to be measured.
       def self.measures?(payload)
-        payload.getbyte(3).to_i == 1
+        payload.getbyte(3).to_i.anybits?(MEASURE)
       end
 
       # descriptor:: the one that came with the frame
@@ -66,12 +70,17 @@ module Firebrick
         @scheme == 1
       end
 
+      # Returns whether the client offers to switch to another protocol.
+      def switch?
+        @flags.anybits?(SWITCH)
+      end
+
       private
 
       def read_numbers
-        @version, @scheme, @form, flags, @count, @remote_port, @asked_us, @body_length, @at = @bytes.unpack(NUMBERS)
+        @version, @scheme, @form, @flags, @count, @remote_port, @asked_us, @body_length, @at = @bytes.unpack(NUMBERS)
         raise Malformed, "payload ends too early" if @at.nil? || VERB + @at > @bytes.bytesize
-        return if Env::VERSIONS.key?(@version) && @scheme < 2 && @form < 4 && flags < 2
+        return if Env::VERSIONS.key?(@version) && @scheme < 2 && @form < 4 && @flags < 4
 
         raise Malformed, "version, scheme or flags of REQUEST"
       end

@@ -119,6 +119,8 @@ pub(crate) struct Task {
     pub(crate) coded: Cell<bool>,
     /// The response names a file that may replace the body (X-Sendfile, X-Accel-Redirect).
     pub(crate) send_file: Cell<bool>,
+    /// The response names the protocol that the connection switches to (`rack.protocol`).
+    pub(crate) switches: Cell<bool>,
 
     pub(crate) env: &'static Slot,
     pub(crate) headers: &'static Slot,
@@ -199,6 +201,7 @@ impl Task {
             finite: Cell::new(false),
             coded: Cell::new(false),
             send_file: Cell::new(false),
+            switches: Cell::new(false),
             env: Slot::leak(gvl, NIL),
             headers: Slot::leak(gvl, NIL),
             body: Slot::leak(gvl, NIL),
@@ -238,6 +241,7 @@ impl Task {
         self.finite.set(false);
         self.coded.set(false);
         self.send_file.set(false);
+        self.switches.set(false);
         self.unfinished.set(true);
         self.status.set(0);
     }

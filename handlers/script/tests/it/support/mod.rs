@@ -149,6 +149,7 @@ pub fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request {
     let slots = fields.iter().map(|(name, value)| (add(name), add(value))).collect();
     Request {
         version: Version::Http11,
+        switchable: true,
         method,
         target: whole,
         path,

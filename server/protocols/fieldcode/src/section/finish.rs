@@ -7,6 +7,8 @@ use handler::{Fields, Span};
 
 /// The longest method, as in HTTP/1.
 const MAX_METHOD: usize = 32;
+/// The protocol that an Extended CONNECT may ask for, in any case (RFC 8441 section 5, RFC 9220 section 3).
+const WEBSOCKET: &[u8] = b"websocket";
 
 impl Section {
     /// Returns the request of a complete section. `end`: it has no body.
@@ -24,6 +26,9 @@ impl Section {
         }
         if self.more_cookies {
             self.join_cookies();
+        }
+        if self.protocol.is_some() {
+            self.connect_as_get();
         }
         let (method, scheme, target) = (self.method, self.scheme, self.path);
         let target = target.unwrap_or_default();
@@ -46,6 +51,7 @@ impl Section {
             path,
             query,
             priority: self.priority,
+            websocket: self.protocol.is_some(),
             content_length: self.content_length,
             expect: self.expect,
             fields: Fields::from_parts(self.text, self.slots),
@@ -59,7 +65,11 @@ impl Section {
         if !is_token(method) {
             return Err((400, "a :method that is not a token"));
         }
-        if method == b"CONNECT" {
+        let extended = method == b"CONNECT" && self.protocol.is_some();
+        if self.protocol.is_some() && !extended {
+            return Err((400, "a :protocol without CONNECT"));
+        }
+        if method == b"CONNECT" && !extended {
             return if self.scheme.is_none() && self.path.is_none() && self.authority.is_some() {
                 Err((501, "CONNECT: this is not a proxy"))
             } else {
@@ -84,10 +94,36 @@ impl Section {
         if end && self.content_length.is_some_and(|length| length > 0) {
             return Err((400, "a Content-Length without a body"));
         }
+        if let Some(protocol) = self.protocol {
+            return self.check_protocol(protocol.slice(&self.text));
+        }
         if method.len() > MAX_METHOD {
             return Err((501, "a method of more than 32 bytes"));
         }
         Ok(())
+    }
+
+    /// Checks what is special about an Extended CONNECT. It has a scheme and a path, as other requests have.
+    fn check_protocol(&self, protocol: &[u8]) -> Result<(), (u16, &'static str)> {
+        if !is_token(protocol) {
+            return Err((400, "a :protocol that is not a token"));
+        }
+        // RFC 9110 section 9.3.6: what follows the section is the tunnel.
+        if self.content_length.is_some_and(|length| length > 0) {
+            return Err((400, "a CONNECT with a Content-Length"));
+        }
+        if !protocol.eq_ignore_ascii_case(WEBSOCKET) {
+            return Err((501, "a :protocol other than websocket"));
+        }
+        Ok(())
+    }
+
+    /// Handlers see an Extended CONNECT as the GET that opens a WebSocket in HTTP/1.1 (RFC 6455 section 4.1).
+    #[cold]
+    fn connect_as_get(&mut self) {
+        self.method = Some(Span { start: self.text.len() as u32, len: 3 });
+        self.text.extend_from_slice(b"GET");
+        self.content_length = None;
     }
 
     /// Joins cookies: handlers see one Cookie field (RFC 9113 section 8.2.3).

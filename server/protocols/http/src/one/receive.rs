@@ -4,7 +4,7 @@ use super::body_state::forget;
 use super::link::Link;
 use crate::room::State;
 use h1::{RequestHead, RequestParser};
-use handler::{Failure, Fields, Peer, Request};
+use handler::{Failure, Fields, Peer, Request, Version};
 use net::{Lane, Transport};
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -140,6 +140,7 @@ impl Received {
         let (text, slots) = (std::mem::take(&mut self.text), std::mem::take(&mut self.head.slots));
         Request {
             version: line.version,
+            switchable: line.version == Version::Http11,
             method: line.method,
             target: line.target,
             path: line.path,

@@ -4,7 +4,8 @@
 //! 1. Bytes are read from QUIC only when the handler asks for them, so a slow handler slows its client down.
 //! 2. After the exchange, the client counts as gone and the rest of the body is [`BodyError::Gone`].
 
-use super::hub::{Hub, Waits};
+use super::body::Unsendable;
+use super::hub::{Counted, Hub, Waits};
 use super::priorities::rank;
 use super::receiving::{Receiving, Stopped};
 use crate::message::{DISCARD_BYTES, DISCARD_TIME, MOST_INTERIM, Pace};
@@ -116,6 +117,33 @@ impl StreamClient {
                 Incoming::Ready(whole.freeze())
             }
         }
+    }
+
+    /// Returns the next bytes that the client sends in a tunnel; `None` at their end. Unlike a body they have no limit and no minimum rate.
+    ///
+    /// # Errors
+    /// The client has reset the stream, or has gone.
+    pub(super) fn poll_tunnel(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Unsendable>> {
+        let mut receiving = self.receiving.borrow_mut();
+        loop {
+            if let Some(bytes) = receiving.data.pop_front() {
+                return Poll::Ready(Ok(Some(bytes)));
+            }
+            if receiving.stopped.is_some() {
+                return Poll::Ready(Err(Unsendable));
+            }
+            if receiving.ended {
+                return Poll::Ready(Ok(None));
+            }
+            if receiving.poll_more(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Counts the stream as a tunnel until the guard is dropped.
+    pub(super) fn count_tunnel(&self) -> Counted {
+        self.hub.begin(|hub| &hub.tunnels)
     }
 
     /// Sends informational responses as far as the client takes them. Wakes the task of `cx` when there are more.

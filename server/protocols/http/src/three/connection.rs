@@ -71,6 +71,8 @@ pub(super) async fn serve<H: Handler + 'static>(
         encoder: RefCell::default(),
         active: Cell::new(0),
         open: Cell::new(0),
+        tunnels: Cell::new(0),
+        tunnel: RefCell::default(),
         settled: Notify::new(),
         drain: Notify::new(),
         priorities: Priorities::default(),

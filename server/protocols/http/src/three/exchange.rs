@@ -4,18 +4,21 @@ use super::body::{SMALL, Sender, Unsendable};
 use super::client::{StreamClient, refusal};
 use super::hub::{Hub, Waits, number};
 use super::receiving::{Receiving, Stopped};
+use super::tunnel;
 use crate::context::{Context, Shared};
 use crate::delivery::interval;
 use crate::message::{self, ExchangeRecord, Framed, Sent, inadmissible};
+use crate::opening::OpeningHandshake;
 use fieldcode::{Expect, Flood, Priority, REFUSED, RequestHead};
-use handler::{After, Body, Exchange, Failure, Handler, Lent, Peer, Response, Trace, Version};
+use handler::{After, Body, Exchange, Failure, Handler, Incoming, Lent, Peer, Response, Trace, Version};
 use http3::Code;
 use http3::qpack::Head;
 use net::{Lane, Timer};
 use quic::quinn::{RecvStream, SendStream};
 use std::future::poll_fn;
+use std::ops::DerefMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
@@ -108,6 +111,8 @@ pub(super) async fn serve<H: Handler>(
         (None, failure) => (failure.map(Failure::into_response), false),
     };
     let ends = response.as_ref().is_some_and(|response| response.after == After::EndConnection);
+    // Until the last byte is acknowledged.
+    let _tunnel = response.as_ref().filter(|response| is_tunnel(response)).map(|_| client.count_tunnel());
     let complete = match response {
         Some(response) => {
             respond(&hub.shared, &client, response, is_head, &mut send, &mut report.outcome.sent).await
@@ -127,7 +132,8 @@ pub(super) async fn serve<H: Handler>(
                 hub.spend(Flood::Resets, 1);
             }
             report.outcome.sent.broken = true;
-            let code = if client.is_displaced() { Code::RequestCancelled } else { Code::InternalError };
+            let cancelled = client.is_displaced() || report.outcome.sent.hijacked;
+            let code = if cancelled { Code::RequestCancelled } else { Code::InternalError };
             let _ = send.reset(number(code));
         }
     }
@@ -212,10 +218,29 @@ async fn answer<H: Handler>(
         return Some(failure.into_response());
     }
     let trace: Rc<Trace> = report.outcome.trace.clone();
-    let incoming = poll_fn(|cx| Poll::Ready(client.incoming(cx))).await;
+    let opening = OpeningHandshake::of(&request);
+    let incoming = match opening {
+        Some(_) => Incoming::Empty,
+        None => poll_fn(|cx| Poll::Ready(client.incoming(cx))).await,
+    };
     let request = Lent::new(request, trace.clone());
     let exchange = Exchange { request, incoming, client: client.clone(), trace };
-    let mut handling = pin!(context.handler.handle(exchange));
+    if let Some(opening) = opening {
+        let handling = Box::pin(async {
+            let response = context.handler.handle(exchange).await;
+            opening.finish(response, &**client).await
+        });
+        return drive(handling, client, send).await;
+    }
+    drive(pin!(context.handler.handle(exchange)), client, send).await
+}
+
+/// Polls a handler, and sends its informational responses meanwhile. Returns `None` if it has panicked.
+async fn drive<F: Future<Output = Response>>(
+    mut handling: Pin<impl DerefMut<Target = F>>,
+    client: &StreamClient,
+    send: &mut SendStream,
+) -> Option<Response> {
     poll_fn(|cx| {
         let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)));
         client.send_interim(send, cx);
@@ -250,12 +275,20 @@ async fn respond(
     let mut sender = Sender { stream: send, client, shared };
     match response.body {
         _ if !has_body => sender.write(head.into()).await,
-        Body::Empty | Body::Tunnel { .. } => sender.write(head.into()).await,
+        Body::Empty => sender.write(head.into()).await,
+        Body::Tunnel { io, .. } => {
+            sent.hijacked = true;
+            Box::pin(tunnel::run(&mut sender, head, io, sent)).await
+        }
         Body::Bytes(body) => sender.bytes(head, body, false, sent).await,
         Body::Kept(kept) => sender.bytes(head, kept.body().clone(), true, sent).await,
         Body::File(region) => sender.file(head, region, sent).await,
         Body::Stream(stream) => sender.stream(head, stream, length, sent).await,
     }
+}
+
+fn is_tunnel(response: &Response) -> bool {
+    matches!(response.body, Body::Tunnel { raw: false, .. })
 }
 
 /// Returns whether a body needs more than a few packets.

@@ -2,7 +2,7 @@
 
 use super::priorities::Priorities;
 use super::windows::Windows;
-use crate::context::Shared;
+use crate::context::{self, Shared};
 use crate::room::State;
 use fieldcode::{Budget, Flood, HEADS};
 use handler::held::Account;
@@ -23,6 +23,9 @@ pub(super) struct Hub {
     pub(super) active: Cell<usize>,
     /// Streams whose last bytes the client has not acknowledged, requests in progress included.
     pub(super) open: Cell<usize>,
+    /// Those of the open streams that have become tunnels; and the count of the connection as one, while nothing else is open.
+    pub(super) tunnels: Cell<usize>,
+    pub(super) tunnel: RefCell<Option<context::Counted>>,
     /// `active` or `open` has become 0.
     pub(super) settled: Notify,
     /// A stream begins to wait for bytes.
@@ -81,7 +84,21 @@ impl Drop for Waits {
 impl Hub {
     pub(super) fn begin(self: &Rc<Hub>, of: fn(&Hub) -> &Cell<usize>) -> Counted {
         of(self).update(|n| n + 1);
+        self.count_tunnel();
         Counted { hub: self.clone(), of }
+    }
+
+    /// Counts the connection as a tunnel while all of its streams are tunnels: a drain does not wait for it.
+    fn count_tunnel(&self) {
+        let tunnels = self.tunnels.get();
+        if tunnels == 0 && self.tunnel.borrow().is_none() {
+            return;
+        }
+        let only = tunnels > 0 && tunnels == self.open.get();
+        let mut counted = self.tunnel.borrow_mut();
+        if only != counted.is_some() {
+            *counted = only.then(|| self.shared.count_tunnel());
+        }
     }
 
     /// Marks the client as proved: the head of a request has arrived.
@@ -172,6 +189,7 @@ impl Drop for Counted {
     fn drop(&mut self) {
         let count = (self.of)(&self.hub);
         count.update(|n| n - 1);
+        self.hub.count_tunnel();
         if count.get() == 0 {
             self.hub.settled.notify_one();
         } else {

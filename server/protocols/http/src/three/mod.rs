@@ -20,6 +20,7 @@ mod hub;
 mod priorities;
 mod receiving;
 mod silence;
+mod tunnel;
 mod unread;
 mod windows;
 

@@ -6,6 +6,8 @@
 
 use super::client::StreamClient;
 use super::file::{FileReader, FileStep};
+use super::hub::Hub;
+use super::tunnel::{Tunnel, TunnelStep};
 use crate::context::Shared;
 use crate::message::DeclaredLength;
 use bytes::Bytes;
@@ -27,6 +29,8 @@ pub(super) enum Source {
     File(Box<FileReader>),
     /// Pieces that arrive over time.
     Stream(Box<Pieces>),
+    /// The far end of a WebSocket.
+    Tunnel(Box<Tunnel>),
 }
 
 /// The state of a source.
@@ -35,10 +39,14 @@ pub(super) enum Pull {
     Waiting,
     /// Bytes can be sent.
     Ready,
+    /// END_STREAM must be sent, but the stream goes on: the client has not ended its half of a tunnel.
+    EndStream,
     /// No more bytes; the end is sent or about to be sent.
     Ended,
     /// The body cannot be completed.
     Broken(Option<Failure>),
+    /// The far end of a tunnel has broken off.
+    Cancelled,
 }
 
 impl Source {
@@ -48,13 +56,14 @@ impl Source {
     }
 
     /// Checks for data to send. `room`: bytes that the client accepts now. `status`: the response's status, for failures. `client` counts held
-    /// resources.
+    /// resources; `hub` is its connection's.
     pub(super) fn pull(
         &mut self,
         cx: &mut Context<'_>,
         room: usize,
         status: u16,
         client: &StreamClient,
+        hub: &Hub,
     ) -> Pull {
         match self {
             Source::Bytes(rest, _) if rest.is_empty() => Pull::Ended,
@@ -66,6 +75,13 @@ impl Source {
                 Poll::Pending => Pull::Waiting,
             },
             Source::Stream(pieces) => pieces.pull(cx, room, status, client),
+            Source::Tunnel(tunnel) => match tunnel.step(cx, hub, client) {
+                TunnelStep::Waiting => Pull::Waiting,
+                TunnelStep::Ready => Pull::Ready,
+                TunnelStep::EndStream => Pull::EndStream,
+                TunnelStep::Over => Pull::Ended,
+                TunnelStep::Broken => Pull::Cancelled,
+            },
         }
     }
 
@@ -87,6 +103,7 @@ impl Source {
             }
             Source::File(file) => step(file.send(engine, stream, most, true, shared)),
             Source::Stream(pieces) => pieces.send(engine, stream, most, shared),
+            Source::Tunnel(tunnel) => Some(tunnel.send(engine, stream, most)),
         }
     }
 }
@@ -100,11 +117,17 @@ fn step(step: FileStep) -> Option<usize> {
 }
 
 impl Source {
+    /// Returns whether this is a tunnel whose END_STREAM has been sent.
+    pub(super) fn is_closed_tunnel(&self) -> bool {
+        matches!(self, Source::Tunnel(tunnel) if tunnel.is_closed())
+    }
+
     /// Returns whether the end has been sent.
     pub(super) fn is_closed(&self) -> bool {
         match self {
             Source::Bytes(..) | Source::File(_) => true,
             Source::Stream(pieces) => pieces.closed,
+            Source::Tunnel(tunnel) => tunnel.is_closed(),
         }
     }
 }

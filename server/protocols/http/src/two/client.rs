@@ -5,13 +5,15 @@
 //! 2. After the end of the stream, the client counts as gone and the rest of the body is [`BodyError::Gone`].
 
 use super::hub::{FILL, Hub, LOOK};
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use handler::held::{Account, Amount, Hold, Holding};
 use handler::{BodyError, Client, Departure, Fields, Incoming, IncomingBody};
 use http2::StreamId;
+use net::TunnelEnd;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::io::{self, ErrorKind};
 use std::rc::{Rc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
 use crate::message::Pace;
@@ -40,6 +42,8 @@ struct Upload {
     length: Option<u64>,
     /// The client waits for 100 (Continue).
     continue_due: bool,
+    /// The bytes are those of a tunnel, not of a body.
+    tunnel: bool,
     pace: Pace,
     /// The task that waits for more data, and the time of its next rate check.
     reader: Option<Waker>,
@@ -54,17 +58,19 @@ fn keep(place: &mut Option<Waker>, waker: &Waker) {
 }
 
 impl StreamClient {
-    /// Creates the state of a stream whose request has arrived. `ended`: it has no body.
+    /// Creates the state of a stream whose request has arrived. `ended`: it has no body. `tunnel`: what follows is not a body but the bytes of a
+    /// tunnel, if the handler opens one.
     pub(super) fn new(
         hub: &Rc<Hub>,
         stream: StreamId,
         ended: bool,
         length: Option<u64>,
         continue_due: bool,
+        tunnel: bool,
     ) -> Rc<StreamClient> {
         let upload = || {
-            let max = hub.shared.settings().limits.max_body;
-            Box::new(RefCell::new(Upload { length, continue_due, max, ..Upload::default() }))
+            let max = hub.shared.settings().limits.max_body.filter(|_| !tunnel);
+            Box::new(RefCell::new(Upload { length, continue_due, max, tunnel, ..Upload::default() }))
         };
         Rc::new(StreamClient {
             hub: Rc::downgrade(hub),
@@ -102,6 +108,9 @@ impl StreamClient {
     pub(super) fn incoming(self: &Rc<StreamClient>, hub: &Hub) -> Incoming {
         let Some(upload) = &self.upload else { return Incoming::Empty };
         let mut upload = upload.borrow_mut();
+        if upload.tunnel {
+            return Incoming::Empty;
+        }
         if !upload.ended || upload.error.is_some() {
             drop(upload);
             return Incoming::Arriving(Box::new(Reader(self.clone())));
@@ -110,6 +119,61 @@ impl StreamClient {
             return Incoming::Empty;
         }
         Incoming::Ready(upload.take(hub, self.stream))
+    }
+
+    /// Passes the received bytes on to the far end of a tunnel, whose window opens again as it takes them. Ready when the client has ended its half
+    /// and the far end has all bytes.
+    ///
+    /// # Errors
+    /// The far end takes no more bytes.
+    pub(super) fn poll_pass_on(
+        &self,
+        hub: &Hub,
+        io: &dyn TunnelEnd,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Some(upload) = &self.upload else { return Poll::Ready(Ok(())) };
+        let mut upload = upload.borrow_mut();
+        while !upload.held.is_empty() {
+            match io.try_write(&upload.held) {
+                Ok(n) => upload.drop_first(n, hub, self.stream),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if io.poll_writable(cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        ready!(io.poll_flush(cx))?;
+        if upload.ended {
+            return Poll::Ready(Ok(()));
+        }
+        keep(&mut upload.reader, cx.waker());
+        Poll::Pending
+    }
+
+    /// Drops the received bytes, because the far end of the tunnel takes no more. Ready when the client has ended its half.
+    pub(super) fn poll_drop(&self, hub: &Hub, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(upload) = &self.upload else { return Poll::Ready(()) };
+        let mut upload = upload.borrow_mut();
+        let len = upload.held.len();
+        upload.drop_first(len, hub, self.stream);
+        if upload.ended {
+            return Poll::Ready(());
+        }
+        keep(&mut upload.reader, cx.waker());
+        Poll::Pending
+    }
+
+    /// Takes the bytes that a tunnel has not passed on, of a stream that has ended.
+    pub(super) fn take_rest(&self, hub: &Hub) -> Bytes {
+        self.upload.as_ref().map_or_else(Bytes::new, |upload| upload.borrow_mut().take(hub, self.stream))
+    }
+
+    /// Returns whether the client has ended its half.
+    pub(super) fn has_ended(&self) -> bool {
+        self.upload.as_ref().is_none_or(|upload| upload.borrow().ended)
     }
 
     /// Ends the stream: wakes the waiting tasks and drops received data.
@@ -163,6 +227,17 @@ impl StreamClient {
 }
 
 impl Upload {
+    /// Removes the first `n` received bytes and opens the client's window again.
+    fn drop_first(&mut self, n: usize, hub: &Hub, stream: StreamId) {
+        self.held.advance(n);
+        if self.held.is_empty() {
+            // An idle tunnel keeps no buffer.
+            self.held = BytesMut::new();
+        }
+        hub.release(n);
+        hub.engine.borrow_mut().credit(stream, n);
+    }
+
     /// Takes the received data and opens the client's window again.
     fn take(&mut self, hub: &Hub, stream: StreamId) -> Bytes {
         let data = std::mem::take(&mut self.held).freeze();

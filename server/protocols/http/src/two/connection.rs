@@ -56,6 +56,9 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     /// Open streams, by their places in the engine.
     pub(super) slots: Vec<Option<Slot>>,
     pub(super) open: usize,
+    /// Those of them that have become tunnels; and whether the connection counts as one, because nothing else is open.
+    pub(super) tunnels: usize,
+    tunnel: Option<Counted>,
     pub(super) places: Places,
     /// Requests that have just arrived.
     pub(super) fresh: Vec<StreamId>,
@@ -124,6 +127,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             peer,
             slots: Vec::new(),
             open: 0,
+            tunnels: 0,
+            tunnel: None,
             places: Places::default(),
             fresh: Vec::new(),
             departed: Vec::new(),
@@ -396,6 +401,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     /// Counts an opened stream.
     pub(super) fn enter(&mut self) {
         self.open += 1;
+        if self.tunnels > 0 {
+            self.count_tunnel();
+        }
         if self.open > 1 {
             return;
         }
@@ -411,8 +419,12 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     }
 
     /// Counts a stream that has ended.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn leave(&mut self, slot: &Slot) {
         self.open -= 1;
+        if self.tunnels > 0 {
+            self.tunnels -= usize::from(slot.is_tunnel());
+            self.count_tunnel();
+        }
         if self.open > 0 {
             return;
         }
@@ -421,6 +433,14 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.wait(State::Idle, self.hub.shared.timers.recent());
         if self.slots.len() > KEPT_A_WHILE {
             self.shrink();
+        }
+    }
+
+    /// Counts the connection as a tunnel while all of its streams are tunnels: a drain does not wait for it.
+    pub(super) fn count_tunnel(&mut self) {
+        let only = self.tunnels > 0 && self.tunnels == self.open;
+        if only != self.tunnel.is_some() {
+            self.tunnel = only.then(|| self.hub.shared.count_tunnel());
         }
     }
 

@@ -6,13 +6,16 @@ use super::connection::Conn;
 use super::file::FileReader;
 use super::hub::FILL;
 use super::slot::{Expected, Slot, State};
+use super::tunnel::Tunnel;
 use crate::message::{self, COUNTED, ExchangeRecord, Framed, READ_BELOW, Sent, append_file, inadmissible};
+use crate::opening::OpeningHandshake;
 use fieldcode::RequestHead;
 use h1::Expect;
 use handler::held::Amount;
 use handler::{After, Body, Exchange, Failure, Handler, Lent, Response, Trace, Version};
 use http2::{ErrorCode, StreamId};
 use net::Transport;
+use net::task::spawn_local;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -39,13 +42,14 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let (client, request, expected) = match head {
             Ok((head, end)) => {
                 let (length, expect) = (head.content_length.filter(|_| !end), head.expect);
-                let client = StreamClient::new(&self.hub, id, end, length, expect == Expect::Continue);
+                let waits = expect == Expect::Continue;
+                let client = StreamClient::new(&self.hub, id, end, length, waits, head.websocket);
                 let shared = &self.hub.shared;
                 let request = Box::new(message::request(head, Version::Http2, &self.peer, shared, arrived));
                 self.served += 1;
                 (client, Some(request), Ok(Expected { length, expect }))
             }
-            Err(failure) => (StreamClient::new(&self.hub, id, true, None, false), None, Err(failure)),
+            Err(failure) => (StreamClient::new(&self.hub, id, true, None, false, false), None, Err(failure)),
         };
         let is_head = request.as_ref().is_some_and(|request| request.method() == b"HEAD");
         let outcome =
@@ -59,8 +63,14 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     pub(super) fn data(&mut self, id: StreamId, data: &[u8], end: bool) {
         if let Some(slot) = self.slot(id) {
             let client = slot.client.clone();
+            // The client's end is the last of the stream, whose place is free now.
+            let over = end && slot.is_closed_tunnel();
             self.moved();
             client.receive(&self.hub, data, end);
+            if over {
+                let slot = self.remove(id);
+                self.departed.extend(slot);
+            }
         }
     }
 
@@ -71,7 +81,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     pub(super) fn remove(&mut self, id: StreamId) -> Option<Slot> {
         let place = self.slots.get_mut(id.place() as usize)?;
         let slot = place.take_if(|slot| slot.id == id)?;
-        self.leave();
+        self.leave(&slot);
         Some(slot)
     }
 
@@ -98,13 +108,21 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
         let Some(request) = slot.outcome.request.take() else { return };
         let trace: Rc<Trace> = slot.outcome.trace.clone();
+        let opening = OpeningHandshake::of(&request);
+        let client = slot.client.clone();
         let exchange = Exchange {
             request: Lent::new(request, trace.clone()),
             incoming: slot.client.incoming(&hub),
-            client: slot.client.clone(),
+            client: client.clone(),
             trace,
         };
-        slot.state = State::Handling(Box::pin(async move { context.handler.handle(exchange).await }));
+        slot.state = State::Handling(match opening {
+            None => Box::pin(async move { context.handler.handle(exchange).await }),
+            Some(opening) => Box::pin(async move {
+                let response = context.handler.handle(exchange).await;
+                opening.finish(response, &*client).await
+            }),
+        });
         self.poll_slot(id.place());
     }
 
@@ -158,7 +176,11 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
         let has_room = engine.output().len() < FILL;
         let source = match response.body {
-            Body::Empty | Body::Tunnel { .. } => Source::bytes(bytes::Bytes::new()),
+            Body::Empty => Source::bytes(bytes::Bytes::new()),
+            Body::Tunnel { io, .. } => {
+                sent.hijacked = true;
+                Source::Tunnel(Tunnel::new(io))
+            }
             Body::Bytes(bytes) => {
                 let waits = bytes.len() >= COUNTED && engine.room(id) < bytes.len();
                 let hold = if waits { slot.client.hold(Amount::of_memory(bytes.len() as u64)) } else { None };
@@ -198,7 +220,12 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             other => other,
         };
         slot.state = State::Sending(source);
+        let is_tunnel = slot.is_tunnel();
         drop(engine);
+        if is_tunnel {
+            self.tunnels += 1;
+            self.count_tunnel();
+        }
         self.advance(id);
     }
 
@@ -210,8 +237,22 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let mut cx = Context::from_waker(self.places.waker(place, &self.hub.ready));
         let room = self.hub.engine.borrow().room(id);
         let status = slot.outcome.sent.status;
-        let pulled = catch_unwind(AssertUnwindSafe(|| source.pull(&mut cx, room, status, &slot.client)));
+        let hub = &self.hub;
+        let mut pull =
+            || catch_unwind(AssertUnwindSafe(|| source.pull(&mut cx, room, status, &slot.client, hub)));
+        let mut pulled = pull();
+        if let Ok(Pull::EndStream) = pulled {
+            let _ = hub.engine.borrow_mut().data(id, bytes::Bytes::new(), true);
+            pulled = pull();
+        }
         match pulled {
+            // Both halves have ended, so the stream's place is free. The far end has not taken the client's last bytes.
+            Ok(Pull::Waiting | Pull::EndStream) if source.is_closed_tunnel() && slot.client.has_ended() => {
+                let slot = self.remove(id);
+                slot.into_iter().for_each(|slot| self.complete(slot));
+            }
+            Ok(Pull::EndStream) => {}
+            Ok(Pull::Cancelled) => self.abandon_with(id, ErrorCode::CANCEL, None),
             Ok(Pull::Waiting) => {}
             Ok(Pull::Ready) => self.hub.engine.borrow_mut().ready(id),
             Ok(Pull::Ended) => {
@@ -283,6 +324,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
 
     /// Ends a stream that the client reset or left. Polls the handler a last time, so that it can report how the exchange ended.
     pub(super) fn depart(&mut self, mut slot: Slot) {
+        if slot.is_closed_tunnel() && slot.client.has_ended() {
+            return self.complete(slot);
+        }
         slot.client.end(&self.hub);
         if let State::Handling(future) = &mut slot.state {
             let mut cx = Context::from_waker(Waker::noop());
@@ -297,12 +341,25 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.done.push_back((position, outcome));
     }
 
+    /// Completes a tunnel of which both halves have ended, but the far end has not taken all of the client's bytes.
+    fn complete(&mut self, slot: Slot) {
+        let Slot { client, outcome, state, .. } = slot;
+        let rest = client.take_rest(&self.hub);
+        client.end(&self.hub);
+        if let State::Sending(Source::Tunnel(tunnel)) = state {
+            // Most tunnels have no rest, and the task ends at once.
+            spawn_local(tunnel.finish(rest));
+        }
+        let position = self.position();
+        self.done.push_back((position, outcome));
+    }
+
     /// Ends all streams.
     pub(super) fn depart_all(&mut self) {
         for place in 0..self.slots.len() {
             let slot = self.slots.get_mut(place).and_then(Option::take);
             if let Some(slot) = slot {
-                self.leave();
+                self.leave(&slot);
                 self.depart(slot);
             }
         }

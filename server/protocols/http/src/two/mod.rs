@@ -18,6 +18,7 @@ mod hub;
 mod ready;
 mod room;
 mod slot;
+mod tunnel;
 
 use crate::context::{Context, Shared};
 use crate::room::State;

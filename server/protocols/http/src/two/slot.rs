@@ -46,6 +46,16 @@ impl Slot {
         }
     }
 
+    /// Returns whether the stream has become a tunnel.
+    pub(super) fn is_tunnel(&self) -> bool {
+        matches!(self.state, State::Sending(Source::Tunnel(_)))
+    }
+
+    /// Returns whether the stream is a tunnel whose END_STREAM has been sent.
+    pub(super) fn is_closed_tunnel(&self) -> bool {
+        matches!(&self.state, State::Sending(source) if source.is_closed_tunnel())
+    }
+
     /// Ends the stream without polling its handler again.
     pub(super) fn cut_off(self, hub: &Hub) -> ExchangeRecord {
         let Slot { client, mut outcome, state, .. } = self;

@@ -8,3 +8,4 @@ mod support;
 mod three;
 mod three_floods;
 mod two;
+mod websocket;

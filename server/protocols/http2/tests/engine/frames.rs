@@ -1,6 +1,7 @@
 //! Tests RFC 9113, section by section: the frames that a client may send, and those that end a stream or the connection.
 
 use crate::support::*;
+use handler::Fields;
 use http2::{ErrorCode, Limits};
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ fn s3_4_preface() {
     let mut client = Client::raw(Limits::default());
     let frames = client.frames();
     assert_eq!((frames[0].kind, frames[0].flags, frames[0].stream), (4, 0, 0));
-    // SETTINGS_NO_RFC7540_PRIORITIES, and the connection's window.
-    assert!(frames[0].payload.ends_with(&[0, 9, 0, 0, 0, 1]));
+    // SETTINGS_ENABLE_CONNECT_PROTOCOL, SETTINGS_NO_RFC7540_PRIORITIES, and the connection's window.
+    assert!(frames[0].payload.ends_with(&[0, 8, 0, 0, 0, 1, 0, 9, 0, 0, 0, 1]));
     assert_eq!((frames[1].kind, &frames[1].payload[..]), (8, &((4 << 20) - 65_535u32).to_be_bytes()[..]));
     client.send(PREFACE);
     assert!(client.server.is_receiving_frame());
@@ -333,6 +334,49 @@ fn s8_1_1_malformed_requests_may_get_a_response() {
     assert_eq!(client.resets(), []);
     client.headers(3, 5, &[("x", "trailers are dropped, too")]);
     assert!(client.server.is_idle() && client.take().is_empty() && client.result.is_ok());
+}
+
+#[test]
+fn rfc_8441_extended_connect() {
+    const CONNECT: [(&str, &str); 5] = [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "https"),
+        (":authority", "x.test"),
+        (":path", "/"),
+    ];
+    let mut client = Client::new();
+    // The engine takes the same value from clients, for which it has no meaning.
+    client.setting(8, 1);
+    client.headers(1, 4, &CONNECT);
+    client.data(1, false, b"up");
+    let stream = client.streams[0];
+    assert!(client.server.head(stream, 200, &Fields::default(), DATE, None, false));
+    assert!(client.server.data(stream, b"down"[..].into(), false).is_empty());
+    client.data(1, true, b"");
+    assert!(client.server.data(stream, b""[..].into(), true).is_empty());
+    let seen = client.take();
+    assert!(matches!(&seen[0], Seen::Request { stream: 1, end: false, .. }), "{seen:?}");
+    assert_eq!(
+        seen[1..],
+        [
+            // The end is an event of its own, which this list joins.
+            Seen::Data { stream: 1, data: b"up".to_vec(), end: true }
+        ]
+    );
+    assert!(client.server.is_idle() && client.result.is_ok());
+    client.frames();
+    // RFC 9113 section 8.5: nothing but DATA.
+    for (stream, flags) in [(3, 4), (5, 5)] {
+        client.headers(stream, 4, &CONNECT);
+        client.take();
+        client.headers(stream, flags, &[("x", "1")]);
+        assert_eq!(client.resets(), [(stream, ErrorCode::PROTOCOL_ERROR)]);
+        assert!(matches!(client.take()[..], [Seen::Reset { by_client: false, .. }]));
+    }
+    // Without the protocol it is a CONNECT as before.
+    client.headers(7, 5, &[(":method", "CONNECT"), (":authority", "x.test:443")]);
+    assert_eq!(client.take(), [Seen::Refused { stream: 7, status: 501 }]);
 }
 
 #[test]

@@ -329,6 +329,7 @@ impl Handler for Answers {
                 };
                 with_fields(response, &[("Upgrade", "shout")])
             }
+            path if path.starts_with("websocket") => websocket(&path["websocket".len()..], &exchange),
             number if number.parse::<u16>().is_ok() => {
                 Response::text(number.parse().unwrap(), "text/plain", "a body")
             }
@@ -352,6 +353,71 @@ impl Handler for Answers {
             format!("finished {path} {} {}{broken}{hijacked}{added}", ending.status, ending.body_bytes),
         );
     }
+}
+
+/// Answers an opening handshake, and echoes in upper case.
+fn websocket(way: &str, exchange: &Exchange) -> Response {
+    let field = |name| exchange.request.fields.get(name).unwrap_or_default().to_vec();
+    assert_eq!((field("connection"), field("upgrade")), (b"Upgrade".to_vec(), b"websocket".to_vec()));
+    assert_eq!(exchange.request.fields.all("sec-websocket-key").count(), 1);
+    let accept = String::from_utf8(accept(&field("sec-websocket-key"))).unwrap();
+    let text = |head: &str| head.replace('\n', "\r\n").replace("ACCEPT", &accept);
+    let head = text("HTTP/1.1 101 x\nUpgrade: WebSocket\nSec-WebSocket-Accept: ACCEPT\nX-Own: yes\n\n");
+    let (raw, first) = match way {
+        "-raw" => (true, head + "first "),
+        "-late" => (true, text("HTTP/1.1 103 x\nLink: </a>\n\n") + &head),
+        "-403" => {
+            (true, text("HTTP/1.1 403 no\nContent-Length: 7\nConnection: close\n\n") + "refused (more)")
+        }
+        "-chunked" => (true, text("HTTP/1.1 400 no\nTransfer-Encoding: chunked\n\n3\none\n0\n\n")),
+        "-200" => (true, text("HTTP/1.1 200 OK\nContent-Length: 2\n\n") + "no"),
+        "-garbage" => (true, "SSH-2.0-x\r\n".to_owned()),
+        _ => (false, String::new()),
+    };
+    let (mine, io) = tokio::net::UnixStream::pair().unwrap();
+    let way = way.to_owned();
+    let silent = way == "-none";
+    tokio::task::spawn_local(async move {
+        if silent {
+            return;
+        }
+        send_all(&mine, first.as_bytes()).await;
+        let mut buffer = vec![0; 1000];
+        loop {
+            mine.readable().await.unwrap();
+            match mine.try_read(&mut buffer) {
+                Ok(0) => break,
+                // Bytes that were sent and are never read make the end a reset.
+                Ok(n) if buffer[..n].starts_with(b"break") => return send_all(&mine, b"last").await,
+                Ok(n) if buffer[..n].starts_with(b"close") => return,
+                Ok(n) => send_all(&mine, &buffer[..n].to_ascii_uppercase()).await,
+                Err(_) => {}
+            }
+        }
+        send_all(&mine, b"(end)").await;
+    });
+    let response = Response {
+        body: Body::Tunnel { io: net::tunnel_end(io), raw: raw || silent },
+        ..Response::empty(101)
+    };
+    let (upgrade, accept) = match way.as_str() {
+        "-chat" => ("chat", accept),
+        "-wrong" => ("websocket", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=".to_owned()),
+        _ => ("websocket", accept),
+    };
+    let mut fields = vec![("Upgrade", upgrade), ("Sec-WebSocket-Accept", accept.as_str()), ("X-Own", "yes")];
+    if way == "-unasked" {
+        fields.remove(1);
+    }
+    with_fields(response, &fields)
+}
+
+/// The value of `Sec-WebSocket-Accept` for a key (RFC 6455 section 4.2.2).
+fn accept(key: &[u8]) -> Vec<u8> {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use sha1::{Digest, Sha1};
+    let hash = Sha1::digest([key, b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat());
+    STANDARD.encode(hash).into_bytes()
 }
 
 async fn send_all(stream: &tokio::net::UnixStream, mut bytes: &[u8]) {
