@@ -14,6 +14,7 @@ class DocumentationTest < Case
   # Variables of the Rack env that look like settings.
   VARIABLES = %w[
     rack.url_scheme rack.hijack rack.after_reply rack.multithread rack.multiprocess rack.run_once rack.errors rack.input
+    rack.protocol
   ].freeze
   # A placeholder in a value: `cert=…`.
   LEFT_OUT = /…|\.\.\./

@@ -1,5 +1,5 @@
 // A client of quic-go for the tests: sends requests at once on one connection, and prints what came back as JSON; or holds many connections
-// that do not go on (crowd.go).
+// that do not go on (crowd.go), or opens a WebSocket (websocket.go).
 package main
 
 import (
@@ -71,7 +71,12 @@ func main() {
 	pause := flag.Duration("pause", 0, "do not hold then, but go on after this time")
 	crowd := flag.Int("crowd", 0, "hold so many connections that do not go on, until the program is killed")
 	stop := flag.String("stop", "head", "where they stop: handshake, request, head, body, or response")
+	websocket := flag.String("websocket", "", "open a stream of this protocol with an Extended CONNECT, between standard input and output")
 	flag.Parse()
+	if *websocket != "" {
+		openWebsocket(flag.Arg(0), *websocket)
+		return
+	}
 	if *crowd > 0 {
 		holdCrowd(*crowd, *stop, flag.Arg(0))
 		return
