@@ -231,7 +231,7 @@ class WebsocketTest < TlsCase
       behind = Backend.new do |conn, req|
         next conn.respond("plain") unless req["upgrade"]
 
-        conn.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: #{accept.(req)}\r\n\r\nwelcome")
+        conn.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: #{accept.call(req)}\r\n\r\nwelcome")
         while (piece = conn.read_some)
           conn.write("echo #{piece}")
         end

@@ -35,7 +35,7 @@ module WebSocket
       @connection.write("GET #{path} HTTP/1.1\r\n#{head.map { |name, value| "#{name}: #{value}\r\n" }.join}\r\n")
       response = @connection.read_head
       @status = response.status
-      @fields = { "sec-websocket-accept" => nil }.merge(response.headers.to_h { |name, value| [name.downcase, value] })
+      @fields = response.headers.to_h.transform_keys(&:downcase)
       @body = @connection.read_body(response) unless open?
       @accepts = @fields.delete("sec-websocket-accept") == [Digest::SHA1.digest(key + GUID)].pack("m0")
     end

@@ -7,6 +7,7 @@ require "firebrick/fibers"
 require "firebrick/header_fields"
 require "firebrick/errors"
 require "firebrick/peer_certificates"
+require "firebrick/protocols"
 require "firebrick/report"
 require "firebrick/spooled_input"
 
@@ -53,18 +54,6 @@ module Firebrick
         return SentFile.new(env, status, headers).response if headers.key?("x-sendfile")
 
         env["firebrick.sendfile"]&.then { |rules| AccelRedirect.new(env, headers, rules).response }
-      end
-
-      # Adds `rack.protocol` to the env of a request that offers to switch.
-      def offer(env)
-        require "firebrick/protocols"
-        env["rack.protocol"] = Protocols.offered(env["HTTP_UPGRADE"])
-      end
-
-      # Returns the response that switches to the protocol that the headers name; nil if its status does not switch.
-      def switched(env, status, headers, body)
-        require "firebrick/protocols"
-        Protocols.switched(env, status, headers, body)
       end
 
       # Logs an exception raised in a serving thread outside of requests.

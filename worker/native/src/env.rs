@@ -20,12 +20,14 @@ use wire::request::{Body, Field, Request};
 const TRANSFER_ENCODING: u8 = 29;
 const COOKIE: u8 = 8;
 const CONTENT_LENGTH: u8 = 10;
+const UPGRADE: u8 = 15;
 /// The variable with the client's certificate. No request field can have this name.
 const CLIENT_CERT: &[u8] = b"SSL_CLIENT_CERT";
 
 const _: () = {
     assert!(matches!(codes::KNOWN[TRANSFER_ENCODING as usize - 1].as_bytes(), b"transfer-encoding"));
     assert!(matches!(codes::KNOWN[COOKIE as usize - 1].as_bytes(), b"cookie"));
+    assert!(matches!(codes::KNOWN[UPGRADE as usize - 1].as_bytes(), b"upgrade"));
     assert!(matches!(codes::KNOWN[CONTENT_LENGTH as usize - 1].as_bytes(), b"content-length"));
 };
 
@@ -56,10 +58,10 @@ pub(crate) fn build(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, f
         draft.put_field(gvl, task, &field);
     }
     draft.put_body(gvl, task, request, fd, has_length);
-    draft.pairs.put(gvl, env);
     if request.head.switch {
-        ruby::call(gvl, keys.exchange.get(), keys.offer, &[env]);
+        draft.put_protocols(gvl);
     }
+    draft.pairs.put(gvl, env);
     env
 }
 
@@ -238,6 +240,16 @@ impl Draft {
         }
         ruby::append(gvl, joined, if field.code == COOKIE { b"; " } else { b", " });
         ruby::append(gvl, joined, field.value);
+    }
+
+    /// Adds the protocols that the client offers to switch to.
+    #[cold]
+    fn put_protocols(&mut self, gvl: &mut Gvl) {
+        let keys = names();
+        let key = keys.known[UPGRADE as usize].get();
+        let upgrade = self.pairs.find(key).unwrap_or_else(|| ruby::hash_get(gvl, self.env, key));
+        let offered = ruby::call(gvl, keys.protocols.get(), keys.offered, &[upgrade]);
+        self.set(gvl, keys.protocol, offered);
     }
 
     /// Adds the client's certificate under the keys that Puma's apps use.

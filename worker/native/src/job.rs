@@ -191,7 +191,7 @@ fn respond(gvl: &mut Gvl, task: &'static Task, response: Value, from_app: bool) 
     if from_app && task.switches.get() {
         let number = ruby::integer(gvl, i64::from(status));
         let arguments = [task.env.get(), number, headers, body];
-        let switched = ruby::call(gvl, names().exchange.get(), names().switched, &arguments);
+        let switched = ruby::call(gvl, names().protocols.get(), names().switched, &arguments);
         // The status does not switch: the app's response is sent unchanged.
         if !switched.is_nil() {
             task.finite.set(false);

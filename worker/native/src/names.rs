@@ -44,7 +44,7 @@ names! {
         failed: "failed", finished: "finished", reply_sent: "reply_sent",
         is_due: "due?", collect: "collect", thread_started: "thread_started", thread_ended: "thread_ended",
         stream: "stream", input: "input", interrupted: "interrupted", peer_certificate: "peer_certificate",
-        send_file: "send_file", offer: "offer", switched: "switched",
+        send_file: "send_file", offered: "offered", switched: "switched",
         install: "install", uninstall: "uninstall", make: "make", clean: "clean", expired: "expired",
         interrupts: "interrupts", calls: "calls?", forget: "forget", raise: "raise",
         own_paths: "own_paths", fileno: "fileno", timeout: "timeout", is_stopped: "stop?",
@@ -61,12 +61,13 @@ names! {
         response_finished: "rack.response_finished",
         http_1_0: "HTTP/1.0", http_1_1: "HTTP/1.1", http_2: "HTTP/2", http_3: "HTTP/3", scheme_http: "http", scheme_https: "https", on: "on",
         hijack: "rack.hijack", can_hijack: "rack.hijack?", peercert: "puma.peercert",
-        early_hints: "rack.early_hints", request_timeout: "firebrick.timeout",
+        protocol: "rack.protocol", early_hints: "rack.early_hints", request_timeout: "firebrick.timeout",
         empty: "",
     }
     classes {
         exchange: c"Firebrick::Exchange", bad_response: c"Firebrick::BadResponse", client_gone: c"Firebrick::ClientGone",
         fibers: c"Firebrick::Fibers", fibers_error: c"FiberError", io_error: c"IOError",
+        protocols: c"Firebrick::Protocols",
         handle: c"Firebrick::Native::Handle", hints: c"Firebrick::Native::Hints",
     }
 }

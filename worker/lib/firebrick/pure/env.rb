@@ -29,7 +29,7 @@ module Firebrick
         put_peer(env, request)
         put_version(env, request)
         request.each_field { |code, name, value| put_field(env, code, name, value) }
-        Firebrick::Exchange.offer(env) if request.switch?
+        env["rack.protocol"] = Firebrick::Protocols.offered(env["HTTP_UPGRADE"]) if request.switch?
         put_body(env, request)
         env
       end

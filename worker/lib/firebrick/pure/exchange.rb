@@ -105,13 +105,13 @@ module Firebrick
         other ? respond(other, false) : Body.new(@response, head, @env).send(body)
       end
 
-      # Returns the response that replaces the app's; nil if that is sent unchanged: without such headers, without a rule
-      # for the file's path, or with a status that does not switch.
+      # Returns the response that replaces the app's; nil if that is sent unchanged: without such headers, without a
+      # rule for the file's path, or with a status that does not switch.
       def replacement(head, headers, body)
         if head.names_file?
           Firebrick::Exchange.send_file(@env, @status, headers)
         elsif head.protocol?
-          Firebrick::Exchange.switched(@env, @status, headers, body)
+          Firebrick::Protocols.switched(@env, @status, headers, body)
         end
       end
 
