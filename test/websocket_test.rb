@@ -130,7 +130,6 @@ class WebsocketTest < TlsCase
     end
 
     it "does the same on fibers (#{version})" do
-      skip "needs fibers" unless Server.fibers?
       own = everything(app: APP.gsub("Thread.new { talk.(env, io) }", "talk.(env, io)"), settings: { fibers: 20 }, workers: 1)
       WAYS.each { |way| assert_way(version, own, way) }
     end
@@ -184,10 +183,12 @@ class WebsocketTest < TlsCase
       own = everything(settings: { limits: { max_body: "1k" } })
       socket = open_socket(version, own, "/protocol")
       seen(socket)
-      data = Random.new(1).bytes(3_000_000).tr("^A-Z", "a")
-      writer = Thread.new { data.scan(/.{1,50000}/mn) { |part| socket.write(part) } }
-      received = version == "HTTP/2" ? writer.join && socket.read_exactly(data.bytesize) : socket.read_exactly(data.bytesize)
-      writer.join
+      # More than the windows of HTTP/2 together, which this client does not watch: it has no more than a piece on the way.
+      data = Random.new(1).bytes(6_000_000).tr("^A-Z", "a")
+      received = data.scan(/.{1,60000}/mn).sum("") do |part|
+        socket.write(part)
+        socket.read_exactly(part.bytesize)
+      end
       assert received == data.upcase, "what came is not what was sent"
     end
 
@@ -213,7 +214,6 @@ class WebsocketTest < TlsCase
       own = everything(settings: { timeouts: { worker: "300ms", keep_alive: "300ms", header: "2s" }, log: { access: "access.log", format: "json" } })
       socket = open_socket(version, own, "/partial")
       seen(socket)
-      assert_equal 1, own.stats.dig("connections", "active")
       sleep 1.2
       assert_talks(socket)
       assert_empty lines(own)
@@ -223,7 +223,8 @@ class WebsocketTest < TlsCase
       assert(wait_until { lines(own).any? })
       line = lines(own).first
       assert_equal ["GET", "/partial", version == "HTTP/1.1" ? 101 : 200], [line["method"], line["path"], line["status"]], line
-      assert(wait_until { own.stats.dig("connections", "active").zero? })
+      assert_equal 1, own.stats.dig("requests", "hijacked")
+      assert(wait_until { own.stats.dig("connections", "open").zero? })
     end
 
     it "passes WebSockets on to origins that speak HTTP/1.1 (#{version})" do
@@ -339,8 +340,8 @@ class WebsocketTest < TlsCase
     browser = Browser.new(flags: ["--ignore-certificate-errors-spki-list=#{[OpenSSL::Digest::SHA256.digest(der)].pack('m0')}"])
     page = browser.page
     assert_equal 200, page.goto(own.url).status
-    page.evaluate("var got = [], closed = null, socket = new WebSocket(location.href.replace('https', 'wss'), ['one', 'two']);
-                   socket.onmessage = one => got.push(one.data); socket.onclose = one => closed = [one.code, one.wasClean]; 1")
+    page.evaluate("var got = [], ended = null, socket = new WebSocket(location.href.replace('https', 'wss'), ['one', 'two']);
+                   socket.onmessage = one => got.push(one.data); socket.onclose = one => ended = [one.code, one.wasClean]; 1")
     page.wait("got.length == 1")
     assert_equal "HTTP/2 true", page.evaluate("got[0]")
     assert_equal "two", page.evaluate("socket.protocol")
@@ -348,9 +349,9 @@ class WebsocketTest < TlsCase
     page.wait("got.length == 2")
     assert_equal "HELLO", page.evaluate("got[1]")
     page.evaluate("socket.close(1000); 1")
-    page.wait("closed")
-    assert_equal [1000, true], page.evaluate("closed")
-    assert_equal 1, own.stats.dig("connections", "accepted") || 1
+    page.wait("ended")
+    assert_equal [1000, true], page.evaluate("ended")
+    assert_equal 1, own.stats.dig("connections", "accepted")
   ensure
     browser&.close
   end

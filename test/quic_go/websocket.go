@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
@@ -28,7 +30,8 @@ func fail(err error) {
 }
 
 // Opens a WebSocket with an Extended CONNECT (RFC 9220). Prints the head of the response as a line of JSON; then copies standard input to the
-// stream and the stream to standard output, byte for byte. Exits with 3 if the server resets the stream.
+// stream and the stream to standard output, byte for byte. Exits with 3 if the server resets the stream. TERM
+// resets it from this side, and the program goes on for the server's answer.
 func openWebsocket(target string, protocol string) {
 	address, err := url.Parse(target)
 	if err != nil {
@@ -59,6 +62,13 @@ func openWebsocket(target string, protocol string) {
 	head.Status, head.Fields = response.StatusCode, response.Header
 	text, _ := json.Marshal(head)
 	fmt.Println(string(text))
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
+	go func() {
+		<-terminated
+		stream.CancelRead(0x10c)
+		stream.CancelWrite(0x10c)
+	}()
 	go func() {
 		_, _ = io.Copy(stream, bufio.NewReader(os.Stdin))
 		_ = stream.Close()

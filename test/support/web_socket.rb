@@ -36,7 +36,7 @@ module WebSocket
       response = @connection.read_head
       @status = response.status
       @fields = response.headers.to_h.transform_keys(&:downcase)
-      @body = @connection.read_body(response) unless open?
+      @body = @connection.read_body(response).body unless open?
       @accepts = @fields.delete("sec-websocket-accept") == [Digest::SHA1.digest(key + GUID)].pack("m0")
     end
 
@@ -229,17 +229,23 @@ module WebSocket
       !@out.wait_readable(seconds)
     end
 
-    # The program's end closes its connection.
+    # Resets both halves of the stream.
     def reset!
-      Process.kill("KILL", @thread.pid)
+      kill("TERM")
     end
 
     def close
-      Process.kill("KILL", @thread.pid) if @thread.alive?
+      kill("KILL")
       [@in, @out, @err].each { |io| io.close unless io.closed? }
     end
 
     private
+
+    def kill(signal)
+      Process.kill(signal, @thread.pid)
+    rescue Errno::ESRCH
+      nil
+    end
 
     def within(what, &block)
       Timeout.timeout(20, Minitest::Assertion, "no #{what} from quic-go's client within 20 s", &block)
